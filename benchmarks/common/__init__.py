@@ -1,0 +1,1 @@
+"""What every benchmark of the suite shares."""

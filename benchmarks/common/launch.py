@@ -1,0 +1,96 @@
+"""Which process this is among all that train together, and how they find each other.
+
+Under torchrun the answer is in the environment; a process that was started alone is a world of one.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common.options import ConfigError
+from benchmarks.common.record import Window
+
+COLLECTIVE_TIMEOUT = timedelta(minutes=10)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One process among `world_size`; ranks are counted from 0."""
+
+    rank: int = 0
+    world_size: int = 1
+    local_rank: int = 0
+    local_world_size: int = 1
+
+    @property
+    def num_nodes(self) -> int:
+        return self.world_size // self.local_world_size
+
+    @property
+    def is_first_on_node(self) -> bool:
+        return self.local_rank == 0
+
+
+def read_launch(environ: Mapping[str, str] = os.environ) -> Launch:
+    """The variables that torchrun sets; raises ConfigError when some are set and others are not."""
+    names = {"rank": "RANK", "world_size": "WORLD_SIZE", "local_rank": "LOCAL_RANK", "local_world_size": "LOCAL_WORLD_SIZE"}
+    found = {field: environ[name] for field, name in names.items() if name in environ}
+    if not found:
+        return Launch()
+    if len(found) < len(names):
+        missing = ", ".join(name for field, name in names.items() if field not in found)
+        raise ConfigError(f"the launcher set some ranks but not {missing}: start with torchrun, or alone")
+    return Launch(**{field: int(value) for field, value in found.items()})
+
+
+@contextmanager
+def process_group(launch: Launch, backend: str) -> Iterator[None]:
+    """PyTorch's default process group for as long as the block lasts."""
+    import torch.distributed as dist
+
+    if launch.world_size > 1:
+        dist.init_process_group(backend, timeout=COLLECTIVE_TIMEOUT)
+    else:
+        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+def gather(value: Any, launch: Launch) -> list[Any]:
+    """The value of every rank, in the order of ranks, on every rank. Any object that pickles."""
+    import torch.distributed as dist
+
+    values: list[Any] = [None] * launch.world_size
+    dist.all_gather_object(values, value)
+    return values
+
+
+def node_window(start_s: float, end_s: float) -> Window:
+    """This node's window from two times of its monotonic clock, with the same moments on the wall clock."""
+    epoch_offset_s = time.time() - time.monotonic()
+    return Window(
+        hostname=socket.gethostname(),
+        boot_id=boot_id(),
+        start_s=start_s,
+        end_s=end_s,
+        start_epoch_s=start_s + epoch_offset_s,
+        end_epoch_s=end_s + epoch_offset_s,
+    )
+
+
+def boot_id() -> str:
+    """Which boot of which kernel this is, empty where the kernel does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,64 @@
+"""Options are written once, as fields of frozen dataclasses; the command line is made from them."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import difflib
+import re
+from collections.abc import Sequence
+from typing import Any, NoReturn, get_args, get_type_hints
+
+
+class ConfigError(Exception):
+    """The options make no run: one sentence with what was asked, what was found and what to do."""
+
+
+def option(default: Any, help: str, choices: Sequence[str] | None = None) -> Any:
+    """A dataclass field that is a flag; its unit belongs in the help text."""
+    return dataclasses.field(default=default, metadata={"help": help, "choices": choices})
+
+
+def parse_config(groups: Sequence[type], argv: Sequence[str], prog: str, description: str) -> list[Any]:
+    """One instance of each dataclass, made from the command line; raises ConfigError.
+
+    Each dataclass is a group of flags in the help, under the first line of its docstring. A field
+    `micro_batch_size` is the flag `--micro-batch-size`; a bool is a pair `--flag` and `--no-flag`.
+    """
+    parser = _Parser(prog=prog, description=description, allow_abbrev=False)
+    for cls in groups:
+        arguments = parser.add_argument_group((cls.__doc__ or cls.__name__).splitlines()[0].rstrip("."))
+        hints = get_type_hints(cls)
+        for field in dataclasses.fields(cls):
+            _add_flag(arguments, field, hints[field.name])
+    values = vars(parser.parse_args(argv))
+    return [cls(**{field.name: values[field.name] for field in dataclasses.fields(cls)}) for cls in groups]
+
+
+def _add_flag(arguments: argparse._ArgumentGroup, field: dataclasses.Field[Any], hint: Any) -> None:
+    flag = "--" + field.name.replace("_", "-")
+    help_text = field.metadata["help"].replace("%", "%%")
+    if hint is bool:
+        arguments.add_argument(flag, action=argparse.BooleanOptionalAction, default=field.default, help=help_text)
+        return
+    kind = next((arg for arg in get_args(hint) if arg is not type(None)), hint)  # of `int | None`: int
+    if field.default not in (None, ""):
+        help_text += " (default: %(default)s)"
+    choices = field.metadata["choices"]
+    metavar = "{" + ",".join(choices) + "}" if choices else _METAVARS[kind]
+    arguments.add_argument(
+        flag, type=kind, default=field.default, choices=choices, metavar=metavar, help=help_text
+    )
+
+
+_METAVARS = {int: "N", float: "X", str: "TEXT"}
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        unknown = re.match(r"unrecognized arguments: (--[^ =]+)", message)
+        if unknown:
+            known = [flag for action in self._actions for flag in action.option_strings]
+            near = difflib.get_close_matches(unknown[1], known, n=1)
+            message = f"there is no flag {unknown[1]}" + (f": did you mean {near[0]}?" if near else "")
+        raise ConfigError(f"{message} ('{self.prog} --help' lists all flags)")

@@ -1,0 +1,70 @@
+"""The record: all that is known of one run, and the contract between a benchmark and the tables.
+
+One JSON object with units in its keys. A number that is not known is null, never zero.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+SCHEMA_VERSION = 1
+OK, FAILED, OUT_OF_MEMORY = "ok", "failed", "out_of_memory"
+
+
+@dataclass
+class Window:
+    """The measured part of a run on one node: the time that throughput and energy both belong to."""
+
+    hostname: str
+    boot_id: str  # of the kernel: monotonic times of another boot are another clock's
+    start_s: float  # seconds of the node's monotonic clock
+    end_s: float
+    start_epoch_s: float  # the same moments in seconds since 1970
+    end_epoch_s: float
+
+
+@dataclass
+class Device:
+    """One accelerator (or, on a CPU, one process) that took part."""
+
+    hostname: str
+    rank: int
+    name: str
+    device_id: str  # the vendor's unique id, by which the power channel is found; empty where there is none
+    peak_memory_bytes: int | None
+
+
+@dataclass
+class RunRecord:
+    """One run; `failed` until it is known to be good."""
+
+    benchmark: str
+    system: str
+    config: dict[str, Any]  # every option, as used
+    status: str = FAILED
+    error: str = ""
+    layout: dict[str, int] = field(default_factory=dict)  # devices, nodes, parallel sizes, batch sizes
+    metrics: dict[str, float | int | str | None] = field(default_factory=dict)
+    losses: list[float | None] = field(default_factory=list)  # of every step, warm-up included
+    step_times_s: list[float] = field(default_factory=list)  # of the measured steps
+    windows: list[Window] = field(default_factory=list)  # one per node
+    devices: list[Device] = field(default_factory=list)
+    provenance: dict[str, Any] = field(default_factory=dict)
+    schema_version: int = SCHEMA_VERSION
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record as JSON can hold it: a number that is not finite becomes null."""
+        plain: dict[str, Any] = _finite(asdict(self))
+        return plain
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,171 @@
+"""Model sizes as data, and the options of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchmarks.common.options import ConfigError, option
+
+VOCAB_MULTIPLE = 128  # vocabularies are padded to it, so that matrix sizes suit the hardware and divide by 2...128
+GPT2_VOCAB_SIZE = 50_257
+
+
+@dataclass(frozen=True)
+class ModelSize:
+    """Shape of a decoder-only GPT, and the layout it is trained with unless other sizes are asked for."""
+
+    num_layers: int
+    hidden_size: int
+    num_heads: int
+    ffn_hidden_size: int
+    sequence_length: int
+    vocab_size: int  # before padding
+    tensor_parallel_size: int
+    pipeline_parallel_size: int
+    micro_batch_size: int
+
+    @property
+    def padded_vocab_size(self) -> int:
+        return -(-self.vocab_size // VOCAB_MULTIPLE) * VOCAB_MULTIPLE
+
+
+SIZES = {
+    "tiny": ModelSize(4, 256, 8, 1024, 256, 8_192, 1, 1, 4),
+    "117M": ModelSize(12, 768, 12, 3072, 1024, GPT2_VOCAB_SIZE, 1, 1, 4),
+    "800M": ModelSize(16, 2048, 8, 8192, 2048, GPT2_VOCAB_SIZE, 1, 1, 4),
+    "13B": ModelSize(40, 5120, 32, 20480, 2048, GPT2_VOCAB_SIZE, 2, 2, 2),
+    "175B": ModelSize(96, 12288, 96, 49152, 2048, GPT2_VOCAB_SIZE, 8, 8, 2),
+}
+
+
+def _positive(options: object, *names: str) -> None:
+    for name in names:
+        value = getattr(options, name)
+        if value is not None and not value > 0:
+            raise ConfigError(f"{name} must be above 0, got {value}")
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """Model."""
+
+    size: str = option("tiny", "model size", choices=tuple(SIZES))
+    sequence_length: int | None = option(None, "tokens per sample; default: the size's own")
+    precision: str = option("auto", "compute precision; auto: fp32 on CPUs, bf16 on accelerators", ("auto", "fp32", "bf16"))
+
+    def __post_init__(self) -> None:
+        _positive(self, "sequence_length")
+
+    @property
+    def shape(self) -> ModelSize:
+        return SIZES[self.size]
+
+    @property
+    def tokens_per_sample(self) -> int:
+        return self.sequence_length or self.shape.sequence_length
+
+
+@dataclass(frozen=True)
+class ParallelOptions:
+    """Batch and layout."""
+
+    global_batch_size: int = option(16, "samples per optimizer step, over all devices")
+    micro_batch_size: int | None = option(None, "samples per forward pass, on one device; default: the size's own")
+    tensor_parallel_size: int | None = option(None, "devices that share each layer; default: the size's own")
+    pipeline_parallel_size: int | None = option(None, "devices that share the layers in turn; default: the size's own")
+    threads: int | None = option(None, "CPU threads of each process; default: its share of the usable cores")
+
+    def __post_init__(self) -> None:
+        _positive(self, *vars(self))
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """Data."""
+
+    data: str = option("synthetic", "synthetic: made tokens; text: what prepare made of a corpus", ("synthetic", "text"))
+    data_prefix: str = option("", "path of a .bin/.idx pair without its ending; needed with --data text")
+
+    def __post_init__(self) -> None:
+        if self.data == "text" and not self.data_prefix:
+            raise ConfigError(
+                "--data text needs --data-prefix: make one with 'python -m benchmarks.llm_training.prepare --out PREFIX'"
+            )
+        if self.data == "synthetic" and self.data_prefix:
+            raise ConfigError("--data-prefix was given, but the data is synthetic: add --data text")
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """Training."""
+
+    warmup_steps: int = option(3, "optimizer steps before the measured window")
+    measured_steps: int = option(20, "optimizer steps in the measured window")
+    min_measured_s: float = option(0.0, "go on measuring until the window is this long, in seconds")
+    learning_rate: float = option(1e-4, "highest learning rate, of a cosine that decays to a tenth of it")
+    weight_decay: float = option(0.1, "AdamW's weight decay, on matrices only")
+    gradient_clip: float = option(1.0, "largest norm of the gradient over all parameters")
+    seed: int = option(1234, "seed of weights and data")
+
+    def __post_init__(self) -> None:
+        _positive(self, "measured_steps", "learning_rate", "gradient_clip")
+        if self.warmup_steps < 0 or self.min_measured_s < 0 or self.weight_decay < 0:
+            raise ConfigError("warmup_steps, min_measured_s and weight_decay must be 0 or more")
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Run."""
+
+    system: str = option("unnamed", "name of the system, for the record")
+    peak_tflops_per_device: float = option(0.0, "the device's dense peak in this precision, for MFU; 0: not known")
+    record: str = option("", "file to write the record to; default: only printed")
+
+    def __post_init__(self) -> None:
+        if self.peak_tflops_per_device < 0:
+            raise ConfigError(f"peak_tflops_per_device must be 0 or more, got {self.peak_tflops_per_device}")
+
+
+@dataclass(frozen=True)
+class Config:
+    """All options of a run."""
+
+    model: ModelOptions
+    parallel: ParallelOptions
+    data: DataOptions
+    training: TrainingOptions
+    run: RunOptions
+
+
+OPTION_GROUPS = (ModelOptions, ParallelOptions, DataOptions, TrainingOptions, RunOptions)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How `world_size` devices share model and data; raises ConfigError when they cannot."""
+
+    world_size: int
+    tensor_parallel_size: int
+    pipeline_parallel_size: int
+
+    @property
+    def data_parallel_size(self) -> int:
+        return self.world_size // (self.tensor_parallel_size * self.pipeline_parallel_size)
+
+    def check(self, shape: ModelSize) -> None:
+        tensor, pipeline = self.tensor_parallel_size, self.pipeline_parallel_size
+        if self.world_size % (tensor * pipeline):
+            raise ConfigError(
+                f"{self.world_size} devices cannot be shared by tensor_parallel_size {tensor} x "
+                f"pipeline_parallel_size {pipeline} = {tensor * pipeline}: use a multiple of that, or smaller sizes"
+            )
+        for name, total in (("num_heads", shape.num_heads), ("padded vocab_size", shape.padded_vocab_size)):
+            if total % tensor:
+                raise ConfigError(
+                    f"tensor_parallel_size {tensor} does not divide the model's {name} {total}: choose a divisor of it"
+                )
+        if shape.num_layers % pipeline:
+            raise ConfigError(
+                f"pipeline_parallel_size {pipeline} does not divide the model's num_layers {shape.num_layers}: "
+                "choose a divisor of it"
+            )

@@ -1,0 +1,160 @@
+"""Samples of token ids: made up, or read through megatron-core's dataset builder."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from benchmarks.common.batch_plan import BatchPlan
+from benchmarks.common.options import ConfigError
+from benchmarks.llm_training.config import Config
+
+IndexHeader = struct.Struct("<9sQBQQ")  # magic, version, code of the token type, sequences, documents
+INDEX_MAGIC = b"MMIDIDX\x00\x00"
+TOKEN_TYPES = {1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16}
+TOKENS_CHECKED = 10_000_000
+
+
+class Samples(Protocol):
+    """A data set: sample `index` is `sequence_length + 1` token ids."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> NDArray[np.int64]: ...
+
+
+class SyntheticSamples:
+    """Tokens drawn by Zipf's law, as words of a text are, so that there is something to learn.
+
+    A sample depends on seed and index alone.
+    """
+
+    def __init__(self, vocab_size: int, sequence_length: int, seed: int) -> None:
+        weights = 1.0 / np.arange(1, vocab_size + 1)
+        self._cumulative = np.cumsum(weights / weights.sum())
+        self._length = sequence_length + 1
+        self._seed = seed
+
+    def __len__(self) -> int:
+        return 2**31
+
+    def __getitem__(self, index: int) -> NDArray[np.int64]:
+        uniform = np.random.default_rng([self._seed, index]).random(self._length)
+        return np.minimum(np.searchsorted(self._cumulative, uniform), len(self._cumulative) - 1).astype(np.int64)
+
+
+class TextSamples:
+    """A .bin/.idx pair, cut into samples and shuffled by megatron-core's GPTDataset. One epoch, then from the start."""
+
+    def __init__(self, prefix: str, vocab_size: int, sequence_length: int, seed: int) -> None:
+        check_prefix(prefix, vocab_size)
+        from megatron.core.datasets.blended_megatron_dataset_builder import BlendedMegatronDatasetBuilder
+        from megatron.core.datasets.gpt_dataset import GPTDataset, GPTDatasetConfig
+
+        config = GPTDatasetConfig(
+            random_seed=seed,
+            sequence_length=sequence_length,
+            blend=([prefix], None),
+            split="1,0,0",
+            tokenizer=_Vocabulary(prefix, vocab_size),
+            reset_position_ids=False,
+            reset_attention_mask=False,
+            eod_mask_loss=False,
+            create_attention_mask=False,
+        )
+        try:
+            self._dataset, _, _ = BlendedMegatronDatasetBuilder(
+                GPTDataset, [None, None, None], lambda: True, config
+            ).build()
+        except OSError as error:
+            raise ConfigError(
+                f"the index of data prefix {prefix} cannot be stored beside it ({error}): copy the data to a folder "
+                "that can be written to"
+            ) from error
+        if not len(self._dataset):
+            raise ConfigError(f"data prefix {prefix} holds less than one sample of {sequence_length} tokens: add text")
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def __getitem__(self, index: int) -> NDArray[np.int64]:
+        sample = self._dataset[index % len(self._dataset)]
+        return np.concatenate([sample["tokens"].numpy(), sample["labels"][-1:].numpy()])
+
+
+class _Vocabulary:
+    """What GPTDataset wants to know of a tokenizer; PREFIX.json, where prepare wrote it, tells."""
+
+    def __init__(self, prefix: str, vocab_size: int) -> None:
+        try:
+            described = json.loads(Path(f"{prefix}.json").read_text())
+        except FileNotFoundError:
+            described = {}
+        self.vocab_size = vocab_size
+        self.eod = described.get("eod", vocab_size - 1)  # GPT-2's <|endoftext|> is its last token
+        self.pad = -1
+        self.unique_identifiers = OrderedDict(vocab_size=vocab_size, eod=self.eod)
+
+
+def check_prefix(prefix: str, vocab_size: int) -> None:
+    """Raise ConfigError unless PREFIX.bin and PREFIX.idx are a whole data set that the vocabulary covers."""
+    index, tokens = Path(f"{prefix}.idx"), Path(f"{prefix}.bin")
+    for path in (index, tokens):
+        if not path.is_file():
+            raise ConfigError(
+                f"data prefix {prefix} was given, but there is no {path}: "
+                f"make it with 'python -m benchmarks.llm_training.prepare --out {prefix}'"
+            )
+    with open(index, "rb") as file:
+        head = file.read(IndexHeader.size)
+    remade = f"delete it and make it again with 'python -m benchmarks.llm_training.prepare --out {prefix}'"
+    if len(head) < IndexHeader.size:
+        raise ConfigError(f"{index} is cut short at {len(head)} bytes: {remade}")
+    magic, version, code, sequences, documents = IndexHeader.unpack(head)
+    if magic != INDEX_MAGIC or version != 1 or code not in TOKEN_TYPES:
+        raise ConfigError(f"{index} is not an index of megatron-core's IndexedDataset: {remade}")
+    expected_bytes = IndexHeader.size + sequences * (4 + 8) + documents * 8
+    if index.stat().st_size < expected_bytes:
+        raise ConfigError(f"{index} is cut short: {index.stat().st_size} of {expected_bytes} bytes are there: {remade}")
+    token_type = np.dtype(TOKEN_TYPES[code])
+    lengths = np.fromfile(index, np.int32, sequences, offset=IndexHeader.size)
+    expected_bytes = int(lengths.sum(dtype=np.int64)) * token_type.itemsize
+    if tokens.stat().st_size != expected_bytes:
+        raise ConfigError(
+            f"{tokens} has {tokens.stat().st_size} bytes, but its index tells of {expected_bytes}: {remade}"
+        )
+    largest = int(np.fromfile(tokens, token_type, TOKENS_CHECKED).max(initial=0))
+    if largest >= vocab_size:
+        raise ConfigError(
+            f"{tokens} has token {largest}, but the model's vocabulary ends at {vocab_size - 1}: "
+            "prepare the data with the model's own size of vocabulary"
+        )
+
+
+def open_samples(config: Config) -> Samples:
+    """The data set that the options ask for; raises ConfigError when it cannot be used."""
+    shape, length, seed = config.model.shape, config.model.tokens_per_sample, config.training.seed
+    if config.data.data == "synthetic":
+        return SyntheticSamples(shape.vocab_size, length, seed)
+    return TextSamples(config.data.data_prefix, shape.vocab_size, length, seed)
+
+
+def micro_batches(
+    samples: Samples, plan: BatchPlan, data_parallel_rank: int, device: torch.device
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Inputs and labels of this replica, pass after pass, each of shape [micro_batch_size, sequence_length]."""
+    step = 0
+    while True:
+        for pass_index in range(plan.grad_accum_steps):
+            indices = plan.sample_indices(step, pass_index, data_parallel_rank)
+            tokens_BT = torch.from_numpy(np.stack([samples[index] for index in indices])).to(device)
+            yield tokens_BT[:, :-1].contiguous(), tokens_BT[:, 1:].contiguous()
+        step += 1

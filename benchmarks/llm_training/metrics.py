@@ -1,0 +1,69 @@
+"""What is computed from counts and times."""
+
+from __future__ import annotations
+
+from benchmarks.common.step_timer import percentile
+from benchmarks.llm_training.config import ModelSize
+
+FLOPS_SOURCE = "Narayanan et al. 2021, arXiv:2104.04473, section 5.1, without the recomputed forward pass"
+
+
+def gpt_flops_per_token(num_layers: int, hidden_size: int, sequence_length: int, vocab_size: int) -> float:
+    """Model FLOPs to train on one token: forward and backward, nothing recomputed.
+
+    Narayanan et al. 2021 (arXiv:2104.04473), section 5.1, without its recomputed forward pass. It takes the
+    feed-forward size to be 4 x hidden_size and counts attention in full, though half of it is masked.
+    """
+    l, h, s, v = num_layers, hidden_size, sequence_length, vocab_size  # noqa: E741 - the paper's names
+    return 72 * l * h**2 * (1 + s / (6 * h) + v / (12 * l * h))
+
+
+def training_metrics(
+    shape: ModelSize,
+    sequence_length: int,
+    global_batch_size: int,
+    num_devices: int,
+    step_times_s: list[float],
+    peak_tflops_per_device: float,
+) -> dict[str, float | int | str | None]:
+    """Throughput over the whole measured window, step times in seconds, rates in 10^12 FLOP/s.
+
+    `mfu` is from 0 to 1, and null where the device's peak is not known.
+    """
+    measured_s = sum(step_times_s)
+    tokens = len(step_times_s) * global_batch_size * sequence_length
+    tokens_per_s = tokens / measured_s
+    flops_per_token = gpt_flops_per_token(
+        shape.num_layers, shape.hidden_size, sequence_length, shape.padded_vocab_size
+    )
+    tflops_per_device = tokens_per_s * flops_per_token / num_devices / 1e12
+    return {
+        "measured_s": measured_s,
+        "measured_tokens": tokens,
+        "tokens_per_s": tokens_per_s,
+        "tokens_per_s_per_device": tokens_per_s / num_devices,
+        "step_time_median_s": percentile(step_times_s, 50),
+        "step_time_p5_s": percentile(step_times_s, 5),
+        "step_time_p95_s": percentile(step_times_s, 95),
+        "model_flops_per_token": flops_per_token,
+        "model_flops_source": FLOPS_SOURCE,
+        "tflops_per_device": tflops_per_device,
+        "peak_tflops_per_device": peak_tflops_per_device or None,
+        "mfu": tflops_per_device / peak_tflops_per_device if peak_tflops_per_device else None,
+    }
+
+
+def loss_problem(losses: list[float]) -> str:
+    """Why a loss curve is not that of a model that learns, or an empty string.
+
+    The mean over the last quarter of the steps must be below the mean over the first quarter.
+    """
+    for step, loss in enumerate(losses):
+        if not abs(loss) < float("inf"):
+            return f"the loss is {loss} in step {step}: the training diverged"
+    quarter = max(1, len(losses) // 4)
+    first = sum(losses[:quarter]) / quarter
+    last = sum(losses[-quarter:]) / quarter
+    if len(losses) > 1 and not last < first:
+        return f"the loss did not fall: {first:.4f} at the beginning, {last:.4f} at the end: the model does not learn"
+    return ""

@@ -1,0 +1,108 @@
+"""AdamW under megatron-core's data parallelism."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+import torch
+from megatron.core import parallel_state
+from megatron.core.distributed import DistributedDataParallel
+from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
+from megatron.core.tensor_parallel.layers import param_is_not_tensor_parallel_duplicate
+from megatron.core.transformer.module import param_is_not_shared
+
+from benchmarks.llm_training.config import TrainingOptions
+from benchmarks.llm_training.parallel import Target
+
+ADAM_BETAS = (0.9, 0.95)
+ADAM_EPS = 1e-8
+
+
+class Optimizer(Protocol):
+    """One optimizer step from the gradients that the backward pass left."""
+
+    def zero_grad(self) -> None: ...
+
+    def step(self, learning_rate: float) -> None: ...
+
+
+def build_optimizer(model: DistributedDataParallel, options: TrainingOptions, target: Target) -> Optimizer:
+    return MegatronOptimizer(model, options, target) if target.on_gpu else CpuOptimizer(model, options)
+
+
+class MegatronOptimizer:
+    """megatron-core's distributed optimizer."""
+
+    def __init__(self, model: DistributedDataParallel, options: TrainingOptions, target: Target) -> None:
+        self._optimizer = get_megatron_optimizer(
+            OptimizerConfig(
+                optimizer="adam",
+                lr=options.learning_rate,
+                min_lr=options.learning_rate,
+                weight_decay=options.weight_decay,
+                adam_beta1=ADAM_BETAS[0],
+                adam_beta2=ADAM_BETAS[1],
+                adam_eps=ADAM_EPS,
+                clip_grad=options.gradient_clip,
+                bf16=target.precision == "bf16",
+                params_dtype=target.dtype,
+                use_distributed_optimizer=True,
+            ),
+            [model],
+            use_gloo_process_groups=False,
+        )
+
+    def zero_grad(self) -> None:
+        self._optimizer.zero_grad()
+
+    def step(self, learning_rate: float) -> None:
+        for group in self._optimizer.param_groups:
+            group["lr"] = learning_rate
+        self._optimizer.step()
+
+
+class CpuOptimizer:
+    """PyTorch's fused AdamW: megatron-core's optimizers refuse parameters on a CPU.
+
+    Same rules: weights below float32 have a float32 copy, only matrices decay, the norm is that of the whole model.
+    """
+
+    def __init__(self, model: DistributedDataParallel, options: TrainingOptions) -> None:
+        self._clip = options.gradient_clip
+        self._weights = [weight for weight in model.parameters() if weight.requires_grad]
+        self._masters = [
+            weight if weight.dtype is torch.float32 else weight.detach().float() for weight in self._weights
+        ]
+        groups = [
+            {"params": [m for m in self._masters if m.dim() > 1], "weight_decay": options.weight_decay},
+            {"params": [m for m in self._masters if m.dim() == 1], "weight_decay": 0.0},
+        ]
+        self._adam = torch.optim.AdamW(groups, lr=options.learning_rate, betas=ADAM_BETAS, eps=ADAM_EPS, fused=True)
+
+    def zero_grad(self) -> None:
+        """Nothing: the gradients that count are in the model's own buffer."""
+
+    @torch.no_grad()
+    def step(self, learning_rate: float) -> None:
+        for weight, master in zip(self._weights, self._masters, strict=True):
+            master.grad = weight.main_grad
+        norm = _global_norm(self._weights)
+        torch.nn.utils.clip_grads_with_norm_(self._masters, self._clip, norm)
+        for group in self._adam.param_groups:
+            group["lr"] = learning_rate
+        self._adam.step()
+        for weight, master in zip(self._weights, self._masters, strict=True):
+            master.grad = None
+            if weight is not master:
+                weight.copy_(master)
+
+
+def _global_norm(weights: Iterable[torch.nn.Parameter]) -> torch.Tensor:
+    """Norm of the gradient over the whole model, each parameter counted on one rank only."""
+    own = [w.main_grad for w in weights if param_is_not_shared(w) and param_is_not_tensor_parallel_duplicate(w)]
+    square = torch.nn.utils.get_total_norm(own).square()
+    group = parallel_state.get_model_parallel_group()
+    if group.size() > 1:
+        torch.distributed.all_reduce(square, group=group)
+    return square.sqrt()

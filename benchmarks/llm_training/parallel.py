@@ -1,0 +1,121 @@
+"""Devices, process groups and the distributed model: the same calls on CPUs and GPUs."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from megatron.core import parallel_state
+from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig, finalize_model_grads
+from megatron.core.models.gpt import GPTModel
+from megatron.core.tensor_parallel import model_parallel_cuda_manual_seed
+from megatron.core.transformer.transformer_config import TransformerConfig
+
+from benchmarks.common.launch import Launch, process_group
+from benchmarks.common.options import ConfigError
+from benchmarks.common.record import Device
+from benchmarks.llm_training import cpu_stand_ins
+from benchmarks.llm_training.config import Layout
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+@dataclass(frozen=True)
+class Target:
+    """What this process computes on."""
+
+    on_gpu: bool
+    device: torch.device
+    precision: str
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return DTYPES[self.precision]
+
+    def synchronize(self) -> None:
+        """Wait until the device has done all it was given."""
+        if self.on_gpu:
+            torch.cuda.synchronize()
+
+
+def choose_target(launch: Launch, precision: str, threads: int | None) -> Target:
+    """The GPU of this process's local rank, or its share of the CPU; raises ConfigError for what is not there."""
+    on_gpu = torch.cuda.is_available()
+    if on_gpu:
+        if launch.local_rank >= torch.cuda.device_count():
+            raise ConfigError(
+                f"{launch.local_world_size} processes were started on a node that shows {torch.cuda.device_count()} "
+                "GPUs: start one process per GPU"
+            )
+        torch.cuda.set_device(launch.local_rank)
+        return Target(True, torch.device("cuda", launch.local_rank), "bf16" if precision == "auto" else precision)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    torch.set_num_threads(threads or max(1, cores // launch.local_world_size))
+    cpu_stand_ins.install()
+    return Target(False, torch.device("cpu"), "fp32" if precision == "auto" else precision)
+
+
+@contextmanager
+def parallel_groups(launch: Launch, target: Target, layout: Layout, seed: int) -> Iterator[None]:
+    """megatron-core's process groups for as long as the block lasts."""
+    with process_group(launch, "nccl" if target.on_gpu else "gloo"):
+        parallel_state.initialize_model_parallel(
+            layout.tensor_parallel_size, layout.pipeline_parallel_size, create_gloo_process_groups=False
+        )
+        torch.manual_seed(seed)
+        if target.on_gpu:
+            model_parallel_cuda_manual_seed(seed)
+        try:
+            yield
+        finally:
+            parallel_state.destroy_model_parallel()
+
+
+def distribute(model: GPTModel, config: TransformerConfig, target: Target) -> DistributedDataParallel:
+    """megatron-core's data parallelism around the model; gradients are summed in float32."""
+    ddp_config = DistributedDataParallelConfig(
+        grad_reduce_in_fp32=True,
+        overlap_grad_reduce=target.on_gpu,
+        use_distributed_optimizer=target.on_gpu,
+    )
+    distributed = DistributedDataParallel(config, ddp_config, model)
+    config.finalize_model_grads_func = finalize_model_grads
+    config.no_sync_func = distributed.no_sync if target.on_gpu else None
+    return distributed
+
+
+def average_losses(losses: list[torch.Tensor], device: torch.device) -> list[float]:
+    """The mean loss of each step over all replicas, on every rank; only the last pipeline stage brings losses."""
+    steps = len(losses)
+    mean = torch.stack(losses).float() if losses else torch.zeros(0, device=device)
+    count = torch.tensor([steps], device=device)
+    torch.distributed.all_reduce(count, torch.distributed.ReduceOp.MAX)
+    if not steps:
+        mean = torch.zeros(int(count), device=device)
+    else:
+        torch.distributed.all_reduce(mean, group=parallel_state.get_data_parallel_group())
+        mean /= parallel_state.get_data_parallel_world_size()
+    if parallel_state.get_pipeline_model_parallel_world_size() > 1:
+        torch.distributed.broadcast(
+            mean,
+            parallel_state.get_pipeline_model_parallel_last_rank(),
+            group=parallel_state.get_pipeline_model_parallel_group(),
+        )
+    return [float(loss) for loss in mean]
+
+
+def describe_device(launch: Launch, target: Target) -> Device:
+    """This process's device and the most memory it held: the GPU's own, or the process's on a CPU."""
+    hostname = platform.node()
+    if target.on_gpu:
+        properties = torch.cuda.get_device_properties(target.device)
+        uuid = getattr(properties, "uuid", "")
+        peak_bytes = torch.cuda.max_memory_allocated(target.device)
+        return Device(hostname, launch.rank, properties.name, f"GPU-{uuid}" if uuid else "", peak_bytes)
+    peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # Linux reports KiB
+    return Device(hostname, launch.rank, f"CPU, {torch.get_num_threads()} threads", "", peak_bytes)

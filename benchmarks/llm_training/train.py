@@ -1,0 +1,256 @@
+"""One run: train for some steps, time them, and write the record."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from functools import partial
+from math import ceil, cos, pi
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.common.batch_plan import BatchPlan
+from benchmarks.common.launch import Launch, gather, node_window, read_launch
+from benchmarks.common.options import ConfigError, parse_config
+from benchmarks.common.provenance import collect_provenance
+from benchmarks.common.record import FAILED, OK, OUT_OF_MEMORY, RunRecord
+from benchmarks.common.step_timer import StepTimer
+from benchmarks.llm_training.config import OPTION_GROUPS, Config, Layout, TrainingOptions
+from benchmarks.llm_training.metrics import loss_problem, training_metrics
+
+if TYPE_CHECKING:
+    import torch
+
+    from benchmarks.llm_training.parallel import Target
+
+BENCHMARK = "llm_training"
+PACKAGES = ("torch", "megatron-core", "numpy", "tokenizers", "transformer-engine")
+DECAY_STEPS = 1000
+PROGRESS_INTERVAL_S = 2.0
+EXIT_FAILED = 1
+EXIT_BAD_OPTIONS = 2
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run from the command line; returns the exit code and leaves a record, whatever happens."""
+    try:
+        options = parse_config(
+            OPTION_GROUPS,
+            sys.argv[1:] if argv is None else argv,
+            prog="python -m benchmarks.llm_training",
+            description="Train a GPT for some steps with megatron-core and record how fast it went. "
+            "Start it alone for one device, or with torchrun for several.",
+        )
+        config, launch = Config(*options), read_launch()
+        check_record_path(config.run.record)
+    except ConfigError as error:
+        print(f"llm_training: {error}", file=sys.stderr)
+        return EXIT_BAD_OPTIONS
+
+    record = RunRecord(BENCHMARK, config.run.system, asdict(config), provenance=collect_provenance(PACKAGES))
+    exit_code = EXIT_FAILED
+    try:
+        train(config, launch, record)
+        exit_code = 0 if record.status == OK else EXIT_FAILED
+    except ConfigError as error:
+        record.error, exit_code = str(error), EXIT_BAD_OPTIONS
+    except Exception as error:
+        traceback.print_exc()
+        record.status = OUT_OF_MEMORY if _is_out_of_memory(error) else FAILED
+        record.error = f"rank {launch.rank}: {type(error).__name__}: {_first_line(error)}"
+    if launch.rank == 0 or exit_code == EXIT_FAILED:
+        write_record(record, config.run.record)
+        if record.error:
+            print(f"llm_training: {record.error}", file=sys.stderr)
+    return exit_code
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or "no message").splitlines()[0]
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    import torch
+
+    # The CPU's allocator raises a plain RuntimeError.
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+def check_record_path(record: str) -> None:
+    """Raise ConfigError unless a new file of that name can be made."""
+    if not record:
+        return
+    path = Path(record)
+    if path.exists():
+        raise ConfigError(f"--record {path} exists already: remove it or choose another name, no result is overwritten")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        probe = path.with_name(f".{path.name}.{os.getpid()}")
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise ConfigError(
+            f"--record {path} cannot be written ({error.strerror}): choose a folder that can be written to"
+        ) from error
+
+
+def write_record(record: RunRecord, path: str) -> None:
+    """Print the record as one line, and store it whole or not at all. The first record of a run stays."""
+    line = json.dumps(record.to_dict(), sort_keys=True)
+    print(f"CARAML_RESULT {line}", flush=True)
+    if not path:
+        return
+    part = Path(f"{path}.{os.getpid()}.part")
+    part.write_text(json.dumps(record.to_dict(), indent=1, sort_keys=True) + "\n")
+    try:
+        os.link(part, path)
+    except FileExistsError:
+        pass  # a rank that failed earlier told the cause
+    finally:
+        part.unlink()
+
+
+def plan_run(config: Config, launch: Launch) -> tuple[Layout, BatchPlan]:
+    """How devices and batch are shared out; raises ConfigError when the options do not fit each other."""
+    shape, asked, training = config.model.shape, config.parallel, config.training
+    layout = Layout(
+        launch.world_size,
+        asked.tensor_parallel_size or shape.tensor_parallel_size,
+        asked.pipeline_parallel_size or shape.pipeline_parallel_size,
+    )
+    layout.check(shape)
+    if training.min_measured_s and not training.warmup_steps:
+        raise ConfigError("--min-measured-s needs at least one warm-up step, from which the number of steps is found")
+    micro_batch_size = asked.micro_batch_size or shape.micro_batch_size
+    return layout, BatchPlan(asked.global_batch_size, micro_batch_size, layout.data_parallel_size)
+
+
+def train(config: Config, launch: Launch, record: RunRecord) -> None:
+    """Train and fill in the record; raises ConfigError for what does not fit the options or the machine."""
+    layout, plan = plan_run(config, launch)
+    record.layout = {
+        "num_devices": launch.world_size,
+        "num_nodes": launch.num_nodes,
+        "tensor_parallel_size": layout.tensor_parallel_size,
+        "pipeline_parallel_size": layout.pipeline_parallel_size,
+        **asdict(plan),
+        "grad_accum_steps": plan.grad_accum_steps,
+        "sequence_length": config.model.tokens_per_sample,
+    }
+    # PyTorch takes seconds to import: only once the options are known to be good.
+    warnings.filterwarnings("ignore", module=r"megatron\.")
+    from benchmarks.llm_training import parallel
+    from benchmarks.llm_training.model import count_parameters
+
+    target = parallel.choose_target(launch, config.model.precision, config.parallel.threads)
+    record.config["model"]["precision"] = target.precision
+    record.metrics["num_parameters"] = count_parameters(config.model.shape)
+    with parallel.parallel_groups(launch, target, layout, config.training.seed):
+        trainer = Trainer(config, layout, plan, target)
+        timer = run_steps(trainer, config.training, launch)
+        record.losses = parallel.average_losses(trainer.losses, target.device)
+        window = node_window(timer.window_start_s, timer.window_end_s) if launch.is_first_on_node else None
+        record.windows = [window for window in gather(window, launch) if window]
+        record.devices = gather(parallel.describe_device(launch, target), launch)
+    record.step_times_s = timer.measured_step_times_s
+    record.metrics |= {
+        "warmup_steps": config.training.warmup_steps,
+        "measured_steps": len(record.step_times_s),
+        "first_loss": record.losses[0],
+        "last_loss": record.losses[-1],
+        **training_metrics(
+            config.model.shape,
+            config.model.tokens_per_sample,
+            plan.global_batch_size,
+            launch.world_size,
+            record.step_times_s,
+            config.run.peak_tflops_per_device,
+        ),
+    }
+    record.error = loss_problem(record.losses)
+    record.status = FAILED if record.error else OK
+
+
+class Trainer:
+    """Model, optimizer and data of this rank, one optimizer step at a time."""
+
+    def __init__(self, config: Config, layout: Layout, plan: BatchPlan, target: Target) -> None:
+        from megatron.core import parallel_state
+        from megatron.core.pipeline_parallel import get_forward_backward_func
+
+        from benchmarks.llm_training import data, model, optimizer, parallel
+
+        shape, length = config.model.shape, config.model.tokens_per_sample
+        model_config = model.transformer_config(
+            shape, layout.tensor_parallel_size, layout.pipeline_parallel_size, target.dtype, target.on_gpu
+        )
+        gpt = model.build_model(model_config, shape, length, config.training.seed)
+        self.target = target
+        self.losses: list[torch.Tensor] = []  # of every step, on the device; empty but for the last pipeline stage
+        self._model = parallel.distribute(gpt, model_config, target)
+        self._optimizer = optimizer.build_optimizer(self._model, config.training, target)
+        self._batches = data.micro_batches(
+            data.open_samples(config), plan, parallel_state.get_data_parallel_rank(), target.device
+        )
+        self._positions_BT = model.positions(plan.micro_batch_size, length, target.device)
+        self._forward_backward = partial(
+            get_forward_backward_func(),
+            forward_step_func=self._forward,
+            data_iterator=self._batches,
+            model=[self._model],
+            num_microbatches=plan.grad_accum_steps,
+            seq_length=length,
+            micro_batch_size=plan.micro_batch_size,
+        )
+
+    def _forward(self, batches: Iterator[Any], model: torch.nn.Module) -> tuple[torch.Tensor, Callable[..., Any]]:
+        tokens_BT, labels_BT = next(batches)
+        output = model(tokens_BT, self._positions_BT, None, labels=labels_BT)
+        return output, _mean_loss
+
+    def step(self, learning_rate: float) -> None:
+        """Forward, backward and update over one global batch."""
+        self._model.zero_grad_buffer()
+        self._optimizer.zero_grad()
+        passes = self._forward_backward()
+        self._optimizer.step(learning_rate)
+        if passes:
+            self.losses.append(sum(one["loss"] for one in passes) / len(passes))
+
+
+def _mean_loss(loss_BT: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    loss = loss_BT.float().mean()
+    return loss, {"loss": loss.detach().clone()}  # the schedule scales the loss itself in place
+
+
+def run_steps(trainer: Trainer, options: TrainingOptions, launch: Launch) -> StepTimer:
+    """Warm-up steps, then measured steps, with a word on progress every few seconds."""
+    timer = StepTimer(options.warmup_steps, time.monotonic, trainer.target.synchronize)
+    measured_steps = options.measured_steps
+    gather(None, launch)  # no rank starts its clock while another still builds its model
+    timer.start()
+    said_s = timer.started_s
+    while len(timer.step_ends_s) < options.warmup_steps + measured_steps:
+        step = len(timer.step_ends_s)
+        if options.min_measured_s and step == options.warmup_steps:
+            enough = ceil(options.min_measured_s / timer.last_step_time_s)
+            measured_steps = gather(max(measured_steps, enough), launch)[0]
+        trainer.step(learning_rate(options, step))
+        timer.step_done()
+        if launch.rank == 0 and timer.step_ends_s[-1] - said_s > PROGRESS_INTERVAL_S:
+            said_s = timer.step_ends_s[-1]
+            phase = "warm-up" if step < options.warmup_steps else "measured"
+            print(f"step {step + 1} of {options.warmup_steps + measured_steps} ({phase})", flush=True)
+    return timer
+
+
+def learning_rate(options: TrainingOptions, step: int) -> float:
+    """Cosine from the highest rate to a tenth of it over DECAY_STEPS steps, then constant."""
+    lowest = options.learning_rate / 10
+    return lowest + (options.learning_rate - lowest) * (1 + cos(pi * min(step / DECAY_STEPS, 1))) / 2

@@ -1,0 +1,113 @@
+"""CPU power modelled from load: an estimate for machines without a sensor, never a measurement.
+
+power = TDP x (idle share + (1 - idle share) x load), the model linear in load of Fan, Weber and Barroso 2007,
+"Power provisioning for a warehouse-sized computer", section 3. Its TDP is per core, so that a virtual machine or a
+part of a node is charged with its own cores.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import ExitStack
+from pathlib import Path
+from typing import List, Mapping, NamedTuple, TextIO, Tuple
+
+from jpwr.channel import Channel, ChannelInfo, Scope
+from jpwr.errors import BackendUnavailable, ReadError
+
+PROC = Path("/proc")
+TDP_VARIABLE = "JPWR_CPU_TDP_W"
+MIN_TICKS = 10
+IDLE_SHARE = 0.3  # assumed; two-socket servers idle at a fifth to a half of their full power
+
+
+class Processor(NamedTuple):
+    model: str  # a regular expression on the model name of /proc/cpuinfo
+    tdp_w: float
+    cores: int
+    source: str
+
+
+PROCESSORS = (
+    Processor(r"EPYC 7742", 225, 64, "AMD product page"),
+    Processor(r"EPYC 7443\b", 200, 24, "AMD product page"),
+    Processor(r"EPYC 7413", 180, 24, "AMD product page"),
+    Processor(r"EPYC 9654\b", 360, 96, "AMD product page"),
+    Processor(r"Platinum 8452Y", 300, 36, "Intel ARK"),
+    Processor(r"Platinum 8462Y\+", 300, 32, "Intel ARK"),
+    Processor(r"Platinum 8480\+", 350, 56, "Intel ARK"),
+)
+# For a model that is not in the table: between the 3.5 W per core of the largest server processors above and the
+# 9.4 W of the fastest.
+UNKNOWN_TDP_PER_CORE_W = 6.0
+
+
+def open_channels(stack: ExitStack, proc: Path = PROC, environ: Mapping[str, str] = os.environ) -> List[Channel]:
+    try:
+        stat = stack.enter_context(open(proc / "stat"))
+        cpuinfo = (proc / "cpuinfo").read_text()
+    except OSError as error:
+        raise BackendUnavailable(f"the CPU's load cannot be read ({error}): this needs Linux") from error
+    tdp_w, source = _tdp_w(cpuinfo, environ)
+    load = _Load(stat)
+    info = ChannelInfo(
+        name="estimate:cpu",
+        scope=Scope.CPU,
+        source=f"modelled from CPU load: {source}, idle share {IDLE_SHARE}",
+        estimated=True,
+    )
+    return [Channel(info, lambda: tdp_w * (IDLE_SHARE + (1 - IDLE_SHARE) * load.read()))]
+
+
+def _tdp_w(cpuinfo: str, environ: Mapping[str, str]) -> Tuple[float, str]:
+    """TDP in watts of the cores that this machine shows, and where the figure comes from."""
+    stated = environ.get(TDP_VARIABLE)
+    if stated:
+        try:
+            tdp_w = float(stated)
+        except ValueError:
+            tdp_w = 0.0
+        if not 0 < tdp_w < 1e5:
+            raise BackendUnavailable(f"{TDP_VARIABLE} is '{stated}': give the CPU's TDP in watts, such as 225")
+        return tdp_w, f"TDP {tdp_w:g} W stated in {TDP_VARIABLE}"
+    models = re.findall(r"^model name\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
+    model = models[0] if models else "unknown processor"
+    physical = re.findall(r"^physical id\s*:\s*(\d+)$", cpuinfo, re.MULTILINE)
+    core = re.findall(r"^core id\s*:\s*(\d+)$", cpuinfo, re.MULTILINE)
+    threads = len(re.findall(r"^processor\s*:", cpuinfo, re.MULTILINE)) or 1
+    # Two threads of one core share its power; Arm shows neither id, and has one thread a core.
+    cores = len(set(zip(physical, core))) or threads
+    for known in PROCESSORS:
+        if re.search(known.model, model):
+            return known.tdp_w / known.cores * cores, f"{model}, {known.tdp_w:g} W per {known.cores} cores ({known.source})"
+    return (
+        UNKNOWN_TDP_PER_CORE_W * cores,
+        f"{model} has no TDP in the table, {UNKNOWN_TDP_PER_CORE_W:g} W per core assumed (state it in {TDP_VARIABLE})",
+    )
+
+
+class _Load:
+    """Share of the CPU time since the last reading that was not idle, from 0 to 1."""
+
+    def __init__(self, stat: TextIO) -> None:
+        self._stat = stat
+        self._last = self._ticks()
+        self._share = 0.0
+
+    def _ticks(self) -> Tuple[int, int]:
+        try:
+            self._stat.seek(0)
+            # proc(5): user nice system idle iowait irq softirq steal; guest time is in user time already.
+            ticks = [int(field) for field in self._stat.readline().split()[1:9]]
+        except (OSError, ValueError) as error:
+            raise ReadError(f"/proc/stat: {error}") from error
+        return sum(ticks) - ticks[3] - ticks[4], sum(ticks)
+
+    def read(self) -> float:
+        busy, total = self._ticks()
+        # The kernel counts in hundredths of a second: the share of fewer ticks than this is noise.
+        if total - self._last[1] >= MIN_TICKS:
+            self._share = (busy - self._last[0]) / (total - self._last[1])
+            self._last = (busy, total)
+        return min(1.0, max(0.0, self._share))

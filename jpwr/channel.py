@@ -1,0 +1,43 @@
+"""What a sensor is to the rest of jpwr: a named channel with a scope."""
+
+from __future__ import annotations
+
+import enum
+from typing import Callable, NamedTuple, Optional
+
+
+class Scope(enum.Enum):
+    """What a channel's watts cover.
+
+    A module contains its device, a node contains all: watts are added within one scope and never across two.
+    """
+
+    DEVICE = "device"
+    MODULE = "module"
+    CPU = "cpu"
+    DRAM = "dram"
+    NODE = "node"
+
+
+class ChannelInfo(NamedTuple):
+    """What is known of a channel without reading it; this is what a trace stores."""
+
+    name: str  # unique on its node, such as "nvml:0"
+    scope: Scope
+    source: str  # where the number comes from, in words
+    estimated: bool = False  # modelled, not measured
+    num_devices: int = 1  # devices whose power this channel includes
+    device_id: str = ""  # the vendor's unique id of the device, where there is one
+    has_counter: bool = False  # an energy counter is read with every sample
+
+
+class Channel(NamedTuple):
+    """One sensor, open for reading.
+
+    `read_power_w` returns watts, `read_energy_j` a counter in joules that never falls; at least one is given.
+    Both raise ReadError. Without `read_power_w` the sampler takes the counter's slope.
+    """
+
+    info: ChannelInfo
+    read_power_w: Optional[Callable[[], float]] = None
+    read_energy_j: Optional[Callable[[], float]] = None

@@ -1,0 +1,21 @@
+"""What can go wrong while power is sampled; every message is one sentence for a person."""
+
+
+class JpwrError(Exception):
+    """Base of all errors that jpwr raises on purpose."""
+
+
+class BackendUnavailable(JpwrError):
+    """A method cannot be used here: its library, its device or a permission is missing."""
+
+
+class ReadError(JpwrError):
+    """One reading of one channel failed."""
+
+
+class NotEnoughSamples(JpwrError):
+    """A quantity needs more samples than there are."""
+
+
+class TraceError(JpwrError):
+    """A trace cannot be written or read back."""
