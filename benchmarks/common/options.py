@@ -7,7 +7,7 @@ import dataclasses
 import difflib
 import re
 from collections.abc import Sequence
-from typing import Any, NoReturn, get_args, get_type_hints
+from typing import Any, NoReturn, get_args, get_origin, get_type_hints
 
 
 class ConfigError(Exception):
@@ -23,7 +23,8 @@ def parse_config(groups: Sequence[type], argv: Sequence[str], prog: str, descrip
     """One instance of each dataclass, made from the command line; raises ConfigError.
 
     Each dataclass is a group of flags in the help, under the first line of its docstring. A field
-    `micro_batch_size` is the flag `--micro-batch-size`; a bool is a pair `--flag` and `--no-flag`.
+    `micro_batch_size` is the flag `--micro-batch-size`; a bool is a pair `--flag` and `--no-flag`; a tuple takes
+    one or more values.
     """
     parser = _Parser(prog=prog, description=description, allow_abbrev=False)
     for cls in groups:
@@ -32,6 +33,7 @@ def parse_config(groups: Sequence[type], argv: Sequence[str], prog: str, descrip
         for field in dataclasses.fields(cls):
             _add_flag(arguments, field, hints[field.name])
     values = vars(parser.parse_args(argv))
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
     return [cls(**{field.name: values[field.name] for field in dataclasses.fields(cls)}) for cls in groups]
 
 
@@ -41,13 +43,14 @@ def _add_flag(arguments: argparse._ArgumentGroup, field: dataclasses.Field[Any],
     if hint is bool:
         arguments.add_argument(flag, action=argparse.BooleanOptionalAction, default=field.default, help=help_text)
         return
+    nargs = "+" if get_origin(hint) is tuple else None
     kind = next((arg for arg in get_args(hint) if arg is not type(None)), hint)  # of `int | None`: int
-    if field.default not in (None, ""):
+    if field.default not in (None, "", ()):
         help_text += " (default: %(default)s)"
     choices = field.metadata["choices"]
     metavar = "{" + ",".join(choices) + "}" if choices else _METAVARS[kind]
     arguments.add_argument(
-        flag, type=kind, default=field.default, choices=choices, metavar=metavar, help=help_text
+        flag, type=kind, nargs=nargs, default=field.default, choices=choices, metavar=metavar, help=help_text
     )
 
 

@@ -30,7 +30,7 @@ ENVIRONMENT = (
 def collect_provenance(packages: Sequence[str]) -> dict[str, Any]:
     """The origin of this process's results; `packages` are distributions whose versions matter."""
     return {
-        "created": datetime.datetime.now(datetime.UTC if sys.version_info >= (3, 11) else datetime.timezone.utc).isoformat(timespec="seconds"),
+        "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "command": sys.orig_argv,
         "git_commit": _git("rev-parse", "HEAD"),
         "git_dirty": _dirty(),

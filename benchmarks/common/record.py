@@ -42,6 +42,8 @@ class RunRecord:
 
     benchmark: str
     system: str
+    model: str  # its size or variant
+    work_unit: str  # what throughput counts: metrics has `measured_UNIT`, such as measured_tokens
     config: dict[str, Any]  # every option, as used
     status: str = FAILED
     error: str = ""

@@ -7,7 +7,7 @@ import struct
 from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -91,17 +91,30 @@ class TextSamples:
 
 
 class _Vocabulary:
-    """What GPTDataset wants to know of a tokenizer; PREFIX.json, where prepare wrote it, tells."""
+    """What GPTDataset wants to know of a tokenizer.
+
+    Its stored index is named after `unique_identifiers`, so that data made anew gets an index anew.
+    """
 
     def __init__(self, prefix: str, vocab_size: int) -> None:
-        try:
-            described = json.loads(Path(f"{prefix}.json").read_text())
-        except FileNotFoundError:
-            described = {}
+        tokens = Path(f"{prefix}.bin").stat()
         self.vocab_size = vocab_size
-        self.eod = described.get("eod", vocab_size - 1)  # GPT-2's <|endoftext|> is its last token
+        self.eod = describe_prefix(prefix).get("eod", vocab_size - 1)  # GPT-2's <|endoftext|> is its last token
         self.pad = -1
-        self.unique_identifiers = OrderedDict(vocab_size=vocab_size, eod=self.eod)
+        self.unique_identifiers = OrderedDict(
+            vocab_size=vocab_size, eod=self.eod, bytes=tokens.st_size, modified_ns=tokens.st_mtime_ns
+        )
+
+
+def describe_prefix(prefix: str) -> dict[str, Any]:
+    """What PREFIX.json tells of the data, where prepare made it; empty for data that came from elsewhere."""
+    try:
+        described: dict[str, Any] = json.loads(Path(f"{prefix}.json").read_text())
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise ConfigError(f"{prefix}.json is damaged ({error}): make the data again with prepare") from error
+    return described
 
 
 def check_prefix(prefix: str, vocab_size: int) -> None:

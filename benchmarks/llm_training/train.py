@@ -53,7 +53,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"llm_training: {error}", file=sys.stderr)
         return EXIT_BAD_OPTIONS
 
-    record = RunRecord(BENCHMARK, config.run.system, asdict(config), provenance=collect_provenance(PACKAGES))
+    record = RunRecord(
+        BENCHMARK, config.run.system, config.model.size, "tokens", asdict(config), provenance=collect_provenance(PACKAGES)
+    )
     exit_code = EXIT_FAILED
     try:
         train(config, launch, record)
@@ -153,6 +155,7 @@ def train(config: Config, launch: Launch, record: RunRecord) -> None:
     record.metrics["num_parameters"] = count_parameters(config.model.shape)
     with parallel.parallel_groups(launch, target, layout, config.training.seed):
         trainer = Trainer(config, layout, plan, target)
+        record.provenance["data"] = trainer.data_description
         timer = run_steps(trainer, config.training, launch)
         record.losses = parallel.average_losses(trainer.losses, target.device)
         window = node_window(timer.window_start_s, timer.window_end_s) if launch.is_first_on_node else None
@@ -198,6 +201,7 @@ class Trainer:
         self._batches = data.micro_batches(
             data.open_samples(config), plan, parallel_state.get_data_parallel_rank(), target.device
         )
+        self.data_description = data.describe_prefix(config.data.data_prefix) if config.data.data_prefix else {}
         self._positions_BT = model.positions(plan.micro_batch_size, length, target.device)
         self._forward_backward = partial(
             get_forward_backward_func(),

@@ -1,0 +1,1 @@
+"""The command `caraml`: look at results and watch over sweeps."""

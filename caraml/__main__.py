@@ -1,0 +1,7 @@
+"""`python -m caraml`."""
+
+import sys
+
+from caraml.cli import main
+
+sys.exit(main())

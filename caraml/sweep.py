@@ -1,0 +1,53 @@
+"""What became of a sweep: JUBE itself exits with 0 when points failed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from results.records import RESULT_NAME, RecordError, read_record
+from results.table import failures
+
+
+class SweepError(Exception):
+    """A folder is not that of a sweep: one sentence with what was asked and what to do."""
+
+
+def run_folder(folder: Path) -> Path:
+    """The folder itself, or its last run where it holds runs of JUBE."""
+    runs = sorted(path for path in folder.glob("[0-9]*") if (path / "workpackages.xml").is_file())
+    return runs[-1] if runs else folder
+
+
+def problems(run: Path) -> list[str]:
+    """A sentence on everything in a run of JUBE that is not done and good.
+
+    JUBE makes a folder per workpackage, NUMBER_STEP, with a file `done` or `error` in it. Raises SweepError when
+    the folder is not a run, or the run has no point.
+    """
+    if not (run / "workpackages.xml").is_file():
+        raise SweepError(f"{run} is not a run of JUBE: give a folder such as jube/llm_run/000000")
+    points = sorted(path for path in run.glob("[0-9]*_*") if path.is_dir())
+    found = []
+    for point in points:
+        result = point / "work" / RESULT_NAME
+        if result.exists():
+            try:
+                found += [f"{point.name}: {failure}" for failure in failures([read_record(result)])]
+                continue
+            except RecordError as error:
+                found.append(f"{point.name}: {error}")
+        elif (point / "error").exists():
+            found.append(f"{point.name}: failed; {_last_words(point / 'work' / 'stderr')}")
+        elif not (point / "done").exists():
+            found.append(f"{point.name}: not finished")
+    if not any((point / "work" / RESULT_NAME).exists() for point in points):
+        found.append(f"{run.name}: no point of the sweep has a result")
+    return found
+
+
+def _last_words(errors: Path) -> str:
+    try:
+        lines = [line for line in errors.read_text(errors="replace").splitlines() if line.strip()]
+    except OSError:
+        lines = []
+    return lines[-1] if lines else f"see {errors}"

@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Run Python with the checkout's modules: the environment that `make setup` made, or else python3 from PATH.
+# Usage: python.sh ARGUMENTS OF PYTHON
+here=$(cd -- "$(dirname -- "$0")" && pwd)
+repo=${here%/jube/include}
+python=$repo/.venv/bin/python
+[[ -x $python ]] || python=python3
+PYTHONPATH="$repo${PYTHONPATH:+:$PYTHONPATH}" exec "$python" "$@"

@@ -1,0 +1,1 @@
+"""From records of runs to tables, plots and reports. Reads records and traces, and nothing else."""

@@ -1,0 +1,230 @@
+"""Join what the benchmark recorded with what the sampler saw, over the same window.
+
+Standard library and jpwr's core only, so that it runs on any login node.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jpwr.energy import counter_energy_j, integrate, relative_difference
+from jpwr.errors import JpwrError, NotEnoughSamples
+from jpwr.trace import Series, Trace
+from jpwr.writers import read_trace
+from results.records import RESULT_NAME, Record, RecordError, read_record, write_record
+
+JOULES_PER_WH = 3600.0
+RECORD_NAME = "record.json"
+TRACES = "power/*/trace.csv"
+JOB_ERRORS = "job.err"
+# A counter and an integral that are further apart than this contradict each other; the integral is taken, and said.
+COUNTER_TOLERANCE = 0.2
+MIN_COVERED = 0.95  # of the window, by a channel's first to last reading
+# What a benchmark's energy is taken from: the narrowest scope that was measured.
+SCOPES = ("device", "module", "cpu", "node")
+# Memory is beside its processor, not inside it.
+ADDED_TO = {"cpu": "dram"}
+
+
+class EnergyError(Exception):
+    """The energy of a run cannot be told from its traces."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run from the command line; returns 0 when the point's result is good."""
+    parser = argparse.ArgumentParser(
+        prog="python -m results.collect",
+        description=f"Join {RECORD_NAME} and the power traces of a job's folder into {RESULT_NAME}.",
+    )
+    parser.add_argument("folder", type=Path, help=f"the job's folder, with {RECORD_NAME} and {TRACES}")
+    parser.add_argument("--exit-code", type=int, metavar="N", help="the job failed with this exit code")
+    parser.add_argument("--reason", default="", help="why the job failed, where that is known")
+    options = parser.parse_args(argv)
+    try:
+        if options.exit_code is None:
+            result = collect(options.folder)
+        else:
+            result = failed_result(options.folder, options.exit_code, options.reason)
+        write_record(result, options.folder / RESULT_NAME)
+    except (RecordError, OSError) as error:
+        print(f"collect: {error}", file=sys.stderr)
+        return 1
+    if result["status"] != "ok":
+        print(f"collect: {result['error']}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def collect(folder: Path) -> Record:
+    """The record with its energy; a run whose energy cannot be told has failed, and says why."""
+    result = read_record(folder / RECORD_NAME)
+    try:
+        result["energy"] = energy_of(result, read_traces(folder))
+    except (EnergyError, JpwrError) as error:
+        result["error"] = "; ".join(text for text in (result["error"], f"no energy: {error}") if text)
+        result["status"] = "failed" if result["status"] == "ok" else result["status"]
+    return result
+
+
+def read_traces(folder: Path) -> list[Trace]:
+    """The trace of every node that sampled."""
+    return [read_trace(path) for path in sorted(folder.glob(TRACES))]
+
+
+def failed_result(folder: Path, exit_code: int, reason: str) -> Record:
+    """A result that says why there is none, from what the job left behind."""
+    try:
+        result = read_record(folder / RECORD_NAME)
+    except RecordError:
+        result = read_record(folder / RESULT_NAME)
+    if result["status"] in ("ok", "unfinished"):
+        result["status"] = "failed"
+        result["error"] = reason or _cause(exit_code, folder / JOB_ERRORS)
+    return result
+
+
+def _cause(exit_code: int, errors: Path) -> str:
+    if 128 < exit_code < 128 + 65:
+        number = exit_code - 128
+        name = signal.Signals(number).name if number in signal.Signals.__members__.values() else "unknown"
+        cause = f"ended by signal {number} ({name})"
+    else:
+        cause = f"ended with exit code {exit_code}"
+    try:
+        lines = [line.strip() for line in errors.read_text(errors="replace").splitlines() if line.strip()]
+    except OSError:
+        lines = []
+    if exit_code != 125:  # below that code jpwr's last words are its summary, not the reason
+        lines = [line for line in lines if not line.startswith("jpwr: ")]
+    return f"{cause}: {lines[-1]}" if lines else cause
+
+
+def energy_of(record: Record, traces: Sequence[Trace]) -> dict[str, Any]:
+    """Energy and power of the devices that trained, over the window of the throughput.
+
+    Energy in watt-hours, power in watts, both summed over all devices. Raises EnergyError when a node has no trace
+    of its window, or a device no channel.
+    """
+    if not record["windows"]:
+        raise EnergyError("the record has no measured window")
+    channels = []
+    for window in record["windows"]:
+        trace = _trace_of(window, traces)
+        device_ids = [device["device_id"] for device in record["devices"] if device["hostname"] == window["hostname"]]
+        idle_w = _idle_power_w(trace)
+        for series in _choose(trace.between(window["start_s"], window["end_s"]), device_ids):
+            channels.append(_channel_energy(series, window["hostname"], idle_w[series.info.name]))
+    duration_s = max(window["end_s"] - window["start_s"] for window in record["windows"])
+    num_devices = record["layout"]["num_devices"]
+    energy_wh = math.fsum(channel["energy_wh"] for channel in channels)
+    scopes = sorted({channel["scope"] for channel in channels})
+    estimated = any(channel["estimated"] for channel in channels)
+    unit = record["work_unit"]
+    return {
+        "energy_wh": energy_wh,
+        "energy_wh_per_device": energy_wh / num_devices,
+        "avg_power_w": energy_wh * JOULES_PER_WH / duration_s,
+        "idle_power_w": _sum_or_none([channel["idle_power_w"] for channel in channels]),
+        f"{unit}_per_wh": record["metrics"][f"measured_{unit}"] / energy_wh,
+        "window_s": duration_s,
+        "power_kind": "estimated" if estimated else "measured",
+        "power_scope": "+".join(scopes),
+        "power_source": f"{'ESTIMATED' if estimated else 'measured'}, {'+'.join(scopes)}",
+        "samples": sum(channel["samples"] for channel in channels),
+        "missing": sum(channel["missing"] for channel in channels),
+        "sampling_interval_s": traces[0].meta.get("interval_s"),
+        "jpwr_version": traces[0].meta.get("jpwr_version"),
+        "channels": channels,
+    }
+
+
+def _trace_of(window: dict[str, Any], traces: Sequence[Trace]) -> Trace:
+    # A node's name can differ in and outside of a container; its kernel's boot id cannot.
+    same_boot = [trace for trace in traces if trace.meta.get("boot_id") == window["boot_id"]]
+    same_name = [trace for trace in same_boot if trace.meta.get("hostname") == window["hostname"]]
+    if same_name or (same_boot and window["boot_id"]):
+        return (same_name or same_boot)[0]
+    raise EnergyError(f"node {window['hostname']} has no power trace of the boot that it trained under")
+
+
+def _choose(series: Sequence[Series], device_ids: Sequence[str]) -> list[Series]:
+    """The channels of one node that count: one scope, and of devices only those that trained."""
+    for scope in SCOPES:
+        chosen = [one for one in series if one.info.scope.value == scope]
+        if not chosen:
+            continue
+        if scope == "device" and any(device_ids):
+            by_id = {one.info.device_id: one for one in chosen}
+            unknown = [device_id for device_id in device_ids if device_id not in by_id]
+            if unknown:
+                raise EnergyError(f"device {unknown[0]} trained, but no power channel has its id")
+            return [by_id[device_id] for device_id in dict.fromkeys(device_ids)]
+        return chosen + [one for one in series if one.info.scope.value == ADDED_TO.get(scope)]
+    raise EnergyError("the trace has no channel")
+
+
+def _idle_power_w(trace: Trace) -> dict[str, float]:
+    """Average power of each channel before the command started; `nan` where there was no such time."""
+    started_s = trace.event_time_s("command_started")
+    idle_w = {}
+    for one in trace.series(end_s=-math.inf if started_s is None else started_s):
+        try:
+            idle_w[one.info.name] = integrate(one.times_s, one.power_w).avg_power_w
+        except NotEnoughSamples:
+            idle_w[one.info.name] = math.nan
+    return idle_w
+
+
+def _channel_energy(series: Series, hostname: str, idle_power_w: float) -> dict[str, Any]:
+    # The window's two edges are interpolated: they are no samples.
+    missing = sum(math.isnan(power_w) for power_w in series.power_w[1:-1])
+    samples = len(series.power_w) - 2 - missing
+    if samples < 1:
+        raise EnergyError(f"channel {series.info.name} has no sample inside the window: sample faster or run longer")
+    integral = integrate(series.times_s, series.power_w)
+    window_s = series.times_s[-1] - series.times_s[0]
+    if integral.duration_s < MIN_COVERED * window_s:
+        raise EnergyError(
+            f"the samples of channel {series.info.name} cover {integral.duration_s:.1f} s of the window's {window_s:.1f} s: "
+            "its other readings failed"
+        )
+    counter_j = counter_energy_j(series.energy_j)
+    difference = relative_difference(integral.energy_j, counter_j) if not math.isnan(counter_j) else math.nan
+    by_counter = abs(difference) <= COUNTER_TOLERANCE  # false for nan
+    energy_j = counter_j if by_counter else integral.energy_j
+    return {
+        "name": series.info.name,
+        "hostname": hostname,
+        "scope": series.info.scope.value,
+        "source": series.info.source,
+        "estimated": series.info.estimated,
+        "device_id": series.info.device_id,
+        "method": "counter" if by_counter else "integral",
+        "energy_wh": energy_j / JOULES_PER_WH,
+        "integral_wh": integral.energy_j / JOULES_PER_WH,
+        "counter_wh": _none_if_nan(counter_j / JOULES_PER_WH),
+        "integral_vs_counter": _none_if_nan(difference),
+        "peak_power_w": integral.peak_power_w,
+        "idle_power_w": _none_if_nan(idle_power_w),
+        "samples": samples,
+        "missing": missing,
+    }
+
+
+def _none_if_nan(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _sum_or_none(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return math.fsum(known) if len(known) == len(values) else None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

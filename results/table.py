@@ -1,0 +1,80 @@
+"""Records as a table for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from results.records import Record
+
+
+class Column(NamedTuple):
+    """One column: where its value is in a record, and how it is written."""
+
+    title: str
+    path: str  # keys from the top of the record, joined by dots; {unit} is the record's work unit
+    form: str = ""  # format specification of a number
+
+
+COLUMNS = (
+    Column("system", "system"),
+    Column("model", "model"),
+    Column("devices", "layout.num_devices"),
+    Column("global batch", "layout.global_batch_size"),
+    Column("micro batch", "layout.micro_batch_size"),
+    Column("TP", "layout.tensor_parallel_size"),
+    Column("PP", "layout.pipeline_parallel_size"),
+    Column("DP", "layout.data_parallel_size"),
+    Column("{unit}/s", "metrics.{unit}_per_s", ".1f"),
+    Column("{unit}/s/device", "metrics.{unit}_per_s_per_device", ".1f"),
+    Column("TFLOP/s/device", "metrics.tflops_per_device", ".3f"),
+    Column("avg power [W]", "energy.avg_power_w", ".1f"),
+    Column("energy [Wh/device]", "energy.energy_wh_per_device", ".4f"),
+    Column("{unit}/Wh", "energy.{unit}_per_wh", ".0f"),
+    Column("power source", "energy.power_source"),
+    Column("status", "status"),
+)
+
+
+def value_at(record: Record, path: str) -> Any:
+    """The value at a path such as `metrics.tokens_per_s`, None where the record has none."""
+    value: Any = record
+    for key in path.format(unit=record["work_unit"]).split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def sort_key(record: Record) -> tuple[str, str, str, int, int]:
+    """Systems side by side, then by devices and batch."""
+    devices, batch = (value_at(record, f"layout.{key}") or 0 for key in ("num_devices", "global_batch_size"))
+    return record["benchmark"], record["system"], record["model"], devices, batch
+
+
+def rows(records: Sequence[Record]) -> list[list[str]]:
+    """The header and one row per record, as text; what is not known is empty."""
+    units = dict.fromkeys(record["work_unit"] for record in records)
+    header = [column.title.format(unit=" or ".join(units)) for column in COLUMNS]
+    return [header, *([_text(record, column) for column in COLUMNS] for record in sorted(records, key=sort_key))]
+
+
+def _text(record: Record, column: Column) -> str:
+    value = value_at(record, column.path)
+    return "" if value is None else format(value, column.form if isinstance(value, int | float) else "")
+
+
+def failures(records: Sequence[Record]) -> list[str]:
+    """A sentence on each record whose status is not ok."""
+    return [
+        f"{record['system']}, {record['model']}, {value_at(record, 'layout.num_devices')} devices, "
+        f"global batch {value_at(record, 'layout.global_batch_size')}: {record['status']}: {record.get('error', '')}"
+        for record in sorted(records, key=sort_key)
+        if record["status"] != "ok"
+    ]
+
+
+def text_table(records: Sequence[Record]) -> str:
+    """The table in plain text, columns aligned."""
+    lines = rows(records)
+    widths = [max(len(line[i]) for line in lines) for i in range(len(COLUMNS))]
+    text = [" | ".join(field.rjust(width) for field, width in zip(line, widths, strict=True)) for line in lines]
+    return "\n".join([text[0], "-+-".join("-" * width for width in widths), *text[1:]])
