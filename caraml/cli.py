@@ -22,7 +22,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         ("report", "write an HTML page with table and plots, and the plots as PNG"),
     ):
         command = commands.add_parser(name, help=help_text, description=help_text)
-        command.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="such as jube/llm_run/000000, or jube/llm_run for its last run")
+        command.add_argument(
+            "folders",
+            nargs="+",
+            type=Path,
+            metavar="FOLDER",
+            help="such as jube/llm_run/000000, or jube/llm_run for its last run",
+        )
         if name == "report":
             command.add_argument("-o", "--out", type=Path, default=Path("report.html"), help="default: %(default)s")
     options = parser.parse_args(argv)

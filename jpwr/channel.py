@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Callable, NamedTuple, Optional
+from typing import Callable, NamedTuple
 
 
 class Scope(enum.Enum):
@@ -39,5 +39,5 @@ class Channel(NamedTuple):
     """
 
     info: ChannelInfo
-    read_power_w: Optional[Callable[[], float]] = None
-    read_energy_j: Optional[Callable[[], float]] = None
+    read_power_w: Callable[[], float] | None = None
+    read_energy_j: Callable[[], float] | None = None

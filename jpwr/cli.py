@@ -7,17 +7,17 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any, Dict, List, NoReturn, Optional, Sequence, TextIO, Tuple
+from typing import Any, NoReturn, Sequence, TextIO
 
 from jpwr import __version__
 from jpwr.backends import METHODS, open_methods
 from jpwr.channel import Channel
 from jpwr.clock import SystemClock
 from jpwr.energy import EnergyIntegral, counter_energy_j
-from jpwr.errors import BackendUnavailable, JpwrError
+from jpwr.errors import JpwrError
 from jpwr.sampler import DEFAULT_INTERVAL_S, PowerMonitor, Sink
 from jpwr.writers import CsvWriter
 
@@ -30,7 +30,7 @@ TRACE_NAME = "trace.csv"
 JOULES_PER_WH = 3600.0
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     options = _parse(sys.argv[1:] if argv is None else list(argv))
     try:
@@ -50,7 +50,7 @@ class _Parser(argparse.ArgumentParser):
         self.exit(EXIT_JPWR_FAILED, f"jpwr: {message}; 'jpwr --help' lists the options\n")
 
 
-def _parse(argv: List[str]) -> argparse.Namespace:
+def _parse(argv: list[str]) -> argparse.Namespace:
     parser = _Parser(
         prog="jpwr",
         usage="jpwr [options] -- command [argument ...]",
@@ -99,7 +99,7 @@ def _parse(argv: List[str]) -> argparse.Namespace:
     return options
 
 
-def _split_at_dashes(argv: List[str]) -> Tuple[List[str], List[str], List[str]]:
+def _split_at_dashes(argv: list[str]) -> tuple[list[str], list[str], list[str]]:
     if "--" not in argv:
         return argv, [], []
     at = argv.index("--")
@@ -118,8 +118,8 @@ def _run(options: argparse.Namespace, stack: ExitStack) -> int:
     clock = SystemClock()
     interval_s = options.interval / 1000
     totals = _Totals(opened.channels)
-    sinks: List[Sink] = [totals]
-    writer: Optional[CsvWriter] = None
+    sinks: list[Sink] = [totals]
+    writer: CsvWriter | None = None
     if options.df_out:
         infos = [channel.info for channel in opened.channels]
         meta = _meta(options, clock.epoch_offset_s)
@@ -149,12 +149,12 @@ def _check_command(command: Sequence[str]) -> None:
     import shutil
 
     name = command[0]
-    if shutil.which(name) is None and not os.path.exists(name):
+    if shutil.which(name) is None and not Path(name).exists():
         _say(f"command '{name}' was not found: check its spelling and PATH")
         sys.exit(EXIT_NOT_FOUND)
 
 
-def _meta(options: argparse.Namespace, epoch_offset_s: float) -> Dict[str, Any]:
+def _meta(options: argparse.Namespace, epoch_offset_s: float) -> dict[str, Any]:
     try:
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -176,23 +176,21 @@ class _Command:
 
     def __init__(self, command: Sequence[str]) -> None:
         self._command = list(command)
-        self._process: Optional[subprocess.Popen[bytes]] = None
+        self._process: subprocess.Popen[bytes] | None = None
         self.interrupted_by = 0
         for number in FORWARDED_SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup stays in force
                 signal.signal(number, self._forward)
 
-    def _forward(self, number: int, frame: Optional[FrameType]) -> None:
+    def _forward(self, number: int, frame: FrameType | None) -> None:
         self.interrupted_by = number
         if self._process is None:
             return
         # A Ctrl-C reaches the whole foreground process group: the command has it already.
         if number == signal.SIGINT and _in_foreground():
             return
-        try:
+        with suppress(ProcessLookupError):
             self._process.send_signal(number)
-        except ProcessLookupError:
-            pass
 
     def run(self) -> int:
         if self.interrupted_by:
@@ -223,7 +221,7 @@ class _Totals:
     def __init__(self, channels: Sequence[Channel]) -> None:
         self._infos = [channel.info for channel in channels]
         self._integrals = [EnergyIntegral() for _ in channels]
-        self._counters_j: List[List[float]] = [[] for _ in channels]
+        self._counters_j: list[list[float]] = [[] for _ in channels]
 
     def append(self, time_s: float, power_w: Sequence[float], energy_j: Sequence[float]) -> None:
         for integral, counter, power, energy in zip(self._integrals, self._counters_j, power_w, energy_j):
@@ -231,7 +229,7 @@ class _Totals:
             if energy == energy:  # the first and the last reading that is not nan
                 counter[1:] = [energy]
 
-    def print_summary(self, file: TextIO, seconds: float, skipped_ticks: int, failed_reads: Dict[str, int]) -> None:
+    def print_summary(self, file: TextIO, seconds: float, skipped_ticks: int, failed_reads: dict[str, int]) -> None:
         """One line per channel. Energies are of the whole trace, idle phase included."""
         width = max(len(info.name) for info in self._infos)
         print(f"jpwr: command ran {seconds:.1f} s, {skipped_ticks} ticks skipped", file=file)

@@ -6,7 +6,7 @@ Pure arithmetic: no clock, no files, no vendor library.
 from __future__ import annotations
 
 import math
-from typing import Optional, Sequence
+from typing import Sequence
 
 from jpwr.errors import NotEnoughSamples
 
@@ -60,7 +60,7 @@ def integrate(times_s: Sequence[float], power_w: Sequence[float]) -> EnergyInteg
     return integral
 
 
-def counter_energy_j(counter_j: Optional[Sequence[float]]) -> float:
+def counter_energy_j(counter_j: Sequence[float] | None) -> float:
     """Energy that a counter went through, in joules; `nan` if there is none, it stood still or it ran backwards.
 
     A counter that stands still over a window is not a measurement of zero: the device was on.

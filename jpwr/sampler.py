@@ -6,7 +6,7 @@ import math
 import sys
 import threading
 from types import TracebackType
-from typing import Callable, Dict, List, Optional, Protocol, Sequence, Type
+from typing import Callable, Protocol, Sequence
 
 from jpwr.channel import Channel
 from jpwr.clock import Clock, SystemClock
@@ -36,7 +36,7 @@ class Sampler:
         channels: Sequence[Channel],
         sinks: Sequence[Sink],
         interval_s: float = DEFAULT_INTERVAL_S,
-        clock: Optional[Clock] = None,
+        clock: Clock | None = None,
         warn: Callable[[str], None] = lambda message: print(f"jpwr: {message}", file=sys.stderr),
     ) -> None:
         if not interval_s > 0 or math.isinf(interval_s):
@@ -46,7 +46,7 @@ class Sampler:
         self.interval_s = interval_s
         self.clock = clock or SystemClock()
         self.skipped_ticks = 0
-        self.failed_reads: Dict[str, int] = {channel.info.name: 0 for channel in self.channels}
+        self.failed_reads: dict[str, int] = {channel.info.name: 0 for channel in self.channels}
         self._warn = warn
         self._last_counter = [(math.nan, math.nan)] * len(self.channels)
 
@@ -66,8 +66,8 @@ class Sampler:
     def sample(self) -> None:
         """Read every channel once and hand the row to the sinks."""
         time_s = self.clock.now_s()
-        energy_j: List[float] = []
-        power_w: List[float] = []
+        energy_j: list[float] = []
+        power_w: list[float] = []
         for index, channel in enumerate(self.channels):
             counter_j = self._read(channel, channel.read_energy_j) if channel.read_energy_j else math.nan
             if channel.read_power_w:
@@ -108,14 +108,14 @@ class PowerMonitor:
         self,
         channels: Sequence[Channel],
         interval_s: float = DEFAULT_INTERVAL_S,
-        sinks: Optional[Sequence[Sink]] = None,
-        clock: Optional[Clock] = None,
+        sinks: Sequence[Sink] | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.clock = clock or SystemClock()
         self.trace = Trace([channel.info for channel in channels])
         self.sampler = Sampler(channels, [self.trace] if sinks is None else sinks, interval_s, self.clock)
         self._stop = threading.Event()
-        self._error: Optional[BaseException] = None
+        self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="jpwr", daemon=True)
 
     def _run(self) -> None:
@@ -129,7 +129,7 @@ class PowerMonitor:
         return self
 
     def __exit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], where: Optional[TracebackType]
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         self._stop.set()
         self.clock.wake()

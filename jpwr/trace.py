@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, NamedTuple, Sequence
 
 from jpwr.channel import ChannelInfo
 from jpwr.errors import NotEnoughSamples
@@ -15,7 +15,7 @@ class Event(NamedTuple):
 
     name: str
     time_s: float
-    details: Dict[str, Any]
+    details: dict[str, Any]
 
 
 class Series(NamedTuple):
@@ -24,7 +24,7 @@ class Series(NamedTuple):
     info: ChannelInfo
     times_s: Sequence[float]
     power_w: Sequence[float]
-    energy_j: Optional[Sequence[float]]
+    energy_j: Sequence[float] | None
 
     @property
     def samples(self) -> int:
@@ -38,10 +38,10 @@ class Series(NamedTuple):
 class Trace:
     """Rows of one node's channels, in the order of time."""
 
-    def __init__(self, channels: Sequence[ChannelInfo], meta: Optional[Dict[str, Any]] = None) -> None:
+    def __init__(self, channels: Sequence[ChannelInfo], meta: dict[str, Any] | None = None) -> None:
         self.channels = list(channels)
-        self.meta: Dict[str, Any] = dict(meta or {})
-        self.events: List[Event] = []
+        self.meta: dict[str, Any] = dict(meta or {})
+        self.events: list[Event] = []
         self.times_s = array("d")
         self._power_w = [array("d") for _ in self.channels]
         self._energy_j = [array("d") if info.has_counter else None for info in self.channels]
@@ -58,11 +58,11 @@ class Trace:
     def event(self, name: str, time_s: float, **details: Any) -> None:
         self.events.append(Event(name, time_s, details))
 
-    def event_time_s(self, name: str) -> Optional[float]:
+    def event_time_s(self, name: str) -> float | None:
         """When the first event of that name happened, or None."""
         return next((event.time_s for event in self.events if event.name == name), None)
 
-    def series(self, start_s: float = -math.inf, end_s: float = math.inf) -> List[Series]:
+    def series(self, start_s: float = -math.inf, end_s: float = math.inf) -> list[Series]:
         """The readings of each channel from `start_s` to `end_s`, both included."""
         first = next((i for i, time_s in enumerate(self.times_s) if time_s >= start_s), len(self.times_s))
         last = next((i for i in range(len(self.times_s), first, -1) if self.times_s[i - 1] <= end_s), first)
@@ -72,7 +72,7 @@ class Trace:
             for info, power_w, counter in zip(self.channels, self._power_w, self._energy_j)
         ]
 
-    def between(self, start_s: float, end_s: float) -> List[Series]:
+    def between(self, start_s: float, end_s: float) -> list[Series]:
         """Each channel's readings over exactly that window, its two edges interpolated between their neighbours.
 
         Raises NotEnoughSamples when the trace does not reach over the window.

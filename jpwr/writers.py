@@ -7,10 +7,9 @@ per sample. An event is a comment line between the rows. Every line is handed to
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Dict, List, Optional, Sequence, Type
+from typing import Any, Sequence
 
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.errors import TraceError
@@ -24,14 +23,14 @@ EVENT = "# event "
 class CsvWriter:
     """A sink that appends each row to a file. An older file of that name is kept as NAME.old."""
 
-    def __init__(self, path: Path, channels: Sequence[ChannelInfo], meta: Dict[str, Any]) -> None:
+    def __init__(self, path: Path, channels: Sequence[ChannelInfo], meta: dict[str, Any]) -> None:
         self.path = path
         self._with_counter = [info.has_counter for info in channels]
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if path.exists():
-                os.replace(path, f"{path}.old")
-            self._file = open(path, "w", buffering=1)  # noqa: SIM115 - closed by __exit__
+                path.replace(f"{path}.old")
+            self._file = open(path, "w", buffering=1)
         except OSError as error:
             raise TraceError(
                 f"the trace cannot be written to {path} ({error.strerror}): choose another folder with --df-out"
@@ -60,7 +59,7 @@ class CsvWriter:
         return self
 
     def __exit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], where: Optional[TracebackType]
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         self._file.close()
 
@@ -80,7 +79,7 @@ def read_trace(path: Path) -> Trace:
             raise TraceError(f"{path} has a trace format that this version does not know: use the jpwr that wrote it")
         channels = [ChannelInfo(**dict(entry, scope=Scope(entry["scope"]))) for entry in meta.pop("channels")]
         trace = Trace(channels, meta)
-        for number, line in enumerate(lines[2:], 3):
+        for number, line in enumerate(lines[2:], 3):  # noqa: B007 - named in the message below
             if line.startswith(EVENT):
                 event = json.loads(line[len(EVENT) :])
                 trace.event(event.pop("event"), event.pop("time_s"), **event)
@@ -92,7 +91,7 @@ def read_trace(path: Path) -> Trace:
     return trace
 
 
-def _append_row(trace: Trace, fields: List[float]) -> None:
+def _append_row(trace: Trace, fields: list[float]) -> None:
     expected = 1 + sum(2 if info.has_counter else 1 for info in trace.channels)
     if len(fields) != expected:
         raise ValueError(f"{len(fields)} columns where {expected} are expected")

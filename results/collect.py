@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -23,6 +24,8 @@ JOULES_PER_WH = 3600.0
 RECORD_NAME = "record.json"
 TRACES = "power/*/trace.csv"
 JOB_ERRORS = "job.err"
+EXIT_JPWR_FAILED = 125
+TELLING = re.compile("error|signal", re.IGNORECASE)  # the last line with such a word says most of why a job failed
 # A counter and an integral that are further apart than this contradict each other; the integral is taken, and said.
 COUNTER_TOLERANCE = 0.2
 MIN_COVERED = 0.95  # of the window, by a channel's first to last reading
@@ -96,13 +99,18 @@ def _cause(exit_code: int, errors: Path) -> str:
         cause = f"ended by signal {number} ({name})"
     else:
         cause = f"ended with exit code {exit_code}"
+    lines = _lines(errors)
+    if exit_code != EXIT_JPWR_FAILED:  # else jpwr's last words are a summary, and not the reason
+        lines = [line for line in lines if not line.startswith(("jpwr: ", "job.sh: "))]
+    telling = [line for line in lines if TELLING.search(line)] or lines
+    return f"{cause}: {telling[-1]}" if telling else cause
+
+
+def _lines(path: Path) -> list[str]:
     try:
-        lines = [line.strip() for line in errors.read_text(errors="replace").splitlines() if line.strip()]
+        return [line.strip() for line in path.read_text(errors="replace").splitlines() if line.strip()]
     except OSError:
-        lines = []
-    if exit_code != 125:  # below that code jpwr's last words are its summary, not the reason
-        lines = [line for line in lines if not line.startswith("jpwr: ")]
-    return f"{cause}: {lines[-1]}" if lines else cause
+        return []
 
 
 def energy_of(record: Record, traces: Sequence[Trace]) -> dict[str, Any]:
@@ -191,8 +199,8 @@ def _channel_energy(series: Series, hostname: str, idle_power_w: float) -> dict[
     window_s = series.times_s[-1] - series.times_s[0]
     if integral.duration_s < MIN_COVERED * window_s:
         raise EnergyError(
-            f"the samples of channel {series.info.name} cover {integral.duration_s:.1f} s of the window's {window_s:.1f} s: "
-            "its other readings failed"
+            f"the samples of channel {series.info.name} cover {integral.duration_s:.1f} s of the window's "
+            f"{window_s:.1f} s: its other readings failed"
         )
     counter_j = counter_energy_j(series.energy_j)
     difference = relative_difference(integral.energy_j, counter_j) if not math.isnan(counter_j) else math.nan

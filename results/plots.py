@@ -55,8 +55,8 @@ def draw(plot: Plot, records: Sequence[Record], format: str) -> bytes:
     found = lines(records, plot.path)
     for index, (label, points) in enumerate(found.items()):
         batches, values = zip(*points, strict=True)
-        style = {"color": COLOURS[index % len(COLOURS)], "marker": MARKERS[index % len(MARKERS)]}
-        axes.plot(batches, values, label=label, **style)
+        colour, marker = COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)]
+        axes.plot(batches, values, label=label, color=colour, marker=marker)
     unit = records[0]["work_unit"] if records else ""
     axes.set_title(plot.title)
     axes.set_xlabel("global batch size")

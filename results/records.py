@@ -27,7 +27,9 @@ def read_record(path: Path) -> Record:
     except FileNotFoundError as error:
         raise RecordError(f"there is no record {path}: did the job start?") from error
     except (OSError, ValueError) as error:
-        raise RecordError(f"{path} cannot be read as a record ({error}): leave it out or run the point again") from error
+        raise RecordError(
+            f"{path} cannot be read as a record ({error}): leave it out or run the point again"
+        ) from error
     if not isinstance(record, dict) or "schema_version" not in record:
         raise RecordError(f"{path} is not a record of this suite: it has no schema_version")
     if record["schema_version"] != SCHEMA_VERSION:

@@ -41,7 +41,12 @@ class Launch:
 
 def read_launch(environ: Mapping[str, str] = os.environ) -> Launch:
     """The variables that torchrun sets; raises ConfigError when some are set and others are not."""
-    names = {"rank": "RANK", "world_size": "WORLD_SIZE", "local_rank": "LOCAL_RANK", "local_world_size": "LOCAL_WORLD_SIZE"}
+    names = {
+        "rank": "RANK",
+        "world_size": "WORLD_SIZE",
+        "local_rank": "LOCAL_RANK",
+        "local_world_size": "LOCAL_WORLD_SIZE",
+    }
     found = {field: environ[name] for field, name in names.items() if name in environ}
     if not found:
         return Launch()
@@ -59,7 +64,7 @@ def process_group(launch: Launch, backend: str) -> Iterator[None]:
     if launch.world_size > 1:
         dist.init_process_group(backend, timeout=COLLECTIVE_TIMEOUT)
     else:
-        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
     try:
         yield
     finally:

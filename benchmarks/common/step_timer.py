@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from benchmarks.common.options import ConfigError
 
@@ -46,7 +47,7 @@ class StepTimer:
     @property
     def measured_step_times_s(self) -> list[float]:
         ends_s = [self.window_start_s, *self.step_ends_s[self.warmup_steps :]]
-        return [after - before for before, after in zip(ends_s, ends_s[1:], strict=False)]
+        return [after - before for before, after in pairwise(ends_s)]
 
 
 def percentile(values: list[float], percent: float) -> float:

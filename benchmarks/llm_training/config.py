@@ -51,7 +51,9 @@ class ModelOptions:
 
     size: str = option("tiny", "model size", choices=tuple(SIZES))
     sequence_length: int | None = option(None, "tokens per sample; default: the size's own")
-    precision: str = option("auto", "compute precision; auto: fp32 on CPUs, bf16 on accelerators", ("auto", "fp32", "bf16"))
+    precision: str = option(
+        "auto", "compute precision; auto: fp32 on CPUs, bf16 on accelerators", ("auto", "fp32", "bf16")
+    )
 
     def __post_init__(self) -> None:
         _positive(self, "sequence_length")
@@ -83,14 +85,14 @@ class ParallelOptions:
 class DataOptions:
     """Data."""
 
-    data: str = option("synthetic", "synthetic: made tokens; text: what prepare made of a corpus", ("synthetic", "text"))
+    data: str = option(
+        "synthetic", "synthetic: made tokens; text: what prepare made of a corpus", ("synthetic", "text")
+    )
     data_prefix: str = option("", "path of a .bin/.idx pair without its ending; needed with --data text")
 
     def __post_init__(self) -> None:
         if self.data == "text" and not self.data_prefix:
-            raise ConfigError(
-                "--data text needs --data-prefix: make one with 'python -m benchmarks.llm_training.prepare --out PREFIX'"
-            )
+            raise ConfigError("--data text needs --data-prefix: python -m benchmarks.llm_training.prepare makes one")
         if self.data == "synthetic" and self.data_prefix:
             raise ConfigError("--data-prefix was given, but the data is synthetic: add --data text")
 

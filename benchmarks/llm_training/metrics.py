@@ -33,9 +33,7 @@ def training_metrics(
     measured_s = sum(step_times_s)
     tokens = len(step_times_s) * global_batch_size * sequence_length
     tokens_per_s = tokens / measured_s
-    flops_per_token = gpt_flops_per_token(
-        shape.num_layers, shape.hidden_size, sequence_length, shape.padded_vocab_size
-    )
+    flops_per_token = gpt_flops_per_token(shape.num_layers, shape.hidden_size, sequence_length, shape.padded_vocab_size)
     tflops_per_device = tokens_per_s * flops_per_token / num_devices / 1e12
     return {
         "measured_s": measured_s,

@@ -86,7 +86,7 @@ class CpuOptimizer:
     @torch.no_grad()
     def step(self, learning_rate: float) -> None:
         for weight, master in zip(self._weights, self._masters, strict=True):
-            master.grad = weight.main_grad
+            master.grad = _gradient(weight)
         norm = _global_norm(self._weights)
         torch.nn.utils.clip_grads_with_norm_(self._masters, self._clip, norm)
         for group in self._adam.param_groups:
@@ -98,9 +98,15 @@ class CpuOptimizer:
                 weight.copy_(master)
 
 
+def _gradient(weight: torch.nn.Parameter) -> torch.Tensor:
+    """The gradient in the buffer of megatron-core's DistributedDataParallel."""
+    gradient: torch.Tensor = weight.main_grad  # type: ignore[attr-defined]
+    return gradient
+
+
 def _global_norm(weights: Iterable[torch.nn.Parameter]) -> torch.Tensor:
     """Norm of the gradient over the whole model, each parameter counted on one rank only."""
-    own = [w.main_grad for w in weights if param_is_not_shared(w) and param_is_not_tensor_parallel_duplicate(w)]
+    own = [_gradient(w) for w in weights if param_is_not_shared(w) and param_is_not_tensor_parallel_duplicate(w)]
     square = torch.nn.utils.get_total_norm(own).square()
     group = parallel_state.get_model_parallel_group()
     if group.size() > 1:

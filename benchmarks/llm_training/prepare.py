@@ -10,7 +10,6 @@ import ast
 import fcntl
 import hashlib
 import json
-import os
 import sys
 import sysconfig
 from collections.abc import Iterator, Sequence
@@ -61,7 +60,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def prepare(options: PrepareOptions) -> None:
     """Make the data set, unless it is there; raises ConfigError for text or folder that cannot be used."""
-    request = {"files": [str(Path(name).resolve()) for name in options.files], "vocab_size": SIZES[options.size].vocab_size}
+    request = {
+        "files": [str(Path(name).resolve()) for name in options.files],
+        "vocab_size": SIZES[options.size].vocab_size,
+    }
     try:
         Path(options.out).parent.mkdir(parents=True, exist_ok=True)
         with _locked(f"{options.out}.lock"):
@@ -92,7 +94,9 @@ def _prepare(options: PrepareOptions, request: dict[str, Any]) -> None:
         "documents": len(texts),
         "characters": size,
         "tokens": tokens,
-        "source": "files given" if options.files else f"docstrings and licence texts of Python {sys.version.split()[0]}",
+        "source": "files given"
+        if options.files
+        else f"docstrings and licence texts of Python {sys.version.split()[0]}",
     }
     part = Path(f"{out}.json.part")
     part.write_text(json.dumps(described, indent=1) + "\n")
@@ -202,7 +206,7 @@ def write_indexed(out: str, tokenizer: Any, texts: Sequence[str], vocab_size: in
         tokens += len(ids)
     builder.finalize(f"{out}.idx.part")
     for ending in (".bin", ".idx"):
-        os.replace(f"{out}{ending}.part", f"{out}{ending}")
+        Path(f"{out}{ending}.part").replace(f"{out}{ending}")
     return tokens
 
 

@@ -54,7 +54,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_BAD_OPTIONS
 
     record = RunRecord(
-        BENCHMARK, config.run.system, config.model.size, "tokens", asdict(config), provenance=collect_provenance(PACKAGES)
+        BENCHMARK,
+        config.run.system,
+        config.model.size,
+        "tokens",
+        asdict(config),
+        provenance=collect_provenance(PACKAGES),
     )
     exit_code = EXIT_FAILED
     try:
@@ -157,16 +162,17 @@ def train(config: Config, launch: Launch, record: RunRecord) -> None:
         trainer = Trainer(config, layout, plan, target)
         record.provenance["data"] = trainer.data_description
         timer = run_steps(trainer, config.training, launch)
-        record.losses = parallel.average_losses(trainer.losses, target.device)
+        losses = parallel.average_losses(trainer.losses, target.device)
         window = node_window(timer.window_start_s, timer.window_end_s) if launch.is_first_on_node else None
         record.windows = [window for window in gather(window, launch) if window]
         record.devices = gather(parallel.describe_device(launch, target), launch)
+    record.losses = list(losses)
     record.step_times_s = timer.measured_step_times_s
     record.metrics |= {
         "warmup_steps": config.training.warmup_steps,
         "measured_steps": len(record.step_times_s),
-        "first_loss": record.losses[0],
-        "last_loss": record.losses[-1],
+        "first_loss": losses[0],
+        "last_loss": losses[-1],
         **training_metrics(
             config.model.shape,
             config.model.tokens_per_sample,
@@ -176,7 +182,7 @@ def train(config: Config, launch: Launch, record: RunRecord) -> None:
             config.run.peak_tflops_per_device,
         ),
     }
-    record.error = loss_problem(record.losses)
+    record.error = loss_problem(losses)
     record.status = FAILED if record.error else OK
 
 

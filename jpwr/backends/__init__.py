@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import importlib
 from contextlib import ExitStack
-from typing import Dict, List, NamedTuple, Sequence
+from typing import NamedTuple, Sequence
 
 from jpwr.channel import Channel
 from jpwr.errors import BackendUnavailable, JpwrError
 
-METHODS: Dict[str, str] = {
+METHODS: dict[str, str] = {
     "pynvml": "jpwr.backends.nvml",
     "rapl": "jpwr.backends.rapl",
     "estimate": "jpwr.backends.estimate",
@@ -23,8 +23,8 @@ MODELLED = ("estimate",)
 
 
 class OpenedMethods(NamedTuple):
-    channels: List[Channel]
-    notes: List[str]  # what was found, what was not and why
+    channels: list[Channel]
+    notes: list[str]  # what was found, what was not and why
 
 
 def open_methods(names: Sequence[str], stack: ExitStack) -> OpenedMethods:
@@ -33,8 +33,8 @@ def open_methods(names: Sequence[str], stack: ExitStack) -> OpenedMethods:
     `auto` is every sensor that is there; `a/b` is the first of a and b that is there. Raises BackendUnavailable
     when a method that was named cannot be used, and JpwrError for a name that is not in the table.
     """
-    channels: List[Channel] = []
-    notes: List[str] = []
+    channels: list[Channel] = []
+    notes: list[str] = []
     for name in dict.fromkeys(names):
         opened = _open_auto(stack) if name == "auto" else _open_first(name, stack)
         channels += opened.channels
@@ -42,18 +42,18 @@ def open_methods(names: Sequence[str], stack: ExitStack) -> OpenedMethods:
     return OpenedMethods(channels, notes)
 
 
-def _open(name: str, stack: ExitStack) -> List[Channel]:
+def _open(name: str, stack: ExitStack) -> list[Channel]:
     if name not in METHODS:
         raise JpwrError(f"method '{name}' is unknown: choose from {', '.join(METHODS)}, or auto")
     with ExitStack() as attempt:  # closes what was opened if the method turns out unusable half-way
-        channels: List[Channel] = importlib.import_module(METHODS[name]).open_channels(attempt)
+        channels: list[Channel] = importlib.import_module(METHODS[name]).open_channels(attempt)
         stack.push(attempt.pop_all())
     return channels
 
 
 def _open_first(alternatives: str, stack: ExitStack) -> OpenedMethods:
     names = alternatives.split("/")
-    reasons: List[str] = []
+    reasons: list[str] = []
     for name in names:
         try:
             channels = _open(name, stack)
@@ -65,8 +65,8 @@ def _open_first(alternatives: str, stack: ExitStack) -> OpenedMethods:
 
 
 def _open_auto(stack: ExitStack) -> OpenedMethods:
-    channels: List[Channel] = []
-    notes: List[str] = []
+    channels: list[Channel] = []
+    notes: list[str] = []
     for name in METHODS:
         if name in MODELLED:
             continue

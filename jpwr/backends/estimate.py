@@ -11,7 +11,7 @@ import os
 import re
 from contextlib import ExitStack
 from pathlib import Path
-from typing import List, Mapping, NamedTuple, TextIO, Tuple
+from typing import Mapping, NamedTuple, TextIO
 
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import BackendUnavailable, ReadError
@@ -43,7 +43,7 @@ PROCESSORS = (
 UNKNOWN_TDP_PER_CORE_W = 6.0
 
 
-def open_channels(stack: ExitStack, proc: Path = PROC, environ: Mapping[str, str] = os.environ) -> List[Channel]:
+def open_channels(stack: ExitStack, proc: Path = PROC, environ: Mapping[str, str] = os.environ) -> list[Channel]:
     try:
         stat = stack.enter_context(open(proc / "stat"))
         cpuinfo = (proc / "cpuinfo").read_text()
@@ -60,7 +60,7 @@ def open_channels(stack: ExitStack, proc: Path = PROC, environ: Mapping[str, str
     return [Channel(info, lambda: tdp_w * (IDLE_SHARE + (1 - IDLE_SHARE) * load.read()))]
 
 
-def _tdp_w(cpuinfo: str, environ: Mapping[str, str]) -> Tuple[float, str]:
+def _tdp_w(cpuinfo: str, environ: Mapping[str, str]) -> tuple[float, str]:
     """TDP in watts of the cores that this machine shows, and where the figure comes from."""
     stated = environ.get(TDP_VARIABLE)
     if stated:
@@ -80,7 +80,10 @@ def _tdp_w(cpuinfo: str, environ: Mapping[str, str]) -> Tuple[float, str]:
     cores = len(set(zip(physical, core))) or threads
     for known in PROCESSORS:
         if re.search(known.model, model):
-            return known.tdp_w / known.cores * cores, f"{model}, {known.tdp_w:g} W per {known.cores} cores ({known.source})"
+            return (
+                known.tdp_w / known.cores * cores,
+                f"{model}, {known.tdp_w:g} W per {known.cores} cores ({known.source})",
+            )
     return (
         UNKNOWN_TDP_PER_CORE_W * cores,
         f"{model} has no TDP in the table, {UNKNOWN_TDP_PER_CORE_W:g} W per core assumed (state it in {TDP_VARIABLE})",
@@ -95,7 +98,7 @@ class _Load:
         self._last = self._ticks()
         self._share = 0.0
 
-    def _ticks(self) -> Tuple[int, int]:
+    def _ticks(self) -> tuple[int, int]:
         try:
             self._stat.seek(0)
             # proc(5): user nice system idle iowait irq softirq steal; guest time is in user time already.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, Callable, List
+from typing import Any, Callable
 
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import BackendUnavailable, ReadError
 
 
-def open_channels(stack: ExitStack) -> List[Channel]:
+def open_channels(stack: ExitStack) -> list[Channel]:
     try:
         import pynvml
     except ImportError as error:

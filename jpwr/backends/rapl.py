@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import List, TextIO
+from typing import TextIO
 
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.energy import counter_step
@@ -17,7 +17,7 @@ from jpwr.errors import BackendUnavailable, ReadError
 POWERCAP = Path("/sys/class/powercap")
 
 
-def open_channels(stack: ExitStack, powercap: Path = POWERCAP) -> List[Channel]:
+def open_channels(stack: ExitStack, powercap: Path = POWERCAP) -> list[Channel]:
     channels = []
     for zone in sorted(powercap.glob("intel-rapl:*")):
         scope = _scope((zone / "name").read_text().strip())
@@ -27,7 +27,7 @@ def open_channels(stack: ExitStack, powercap: Path = POWERCAP) -> List[Channel]:
             file = stack.enter_context(open(zone / "energy_uj"))
         except PermissionError as error:
             raise BackendUnavailable(
-                f"{zone}/energy_uj may be read by root only: ask your administrator for 'chmod a+r' on it, or run as root"
+                f"{zone}/energy_uj may be read by root only: have your administrator run 'chmod a+r' on it"
             ) from error
         counter = _Counter(file, int((zone / "max_energy_range_uj").read_text()))
         info = ChannelInfo(_name(powercap, zone), scope, f"RAPL counter {zone.name}", has_counter=True)

@@ -1,0 +1,31 @@
+# What one types here; each target is one script or one command.
+SHELL := bash
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+
+.PHONY: help setup demo test lint bench clean
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
+
+setup: ## make .venv and install JUBE where it is missing
+	@scripts/setup.sh
+
+demo: setup ## the main job on this machine: train, measure, table and report
+	@scripts/demo.sh
+
+test: lint ## set up what is missing; lint, types, tests
+	pytest
+
+lint:
+	@scripts/setup.sh llm report dev
+	ruff check
+	ruff format --check
+	mypy
+
+bench: ## speed and memory, as ratios against a peer in the same run
+	@scripts/setup.sh llm report dev
+	python -m benchmarks.llm_training.bench
+	python -m jpwr.bench
+
+clean: ## remove results of the workflow, data and .venv
+	rm -rf jube/*_run data .venv
