@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from results.records import Record
-from results.table import sort_key, value_at
+from results.table import name, sort_key, value_at
 
 
 class Plot(NamedTuple):
@@ -37,8 +37,7 @@ def lines(records: Sequence[Record], path: str) -> Points:
         value, batch = value_at(record, path), value_at(record, "layout.global_batch_size")
         if record["status"] != "ok" or value is None or batch is None:
             continue
-        devices = value_at(record, "layout.num_devices")
-        label = f"{record['system']}, {record['model']}, {devices} device{'s' if devices != 1 else ''}"
+        label = name(record)
         if path.startswith("energy.") and value_at(record, "energy.power_kind") == "estimated":
             label += " (ESTIMATED power)"
         found.setdefault(label, []).append((batch, value))
@@ -48,7 +47,7 @@ def lines(records: Sequence[Record], path: str) -> Points:
 def draw(plot: Plot, records: Sequence[Record], format: str) -> bytes:
     """The plot of records that share a work unit, as the bytes of a file of that format ("png", "svg")."""
     from matplotlib.figure import Figure
-    from matplotlib.ticker import ScalarFormatter
+    from matplotlib.ticker import EngFormatter, ScalarFormatter
 
     figure = Figure(figsize=(6.4, 4.0), dpi=150, layout="constrained")
     axes = figure.add_subplot()
@@ -65,7 +64,8 @@ def draw(plot: Plot, records: Sequence[Record], format: str) -> bytes:
         axes.set_xscale("log", base=2)
         axes.set_xticks(sorted({batch for points in found.values() for batch, _ in points}))
         axes.xaxis.set_major_formatter(ScalarFormatter())
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.1 * max(value for points in found.values() for _, value in points))
+        axes.yaxis.set_major_formatter(EngFormatter())
         axes.legend(frameon=False)
     else:
         axes.text(0.5, 0.5, "no run has this value", ha="center", va="center", transform=axes.transAxes)

@@ -16,6 +16,7 @@ def write_report(records: Sequence[Record], skipped: Sequence[str], page: Path) 
     """Write the page, and each plot as a PNG beside it; returns the files written."""
     import jinja2
 
+    page.parent.mkdir(parents=True, exist_ok=True)
     groups = []
     written = []
     for benchmark in sorted({record["benchmark"] for record in records}):

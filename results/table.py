@@ -44,6 +44,12 @@ def value_at(record: Record, path: str) -> Any:
     return value
 
 
+def name(record: Record) -> str:
+    """What ran on what, in words."""
+    devices = value_at(record, "layout.num_devices")
+    return f"{record['system']}, {record['model']}, {devices} device{'' if devices == 1 else 's'}"
+
+
 def sort_key(record: Record) -> tuple[str, str, str, int, int]:
     """Systems side by side, then by devices and batch."""
     devices, batch = (value_at(record, f"layout.{key}") or 0 for key in ("num_devices", "global_batch_size"))
@@ -65,8 +71,8 @@ def _text(record: Record, column: Column) -> str:
 def failures(records: Sequence[Record]) -> list[str]:
     """A sentence on each record whose status is not ok."""
     return [
-        f"{record['system']}, {record['model']}, {value_at(record, 'layout.num_devices')} devices, "
-        f"global batch {value_at(record, 'layout.global_batch_size')}: {record['status']}: {record.get('error', '')}"
+        f"{name(record)}, global batch {value_at(record, 'layout.global_batch_size')}: "
+        f"{record['status']}: {record.get('error', '')}"
         for record in sorted(records, key=sort_key)
         if record["status"] != "ok"
     ]

@@ -71,10 +71,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         traceback.print_exc()
         record.status = OUT_OF_MEMORY if _is_out_of_memory(error) else FAILED
         record.error = f"rank {launch.rank}: {type(error).__name__}: {_first_line(error)}"
-    if launch.rank == 0 or exit_code == EXIT_FAILED:
-        write_record(record, config.run.record)
-        if record.error:
-            print(f"llm_training: {record.error}", file=sys.stderr)
+    # Any rank that failed tells: the launcher may end rank 0 before it can.
+    if (launch.rank == 0 or exit_code) and write_record(record, config.run.record) and record.error:
+        print(f"llm_training: {record.error}", file=sys.stderr)
     return exit_code
 
 
@@ -107,20 +106,23 @@ def check_record_path(record: str) -> None:
         ) from error
 
 
-def write_record(record: RunRecord, path: str) -> None:
-    """Print the record as one line, and store it whole or not at all. The first record of a run stays."""
-    line = json.dumps(record.to_dict(), sort_keys=True)
-    print(f"CARAML_RESULT {line}", flush=True)
-    if not path:
-        return
-    part = Path(f"{path}.{os.getpid()}.part")
-    part.write_text(json.dumps(record.to_dict(), indent=1, sort_keys=True) + "\n")
-    try:
-        os.link(part, path)
-    except FileExistsError:
-        pass  # a rank that failed earlier told the cause
-    finally:
-        part.unlink()
+def write_record(record: RunRecord, path: str) -> bool:
+    """Store the record, whole or not at all, and print it as one line.
+
+    The first record of a run stays, as the rank that failed first tells the cause: False when there is one.
+    """
+    plain = record.to_dict()
+    if path:
+        part = Path(f"{path}.{os.getpid()}.part")
+        part.write_text(json.dumps(plain, indent=1, sort_keys=True) + "\n")
+        try:
+            os.link(part, path)
+        except FileExistsError:
+            return False
+        finally:
+            part.unlink()
+    print("CARAML_RESULT " + json.dumps(plain, sort_keys=True), flush=True)
+    return True
 
 
 def plan_run(config: Config, launch: Launch) -> tuple[Layout, BatchPlan]:

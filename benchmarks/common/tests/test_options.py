@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from benchmarks.common.options import ConfigError, option, parse_config
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of things.
+
+    More words that are not for the help.
+    """
+
+    micro_batch_size: int = option(4, "samples per forward pass")
+    rate: float | None = option(None, "a rate, in 1/s")
+    mode: str = option("fast", "how 100% of it goes", ("fast", "slow"))
+    fuse: bool = option(True, "fuse kernels")
+    files: tuple[str, ...] = option((), "files to read")
+
+
+def parse(*argv: str) -> Sizes:
+    [sizes] = parse_config((Sizes,), argv, prog="prog", description="A program.")
+    assert isinstance(sizes, Sizes)
+    return sizes
+
+
+def test_without_flags_a_configuration_has_its_defaults():
+    assert parse() == Sizes()
+
+
+def test_each_field_is_a_flag_of_its_type():
+    sizes = parse("--micro-batch-size", "2", "--rate", "0.5", "--mode", "slow", "--no-fuse", "--files", "a", "b")
+    assert sizes == Sizes(2, 0.5, "slow", False, ("a", "b"))
+
+
+def test_a_misspelt_flag_is_refused_with_the_nearest_one():
+    with pytest.raises(ConfigError, match="no flag --micro-batch-siz: did you mean --micro-batch-size"):
+        parse("--micro-batch-siz", "2")
+
+
+def test_an_abbreviated_flag_is_refused():
+    with pytest.raises(ConfigError, match="--micro"):
+        parse("--micro", "2")
+
+
+@pytest.mark.parametrize("argv", [("--micro-batch-size", "many"), ("--mode", "medium"), ("--rate",)])
+def test_a_value_of_the_wrong_kind_is_refused(argv):
+    with pytest.raises(ConfigError, match=argv[0]):
+        parse(*argv)
+
+
+def test_the_help_has_every_flag_under_its_group(capsys):
+    with pytest.raises(SystemExit):
+        parse("--help")
+    text = capsys.readouterr().out
+    assert "Sizes of things:" in text
+    assert "More words" not in text
+    assert "samples per forward pass (default: 4)" in text
+    assert "100%" in text

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import json
+import math
+
+from benchmarks.common.record import RunRecord, Window
+
+
+def test_a_record_has_failed_until_it_is_known_to_be_good():
+    assert RunRecord("b", "s", "m", "tokens", {}).status == "failed"
+
+
+def test_a_number_that_is_not_finite_is_null_and_never_zero():
+    record = RunRecord("b", "s", "m", "tokens", {}, losses=[1.0, math.nan], metrics={"mfu": math.inf})
+    plain = json.loads(json.dumps(record.to_dict(), allow_nan=False))
+    assert plain["losses"] == [1.0, None]
+    assert plain["metrics"] == {"mfu": None}
+
+
+def test_a_window_is_stored_with_both_clocks():
+    record = RunRecord("b", "s", "m", "tokens", {}, windows=[Window("n1", "boot", 1.0, 2.0, 1001.0, 1002.0)])
+    assert record.to_dict()["windows"] == [
+        {
+            "hostname": "n1",
+            "boot_id": "boot",
+            "start_s": 1.0,
+            "end_s": 2.0,
+            "start_epoch_s": 1001.0,
+            "end_epoch_s": 1002.0,
+        }
+    ]

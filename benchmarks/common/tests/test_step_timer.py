@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.common.step_timer import StepTimer, percentile
+
+
+def run(step_times_s: list[float], warmup_steps: int, device_lag_s: float = 0.0) -> StepTimer:
+    """A timer over steps of known length on a device that works on for `device_lag_s` after each call."""
+    now_s = [100.0]
+
+    def synchronize() -> None:
+        now_s[0] += device_lag_s
+
+    timer = StepTimer(warmup_steps, lambda: now_s[0], synchronize)
+    timer.start()
+    for step_time_s in step_times_s:
+        now_s[0] += step_time_s
+        timer.step_done()
+    return timer
+
+
+def test_warm_up_is_outside_the_measured_window():
+    timer = run([9.0, 5.0, 1.0, 2.0, 3.0], warmup_steps=2)
+    assert timer.measured_step_times_s == pytest.approx([1.0, 2.0, 3.0])
+    assert (timer.window_start_s, timer.window_end_s) == pytest.approx((114.0, 120.0))
+
+
+def test_without_warm_up_the_window_begins_with_the_first_step():
+    timer = run([1.0, 2.0], warmup_steps=0)
+    assert timer.measured_step_times_s == pytest.approx([1.0, 2.0])
+    assert timer.window_start_s == pytest.approx(100.0)
+
+
+def test_a_step_lasts_until_the_device_has_finished():
+    assert run([1.0, 1.0], warmup_steps=1, device_lag_s=0.5).measured_step_times_s == pytest.approx([1.5])
+
+
+def test_the_steps_fill_the_window():
+    timer = run([0.3, 0.1, 0.4, 0.1, 0.5], warmup_steps=1)
+    assert sum(timer.measured_step_times_s) == pytest.approx(timer.window_end_s - timer.window_start_s)
+
+
+def test_the_last_step_time_is_known_from_the_first_step_on():
+    assert run([2.0], warmup_steps=1).last_step_time_s == pytest.approx(2.0)
+    assert run([2.0, 0.5], warmup_steps=1).last_step_time_s == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(("percent", "expected"), [(0, 1.0), (50, 2.5), (100, 4.0), (5, 1.15)])
+def test_a_percentile_is_interpolated_as_numpy_does(percent, expected):
+    assert percentile([4.0, 1.0, 3.0, 2.0], percent) == pytest.approx(expected)

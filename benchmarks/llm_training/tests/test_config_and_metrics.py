@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from benchmarks.common.options import ConfigError
+from benchmarks.llm_training.config import SIZES, DataOptions, Layout, ModelOptions, ParallelOptions, TrainingOptions
+from benchmarks.llm_training.metrics import gpt_flops_per_token, loss_problem, training_metrics
+from benchmarks.llm_training.points import fitting_batches
+
+
+def test_flops_agree_with_the_palm_count():
+    # 6 N + 12 L H Q T: Chowdhery et al. 2022 (arXiv:2204.02311), appendix B; N of the 800M model.
+    expected = 6 * 908_328_960 + 12 * 16 * 2048 * 2048
+    assert gpt_flops_per_token(16, 2048, 2048, 50_304) == pytest.approx(expected)
+
+
+def test_the_vocabulary_of_gpt2_is_padded_to_50304():
+    assert SIZES["800M"].padded_vocab_size == 50_304
+    assert SIZES["tiny"].padded_vocab_size == 8_192
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_every_size_can_run_in_its_own_layout(size):
+    shape = SIZES[size]
+    world_size = shape.tensor_parallel_size * shape.pipeline_parallel_size
+    Layout(world_size, shape.tensor_parallel_size, shape.pipeline_parallel_size).check(shape)
+    assert shape.ffn_hidden_size == 4 * shape.hidden_size  # the FLOP formula takes it to be
+
+
+@pytest.mark.parametrize(
+    ("layout", "message"),
+    [
+        (Layout(3, 2, 1), "3 devices cannot be shared by tensor_parallel_size 2"),
+        (Layout(16, 16, 1), "tensor_parallel_size 16 does not divide the model's num_heads 8"),
+        (Layout(3, 3, 1), "tensor_parallel_size 3 does not divide"),
+        (Layout(3, 1, 3), "pipeline_parallel_size 3 does not divide the model's num_layers 4"),
+    ],
+)
+def test_a_layout_that_cannot_be_is_refused(layout, message):
+    with pytest.raises(ConfigError, match=message):
+        layout.check(SIZES["tiny"])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ModelOptions(sequence_length=0),
+        lambda: ParallelOptions(global_batch_size=0),
+        lambda: DataOptions(data="text"),
+        lambda: DataOptions(data="synthetic", data_prefix="x"),
+        lambda: TrainingOptions(measured_steps=0),
+        lambda: TrainingOptions(warmup_steps=-1),
+    ],
+)
+def test_options_that_make_no_run_are_refused(make):
+    with pytest.raises(ConfigError):
+        make()
+
+
+def test_metrics_of_known_steps():
+    shape = SIZES["800M"]
+    metrics = training_metrics(shape, 2048, 64, 4, step_times_s=[1.0, 3.0], peak_tflops_per_device=312)
+    assert metrics["measured_tokens"] == 2 * 64 * 2048
+    assert metrics["tokens_per_s"] == pytest.approx(65_536)
+    assert metrics["tokens_per_s_per_device"] == pytest.approx(16_384)
+    assert metrics["step_time_median_s"] == pytest.approx(2.0)
+    assert metrics["tflops_per_device"] == pytest.approx(16_384 * 6.26e9 / 1e12, rel=1e-3)
+    assert metrics["mfu"] == pytest.approx(metrics["tflops_per_device"] / 312)
+
+
+def test_utilisation_of_an_unknown_peak_is_missing():
+    assert training_metrics(SIZES["tiny"], 256, 8, 1, [1.0], 0.0)["mfu"] is None
+
+
+def test_a_loss_that_falls_is_fine():
+    assert loss_problem([9.0, 8.5, 8.6, 8.1]) == ""
+    assert loss_problem([9.0]) == ""
+
+
+@pytest.mark.parametrize(("losses", "problem"), [([9.0, math.nan], "diverged"), ([8.0, 8.0, 8.1, 8.2], "did not fall")])
+def test_a_loss_that_does_not_fall_is_told(losses, problem):
+    assert problem in loss_problem(losses)
+
+
+def test_only_batches_that_can_run_are_points_of_the_sweep():
+    assert fitting_batches("tiny", 2, 4, [4, 8, 12, 16]) == [8, 16]
+    with pytest.raises(ConfigError, match="not a multiple"):
+        fitting_batches("tiny", 2, 4, [4])
+    with pytest.raises(ConfigError, match="2 devices cannot be shared"):
+        fitting_batches("13B", 2, 2, [16])

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.common.batch_plan import BatchPlan
+from benchmarks.common.options import ConfigError
+from benchmarks.llm_training import prepare
+from benchmarks.llm_training.data import SyntheticSamples, TextSamples, check_prefix, micro_batches
+
+WORDS = "the quick brown fox measures power and energy of a device over one window while it trains a model ".split()
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """A folder of ten documents of known text."""
+    folder = tmp_path_factory.mktemp("corpus")
+    random = np.random.default_rng(0)
+    for number in range(10):
+        (folder / f"{number}.txt").write_text(" ".join(random.choice(WORDS, 1000)))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def prefix(corpus, tmp_path_factory):
+    prefix = str(tmp_path_factory.mktemp("data") / "text")
+    assert prepare.main(["--out", prefix, "--files", str(corpus)]) == 0
+    return prefix
+
+
+def copy_of(prefix: str, folder: Path) -> str:
+    for ending in (".bin", ".idx", ".json"):
+        (folder / f"copy{ending}").write_bytes(Path(prefix + ending).read_bytes())
+    return str(folder / "copy")
+
+
+def test_prepared_text_reads_back_through_megatrons_index(prefix, corpus):
+    from megatron.core.datasets.indexed_dataset import IndexedDataset
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(f"{prefix}.tokenizer.json")
+    documents = IndexedDataset(prefix)
+    assert len(documents) == 10
+    for number in range(10):
+        *ids, end = documents[number].tolist()
+        assert tokenizer.decode(ids) == (corpus / f"{number}.txt").read_text()
+        assert end == json.loads(Path(f"{prefix}.json").read_text())["eod"]
+
+
+def test_samples_are_windows_of_the_text_one_token_longer_than_a_sequence(prefix):
+    from megatron.core.datasets.indexed_dataset import IndexedDataset
+
+    samples = TextSamples(prefix, 8192, 64, seed=1)
+    documents = IndexedDataset(prefix)
+    text = " ".join(map(str, np.concatenate([documents[i] for i in range(10)])))
+    sample = samples[0]
+    assert sample.shape == (65,)
+    # Documents are shuffled, so look for a piece that cannot reach over two of them.
+    assert any(" ".join(map(str, sample[i : i + 20])) in text for i in (0, 20, 40))
+
+
+def test_after_the_last_sample_comes_the_first(prefix):
+    samples = TextSamples(prefix, 8192, 64, seed=1)
+    assert np.array_equal(samples[0], samples[len(samples)])
+
+
+def test_a_data_set_that_is_there_stays(prefix, corpus, capsys):
+    before = Path(f"{prefix}.bin").stat().st_mtime_ns
+    assert prepare.main(["--out", prefix, "--files", str(corpus)]) == 0
+    assert "there already" in capsys.readouterr().out
+    assert Path(f"{prefix}.bin").stat().st_mtime_ns == before
+
+
+def test_a_data_set_of_other_text_or_half_written_is_made_anew(prefix, corpus, tmp_path):
+    copy = copy_of(prefix, tmp_path)
+    Path(f"{copy}.bin").write_bytes(Path(f"{copy}.bin").read_bytes()[:-100])
+    assert prepare.main(["--out", copy, "--files", str(corpus)]) == 0
+    check_prefix(copy, 8192)
+    (tmp_path / "other.txt").write_text(" ".join(WORDS * 200))
+    assert prepare.main(["--out", copy, "--files", str(tmp_path / "other.txt")]) == 0
+    assert json.loads(Path(f"{copy}.json").read_text())["documents"] == 1
+
+
+def test_by_default_the_text_is_of_the_installed_python():
+    texts = list(prepare.installed_texts())
+    assert sum(map(len, texts)) > 500_000
+    assert any("Text processing" in text or "JSON" in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "--out PREFIX is needed"),
+        (["--out", "{tmp}/x", "--files", "{tmp}/none.txt"], "none.txt does not exist"),
+        (["--out", "{tmp}/x", "--files", "{tmp}"], "holds no .txt file"),
+        (["--out", "{tmp}/x", "--files", "{tmp}/short"], "5 characters of text"),
+        (["--out", "{tmp}/x", "--files", "{tmp}/binary"], "is not UTF-8"),
+        (["--out", "{tmp}/short/x"], "cannot be made"),
+    ],
+)
+def test_text_that_cannot_be_used_is_one_clear_sentence(arguments, message, tmp_path, capsys):
+    (tmp_path / "short").write_text("short")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    assert prepare.main([argument.format(tmp=tmp_path) for argument in arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert len(error.splitlines()) == 1
+
+
+def test_a_prefix_that_does_not_exist_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"there is no .*none\.idx"):
+        check_prefix(str(tmp_path / "none"), 8192)
+
+
+@pytest.mark.parametrize(
+    ("ending", "size", "message"),
+    [(".idx", 20, "cut short at 20 bytes"), (".idx", 150, "cut short: 150 of"), (".bin", 100, "has 100 bytes")],
+)
+def test_a_file_that_is_cut_short_is_refused(prefix, tmp_path, ending, size, message):
+    copy = copy_of(prefix, tmp_path)
+    Path(copy + ending).write_bytes(Path(copy + ending).read_bytes()[:size])
+    with pytest.raises(ConfigError, match=message):
+        check_prefix(copy, 8192)
+
+
+def test_an_index_of_something_else_is_refused(prefix, tmp_path):
+    copy = copy_of(prefix, tmp_path)
+    Path(f"{copy}.idx").write_bytes(b"x" * 1000)
+    with pytest.raises(ConfigError, match="is not an index"):
+        check_prefix(copy, 8192)
+
+
+def test_tokens_outside_of_the_models_vocabulary_are_refused(prefix):
+    with pytest.raises(ConfigError, match="vocabulary ends at 99"):
+        check_prefix(prefix, 100)
+
+
+def test_synthetic_samples_depend_on_seed_and_index_alone():
+    samples = SyntheticSamples(8192, 64, seed=1)
+    assert np.array_equal(samples[5], SyntheticSamples(8192, 64, seed=1)[5])
+    assert not np.array_equal(samples[5], samples[6])
+    assert not np.array_equal(samples[5], SyntheticSamples(8192, 64, seed=2)[5])
+    assert samples[5].shape == (65,)
+    assert 0 <= samples[5].min() <= samples[5].max() < 8192
+
+
+def test_labels_are_the_tokens_that_follow():
+    plan = BatchPlan(global_batch_size=4, micro_batch_size=2, data_parallel_size=1)
+    samples = SyntheticSamples(100, 8, seed=1)
+    tokens_BT, labels_BT = next(micro_batches(samples, plan, 0, torch.device("cpu")))
+    assert tokens_BT.shape == labels_BT.shape == (2, 8)
+    assert torch.equal(tokens_BT[:, 1:], labels_BT[:, :-1])
+    assert np.array_equal(tokens_BT[1].numpy(), samples[1][:-1])

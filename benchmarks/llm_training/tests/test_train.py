@@ -1,0 +1,166 @@
+"""The program as a user starts it: alone, and with torchrun."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks.llm_training import cpu_stand_ins
+from benchmarks.llm_training.config import SIZES
+from benchmarks.llm_training.model import count_parameters
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
+ALONE = [sys.executable, "-m", "benchmarks.llm_training"]
+SHORT = ["--global-batch-size", "8", "--sequence-length", "64", "--warmup-steps", "1", "--measured-steps", "4"]
+
+
+def torchrun(ranks: int) -> list[str]:
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    return [*run, "-m", "benchmarks.llm_training"]
+
+
+def start(command: list[str], record: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*command, *SHORT, "--record", str(record), *flags],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+@pytest.fixture(scope="module")
+def one_rank(tmp_path_factory):
+    """What the program printed and recorded, alone."""
+    record = tmp_path_factory.mktemp("one") / "record.json"
+    done = start(ALONE, record, "--learning-rate", "1e-3")
+    assert done.returncode == 0, done.stderr
+    return done.stdout, json.loads(record.read_text())
+
+
+def test_the_record_is_printed_and_stored(one_rank):
+    printed, record = one_rank
+    [line] = [line for line in printed.splitlines() if line.startswith("CARAML_RESULT ")]
+    assert json.loads(line.removeprefix("CARAML_RESULT ")) == record
+    assert record["status"] == "ok"
+
+
+def test_throughput_is_tokens_over_the_windows_time(one_rank):
+    _, record = one_rank
+    [window] = record["windows"]
+    metrics = record["metrics"]
+    assert metrics["measured_tokens"] == 4 * 8 * 64
+    assert window["end_s"] - window["start_s"] == pytest.approx(sum(record["step_times_s"]))
+    assert metrics["tokens_per_s"] == pytest.approx(metrics["measured_tokens"] / sum(record["step_times_s"]))
+    assert len(record["losses"]) == 5
+
+
+def test_memory_of_the_tiny_run_stays_below_its_limit(one_rank):
+    _, record = one_rank
+    assert 100e6 < record["devices"][0]["peak_memory_bytes"] < 1.5e9
+
+
+@pytest.mark.parametrize(
+    ("ranks", "flags", "precision"),
+    [
+        (2, [], "fp32"),  # data parallel
+        (2, ["--tensor-parallel-size", "2"], "fp32"),
+        (2, ["--pipeline-parallel-size", "2"], "fp32"),
+        (4, ["--tensor-parallel-size", "2", "--pipeline-parallel-size", "2"], "fp32"),
+        (2, ["--pipeline-parallel-size", "2"], "bf16"),
+    ],
+)
+def test_every_layout_has_the_losses_of_one_rank(one_rank, ranks, flags, precision, tmp_path):
+    record = tmp_path / "record.json"
+    done = start(
+        torchrun(ranks), record, "--learning-rate", "1e-3", "--micro-batch-size", "2", "--precision", precision, *flags
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(record.read_text())
+    assert len(found["devices"]) == ranks
+    tolerance = {"fp32": 1e-4, "bf16": 2e-2}[precision]
+    assert found["losses"] == pytest.approx(one_rank[1]["losses"], rel=tolerance)
+
+
+def test_the_window_is_as_long_as_asked(tmp_path):
+    record = tmp_path / "record.json"
+    assert start(ALONE, record, "--min-measured-s", "3", "--measured-steps", "1").returncode == 0
+    [window] = json.loads(record.read_text())["windows"]
+    assert window["end_s"] - window["start_s"] > 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--global-batch-siz", "8"], "no flag --global-batch-siz: did you mean --global-batch-size"),
+        (["--global-batch-size", "10"], "global_batch_size 10 is not a multiple"),
+        (["--tensor-parallel-size", "2"], "1 devices cannot be shared by tensor_parallel_size 2"),
+        (["--size", "14B"], "--size"),
+        (["--data", "text"], "--data text needs --data-prefix"),
+        (["--data", "text", "--data-prefix", "{tmp}/none"], "there is no {tmp}/none.idx"),
+        (["--data", "text", "--data-prefix", "{tmp}/cut"], "cut.idx is cut short"),
+        (["--record", "{tmp}/file/record.json"], "cannot be written"),
+        (["--record", "{tmp}/file"], "exists already"),
+    ],
+)
+def test_bad_options_are_one_clear_sentence(flags, message, tmp_path):
+    (tmp_path / "file").write_text("an earlier result")
+    (tmp_path / "cut.idx").write_text("MMIDIDX")
+    (tmp_path / "cut.bin").write_text("")
+    done = start(ALONE, tmp_path / "record.json", *(flag.format(tmp=tmp_path) for flag in flags))
+    assert done.returncode == 2
+    assert message.format(tmp=tmp_path) in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (tmp_path / "file").read_text() == "an earlier result"
+
+
+def test_a_tensor_parallel_size_that_does_not_divide_the_heads_is_refused_on_every_rank(tmp_path):
+    done = start(torchrun(3), tmp_path / "record.json", "--tensor-parallel-size", "3")
+    assert done.returncode != 0
+    record = json.loads((tmp_path / "record.json").read_text())
+    assert record["status"] == "failed"
+    assert "tensor_parallel_size 3 does not divide the model's num_heads 8" in record["error"]
+
+
+def test_a_rank_that_is_killed_ends_the_run_and_leaves_no_record_that_looks_good(tmp_path):
+    record = tmp_path / "record.json"
+    flags = [*SHORT, "--measured-steps", "100000", "--record", str(record)]
+    with subprocess.Popen([*torchrun(2), *flags], env=ENVIRONMENT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert "step" in process.stdout.readline()
+        ranks = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True)
+        os.kill(int(ranks.stdout.split()[1]), signal.SIGKILL)
+        killed_s = time.monotonic()
+        process.stdout.read()
+        assert process.wait(timeout=60) != 0
+    assert time.monotonic() - killed_s < 30
+    assert not record.exists() or json.loads(record.read_text())["status"] == "failed"
+
+
+def test_the_help_lists_every_group():
+    done = subprocess.run([*ALONE, "--help"], env=ENVIRONMENT, capture_output=True, text=True)
+    assert done.returncode == 0
+    for group in ("Model:", "Batch and layout:", "Data:", "Training:", "Run:"):
+        assert group in done.stdout
+
+
+def test_parameters_of_the_800m_model_are_those_of_the_literature():
+    # The FLOP formula counts weights without biases and norms: 12 l h^2 + v h.
+    weights = 12 * 16 * 2048**2 + 50_304 * 2048
+    assert weights == 908_328_960
+    assert count_parameters(SIZES["800M"]) == weights + 16 * 13 * 2048 + 2 * 2048
+
+
+def test_the_stand_ins_for_cuda_refuse_a_machine_with_a_gpu(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with pytest.raises(RuntimeError, match="must not be installed"):
+        cpu_stand_ins.install()

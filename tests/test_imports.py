@@ -1,0 +1,143 @@
+"""Imports go down the floors of the house, and the parts that must not know each other do not."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+PACKAGES = ("jpwr", "benchmarks", "results", "caraml")
+
+# The last entry that is a prefix of a module's name tells its floor.
+FLOORS = {
+    "jpwr": 4,
+    "jpwr.channel": 0,
+    "jpwr.clock": 0,
+    "jpwr.errors": 0,
+    "jpwr.trace": 1,
+    "jpwr.energy": 1,
+    "jpwr.backends": 2,
+    "jpwr.sampler": 3,
+    "jpwr.writers": 3,
+    "benchmarks": 4,
+    "benchmarks.common.options": 1,
+    "benchmarks.common.batch_plan": 1,
+    "benchmarks.common.step_timer": 1,
+    "benchmarks.common.record": 1,
+    "benchmarks.common.launch": 2,
+    "benchmarks.common.provenance": 2,
+    "benchmarks.llm_training.config": 1,
+    "benchmarks.llm_training.metrics": 1,
+    "benchmarks.llm_training.cpu_stand_ins": 3,
+    "benchmarks.llm_training.model": 3,
+    "benchmarks.llm_training.data": 3,
+    "benchmarks.llm_training.parallel": 3,
+    "benchmarks.llm_training.optimizer": 3,
+    "results": 3,
+    "results.report": 4,
+    "caraml": 5,
+}
+PURE = 1
+IMPURE_MODULES = {"datetime", "io", "os", "pathlib", "random", "shutil", "socket", "subprocess", "tempfile", "time"}
+VENDOR_LIBRARIES = {"amdsmi", "gcipuinfo", "poptorch", "pynvml", "pyrsmi", "rsmiBindings"}
+FRAMEWORKS = {"megatron", "numpy", "pandas", "tensorflow", "tokenizers", "torch"}
+MAY_IMPORT_FRAMEWORKS = {"cpu_stand_ins", "data", "model", "optimizer", "parallel"}
+
+
+def source_files() -> list[Path]:
+    files = [path for package in PACKAGES for path in (REPOSITORY / package).rglob("*.py")]
+    return [path for path in files if "tests" not in path.parts]
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(REPOSITORY).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def floor_of(module: str) -> int | None:
+    known = [name for name in FLOORS if module == name or module.startswith(name + ".")]
+    return FLOORS[max(known, key=len)] if known else None
+
+
+def imports(tree: ast.AST) -> Iterator[str]:
+    """Full names of what is imported, `a.b.c` for `from a.b import c`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def imports_at_module_level(tree: ast.Module) -> Iterator[str]:
+    for node in tree.body:
+        if isinstance(node, ast.Import | ast.ImportFrom | ast.Try):
+            yield from imports(node)
+
+
+FILES = {module_name(path): path for path in source_files()}
+TREES = {module: ast.parse(path.read_text()) for module, path in FILES.items()}
+
+
+def test_there_are_modules_to_look_at():
+    assert {"jpwr.sampler", "results.collect", "benchmarks.llm_training.train", "caraml.cli"} <= set(TREES)
+
+
+@pytest.mark.parametrize("module", TREES)
+def test_imports_go_down(module):
+    own_floor = floor_of(module)
+    for imported in imports(TREES[module]):
+        floor = floor_of(imported)
+        if floor is not None and imported not in ("jpwr.__version__", "jpwr", "benchmarks", "results"):
+            assert floor <= own_floor, f"{module} (floor {own_floor}) imports {imported} (floor {floor})"
+
+
+@pytest.mark.parametrize(
+    ("package", "forbidden"),
+    [
+        ("jpwr", {"benchmarks", "results", "caraml"} | FRAMEWORKS),
+        ("benchmarks", {"jpwr", "results", "caraml"}),
+        ("results", {"benchmarks", "caraml"}),
+        ("benchmarks.llm_training", {"tensorflow", "benchmarks.resnet50"}),
+        ("benchmarks.resnet50", {"megatron", "torch", "benchmarks.llm_training"}),
+    ],
+)
+def test_parts_that_must_not_know_each_other_do_not(package, forbidden):
+    for module, tree in TREES.items():
+        if not f"{module}.".startswith(f"{package}."):
+            continue
+        for imported in imports(tree) if package != "jpwr" else imports_at_module_level(tree):
+            for name in forbidden:
+                assert not f"{imported}.".startswith(f"{name}."), f"{module} imports {imported}"
+
+
+@pytest.mark.parametrize("module", [module for module in TREES if module.split(".")[0] == "jpwr"])
+def test_the_sampler_needs_the_standard_library_only(module):
+    for imported in imports_at_module_level(TREES[module]):
+        top = imported.split(".")[0]
+        assert top == "jpwr" or top in sys.stdlib_module_names, f"{module} imports {imported}"
+
+
+@pytest.mark.parametrize("module", [module for module in TREES if (floor_of(module) or 0) <= PURE])
+def test_arithmetic_touches_no_file_no_clock_and_no_environment(module):
+    if module == "jpwr.clock":
+        return
+    for imported in imports(TREES[module]):
+        assert imported.split(".")[0] not in IMPURE_MODULES, f"{module} imports {imported}"
+    called = {node.func.id for node in ast.walk(TREES[module]) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    assert not called & {"open", "input"}
+
+
+@pytest.mark.parametrize("module", TREES)
+def test_vendor_libraries_and_frameworks_are_not_loaded_before_they_are_needed(module):
+    tops = {imported.split(".")[0] for imported in imports_at_module_level(TREES[module])}
+    assert not tops & VENDOR_LIBRARIES
+    if module.split(".")[-1] not in MAY_IMPORT_FRAMEWORKS:
+        assert not tops & FRAMEWORKS
+
+
+def test_the_workflows_folder_is_no_python_package():
+    assert not (REPOSITORY / "jube" / "__init__.py").exists()  # it would shadow JUBE's own package
