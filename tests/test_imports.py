@@ -127,7 +127,11 @@ def test_arithmetic_touches_no_file_no_clock_and_no_environment(module):
         return
     for imported in imports(TREES[module]):
         assert imported.split(".")[0] not in IMPURE_MODULES, f"{module} imports {imported}"
-    called = {node.func.id for node in ast.walk(TREES[module]) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    called = {
+        node.func.id
+        for node in ast.walk(TREES[module])
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
     assert not called & {"open", "input"}
 
 

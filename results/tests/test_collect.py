@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jpwr.channel import ChannelInfo, Scope
+from results.collect import collect, main
+from results.tests.conftest import CPU, DRAM, GPU0, GPU1, MODULE, PACKAGE, JobFolder
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def energy(job: JobFolder) -> dict:
+    result = collect(job.path)
+    assert result["status"] == "ok", result["error"]
+    return result["energy"]
+
+
+def test_energy_is_that_of_the_window_alone(job):
+    # 100 W in the window and 7 W outside of it, 10 s: 1000 J.
+    job.record().trace([CPU], lambda _, time_s: 100.0 if 9.5 <= time_s <= 20.5 else 7.0)
+    found = energy(job)
+    assert found["energy_wh"] == pytest.approx(1000 / 3600)
+    assert found["avg_power_w"] == pytest.approx(100.0)
+    assert found["tokens_per_wh"] == pytest.approx(1000 / (1000 / 3600))
+    assert found["idle_power_w"] == pytest.approx(7.0)
+
+
+def test_the_windows_edges_are_interpolated_between_samples(job):
+    # A ramp of 1 W/s sampled at 1.5 s, window 10 s to 20 s: its integral is 150 J whatever the phase.
+    job.record().trace([CPU], lambda _, time_s: time_s, times_s=[0.7 + 1.5 * i for i in range(16)])
+    assert energy(job)["energy_wh"] == pytest.approx(150 / 3600)
+
+
+def test_an_estimate_is_labelled_wherever_it_stands(job):
+    job.record().trace([CPU], lambda _, __: 10.0)
+    found = energy(job)
+    assert (found["power_kind"], found["power_source"]) == ("estimated", "ESTIMATED, cpu")
+
+
+def test_only_devices_that_trained_are_counted(job):
+    devices = [{"hostname": "n1", "rank": 0, "name": "GPU", "device_id": "GPU-1", "peak_memory_bytes": 1}]
+    job.record(devices=devices).trace(
+        [GPU0, GPU1, PACKAGE],
+        lambda channel, _: [50.0, 300.0, 80.0][channel],
+        lambda channel, t: [50.0, 300.0, 0][channel] * t,
+    )
+    found = energy(job)
+    assert [channel["name"] for channel in found["channels"]] == ["nvml:1"]
+    assert found["avg_power_w"] == pytest.approx(300.0)
+    assert found["power_source"] == "measured, device"
+
+
+def test_a_device_without_a_power_channel_is_a_failure_and_not_a_smaller_sum(job):
+    devices = [{"hostname": "n1", "rank": 0, "name": "GPU", "device_id": "GPU-7", "peak_memory_bytes": 1}]
+    job.record(devices=devices).trace([GPU0, GPU1], lambda _, __: 50.0)
+    result = collect(job.path)
+    assert result["status"] == "failed"
+    assert "GPU-7 trained, but no power channel has its id" in result["error"]
+    assert result["metrics"]["tokens_per_s"] == 100.0
+
+
+def test_scopes_are_never_added_up_but_memory_is_beside_its_processor(job):
+    job.record().trace([MODULE, PACKAGE, DRAM], lambda channel, _: [500.0, 80.0, 20.0][channel])
+    assert energy(job)["avg_power_w"] == pytest.approx(500.0)
+    job.trace([PACKAGE, DRAM], lambda channel, _: [80.0, 20.0][channel])
+    found = energy(job)
+    assert found["avg_power_w"] == pytest.approx(100.0)
+    assert found["power_scope"] == "cpu+dram"
+
+
+def test_a_sound_counter_is_used_and_both_are_shown(job):
+    # The sensor's power reads 5 % low.
+    job.record().trace([GPU0], lambda _, __: 95.0, lambda _, time_s: 100.0 * time_s)
+    [channel] = energy(job)["channels"]
+    assert channel["method"] == "counter"
+    assert channel["energy_wh"] == pytest.approx(1000 / 3600)
+    assert channel["integral_wh"] == pytest.approx(950 / 3600)
+    assert channel["integral_vs_counter"] == pytest.approx(-0.05)
+
+
+@pytest.mark.parametrize(
+    "counter_j",
+    [
+        lambda _, time_s: 5.0,  # stands still
+        lambda _, time_s: 1000.0 - time_s,  # runs backwards
+        lambda _, time_s: 500.0 * time_s,  # contradicts the power five-fold
+        lambda _, time_s: math.nan,
+    ],
+)
+def test_a_counter_that_cannot_be_right_is_not_used(job, counter_j):
+    job.record().trace([GPU0], lambda _, __: 100.0, counter_j)
+    [channel] = energy(job)["channels"]
+    assert channel["method"] == "integral"
+    assert channel["energy_wh"] == pytest.approx(1000 / 3600)
+
+
+def test_missing_readings_are_counted_and_are_no_zeros(job):
+    job.record().trace([CPU], lambda _, time_s: math.nan if 12 <= time_s < 14 else 100.0)
+    found = energy(job)
+    assert found["missing"] == 4
+    assert found["avg_power_w"] == pytest.approx(100.0)
+
+
+@pytest.mark.parametrize(
+    ("times_s", "power_w", "message"),
+    [
+        ([0.0, 5.0, 15.0], lambda _, __: 1.0, "not covered"),
+        ([12.0, 15.0, 25.0], lambda _, __: 1.0, "not covered"),
+        ([0.0, 25.0], lambda _, __: 1.0, "no sample inside the window"),
+        ([], lambda _, __: 1.0, "nothing"),
+        (None, lambda _, time_s: 1.0 if time_s < 15 else math.nan, "cover 4.5 s of the window's 10.0 s"),
+    ],
+)
+def test_a_window_that_was_not_sampled_is_a_failure(job, times_s, power_w, message):
+    job.record().trace([CPU], power_w, times_s=times_s)
+    result = collect(job.path)
+    assert result["status"] == "failed"
+    assert message in result["error"]
+
+
+def test_a_trace_of_another_boot_is_not_taken_for_this_one(job):
+    job.record().trace([CPU], lambda _, __: 1.0, boot_id="boot-2")
+    assert "no power trace of the boot" in collect(job.path)["error"]
+
+
+def test_two_nodes_are_summed_each_over_its_own_window(job):
+    windows = [
+        {"hostname": name, "boot_id": f"boot-{name}", "start_s": start, "end_s": start + 10}
+        for name, start in (("n1", 5.0), ("n2", 10.0))
+    ]
+    layout = {"num_devices": 4, "num_nodes": 2, "global_batch_size": 8}
+    job.record(windows=windows, devices=[], layout=layout)
+    node = ChannelInfo("ipmi", Scope.NODE, "BMC")
+    job.trace([node], lambda _, __: 200.0, hostname="n1", boot_id="boot-n1")
+    job.trace([node], lambda _, __: 300.0, hostname="n2", boot_id="boot-n2")
+    found = energy(job)
+    assert found["avg_power_w"] == pytest.approx(500.0)
+    assert found["energy_wh_per_device"] == pytest.approx(5000 / 3600 / 4)
+
+
+def test_a_failed_run_stays_failed_when_its_energy_is_joined(job):
+    job.record(status="out_of_memory", error="too big", windows=[]).trace([CPU], lambda _, __: 1.0)
+    result = collect(job.path)
+    assert result["status"] == "out_of_memory"
+    assert result["error"].startswith("too big")
+
+
+def run(job: JobFolder, *flags: str) -> tuple[int, dict]:
+    code = main([str(job.path), *flags])
+    return code, json.loads((job.path / "result.json").read_text())
+
+
+def test_the_command_writes_the_result_and_says_whether_it_is_good(job, capsys):
+    job.record().trace([CPU], lambda _, __: 1.0)
+    code, result = run(job)
+    assert (code, result["status"]) == (0, "ok")
+    job.record(status="failed", error="the loss did not fall")
+    code, result = run(job)
+    assert (code, result["status"]) == (1, "failed")
+    assert "the loss did not fall" in capsys.readouterr().err
+
+
+def unfinished(job: JobFolder) -> JobFolder:
+    job.record(status="unfinished", error="", metrics={}, windows=[])
+    (job.path / "record.json").rename(job.path / "result.json")
+    return job
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "errors", "expected"),
+    [
+        (137, "", "ended by signal 9 (SIGKILL)"),
+        (143, "jpwr: 5 samples\n", "ended by signal 15 (SIGTERM)"),
+        (1, "RuntimeError: no such thing\ngood bye\n", "ended with exit code 1: RuntimeError: no such thing"),
+        (125, "jpwr: method 'pynvml' was asked for\n", "ended with exit code 125: jpwr: method 'pynvml' was asked for"),
+        (3, "last words\n", "ended with exit code 3: last words"),
+    ],
+)
+def test_a_job_that_left_no_record_says_why(job, exit_code, errors, expected):
+    (unfinished(job).path / "job.err").write_text(errors)
+    code, result = run(job, "--exit-code", str(exit_code))
+    assert code == 1
+    assert (result["status"], result["error"]) == ("failed", expected)
+    assert result["layout"]["global_batch_size"] == 8
+
+
+def test_the_benchmarks_own_reason_comes_before_the_exit_code(job):
+    unfinished(job).record(status="out_of_memory", error="rank 3: out of memory")
+    _, result = run(job, "--exit-code", "1")
+    assert (result["status"], result["error"]) == ("out_of_memory", "rank 3: out of memory")
+
+
+def test_a_good_record_of_a_job_that_failed_later_is_a_failure(job):
+    unfinished(job).record()
+    _, result = run(job, "--exit-code", "1")
+    assert result["status"] == "failed"
+
+
+def test_a_folder_without_a_record_is_one_clear_sentence(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "results.collect", str(tmp_path)], cwd=REPOSITORY, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"collect: there is no record {tmp_path}/record.json")
+    assert len(done.stderr.splitlines()) == 1

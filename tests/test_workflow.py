@@ -1,0 +1,259 @@
+"""The workflow as a user runs it, with real JUBE."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+WORKFLOW = str(REPOSITORY / "jube" / "llm.yaml")
+# Further versions of JUBE to test with, as commands separated by colons.
+OTHER_JUBES = [name for name in os.environ.get("CARAML_OTHER_JUBES", "").split(":") if name]
+COLUMNS = [
+    "system",
+    "model",
+    "devices",
+    "global batch",
+    "micro batch",
+    "TP",
+    "PP",
+    "DP",
+    "tokens/s",
+    "tokens/s/device",
+    "TFLOP/s/device",
+    "avg power [W]",
+    "energy [Wh/device]",
+    "tokens/Wh",
+    "power source",
+    "status",
+]
+
+
+@pytest.fixture(params=["jube", *OTHER_JUBES], scope="module")
+def jube(request):
+    if shutil.which(request.param) is None:
+        pytest.fail(f"{request.param} is needed: apt-get install jube")
+    return request.param
+
+
+def run(jube: str, *arguments: str, **options) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([jube, *arguments], capture_output=True, text=True, timeout=400, **options)
+
+
+def table_of(jube: str, out: Path) -> list[dict[str, str]]:
+    done = run(jube, "result", str(out), "--id", "last")
+    assert done.returncode == 0, done.stderr
+    lines = [
+        [field.strip() for field in line.strip("|").split("|")]
+        for line in done.stdout.splitlines()
+        if line.startswith("|")
+    ]
+    header, _, *body = lines
+    assert header == COLUMNS
+    return [dict(zip(header, row, strict=True)) for row in body]
+
+
+def kill_when_it_trains(out: Path, point: str, ended: threading.Event) -> None:
+    """SIGKILL the training process of one point, once its job says that it trains."""
+    work = out / "000000" / point / "work"
+    while not ended.wait(0.2):
+        trace = work / "power"
+        if any("command_started" in file.read_text() for file in trace.glob("*/trace.csv")):
+            time.sleep(2)
+            for process in Path("/proc").glob("[0-9]*"):
+                try:
+                    here = (process / "cwd").resolve() == work
+                    command = (process / "cmdline").read_bytes().split(b"\0")
+                except OSError:
+                    continue
+                if here and b"-u" in command and b"benchmarks.llm_training" in command:
+                    os.kill(int(process.name), 9)
+            return
+
+
+@pytest.fixture(scope="module")
+def sweep(jube, tmp_path_factory):
+    """A sweep on made tokens, the benchmark of its second point killed in the middle."""
+    out = tmp_path_factory.mktemp("sweep") / "run"
+    ended = threading.Event()
+    killer = threading.Thread(target=kill_when_it_trains, args=(out, "000002_benchmark", ended))
+    killer.start()
+    try:
+        done = run(jube, "run", WORKFLOW, "--tag", "CPU", "synthetic", "--outpath", str(out))
+    finally:
+        ended.set()
+        killer.join()
+    assert done.returncode == 0, done.stderr  # JUBE's own: it does not tell of failed points
+    return jube, out
+
+
+def test_the_sweep_has_a_row_for_each_point_with_energy_over_its_window(sweep):
+    table = table_of(*sweep)
+    assert [(row["devices"], row["global batch"]) for row in table] == [
+        ("1", "8"),
+        ("1", "16"),
+        ("2", "8"),
+        ("2", "16"),
+    ]
+    for row in (table[0], table[2], table[3]):
+        assert row["status"] == "ok"
+        assert float(row["tokens/s"]) > 0
+        assert float(row["tokens/s/device"]) == pytest.approx(float(row["tokens/s"]) / int(row["devices"]), abs=0.06)
+        energy_wh = float(row["energy [Wh/device]"]) * int(row["devices"])
+        assert energy_wh > 0
+        assert float(row["avg power [W]"]) > 0
+        assert re.fullmatch(r"ESTIMATED, cpu|measured, cpu(\+dram)?", row["power source"])
+        assert int(row["DP"]) == int(row["devices"])
+
+
+def test_throughput_and_energy_are_of_the_same_window(sweep):
+    _, out = sweep
+    result = json.loads((out / "000000" / "000001_benchmark" / "work" / "result.json").read_text())
+    [window] = result["windows"]
+    seconds = window["end_s"] - window["start_s"]
+    assert seconds == pytest.approx(sum(result["step_times_s"]))
+    assert result["energy"]["window_s"] == pytest.approx(seconds)
+    assert result["energy"]["avg_power_w"] * seconds / 3600 == pytest.approx(result["energy"]["energy_wh"])
+    assert result["energy"]["samples"] == pytest.approx(seconds / 0.1, rel=0.2)
+    assert result["energy"]["tokens_per_wh"] == pytest.approx(
+        result["metrics"]["tokens_per_s"] * 3600 / result["energy"]["avg_power_w"]
+    )
+
+
+def test_a_killed_point_is_a_failed_row_and_makes_the_check_fail(sweep):
+    jube, out = sweep
+    row = table_of(jube, out)[1]
+    assert row["status"] == "failed"
+    assert row["tokens/s"] == row["tokens/Wh"] == ""
+    done = subprocess.run(
+        [sys.executable, "-m", "caraml", "check", str(out)], cwd=REPOSITORY, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "000002_benchmark: CPU, tiny, 1 device, global batch 16: failed" in done.stderr
+    assert "SIGKILL" in done.stderr
+
+
+def test_earlier_results_are_untouched_by_a_later_run(sweep):
+    jube, out = sweep
+    before = {path: path.read_bytes() for path in out.rglob("result.json")}
+    assert run(jube, "run", WORKFLOW, "--tag", "CPU", "no-such-tag", "--outpath", str(out)).returncode != 0
+    assert {path: path.read_bytes() for path in out.rglob("result.json")} == before
+
+
+@pytest.mark.parametrize(
+    ("tags", "message"),
+    [
+        (["CPU", "syntetic"], "there is no tag syntetic: did you mean synthetic?"),
+        (["CPX"], '"system" not found'),
+        ([], '"system" not found'),
+        (["CPU", "A100"], '"system" can be found multiple times'),
+        (["CPU", "117M", "800M"], "size was defined at least twice"),
+    ],
+)
+def test_tags_that_make_no_run_are_refused(jube, tags, message, tmp_path):
+    done = run(jube, "run", WORKFLOW, "--outpath", str(tmp_path / "run"), *(["--tag", *tags] if tags else []))
+    assert done.returncode != 0
+    assert message in done.stdout + done.stderr
+    assert not list(tmp_path.rglob("result.json"))
+
+
+def job_folder(tmp_path: Path, program: str, methods: str = "estimate") -> Path:
+    """A point of the sweep as JUBE makes it, with another program in place of the benchmark."""
+    values = {
+        "REPO": str(REPOSITORY),
+        "BENCHMARK": "llm_training",
+        "WORK_UNIT": "tokens",
+        "SYSTEM": "CPU",
+        "MODEL": "tiny",
+        "POWER_METHODS": methods,
+        "LAUNCHER": "",
+        "NETWORK_ENV": "",
+        "PROGRAM": program,
+        "INTERVAL_MS": "100",
+        "IDLE_S": "0",
+    }
+    for name in ("job.sh", "result.json"):
+        text = (REPOSITORY / "jube" / "include" / f"{name}.in").read_text()
+        text = re.sub("#([A-Z_]+)#", lambda found: values.get(found[1], "1"), text)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def submit(folder: Path, how: str = "bash", **options) -> tuple[subprocess.CompletedProcess[str], dict]:
+    submit_script = str(REPOSITORY / "jube" / "include" / "submit.sh")
+    done = subprocess.run([submit_script, how], cwd=folder, capture_output=True, text=True, timeout=120, **options)
+    return done, json.loads((folder / "result.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("program", "methods", "reason"),
+    [
+        ("no_such_module", "estimate", "ended with exit code 1"),
+        ("-m benchmarks.llm_training --global-batch-size 3", "estimate", "ended with exit code"),
+        (
+            "-m benchmarks.llm_training --global-batch-size 3 --record record.json",
+            "estimate",
+            "global_batch_size 3 is not",
+        ),
+        ("-m benchmarks.llm_training", "pynvml", "method 'pynvml' was asked for, but"),
+    ],
+)
+def test_a_job_that_fails_says_why_in_its_row(tmp_path, program, methods, reason):
+    done, result = submit(job_folder(tmp_path, program, methods))
+    assert done.returncode == 1
+    assert result["status"] == "failed"
+    assert reason in result["error"]
+    assert (tmp_path / "error").exists()
+    assert not (tmp_path / "ready").exists()
+
+
+def test_a_scheduler_that_refuses_the_job_is_a_failed_row(tmp_path):
+    scheduler = tmp_path / "bin" / "sbatch"
+    scheduler.parent.mkdir()
+    scheduler.write_text("#!/bin/sh\necho 'sbatch: error: invalid account' >&2\nexit 1\n")
+    scheduler.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{scheduler.parent}:{os.environ['PATH']}"}
+    done, result = submit(job_folder(tmp_path, "x"), "sbatch", env=environment)
+    assert done.returncode == 1
+    assert result["error"] == "sbatch refused the job: sbatch: error: invalid account"
+
+
+def test_a_job_that_is_told_to_stop_leaves_a_failed_row(tmp_path):
+    folder = job_folder(tmp_path, "--no-python sleep 60")
+    with (
+        open(folder / "job.err", "w") as errors,
+        subprocess.Popen(["bash", "job.sh"], cwd=folder, stderr=errors) as job,
+    ):
+        while not list(folder.glob("power/*/trace.csv")):
+            time.sleep(0.1)
+        time.sleep(3)
+        job.terminate()
+        assert job.wait(timeout=60) == 143
+    result = json.loads((folder / "result.json").read_text())
+    assert (result["status"], result["error"].split(":")[0]) == ("failed", "ended by signal 15 (SIGTERM)")
+
+
+def test_every_system_has_the_same_keys():
+    blocks = yaml.safe_load((REPOSITORY / "jube" / "include" / "systems.yaml").read_text())["parameterset"]
+    keys = {block["tag"]: {parameter["name"] for parameter in block["parameter"]} for block in blocks}
+    assert {"CPU", "A100", "GH200"} <= set(keys)
+    for system, found in keys.items():
+        assert found == keys["CPU"], system
+        [name] = [
+            p["_"]
+            for block in blocks
+            if block["tag"] == system
+            for p in block["parameter"]
+            if p["name"] == "system_name"
+        ]
+        assert name == system
