@@ -1,0 +1,155 @@
+"""Speed of the benchmark against a plain PyTorch GPT of the same shape, batch and optimizer, in one process.
+
+The two take turns, so that whatever else the machine does falls on both. Prints megatron's speed over the plain
+model's: 1 is as fast, and what is missing to 1 is the cost of megatron-core on this machine.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from benchmarks.common.batch_plan import BatchPlan
+from benchmarks.common.launch import Launch
+from benchmarks.common.options import ConfigError, option, parse_config
+from benchmarks.llm_training.config import (
+    Config,
+    DataOptions,
+    Layout,
+    ModelOptions,
+    ModelSize,
+    ParallelOptions,
+    RunOptions,
+    TrainingOptions,
+)
+from benchmarks.llm_training.train import Trainer
+
+
+@dataclass(frozen=True)
+class BenchOptions:
+    """Comparison."""
+
+    rounds: int = option(12, "times that each of the two is measured")
+    steps: int = option(2, "optimizer steps per round")
+    global_batch_size: int = option(8, "samples per optimizer step")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run from the command line; returns the exit code."""
+    try:
+        [options] = parse_config(
+            (BenchOptions,),
+            sys.argv[1:] if argv is None else argv,
+            prog="python -m benchmarks.llm_training.bench",
+            description="Compare the benchmark's speed with that of a plain PyTorch GPT.",
+        )
+    except ConfigError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 2
+    compare(options)
+    return 0
+
+
+def compare(options: BenchOptions) -> None:
+    """Print both speeds and their ratio, with its spread over the rounds."""
+    warnings.filterwarnings("ignore", module=r"megatron\.")
+    from benchmarks.llm_training import parallel
+
+    config = Config(
+        ModelOptions(), ParallelOptions(options.global_batch_size), DataOptions(), TrainingOptions(), RunOptions()
+    )
+    shape = config.model.shape
+    launch, layout = Launch(), Layout(1, 1, 1)
+    plan = BatchPlan(options.global_batch_size, shape.micro_batch_size, 1)
+    target = parallel.choose_target(launch, "fp32", None)
+    with parallel.parallel_groups(launch, target, layout, seed=1):
+        trainer = Trainer(config, layout, plan, target)
+        plain_step = plain_gpt_step(shape, plan, config.training)
+        contestants: dict[str, Callable[[], None]] = {
+            "megatron-core": lambda: trainer.step(1e-4),
+            "plain PyTorch": plain_step,
+        }
+        times_s: dict[str, list[float]] = {name: [] for name in contestants}
+        for round_index in range(options.rounds + 1):
+            for name, step in contestants.items():
+                start_s = time.perf_counter()
+                for _ in range(options.steps):
+                    step()
+                if round_index:  # the first round is warm-up
+                    times_s[name].append((time.perf_counter() - start_s) / options.steps)
+    tokens = options.global_batch_size * shape.sequence_length
+    for name, measured in times_s.items():
+        print(f"{name}: {tokens / statistics.median(measured):.0f} tokens/s")
+    ratios = [plain / own for own, plain in zip(times_s["megatron-core"], times_s["plain PyTorch"], strict=True)]
+    low, _, high = statistics.quantiles(ratios)
+    print(f"ratio megatron-core / plain PyTorch: {statistics.median(ratios):.3f} (quartiles {low:.3f} to {high:.3f})")
+
+
+def plain_gpt_step(shape: ModelSize, plan: BatchPlan, options: TrainingOptions) -> Callable[[], None]:
+    """One optimizer step of a GPT written in PyTorch alone, of the same shape and with the same optimizer."""
+    import torch
+    from torch import Tensor, nn
+    from torch.nn import functional
+
+    from benchmarks.llm_training.data import SyntheticSamples, micro_batches
+
+    head_size = shape.hidden_size // shape.num_heads
+    frequency = 10_000 ** (-torch.arange(0, head_size, 2) / head_size)
+    angle_TK = torch.outer(torch.arange(shape.sequence_length), torch.cat([frequency, frequency]))
+    cos_TK, sin_TK = angle_TK.cos(), angle_TK.sin()
+
+    def rotate(x_BHTK: Tensor) -> Tensor:
+        first, second = x_BHTK.chunk(2, dim=-1)
+        return x_BHTK * cos_TK + torch.cat([-second, first], dim=-1) * sin_TK
+
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            width, inner = shape.hidden_size, shape.ffn_hidden_size
+            self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+            self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+            self.up, self.down = nn.Linear(width, inner), nn.Linear(inner, width)
+
+        def forward(self, x_BTD: Tensor) -> Tensor:
+            batch, length, width = x_BTD.shape
+            qkv = self.qkv(self.norm1(x_BTD)).view(batch, length, shape.num_heads, 3 * head_size)
+            q_BHTK, k_BHTK, v_BHTK = qkv.transpose(1, 2).chunk(3, dim=-1)
+            out_BHTK = functional.scaled_dot_product_attention(rotate(q_BHTK), rotate(k_BHTK), v_BHTK, is_causal=True)
+            x_BTD = x_BTD + self.proj(out_BHTK.transpose(1, 2).reshape(batch, length, width))
+            return x_BTD + self.down(functional.gelu(self.up(self.norm2(x_BTD))))
+
+    class PlainGPT(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding = nn.Embedding(shape.padded_vocab_size, shape.hidden_size)
+            nn.init.normal_(self.embedding.weight, std=0.02)
+            self.blocks = nn.Sequential(*(Block() for _ in range(shape.num_layers)))
+            self.norm = nn.LayerNorm(shape.hidden_size)
+
+        def forward(self, tokens_BT: Tensor, labels_BT: Tensor) -> Tensor:
+            x_BTD = self.norm(self.blocks(self.embedding(tokens_BT)))
+            logits_BTV = functional.linear(x_BTD, self.embedding.weight)
+            loss: Tensor = functional.cross_entropy(logits_BTV.flatten(0, 1), labels_BT.flatten())
+            return loss
+
+    model = PlainGPT()
+    adam = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=options.weight_decay, fused=True)
+    samples = SyntheticSamples(shape.vocab_size, shape.sequence_length, options.seed)
+    batches = micro_batches(samples, plan, 0, torch.device("cpu"))
+
+    def step() -> None:
+        adam.zero_grad()
+        for _ in range(plan.grad_accum_steps):
+            (model(*next(batches)) / plan.grad_accum_steps).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), options.gradient_clip)
+        adam.step()
+
+    return step
+
+
+if __name__ == "__main__":
+    sys.exit(main())
