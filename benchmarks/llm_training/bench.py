@@ -120,7 +120,8 @@ def plain_gpt_step(shape: ModelSize, plan: BatchPlan, options: TrainingOptions) 
             q_BHTK, k_BHTK, v_BHTK = qkv.transpose(1, 2).chunk(3, dim=-1)
             out_BHTK = functional.scaled_dot_product_attention(rotate(q_BHTK), rotate(k_BHTK), v_BHTK, is_causal=True)
             x_BTD = x_BTD + self.proj(out_BHTK.transpose(1, 2).reshape(batch, length, width))
-            return x_BTD + self.down(functional.gelu(self.up(self.norm2(x_BTD))))
+            x_BTD = x_BTD + self.down(functional.gelu(self.up(self.norm2(x_BTD))))
+            return x_BTD
 
     class PlainGPT(nn.Module):
         def __init__(self) -> None:
@@ -133,8 +134,7 @@ def plain_gpt_step(shape: ModelSize, plan: BatchPlan, options: TrainingOptions) 
         def forward(self, tokens_BT: Tensor, labels_BT: Tensor) -> Tensor:
             x_BTD = self.norm(self.blocks(self.embedding(tokens_BT)))
             logits_BTV = functional.linear(x_BTD, self.embedding.weight)
-            loss: Tensor = functional.cross_entropy(logits_BTV.flatten(0, 1), labels_BT.flatten())
-            return loss
+            return functional.cross_entropy(logits_BTV.flatten(0, 1), labels_BT.flatten())
 
     model = PlainGPT()
     adam = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=options.weight_decay, fused=True)
