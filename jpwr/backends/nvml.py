@@ -41,7 +41,7 @@ def _channel(pynvml: Any, index: int, handle: Any) -> Channel:
     except ReadError:  # before Volta there is none
         has_counter = False
     info = ChannelInfo(
-        name=f"nvml:{index}",
+        name=f"pynvml:{index}",
         scope=Scope.DEVICE,
         source=f"{_text(pynvml.nvmlDeviceGetName(handle))}, board power by NVML",
         device_id=_text(pynvml.nvmlDeviceGetUUID(handle)),
