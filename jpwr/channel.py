@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Callable, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 
 class Scope(enum.Enum):
@@ -22,22 +22,31 @@ class Scope(enum.Enum):
 class ChannelInfo(NamedTuple):
     """What is known of a channel without reading it; this is what a trace stores."""
 
-    name: str  # unique on its node, such as "nvml:0"
+    name: str  # unique on its node, such as "pynvml:0"
     scope: Scope
     source: str  # where the number comes from, in words
     estimated: bool = False  # modelled, not measured
     num_devices: int = 1  # devices whose power this channel includes
     device_id: str = ""  # the vendor's unique id of the device, where there is one
     has_counter: bool = False  # an energy counter is read with every sample
+    mine: bool = True  # False: a device of this node that is hidden from this job
+    period_s: float = 0.0  # how often the sensor has a new value, in seconds; 0: not known
+    averaging_s: float = 0.0  # time over which a power reading is a mean, in seconds; 0: an instant, or not known
+    counter_resolution_j: float = 0.0  # smallest step of the counter, in joules
 
 
 class Channel(NamedTuple):
     """One sensor, open for reading.
 
     `read_power_w` returns watts, `read_energy_j` a counter in joules that never falls; at least one is given.
-    Both raise ReadError. Without `read_power_w` the sampler takes the counter's slope.
+    Both raise ReadError. Without `read_power_w` the sampler takes the counter's slope. `read_status` returns what
+    explains a reading, such as clocks; it is read once per second, and may raise ReadError too.
+
+    A channel is read by one thread at a time. A channel whose `period_s` is above the sampling interval is read in a
+    thread of its own, at that period.
     """
 
     info: ChannelInfo
     read_power_w: Callable[[], float] | None = None
     read_energy_j: Callable[[], float] | None = None
+    read_status: Callable[[], dict[str, Any]] | None = None

@@ -3,37 +3,40 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
-import signal
-import subprocess
 import sys
+import threading
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import FrameType
-from typing import Any, NoReturn, Sequence, TextIO
+from typing import Any, NoReturn, Sequence
 
 from jpwr import __version__
 from jpwr.backends import METHODS, open_methods
-from jpwr.channel import Channel
+from jpwr.child import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Child
 from jpwr.clock import SystemClock
-from jpwr.energy import EnergyIntegral, counter_energy_j
 from jpwr.errors import JpwrError
-from jpwr.sampler import DEFAULT_INTERVAL_S, PowerMonitor, Sink
+from jpwr.marks import MARKS_VARIABLE, Mark, MarkReader
+from jpwr.node import GLOBAL_RANKS, rank_of, why_not_sampling
+from jpwr.sampler import DEFAULT_INTERVAL_S, PowerMonitor, Sink, has_random_phase
+from jpwr.summary import Summary
 from jpwr.writers import CsvWriter
 
 # As for env(1) and timeout(1): below 125 the code is the command's own.
 EXIT_JPWR_FAILED = 125
-EXIT_NOT_EXECUTABLE = 126
-EXIT_NOT_FOUND = 127
-FORWARDED_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 TRACE_NAME = "trace.csv"
-JOULES_PER_WH = 3600.0
+TOOLS = ("list", "read", "check")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
-    options = _parse(sys.argv[1:] if argv is None else list(argv))
+    arguments = sys.argv[1:] if argv is None else list(argv)
     try:
+        if arguments and arguments[0] in TOOLS:
+            from jpwr.tools import run_tool
+
+            return run_tool(arguments)
+        options = _parse(arguments)
         with ExitStack() as stack:
             return _run(options, stack)
     except JpwrError as error:
@@ -42,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _say(message: str) -> None:
-    print(f"jpwr: {message}", file=sys.stderr)
+    print(f"jpwr: {message}", file=sys.stderr, flush=True)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -53,13 +56,16 @@ class _Parser(argparse.ArgumentParser):
 def _parse(argv: list[str]) -> argparse.Namespace:
     parser = _Parser(
         prog="jpwr",
-        usage="jpwr [options] -- command [argument ...]",
-        description="Sample the power of this node's devices while a command runs; exit with the command's code.",
+        usage="jpwr [options] -- command [argument ...]\n       jpwr list | read TRACE | check TRACE",
+        description="Sample the power of this node's devices while a command runs; exit with the command's code. "
+        "'jpwr list' shows this machine's sensors, 'jpwr read' an old trace, 'jpwr check' whether it keeps the rules.",
         epilog=f"Exit code: the command's own; 128+n when signal n ended it; {EXIT_NOT_FOUND} command not found; "
-        f"{EXIT_NOT_EXECUTABLE} not executable; {EXIT_JPWR_FAILED} jpwr itself failed, and the command did not run.",
+        f"{EXIT_NOT_EXECUTABLE} not executable; {EXIT_JPWR_FAILED} jpwr itself failed, and the command did not run. "
+        "A signal is passed on to the command; the second one that asks to end kills it.",
         allow_abbrev=False,
     )
-    parser.add_argument(
+    sampling = parser.add_argument_group("sampling")
+    sampling.add_argument(
         "--methods",
         nargs="+",
         default=["auto"],
@@ -67,22 +73,47 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         help=f"sensors to read: {', '.join(METHODS)}; auto (default): every sensor that is there; "
         "a/b: the first of a and b that is there",
     )
-    parser.add_argument(
+    sampling.add_argument(
         "--interval",
         type=float,
         default=DEFAULT_INTERVAL_S * 1000,
         metavar="MS",
         help="milliseconds between two samples (default: %(default)g)",
     )
-    parser.add_argument(
-        "--df-out", type=Path, metavar="DIR", help=f"folder for the trace, written as it comes as {TRACE_NAME}"
-    )
-    parser.add_argument(
+    sampling.add_argument(
         "--idle",
         type=float,
         default=0.0,
         metavar="S",
         help="seconds of idle power to sample before the command starts (default: %(default)g)",
+    )
+    sampling.add_argument(
+        "--ignore-measure-errors", action="store_true", help="accepted: a reading that fails never ends the run"
+    )
+    output = parser.add_argument_group("output")
+    output.add_argument(
+        "--df-out", type=Path, metavar="DIR", help=f"folder for {TRACE_NAME}, written as it comes, and the data frames"
+    )
+    output.add_argument(
+        "--df-filetype", choices=("csv", "h5", "parquet"), default="csv", help="of the data frames (default: csv)"
+    )
+    output.add_argument(
+        "--df-suffix", default="", metavar="S", help="of the data frames' names; %%q{NAME} is an environment variable"
+    )
+    output.add_argument("--json", action="store_true", help="the summary as one line of JSON")
+    output.add_argument("--live", action="store_true", help="show power in the terminal while the command runs")
+    output.add_argument(
+        "--prometheus",
+        type=int,
+        metavar="PORT",
+        help="serve the latest readings to Prometheus on 127.0.0.1",
+    )
+    ranks = parser.add_argument_group("ranks")
+    ranks.add_argument(
+        "--use-mpi", action="store_true", help="started in every rank by a launcher: one process per node samples"
+    )
+    ranks.add_argument(
+        "--mpi-ranks", nargs="+", type=int, default=[], metavar="RANK", help="sample on these ranks only"
     )
     parser.add_argument("--version", action="version", version=f"jpwr {__version__}")
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
@@ -107,51 +138,108 @@ def _split_at_dashes(argv: list[str]) -> tuple[list[str], list[str], list[str]]:
 
 
 def _run(options: argparse.Namespace, stack: ExitStack) -> int:
+    child = Child(options.command, _say)
+    not_sampling = why_not_sampling(stack, options.use_mpi, options.mpi_ranks)
+    if not_sampling:
+        _say(f"not sampling: {not_sampling}")
+        return child.become()
     if options.idle:
-        _check_command(options.command)
+        code = child.check()
+        if code:
+            return code
     opened = open_methods(options.methods, stack)
     for note in opened.notes:
         _say(note)
+    interval_s = options.interval / 1000
     for channel in opened.channels:
         if channel.info.estimated:
             _say(f"{channel.info.name} is an ESTIMATE, not a measurement: {channel.info.source}")
-    clock = SystemClock()
-    interval_s = options.interval / 1000
-    totals = _Totals(opened.channels)
-    sinks: list[Sink] = [totals]
-    writer: CsvWriter | None = None
-    if options.df_out:
-        infos = [channel.info for channel in opened.channels]
-        meta = _meta(options, clock.epoch_offset_s)
-        writer = stack.enter_context(CsvWriter(options.df_out / TRACE_NAME, infos, meta))
-        sinks.append(writer)
+        if channel.info.period_s > interval_s:
+            _say(f"{channel.info.name} has a new value every {channel.info.period_s:g} s and is read at that rate")
 
-    command = _Command(options.command)
-    monitor = PowerMonitor(opened.channels, interval_s, sinks, clock)
+    clock = SystemClock()
+    infos = [channel.info for channel in opened.channels]
+    summary = Summary(infos, interval_s, has_random_phase(interval_s))
+    sinks: list[Sink] = [summary]
+    if options.df_out:
+        from jpwr.frames import check_file_type
+
+        check_file_type(options.df_filetype)
+        meta = _meta(options, clock.epoch_offset_s)
+        sinks.append(stack.enter_context(CsvWriter(options.df_out / TRACE_NAME, infos, meta)))
+    if options.prometheus is not None:
+        from jpwr.prometheus import Exporter
+
+        sinks.append(stack.enter_context(Exporter(infos, options.prometheus)))
+    if options.live:
+        from jpwr.live import LiveView
+
+        sinks.append(stack.enter_context(LiveView(infos)))
+
+    monitor = PowerMonitor(opened.channels, interval_s, sinks, clock, _say)
     with monitor:
-        if options.idle:
-            clock_end_s = clock.now_s() + options.idle
-            while clock.now_s() < clock_end_s and not command.interrupted_by:
-                clock.sleep_until(min(clock_end_s, clock.now_s() + 0.1))
-        started_s = clock.now_s()
-        if writer:
-            writer.event("command_started", started_s)
-        exit_code = command.run()
-        ended_s = clock.now_s()
-        if writer:
-            writer.event("command_ended", ended_s, exit_code=exit_code)
-    totals.print_summary(sys.stderr, ended_s - started_s, monitor.sampler.skipped_ticks, monitor.sampler.failed_reads)
+        exit_code = _measure(options, child, monitor, clock)
+    _report(options, summary, monitor, exit_code)
+    if monitor.sampler.hung:
+        # A thread is inside a library that does not answer, and would keep this process from ending.
+        sys.stdout.flush()
+        os._exit(exit_code)
     return exit_code
 
 
-def _check_command(command: Sequence[str]) -> None:
-    """Find out before the idle phase what would else come to light only after it."""
-    import shutil
+def _measure(options: argparse.Namespace, child: Child, monitor: PowerMonitor, clock: SystemClock) -> int:
+    """Idle phase, then the command, its start and end marked in the trace."""
+    sampler = monitor.sampler
+    idle_end_s = clock.now_s() + options.idle
+    while clock.now_s() < idle_end_s and not child.interrupted_by:
+        clock.sleep_until(min(idle_end_s, clock.now_s() + 0.1))
 
-    name = command[0]
-    if shutil.which(name) is None and not Path(name).exists():
-        _say(f"command '{name}' was not found: check its spelling and PATH")
-        sys.exit(EXIT_NOT_FOUND)
+    def on_mark(mark: Mark) -> None:
+        monitor.mark(mark.event, mark.region, mark.time_s)
+
+    marks = MarkReader(_marks_path(), on_mark, _say)
+    ended = threading.Event()
+    reader = threading.Thread(target=marks.run, args=(ended.is_set,), name="jpwr-marks", daemon=True)
+    reader.start()
+    sampler.sample(wait_s=1.0)
+    sampler.event("command_started", clock.now_s())
+    exit_code = child.run({**os.environ, MARKS_VARIABLE: marks.path})
+    ended_s = clock.now_s()
+    sampler.sample(wait_s=1.0)
+    sampler.event("command_ended", ended_s, exit_code=exit_code)
+    ended.set()
+    with suppress(OSError), open(marks.path, "a") as file:
+        file.write("\n")  # wakes the reader
+    reader.join(1.0)
+    marks.read()
+    marks.close()
+    return exit_code
+
+
+def _marks_path() -> str:
+    return os.path.join(os.environ.get("TMPDIR", "/tmp"), f"jpwr-{os.getuid()}-{os.getpid()}.marks")  # noqa: PTH118
+
+
+def _report(options: argparse.Namespace, summary: Summary, monitor: PowerMonitor, exit_code: int) -> None:
+    sampler = monitor.sampler
+    if options.df_out and not sampler.hung:
+        from jpwr.frames import suffix_of, write_frames
+
+        suffix = suffix_of(options.df_suffix, rank_of(os.environ, GLOBAL_RANKS) if options.use_mpi else None)
+        try:
+            write_frames(options.df_out / TRACE_NAME, suffix, options.df_filetype, summary)
+        except (OSError, JpwrError) as error:
+            _say(f"the data frames could not be written ({error}); the trace is {options.df_out / TRACE_NAME}")
+    if options.json:
+        about = {"command": options.command, "exit_code": exit_code, "skipped_ticks": sampler.skipped_ticks}
+        print(json.dumps({**about, "hung": sampler.hung, **summary.to_dict()}), file=sys.stderr)
+        return
+    for line in summary.lines():
+        _say(line)
+    for note in summary.notes():
+        _say(note)
+    if sampler.skipped_ticks:
+        _say(f"{sampler.skipped_ticks} ticks were skipped: reading took longer than {options.interval:g} ms")
 
 
 def _meta(options: argparse.Namespace, epoch_offset_s: float) -> dict[str, Any]:
@@ -165,81 +253,8 @@ def _meta(options: argparse.Namespace, epoch_offset_s: float) -> dict[str, Any]:
         "boot_id": boot_id,
         "epoch_offset_s": epoch_offset_s,
         "interval_s": options.interval / 1000,
+        "random_phase": has_random_phase(options.interval / 1000),
         "idle_s": options.idle,
         "methods": options.methods,
         "command": options.command,
     }
-
-
-class _Command:
-    """The child process, and the signals that are for it."""
-
-    def __init__(self, command: Sequence[str]) -> None:
-        self._command = list(command)
-        self._process: subprocess.Popen[bytes] | None = None
-        self.interrupted_by = 0
-        for number in FORWARDED_SIGNALS:
-            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup stays in force
-                signal.signal(number, self._forward)
-
-    def _forward(self, number: int, frame: FrameType | None) -> None:
-        self.interrupted_by = number
-        if self._process is None:
-            return
-        # A Ctrl-C reaches the whole foreground process group: the command has it already.
-        if number == signal.SIGINT and _in_foreground():
-            return
-        with suppress(ProcessLookupError):
-            self._process.send_signal(number)
-
-    def run(self) -> int:
-        if self.interrupted_by:
-            return 128 + self.interrupted_by
-        name = self._command[0]
-        try:
-            self._process = subprocess.Popen(self._command)
-        except FileNotFoundError:
-            _say(f"command '{name}' was not found: check its spelling and PATH")
-            return EXIT_NOT_FOUND
-        except OSError as error:
-            _say(f"command '{name}' cannot be executed ({error.strerror}): is it a program, with its x bit set?")
-            return EXIT_NOT_EXECUTABLE
-        exit_code = self._process.wait()
-        return exit_code if exit_code >= 0 else 128 - exit_code
-
-
-def _in_foreground() -> bool:
-    try:
-        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
-    except (OSError, ValueError, AttributeError):
-        return False
-
-
-class _Totals:
-    """A sink that keeps what the summary needs, in constant memory."""
-
-    def __init__(self, channels: Sequence[Channel]) -> None:
-        self._infos = [channel.info for channel in channels]
-        self._integrals = [EnergyIntegral() for _ in channels]
-        self._counters_j: list[list[float]] = [[] for _ in channels]
-
-    def append(self, time_s: float, power_w: Sequence[float], energy_j: Sequence[float]) -> None:
-        for integral, counter, power, energy in zip(self._integrals, self._counters_j, power_w, energy_j):
-            integral.add(time_s, power)
-            if energy == energy:  # the first and the last reading that is not nan
-                counter[1:] = [energy]
-
-    def print_summary(self, file: TextIO, seconds: float, skipped_ticks: int, failed_reads: dict[str, int]) -> None:
-        """One line per channel. Energies are of the whole trace, idle phase included."""
-        width = max(len(info.name) for info in self._infos)
-        print(f"jpwr: command ran {seconds:.1f} s, {skipped_ticks} ticks skipped", file=file)
-        for info, integral, counter in zip(self._infos, self._integrals, self._counters_j):
-            counter_wh = counter_energy_j(counter) / JOULES_PER_WH
-            print(
-                f"jpwr: {info.name:<{width}}  {integral.samples} samples, {failed_reads[info.name]} missing, "
-                f"avg {integral.avg_power_w:.1f} W, peak {integral.peak_power_w:.1f} W, "
-                f"{integral.energy_j / JOULES_PER_WH:.4f} Wh"
-                + (f", counter {counter_wh:.4f} Wh" if info.has_counter else "")
-                + (", estimated" if info.estimated else ""),
-                file=file,
-            )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import sys
 import threading
+from functools import partial
 from types import TracebackType
-from typing import Callable, Protocol, Sequence
+from typing import Any, Callable, Protocol, Sequence
 
 from jpwr.channel import Channel
 from jpwr.clock import Clock, SystemClock
@@ -16,19 +17,49 @@ from jpwr.trace import Trace
 # NVML averages over a window of its own, so sampling much faster than it refreshes
 # adds rows and no information (Yang et al. 2023, arXiv:2312.02741).
 DEFAULT_INTERVAL_S = 0.1
+STATUS_INTERVAL_S = 1.0
+# A load with a period of its own can keep step with samples at equal distances, which then see it always at the same
+# phase. So where in its interval a sample is taken changes: from this interval on at random (stratified sampling),
+# which makes what is missed in between independent errors; below, slowly up and down, as the gaps shall stay even.
+RANDOM_FROM_S = 0.05
+SWEEP_PER_TICK = (5**0.5 - 1) / 40  # irrational, so that no load keeps step with it; gaps vary by 3 %
+# A reading that takes longer than this holds up its neighbours: they go on in another thread.
+HUNG_S = 0.5
+WATCH_INTERVAL_S = 0.25
+JOIN_S = 2.0
 
 
 class Sink(Protocol):
-    """Where rows go: a Trace, a file, a running sum."""
+    """Where rows go: a Trace, a file, running totals. A power of None is a channel that the row did not read."""
 
-    def append(self, time_s: float, power_w: Sequence[float], energy_j: Sequence[float]) -> None: ...
+    def append(self, time_s: float, power_w: Sequence[float | None], energy_j: Sequence[float | None]) -> None: ...
+
+    def event(self, name: str, time_s: float, **details: Any) -> None: ...
+
+
+def _warn(message: str) -> None:
+    print(f"jpwr: {message}", file=sys.stderr)
+
+
+class _Lane:
+    """Channels that are read one after the other at one rhythm, in one thread."""
+
+    def __init__(self, indices: Sequence[int], interval_s: float) -> None:
+        self.indices = list(indices)
+        self.interval_s = interval_s
+        self.lock = threading.Lock()
+        self.reading: int | None = None  # which channel is being read
+        self.since_s = 0.0  # since when
+        self.hung = False
 
 
 class Sampler:
-    """The deadline loop.
+    """Deadline loops, one for each rhythm.
 
-    A read that comes late skips ticks and never bursts; a read that fails is `nan`, is counted, and is warned
-    about once per channel.
+    A read that comes late skips ticks and never bursts; a read that fails is `nan`, is counted, and is warned about
+    once per channel. A channel with a period of its own has its own loop, and a channel that does not answer is left
+    behind in one, so that it holds up no other. `dither(tick)` gives a number from 0 to 1: where in its interval
+    a sample is taken.
     """
 
     def __init__(
@@ -37,7 +68,8 @@ class Sampler:
         sinks: Sequence[Sink],
         interval_s: float = DEFAULT_INTERVAL_S,
         clock: Clock | None = None,
-        warn: Callable[[str], None] = lambda message: print(f"jpwr: {message}", file=sys.stderr),
+        warn: Callable[[str], None] = _warn,
+        dither: Callable[[int], float] = lambda tick: 0.0,
     ) -> None:
         if not interval_s > 0 or math.isinf(interval_s):
             raise JpwrError(f"the sampling interval must be above 0 s, got {interval_s}")
@@ -48,35 +80,125 @@ class Sampler:
         self.skipped_ticks = 0
         self.failed_reads: dict[str, int] = {channel.info.name: 0 for channel in self.channels}
         self._warn = warn
+        self._dither = dither
         self._last_counter = [(math.nan, math.nan)] * len(self.channels)
+        self._emitting = threading.Lock()
+        rhythms: dict[float, list[int]] = {interval_s: []}
+        for index, channel in enumerate(self.channels):
+            rhythms.setdefault(max(interval_s, channel.info.period_s), []).append(index)
+        self._lanes = [_Lane(indices, period_s) for period_s, indices in rhythms.items()]
+        self._threads: list[threading.Thread] = []
+        self._error: BaseException | None = None
+
+    @property
+    def hung(self) -> list[str]:
+        """Names of the channels that did not answer and were left behind."""
+        return [self.channels[index].info.name for lane in self._lanes if lane.hung for index in lane.indices]
 
     def run(self, stopped: Callable[[], bool]) -> None:
         """Sample now, then at every deadline, and once more when stopped, so that the trace covers the whole run."""
+        for lane in self._lanes[1:]:
+            self._start(partial(self._loop, lane, stopped))
+        if any(channel.read_status for channel in self.channels):
+            self._start(partial(self._watch_status, stopped))
+        self._loop(self._lanes[0], stopped)
+        for thread in list(self._threads):
+            if not self.hung:
+                thread.join(JOIN_S)
+        if self._error is not None:
+            raise self._error
+
+    def watch(self, stopped: Callable[[], bool]) -> None:
+        """Look after channels that do not answer; for a thread of its own."""
+        while not stopped():
+            now_s = self.clock.now_s()
+            for lane in list(self._lanes):
+                limit_s = max(HUNG_S, 2 * lane.interval_s)
+                if lane.reading is not None and not lane.hung and now_s - lane.since_s > limit_s:
+                    self._leave_behind(lane, stopped)
+            self.clock.sleep_until(now_s + WATCH_INTERVAL_S)
+
+    def sample(self, wait_s: float = -1) -> None:
+        """Read every channel that has no slower rhythm of its own once, now; not one that does not answer."""
+        for lane in list(self._lanes):
+            if lane.interval_s == self.interval_s and not lane.hung and lane.indices:
+                self._sample(lane, wait_s)
+
+    def event(self, name: str, time_s: float, **details: Any) -> None:
+        """Hand an event to all sinks."""
+        with self._emitting:
+            for sink in self.sinks:
+                sink.event(name, time_s, **details)
+
+    def _start(self, loop: Callable[[], None]) -> None:
+        def run() -> None:
+            try:
+                loop()
+            except BaseException as error:  # handed to the thread that waits in run()
+                self._error = error
+
+        thread = threading.Thread(target=run, name="jpwr-lane", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _loop(self, lane: _Lane, stopped: Callable[[], bool]) -> None:
         start_s = self.clock.now_s()
         tick = 0
         while not stopped():
-            self.sample()
+            if lane.indices:
+                self._sample(lane)
             # Deadlines are multiples of the interval: what one tick takes does not move the next.
-            due = max(tick + 1, math.ceil((self.clock.now_s() - start_s) / self.interval_s - 1e-9))
+            due = max(tick + 1, math.ceil((self.clock.now_s() - start_s) / lane.interval_s - 1e-9))
             self.skipped_ticks += due - tick - 1
             tick = due
-            self.clock.sleep_until(start_s + tick * self.interval_s)
-        self.sample()
+            self.clock.sleep_until(start_s + (tick + self._dither(tick)) * lane.interval_s)
+        if lane.indices and not lane.hung:
+            self._sample(lane)
 
-    def sample(self) -> None:
-        """Read every channel once and hand the row to the sinks."""
+    def _leave_behind(self, lane: _Lane, stopped: Callable[[], bool]) -> None:
+        hung = lane.reading
+        if hung is None:
+            return
+        others = [index for index in lane.indices if index != hung]
+        name = self.channels[hung].info.name
+        self._warn(f"{name}: does not answer; it is left behind, and the other channels go on")
+        self.failed_reads[name] += 1
+        lane.indices, lane.hung = [hung], True
+        if others:
+            heir = _Lane(others, lane.interval_s)
+            self._lanes.append(heir)
+            self._start(partial(self._loop, heir, stopped))
+
+    def _sample(self, lane: _Lane, wait_s: float = -1) -> None:
+        if not lane.lock.acquire(timeout=wait_s):
+            return
+        try:
+            self._read_lane(lane)
+        finally:
+            lane.lock.release()
+
+    def _read_lane(self, lane: _Lane) -> None:
         time_s = self.clock.now_s()
-        energy_j: list[float] = []
-        power_w: list[float] = []
-        for index, channel in enumerate(self.channels):
+        power_w: list[float | None] = [None] * len(self.channels)
+        energy_j: list[float | None] = [None] * len(self.channels)
+        for index in list(lane.indices):
+            lane.since_s, lane.reading = self.clock.now_s(), index
+            channel = self.channels[index]
             counter_j = self._read(channel, channel.read_energy_j) if channel.read_energy_j else math.nan
             if channel.read_power_w:
-                power_w.append(self._read(channel, channel.read_power_w))
+                power_w[index] = self._read(channel, channel.read_power_w)
             else:
-                power_w.append(self._slope_w(index, time_s, counter_j))
-            energy_j.append(counter_j)
-        for sink in self.sinks:
-            sink.append(time_s, power_w, energy_j)
+                power_w[index] = self._slope_w(index, time_s, counter_j)
+            energy_j[index] = counter_j
+            if lane.hung:  # others have gone on meanwhile: this reading is of now
+                lane.hung, time_s = False, self.clock.now_s()
+                self._warn(f"{channel.info.name}: answers again")
+                power_w = [power if i == index else None for i, power in enumerate(power_w)]
+                break
+        lane.reading = None
+        with self._emitting:
+            for sink in self.sinks:
+                sink.append(time_s, power_w, energy_j)
 
     def _read(self, channel: Channel, read: Callable[[], float]) -> float:
         name = channel.info.name
@@ -95,6 +217,23 @@ class Sampler:
         step_s = time_s - last_time_s
         return (counter_j - last_counter_j) / step_s if step_s > 0 else math.nan
 
+    def _watch_status(self, stopped: Callable[[], bool]) -> None:
+        """Record what explains the readings, whenever it has changed."""
+        last: dict[str, dict[str, Any]] = {}
+        while not stopped():
+            now_s = self.clock.now_s()
+            for channel in self.channels:
+                if channel.read_status is None or channel.info.name in self.hung:
+                    continue
+                try:
+                    status = channel.read_status()
+                except ReadError:
+                    continue  # its readings tell that it fails
+                if status != last.get(channel.info.name):
+                    last[channel.info.name] = status
+                    self.event("status", now_s, channel=channel.info.name, **status)
+            self.clock.sleep_until(now_s + STATUS_INTERVAL_S)
+
 
 class PowerMonitor:
     """Sample in a thread for as long as the `with` block lasts; `trace` is what was seen.
@@ -102,6 +241,7 @@ class PowerMonitor:
     >>> with ExitStack() as stack:
     ...     with PowerMonitor(open_methods(["pynvml"], stack).channels) as monitor:
     ...         work()
+    ...     monitor.trace.energies(start_s, end_s)
     """
 
     def __init__(
@@ -110,13 +250,17 @@ class PowerMonitor:
         interval_s: float = DEFAULT_INTERVAL_S,
         sinks: Sequence[Sink] | None = None,
         clock: Clock | None = None,
+        warn: Callable[[str], None] = _warn,
     ) -> None:
         self.clock = clock or SystemClock()
-        self.trace = Trace([channel.info for channel in channels])
-        self.sampler = Sampler(channels, [self.trace] if sinks is None else sinks, interval_s, self.clock)
+        infos = [channel.info for channel in channels]
+        self.trace = Trace(infos, {"random_phase": has_random_phase(interval_s)})
+        self.sampler = Sampler(
+            channels, [self.trace] if sinks is None else sinks, interval_s, self.clock, warn, dither_for(interval_s)
+        )
         self._stop = threading.Event()
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="jpwr", daemon=True)
+        self._threads = [threading.Thread(target=run, name="jpwr", daemon=True) for run in (self._run, self._watch)]
 
     def _run(self) -> None:
         try:
@@ -124,15 +268,52 @@ class PowerMonitor:
         except BaseException as error:  # handed to the thread that stops the monitor
             self._error = error
 
+    def _watch(self) -> None:
+        self.sampler.watch(self._stop.is_set)
+
+    def mark(self, event: str, name: str, time_s: float | None = None) -> None:
+        """Note a region_begin or region_end, and sample now, so that the region's edge is sharp."""
+        time_s = self.clock.now_s() if time_s is None else time_s
+        self.sampler.sample(wait_s=0.1)
+        self.sampler.event(event, time_s, region=name)
+
     def __enter__(self) -> PowerMonitor:
-        self._thread.start()
+        _active.append(self)
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
+        _active.remove(self)
         self._stop.set()
         self.clock.wake()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join(JOIN_S if self.sampler.hung else None)
         if self._error is not None and error is None:
             raise self._error
+
+
+_active: list[PowerMonitor] = []
+
+
+def active_monitors() -> list[PowerMonitor]:
+    """The monitors whose block this process is in."""
+    return list(_active)
+
+
+def has_random_phase(interval_s: float) -> bool:
+    """Whether samples at that interval are taken at random moments."""
+    return interval_s >= RANDOM_FROM_S
+
+
+def dither_for(interval_s: float, chance: Callable[[], float] | None = None) -> Callable[[int], float]:
+    """Where in its interval the sample of a tick is taken, from 0 to 1."""
+    if not has_random_phase(interval_s):
+        return lambda tick: abs((tick * SWEEP_PER_TICK) % 2 - 1)
+    if chance is None:
+        import random
+
+        chance = random.Random().random
+    return lambda tick: chance()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from array import array
+from bisect import bisect_left, bisect_right
 from typing import Any, NamedTuple, Sequence
 
 from jpwr.channel import ChannelInfo
+from jpwr.energy import Accumulator, EnergyEstimate, Totals, estimate_energy
 from jpwr.errors import NotEnoughSamples
 
 
@@ -16,6 +18,14 @@ class Event(NamedTuple):
     name: str
     time_s: float
     details: dict[str, Any]
+
+
+class Region(NamedTuple):
+    """A named part of the run; the same name may come more than once, and regions may lie in each other."""
+
+    name: str
+    start_s: float
+    end_s: float
 
 
 class Series(NamedTuple):
@@ -36,24 +46,30 @@ class Series(NamedTuple):
 
 
 class Trace:
-    """Rows of one node's channels, in the order of time."""
+    """Readings of one node's channels, each channel's in the order of time."""
 
     def __init__(self, channels: Sequence[ChannelInfo], meta: dict[str, Any] | None = None) -> None:
         self.channels = list(channels)
         self.meta: dict[str, Any] = dict(meta or {})
         self.events: list[Event] = []
-        self.times_s = array("d")
+        self._times_s = [array("d") for _ in self.channels]
         self._power_w = [array("d") for _ in self.channels]
         self._energy_j = [array("d") if info.has_counter else None for info in self.channels]
 
-    def append(self, time_s: float, power_w: Sequence[float], energy_j: Sequence[float]) -> None:
-        """Add one row: for each channel its power in watts and its counter in joules (`nan` where it has none)."""
-        self.times_s.append(time_s)
-        for column, value in zip(self._power_w, power_w):
-            column.append(value)
-        for counter, value in zip(self._energy_j, energy_j):
+    def append(self, time_s: float, power_w: Sequence[float | None], energy_j: Sequence[float | None]) -> None:
+        """Add one row: for each channel its power in watts and its counter in joules.
+
+        A power of None is a channel that this row did not read; `nan` is a reading that failed.
+        """
+        for index, power in enumerate(power_w):
+            if power is None:
+                continue
+            self._times_s[index].append(time_s)
+            self._power_w[index].append(power)
+            counter = self._energy_j[index]
             if counter is not None:
-                counter.append(value)
+                value = energy_j[index]
+                counter.append(math.nan if value is None else value)
 
     def event(self, name: str, time_s: float, **details: Any) -> None:
         self.events.append(Event(name, time_s, details))
@@ -62,61 +78,65 @@ class Trace:
         """When the first event of that name happened, or None."""
         return next((event.time_s for event in self.events if event.name == name), None)
 
+    def regions(self) -> list[Region]:
+        """The regions that were marked and ended, in the order of their ends. An end closes the last open beginning."""
+        opened: dict[str, list[float]] = {}
+        found = []
+        for event in self.events:
+            name = event.details.get("region", "")
+            if event.name == "region_begin":
+                opened.setdefault(name, []).append(event.time_s)
+            elif event.name == "region_end" and opened.get(name):
+                found.append(Region(name, opened[name].pop(), event.time_s))
+        return found
+
+    @property
+    def start_s(self) -> float:
+        """Time of the first reading, `nan` without any."""
+        return min((times_s[0] for times_s in self._times_s if times_s), default=math.nan)
+
+    @property
+    def end_s(self) -> float:
+        """Time of the last reading, `nan` without any."""
+        return max((times_s[-1] for times_s in self._times_s if times_s), default=math.nan)
+
     def series(self, start_s: float = -math.inf, end_s: float = math.inf) -> list[Series]:
         """The readings of each channel from `start_s` to `end_s`, both included."""
-        first = next((i for i, time_s in enumerate(self.times_s) if time_s >= start_s), len(self.times_s))
-        last = next((i for i in range(len(self.times_s), first, -1) if self.times_s[i - 1] <= end_s), first)
-        rows = slice(first, last)
-        return [
-            Series(info, self.times_s[rows], power_w[rows], counter[rows] if counter is not None else None)
-            for info, power_w, counter in zip(self.channels, self._power_w, self._energy_j)
-        ]
+        found = []
+        for info, times_s, power_w, counter in zip(self.channels, self._times_s, self._power_w, self._energy_j):
+            rows = slice(bisect_left(times_s, start_s), bisect_right(times_s, end_s))
+            found.append(Series(info, times_s[rows], power_w[rows], counter[rows] if counter is not None else None))
+        return found
 
-    def between(self, start_s: float, end_s: float) -> list[Series]:
-        """Each channel's readings over exactly that window, its two edges interpolated between their neighbours.
+    def energies(self, start_s: float, end_s: float) -> list[EnergyEstimate]:
+        """The energy of each channel over exactly that window, its edges interpolated between readings.
 
-        Raises NotEnoughSamples when the trace does not reach over the window.
+        Raises NotEnoughSamples when the trace does not reach over the window, or a channel has no two readings in it.
         """
-        if not self.times_s or self.times_s[0] > start_s or self.times_s[-1] < end_s:
-            covered = f"{self.times_s[0]:.3f} s to {self.times_s[-1]:.3f} s" if self.times_s else "nothing"
+        if not (self.start_s <= start_s and end_s <= self.end_s):  # nan compares false
+            covered = f"{self.start_s:.3f} s to {self.end_s:.3f} s" if self.start_s == self.start_s else "nothing"
             raise NotEnoughSamples(
                 f"the window {start_s:.3f} s to {end_s:.3f} s is not covered by the trace, which has {covered}: "
                 "start the sampler before the window and stop it after"
             )
-        everything = self.series()
-        return [
-            Series(
-                inside.info,
-                array("d", [start_s, *inside.times_s, end_s]),
-                _with_edges(inside.power_w, whole.times_s, whole.power_w, start_s, end_s),
-                _with_edges(inside.energy_j, whole.times_s, whole.energy_j, start_s, end_s)
-                if inside.energy_j is not None and whole.energy_j is not None
-                else None,
-            )
-            for whole, inside in zip(everything, self.series(start_s, end_s))
-        ]
+        return [self._energy(series, start_s, end_s) for series in self.series()]
 
-
-def _with_edges(
-    inside: Sequence[float], times_s: Sequence[float], values: Sequence[float], start_s: float, end_s: float
-) -> array[float]:
-    return array("d", [interpolate(times_s, values, start_s), *inside, interpolate(times_s, values, end_s)])
-
-
-def interpolate(times_s: Sequence[float], values: Sequence[float], at_s: float) -> float:
-    """The value at `at_s`, on a straight line between its two finite neighbours; `nan` where it has not both."""
-    before = after = None
-    for time_s, value in zip(times_s, values):
-        if math.isnan(value):
-            continue
-        if time_s <= at_s:
-            before = (time_s, value)
-        if time_s >= at_s:
-            after = (time_s, value)
-            break
-    if before is None or after is None:
-        return math.nan
-    if after[0] == before[0]:
-        return before[1]
-    share = (at_s - before[0]) / (after[0] - before[0])
-    return before[1] + share * (after[1] - before[1])
+    def _energy(self, series: Series, start_s: float, end_s: float) -> EnergyEstimate:
+        accumulator = Accumulator()
+        start: Totals | None = None
+        end: Totals | None = None
+        for index, time_s in enumerate(series.times_s):
+            counter_j = series.energy_j[index] if series.energy_j is not None else math.nan
+            accumulator.add(time_s, series.power_w[index], counter_j)
+            if start is None and time_s >= start_s:
+                start = accumulator.at(start_s)
+            if end is None and time_s >= end_s:
+                end = accumulator.at(end_s)
+        whole = accumulator.last
+        if start is None:
+            raise NotEnoughSamples(f"channel {series.info.name} has no reading after {start_s:.3f} s: it stopped early")
+        # A channel that ends before its window does is short of samples, and its estimate says how sure it is.
+        end = (end or whole)._replace(time_s=end_s)
+        return estimate_energy(
+            start._replace(time_s=start_s), end, whole, series.info, bool(self.meta.get("random_phase"))
+        )

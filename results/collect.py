@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jpwr.energy import counter_energy_j, integrate, relative_difference
+from jpwr.channel import ChannelInfo
+from jpwr.energy import EnergyEstimate
 from jpwr.errors import JpwrError, NotEnoughSamples
-from jpwr.trace import Series, Trace
+from jpwr.trace import Trace
 from jpwr.writers import read_trace
 from results.records import RESULT_NAME, Record, RecordError, read_record, write_record
 
@@ -26,13 +27,14 @@ TRACES = "power/*/trace.csv"
 JOB_ERRORS = "job.err"
 EXIT_JPWR_FAILED = 125
 TELLING = re.compile("error|signal", re.IGNORECASE)  # the last line with such a word says most of why a job failed
-# A counter and an integral that are further apart than this contradict each other; the integral is taken, and said.
-COUNTER_TOLERANCE = 0.2
 MIN_COVERED = 0.95  # of the window, by a channel's first to last reading
 # What a benchmark's energy is taken from: the narrowest scope that was measured.
 SCOPES = ("device", "module", "cpu", "node")
 # Memory is beside its processor, not inside it.
 ADDED_TO = {"cpu": "dram"}
+
+
+Reading = tuple[ChannelInfo, EnergyEstimate, float]  # a channel, its energy in the window, and its idle power in W
 
 
 class EnergyError(Exception):
@@ -125,9 +127,12 @@ def energy_of(record: Record, traces: Sequence[Trace]) -> dict[str, Any]:
     for window in record["windows"]:
         trace = _trace_of(window, traces)
         device_ids = [device["device_id"] for device in record["devices"] if device["hostname"] == window["hostname"]]
+        estimates = trace.energies(window["start_s"], window["end_s"])
         idle_w = _idle_power_w(trace)
-        for series in _choose(trace.between(window["start_s"], window["end_s"]), device_ids):
-            channels.append(_channel_energy(series, window["hostname"], idle_w[series.info.name]))
+        for info, estimate, idle_power_w in _choose(
+            list(zip(trace.channels, estimates, idle_w, strict=True)), device_ids
+        ):
+            channels.append(_describe(info, estimate, window["hostname"], idle_power_w))
     duration_s = max(window["end_s"] - window["start_s"] for window in record["windows"])
     num_devices = record["layout"]["num_devices"]
     energy_wh = math.fsum(channel["energy_wh"] for channel in channels)
@@ -138,6 +143,7 @@ def energy_of(record: Record, traces: Sequence[Trace]) -> dict[str, Any]:
         "energy_wh": energy_wh,
         "energy_wh_per_device": energy_wh / num_devices,
         "avg_power_w": energy_wh * JOULES_PER_WH / duration_s,
+        "uncertainty_wh": math.sqrt(math.fsum(channel["uncertainty_wh"] ** 2 for channel in channels)),
         "idle_power_w": _sum_or_none([channel["idle_power_w"] for channel in channels]),
         f"{unit}_per_wh": record["metrics"][f"measured_{unit}"] / energy_wh,
         "window_s": duration_s,
@@ -161,67 +167,58 @@ def _trace_of(window: dict[str, Any], traces: Sequence[Trace]) -> Trace:
     raise EnergyError(f"node {window['hostname']} has no power trace of the boot that it trained under")
 
 
-def _choose(series: Sequence[Series], device_ids: Sequence[str]) -> list[Series]:
+def _choose(found: Sequence[Reading], device_ids: Sequence[str]) -> list[Reading]:
     """The channels of one node that count: one scope, and of devices only those that trained."""
     for scope in SCOPES:
-        chosen = [one for one in series if one.info.scope.value == scope]
+        chosen = [reading for reading in found if reading[0].scope.value == scope and reading[0].mine]
         if not chosen:
             continue
         if scope == "device" and any(device_ids):
-            by_id = {one.info.device_id: one for one in chosen}
+            by_id = {reading[0].device_id: reading for reading in chosen}
             unknown = [device_id for device_id in device_ids if device_id not in by_id]
             if unknown:
                 raise EnergyError(f"device {unknown[0]} trained, but no power channel has its id")
             return [by_id[device_id] for device_id in dict.fromkeys(device_ids)]
-        return chosen + [one for one in series if one.info.scope.value == ADDED_TO.get(scope)]
+        return chosen + [reading for reading in found if reading[0].scope.value == ADDED_TO.get(scope)]
     raise EnergyError("the trace has no channel")
 
 
-def _idle_power_w(trace: Trace) -> dict[str, float]:
+def _idle_power_w(trace: Trace) -> list[float]:
     """Average power of each channel before the command started; `nan` where there was no such time."""
     started_s = trace.event_time_s("command_started")
-    idle_w = {}
-    for one in trace.series(end_s=-math.inf if started_s is None else started_s):
-        try:
-            idle_w[one.info.name] = integrate(one.times_s, one.power_w).avg_power_w
-        except NotEnoughSamples:
-            idle_w[one.info.name] = math.nan
-    return idle_w
+    try:
+        return [one.avg_power_w for one in trace.energies(trace.start_s, math.nan if started_s is None else started_s)]
+    except NotEnoughSamples:
+        return [math.nan] * len(trace.channels)
 
 
-def _channel_energy(series: Series, hostname: str, idle_power_w: float) -> dict[str, Any]:
-    # The window's two edges are interpolated: they are no samples.
-    missing = sum(math.isnan(power_w) for power_w in series.power_w[1:-1])
-    samples = len(series.power_w) - 2 - missing
-    if samples < 1:
-        raise EnergyError(f"channel {series.info.name} has no sample inside the window: sample faster or run longer")
-    integral = integrate(series.times_s, series.power_w)
-    window_s = series.times_s[-1] - series.times_s[0]
-    if integral.duration_s < MIN_COVERED * window_s:
+def _describe(info: ChannelInfo, estimate: EnergyEstimate, hostname: str, idle_power_w: float) -> dict[str, Any]:
+    if estimate.samples < 1:
+        raise EnergyError(f"channel {info.name} has no sample inside the window: sample faster or run longer")
+    if estimate.covered_s < MIN_COVERED * estimate.duration_s:
         raise EnergyError(
-            f"the samples of channel {series.info.name} cover {integral.duration_s:.1f} s of the window's "
-            f"{window_s:.1f} s: its other readings failed"
+            f"the samples of channel {info.name} cover {estimate.covered_s:.1f} s of the window's "
+            f"{estimate.duration_s:.1f} s: its other readings failed"
         )
-    counter_j = counter_energy_j(series.energy_j)
-    difference = relative_difference(integral.energy_j, counter_j) if not math.isnan(counter_j) else math.nan
-    by_counter = abs(difference) <= COUNTER_TOLERANCE  # false for nan
-    energy_j = counter_j if by_counter else integral.energy_j
     return {
-        "name": series.info.name,
+        "name": info.name,
         "hostname": hostname,
-        "scope": series.info.scope.value,
-        "source": series.info.source,
-        "estimated": series.info.estimated,
-        "device_id": series.info.device_id,
-        "method": "counter" if by_counter else "integral",
-        "energy_wh": energy_j / JOULES_PER_WH,
-        "integral_wh": integral.energy_j / JOULES_PER_WH,
-        "counter_wh": _none_if_nan(counter_j / JOULES_PER_WH),
-        "integral_vs_counter": _none_if_nan(difference),
-        "peak_power_w": integral.peak_power_w,
+        "scope": info.scope.value,
+        "source": info.source,
+        "estimated": info.estimated,
+        "device_id": info.device_id,
+        "num_devices": info.num_devices,
+        "method": estimate.method,
+        "counter_not_used": estimate.reason,
+        "energy_wh": estimate.energy_j / JOULES_PER_WH,
+        "uncertainty_wh": estimate.uncertainty_j / JOULES_PER_WH,
+        "integral_wh": estimate.integral_j / JOULES_PER_WH,
+        "integral_uncertainty_wh": estimate.integral_uncertainty_j / JOULES_PER_WH,
+        "counter_wh": _none_if_nan(estimate.counter_j / JOULES_PER_WH),
+        "integral_vs_counter": _none_if_nan(estimate.difference),
         "idle_power_w": _none_if_nan(idle_power_w),
-        "samples": samples,
-        "missing": missing,
+        "samples": estimate.samples,
+        "missing": estimate.missing,
     }
 
 

@@ -10,7 +10,6 @@ import time
 
 import pytest
 
-from jpwr.energy import integrate
 from jpwr.tests.conftest import environment
 from jpwr.writers import read_trace
 
@@ -38,7 +37,7 @@ def test_the_childs_exit_code_is_ours_and_the_trace_reads_back(jpwr, tmp_path):
     trace = trace_of(tmp_path)
     assert [event.name for event in trace.events] == ["command_started", "command_ended"]
     assert trace.events[1].details == {"exit_code": 7}
-    assert trace.times_s[0] <= trace.events[0].time_s < trace.events[1].time_s <= trace.times_s[-1]
+    assert trace.start_s <= trace.events[0].time_s < trace.events[1].time_s <= trace.end_s
     assert "ESTIMATE" in done.stderr
 
 
@@ -93,8 +92,8 @@ def test_idle_power_is_sampled_before_the_command_starts(jpwr, tmp_path):
     assert jpwr(*ESTIMATE, "--idle", "0.5", "--df-out", "out", "--", "true").returncode == 0
     trace = trace_of(tmp_path)
     started_s = trace.event_time_s("command_started")
-    assert started_s - trace.times_s[0] >= 0.5
-    assert sum(time_s < started_s for time_s in trace.times_s) >= 5
+    assert started_s - trace.start_s >= 0.5
+    assert sum(time_s < started_s for time_s in trace.series()[0].times_s) >= 5
 
 
 def test_a_signal_is_passed_on_and_the_trace_is_whole(tmp_path):
@@ -115,7 +114,7 @@ def test_a_trace_reads_back_after_jpwr_was_killed(tmp_path):
         process.kill()
         assert process.wait(timeout=20) == -9
         os.killpg(process.pid, signal.SIGKILL)  # the child lives on
-    assert len(trace_of(tmp_path).times_s) >= 3
+    assert trace_of(tmp_path).series()[0].samples >= 3
 
 
 def wait_for_rows(folder, rows=3):
@@ -135,11 +134,12 @@ def test_nvml_is_read_and_its_energy_is_the_true_one(jpwr, tmp_path, nvml_folder
     assert done.returncode == 0, done.stderr
     trace = trace_of(tmp_path)
     assert [info.device_id for info in trace.channels] == ["GPU-0", "GPU-1"]
-    start_s, end_s = trace.times_s[0] + 0.2, trace.times_s[-1] - 0.2
-    for factor, series in enumerate(trace.between(start_s, end_s), 1):
+    start_s, end_s = trace.start_s + 0.2, trace.end_s - 0.2
+    for factor, estimate in enumerate(trace.energies(start_s, end_s), 1):
         expected_j = factor * true_energy_j(start_s, end_s)
-        assert series.energy_j[-1] - series.energy_j[0] == pytest.approx(expected_j, rel=0.01)
-        assert integrate(series.times_s, series.power_w).energy_j == pytest.approx(expected_j, rel=0.03)
+        assert estimate.method == "counter"
+        assert estimate.counter_j == pytest.approx(expected_j, rel=0.01)
+        assert estimate.integral_j == pytest.approx(expected_j, rel=0.03)
 
 
 def test_a_gpu_without_a_counter_has_power_alone(jpwr, tmp_path, nvml_folder):

@@ -1,13 +1,18 @@
 from __future__ import annotations
 
 import math
+import random
 
 import pytest
 
 from jpwr.channel import ChannelInfo, Scope
-from jpwr.energy import counter_energy_j, counter_step, integrate, relative_difference
+from jpwr.energy import Accumulator, accumulate, counter_step, estimate_energy, integral_j, relative_difference
 from jpwr.errors import NotEnoughSamples
-from jpwr.trace import Trace, interpolate
+from jpwr.sampler import dither_for, has_random_phase
+from jpwr.trace import Region, Trace
+
+POWER = ChannelInfo("power", Scope.DEVICE, "")
+COUNTED = ChannelInfo("counted", Scope.DEVICE, "", has_counter=True, counter_resolution_j=0.001)
 
 
 def times(step_s: float, end_s: float) -> list[float]:
@@ -24,41 +29,132 @@ def times(step_s: float, end_s: float) -> list[float]:
 )
 def test_energy_is_the_area_under_the_power_curve(power_w, energy_j):
     times_s = times(0.1, 10)
-    assert integrate(times_s, [power_w(t) for t in times_s]).energy_j == pytest.approx(energy_j, rel=1e-4)
+    assert integral_j(times_s, [power_w(t) for t in times_s]) == pytest.approx(energy_j, rel=1e-4)
 
 
 def test_the_steps_need_not_be_equal():
     times_s = [0.0, 0.1, 4.0, 4.5, 10.0]
-    assert integrate(times_s, [40 * t for t in times_s]).energy_j == pytest.approx(2000.0)
+    assert integral_j(times_s, [40 * t for t in times_s]) == pytest.approx(2000.0)
 
 
 def test_a_missing_sample_is_counted_and_its_neighbours_are_joined():
-    integral = integrate([0.0, 1.0, 2.0, 3.0], [100.0, math.nan, 300.0, 300.0])
-    assert (integral.samples, integral.missing) == (3, 1)
-    assert integral.energy_j == pytest.approx(700.0)
-    assert integral.avg_power_w == pytest.approx(700 / 3)
-    assert integral.peak_power_w == 300.0
+    accumulator = accumulate([0.0, 1.0, 2.0, 3.0], [100.0, math.nan, 300.0, 300.0])
+    totals = accumulator.last
+    assert (totals.samples, totals.missing, totals.covered_s) == (3, 1, 3.0)
+    assert totals.energy_j == pytest.approx(700.0)
+    assert accumulator.peak_power_w == 300.0
+    assert accumulator.largest_gap_s == 2.0
 
 
 @pytest.mark.parametrize("power_w", [[], [5.0], [5.0, math.nan]])
 def test_fewer_than_two_samples_have_no_energy(power_w):
     with pytest.raises(NotEnoughSamples, match="at least 2 samples"):
-        integrate(range(len(power_w)), power_w)
+        integral_j(range(len(power_w)), power_w)
+
+
+def whole(times_s, power_w, counter_j=None, info=COUNTED):
+    accumulator = accumulate(times_s, power_w, counter_j)
+    return estimate_energy(accumulator.first, accumulator.last, accumulator.last, info)
+
+
+def test_a_sound_counter_is_believed_and_both_witnesses_are_told():
+    times_s = times(0.1, 10)
+    estimate = whole(times_s, [97.0] * 101, [100 * t for t in times_s])
+    assert (estimate.method, estimate.reason) == ("counter", "")
+    assert estimate.energy_j == pytest.approx(1000.0)
+    assert estimate.integral_j == pytest.approx(970.0)
+    assert estimate.difference == pytest.approx(-0.03)
+    assert estimate.avg_power_w == pytest.approx(100.0)
 
 
 @pytest.mark.parametrize(
-    ("counter_j", "energy_j"),
+    ("counter_j", "reason"),
     [
-        ([10.0, 15.0, 30.0], 20.0),
-        ([math.nan, 10.0, math.nan, 30.0], 20.0),
-        ([10.0, 10.0, 10.0], math.nan),
-        ([10.0, 5.0, 30.0], math.nan),
-        ([10.0], math.nan),
-        (None, math.nan),
+        (lambda t: 5.0, "stood still"),
+        (lambda t: 100 * t if t < 5 else 100 * (t - 5), "fell"),  # reset
+        (lambda t: (100 * t + 4000) % 4294.967296, "fell"),  # 32 bits of millijoules wrap around
+        (lambda t: 100 * t + (5e6 if t > 5 else 0), "more apart"),  # jumps
+        (lambda t: 50 * t, "more apart"),
+        (lambda t: math.nan if 4 < t < 5 else 100 * t, "could not be read"),
+        (lambda t: math.nan, "could not be read"),
     ],
 )
-def test_a_counter_that_cannot_be_right_gives_no_energy(counter_j, energy_j):
-    assert counter_energy_j(counter_j) == pytest.approx(energy_j, nan_ok=True)
+def test_a_counter_that_cannot_be_right_is_not_used_and_that_is_said(counter_j, reason):
+    times_s = times(0.1, 10)
+    estimate = whole(times_s, [100.0] * 101, [counter_j(t) for t in times_s])
+    assert estimate.method == "integral"
+    assert reason in estimate.reason
+    assert estimate.energy_j == pytest.approx(1000.0)
+
+
+def test_without_a_counter_there_is_nothing_to_excuse():
+    estimate = whole([0.0, 1.0, 2.0], [100.0] * 3, info=POWER)
+    assert (estimate.method, estimate.reason) == ("integral", "")
+    assert math.isnan(estimate.counter_j)
+    assert math.isnan(estimate.difference)
+
+
+def test_missing_time_makes_the_integral_unsure_by_all_of_it():
+    estimate = whole(times(0.1, 10), [100.0 if i < 80 else math.nan for i in range(101)], info=POWER)
+    assert estimate.energy_j == pytest.approx(1000.0)
+    assert estimate.uncertainty_j == pytest.approx(100 * 2.1)
+
+
+def test_a_reading_that_lags_makes_a_windows_ends_unsure():
+    info = POWER._replace(averaging_s=1.0)
+    assert whole([0.0, 5.0, 10.0], [100.0, 100.0, 100.0], info=info).uncertainty_j == 0.0
+    estimate = whole(times(0.01, 10), [100.0 + 20 * t for t in times(0.01, 10)], info=info)
+    assert estimate.uncertainty_j == pytest.approx(200.0, rel=0.05)
+
+
+def square(period_s):
+    def power_w(t):
+        return 500.0 if t % period_s < period_s / 2 else 100.0
+
+    def energy_j(t):
+        periods, phase_s = divmod(t, period_s)
+        return periods * period_s * 300 + (500 * min(phase_s, period_s / 2) + 100 * max(0.0, phase_s - period_s / 2))
+
+    return power_w, energy_j
+
+
+def spikes(t):
+    return 500.0 if t % 1 < 0.02 else 100.0
+
+
+SHAPES = {
+    "square of 1 s": square(1.0),
+    "square of 0.37 s": square(0.37),
+    "ramp": (lambda t: 100 + 5 * t, lambda t: 100 * t + 2.5 * t * t),
+    "spikes of 20 ms": (spikes, lambda t: 100 * t + 400 * (0.02 * math.floor(t) + min(t % 1, 0.02))),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("interval_s", [0.01, 0.1])
+@pytest.mark.parametrize("window_s", [1, 5, 20])
+def test_the_stated_uncertainty_covers_the_truth_in_95_of_100_windows(shape, interval_s, window_s):
+    power_w, energy_j = SHAPES[shape]
+    chance = random.Random(7)
+    windows, covered, errors = 60, 0, []
+    for _ in range(windows):
+        dither = dither_for(interval_s, chance.random)
+        phase_s = chance.random() * interval_s
+        start_s = 30 + chance.random()
+        end_s = start_s + window_s
+        times_s = [phase_s + (tick + dither(tick)) * interval_s for tick in range(int((end_s + 30) / interval_s))]
+        accumulator, start, end = Accumulator(), None, None
+        for time_s in sorted([*times_s, start_s + 2e-4, end_s + 2e-4]):  # a mark is sampled at once
+            accumulator.add(time_s, power_w(time_s))
+            start = start or (accumulator.at(start_s) if time_s >= start_s else None)
+            end = end or (accumulator.at(end_s) if time_s >= end_s else None)
+        estimate = estimate_energy(start, end, accumulator.last, POWER, has_random_phase(interval_s))
+        error_j = estimate.energy_j - (energy_j(end_s) - energy_j(start_s))
+        covered += abs(error_j) <= estimate.uncertainty_j
+        errors.append(abs(error_j) / (energy_j(end_s) - energy_j(start_s)))
+    assert covered >= 0.95 * windows
+    if interval_s == 0.01 and window_s >= 5:
+        assert sum(errors) / windows < 0.005
 
 
 def test_a_counter_that_starts_again_goes_on():
@@ -72,27 +168,54 @@ def test_a_difference_to_nothing_is_missing():
 
 
 def ramp() -> Trace:
-    trace = Trace([ChannelInfo("a", Scope.CPU, "", has_counter=True), ChannelInfo("b", Scope.CPU, "")])
+    """10 W more each second, for ten seconds; the second channel is read every other second only."""
+    trace = Trace([COUNTED, POWER])
     for second in range(11):
-        trace.append(second, [10.0 * second, 5.0], [100.0 * second, math.nan])
+        trace.append(second, [10.0 * second, 5.0 if second % 2 == 0 else None], [5.0 * second**2, None])
     return trace
 
 
 def test_a_window_between_samples_has_interpolated_edges():
-    a, b = ramp().between(2.5, 4.25)
-    assert list(a.times_s) == [2.5, 3.0, 4.0, 4.25]
-    assert list(a.power_w) == pytest.approx([25.0, 30.0, 40.0, 42.5])
-    assert a.energy_j is not None
-    assert a.energy_j[-1] - a.energy_j[0] == pytest.approx(175.0)
-    assert b.energy_j is None
+    counted, power = ramp().energies(2.5, 4.25)
+    # Power is a straight line between samples, and so is the counter.
+    assert counted.integral_j == pytest.approx(5 * (4.25**2 - 2.5**2))
+    assert counted.counter_j == pytest.approx(12.5 + 35 + 11.25)
+    assert power.integral_j == pytest.approx(1.75 * 5)
+    assert (counted.samples, power.samples) == (2, 1)
 
 
-@pytest.mark.parametrize("window", [(-1.0, 5.0), (5.0, 10.5)])
+def test_a_channel_that_was_not_read_in_a_row_has_no_sample_there():
+    counted, power = ramp().series()
+    assert (counted.samples, counted.missing) == (11, 0)
+    assert (power.samples, power.missing) == (6, 0)
+    assert list(power.times_s) == [0, 2, 4, 6, 8, 10]
+    assert power.energy_j is None
+
+
+@pytest.mark.parametrize("window", [(-1.0, 5.0), (5.0, 10.5), (math.nan, 5.0)])
 def test_a_window_that_the_trace_does_not_reach_over_is_refused(window):
     with pytest.raises(NotEnoughSamples, match="not covered by the trace"):
-        ramp().between(*window)
+        ramp().energies(*window)
 
 
-def test_between_a_sample_and_a_missing_one_there_is_no_guess():
-    assert interpolate([0.0, 1.0, 2.0], [10.0, math.nan, 30.0], 1.5) == pytest.approx(25.0)
-    assert math.isnan(interpolate([0.0, 1.0], [10.0, math.nan], 0.5))
+def test_regions_repeat_and_lie_in_each_other():
+    trace = Trace([POWER])
+    for kind, name, time_s in [
+        ("begin", "epoch", 0.0),
+        ("begin", "step", 1.0),
+        ("end", "step", 2.0),
+        ("begin", "step", 3.0),
+        ("begin", "step", 3.5),
+        ("end", "step", 4.0),
+        ("end", "step", 5.0),
+        ("end", "epoch", 6.0),
+        ("end", "never begun", 7.0),
+        ("begin", "never ended", 8.0),
+    ]:
+        trace.event(f"region_{kind}", time_s, region=name)
+    assert trace.regions() == [
+        Region("step", 1.0, 2.0),
+        Region("step", 3.5, 4.0),
+        Region("step", 3.0, 5.0),
+        Region("epoch", 0.0, 6.0),
+    ]

@@ -1,0 +1,96 @@
+"""The measured command: started, signalled, and its end told as a shell tells it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from types import FrameType
+from typing import Callable, Sequence
+
+EXIT_NOT_EXECUTABLE = 126
+EXIT_NOT_FOUND = 127
+FORWARDED_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
+ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
+
+class Child:
+    """The child process, and the signals that are for it.
+
+    A signal is passed on. The second one that asks to end kills the child: it had its chance. When the child has
+    ended, processes that it left behind are not waited for.
+    """
+
+    def __init__(self, command: Sequence[str], say: Callable[[str], None]) -> None:
+        self._command = list(command)
+        self._say = say
+        self._process: subprocess.Popen[bytes] | None = None
+        self._asked_to_end = 0
+        self.interrupted_by = 0
+        for number in FORWARDED_SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup stays in force
+                signal.signal(number, self._forward)
+
+    def _forward(self, number: int, frame: FrameType | None) -> None:
+        self.interrupted_by = number
+        self._asked_to_end += number in ENDING_SIGNALS
+        if self._process is None:
+            return
+        with suppress(ProcessLookupError):
+            if self._asked_to_end > 1:
+                self._say("asked to end once more: the command is killed")
+                self._process.kill()
+            # A Ctrl-C reaches the whole foreground process group: the command has it already.
+            elif number != signal.SIGINT or not _in_foreground():
+                self._process.send_signal(number)
+
+    def check(self) -> int:
+        """127, with a word, when there is no such command, else 0: before time is spent on its account."""
+        import shutil
+
+        name = self._command[0]
+        if shutil.which(name) is None and not os.path.exists(name):  # noqa: PTH110 - pathlib is slower to start
+            return self._not_found()
+        return 0
+
+    def run(self, environ: dict[str, str]) -> int:
+        """Start the command, wait for it, and return its exit code: 128 and the signal when a signal ended it."""
+        if self._asked_to_end:
+            return 128 + self.interrupted_by
+        try:
+            self._process = subprocess.Popen(self._command, env=environ)
+        except FileNotFoundError:
+            return self._not_found()
+        except OSError as error:
+            return self._not_executable(error)
+        exit_code = self._process.wait()
+        return exit_code if exit_code >= 0 else 128 - exit_code
+
+    def become(self) -> int:
+        """Be the command, in place of this process; returns only when that fails."""
+        try:
+            sys.stdout.flush()
+            os.execvp(self._command[0], self._command)
+        except FileNotFoundError:
+            return self._not_found()
+        except OSError as error:
+            return self._not_executable(error)
+
+    def _not_found(self) -> int:
+        self._say(f"command '{self._command[0]}' was not found: check its spelling and PATH")
+        return EXIT_NOT_FOUND
+
+    def _not_executable(self, error: OSError) -> int:
+        self._say(
+            f"command '{self._command[0]}' cannot be executed ({error.strerror}): is it a program, with its x bit set?"
+        )
+        return EXIT_NOT_EXECUTABLE
+
+
+def _in_foreground() -> bool:
+    try:
+        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    except (OSError, ValueError, AttributeError):
+        return False

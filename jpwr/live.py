@@ -1,0 +1,88 @@
+"""Power in the terminal while the command runs: a line per channel with its recent past."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import deque
+from typing import Any, Sequence
+
+from jpwr.channel import ChannelInfo
+from jpwr.errors import JpwrError
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+WIDTH = 60
+REFRESH_S = 0.5
+
+
+def sparkline(values: Sequence[float], highest: float) -> str:
+    """One character per value, from 0 to `highest`; a missing value is a gap."""
+    top = len(BLOCKS) - 1
+    return "".join(
+        " "
+        if math.isnan(value)
+        else BLOCKS[max(0, min(top, round(value / highest * top)))]
+        if highest > 0
+        else BLOCKS[0]
+        for value in values
+    )
+
+
+class LiveView:
+    """A sink that shows the last minute, one mean per half second, while its block lasts."""
+
+    def __init__(self, infos: Sequence[ChannelInfo]) -> None:
+        try:
+            from rich.console import Console
+            from rich.live import Live
+        except ImportError as error:
+            raise JpwrError("--live needs the package rich: pip install rich") from error
+        self._infos = list(infos)
+        self._past: list[deque[float]] = [deque(maxlen=WIDTH) for _ in self._infos]
+        self._now: list[list[float]] = [[] for _ in self._infos]
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._live = Live(self.table(), console=Console(stderr=True), auto_refresh=False, transient=True)
+        self._thread = threading.Thread(target=self._refresh, daemon=True)
+
+    def append(self, time_s: float, power_w: Sequence[float | None], energy_j: Sequence[float | None]) -> None:
+        with self._lock:
+            for now, power in zip(self._now, power_w):
+                if power is not None and not math.isnan(power):
+                    now.append(power)
+
+    def event(self, name: str, time_s: float, **details: Any) -> None:
+        """Nothing: events are in the trace."""
+
+    def _refresh(self) -> None:
+        while not self._stop.wait(REFRESH_S):
+            with self._lock:
+                for past, now in zip(self._past, self._now):
+                    past.append(sum(now) / len(now) if now else math.nan)
+                    now.clear()
+            self._live.update(self.table(), refresh=True)
+
+    def table(self) -> Any:
+        """A row per channel: name, watts now, the past."""
+        from rich.table import Table
+
+        table = Table(box=None, pad_edge=False)
+        table.add_column("channel")
+        table.add_column("W", justify="right")
+        table.add_column("last 30 s")
+        for info, past in zip(self._infos, self._past):
+            finite = [value for value in past if not math.isnan(value)]
+            now = f"{past[-1]:.1f}" if past and not math.isnan(past[-1]) else "-"
+            name = f"{info.name} (ESTIMATED)" if info.estimated else info.name
+            table.add_row(name, now, sparkline(past, max(finite, default=0.0)))
+        return table
+
+    def __enter__(self) -> LiveView:
+        self._live.start()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._live.stop()

@@ -1,0 +1,49 @@
+"""One sampler per node, even when a launcher starts `jpwr` in every rank."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Mapping, Sequence
+
+from jpwr.errors import JpwrError
+
+# Set by Slurm, Open MPI, Intel MPI and MPICH's Hydra, and MVAPICH2.
+LOCAL_RANKS = ("SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK")
+GLOBAL_RANKS = ("SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK")
+
+
+def rank_of(environ: Mapping[str, str], names: Sequence[str]) -> int | None:
+    """The first rank that is set, or None."""
+    return next((int(environ[name]) for name in names if environ.get(name, "").isdigit()), None)
+
+
+def why_not_sampling(
+    stack: ExitStack, use_mpi: bool, only_ranks: Sequence[int], environ: Mapping[str, str] = os.environ
+) -> str:
+    """Why another process of this node samples, empty where this one does.
+
+    The launcher's local rank decides, or the ranks that were asked for. A launcher that sets none is told by
+    `use_mpi`: then the processes that it started on this node agree by a lock, which is held as long as the stack.
+    """
+    if only_ranks:
+        rank = rank_of(environ, GLOBAL_RANKS)
+        if rank is None:
+            raise JpwrError(f"--mpi-ranks was given, but no launcher has set a rank ({', '.join(GLOBAL_RANKS)})")
+        return "" if rank in only_ranks else f"rank {rank} is not among the ranks to sample on"
+    local_rank = rank_of(environ, LOCAL_RANKS)
+    if local_rank is not None:
+        return f"local rank {local_rank}: local rank 0 samples this node" if local_rank else ""
+    if not use_mpi:
+        return ""
+    # Ranks that one launcher has started have the same parent on a node.
+    lock = Path(environ.get("TMPDIR", "/tmp")) / f"jpwr-{os.getuid()}-{os.getppid()}.lock"
+    file = stack.enter_context(open(lock, "a"))
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return f"another process has the lock {lock} and samples this node"
+    stack.callback(lock.unlink)
+    return ""

@@ -1,0 +1,86 @@
+"""The latest readings for Prometheus, served on the loopback address alone."""
+
+from __future__ import annotations
+
+import math
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Sequence
+
+from jpwr.channel import ChannelInfo
+from jpwr.errors import JpwrError
+
+ADDRESS = "127.0.0.1"
+
+
+class Exporter:
+    """A sink that keeps the last reading of each channel, and answers GET /metrics while its block lasts."""
+
+    def __init__(self, infos: Sequence[ChannelInfo], port: int) -> None:
+        self._infos = list(infos)
+        self._power_w = [math.nan] * len(self._infos)
+        self._energy_j = [math.nan] * len(self._infos)
+        exporter = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                body = exporter.text().encode() if self.path == "/metrics" else b""
+                self.send_response(200 if body else 404)
+                self.send_header("Content-Type", "text/plain; version=0.0.4")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Nothing: requests are no news."""
+
+        try:
+            self._server = ThreadingHTTPServer((ADDRESS, port), Handler)
+        except (OSError, OverflowError) as error:
+            raise JpwrError(f"--prometheus {port} cannot be served ({error}): choose another port") from error
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
+
+    def append(self, time_s: float, power_w: Sequence[float | None], energy_j: Sequence[float | None]) -> None:
+        for index, power in enumerate(power_w):
+            if power is not None:
+                energy = energy_j[index]
+                self._power_w[index] = power
+                self._energy_j[index] = math.nan if energy is None else energy
+
+    def event(self, name: str, time_s: float, **details: Any) -> None:
+        """Nothing: events are in the trace."""
+
+    def text(self) -> str:
+        """All metrics in Prometheus' text format; a missing reading is left out."""
+        lines = ["# HELP jpwr_power_watts Power of a channel.", "# TYPE jpwr_power_watts gauge"]
+        lines += self._samples("jpwr_power_watts", self._power_w)
+        lines += ["# HELP jpwr_energy_joules_total Energy counter of a channel."]
+        lines += ["# TYPE jpwr_energy_joules_total counter"]
+        lines += self._samples("jpwr_energy_joules_total", self._energy_j)
+        return "\n".join(lines) + "\n"
+
+    def _samples(self, metric: str, values: Sequence[float]) -> Sequence[str]:
+        return [
+            f"{metric}{{{_labels(info)}}} {value:.6f}"
+            for info, value in zip(self._infos, values)
+            if not math.isnan(value)
+        ]
+
+    def __enter__(self) -> Exporter:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def _labels(info: ChannelInfo) -> str:
+    labels: dict[str, str] = {
+        "channel": info.name,
+        "scope": info.scope.value,
+        "device_id": info.device_id,
+        "estimated": str(info.estimated).lower(),
+    }
+    escaped = {name: value.replace("\\", r"\\").replace('"', r"\"") for name, value in labels.items()}
+    return ",".join(f'{name}="{value}"' for name, value in escaped.items())

@@ -1,0 +1,157 @@
+"""`jpwr list`, `jpwr read TRACE` and `jpwr check TRACE`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple, Sequence
+
+from jpwr.backends import METHODS, MODELLED, open_methods
+from jpwr.errors import JpwrError
+from jpwr.sampler import has_random_phase
+from jpwr.summary import Summary
+from jpwr.trace import Event
+from jpwr.writers import open_trace, read_trace
+
+# The rules of a measurement that counts, after the Green500's for a run of its own length.
+MIN_RATE_HZ = 1.0
+MIN_SAMPLES = 60
+MAX_MISSING_SHARE = 0.01
+
+
+def run_tool(argv: Sequence[str]) -> int:
+    """Run the subcommand that the first argument names, and return the exit code."""
+    parser = argparse.ArgumentParser(prog="jpwr", allow_abbrev=False)
+    commands = parser.add_subparsers(dest="tool", required=True)
+    commands.add_parser("list", help="the sensors of this machine, and why others are not used")
+    read = commands.add_parser("read", help="summary of an old trace, and a plot beside it")
+    read.add_argument("trace", type=Path, metavar="TRACE")
+    read.add_argument("--json", action="store_true", help="the summary as JSON")
+    read.add_argument("--plot", type=Path, metavar="PNG", help="default: the trace's name with the ending .png")
+    check = commands.add_parser("check", help="does an old trace keep the rules? exits with 1 where it does not")
+    check.add_argument("trace", type=Path, metavar="TRACE")
+    options = parser.parse_args(argv)
+    if options.tool == "list":
+        return list_sensors()
+    if options.tool == "read":
+        return show_trace(options.trace, options.json, options.plot or options.trace.with_suffix(".png"))
+    return check_trace(options.trace)
+
+
+def list_sensors() -> int:
+    """Print every channel that can be read here, with one reading, and a line on each method that cannot be used."""
+    found = False
+    for method in METHODS:
+        with ExitStack() as stack:
+            try:
+                channels = open_methods([method], stack).channels
+            except JpwrError as error:
+                print(f"{method}: not here: {error}")
+                continue
+            for channel in channels:
+                found = found or method not in MODELLED
+                info = channel.info
+                period = f"a new value every {info.period_s:g} s" if info.period_s else "update period not known"
+                remarks = [period, "energy counter" if info.has_counter else "no counter"]
+                remarks += ["ESTIMATED, only when asked for by name"] if info.estimated else []
+                remarks += [] if info.mine else ["hidden from this job"]
+                try:
+                    power = f"{channel.read_power_w():.1f} W" if channel.read_power_w else "counter only"
+                except JpwrError as error:
+                    power = f"cannot be read ({error})"
+                print(f"{info.name}: {info.scope.value}, {power}, {', '.join(remarks)}; {info.source}")
+    return 0 if found else 1
+
+
+def summarise(path: Path) -> Summary:
+    """The summary of a trace on disk."""
+    with open_trace(path) as reader:
+        interval_s = reader.meta.get("interval_s", 0.0)
+        summary = Summary(
+            reader.channels, interval_s, bool(reader.meta.get("random_phase", has_random_phase(interval_s)))
+        )
+        for entry in reader:
+            if isinstance(entry, Event):
+                summary.event(entry.name, entry.time_s, **entry.details)
+            else:
+                summary.append(*entry)
+    return summary
+
+
+def show_trace(path: Path, as_json: bool, picture: Path) -> int:
+    """Print the summary, and draw power over time where matplotlib is installed."""
+    summary = summarise(path)
+    print(json.dumps(summary.to_dict()) if as_json else "\n".join([*summary.lines(), *summary.notes()]))
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        print("no plot was drawn: pip install matplotlib", file=sys.stderr)
+        return 0
+    trace = read_trace(path)
+    figure = Figure(figsize=(9, 4), dpi=120, layout="constrained")
+    axes = figure.add_subplot()
+    for series in trace.series():
+        label = f"{series.info.name} (ESTIMATED)" if series.info.estimated else series.info.name
+        axes.plot([time_s - trace.start_s for time_s in series.times_s], series.power_w, label=label, linewidth=1)
+    start_s, end_s = trace.event_time_s("command_started"), trace.event_time_s("command_ended")
+    if start_s is not None:
+        end_s = trace.end_s if end_s is None else end_s
+        axes.axvspan(start_s - trace.start_s, end_s - trace.start_s, alpha=0.1, label="command")
+    for region in trace.regions()[:100]:
+        axes.axvspan(region.start_s - trace.start_s, region.end_s - trace.start_s, alpha=0.15, color="tab:green")
+    axes.set_xlabel("time [s]")
+    axes.set_ylabel("power [W]")
+    axes.set_ylim(bottom=0)
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False, fontsize="small")
+    figure.savefig(picture)
+    print(picture, file=sys.stderr)
+    return 0
+
+
+class Finding(NamedTuple):
+    """One rule on one channel, and whether it is kept."""
+
+    kept: bool
+    text: str
+
+
+def check_trace(path: Path) -> int:
+    """Print each rule on each channel; returns 1 when one is not kept."""
+    summary = summarise(path)
+    findings = rule_findings(summary)
+    if not findings:
+        raise JpwrError(f"{path} has no channel: there is nothing to check")
+    for name, found in findings.items():
+        for finding in found:
+            print(f"{'ok  ' if finding.kept else 'FAIL'}  {name}: {finding.text}")
+    return 0 if all(finding.kept for found in findings.values() for finding in found) else 1
+
+
+def rule_findings(summary: Summary) -> dict[str, list[Finding]]:
+    """Every rule on every channel, over the command's time."""
+    findings: dict[str, list[Finding]] = {}
+    for info, estimate, accumulator in zip(summary.infos, summary.command(), summary.accumulators):
+        found = findings.setdefault(info.name, [])
+        if estimate is None:
+            found.append(Finding(False, "there are too few samples for any energy"))
+            continue
+        rate_hz = estimate.samples / estimate.duration_s
+        missing = estimate.missing / max(1, estimate.samples + estimate.missing)
+        gap_s = accumulator.largest_gap_s
+        found += [
+            Finding(not info.estimated, "a measurement" if not info.estimated else "an estimate, not a measurement"),
+            Finding(rate_hz >= MIN_RATE_HZ, f"{rate_hz:.1f} samples per second, {MIN_RATE_HZ:g} needed"),
+            Finding(estimate.samples >= MIN_SAMPLES, f"{estimate.samples} samples, {MIN_SAMPLES} needed"),
+            Finding(gap_s <= 2 / MIN_RATE_HZ, f"largest gap {gap_s:.2f} s, {2 / MIN_RATE_HZ:g} s allowed"),
+            Finding(
+                missing <= MAX_MISSING_SHARE, f"{100 * missing:.1f} % missing, {100 * MAX_MISSING_SHARE:g} % allowed"
+            ),
+        ]
+        if info.has_counter:
+            agrees = f"counter and integral differ by {100 * estimate.difference:+.2f} %"
+            found.append(Finding(not estimate.reason, estimate.reason or agrees))
+    return findings
