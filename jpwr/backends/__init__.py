@@ -1,25 +1,37 @@
 """The table of methods, and how names on the command line become open channels.
 
 A method is one module here with one function, `open_channels(stack) -> list[Channel]`, which raises
-BackendUnavailable when it cannot be used. Vendor libraries are imported inside it, never before.
+BackendUnavailable when it cannot be used. Vendor libraries are imported inside it, never before. Another package adds
+a method by an entry point of the group "jpwr.methods" that names such a function.
 """
 
 from __future__ import annotations
 
 import importlib
 from contextlib import ExitStack
-from typing import NamedTuple, Sequence
+from typing import Any, Callable, Dict, NamedTuple, Sequence
 
-from jpwr.channel import Channel
+from jpwr.channel import Channel, Scope
 from jpwr.errors import BackendUnavailable, JpwrError
 
-METHODS: dict[str, str] = {
+METHODS: Dict[str, str] = {  # noqa: UP006 - a type that Python 3.8 evaluates
     "pynvml": "jpwr.backends.nvml",
+    "rocm": "jpwr.backends.rocm",
+    "gc": "jpwr.backends.graphcore",
+    "gh": "jpwr.backends.grace_hopper",
     "rapl": "jpwr.backends.rapl",
+    "cray": "jpwr.backends.cray",
+    "hwmon": "jpwr.backends.hwmon",
+    "ipmi": "jpwr.backends.ipmi",
     "estimate": "jpwr.backends.estimate",
 }
 # A model of power is no sensor: it is used when it is asked for by name, and never found.
 MODELLED = ("estimate",)
+ENTRY_POINTS = "jpwr.methods"
+# What several methods can show of the same part; `auto` takes it from the first that does.
+SHARED_SCOPES = (Scope.DEVICE, Scope.CPU, Scope.DRAM, Scope.NODE)
+
+Open = Callable[[ExitStack], "list[Channel]"]
 
 
 class OpenedMethods(NamedTuple):
@@ -37,16 +49,40 @@ def open_methods(names: Sequence[str], stack: ExitStack) -> OpenedMethods:
     notes: list[str] = []
     for name in dict.fromkeys(names):
         opened = _open_auto(stack) if name == "auto" else _open_first(name, stack)
-        channels += opened.channels
+        known = {channel.info.name for channel in channels}
+        channels += [channel for channel in opened.channels if channel.info.name not in known]
         notes += opened.notes
     return OpenedMethods(channels, notes)
 
 
+def plug_ins() -> dict[str, Any]:
+    """Entry points of other packages, by the method's name."""
+    from importlib import metadata
+
+    found: Any = metadata.entry_points()
+    # Before Python 3.10 it is a dictionary of groups.
+    points = found.select(group=ENTRY_POINTS) if hasattr(found, "select") else found.get(ENTRY_POINTS, ())
+    return {point.name: point for point in points if point.name not in METHODS}
+
+
+def _find(name: str) -> Open:
+    if name in METHODS:
+        found: Open = importlib.import_module(METHODS[name]).open_channels
+        return found
+    others = plug_ins()
+    if name not in others:
+        raise JpwrError(f"method '{name}' is unknown: choose from {', '.join([*METHODS, *others])}, or auto")
+    try:
+        found = others[name].load()
+    except Exception as error:  # whatever another package's import does
+        raise BackendUnavailable(f"its package cannot be loaded ({type(error).__name__}: {error})") from error
+    return found
+
+
 def _open(name: str, stack: ExitStack) -> list[Channel]:
-    if name not in METHODS:
-        raise JpwrError(f"method '{name}' is unknown: choose from {', '.join(METHODS)}, or auto")
+    open_channels = _find(name)
     with ExitStack() as attempt:  # closes what was opened if the method turns out unusable half-way
-        channels: list[Channel] = importlib.import_module(METHODS[name]).open_channels(attempt)
+        channels = open_channels(attempt)
         stack.push(attempt.pop_all())
     return channels
 
@@ -67,19 +103,29 @@ def _open_first(alternatives: str, stack: ExitStack) -> OpenedMethods:
 def _open_auto(stack: ExitStack) -> OpenedMethods:
     channels: list[Channel] = []
     notes: list[str] = []
-    for name in METHODS:
+    for name in [*METHODS, *plug_ins()]:
         if name in MODELLED:
             continue
         try:
             found = _open(name, stack)
         except BackendUnavailable as error:
             notes.append(f"{name}: not used: {error}")
-        else:
-            notes.append(f"{name}: {', '.join(channel.info.name for channel in found)}")
-            channels += found
+            continue
+        taken = {channel.info.scope for channel in channels if channel.info.scope in SHARED_SCOPES}
+        kept = [channel for channel in found if channel.info.scope not in taken]
+        channels += kept
+        if kept:
+            notes.append(f"{name}: {', '.join(map(_name, kept))}")
+        left = [channel for channel in found if channel.info.scope in taken]
+        if left:
+            notes.append(f"{name}: left out, as another method shows the same: {', '.join(map(_name, left))}")
     if not channels:
         raise BackendUnavailable(
             f"no power sensor was found ({'; '.join(notes)}): "
             f"ask for '--methods {MODELLED[0]}' if an estimate from CPU load will do"
         )
     return OpenedMethods(channels, notes)
+
+
+def _name(channel: Channel) -> str:
+    return channel.info.name if channel.info.mine else f"{channel.info.name} (hidden from this job)"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -38,16 +40,35 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-@pytest.fixture(scope="session")
-def nvml_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a stand-in libnvidia-ml.so.1, for LD_LIBRARY_PATH."""
+def build(folder: Path, library: str, *sources: Path) -> Path:
+    """Compile a stand-in for a vendor's library; returns its folder, for LD_LIBRARY_PATH."""
     if shutil.which("gcc") is None:
         pytest.fail("gcc is needed: apt-get install gcc libc6-dev")
-    folder = tmp_path_factory.mktemp("nvml")
-    library = folder / "libnvidia-ml.so.1"
-    source = HERE / "nvml_stand_in.c"
-    subprocess.run(["gcc", "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-o", library, source, "-lm"], check=True)
+    flags = ["-O1", "-Wall", "-Werror", "-Wno-unused-function", "-shared", "-fPIC", "-I", str(HERE)]
+    subprocess.run(["gcc", *flags, "-o", str(folder / library), *map(str, sources), "-lm"], check=True)
     return folder
+
+
+@pytest.fixture(scope="session")
+def nvml_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a stand-in libnvidia-ml.so.1."""
+    return build(tmp_path_factory.mktemp("nvml"), "libnvidia-ml.so.1", HERE / "nvml_stand_in.c")
+
+
+@pytest.fixture(scope="session")
+def amdsmi_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a stand-in libamd_smi.so, which has every function that the package amdsmi looks up."""
+    folder = tmp_path_factory.mktemp("amdsmi")
+    package = importlib.util.find_spec("amdsmi")
+    if package is None or package.origin is None:
+        pytest.fail("amdsmi is needed: pip install amdsmi")
+    wrapper = Path(package.origin).with_name("amdsmi_wrapper.py").read_text()
+    asked = set(re.findall(r"_libraries\['libamd_smi\.so'\]\.(\w+)", wrapper))
+    answered = set(re.findall(r"^int (\w+)", (HERE / "amdsmi_stand_in.c").read_text(), re.MULTILINE))
+    # 2 is AMDSMI_STATUS_NOT_SUPPORTED.
+    rest = folder / "rest.c"
+    rest.write_text("".join(f"int {name}(void) {{ return 2; }}\n" for name in sorted(asked - answered)))
+    return build(folder, "libamd_smi.so", HERE / "amdsmi_stand_in.c", rest)
 
 
 Jpwr = Callable[..., "subprocess.CompletedProcess[str]"]

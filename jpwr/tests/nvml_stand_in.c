@@ -1,67 +1,114 @@
-/* A stand-in for NVIDIA's management library: power is a known function of the monotonic clock, so that the true
- * energy of any window is known. The environment chooses shape and faults:
- *   STAND_IN_DEVICES   number of devices (default 2); device i draws (i + 1) times the power of device 0
- *   STAND_IN_FAULT     no-driver: init fails; no-counter: there is no energy counter; vanish: readings fail from
- *                      STAND_IN_FAULT_S seconds after the start on
- * Device 0 draws a square wave: 500 W in the first half of each period of 0.37 s, 100 W in the second.
+/* A stand-in for NVIDIA's management library; shapes.h tells what it draws. Device i draws (i + 1) times that.
+ *   STAND_IN_DEVICES   number of devices (default 2)
+ *   STAND_IN_INSTANT   1: instant power is there, as a field value
+ *   STAND_IN_MIG       1: the devices are divided by MIG
+ * Faults: no-driver, no-counter, vanish, error, hang, counter-reset, counter-wrap-32, counter-still
  */
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
+#include <unistd.h>
 
-enum { SUCCESS = 0, NOT_SUPPORTED = 3, DRIVER_NOT_LOADED = 9, GPU_IS_LOST = 15 };
-static const double period_s = 0.37, high_w = 500, low_w = 100;
-static double start_s;
+#include "shapes.h"
 
-static double now_s(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec + 1e-9 * now.tv_nsec;
+enum { SUCCESS = 0, NOT_SUPPORTED = 3, DRIVER_NOT_LOADED = 9, GPU_IS_LOST = 15, UNKNOWN = 999 };
+enum { POWER_INSTANT = 186 };
+
+typedef struct {
+    unsigned field, scope;
+    long long timestamp, latency_us;
+    int value_type, result;
+    union { double as_double; unsigned as_unsigned; unsigned long long wide; } value;
+} field_value;
+
+/* A handle is the device's number plus one: null is none. */
+static unsigned device(void *handle) { return (unsigned)(size_t)handle - 1; }
+
+static int trouble(void *handle) {
+    while (fault("hang", device(handle))) usleep(100000);
+    if (fault("vanish", device(handle))) return GPU_IS_LOST;
+    return fault("error", device(handle)) ? UNKNOWN : SUCCESS;
 }
 
-static int fault(const char *name) {
-    const char *asked = getenv("STAND_IN_FAULT");
-    return asked && strcmp(asked, name) == 0;
+int nvmlInitWithFlags(unsigned flags) {
+    (void)flags;
+    start_s = now_s();
+    return is("STAND_IN_FAULT", "no-driver") ? DRIVER_NOT_LOADED : SUCCESS;
 }
-
-static int lost(void) {
-    const char *after = getenv("STAND_IN_FAULT_S");
-    return fault("vanish") && now_s() - start_s >= (after ? atof(after) : 0);
-}
-
-static double power_w(double t) { return fmod(t, period_s) < period_s / 2 ? high_w : low_w; }
-
-/* The integral of power from time 0 of the clock. */
-static double energy_j(double t) {
-    double phase = fmod(t, period_s), half = period_s / 2;
-    double part = phase < half ? phase * high_w : half * high_w + (phase - half) * low_w;
-    return floor(t / period_s) * half * (high_w + low_w) + part;
-}
-
-int nvmlInitWithFlags(unsigned flags) { (void)flags; start_s = now_s(); return fault("no-driver") ? DRIVER_NOT_LOADED : SUCCESS; }
 int nvmlInit_v2(void) { return nvmlInitWithFlags(0); }
-int nvmlShutdown(void) { return SUCCESS; }
-const char *nvmlErrorString(int code) { return code == DRIVER_NOT_LOADED ? "Driver Not Loaded" : "GPU is lost"; }
-
-int nvmlDeviceGetCount_v2(unsigned *count) {
-    const char *devices = getenv("STAND_IN_DEVICES");
-    *count = devices ? atoi(devices) : 2;
+int nvmlShutdown(void) {
+    if (getenv("STAND_IN_TELL_SHUTDOWN")) fprintf(stderr, "stand-in: shut down\n");
     return SUCCESS;
 }
-/* A handle is the device's number plus one: null is none. */
-int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle) { *handle = (void *)(size_t)(index + 1); return SUCCESS; }
-int nvmlDeviceGetName(void *handle, char *name, unsigned size) { (void)handle; snprintf(name, size, "Stand-in GPU"); return SUCCESS; }
-int nvmlDeviceGetUUID(void *handle, char *uuid, unsigned size) { snprintf(uuid, size, "GPU-%zu", (size_t)handle - 1); return SUCCESS; }
+const char *nvmlErrorString(int code) {
+    return code == DRIVER_NOT_LOADED ? "Driver Not Loaded" : code == GPU_IS_LOST ? "GPU is lost" : "Unknown Error";
+}
+int nvmlDeviceGetCount_v2(unsigned *count) {
+    *count = (unsigned)number("STAND_IN_DEVICES", 2);
+    return SUCCESS;
+}
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle) {
+    *handle = (void *)(size_t)(index + 1);
+    return SUCCESS;
+}
+int nvmlDeviceGetName(void *handle, char *name, unsigned size) {
+    (void)handle;
+    snprintf(name, size, "Stand-in GPU");
+    return SUCCESS;
+}
+int nvmlDeviceGetUUID(void *handle, char *uuid, unsigned size) {
+    snprintf(uuid, size, "GPU-%u", device(handle));
+    return SUCCESS;
+}
+int nvmlDeviceGetMigMode(void *handle, unsigned *current, unsigned *pending) {
+    (void)handle;
+    *current = *pending = is("STAND_IN_MIG", "1");
+    return SUCCESS;
+}
 int nvmlDeviceGetPowerUsage(void *handle, unsigned *milliwatts) {
-    if (lost()) return GPU_IS_LOST;
-    *milliwatts = (unsigned)(1000 * (size_t)handle * power_w(now_s()));
+    int code = trouble(handle);
+    *milliwatts = (unsigned)(1000 * (device(handle) + 1) * power_w(now_s()));
+    return code;
+}
+int nvmlDeviceGetFieldValues(void *handle, int count, field_value *values) {
+    for (int i = 0; i < count; i++) {
+        unsigned milliwatts = 0;
+        int there = is("STAND_IN_INSTANT", "1") && values[i].field == POWER_INSTANT;
+        values[i].result = there ? nvmlDeviceGetPowerUsage(handle, &milliwatts) : NOT_SUPPORTED;
+        values[i].value.as_unsigned = milliwatts;
+    }
     return SUCCESS;
 }
 int nvmlDeviceGetTotalEnergyConsumption(void *handle, unsigned long long *millijoules) {
-    if (fault("no-counter")) return NOT_SUPPORTED;
-    if (lost()) return GPU_IS_LOST;
-    *millijoules = (unsigned long long)(1000 * (size_t)handle * energy_j(now_s()));
+    static double still_j;
+    if (is("STAND_IN_FAULT", "no-counter")) return NOT_SUPPORTED;
+    int code = trouble(handle);
+    double counted_j = (device(handle) + 1) * energy_j(now_s());
+    if (fault("counter-still", device(handle))) counted_j = still_j = still_j ? still_j : counted_j;
+    if (fault("counter-reset", device(handle))) counted_j -= energy_j(start_s);
+    *millijoules = (unsigned long long)(1000 * counted_j);
+    if (is("STAND_IN_FAULT", "counter-wrap-32")) {
+        /* Placed so that it wraps around STAND_IN_FAULT_S seconds after the start, if power is constant. */
+        double wraps_at_j = energy_j(start_s + number("STAND_IN_FAULT_S", 0));
+        *millijoules = (unsigned)(*millijoules - (unsigned long long)(1000 * wraps_at_j));
+    }
+    return code;
+}
+int nvmlDeviceGetClockInfo(void *handle, int kind, unsigned *mhz) {
+    (void)handle;
+    *mhz = kind == 1 ? 1410 : 1593;
+    return SUCCESS;
+}
+int nvmlDeviceGetTemperature(void *handle, int sensor, unsigned *celsius) {
+    (void)handle, (void)sensor;
+    *celsius = 45;
+    return SUCCESS;
+}
+int nvmlDeviceGetEnforcedPowerLimit(void *handle, unsigned *milliwatts) {
+    (void)handle;
+    *milliwatts = 400000;
+    return SUCCESS;
+}
+int nvmlDeviceGetCurrentClocksThrottleReasons(void *handle, unsigned long long *reasons) {
+    (void)handle;
+    *reasons = 4;
     return SUCCESS;
 }

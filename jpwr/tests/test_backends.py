@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import importlib
+import sys
 from contextlib import ExitStack
 
 import pytest
 
 from jpwr import backends
-from jpwr.backends import estimate, open_methods, rapl
+from jpwr.backends import cray, estimate, files, grace_hopper, graphcore, hwmon, ipmi, open_methods, rapl
+from jpwr.backends.visible import is_visible
 from jpwr.channel import Channel, ChannelInfo, Scope
-from jpwr.errors import BackendUnavailable, JpwrError
+from jpwr.errors import BackendUnavailable, JpwrError, ReadError
 
 
 @pytest.fixture
@@ -61,7 +64,7 @@ def test_a_rapl_counter_that_may_not_be_read_says_which_and_how(stack, tmp_path,
     def refuse(*_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(rapl, "open", refuse, raising=False)  # root may read everything
+    monkeypatch.setattr(files, "open", refuse, raising=False)  # root may read everything
     with pytest.raises(BackendUnavailable, match=r"intel-rapl:0/energy_uj may be read by root only.*chmod a\+r"):
         rapl.open_channels(stack, tmp_path)
 
@@ -134,7 +137,7 @@ def names(opened):
 def test_auto_takes_what_is_there_says_why_the_rest_is_not_and_never_models(methods, stack):
     opened = open_methods(["auto"], stack)
     assert names(opened) == ["works:0"]
-    assert opened.notes == ["works: works:0", "broken: not used: there is no device"]
+    assert opened.notes[:2] == ["works: works:0", "broken: not used: there is no device"]
 
 
 def test_a_method_asked_for_by_name_must_work(methods, stack):
@@ -152,3 +155,225 @@ def test_of_alternatives_the_first_that_works_is_used_with_a_word_on_the_others(
 def test_an_unknown_method_is_refused_with_what_there_is(stack):
     with pytest.raises(JpwrError, match=r"method 'nvidia' is unknown: choose from pynvml, .*auto"):
         open_methods(["nvidia"], stack)
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{text}\n")
+
+
+def write_meter(hwmon_folder, number, label, microwatts):
+    device = hwmon_folder / f"hwmon{number}" / "device"
+    write(device / "power1_oem_info", label)
+    write(device / "power1_average", microwatts)
+    write(device / "power1_average_interval", 50)
+
+
+def test_a_module_contains_its_parts_and_each_scope_can_be_summed(stack, tmp_path):
+    for number, (label, microwatts) in enumerate(
+        [
+            ("Module Power Socket 0", 165_627_000),
+            ("Grace Power Socket 0", 80_000_000),
+            ("CPU Power Socket 0", 50_000_000),
+            ("SysIO Power Socket 0", 9_000_000),
+        ]
+    ):
+        write_meter(tmp_path, number, label, microwatts)
+    channels = grace_hopper.open_channels(stack, tmp_path)
+    found = {channel.info.name: (channel.info.scope, channel.read_power_w()) for channel in channels}
+    assert found == {
+        "gh:Module Power Socket 0": (Scope.MODULE, pytest.approx(165.627)),
+        "gh:Grace Power Socket 0": (Scope.CPU, pytest.approx(80.0)),
+    }
+    assert {channel.info.averaging_s for channel in channels} == {0.05}
+
+
+def test_cray_counters_have_node_parts_and_accelerators(stack, tmp_path):
+    write(tmp_path / "power", "812 W 1700000000000000 us")
+    write(tmp_path / "energy", "123456 J 1700000000000000 us")
+    write(tmp_path / "cpu_power", "210 W 1700000000000000 us")
+    write(tmp_path / "memory_power", "33 W 1700000000000000 us")
+    write(tmp_path / "accel0_power", "401 W 1700000000000000 us")
+    write(tmp_path / "accel0_energy", "77 J 1700000000000000 us")
+    write(tmp_path / "power_cap", "0 W")
+    channels = {channel.info.name: channel for channel in cray.open_channels(stack, tmp_path)}
+    assert {name: channel.info.scope for name, channel in channels.items()} == {
+        "cray:node": Scope.NODE,
+        "cray:cpu": Scope.CPU,
+        "cray:memory": Scope.DRAM,
+        "cray:accel0": Scope.DEVICE,
+    }
+    assert channels["cray:node"].read_power_w() == 812
+    assert channels["cray:node"].read_energy_j() == 123456
+    assert channels["cray:cpu"].read_energy_j is None
+
+
+def test_hwmon_counts_known_devices_once_and_nothing_inside_of_them(stack, tmp_path):
+    write(tmp_path / "hwmon0" / "name", "amdgpu")
+    write(tmp_path / "hwmon0" / "power1_average", 90_000_000)
+    write(tmp_path / "hwmon0" / "power1_label", "PPT")
+    write(tmp_path / "hwmon1" / "name", "xe")
+    write(tmp_path / "hwmon1" / "energy1_input", 5_000_000)
+    write(tmp_path / "hwmon1" / "energy1_label", "card")
+    write(tmp_path / "hwmon1" / "energy2_input", 4_000_000)
+    write(tmp_path / "hwmon1" / "energy2_label", "pkg")
+    write(tmp_path / "hwmon2" / "name", "xe")
+    write(tmp_path / "hwmon2" / "energy1_input", 6_000_000)
+    write(tmp_path / "hwmon2" / "energy1_label", "card")
+    write(tmp_path / "hwmon3" / "name", "amd_energy")
+    write(tmp_path / "hwmon3" / "energy1_input", 1_000_000)
+    write(tmp_path / "hwmon3" / "energy1_label", "Ecore000")
+    write(tmp_path / "hwmon3" / "energy65_input", 70_000_000)
+    write(tmp_path / "hwmon3" / "energy65_label", "Esocket0")
+    write(tmp_path / "hwmon4" / "name", "corsairpsu")
+    write(tmp_path / "hwmon4" / "power1_input", 400_000_000)
+    write_meter(tmp_path, 5, "Module Power Socket 0", 1)
+    channels = {channel.info.name: channel for channel in hwmon.open_channels(stack, tmp_path)}
+    assert {name: channel.info.scope for name, channel in channels.items()} == {
+        "hwmon:amdgpu:PPT": Scope.DEVICE,
+        "hwmon:xe:card": Scope.DEVICE,
+        "hwmon:xe:card#2": Scope.DEVICE,
+        "hwmon:amd_energy:Esocket0": Scope.CPU,
+    }
+    assert channels["hwmon:amdgpu:PPT"].read_power_w() == pytest.approx(90.0)
+    assert channels["hwmon:xe:card#2"].read_energy_j() == pytest.approx(6.0)
+
+
+def test_a_sensor_that_cannot_be_put_into_a_sum_is_named(stack, tmp_path):
+    write(tmp_path / "hwmon0" / "name", "corsairpsu")
+    write(tmp_path / "hwmon0" / "power1_input", 400_000_000)
+    with pytest.raises(BackendUnavailable, match=r"other sensors \(corsairpsu 1\)"):
+        hwmon.open_channels(stack, tmp_path)
+
+
+@pytest.fixture
+def ipmitool(tmp_path, monkeypatch):
+    """A program ipmitool that prints what it is told to, and fails on request."""
+
+    def install(output, code=0):
+        program = tmp_path / "ipmitool"
+        program.write_text(f"#!/bin/sh\ncat <<'END'\n{output}\nEND\nexit {code}\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    return install
+
+
+def test_the_management_controllers_power_is_the_nodes_at_its_own_pace(stack, ipmitool):
+    ipmitool("    Instantaneous power reading:        220 Watts\n    Minimum during sampling period: 18 Watts")
+    [channel] = ipmi.open_channels(stack)
+    assert channel.read_power_w() == 220
+    assert channel.info.scope is Scope.NODE
+    assert channel.info.period_s >= 1
+
+
+def test_a_management_controller_without_power_says_why(stack, ipmitool):
+    ipmitool("DCMI request failed because: Invalid command", 1)
+    with pytest.raises(BackendUnavailable, match="Invalid command"):
+        ipmi.open_channels(stack)
+
+
+GCIPUINFO = """
+IpuPower = "ipu power"
+powers = ["45.12W", "N/A", "47.5W", "48W"]
+
+class gcipuinfo:
+    def getDevices(self):
+        return ["a", "b", "c", "d"]
+
+    def getNamedAttributeForAll(self, attribute):
+        assert attribute == IpuPower
+        calls.append(attribute)
+        return powers
+
+calls = []
+"""
+
+
+@pytest.fixture
+def gcipuinfo(tmp_path, monkeypatch):
+    (tmp_path / "gcipuinfo.py").write_text(GCIPUINFO)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "gcipuinfo", raising=False)
+    yield importlib.import_module("gcipuinfo")
+    del sys.modules["gcipuinfo"]
+
+
+def test_an_ipu_without_a_reading_is_missing_and_shifts_no_other(stack, gcipuinfo):
+    channels = graphcore.open_channels(stack)
+    assert [channel.info.name for channel in channels] == ["gc:0", "gc:1", "gc:2", "gc:3"]
+    assert channels[0].read_power_w() == pytest.approx(45.12)
+    with pytest.raises(ReadError, match="N/A"):
+        channels[1].read_power_w()
+    assert channels[2].read_power_w() == pytest.approx(47.5)
+    assert channels[3].read_power_w() == pytest.approx(48.0)
+    assert len(gcipuinfo.calls) == 1
+
+
+def test_a_list_of_another_length_than_the_devices_is_missing_altogether(stack, gcipuinfo):
+    gcipuinfo.powers[:] = ["45.12W", "47.5W", "48W"]
+    for channel in graphcore.open_channels(stack):
+        with pytest.raises(ReadError, match="3 powers for 4 IPUs"):
+            channel.read_power_w()
+
+
+@pytest.mark.parametrize(
+    ("asked", "visible"),
+    [
+        (None, {0, 1, 2}),
+        ("", set()),
+        ("-1", set()),
+        ("1", {1}),
+        ("2,0", {0, 2}),
+        ("GPU-b", {1}),
+        ("gpu-C, 0", {0, 2}),
+        ("0,-1,2", {0}),
+    ],
+)
+def test_the_devices_of_a_job_are_those_that_the_environment_shows(asked, visible):
+    environ = {} if asked is None else {"CUDA_VISIBLE_DEVICES": asked}
+    ids = ["GPU-aaa", "GPU-bbb", "GPU-ccc"]
+    found = {i for i, device_id in enumerate(ids) if is_visible(environ, ["CUDA_VISIBLE_DEVICES"], i, device_id)}
+    assert found == visible
+
+
+def test_auto_takes_a_scope_from_the_first_method_that_shows_it(stack, monkeypatch):
+    def method(*channels):
+        return type("Method", (), {"open_channels": staticmethod(lambda stack: list(channels))})
+
+    def channel(name, scope):
+        return Channel(ChannelInfo(name, scope, ""), lambda: 1.0)
+
+    table = {
+        "first": method(channel("first:gpu", Scope.DEVICE)),
+        "second": method(channel("second:gpu", Scope.DEVICE), channel("second:cpu", Scope.CPU)),
+    }
+    monkeypatch.setattr(backends, "METHODS", {name: name for name in table})
+    monkeypatch.setattr(backends.importlib, "import_module", table.__getitem__)
+    monkeypatch.setattr(backends, "plug_ins", dict)
+    opened = open_methods(["auto"], stack)
+    assert names(opened) == ["first:gpu", "second:cpu"]
+    assert "second: left out, as another method shows the same: second:gpu" in opened.notes
+
+
+@pytest.fixture
+def plug_in(tmp_path, monkeypatch):
+    """An installed package that adds the method `mine`, and one whose import fails."""
+    (tmp_path / "plugged.py").write_text(
+        "from jpwr.channel import Channel, ChannelInfo, Scope\n"
+        "def open_channels(stack):\n"
+        "    return [Channel(ChannelInfo('mine:0', Scope.NODE, 'a wattmeter'), lambda: 42.0)]\n"
+    )
+    info = tmp_path / "plugged-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugged\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[jpwr.methods]\nmine = plugged:open_channels\nbad = no_such_module:f\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+def test_another_package_adds_a_method_by_an_entry_point(plug_in, stack):
+    [channel] = open_methods(["mine"], stack).channels
+    assert channel.read_power_w() == 42.0
+    opened = open_methods(["auto"], stack)
+    assert "mine:0" in names(opened)
+    assert any(note.startswith("bad: not used: its package cannot be loaded") for note in opened.notes)

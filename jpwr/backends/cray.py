@@ -1,0 +1,51 @@
+"""Power of an HPE Cray EX or XC node, from the kernel's pm_counters.
+
+Each file holds "VALUE UNIT TIMESTAMP us", made anew ten times a second: watts in `power`, joules in `energy`, and the
+same for accelerators, CPU and memory as accelN_power, cpu_power, memory_power and so on.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import ExitStack
+from pathlib import Path
+
+from jpwr.backends.files import NumberFile
+from jpwr.channel import Channel, ChannelInfo, Scope
+from jpwr.errors import BackendUnavailable
+
+PM_COUNTERS = Path("/sys/cray/pm_counters")
+PERIOD_S = 0.1
+COUNTER_STEP_J = 1.0  # whole joules
+PARTS = re.compile(r"(?:(accel\d+|cpu\d*|memory\d*)_)?power")
+
+
+def open_channels(stack: ExitStack, pm_counters: Path = PM_COUNTERS) -> list[Channel]:
+    channels = []
+    for path in sorted(pm_counters.glob("*power")):
+        found = PARTS.fullmatch(path.name)
+        if found is None:
+            continue
+        part = found[1] or "node"
+        energy_path = path.with_name(path.name[: -len("power")] + "energy")
+        energy = NumberFile(stack, energy_path, 1.0) if energy_path.exists() else None
+        info = ChannelInfo(
+            f"cray:{part}",
+            _scope(part),
+            "HPE Cray pm_counters",
+            has_counter=energy is not None,
+            period_s=PERIOD_S,
+            counter_resolution_j=COUNTER_STEP_J if energy else 0.0,
+        )
+        channels.append(Channel(info, NumberFile(stack, path, 1.0).read, energy.read if energy else None))
+    if not channels:
+        raise BackendUnavailable(f"there is no {pm_counters}/power: this is not an HPE Cray node")
+    return channels
+
+
+def _scope(part: str) -> Scope:
+    if part.startswith("accel"):
+        return Scope.DEVICE
+    if part.startswith("cpu"):
+        return Scope.CPU
+    return Scope.DRAM if part.startswith("memory") else Scope.NODE

@@ -1,0 +1,39 @@
+"""Numbers in files that the kernel makes anew at each read."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TextIO
+
+from jpwr.errors import BackendUnavailable, ReadError
+
+
+class NumberFile:
+    """A file whose first word is a number; `scale` turns it into watts or joules."""
+
+    def __init__(self, stack: ExitStack, path: Path, scale: float) -> None:
+        self._scale = scale
+        try:
+            self._file: TextIO = stack.enter_context(open(path))
+        except PermissionError as error:
+            raise BackendUnavailable(
+                f"{path} may be read by root only: have your administrator run 'chmod a+r' on it"
+            ) from error
+        except OSError as error:
+            raise BackendUnavailable(f"{path} cannot be opened ({error.strerror})") from error
+
+    def read(self) -> float:
+        try:
+            self._file.seek(0)  # sysfs makes a new value at each read from the start
+            return int(self._file.read().split(None, 1)[0]) * self._scale
+        except (OSError, ValueError, IndexError) as error:
+            raise ReadError(f"{self._file.name}: {error}") from error
+
+
+def text_of(path: Path) -> str:
+    """The file's text without its ends' white space, empty where it cannot be read."""
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""

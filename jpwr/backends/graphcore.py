@@ -1,0 +1,60 @@
+"""Power of Graphcore IPUs, through gcipuinfo of the Poplar SDK."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+from jpwr.channel import Channel, ChannelInfo, Scope
+from jpwr.errors import BackendUnavailable, ReadError
+
+SHARED_S = 0.005  # one call reads all devices; what it gave serves those that are read right after
+
+
+def open_channels(stack: ExitStack) -> list[Channel]:
+    try:
+        import gcipuinfo
+    except ImportError as error:
+        raise BackendUnavailable("Python has no module gcipuinfo: enable the Poplar SDK first") from error
+    inventory = gcipuinfo.gcipuinfo()
+    num_devices = len(inventory.getDevices())
+    if not num_devices:
+        raise BackendUnavailable("gcipuinfo shows no IPU: is a partition of the Pod allocated to you?")
+    readings = _Readings(inventory, gcipuinfo.IpuPower, num_devices)
+    return [
+        Channel(
+            ChannelInfo(f"gc:{index}", Scope.DEVICE, "IPU power by gcipuinfo"), partial(readings.read_power_w, index)
+        )
+        for index in range(num_devices)
+    ]
+
+
+class _Readings:
+    """The powers of all IPUs, each in its own place."""
+
+    def __init__(self, inventory: Any, attribute: Any, num_devices: int) -> None:
+        self._inventory = inventory
+        self._attribute = attribute
+        self._num_devices = num_devices
+        self._values: list[str] = []
+        self._read_at_s = float("-inf")
+
+    def read_power_w(self, index: int) -> float:
+        now_s = time.monotonic()
+        if now_s - self._read_at_s > SHARED_S:
+            self._read_at_s = now_s
+            try:
+                self._values = list(self._inventory.getNamedAttributeForAll(self._attribute))
+            except Exception as error:  # the library documents no exceptions of its own
+                self._values = []
+                raise ReadError(f"gcipuinfo: {error}") from error
+        if len(self._values) != self._num_devices:
+            # A shorter list cannot be told apart by device: every reading could be its neighbour's.
+            raise ReadError(f"gcipuinfo gave {len(self._values)} powers for {self._num_devices} IPUs")
+        text = self._values[index].strip()
+        try:
+            return float(text[:-1] if text.endswith("W") else text)  # such as "45.12W"
+        except ValueError as error:
+            raise ReadError(f"gcipuinfo gave '{text}'") from error

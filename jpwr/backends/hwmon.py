@@ -1,0 +1,90 @@
+"""Power and energy of whatever the kernel shows under hwmon, such as AMD and Intel GPUs and AMD processors.
+
+https://docs.kernel.org/hwmon/sysfs-interface.html: power*_average and power*_input are in microwatts, energy*_input in
+microjoules, power*_label and energy*_label name them.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import ExitStack
+from pathlib import Path
+
+from jpwr.backends.files import NumberFile, text_of
+from jpwr.channel import Channel, ChannelInfo, Scope
+from jpwr.errors import BackendUnavailable
+
+HWMON = Path("/sys/class/hwmon")
+MICRO = 1e-6
+# What is counted of each kind of chip, by its labels: a chip's other sensors are inside of the counted one, and a chip
+# that is not in this table cannot be put into a sum.
+KNOWN = {
+    "amdgpu": (Scope.DEVICE, r"PPT|slowPPT|"),
+    "i915": (Scope.DEVICE, r"card|"),
+    "xe": (Scope.DEVICE, r"card|"),
+    "amd_energy": (Scope.CPU, r"Esocket\d+"),
+    "zenpower": (Scope.CPU, r"SVI2_P_SoC|SVI2_P_Core"),
+    "fam15h_power": (Scope.CPU, r""),
+}
+
+
+def open_channels(stack: ExitStack, hwmon: Path = HWMON) -> list[Channel]:
+    channels: dict[str, Channel] = {}
+    others = []
+    for chip in sorted(hwmon.glob("hwmon*"), key=_number):
+        if (chip / "device" / "power1_oem_info").exists():
+            continue  # a Grace module's power meters are those of the method gh
+        chip_name = text_of(chip / "name")
+        for sensor, label in _sensors(chip):
+            scope, labels = KNOWN.get(chip_name, (None, ""))
+            if scope is None or not re.fullmatch(labels, label):
+                others.append(f"{chip_name} {label or sensor}".strip())
+                continue
+            name = ":".join(["hwmon", chip_name, label or sensor])
+            while name in channels:
+                name = _next(name)
+            channels[name] = _channel(stack, chip, chip_name, sensor, name, scope)
+    if not channels:
+        seen = f"; its other sensors ({', '.join(others)}) cannot be put into a sum" if others else ""
+        raise BackendUnavailable(f"no power of a known kind of device is under {hwmon}{seen}")
+    return list(channels.values())
+
+
+def _number(chip: Path) -> int:
+    digits = re.sub(r"\D", "", chip.name)
+    return int(digits) if digits else 0
+
+
+def _sensors(chip: Path) -> list[tuple[str, str]]:
+    """Numbers and labels of a chip's sensors; power and energy of one number are the same sensor's."""
+    found: dict[str, str] = {}
+    for path in sorted(chip.glob("*_*")):
+        match = re.fullmatch(r"(power|energy)(\d+)_(average|input)", path.name)
+        if match:
+            labels = (text_of(chip / f"{kind}{match[2]}_label") for kind in ("power", "energy"))
+            found[match[2]] = next(filter(None, labels), "")
+    return sorted(found.items(), key=lambda item: int(item[0]))
+
+
+def _channel(stack: ExitStack, chip: Path, chip_name: str, number: str, name: str, scope: Scope) -> Channel:
+    average, instant = chip / f"power{number}_average", chip / f"power{number}_input"
+    power_path = instant if instant.exists() else average
+    energy_path = chip / f"energy{number}_input"
+    power = NumberFile(stack, power_path, MICRO) if power_path.exists() else None
+    energy = NumberFile(stack, energy_path, MICRO) if energy_path.exists() else None
+    bus_id = (chip / "device").resolve().name if (chip / "device").exists() else ""
+    info = ChannelInfo(
+        name,
+        scope,
+        f"{chip_name} by hwmon, {power_path.name if power else energy_path.name}",
+        device_id=bus_id,
+        has_counter=energy is not None,
+        counter_resolution_j=MICRO if energy else 0.0,
+    )
+    return Channel(info, power.read if power else None, energy.read if energy else None)
+
+
+def _next(name: str) -> str:
+    """The name with the next number behind it: two cards of a kind have the same labels."""
+    stem, _, number = name.partition("#")
+    return f"{stem}#{int(number or 1) + 1}"

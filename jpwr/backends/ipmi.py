@@ -1,0 +1,42 @@
+"""Power of the whole node by its baseboard management controller, through ipmitool."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from contextlib import ExitStack
+
+from jpwr.channel import Channel, ChannelInfo, Scope
+from jpwr.errors import BackendUnavailable, ReadError
+
+COMMAND = ("ipmitool", "dcmi", "power", "reading")
+READING = re.compile(r"Instantaneous power reading:\s*(\d+)\s*Watts")
+PERIOD_S = 1.0  # a reading takes a good part of a second, and a controller has a new one about as often
+TIMEOUT_S = 5.0
+
+
+def open_channels(stack: ExitStack) -> list[Channel]:
+    if shutil.which(COMMAND[0]) is None:
+        raise BackendUnavailable("there is no ipmitool: install the package ipmitool")
+    try:
+        read_power_w()
+    except ReadError as error:
+        raise BackendUnavailable(
+            f"the management controller gives no power ({error}): ipmitool needs /dev/ipmi0, and root as a rule"
+        ) from error
+    info = ChannelInfo("ipmi:node", Scope.NODE, "management controller by ipmitool dcmi", period_s=PERIOD_S)
+    return [Channel(info, read_power_w)]
+
+
+def read_power_w() -> float:
+    """One reading in watts; raises ReadError."""
+    try:
+        done = subprocess.run(COMMAND, capture_output=True, text=True, timeout=TIMEOUT_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ReadError(f"{' '.join(COMMAND)}: {error}") from error
+    found = READING.search(done.stdout)
+    if done.returncode or found is None:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        raise ReadError(f"{' '.join(COMMAND)}: {said[-1] if said else f'exit code {done.returncode}'}")
+    return float(found[1])

@@ -1,0 +1,113 @@
+"""Every back end keeps the same promises, each over its stand-in."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from jpwr.backends import METHODS
+from jpwr.tests.conftest import environment
+from jpwr.tests.contract import keep_contract
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{text}\n")
+
+
+def rapl_tree(folder):
+    write(folder / "intel-rapl:0" / "name", "package-0")
+    write(folder / "intel-rapl:0" / "energy_uj", 5_000_000)
+    write(folder / "intel-rapl:0" / "max_energy_range_uj", 262_143_328_850)
+
+
+def grace_tree(folder):
+    write(folder / "hwmon0" / "device" / "power1_oem_info", "Module Power Socket 0")
+    write(folder / "hwmon0" / "device" / "power1_average", 165_627_000)
+
+
+def cray_tree(folder):
+    write(folder / "power", "812 W 1700000000000000 us")
+    write(folder / "energy", "123456 J 1700000000000000 us")
+
+
+def hwmon_tree(folder):
+    write(folder / "hwmon0" / "name", "amdgpu")
+    write(folder / "hwmon0" / "power1_average", 90_000_000)
+
+
+def proc_tree(folder):
+    write(folder / "cpuinfo", "processor\t: 0\nmodel name\t: AMD EPYC 7742")
+    write(folder / "stat", "cpu  1000 0 0 1000 0 0 0 0 0 0")
+
+
+TREES = {"rapl": rapl_tree, "gh": grace_tree, "cray": cray_tree, "hwmon": hwmon_tree, "estimate": proc_tree}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_keeps_the_contract(method, tmp_path, request):
+    if method in TREES:
+        TREES[method](tmp_path)
+        assert keep_contract(method, tmp_path)
+        return
+    variables = {}
+    if method == "pynvml":
+        variables = {"LD_LIBRARY_PATH": str(request.getfixturevalue("nvml_folder")), "STAND_IN_TELL_SHUTDOWN": "1"}
+    elif method == "rocm":
+        variables = {"LD_LIBRARY_PATH": str(request.getfixturevalue("amdsmi_folder"))}
+    elif method == "gc":
+        module = "class gcipuinfo:\n    getDevices = lambda self: [0, 1]\n"
+        module += "    getNamedAttributeForAll = lambda self, attribute: ['45.1W', '46W']\nIpuPower = 1\n"
+        (tmp_path / "gcipuinfo.py").write_text(module)
+        variables = {"PYTHONPATH": f"{environment()['PYTHONPATH']}:{tmp_path}"}
+    elif method == "ipmi":
+        program = tmp_path / "ipmitool"
+        program.write_text("#!/bin/sh\necho ' Instantaneous power reading:  220 Watts'\n")
+        program.chmod(0o755)
+        variables = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    done = subprocess.run(
+        [sys.executable, "-m", "jpwr.tests.contract", method],
+        env=environment(**variables),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[0].startswith(f"{method}:")
+    if method == "pynvml":
+        assert "stand-in: shut down" in done.stderr
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "estimate"])
+def test_a_method_whose_device_is_missing_says_so_in_one_sentence(method, jpwr, tmp_path):
+    done = jpwr("--methods", method, "--", "true", PATH="/usr/bin:/bin", ROCM_PATH=str(tmp_path))
+    assert done.returncode == 125
+    [sentence] = done.stderr.splitlines()
+    assert sentence.startswith(f"jpwr: method '{method}' was asked for, but ")
+    assert len(sentence) > 70
+
+
+def test_rocm_smi_is_read_where_there_is_no_amdsmi(tmp_path):
+    """Both layouts of ROCm's own bindings: a function that hands out the library, and a name."""
+    library = """
+import ctypes, time
+class Smi:
+    def rsmi_init(self, flags): return 0
+    def rsmi_shut_down(self): return 0
+    def rsmi_num_monitor_devices(self, count): count._obj.value = 2; return 0
+    def rsmi_dev_power_ave_get(self, device, sensor, power): power._obj.value = 250_000_000; return 0
+    def rsmi_dev_unique_id_get(self, device, unique): unique._obj.value = 0xabc + device; return 0
+    def rsmi_dev_energy_count_get(self, device, count, resolution, when):
+        count._obj.value = int(time.monotonic() * 250 / 15.3e-6); resolution._obj.value = 15.3; return 0
+"""
+    write(tmp_path / "6" / "libexec/rocm_smi/rsmiBindings.py", library + "def initRsmiBindings(silent): return Smi()")
+    write(tmp_path / "5" / "rocm_smi/bindings/rsmiBindings.py", library + "rocmsmi = Smi()")
+    for version in ("5", "6"):
+        done = subprocess.run(
+            [sys.executable, "-m", "jpwr.tests.contract", "rocm"],
+            env=environment(ROCM_PATH=str(tmp_path / version)),
+            capture_output=True,
+            text=True,
+        )
+        assert done.stdout.split() == ["rocm:0", "rocm:1"], done.stderr
