@@ -25,7 +25,7 @@ lint:
 bench: ## speed and memory, as ratios against a peer in the same run
 	@scripts/setup.sh llm report dev
 	python -m benchmarks.llm_training.bench
-	python -m jpwr.bench
+	python -m jpwr.tests.bench
 
 clean: ## remove results of the workflow, data and .venv
 	rm -rf jube/*_run data .venv

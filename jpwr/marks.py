@@ -20,6 +20,7 @@ from typing import Callable, Iterator, NamedTuple
 MARKS_VARIABLE = "JPWR_MARKS"
 KINDS = {"begin": "region_begin", "end": "region_end"}
 POLL_S = 0.01  # where the kernel cannot tell that the file has grown
+WAIT_S = 1.0  # where it can, this is but a precaution
 IN_MODIFY = 2  # inotify(7)
 
 
@@ -103,7 +104,7 @@ class MarkReader:
 
 
 def _waiter(path: str) -> Callable[[], object]:
-    """A function that returns when the file has grown, and some times a second anyway."""
+    """A function that returns when the file has grown, or after a while."""
     try:
         import ctypes
         import select
@@ -116,7 +117,7 @@ def _waiter(path: str) -> Callable[[], object]:
         return lambda: time.sleep(POLL_S)
 
     def wait() -> None:
-        if select.select([notify], [], [], 0.2)[0]:
+        if select.select([notify], [], [], WAIT_S)[0]:
             os.read(notify, 65536)
 
     return wait

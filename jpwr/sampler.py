@@ -147,13 +147,21 @@ class Sampler:
         while not stopped():
             if lane.indices:
                 self._sample(lane)
-            # Deadlines are multiples of the interval: what one tick takes does not move the next.
-            due = max(tick + 1, math.ceil((self.clock.now_s() - start_s) / lane.interval_s - 1e-9))
-            self.skipped_ticks += due - tick - 1
-            tick = due
-            self.clock.sleep_until(start_s + (tick + self._dither(tick)) * lane.interval_s)
+            # A deadline depends on its tick alone: what one tick takes does not move the next.
+            tick += 1
+            deadline_s = self._deadline_s(start_s, tick, lane)
+            late_s = self.clock.now_s() - deadline_s
+            if late_s > 0:
+                skipped = math.ceil(late_s / lane.interval_s - 1e-9)
+                self.skipped_ticks += skipped
+                tick += skipped
+                deadline_s = self._deadline_s(start_s, tick, lane)
+            self.clock.sleep_until(deadline_s)
         if lane.indices and not lane.hung:
             self._sample(lane)
+
+    def _deadline_s(self, start_s: float, tick: int, lane: _Lane) -> float:
+        return start_s + (tick + self._dither(tick)) * lane.interval_s
 
     def _leave_behind(self, lane: _Lane, stopped: Callable[[], bool]) -> None:
         hung = lane.reading

@@ -159,9 +159,9 @@ def _row(title: str, info: ChannelInfo, estimate: EnergyEstimate | None, peak: s
         str(estimate.missing),
         f"{estimate.avg_power_w:.1f}",
         peak,
-        f"{estimate.energy_j / JOULES_PER_WH:.4f}",
-        f"{estimate.uncertainty_j / JOULES_PER_WH:.4f}",
-        f"{estimate.counter_j / JOULES_PER_WH:.4f}" if known else "-",
+        f"{estimate.energy_j / JOULES_PER_WH:.4g}",
+        f"{estimate.uncertainty_j / JOULES_PER_WH:.2g}",
+        f"{estimate.counter_j / JOULES_PER_WH:.4g}" if known else "-",
         f"{100 * estimate.difference:+.1f} %" if known else "-",
         ", ".join([f"by {estimate.method}", *remarks]),
     )

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple, Sequence
 
-from jpwr.backends import METHODS, MODELLED, open_methods
+from jpwr.backends import METHODS, MODELLED, open_method, plug_ins
 from jpwr.errors import JpwrError
 from jpwr.sampler import has_random_phase
 from jpwr.summary import Summary
@@ -44,10 +44,10 @@ def run_tool(argv: Sequence[str]) -> int:
 def list_sensors() -> int:
     """Print every channel that can be read here, with one reading, and a line on each method that cannot be used."""
     found = False
-    for method in METHODS:
+    for method in [*METHODS, *plug_ins()]:
         with ExitStack() as stack:
             try:
-                channels = open_methods([method], stack).channels
+                channels = open_method(method, stack)
             except JpwrError as error:
                 print(f"{method}: not here: {error}")
                 continue

@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from jpwr.writers import read_trace
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 WORKFLOW = str(REPOSITORY / "jube" / "llm.yaml")
 # Further versions of JUBE to test with, as commands separated by colons.
@@ -125,6 +127,10 @@ def test_throughput_and_energy_are_of_the_same_window(sweep):
     assert result["energy"]["window_s"] == pytest.approx(seconds)
     assert result["energy"]["avg_power_w"] * seconds / 3600 == pytest.approx(result["energy"]["energy_wh"])
     assert result["energy"]["samples"] == pytest.approx(seconds / 0.1, rel=0.2)
+    [trace] = (out / "000000" / "000001_benchmark" / "work" / "power").glob("*/trace.csv")
+    [region] = read_trace(trace).regions()
+    assert region.start_s == pytest.approx(window["start_s"], abs=1e-5)
+    assert region.end_s == pytest.approx(window["end_s"], abs=1e-5)
     assert result["energy"]["tokens_per_wh"] == pytest.approx(
         result["metrics"]["tokens_per_s"] * 3600 / result["energy"]["avg_power_w"]
     )

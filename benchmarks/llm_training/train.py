@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.common.batch_plan import BatchPlan
-from benchmarks.common.launch import Launch, gather, node_window, read_launch
+from benchmarks.common.launch import Launch, gather, mark, node_window, read_launch
 from benchmarks.common.options import ConfigError, parse_config
 from benchmarks.common.provenance import collect_provenance
 from benchmarks.common.record import FAILED, OK, OUT_OF_MEMORY, RunRecord
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 BENCHMARK = "llm_training"
 PACKAGES = ("torch", "megatron-core", "numpy", "tokenizers", "transformer-engine")
+WINDOW = "measured window"
 DECAY_STEPS = 1000
 PROGRESS_INTERVAL_S = 2.0
 EXIT_FAILED = 1
@@ -250,6 +251,8 @@ def run_steps(trainer: Trainer, options: TrainingOptions, launch: Launch) -> Ste
     said_s = timer.started_s
     while len(timer.step_ends_s) < options.warmup_steps + measured_steps:
         step = len(timer.step_ends_s)
+        if step == options.warmup_steps and launch.is_first_on_node:
+            mark("begin", WINDOW, timer.window_start_s)
         if options.min_measured_s and step == options.warmup_steps:
             enough = ceil(options.min_measured_s / timer.last_step_time_s)
             measured_steps = gather(max(measured_steps, enough), launch)[0]
@@ -259,6 +262,8 @@ def run_steps(trainer: Trainer, options: TrainingOptions, launch: Launch) -> Ste
             said_s = timer.step_ends_s[-1]
             phase = "warm-up" if step < options.warmup_steps else "measured"
             print(f"step {step + 1} of {options.warmup_steps + measured_steps} ({phase})", flush=True)
+    if launch.is_first_on_node:
+        mark("end", WINDOW, timer.window_end_s)
     return timer
 
 

@@ -79,7 +79,8 @@ def _find(name: str) -> Open:
     return found
 
 
-def _open(name: str, stack: ExitStack) -> list[Channel]:
+def open_method(name: str, stack: ExitStack) -> list[Channel]:
+    """Open the channels of one method; raises BackendUnavailable, or JpwrError for a name that is none."""
     open_channels = _find(name)
     with ExitStack() as attempt:  # closes what was opened if the method turns out unusable half-way
         channels = open_channels(attempt)
@@ -92,7 +93,7 @@ def _open_first(alternatives: str, stack: ExitStack) -> OpenedMethods:
     reasons: list[str] = []
     for name in names:
         try:
-            channels = _open(name, stack)
+            channels = open_method(name, stack)
         except BackendUnavailable as error:
             reasons.append(f"method '{name}' was asked for, but {error}")
             continue
@@ -107,7 +108,7 @@ def _open_auto(stack: ExitStack) -> OpenedMethods:
         if name in MODELLED:
             continue
         try:
-            found = _open(name, stack)
+            found = open_method(name, stack)
         except BackendUnavailable as error:
             notes.append(f"{name}: not used: {error}")
             continue

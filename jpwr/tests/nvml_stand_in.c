@@ -112,3 +112,36 @@ int nvmlDeviceGetCurrentClocksThrottleReasons(void *handle, unsigned long long *
     *reasons = 4;
     return SUCCESS;
 }
+int nvmlDeviceGetArchitecture(void *handle, unsigned *architecture) {
+    (void)handle;
+    *architecture = 9; /* Hopper */
+    return SUCCESS;
+}
+/* What other samplers ask for beside power, when they are measured for comparison. */
+int nvmlDeviceGetMemoryInfo(void *handle, unsigned long long total_free_used[3]) {
+    (void)handle;
+    total_free_used[0] = total_free_used[1] = 1ULL << 36;
+    total_free_used[2] = 0;
+    return SUCCESS;
+}
+int nvmlDeviceGetUtilizationRates(void *handle, unsigned gpu_memory[2]) {
+    (void)handle;
+    gpu_memory[0] = gpu_memory[1] = 50;
+    return SUCCESS;
+}
+int nvmlDeviceGetComputeMode(void *handle, int *mode) {
+    (void)handle;
+    *mode = 0;
+    return SUCCESS;
+}
+static int no_processes(void *handle, unsigned *count, void *processes) {
+    (void)handle, (void)processes;
+    *count = 0;
+    return SUCCESS;
+}
+int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned *count, void *processes) {
+    return no_processes(handle, count, processes);
+}
+int nvmlDeviceGetGraphicsRunningProcesses_v3(void *handle, unsigned *count, void *processes) {
+    return no_processes(handle, count, processes);
+}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -181,3 +182,27 @@ def test_the_command_loads_the_standard_library_alone(tmp_path):
     done = subprocess.run([sys.executable, "-I", "-S", "-c", path + script], capture_output=True, text=True, check=True)
     tops = {name.split(".")[0] for name in done.stdout.split()}
     assert tops <= {"jpwr", *sys.stdlib_module_names}
+
+
+def interpreters() -> list[str]:
+    """Every Python from 3.8 on that is found and starts."""
+    found = [shutil.which(f"python3.{minor}") for minor in range(8, 16)]
+    return [path for path in found if path and not subprocess.run([path, "-c", ""], capture_output=True).returncode]
+
+
+@pytest.mark.parametrize("interpreter", [sys.executable, *interpreters()])
+def test_nothing_but_an_interpreter_is_needed(interpreter, tmp_path):
+    # From PYTHONPATH alone, with no package installed, as inside a vendor's container.
+    command = [interpreter, "-S", "-m", "jpwr", "--methods", "estimate", "--df-out", "out", "--", "sleep", "0.3"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert trace_of(tmp_path).series()[0].samples >= 3
+
+
+def test_an_interval_that_is_faster_than_the_sensor_is_told(jpwr, tmp_path):
+    program = tmp_path / "ipmitool"
+    program.write_text("#!/bin/sh\necho ' Instantaneous power reading:  220 Watts'\n")
+    program.chmod(0o755)
+    done = jpwr("--methods", "ipmi", "--interval", "50", "--", "sleep", "0.3", PATH=f"{tmp_path}:/usr/bin:/bin")
+    assert done.returncode == 0
+    assert "ipmi:node has a new value every 1 s and is read at that rate" in done.stderr

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from benchmarks.common.launch import Launch, node_window, read_launch
+from benchmarks.common.launch import Launch, mark, node_window, read_launch
 from benchmarks.common.options import ConfigError
 from benchmarks.common.provenance import collect_provenance
 
@@ -31,6 +31,14 @@ def test_a_window_has_the_same_moments_on_both_clocks():
     assert window.end_s - window.start_s == pytest.approx(1.0)
     assert window.start_epoch_s == pytest.approx(now_epoch_s - 2.0, abs=0.1)
     assert window.end_epoch_s - window.start_epoch_s == pytest.approx(1.0)
+
+
+def test_a_mark_is_a_line_in_the_samplers_file_and_nothing_without_a_sampler(tmp_path):
+    path = tmp_path / "marks"
+    mark("begin", "measured window", 12.5, {"JPWR_MARKS": str(path)})
+    mark("end", "measured window", 20.25, {"JPWR_MARKS": str(path)})
+    mark("begin", "measured window", 1.0, {})
+    assert path.read_text() == "begin measured window @12.500000\nend measured window @20.250000\n"
 
 
 def test_provenance_names_versions_and_leaves_the_rest_of_the_environment_out(monkeypatch):

@@ -1,0 +1,354 @@
+"""What the sampler costs and how true its numbers are, beside other samplers, on a stand-in whose energy is known.
+
+Usage: python -m jpwr.tests.bench [--quick]. The peers (jpwr 0.0.10, Zeus, CodeCarbon) are installed into a virtual
+environment of their own, build/peers. All are measured in this run; nothing is copied from elsewhere.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jpwr.writers import read_trace
+
+HERE = Path(__file__).parent
+REPOSITORY = HERE.parents[1]
+PEERS = REPOSITORY / "build" / "peers"
+PACKAGES = ("jpwr==0.0.10", "zeus==0.16.0", "codecarbon==3.3.2", "nvidia-ml-py")
+DEVICES = 8
+SHAPES = {
+    "square 1 s": {"STAND_IN_PERIOD_S": "1"},
+    "square 0.37 s": {"STAND_IN_PERIOD_S": "0.37"},
+    "ramp": {"STAND_IN_SHAPE": "ramp"},
+    "spikes 20 ms": {"STAND_IN_SHAPE": "spikes"},
+}
+WINDOWS_S = (1.0, 5.0, 60.0)
+STARTS = 15
+
+
+class Cost(NamedTuple):
+    """What a command took: wall and CPU time in seconds, peak memory in MB."""
+
+    wall_s: float
+    cpu_s: float
+    peak_mb: float
+
+
+class WindowError(NamedTuple):
+    """Relative errors of one window, and whether the integral's stated uncertainty covered its error."""
+
+    window_s: float
+    reported: float
+    integral: float
+    covered: bool
+
+
+def run(command: list[str], environ: dict[str, str], **options: Any) -> Cost:
+    """Run a command; its children count."""
+    start_s = time.perf_counter()
+    process = subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **options)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"bench: {' '.join(command)} ended with exit code {process.returncode}")
+    return Cost(time.perf_counter() - start_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1000)
+
+
+def median(costs: list[Cost]) -> Cost:
+    return Cost(*(statistics.median(values) for values in zip(*costs, strict=True)))
+
+
+def true_energy_j(shape: str, start_s: float, end_s: float) -> float:
+    """Of the stand-in's device 0 between two moments of the monotonic clock, as in shapes.h."""
+
+    def since_zero(time_s: float) -> float:
+        if shape == "ramp":
+            ramps, part_s = divmod(time_s, 1000.0)
+            return ramps * 2_600_000 + 100 * part_s + 2.5 * part_s**2
+        if shape.startswith("spikes"):
+            return 100 * time_s + 400 * (0.02 * math.floor(time_s) + min(time_s % 1, 0.02))
+        period_s = float(SHAPES[shape]["STAND_IN_PERIOD_S"])
+        periods, phase_s = divmod(time_s, period_s)
+        return periods * period_s * 300 + 500 * min(phase_s, period_s / 2) + 100 * max(0.0, phase_s - period_s / 2)
+
+    return since_zero(end_s) - since_zero(start_s)
+
+
+class Bench:
+    """The stand-in, the peers, and a folder to work in."""
+
+    def __init__(self, folder: Path, quick: bool) -> None:
+        self.folder = folder
+        self.windows_s = WINDOWS_S[:2] if quick else WINDOWS_S
+        library = folder / "libnvidia-ml.so.1"
+        subprocess.run(
+            ["gcc", "-O2", "-shared", "-fPIC", "-o", str(library), str(HERE / "nvml_stand_in.c"), "-lm"], check=True
+        )
+        tool = folder / "nvidia-smi"  # CodeCarbon looks for it, and no more
+        tool.write_text("#!/bin/sh\nexit 0\n")
+        tool.chmod(0o755)
+        self.environ = {
+            **os.environ,
+            "LD_LIBRARY_PATH": str(folder),
+            "PATH": f"{folder}:{os.environ['PATH']}",
+            "PYTHONPATH": str(REPOSITORY),
+            "STAND_IN_DEVICES": str(DEVICES),
+        }
+        self.peer_environ = {name: value for name, value in self.environ.items() if name != "PYTHONPATH"}
+
+    def install_peers(self) -> None:
+        python = PEERS / "bin" / "python"
+        if not (PEERS / "installed").exists():
+            print("installing the peers into build/peers", flush=True)
+            subprocess.run([sys.executable, "-m", "venv", "--clear", str(PEERS)], check=True)
+            subprocess.run([str(python), "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
+            (PEERS / "installed").touch()
+
+    def ours(self, interval_ms: float, *command: str, out: str = "") -> list[str]:
+        where = ["--df-out", str(self.folder / out)] if out else []
+        own = [sys.executable, "-m", "jpwr", "--methods", "pynvml", "--interval", str(interval_ms)]
+        return [*own, *where, "--", *command]
+
+    def published(self, interval_ms: float, *command: str, out: str = "") -> list[str]:
+        where = ["--df-out", str(self.folder / out), "--df-filetype", "csv"] if out else []
+        own = [str(PEERS / "bin" / "jpwr"), "--methods", "pynvml", "--interval", str(int(interval_ms))]
+        return [*own, *where, *command]
+
+    def peer(self, name: str, interval_s: float, windows_s: tuple[float, ...] = ()) -> list[str]:
+        script = [str(PEERS / "bin" / "python"), str(HERE / "bench_peers.py"), name, str(interval_s)]
+        return [*script, *map(str, windows_s)]
+
+    def start_up(self) -> None:
+        commands = {
+            "empty Python": ([sys.executable, "-c", "pass"], self.environ),
+            "ours": (self.ours(100, "true"), self.environ),
+            "jpwr 0.0.10": (self.published(100, "true"), self.peer_environ),
+            "Zeus": (self.peer("zeus", 0.1), self.peer_environ),
+            "CodeCarbon": (self.peer("codecarbon", 0.1), self.peer_environ),
+        }
+        costs: dict[str, list[Cost]] = {name: [] for name in commands}
+        for index in range(STARTS + 1):
+            for name, (command, environ) in commands.items():
+                if name in ("Zeus", "CodeCarbon") and index > 3:
+                    continue
+                cost = run(command, environ, cwd=self.folder)
+                if index:  # the first start fills caches
+                    costs[name].append(cost)
+        base = median(costs["empty Python"])
+        print(f"\nstart-up with {DEVICES} devices, beyond an empty Python ({base.wall_s:.3f} s, {base.peak_mb:.1f} MB)")
+        for name in list(commands)[1:]:
+            cost = median(costs[name])
+            print(
+                f"  {name:<12} {cost.wall_s - base.wall_s:6.3f} s   ratio {cost.wall_s / base.wall_s:5.1f}   "
+                f"peak memory {cost.peak_mb:6.1f} MB   ratio {cost.peak_mb / base.peak_mb:4.1f}"
+            )
+
+    def sampling_cost(self) -> None:
+        print("\nCPU time of 10 s of sampling, beyond start-up")
+        for interval_ms in (100, 10):
+            for name, command, environ in (
+                ("ours", self.ours, self.environ),
+                ("jpwr 0.0.10", self.published, self.peer_environ),
+            ):
+                start = median([run(command(interval_ms, "true"), environ) for _ in range(3)])
+                cost = run(command(interval_ms, "sleep", "10"), environ)
+                print(f"  {name:<12} at {interval_ms:3d} ms  {cost.cpu_s - start.cpu_s:6.3f} s")
+
+    def rows(self) -> None:
+        print("\nrows in 10 s at 100 ms, and gaps at 10 ms")
+        run(self.ours(100, "sleep", "10", out="rows"), self.environ)
+        run(self.published(100, "sleep", "10", out="rows-published"), self.peer_environ)
+        trace = read_trace(self.folder / "rows" / "trace.csv")
+        started_s, ended_s = trace.event_time_s("command_started"), trace.event_time_s("command_ended")
+        assert started_s is not None and ended_s is not None
+        own = sum(started_s + 0.01 < t < ended_s for t in trace.series()[0].times_s)
+        [path] = (self.folder / "rows-published").glob("power*.csv")
+        print(f"  ours {own} at its own pace, jpwr 0.0.10 {len(path.read_text().splitlines()) - 1}")
+        run(self.ours(10, "sleep", "10", out="gaps"), self.environ)
+        run(self.published(10, "sleep", "10", out="gaps-published"), self.peer_environ)
+        times_s = list(read_trace(self.folder / "gaps" / "trace.csv").series()[0].times_s)[5:-5]
+        with next((self.folder / "gaps-published").glob("power*.csv")).open() as file:
+            published_s = [float(row["timestamps"]) for row in csv.DictReader(file)]
+        for name, found_s in (("ours", times_s), ("jpwr 0.0.10", published_s)):
+            jitter_ms = sorted(abs(after - before - 0.01) * 1000 for before, after in pairwise(found_s))
+            print(
+                f"  {name:<12} gap jitter median {statistics.median(jitter_ms):.2f} ms, "
+                f"p99 {jitter_ms[int(0.99 * len(jitter_ms))]:.2f} ms"
+            )
+
+    def memory(self) -> None:
+        """Peak memory after 10^4 and 10^6 rows through the summary and the trace's writer."""
+        script = (
+            "import resource, sys; from pathlib import Path\n"
+            "from jpwr.channel import ChannelInfo, Scope\n"
+            "from jpwr.summary import Summary; from jpwr.writers import CsvWriter; import jpwr.cli\n"
+            f"infos = [ChannelInfo(f'a:{{i}}', Scope.DEVICE, '', has_counter=True) for i in range({DEVICES})]\n"
+            "sinks = [Summary(infos, 0.1, True), CsvWriter(Path(sys.argv[1]), infos, {})]\n"
+            "for row in range(int(sys.argv[2])):\n"
+            "    for sink in sinks: sink.append(row * 0.1, [300.0] * len(infos), [30.0 * row] * len(infos))\n"
+            "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000)\n"
+        )
+        peaks = []
+        for rows in (10_000, 1_000_000):
+            command = [sys.executable, "-c", script, str(self.folder / "memory.csv"), str(rows)]
+            done = subprocess.run(command, env=self.environ, capture_output=True, text=True, check=True)
+            peaks.append(float(done.stdout))
+            for path in self.folder.glob("memory.csv*"):
+                path.unlink()
+        print(f"\npeak memory after 10^4 rows {peaks[0]:.1f} MB, after 10^6 rows {peaks[1]:.1f} MB")
+
+    def energy(self) -> None:
+        """Largest error over windows that a program marks, all shapes at once."""
+        script = self.folder / "windows.py"
+        script.write_text(
+            "import sys, time, jpwr\n"
+            "time.sleep(1)\n"
+            "for window_s in map(float, sys.argv[1:]):\n"
+            "    for _ in range(3 if window_s < 10 else 1):\n"
+            "        with jpwr.region(f'{window_s:g} s'): time.sleep(window_s)\n"
+            "        time.sleep(0.123)\n"
+        )
+        program = [sys.executable, str(script), *map(str, self.windows_s)]
+        running = []
+        peers = []
+        for shape, variables in SHAPES.items():
+            one = {**self.environ, **variables, "STAND_IN_DEVICES": "1"}
+            peer_one = {**self.peer_environ, **variables, "STAND_IN_DEVICES": "1"}
+            for interval_ms in (10, 100):
+                command = self.ours(interval_ms, *program, out=f"{shape}-{interval_ms}")
+                running.append(subprocess.Popen(command, env=one, stderr=subprocess.DEVNULL))
+            command = self.published(100, "sleep", str(max(self.windows_s)), out=f"{shape}-published")
+            running.append(subprocess.Popen(command, env=peer_one, stdout=subprocess.DEVNULL))
+            for name in ("zeus", "codecarbon"):
+                process = subprocess.Popen(
+                    self.peer(name, 0.1, self.windows_s[:2]),
+                    env=peer_one,
+                    cwd=self.folder,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    text=True,
+                )
+                peers.append((name, shape, process))
+        for process in running:
+            process.wait()
+        others = {(name, shape): process.communicate()[0] for name, shape, process in peers}
+        print(f"\nlargest error of energy over marked windows of {', '.join(f'{w:g} s' for w in self.windows_s)}")
+        row = "  {:<14} {:>10} {:>10} {:>22} {:>10} {:>10} {:>12} {:>8} {:>11}".format
+        print(row("", "reported,", "reported,", "integral alone at", "integral,", "+- covers,", "jpwr 0.0.10,", "", ""))
+        by_window = " ".join(f"{window_s:g} s".rjust(6) for window_s in self.windows_s)
+        print(row("", "10 ms", "100 ms", f"10 ms: {by_window}", "100 ms", "100 ms", "100 ms", "Zeus", "CodeCarbon"))
+        for shape in SHAPES:
+            fast, slow = self.errors(shape, 10), self.errors(shape, 100)
+            alone = [max(e.integral for e in fast if abs(e.window_s - w) < 0.5) for w in self.windows_s]
+            print(
+                row(
+                    shape,
+                    f"{max(error.reported for error in fast):.3%}",
+                    f"{max(error.reported for error in slow):.3%}",
+                    " ".join(f"{error:.2%}" for error in alone),
+                    f"{max(error.integral for error in slow):.2%}",
+                    f"{sum(error.covered for error in slow)} of {len(slow)}",
+                    f"{self.published_error(shape):.2%}",
+                    *(self.peer_error(others[name, shape], shape) for name in ("zeus", "codecarbon")),
+                )
+            )
+
+    def errors(self, shape: str, interval_ms: int) -> list[WindowError]:
+        trace = read_trace(self.folder / f"{shape}-{interval_ms}" / "trace.csv")
+        found = []
+        for region in trace.regions():
+            [estimate] = trace.energies(region.start_s, region.end_s)
+            true_j = true_energy_j(shape, region.start_s, region.end_s)
+            error_j = abs(estimate.integral_j - true_j)
+            found.append(
+                WindowError(
+                    region.end_s - region.start_s,
+                    abs(estimate.energy_j - true_j) / true_j,
+                    error_j / true_j,
+                    error_j <= estimate.integral_uncertainty_j,
+                )
+            )
+        return found
+
+    def published_error(self, shape: str) -> float:
+        """Of its own rule over all of its rows, in windows of the same lengths."""
+        [path] = (self.folder / f"{shape}-published").glob("power*.csv")
+        with path.open() as file:
+            rows = [(float(row["timestamps"]), float(row["pynvml:0"])) for row in csv.DictReader(file)]
+        offset_s = time.time() - time.monotonic()
+        errors = []
+        for window_s in self.windows_s:
+            inside = [row for row in rows if row[0] <= rows[0][0] + window_s]
+            energy_j = sum((t1 - t0) * p1 for (t0, _), (t1, p1) in pairwise(inside))
+            true_j = true_energy_j(shape, inside[0][0] - offset_s, inside[-1][0] - offset_s)
+            errors.append(abs(energy_j - true_j) / true_j)
+        return max(errors)
+
+    def peer_error(self, output: str, shape: str) -> str:
+        with suppress(ValueError, IndexError):
+            windows = json.loads(output.splitlines()[-1])
+            errors = [abs(e - true_energy_j(shape, s, t)) / true_energy_j(shape, s, t) for s, t, e in windows]
+            return f"{max(errors):.2%}"
+        return "failed"
+
+    def highest_rate(self) -> None:
+        """Rows per second when asked for more than can be had, and the share of it inside of the vendor's library."""
+        run(self.ours(0.01, "sleep", "5", out="rate"), self.environ)
+        times_s = read_trace(self.folder / "rate" / "trace.csv").series()[0].times_s
+        rate_hz = (len(times_s) - 1) / (times_s[-1] - times_s[0])
+        script = (
+            "import time, pynvml as n; n.nvmlInit()\n"
+            f"h = [n.nvmlDeviceGetHandleByIndex(i) for i in range({DEVICES})]\n"
+            "start = time.perf_counter()\n"
+            "for _ in range(2000):\n"
+            "    for one in h: n.nvmlDeviceGetTotalEnergyConsumption(one); n.nvmlDeviceGetPowerUsage(one)\n"
+            "print((time.perf_counter() - start) / 2000)\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", script], env=self.environ, capture_output=True, text=True, check=True
+        )
+        share = float(done.stdout) * rate_hz
+        print(f"\nhighest rate with {DEVICES} devices {rate_hz:.0f} rows/s, {share:.0%} of it in vendor calls")
+
+    def disturbance(self) -> None:
+        """Speed of a CPU-bound child under the sampler at 10 ms over its speed alone: median of pairs."""
+        loop = [sys.executable, "-c", "x = 0\nfor i in range(20_000_000): x += i"]
+        ratios = []
+        for _ in range(7):
+            alone = run(loop, self.environ)
+            under = run(self.ours(10, *loop), self.environ)
+            start = run(self.ours(10, "true"), self.environ)
+            ratios.append(alone.wall_s / (under.wall_s - start.wall_s + run(["true"], self.environ).wall_s))
+        print(f"\nspeed of a CPU-bound child under the sampler at 10 ms: {statistics.median(ratios):.3f} of its own")
+
+
+def main() -> None:
+    """Print all tables."""
+    if shutil.which("gcc") is None:
+        raise SystemExit("bench: gcc is needed: apt-get install gcc libc6-dev")
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(Path(folder), "--quick" in sys.argv[1:])
+        bench.install_peers()
+        bench.start_up()
+        bench.sampling_cost()
+        bench.rows()
+        bench.memory()
+        bench.highest_rate()
+        bench.disturbance()
+        bench.energy()
+
+
+if __name__ == "__main__":
+    main()

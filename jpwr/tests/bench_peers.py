@@ -1,0 +1,54 @@
+"""One other sampler, measured: run by bench.py with the Python that has it installed; prints a line of JSON.
+
+Usage: bench_peers.py zeus|codecarbon startup|windows INTERVAL_S [SECONDS ...]
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+
+def zeus(interval_s: float, windows_s: list[float]) -> list[tuple[float, float, float]]:
+    from zeus.monitor import ZeusMonitor
+
+    monitor = ZeusMonitor(gpu_indices=[0], cpu_indices=[], approx_instant_energy=False)
+    found = []
+    for index, window_s in enumerate(windows_s):
+        start_s = time.monotonic()
+        monitor.begin_window(str(index), sync_execution=False)
+        time.sleep(window_s)
+        end_s = time.monotonic()
+        measured = monitor.end_window(str(index), sync_execution=False)
+        found.append((start_s, end_s, measured.gpu_energy[0]))
+    return found
+
+
+def codecarbon(interval_s: float, windows_s: list[float]) -> list[tuple[float, float, float]]:
+    from codecarbon import OfflineEmissionsTracker
+
+    tracker = OfflineEmissionsTracker(
+        country_iso_code="DEU",
+        measure_power_secs=interval_s,
+        save_to_file=False,
+        log_level="critical",
+        gpu_ids=[0],
+        allow_multiple_runs=True,
+    )
+    tracker.start()
+    found = []
+    for index, window_s in enumerate(windows_s):
+        start_s = time.monotonic()
+        tracker.start_task(str(index))
+        time.sleep(window_s)
+        end_s = time.monotonic()
+        found.append((start_s, end_s, tracker.stop_task(str(index)).gpu_energy * 3.6e6))
+    tracker.stop()
+    return found
+
+
+if __name__ == "__main__":
+    peer, interval_s, *windows_s = sys.argv[1:]
+    measure = {"zeus": zeus, "codecarbon": codecarbon}[peer]
+    print(json.dumps(measure(float(interval_s), [float(window_s) for window_s in windows_s])))
