@@ -153,7 +153,7 @@ def estimate_energy(
     integral_uncertainty_j = spread_j + lost_j + lag_j
 
     counter_j, reason = end.counter_j - start.counter_j, ""
-    counter_uncertainty_j = 2 * info.counter_resolution_j + avg_power_w * info.period_s
+    counter_uncertainty_j = 2 * info.counter_resolution_j + avg_power_w * info.counter_refresh_s
     tolerance_j = integral_uncertainty_j + counter_uncertainty_j + COUNTER_TOLERANCE * abs(integral_j)
     if not info.has_counter:
         counter_j = math.nan

@@ -106,7 +106,7 @@ def show_trace(path: Path, as_json: bool, picture: Path) -> int:
     axes.set_ylabel("power [W]")
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
-    axes.legend(frameon=False, fontsize="small")
+    figure.legend(loc="outside right upper", frameon=False, fontsize="small")
     figure.savefig(picture)
     print(picture, file=sys.stderr)
     return 0

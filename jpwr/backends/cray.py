@@ -36,6 +36,7 @@ def open_channels(stack: ExitStack, pm_counters: Path = PM_COUNTERS) -> list[Cha
             has_counter=energy is not None,
             period_s=PERIOD_S,
             counter_resolution_j=COUNTER_STEP_J if energy else 0.0,
+            counter_refresh_s=PERIOD_S if energy else 0.0,
         )
         channels.append(Channel(info, NumberFile(stack, path, 1.0).read, energy.read if energy else None))
     if not channels:

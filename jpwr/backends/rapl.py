@@ -16,6 +16,7 @@ from jpwr.errors import BackendUnavailable
 
 POWERCAP = Path("/sys/class/powercap")
 MICROJOULE = 1e-6
+REFRESH_S = 0.001  # Intel's Software Developer's Manual, volume 3, section on RAPL: about every millisecond
 
 
 def open_channels(stack: ExitStack, powercap: Path = POWERCAP) -> list[Channel]:
@@ -32,6 +33,7 @@ def open_channels(stack: ExitStack, powercap: Path = POWERCAP) -> list[Channel]:
             f"RAPL counter {zone.name}",
             has_counter=True,
             counter_resolution_j=MICROJOULE,
+            counter_refresh_s=REFRESH_S,
         )
         channels.append(Channel(info, read_energy_j=counter.read_j))
     if not channels:
