@@ -1,5 +1,6 @@
 # What one types here; each target is one script or one command.
 SHELL := bash
+ALL_PARTS := llm report frames dev
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .PHONY: help setup demo test lint bench clean
@@ -17,13 +18,13 @@ test: lint ## set up what is missing; lint, types, tests
 	pytest
 
 lint:
-	@scripts/setup.sh llm report dev
+	@scripts/setup.sh $(ALL_PARTS)
 	ruff check
 	ruff format --check
 	mypy
 
 bench: ## speed and memory, as ratios against a peer in the same run
-	@scripts/setup.sh llm report dev
+	@scripts/setup.sh $(ALL_PARTS)
 	python -m benchmarks.llm_training.bench
 	python -m jpwr.tests.bench
 

@@ -29,6 +29,8 @@ FLOORS = {
     "benchmarks.common.step_timer": 1,
     "benchmarks.common.record": 1,
     "benchmarks.common.launch": 2,
+    "benchmarks.common.measure": 3,
+    "benchmarks.common.run": 3,
     "benchmarks.common.provenance": 2,
     "benchmarks.llm_training.config": 1,
     "benchmarks.llm_training.metrics": 1,

@@ -57,6 +57,46 @@ def _add_flag(arguments: argparse._ArgumentGroup, field: dataclasses.Field[Any],
 _METAVARS = {int: "N", float: "X", str: "TEXT"}
 
 
+def positive(options: object, *names: str) -> None:
+    """Raise ConfigError unless each of the fields is above 0, or None."""
+    for name in names:
+        value = getattr(options, name)
+        if value is not None and not value > 0:
+            raise ConfigError(f"{name} must be above 0, got {value}")
+
+
+@dataclasses.dataclass(frozen=True)
+class WindowOptions:
+    """Measured window."""
+
+    warmup_steps: int = option(3, "optimizer steps before the measured window")
+    measured_steps: int = option(20, "optimizer steps in the measured window")
+    min_measured_s: float = option(0.0, "go on measuring until the window is this long, in seconds")
+
+    def __post_init__(self) -> None:
+        positive(self, "measured_steps")
+        if self.warmup_steps < 0 or self.min_measured_s < 0:
+            raise ConfigError("warmup_steps and min_measured_s must be 0 or more")
+        if self.min_measured_s and not self.warmup_steps:
+            raise ConfigError(
+                "--min-measured-s needs at least one warm-up step, from which the number of steps is found"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class RunOptions:
+    """Run."""
+
+    system: str = option("unnamed", "name of the system, for the record")
+    peak_tflops_per_device: float = option(0.0, "the device's dense peak in this precision, for MFU; 0: not known")
+    record: str = option("", "file to write the record to; default: only printed")
+    dry_run: bool = option(False, "check the options, print how devices and batch are shared out, and stop")
+
+    def __post_init__(self) -> None:
+        if self.peak_tflops_per_device < 0:
+            raise ConfigError(f"peak_tflops_per_device must be 0 or more, got {self.peak_tflops_per_device}")
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         unknown = re.match(r"unrecognized arguments: (--[^ =]+)", message)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from benchmarks.common.batch_plan import BatchPlan
 from benchmarks.common.launch import Launch
-from benchmarks.common.options import ConfigError, option, parse_config
+from benchmarks.common.options import ConfigError, RunOptions, WindowOptions, option, parse_config
 from benchmarks.llm_training.config import (
     Config,
     DataOptions,
@@ -23,7 +23,6 @@ from benchmarks.llm_training.config import (
     ModelOptions,
     ModelSize,
     ParallelOptions,
-    RunOptions,
     TrainingOptions,
 )
 from benchmarks.llm_training.train import Trainer
@@ -60,7 +59,12 @@ def compare(options: BenchOptions) -> None:
     from benchmarks.llm_training import parallel
 
     config = Config(
-        ModelOptions(), ParallelOptions(options.global_batch_size), DataOptions(), TrainingOptions(), RunOptions()
+        ModelOptions(),
+        ParallelOptions(options.global_batch_size),
+        DataOptions(),
+        TrainingOptions(),
+        WindowOptions(),
+        RunOptions(),
     )
     shape = config.model.shape
     launch, layout = Launch(), Layout(1, 1, 1)

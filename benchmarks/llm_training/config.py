@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchmarks.common.options import ConfigError, option
+from benchmarks.common.options import ConfigError, RunOptions, WindowOptions, option, positive
 
 VOCAB_MULTIPLE = 128  # vocabularies are padded to it, so that matrix sizes suit the hardware and divide by 2...128
 GPT2_VOCAB_SIZE = 50_257
@@ -28,6 +28,13 @@ class ModelSize:
     def padded_vocab_size(self) -> int:
         return -(-self.vocab_size // VOCAB_MULTIPLE) * VOCAB_MULTIPLE
 
+    @property
+    def num_parameters(self) -> int:
+        """Parameters of the whole model: tied embedding, and weights, biases and norms of each layer."""
+        h, f = self.hidden_size, self.ffn_hidden_size
+        per_layer = 4 * h * h + 2 * h * f + 4 * h + (f + h) + 4 * h
+        return self.padded_vocab_size * h + self.num_layers * per_layer + 2 * h
+
 
 SIZES = {
     "tiny": ModelSize(4, 256, 8, 1024, 256, 8_192, 1, 1, 4),
@@ -36,13 +43,6 @@ SIZES = {
     "13B": ModelSize(40, 5120, 32, 20480, 2048, GPT2_VOCAB_SIZE, 2, 2, 2),
     "175B": ModelSize(96, 12288, 96, 49152, 2048, GPT2_VOCAB_SIZE, 8, 8, 2),
 }
-
-
-def _positive(options: object, *names: str) -> None:
-    for name in names:
-        value = getattr(options, name)
-        if value is not None and not value > 0:
-            raise ConfigError(f"{name} must be above 0, got {value}")
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class ModelOptions:
     )
 
     def __post_init__(self) -> None:
-        _positive(self, "sequence_length")
+        positive(self, "sequence_length")
 
     @property
     def shape(self) -> ModelSize:
@@ -78,7 +78,7 @@ class ParallelOptions:
     threads: int | None = option(None, "CPU threads of each process; default: its share of the usable cores")
 
     def __post_init__(self) -> None:
-        _positive(self, *vars(self))
+        positive(self, *vars(self))
 
 
 @dataclass(frozen=True)
@@ -101,31 +101,15 @@ class DataOptions:
 class TrainingOptions:
     """Training."""
 
-    warmup_steps: int = option(3, "optimizer steps before the measured window")
-    measured_steps: int = option(20, "optimizer steps in the measured window")
-    min_measured_s: float = option(0.0, "go on measuring until the window is this long, in seconds")
     learning_rate: float = option(1e-4, "highest learning rate, of a cosine that decays to a tenth of it")
     weight_decay: float = option(0.1, "AdamW's weight decay, on matrices only")
     gradient_clip: float = option(1.0, "largest norm of the gradient over all parameters")
     seed: int = option(1234, "seed of weights and data")
 
     def __post_init__(self) -> None:
-        _positive(self, "measured_steps", "learning_rate", "gradient_clip")
-        if self.warmup_steps < 0 or self.min_measured_s < 0 or self.weight_decay < 0:
-            raise ConfigError("warmup_steps, min_measured_s and weight_decay must be 0 or more")
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """Run."""
-
-    system: str = option("unnamed", "name of the system, for the record")
-    peak_tflops_per_device: float = option(0.0, "the device's dense peak in this precision, for MFU; 0: not known")
-    record: str = option("", "file to write the record to; default: only printed")
-
-    def __post_init__(self) -> None:
-        if self.peak_tflops_per_device < 0:
-            raise ConfigError(f"peak_tflops_per_device must be 0 or more, got {self.peak_tflops_per_device}")
+        positive(self, "learning_rate", "gradient_clip")
+        if self.weight_decay < 0:
+            raise ConfigError(f"weight_decay must be 0 or more, got {self.weight_decay}")
 
 
 @dataclass(frozen=True)
@@ -136,10 +120,11 @@ class Config:
     parallel: ParallelOptions
     data: DataOptions
     training: TrainingOptions
+    window: WindowOptions
     run: RunOptions
 
 
-OPTION_GROUPS = (ModelOptions, ParallelOptions, DataOptions, TrainingOptions, RunOptions)
+OPTION_GROUPS = (ModelOptions, ParallelOptions, DataOptions, TrainingOptions, WindowOptions, RunOptions)
 
 
 @dataclass(frozen=True)

@@ -126,10 +126,3 @@ def _stream(seed: int, name: str) -> int:
 def positions(micro_batch_size: int, sequence_length: int, device: torch.device) -> Tensor:
     """Position of each token in its sequence, of shape [micro_batch_size, sequence_length]."""
     return torch.arange(sequence_length, device=device).expand(micro_batch_size, -1)
-
-
-def count_parameters(shape: ModelSize) -> int:
-    """Parameters of the whole model: tied embedding, per layer 12 h^2 weights and 13 h in biases and norms."""
-    h, f = shape.hidden_size, shape.ffn_hidden_size
-    per_layer = 4 * h * h + 2 * h * f + 4 * h + (f + h) + 4 * h
-    return shape.padded_vocab_size * h + shape.num_layers * per_layer + 2 * h

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 import time
-import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
-from math import ceil, cos, pi
-from pathlib import Path
+from math import cos, pi
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.common.batch_plan import BatchPlan
-from benchmarks.common.launch import Launch, gather, mark, node_window, read_launch
+from benchmarks.common.launch import Launch, gather, node_window, read_launch
+from benchmarks.common.measure import measure_steps
 from benchmarks.common.options import ConfigError, parse_config
 from benchmarks.common.provenance import collect_provenance
-from benchmarks.common.record import FAILED, OK, OUT_OF_MEMORY, RunRecord
+from benchmarks.common.record import FAILED, OK, RunRecord
+from benchmarks.common.run import EXIT_BAD_OPTIONS, check_record_path, run_recorded
 from benchmarks.common.step_timer import StepTimer
 from benchmarks.llm_training.config import OPTION_GROUPS, Config, Layout, TrainingOptions
 from benchmarks.llm_training.metrics import loss_problem, training_metrics
@@ -31,11 +29,7 @@ if TYPE_CHECKING:
 
 BENCHMARK = "llm_training"
 PACKAGES = ("torch", "megatron-core", "numpy", "tokenizers", "transformer-engine")
-WINDOW = "measured window"
 DECAY_STEPS = 1000
-PROGRESS_INTERVAL_S = 2.0
-EXIT_FAILED = 1
-EXIT_BAD_OPTIONS = 2
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -51,9 +45,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         config, launch = Config(*options), read_launch()
         check_record_path(config.run.record)
     except ConfigError as error:
-        print(f"llm_training: {error}", file=sys.stderr)
+        print(f"{BENCHMARK}: {error}", file=sys.stderr)
         return EXIT_BAD_OPTIONS
 
+    if config.run.dry_run:
+        return dry_run(config, launch)
     record = RunRecord(
         BENCHMARK,
         config.run.system,
@@ -62,89 +58,45 @@ def main(argv: Sequence[str] | None = None) -> int:
         asdict(config),
         provenance=collect_provenance(PACKAGES),
     )
-    exit_code = EXIT_FAILED
-    try:
-        train(config, launch, record)
-        exit_code = 0 if record.status == OK else EXIT_FAILED
-    except ConfigError as error:
-        record.error, exit_code = str(error), EXIT_BAD_OPTIONS
-    except Exception as error:
-        traceback.print_exc()
-        record.status = OUT_OF_MEMORY if _is_out_of_memory(error) else FAILED
-        record.error = f"rank {launch.rank}: {type(error).__name__}: {_first_line(error)}"
-    # Any rank that failed tells: the launcher may end rank 0 before it can.
-    if (launch.rank == 0 or exit_code) and write_record(record, config.run.record) and record.error:
-        print(f"llm_training: {record.error}", file=sys.stderr)
-    return exit_code
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or "no message").splitlines()[0]
+    return run_recorded(record, config.run.record, launch, partial(train, config, launch), _is_out_of_memory)
 
 
 def _is_out_of_memory(error: Exception) -> bool:
     import torch
 
     # The CPU's allocator raises a plain RuntimeError.
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
-def check_record_path(record: str) -> None:
-    """Raise ConfigError unless a new file of that name can be made."""
-    if not record:
-        return
-    path = Path(record)
-    if path.exists():
-        raise ConfigError(f"--record {path} exists already: remove it or choose another name, no result is overwritten")
+def dry_run(config: Config, launch: Launch) -> int:
+    """Print how devices and batch would be shared out; returns the exit code."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        probe = path.with_name(f".{path.name}.{os.getpid()}")
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise ConfigError(
-            f"--record {path} cannot be written ({error.strerror}): choose a folder that can be written to"
-        ) from error
-
-
-def write_record(record: RunRecord, path: str) -> bool:
-    """Store the record, whole or not at all, and print it as one line.
-
-    The first record of a run stays, as the rank that failed first tells the cause: False when there is one.
-    """
-    plain = record.to_dict()
-    if path:
-        part = Path(f"{path}.{os.getpid()}.part")
-        part.write_text(json.dumps(plain, indent=1, sort_keys=True) + "\n")
-        try:
-            os.link(part, path)
-        except FileExistsError:
-            return False
-        finally:
-            part.unlink()
-    print("CARAML_RESULT " + json.dumps(plain, sort_keys=True), flush=True)
-    return True
+        layout, plan = plan_run(config, launch)
+    except ConfigError as error:
+        print(f"{BENCHMARK}: {error}", file=sys.stderr)
+        return EXIT_BAD_OPTIONS
+    described = {**layout_of(config, launch, layout, plan), "num_parameters": config.model.shape.num_parameters}
+    for key, value in described.items():
+        print(f"{key}: {value}")
+    return 0
 
 
 def plan_run(config: Config, launch: Launch) -> tuple[Layout, BatchPlan]:
     """How devices and batch are shared out; raises ConfigError when the options do not fit each other."""
-    shape, asked, training = config.model.shape, config.parallel, config.training
+    shape, asked = config.model.shape, config.parallel
     layout = Layout(
         launch.world_size,
         asked.tensor_parallel_size or shape.tensor_parallel_size,
         asked.pipeline_parallel_size or shape.pipeline_parallel_size,
     )
     layout.check(shape)
-    if training.min_measured_s and not training.warmup_steps:
-        raise ConfigError("--min-measured-s needs at least one warm-up step, from which the number of steps is found")
     micro_batch_size = asked.micro_batch_size or shape.micro_batch_size
     return layout, BatchPlan(asked.global_batch_size, micro_batch_size, layout.data_parallel_size)
 
 
-def train(config: Config, launch: Launch, record: RunRecord) -> None:
-    """Train and fill in the record; raises ConfigError for what does not fit the options or the machine."""
-    layout, plan = plan_run(config, launch)
-    record.layout = {
+def layout_of(config: Config, launch: Launch, layout: Layout, plan: BatchPlan) -> dict[str, int]:
+    """What the record says of devices and batch."""
+    return {
         "num_devices": launch.world_size,
         "num_nodes": launch.num_nodes,
         "tensor_parallel_size": layout.tensor_parallel_size,
@@ -153,18 +105,31 @@ def train(config: Config, launch: Launch, record: RunRecord) -> None:
         "grad_accum_steps": plan.grad_accum_steps,
         "sequence_length": config.model.tokens_per_sample,
     }
+
+
+def train(config: Config, launch: Launch, record: RunRecord) -> None:
+    """Train and fill in the record; raises ConfigError for what does not fit the options or the machine."""
+    layout, plan = plan_run(config, launch)
+    record.layout = layout_of(config, launch, layout, plan)
     # PyTorch takes seconds to import: only once the options are known to be good.
     warnings.filterwarnings("ignore", module=r"megatron\.")
     from benchmarks.llm_training import parallel
-    from benchmarks.llm_training.model import count_parameters
 
     target = parallel.choose_target(launch, config.model.precision, config.parallel.threads)
     record.config["model"]["precision"] = target.precision
-    record.metrics["num_parameters"] = count_parameters(config.model.shape)
+    record.metrics["num_parameters"] = config.model.shape.num_parameters
     with parallel.parallel_groups(launch, target, layout, config.training.seed):
         trainer = Trainer(config, layout, plan, target)
         record.provenance["data"] = trainer.data_description
-        timer = run_steps(trainer, config.training, launch)
+        timer = StepTimer(config.window.warmup_steps, time.monotonic, target.synchronize)
+        gather(None, launch)  # no rank starts its clock while another still builds its model
+        measure_steps(
+            lambda step: trainer.step(learning_rate(config.training, step)),
+            timer,
+            config.window,
+            launch,
+            agree=lambda steps: int(gather(steps, launch)[0]),
+        )
         losses = parallel.average_losses(trainer.losses, target.device)
         window = node_window(timer.window_start_s, timer.window_end_s) if launch.is_first_on_node else None
         record.windows = [window for window in gather(window, launch) if window]
@@ -172,7 +137,7 @@ def train(config: Config, launch: Launch, record: RunRecord) -> None:
     record.losses = list(losses)
     record.step_times_s = timer.measured_step_times_s
     record.metrics |= {
-        "warmup_steps": config.training.warmup_steps,
+        "warmup_steps": config.window.warmup_steps,
         "measured_steps": len(record.step_times_s),
         "first_loss": losses[0],
         "last_loss": losses[-1],
@@ -240,31 +205,6 @@ class Trainer:
 def _mean_loss(loss_BT: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     loss = loss_BT.float().mean()
     return loss, {"loss": loss.detach().clone()}  # the schedule scales the loss itself in place
-
-
-def run_steps(trainer: Trainer, options: TrainingOptions, launch: Launch) -> StepTimer:
-    """Warm-up steps, then measured steps, with a word on progress every few seconds."""
-    timer = StepTimer(options.warmup_steps, time.monotonic, trainer.target.synchronize)
-    measured_steps = options.measured_steps
-    gather(None, launch)  # no rank starts its clock while another still builds its model
-    timer.start()
-    said_s = timer.started_s
-    while len(timer.step_ends_s) < options.warmup_steps + measured_steps:
-        step = len(timer.step_ends_s)
-        if step == options.warmup_steps and launch.is_first_on_node:
-            mark("begin", WINDOW, timer.window_start_s)
-        if options.min_measured_s and step == options.warmup_steps:
-            enough = ceil(options.min_measured_s / timer.last_step_time_s)
-            measured_steps = gather(max(measured_steps, enough), launch)[0]
-        trainer.step(learning_rate(options, step))
-        timer.step_done()
-        if launch.rank == 0 and timer.step_ends_s[-1] - said_s > PROGRESS_INTERVAL_S:
-            said_s = timer.step_ends_s[-1]
-            phase = "warm-up" if step < options.warmup_steps else "measured"
-            print(f"step {step + 1} of {options.warmup_steps + measured_steps} ({phase})", flush=True)
-    if launch.is_first_on_node:
-        mark("end", WINDOW, timer.window_end_s)
-    return timer
 
 
 def learning_rate(options: TrainingOptions, step: int) -> float:

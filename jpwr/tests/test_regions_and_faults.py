@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 
+import pandas
 import pytest
 
 import jpwr
@@ -298,7 +299,6 @@ def test_only_the_ranks_that_were_asked_for_sample(jpwr):
 
 
 def test_old_command_lines_leave_the_files_that_they_left(jpwr, nvml_folder, tmp_path):
-    pandas = pytest.importorskip("pandas")
     done = jpwr(
         *("--methods", "pynvml", "--interval", "50", "--ignore-measure-errors", "--df-out", "energy_meas"),
         *("--df-filetype", "csv", "--df-suffix", "%q{SLURM_PROCID}", "sleep", "1"),
@@ -318,7 +318,6 @@ def test_old_command_lines_leave_the_files_that_they_left(jpwr, nvml_folder, tmp
 
 @pytest.mark.parametrize("file_type", ["h5", "parquet"])
 def test_data_frames_come_in_other_formats(jpwr, tmp_path, file_type):
-    pandas = pytest.importorskip("pandas")
     done = jpwr("--methods", "estimate", "--df-out", "out", "--df-filetype", file_type, "--", "sleep", "0.3")
     assert done.returncode == 0, done.stderr
     [path] = (tmp_path / "out").glob(f"power.*.{file_type}")
@@ -384,7 +383,6 @@ def test_a_port_that_is_taken_is_one_clear_sentence(jpwr):
 
 
 def test_the_live_view_shows_each_channel_with_its_recent_past(nvml_folder, tmp_path):
-    pytest.importorskip("rich")
     import pty
 
     terminal, other = pty.openpty()

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from benchmarks.common.options import ConfigError
+from benchmarks.common.options import ConfigError, WindowOptions
 from benchmarks.llm_training.config import SIZES, DataOptions, Layout, ModelOptions, ParallelOptions, TrainingOptions
 from benchmarks.llm_training.metrics import gpt_flops_per_token, loss_problem, training_metrics
 from benchmarks.llm_training.points import fitting_batches
@@ -50,8 +50,10 @@ def test_a_layout_that_cannot_be_is_refused(layout, message):
         lambda: ParallelOptions(global_batch_size=0),
         lambda: DataOptions(data="text"),
         lambda: DataOptions(data="synthetic", data_prefix="x"),
-        lambda: TrainingOptions(measured_steps=0),
-        lambda: TrainingOptions(warmup_steps=-1),
+        lambda: WindowOptions(measured_steps=0),
+        lambda: WindowOptions(warmup_steps=-1),
+        lambda: WindowOptions(warmup_steps=0, min_measured_s=1),
+        lambda: TrainingOptions(learning_rate=0),
     ],
 )
 def test_options_that_make_no_run_are_refused(make):

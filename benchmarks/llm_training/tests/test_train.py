@@ -15,7 +15,6 @@ import torch
 
 from benchmarks.llm_training import cpu_stand_ins
 from benchmarks.llm_training.config import SIZES
-from benchmarks.llm_training.model import count_parameters
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
@@ -146,10 +145,18 @@ def test_a_rank_that_is_killed_ends_the_run_and_leaves_no_record_that_looks_good
     assert not record.exists() or json.loads(record.read_text())["status"] == "failed"
 
 
+def test_a_dry_run_prints_the_layout_and_trains_nothing(tmp_path):
+    done = start(ALONE, tmp_path / "record.json", "--dry-run")
+    assert done.returncode == 0
+    assert "grad_accum_steps: 2" in done.stdout.splitlines()
+    assert not (tmp_path / "record.json").exists()
+    assert start(ALONE, tmp_path / "record.json", "--dry-run", "--global-batch-size", "3").returncode == 2
+
+
 def test_the_help_lists_every_group():
     done = subprocess.run([*ALONE, "--help"], env=ENVIRONMENT, capture_output=True, text=True)
     assert done.returncode == 0
-    for group in ("Model:", "Batch and layout:", "Data:", "Training:", "Run:"):
+    for group in ("Model:", "Batch and layout:", "Data:", "Training:", "Measured window:", "Run:"):
         assert group in done.stdout
 
 
@@ -157,7 +164,7 @@ def test_parameters_of_the_800m_model_are_those_of_the_literature():
     # The FLOP formula counts weights without biases and norms: 12 l h^2 + v h.
     weights = 12 * 16 * 2048**2 + 50_304 * 2048
     assert weights == 908_328_960
-    assert count_parameters(SIZES["800M"]) == weights + 16 * 13 * 2048 + 2 * 2048
+    assert SIZES["800M"].num_parameters == weights + 16 * 13 * 2048 + 2 * 2048
 
 
 def test_the_stand_ins_for_cuda_refuse_a_machine_with_a_gpu(monkeypatch):

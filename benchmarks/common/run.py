@@ -1,0 +1,82 @@
+"""From a command line to a record, whatever happens in between: the same for every benchmark."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.common.launch import Launch
+from benchmarks.common.options import ConfigError
+from benchmarks.common.record import FAILED, OK, OUT_OF_MEMORY, RunRecord
+
+EXIT_FAILED = 1
+EXIT_BAD_OPTIONS = 2
+
+
+def run_recorded(
+    record: RunRecord,
+    path: str,
+    launch: Launch,
+    body: Callable[[RunRecord], None],
+    is_out_of_memory: Callable[[Exception], bool],
+) -> int:
+    """Let `body` run and fill in the record, which is stored in any case; returns the exit code."""
+    exit_code = EXIT_FAILED
+    try:
+        body(record)
+        exit_code = 0 if record.status == OK else EXIT_FAILED
+    except ConfigError as error:
+        record.error, exit_code = str(error), EXIT_BAD_OPTIONS
+    except Exception as error:
+        traceback.print_exc()
+        record.status = OUT_OF_MEMORY if isinstance(error, MemoryError) or is_out_of_memory(error) else FAILED
+        record.error = f"rank {launch.rank}: {type(error).__name__}: {_first_line(error)}"
+    # Any rank that failed tells: the launcher may end rank 0 before it can.
+    if (launch.rank == 0 or exit_code) and write_record(record, path) and record.error:
+        print(f"{record.benchmark}: {record.error}", file=sys.stderr)
+    return exit_code
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or "no message").splitlines()[0]
+
+
+def check_record_path(record: str) -> None:
+    """Raise ConfigError unless a new file of that name can be made."""
+    if not record:
+        return
+    path = Path(record)
+    if path.exists():
+        raise ConfigError(f"--record {path} exists already: remove it or choose another name, no result is overwritten")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        probe = path.with_name(f".{path.name}.{os.getpid()}")
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise ConfigError(
+            f"--record {path} cannot be written ({error.strerror}): choose a folder that can be written to"
+        ) from error
+
+
+def write_record(record: RunRecord, path: str) -> bool:
+    """Store the record, whole or not at all, and print it as one line.
+
+    The first record of a run stays, as the rank that failed first tells the cause: False when there is one.
+    """
+    plain = record.to_dict()
+    if path:
+        part = Path(f"{path}.{os.getpid()}.part")
+        part.write_text(json.dumps(plain, indent=1, sort_keys=True) + "\n")
+        try:
+            os.link(part, path)
+        except FileExistsError:
+            return False
+        finally:
+            part.unlink()
+    print("CARAML_RESULT " + json.dumps(plain, sort_keys=True), flush=True)
+    return True
