@@ -1,6 +1,6 @@
 # What one types here; each target is one script or one command.
 SHELL := bash
-ALL_PARTS := llm report frames dev
+ALL_PARTS := llm resnet report frames dev
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .PHONY: help setup demo test lint bench clean

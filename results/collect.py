@@ -139,13 +139,16 @@ def energy_of(record: Record, traces: Sequence[Trace]) -> dict[str, Any]:
     scopes = sorted({channel["scope"] for channel in channels})
     estimated = any(channel["estimated"] for channel in channels)
     unit = record["work_unit"]
+    work_per_wh = record["metrics"][f"measured_{unit}"] / energy_wh
+    epoch = record["metrics"].get(f"{unit}_per_epoch")
     return {
         "energy_wh": energy_wh,
         "energy_wh_per_device": energy_wh / num_devices,
         "avg_power_w": energy_wh * JOULES_PER_WH / duration_s,
         "uncertainty_wh": math.sqrt(math.fsum(channel["uncertainty_wh"] ** 2 for channel in channels)),
         "idle_power_w": _sum_or_none([channel["idle_power_w"] for channel in channels]),
-        f"{unit}_per_wh": record["metrics"][f"measured_{unit}"] / energy_wh,
+        f"{unit}_per_wh": work_per_wh,
+        "epoch_wh": epoch / work_per_wh if epoch else None,
         "window_s": duration_s,
         "power_kind": "estimated" if estimated else "measured",
         "power_scope": "+".join(scopes),

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Make .venv with what the named parts need, and see that JUBE is there. Does nothing when all is in place.
-# Usage: setup.sh [PART ...]        (PART is an extra of pyproject.toml; default: llm report)
+# Usage: setup.sh [PART ...]        (PART is an extra of pyproject.toml; default: llm resnet report)
 set -euo pipefail
 cd -- "$(dirname -- "$0")/.."
-(($#)) || set -- llm report
+(($#)) || set -- llm resnet report
 venv=.venv
 jube_version=2.7.1
 

@@ -39,6 +39,11 @@ FLOORS = {
     "benchmarks.llm_training.data": 3,
     "benchmarks.llm_training.parallel": 3,
     "benchmarks.llm_training.optimizer": 3,
+    "benchmarks.resnet50.config": 1,
+    "benchmarks.resnet50.metrics": 1,
+    "benchmarks.resnet50.model": 3,
+    "benchmarks.resnet50.data": 3,
+    "benchmarks.resnet50.parallel": 3,
     "results": 3,
     "results.report": 4,
     "caraml": 5,
@@ -46,7 +51,7 @@ FLOORS = {
 PURE = 1
 IMPURE_MODULES = {"datetime", "io", "os", "pathlib", "random", "shutil", "socket", "subprocess", "tempfile", "time"}
 VENDOR_LIBRARIES = {"amdsmi", "gcipuinfo", "poptorch", "pynvml", "pyrsmi", "rsmiBindings"}
-FRAMEWORKS = {"megatron", "numpy", "pandas", "tensorflow", "tokenizers", "torch"}
+FRAMEWORKS = {"keras", "megatron", "numpy", "pandas", "tensorflow", "tokenizers", "torch"}
 MAY_IMPORT_FRAMEWORKS = {"cpu_stand_ins", "data", "model", "optimizer", "parallel"}
 
 

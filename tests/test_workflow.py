@@ -185,6 +185,7 @@ def job_folder(tmp_path: Path, program: str, methods: str = "estimate") -> Path:
         "LAUNCHER": "",
         "NETWORK_ENV": "",
         "PROGRAM": program,
+        "START": "torchrun --standalone",
         "INTERVAL_MS": "100",
         "IDLE_S": "0",
     }

@@ -104,6 +104,11 @@ def mark(kind: str, name: str, time_s: float, environ: Mapping[str, str] = os.en
             file.write(f"{kind} {name} @{time_s:.6f}\n")
 
 
+def usable_cores() -> int:
+    """Cores that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def boot_id() -> str:
     """Which boot of which kernel this is, empty where the kernel does not say."""
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import resource
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from megatron.core.models.gpt import GPTModel
 from megatron.core.tensor_parallel import model_parallel_cuda_manual_seed
 from megatron.core.transformer.transformer_config import TransformerConfig
 
-from benchmarks.common.launch import Launch, process_group
+from benchmarks.common.launch import Launch, process_group, usable_cores
 from benchmarks.common.options import ConfigError
 from benchmarks.common.record import Device
 from benchmarks.llm_training import cpu_stand_ins
@@ -54,8 +53,7 @@ def choose_target(launch: Launch, precision: str, threads: int | None) -> Target
             )
         torch.cuda.set_device(launch.local_rank)
         return Target(True, torch.device("cuda", launch.local_rank), "bf16" if precision == "auto" else precision)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    torch.set_num_threads(threads or max(1, cores // launch.local_world_size))
+    torch.set_num_threads(threads or max(1, usable_cores() // launch.local_world_size))
     cpu_stand_ins.install()
     return Target(False, torch.device("cpu"), "fp32" if precision == "auto" else precision)
 

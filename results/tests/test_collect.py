@@ -37,6 +37,14 @@ def test_the_windows_edges_are_interpolated_between_samples(job):
     assert energy(job)["energy_wh"] == pytest.approx(150 / 3600)
 
 
+def test_an_epoch_costs_its_images_over_images_per_watt_hour(job):
+    metrics = {"measured_images": 500, "images_per_epoch": 1_281_167}
+    job.record(work_unit="images", metrics=metrics).trace([CPU], lambda _, __: 36.0)
+    found = energy(job)
+    assert found["images_per_wh"] == pytest.approx(500 / 0.1)
+    assert found["epoch_wh"] == pytest.approx(1_281_167 / 5000)
+
+
 def test_an_estimate_is_labelled_wherever_it_stands(job):
     job.record().trace([CPU], lambda _, __: 10.0)
     found = energy(job)

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+ENVIRON = {**os.environ, "PYTHONPATH": f"{REPOSITORY}"}
+
+
+def spawn(tmp_path, script, *flags, processes="2"):
+    (tmp_path / "program.py").write_text(script)
+    return subprocess.run(
+        [sys.executable, "-m", "benchmarks.common.spawn", "--nproc-per-node", processes, "-m", "program", *flags],
+        env={**ENVIRON, "PYTHONPATH": f"{REPOSITORY}:{tmp_path}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_each_process_is_told_its_rank_and_where_the_others_are(tmp_path):
+    names = "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR"
+    done = spawn(
+        tmp_path, f"import os, sys; print(*(os.environ[n] for n in '{names}'.split()), sys.argv[1:])", "-x", "1"
+    )
+    assert done.returncode == 0
+    assert sorted(done.stdout.splitlines()) == ["0 2 0 2 localhost ['-x', '1']", "1 2 1 2 localhost ['-x', '1']"]
+
+
+@pytest.mark.parametrize(("end", "code"), [("sys.exit(5)", 5), ("os.kill(os.getpid(), 9)", 137)])
+def test_a_process_that_fails_ends_the_others_and_is_named(tmp_path, end, code):
+    started_s = time.monotonic()
+    script = f"import os, sys, time\nif os.environ['RANK'] == '1': {end}\ntime.sleep(50)"
+    done = spawn(tmp_path, script)
+    assert done.returncode == code
+    assert "error: rank 1 ended" in done.stderr
+    assert time.monotonic() - started_s < 30
+
+
+def test_a_signal_reaches_every_process(tmp_path):
+    (tmp_path / "program.py").write_text(
+        "import time, pathlib, os\npathlib.Path(os.environ['RANK']).touch()\ntime.sleep(50)"
+    )
+    command = [sys.executable, "-m", "benchmarks.common.spawn", "--nproc-per-node", "2", "-m", "program"]
+    environ = {**ENVIRON, "PYTHONPATH": f"{REPOSITORY}:{tmp_path}"}
+    with subprocess.Popen(command, env=environ, cwd=tmp_path, stderr=subprocess.DEVNULL) as process:
+        while not ((tmp_path / "0").exists() and (tmp_path / "1").exists()):
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=20) == 143
+
+
+@pytest.mark.parametrize("arguments", [[], ["--nproc-per-node", "0", "-m", "x"], ["-m", "x"]])
+def test_a_command_line_that_is_none_is_one_sentence(arguments):
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.common.spawn", *arguments], env=ENVIRON, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1

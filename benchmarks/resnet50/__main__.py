@@ -1,0 +1,7 @@
+"""`python -m benchmarks.resnet50`."""
+
+import sys
+
+from benchmarks.resnet50.train import main
+
+sys.exit(main())

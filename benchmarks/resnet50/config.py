@@ -1,0 +1,176 @@
+"""The model's shape as data, and the options of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from benchmarks.common.options import ConfigError, RunOptions, WindowOptions, option, positive
+
+NUM_CLASSES = 1000
+NATIVE_IMAGE_SIZE = 224
+# He et al. 2015 (arXiv:1512.03385), table 1: bottleneck blocks of each stage, and the width of their 3x3 convolution.
+STAGES = ((3, 64), (4, 128), (6, 256), (3, 512))
+EXPANSION = 4
+STRIDE_OF_THE_WHOLE = 32
+VARIANTS = ("v1.5", "v2")
+
+
+class Convolution(NamedTuple):
+    """One convolution, or the last layer as one of kernel size 1 on one pixel."""
+
+    kernel_size: int
+    inputs: int
+    outputs: int
+    pixels: int  # of its output
+
+    @property
+    def weights(self) -> int:
+        return self.kernel_size**2 * self.inputs * self.outputs
+
+    @property
+    def flops(self) -> int:
+        """A multiplication and an addition for each weight and pixel."""
+        return 2 * self.weights * self.pixels
+
+
+def convolutions(image_size: int) -> Iterator[Convolution]:
+    """Every convolution of ResNet-50 and its last layer; v1.5 and v2 have the same ones.
+
+    Both have the stride of a stage in its first 3x3 convolution.
+    """
+    size = -(-image_size // 2)
+    yield Convolution(7, 3, 64, size**2)
+    size = -(-size // 2)
+    inputs = 64
+    for stage, (blocks, width) in enumerate(STAGES):
+        for block in range(blocks):
+            before = size
+            if stage and not block:
+                size = -(-size // 2)
+            yield Convolution(1, inputs, width, before**2)
+            yield Convolution(3, width, width, size**2)
+            yield Convolution(1, width, EXPANSION * width, size**2)
+            if not block:
+                yield Convolution(1, inputs, EXPANSION * width, size**2)
+            inputs = EXPANSION * width
+    yield Convolution(1, inputs, NUM_CLASSES, 1)
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """Model."""
+
+    variant: str = option("v1.5", "v1.5: stride in the 3x3 convolution; v2: pre-activation", VARIANTS)
+    image_size: int = option(
+        NATIVE_IMAGE_SIZE, "height and width of an image; only 224 is comparable with other results"
+    )
+
+    def __post_init__(self) -> None:
+        positive(self, "image_size")
+
+    @property
+    def is_comparable(self) -> bool:
+        return self.image_size == NATIVE_IMAGE_SIZE
+
+    @property
+    def warning(self) -> str:
+        """What is unusual about the options, empty where nothing is."""
+        if self.image_size % STRIDE_OF_THE_WHOLE:
+            return f"image_size {self.image_size} is not a multiple of {STRIDE_OF_THE_WHOLE}: borders are padded"
+        return ""
+
+
+@dataclass(frozen=True)
+class BatchOptions:
+    """Batch."""
+
+    global_batch_size: int = option(32, "images per optimizer step, over all devices")
+
+    def __post_init__(self) -> None:
+        positive(self, "global_batch_size")
+
+
+@dataclass(frozen=True)
+class ComputeOptions:
+    """Compute."""
+
+    device: str = option("auto", "auto: GPUs where there are some, else the CPU", ("auto", "cpu", "gpu"))
+    precision: str = option("auto", "auto: fp32 on CPUs, bf16 on GPUs", ("auto", "fp32", "bf16", "fp16"))
+    xla: str = option(
+        "auto", "compile the step with XLA; auto: on GPUs, as it is slower on CPUs", ("auto", "on", "off")
+    )
+    layout: str = option("auto", "order of an image's dimensions; auto: nhwc", ("auto", "nhwc", "nchw"))
+    steps_per_call: int = option(1, "optimizer steps per call into TensorFlow")
+    threads: int | None = option(None, "CPU threads of each process; default: its share of the usable cores")
+
+    def __post_init__(self) -> None:
+        positive(self, "steps_per_call", "threads")
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """Data."""
+
+    data: str = option(
+        "synthetic",
+        "synthetic: one batch that stays on the device; synthetic-host: made on the host and copied; "
+        "imagenet: TFRecords; fake-imagenet: the same of made pictures, by prepare",
+        ("synthetic", "synthetic-host", "imagenet", "fake-imagenet"),
+    )
+    data_dir: str = option("", "folder of the TFRecords train-*-of-*; needed with imagenet and fake-imagenet")
+    parallel_files: int = option(8, "files that are read side by side")
+    prefetch_batches: int = option(2, "batches that are made ahead")
+
+    def __post_init__(self) -> None:
+        positive(self, "parallel_files", "prefetch_batches")
+        if self.reads_files and not self.data_dir:
+            raise ConfigError(f"--data {self.data} needs --data-dir: python -m benchmarks.resnet50.prepare makes one")
+        if self.data_dir and not self.reads_files:
+            raise ConfigError(f"--data-dir was given, but the data is {self.data}: add --data imagenet")
+
+    @property
+    def reads_files(self) -> bool:
+        return self.data in ("imagenet", "fake-imagenet")
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """Training."""
+
+    learning_rate: float = option(0.1, "learning rate per 256 images of the global batch, after its warm-up")
+    learning_rate_warmup_steps: int = option(100, "steps over which the learning rate rises in a line")
+    momentum: float = option(0.9, "momentum of SGD")
+    weight_decay: float = option(5e-5, "weight decay, on kernels only")
+    label_smoothing: float = option(0.1, "share of the target that is spread over all classes")
+    seed: int = option(1234, "seed of weights and data")
+
+    def __post_init__(self) -> None:
+        positive(self, "learning_rate", "learning_rate_warmup_steps")
+        if not 0 <= self.label_smoothing < 1 or self.weight_decay < 0 or not 0 <= self.momentum < 1:
+            raise ConfigError("label_smoothing and momentum must be from 0 to below 1, weight_decay 0 or more")
+
+
+@dataclass(frozen=True)
+class Config:
+    """All options of a run."""
+
+    model: ModelOptions
+    batch: BatchOptions
+    compute: ComputeOptions
+    data: DataOptions
+    training: TrainingOptions
+    window: WindowOptions
+    run: RunOptions
+
+
+OPTION_GROUPS = (
+    ModelOptions,
+    BatchOptions,
+    ComputeOptions,
+    DataOptions,
+    TrainingOptions,
+    WindowOptions,
+    RunOptions,
+)

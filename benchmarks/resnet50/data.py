@@ -1,0 +1,116 @@
+"""Batches of images: one that stays on the device, one that is copied from the host, or JPEGs from TFRecords."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from benchmarks.common.options import ConfigError
+from benchmarks.resnet50.config import NUM_CLASSES, Config
+from benchmarks.resnet50.parallel import Target
+
+# Mean and deviation of ImageNet's training set, per channel, for values from 0 to 255.
+MEAN = (123.675, 116.28, 103.53)
+DEVIATION = (58.395, 57.12, 57.375)
+PATTERN = "train-*-of-[0-9][0-9][0-9][0-9][0-9]"
+FEATURES = {
+    "image/encoded": tf.io.FixedLenFeature([], tf.string),
+    "image/class/label": tf.io.FixedLenFeature([], tf.int64),  # 1 to 1000, as in the usual ImageNet TFRecords
+}
+
+
+def image_shape(config: Config, target: Target) -> tuple[int, ...]:
+    size = config.model.image_size
+    return (3, size, size) if target.data_format == "channels_first" else (size, size, 3)
+
+
+def batches(config: Config, target: Target, batch_size: int, rank: int, ranks: int) -> Iterator[tuple[Any, Any]]:
+    """Images of shape [batch_size, height, width, 3] (or 3 first) in float32, and labels from 0, without an end.
+
+    Raises ConfigError when there is no data to read.
+    """
+    if config.data.data == "synthetic":
+        images, labels = made_batch(config, target, batch_size, rank)
+        while True:
+            yield images, labels
+    elif config.data.data == "synthetic-host":
+        images, labels = made_batch(config, target, batch_size, rank)
+        dataset = tf.data.Dataset.from_tensors((images.numpy(), labels.numpy())).repeat()
+        yield from dataset.prefetch(config.data.prefetch_batches)
+    else:
+        yield from imagenet(config, target, batch_size, rank, ranks)
+
+
+def made_batch(config: Config, target: Target, batch_size: int, rank: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Random images with random labels: this rank's part of a global batch that is the same for every layout."""
+    first = rank * batch_size
+    seeds = [(config.training.seed, index) for index in range(first, first + batch_size)]
+    images = tf.stack([tf.random.stateless_normal(image_shape(config, target), seed) for seed in seeds])
+    labels = tf.stack([tf.random.stateless_uniform((), seed, 0, NUM_CLASSES, tf.int32) for seed in seeds])
+    return images, labels
+
+
+def find_files(folder: Path) -> list[str]:
+    """The TFRecords of the training set; raises ConfigError where there are none."""
+    files = sorted(str(path) for path in folder.glob(PATTERN))
+    if not files:
+        raise ConfigError(
+            f"--data-dir {folder} holds no TFRecords {PATTERN}: make them with 'python -m benchmarks.resnet50.prepare'"
+        )
+    return files
+
+
+def imagenet(config: Config, target: Target, batch_size: int, rank: int, ranks: int) -> tf.data.Dataset:
+    """Batches of decoded, cropped and flipped images, each rank's from files or records of its own."""
+    files = find_files(Path(config.data.data_dir))
+    dataset = tf.data.Dataset.from_tensor_slices(files)
+    by_file = len(files) >= ranks
+    if by_file:
+        dataset = dataset.shard(ranks, rank)
+    dataset = dataset.shuffle(len(files), seed=config.training.seed).interleave(
+        tf.data.TFRecordDataset,
+        cycle_length=config.data.parallel_files,
+        num_parallel_calls=tf.data.AUTOTUNE,
+        deterministic=False,
+    )
+    if not by_file:
+        dataset = dataset.shard(ranks, rank)
+    dataset = dataset.shuffle(16 * batch_size, seed=config.training.seed).repeat()
+    dataset = dataset.map(decoder(config, target), num_parallel_calls=tf.data.AUTOTUNE, deterministic=False)
+    return dataset.batch(batch_size, drop_remainder=True).prefetch(config.data.prefetch_batches)
+
+
+def decoder(config: Config, target: Target) -> Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]:
+    """From a serialised example to an image and its label: augmented as in Szegedy et al. 2014 (arXiv:1409.4842)."""
+    size = config.model.image_size
+
+    def decode(serialised: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        example = tf.io.parse_single_example(serialised, FEATURES)
+        encoded = example["image/encoded"]
+        whole = tf.constant([0.0, 0.0, 1.0, 1.0], shape=(1, 1, 4))
+        begin, extent, _ = tf.image.sample_distorted_bounding_box(
+            tf.io.extract_jpeg_shape(encoded),
+            whole,
+            min_object_covered=0.0,
+            aspect_ratio_range=(3 / 4, 4 / 3),
+            area_range=(0.08, 1.0),
+            max_attempts=10,
+            use_image_if_no_bounding_boxes=True,
+        )
+        window = tf.concat([begin[:2], extent[:2]], 0)
+        image = tf.image.decode_and_crop_jpeg(encoded, window, channels=3)
+        image = tf.image.resize(image, (size, size))
+        image = (tf.image.random_flip_left_right(image) - MEAN) / DEVIATION
+        if target.data_format == "channels_first":
+            image = tf.transpose(image, (2, 0, 1))
+        label = tf.cast(example["image/class/label"], tf.int32) - 1
+        check = tf.debugging.Assert(
+            (label >= 0) & (label < NUM_CLASSES), ["a label is out of the range from 1 to 1000:", label + 1]
+        )
+        with tf.control_dependencies([check]):
+            return image, tf.identity(label)
+
+    return decode

@@ -1,0 +1,70 @@
+"""What is computed from counts and times."""
+
+from __future__ import annotations
+
+from benchmarks.common.step_timer import percentile
+from benchmarks.resnet50.config import EXPANSION, NUM_CLASSES, STAGES, convolutions
+
+FLOPS_SOURCE = "2 x multiply-adds of all convolutions and the last layer, x 3 for training"
+IMAGES_PER_EPOCH = 1_281_167  # of ImageNet's training set
+
+
+def forward_flops_per_image(image_size: int) -> int:
+    """FLOPs of the model's forward pass on one image: convolutions and the last layer, 8.2 GFLOP at 224 pixels."""
+    return sum(layer.flops for layer in convolutions(image_size))
+
+
+def training_flops_per_image(image_size: int) -> int:
+    """Forward, and twice as much backward: gradients of activations and of weights."""
+    return 3 * forward_flops_per_image(image_size)
+
+
+def num_parameters(variant: str) -> int:
+    """Trainable parameters: kernels, two per channel of each normalisation, and the last layer's biases."""
+    kernels = sum(layer.weights for layer in convolutions(32))
+    normalised = 64  # v1.5: after every convolution
+    width_in = 64
+    for blocks, width in STAGES:
+        if variant == "v1.5":
+            normalised += blocks * (2 * width + EXPANSION * width) + EXPANSION * width
+        else:  # v2: before every convolution of a block, and once at the end
+            normalised += width_in + (blocks - 1) * EXPANSION * width + blocks * 2 * width
+        width_in = EXPANSION * width
+    if variant == "v2":
+        normalised += width_in - 64  # the first convolution is followed by the first block's own
+    return kernels + 2 * normalised + NUM_CLASSES
+
+
+def training_metrics(
+    image_size: int,
+    global_batch_size: int,
+    num_devices: int,
+    call_times_s: list[float],
+    steps_per_call: int,
+    peak_tflops_per_device: float,
+) -> dict[str, float | int | str | None]:
+    """Throughput over the whole measured window, step times in seconds, rates in 10^12 FLOP/s.
+
+    `mfu` is from 0 to 1, and null where the device's peak is not known.
+    """
+    measured_s = sum(call_times_s)
+    images = len(call_times_s) * steps_per_call * global_batch_size
+    images_per_s = images / measured_s
+    flops_per_image = training_flops_per_image(image_size)
+    tflops_per_device = images_per_s * flops_per_image / num_devices / 1e12
+    step_times_s = [time_s / steps_per_call for time_s in call_times_s]
+    return {
+        "measured_s": measured_s,
+        "measured_images": images,
+        "images_per_s": images_per_s,
+        "images_per_s_per_device": images_per_s / num_devices,
+        "step_time_median_s": percentile(step_times_s, 50),
+        "step_time_p5_s": percentile(step_times_s, 5),
+        "step_time_p95_s": percentile(step_times_s, 95),
+        "model_flops_per_image": flops_per_image,
+        "model_flops_source": FLOPS_SOURCE,
+        "tflops_per_device": tflops_per_device,
+        "peak_tflops_per_device": peak_tflops_per_device or None,
+        "mfu": tflops_per_device / peak_tflops_per_device if peak_tflops_per_device else None,
+        "images_per_epoch": IMAGES_PER_EPOCH,
+    }

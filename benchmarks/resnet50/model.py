@@ -1,0 +1,82 @@
+"""ResNet-50 from Keras layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import layers
+
+from benchmarks.resnet50.config import EXPANSION, NUM_CLASSES, STAGES
+
+BATCH_NORM = {"momentum": 0.9, "epsilon": 1e-5}
+
+
+class _Builder:
+    """Layers of one precision and one order of dimensions."""
+
+    def __init__(self, data_format: str, seed: int) -> None:
+        self.data_format = data_format
+        self._axis = 1 if data_format == "channels_first" else -1
+        self._initial = keras.initializers.HeNormal(seed)
+
+    def convolution(self, x: Any, outputs: int, kernel_size: int, stride: int = 1) -> Any:
+        # Explicit padding keeps borders where they are in the paper's model; "same" shifts them where a stride is 2.
+        if kernel_size > 1:
+            pad = kernel_size // 2
+            x = layers.ZeroPadding2D(pad, data_format=self.data_format)(x)
+        return layers.Conv2D(
+            outputs,
+            kernel_size,
+            stride,
+            use_bias=False,
+            data_format=self.data_format,
+            kernel_initializer=self._initial.clone(),
+        )(x)
+
+    def norm(self, x: Any, last: bool = False, relu: bool = True) -> Any:
+        # A block begins as the identity: Goyal et al. 2017 (arXiv:1706.02677), section 5.1.
+        x = layers.BatchNormalization(self._axis, gamma_initializer="zeros" if last else "ones", **BATCH_NORM)(x)
+        return layers.ReLU()(x) if relu else x
+
+    def pool(self, x: Any) -> Any:
+        x = layers.ZeroPadding2D(1, data_format=self.data_format)(x)
+        return layers.MaxPooling2D(3, 2, data_format=self.data_format)(x)
+
+    def block_v1_5(self, x: Any, width: int, stride: int, projection: bool) -> Any:
+        shortcut = x
+        if projection:
+            shortcut = self.norm(self.convolution(x, EXPANSION * width, 1, stride), relu=False)
+        x = self.norm(self.convolution(x, width, 1))
+        x = self.norm(self.convolution(x, width, 3, stride))
+        x = self.norm(self.convolution(x, EXPANSION * width, 1), last=True, relu=False)
+        return layers.ReLU()(layers.Add()([x, shortcut]))
+
+    def block_v2(self, x: Any, width: int, stride: int, projection: bool) -> Any:
+        before = self.norm(x)
+        shortcut = self.convolution(before, EXPANSION * width, 1, stride) if projection else x
+        x = self.norm(self.convolution(before, width, 1))
+        x = self.norm(self.convolution(x, width, 3, stride))
+        return layers.Add()([self.convolution(x, EXPANSION * width, 1), shortcut])
+
+
+def build_model(variant: str, image_size: int, data_format: str, seed: int) -> keras.Model:
+    """ResNet-50 in the policy's precision; its logits, of shape [images, classes], are in float32.
+
+    v1.5 has a stage's stride in the 3x3 convolution of its first block; v2 is the pre-activation model (He et al.
+    2016, arXiv:1603.05027).
+    """
+    build = _Builder(data_format, seed)
+    shape = (3, image_size, image_size) if data_format == "channels_first" else (image_size, image_size, 3)
+    images = keras.Input(shape)
+    x = build.convolution(images, 64, 7, 2)
+    x = build.pool(build.norm(x) if variant == "v1.5" else x)
+    block = build.block_v1_5 if variant == "v1.5" else build.block_v2
+    for stage, (blocks, width) in enumerate(STAGES):
+        for index in range(blocks):
+            x = block(x, width, 2 if stage and not index else 1, projection=not index)
+    if variant == "v2":
+        x = build.norm(x)
+    x = layers.GlobalAveragePooling2D(data_format=data_format)(x)
+    logits = layers.Dense(NUM_CLASSES, kernel_initializer=keras.initializers.RandomNormal(stddev=0.01, seed=seed))(x)
+    return keras.Model(images, layers.Activation("linear", dtype="float32")(logits))

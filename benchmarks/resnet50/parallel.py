@@ -1,0 +1,147 @@
+"""Devices, precision and the distribution over processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import resource
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from benchmarks.common.launch import Launch, usable_cores
+from benchmarks.common.options import ConfigError
+from benchmarks.common.record import Device, Window
+from benchmarks.resnet50.config import ComputeOptions
+
+POLICIES = {"fp32": "float32", "bf16": "mixed_bfloat16", "fp16": "mixed_float16"}
+# What a CPU needs for a precision to run in its own units, as /proc/cpuinfo calls it.
+CPU_FLAGS = {"bf16": r"avx512_bf16|amx_bf16|bf16", "fp16": r"avx512_fp16|amx_fp16|fphp"}
+MESSAGE_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class Target:
+    """What this process computes on, and how."""
+
+    on_gpu: bool
+    precision: str
+    xla: bool
+    data_format: str  # channels_last or channels_first
+    strategy: Any  # a tf.distribute.Strategy
+
+
+def choose_target(options: ComputeOptions, launch: Launch, environ: Mapping[str, str] = os.environ) -> Target:
+    """The GPU of this process's local rank, or its share of the CPU; raises ConfigError for what is not there."""
+    gpus = tf.config.list_physical_devices("GPU") if options.device != "cpu" else []
+    if options.device == "gpu" and not gpus:
+        raise ConfigError(
+            "--device gpu was asked for, but TensorFlow shows none: use a build for your GPUs, or --device cpu"
+        )
+    on_gpu = bool(gpus)
+    if on_gpu:
+        if launch.local_rank >= len(gpus):
+            raise ConfigError(
+                f"{launch.local_world_size} processes were started on a node that shows {len(gpus)} GPUs: "
+                "start one process per GPU"
+            )
+        own = gpus[launch.local_rank]
+        tf.config.set_visible_devices(own, "GPU")
+        tf.config.experimental.set_memory_growth(own, True)
+    else:
+        tf.config.set_visible_devices([], "GPU")
+        threads = options.threads or max(1, usable_cores() // launch.local_world_size)
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+        tf.config.threading.set_inter_op_parallelism_threads(2)
+    precision = ("bf16" if on_gpu else "fp32") if options.precision == "auto" else options.precision
+    layout = "nhwc" if options.layout == "auto" else options.layout
+    if not on_gpu:
+        check_cpu(precision, layout)
+    keras.mixed_precision.set_global_policy(POLICIES[precision])
+    return Target(
+        on_gpu,
+        precision,
+        on_gpu if options.xla == "auto" else options.xla == "on",
+        "channels_first" if layout == "nchw" else "channels_last",
+        make_strategy(launch, on_gpu, environ),
+    )
+
+
+def check_cpu(precision: str, layout: str, cpuinfo: Path = Path("/proc/cpuinfo")) -> None:
+    """Raise ConfigError for what a CPU cannot run, or only in emulation."""
+    if layout == "nchw":
+        raise ConfigError("--layout nchw was asked for, but TensorFlow's CPU kernels train in nhwc only: use nhwc")
+    needed = CPU_FLAGS.get(precision)
+    if needed is None or not cpuinfo.exists():
+        return
+    flags = re.findall(r"^(?:flags|Features)\s*:\s*(.*)$", cpuinfo.read_text(), re.MULTILINE)
+    if flags and not re.search(rf"\b(?:{needed})\b", flags[0]):
+        raise ConfigError(
+            f"--precision {precision} was asked for, but this CPU has no units for it: use --precision fp32"
+        )
+
+
+def make_strategy(launch: Launch, on_gpu: bool, environ: Mapping[str, str]) -> Any:
+    """One process per device: nothing to distribute for one, else workers that sum their gradients."""
+    if launch.world_size == 1:
+        return tf.distribute.get_strategy()
+    os.environ["TF_CONFIG"] = json.dumps(tf_config(launch, environ))
+    ring = tf.distribute.experimental.CommunicationImplementation
+    options = tf.distribute.experimental.CommunicationOptions(implementation=ring.NCCL if on_gpu else ring.RING)
+    return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+
+
+def tf_config(launch: Launch, environ: Mapping[str, str]) -> dict[str, Any]:
+    """TensorFlow's description of all workers and of this one, from what the launcher has set.
+
+    CARAML_NODES names the nodes in the order of their ranks, separated by commas; one node needs none.
+    """
+    nodes = environ.get("CARAML_NODES", environ.get("MASTER_ADDR", "localhost")).split(",")
+    if len(nodes) != launch.num_nodes:
+        raise ConfigError(
+            f"CARAML_NODES names {len(nodes)} nodes, but the launcher started processes on {launch.num_nodes}"
+        )
+    first_port = int(environ.get("MASTER_PORT", "0"))
+    if not first_port:
+        raise ConfigError("the launcher set no MASTER_PORT: start with python -m benchmarks.common.spawn, or torchrun")
+    workers = [f"{node}:{first_port + rank}" for node in nodes for rank in range(launch.local_world_size)]
+    return {"cluster": {"worker": workers}, "task": {"type": "worker", "index": launch.rank}}
+
+
+def gather(value: Any, strategy: Any, launch: Launch) -> list[Any]:
+    """The value of every rank, in the order of ranks, on every rank. Anything that JSON holds in 4 kB."""
+    if launch.world_size == 1:
+        return [value]
+    text = json.dumps(value).encode()
+    if len(text) > MESSAGE_BYTES:
+        raise ValueError(f"a message of {len(text)} bytes does not fit {MESSAGE_BYTES}")
+    padded = np.zeros((1, MESSAGE_BYTES), np.int32)
+    padded[0, : len(text)] = np.frombuffer(text, np.uint8)
+    gathered = strategy.gather(tf.constant(padded), axis=0).numpy()
+    return [json.loads(bytes(row.astype(np.uint8)).rstrip(b"\0")) for row in gathered]
+
+
+def describe_device(launch: Launch, target: Target) -> Device:
+    """This process's device and the most memory it held: the GPU's own, or the process's on a CPU."""
+    hostname = platform.node()
+    if target.on_gpu:
+        [gpu] = tf.config.get_visible_devices("GPU")
+        details = tf.config.experimental.get_device_details(gpu)
+        peak_bytes = tf.config.experimental.get_memory_info("GPU:0")["peak"]
+        return Device(hostname, launch.rank, details.get("device_name", "GPU"), "", peak_bytes)
+    peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # Linux reports KiB
+    threads = tf.config.threading.get_intra_op_parallelism_threads()
+    return Device(hostname, launch.rank, f"CPU, {threads} threads", "", peak_bytes)
+
+
+def all_windows(own: Window | None, strategy: Any, launch: Launch) -> list[Window]:
+    """The windows of all nodes, of which each was written by its node's first rank."""
+    gathered = gather(vars(own) if own else None, strategy, launch)
+    return [Window(**window) for window in gathered if window]

@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from benchmarks.common.launch import Launch
+from benchmarks.common.options import ConfigError, RunOptions, WindowOptions
+from benchmarks.resnet50 import data, prepare
+from benchmarks.resnet50.config import (
+    BatchOptions,
+    ComputeOptions,
+    Config,
+    DataOptions,
+    ModelOptions,
+    TrainingOptions,
+)
+from benchmarks.resnet50.metrics import forward_flops_per_image, num_parameters
+from benchmarks.resnet50.model import build_model
+from benchmarks.resnet50.parallel import Target, check_cpu, tf_config
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+TARGET = Target(False, "fp32", False, "channels_last", tf.distribute.get_strategy())
+
+
+@pytest.mark.parametrize("variant", ["v1.5", "v2"])
+def test_the_model_has_the_parameters_that_are_counted(variant):
+    model = build_model(variant, 64, "channels_last", 1)
+    assert sum(int(np.prod(weight.shape)) for weight in model.trainable_variables) == num_parameters(variant)
+    assert model(tf.zeros((2, 64, 64, 3))).shape == (2, 1000)
+
+
+def test_flops_agree_with_tensorflows_own_count():
+    from tensorflow.python.profiler.model_analyzer import profile
+    from tensorflow.python.profiler.option_builder import ProfileOptionBuilder
+
+    model = build_model("v1.5", 64, "channels_last", 1)
+    graph = tf.function(model).get_concrete_function(tf.TensorSpec((1, 64, 64, 3))).graph
+    options = ProfileOptionBuilder(ProfileOptionBuilder.float_operation()).with_empty_output().build()
+    counted = profile(graph, options=options).total_float_ops
+    # TensorFlow's count also has normalisation and additions, which are about a hundredth.
+    assert forward_flops_per_image(64) == pytest.approx(counted, rel=0.02)
+
+
+def test_logits_are_float32_in_mixed_precision():
+    before = keras.mixed_precision.global_policy()
+    keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    try:
+        model = build_model("v1.5", 32, "channels_last", 1)
+    finally:
+        keras.mixed_precision.set_global_policy(before)
+    assert model(tf.zeros((1, 32, 32, 3))).dtype == tf.float32
+
+
+def config(**options) -> Config:
+    return Config(
+        ModelOptions(image_size=64),
+        BatchOptions(8),
+        ComputeOptions(),
+        DataOptions(**options),
+        TrainingOptions(),
+        WindowOptions(),
+        RunOptions(),
+    )
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pictures")
+    assert prepare.main(["--out", str(folder), "--images", "32", "--files", "2"]) == 0
+    return folder
+
+
+def test_made_pictures_are_real_jpegs_of_the_usual_size_with_labels_from_1(pictures):
+    files = data.find_files(pictures)
+    assert [Path(file).name for file in files] == ["train-00000-of-00002", "train-00001-of-00002"]
+    labels, sizes = [], []
+    for serialised in tf.data.TFRecordDataset(files):
+        found = tf.io.parse_single_example(serialised, data.FEATURES)
+        labels.append(int(found["image/class/label"]))
+        image = tf.io.decode_jpeg(found["image/encoded"])
+        sizes.append(len(found["image/encoded"].numpy()))
+        assert 300 < image.shape[0] < 501
+    assert labels == list(range(1, 33))
+    assert 30_000 < np.mean(sizes) < 200_000
+
+
+def test_batches_from_files_are_normalised_crops_with_labels_from_0(pictures):
+    found = data.batches(config(data="fake-imagenet", data_dir=str(pictures)), TARGET, 8, 0, 1)
+    images, labels = next(iter(found))
+    assert images.shape == (8, 64, 64, 3)
+    assert images.dtype == tf.float32
+    assert abs(float(tf.reduce_mean(images))) < 2
+    assert 0 <= int(tf.reduce_min(labels)) <= int(tf.reduce_max(labels)) < 32
+
+
+def test_ranks_read_different_pictures(pictures):
+    def labels(rank):
+        batches = data.batches(config(data="fake-imagenet", data_dir=str(pictures)), TARGET, 16, rank, 2)
+        return set(next(iter(batches))[1].numpy().tolist())
+
+    assert labels(0) | labels(1) == set(range(32))
+    assert not labels(0) & labels(1)
+
+
+def test_a_rank_has_its_part_of_the_same_global_batch():
+    whole, whole_labels = data.made_batch(config(), TARGET, 8, 0)
+    second, second_labels = data.made_batch(config(), TARGET, 4, 1)
+    assert np.array_equal(whole[4:], second)
+    assert np.array_equal(whole_labels[4:], second_labels)
+
+
+def test_pictures_that_are_there_stay_and_a_missing_file_is_made(pictures, capsys):
+    files = sorted(pictures.iterdir())
+    before = files[0].stat().st_mtime_ns
+    content = files[1].read_bytes()
+    files[1].unlink()
+    assert prepare.main(["--out", str(pictures), "--images", "32", "--files", "2"]) == 0
+    assert files[0].stat().st_mtime_ns == before
+    assert files[1].read_bytes() == content
+    assert prepare.main(["--out", str(pictures), "--images", "32", "--files", "2"]) == 0
+    assert "is there already" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "--out FOLDER is needed"),
+        (["--out", "{tmp}/x", "--images", "10"], "images 10 is not a multiple of files 4"),
+        (["--out", "{tmp}/file/x"], "cannot be written"),
+    ],
+)
+def test_data_that_cannot_be_made_is_one_clear_sentence(arguments, message, tmp_path, capsys):
+    (tmp_path / "file").touch()
+    assert prepare.main([argument.format(tmp=tmp_path) for argument in arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert len(error.splitlines()) == 1
+
+
+def test_a_label_out_of_range_is_an_error(tmp_path):
+    jpeg = tf.io.encode_jpeg(np.zeros((80, 80, 3), np.uint8)).numpy()
+    with tf.io.TFRecordWriter(str(tmp_path / "train-00000-of-00001")) as writer:
+        writer.write(prepare.example(jpeg, 1001).SerializeToString())
+    batches = data.batches(config(data="imagenet", data_dir=str(tmp_path)), TARGET, 1, 0, 1)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="out of the range"):
+        next(iter(batches))
+
+
+def test_a_precision_that_the_cpu_has_no_units_for_is_refused(tmp_path):
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text("flags\t\t: fpu sse avx512_bf16 avx2\n")
+    check_cpu("bf16", "nhwc", cpuinfo)
+    with pytest.raises(ConfigError, match=r"--precision fp16 .* no units"):
+        check_cpu("fp16", "nhwc", cpuinfo)
+    with pytest.raises(ConfigError, match="nchw"):
+        check_cpu("fp32", "nchw", cpuinfo)
+
+
+def test_tensorflow_is_told_of_all_workers():
+    one_node = tf_config(Launch(1, 2, 1, 2), {"MASTER_ADDR": "localhost", "MASTER_PORT": "5000"})
+    assert one_node == {
+        "cluster": {"worker": ["localhost:5000", "localhost:5001"]},
+        "task": {"type": "worker", "index": 1},
+    }
+    two_nodes = tf_config(Launch(2, 4, 0, 2), {"CARAML_NODES": "a,b", "MASTER_PORT": "5000"})
+    assert two_nodes["cluster"]["worker"] == ["a:5000", "a:5001", "b:5000", "b:5001"]
+    with pytest.raises(ConfigError, match="names 1 nodes"):
+        tf_config(Launch(2, 4, 0, 2), {"CARAML_NODES": "a", "MASTER_PORT": "5000"})
+
+
+SAME_BATCH = """
+import numpy as np
+from benchmarks.common.launch import read_launch
+from benchmarks.resnet50 import data, parallel, train
+from benchmarks.resnet50.tests.test_model_and_data import config
+import dataclasses
+launch = read_launch()
+options = config()
+batch = dataclasses.replace(options.batch, global_batch_size=4 * launch.world_size)
+options = dataclasses.replace(options, batch=batch)
+rates = dataclasses.replace(options.training, learning_rate=25.6 / launch.world_size, weight_decay=1e-2)
+options = dataclasses.replace(options, training=rates)
+target = parallel.choose_target(options.compute, launch)
+made = data.made_batch
+data.made_batch = lambda config, target, size, rank: made(config, target, size, 0)
+trainer = train.Trainer(options, target, launch)
+for _ in range(2):
+    trainer.call()
+if launch.rank == 0:
+    print("norm", sum(float((weight.numpy() ** 2).sum()) for weight in trainer.model.trainable_variables))
+    print("loss", float(trainer.losses[-1]))
+"""
+
+
+def test_two_workers_average_their_gradients(tmp_path):
+    # Both have the batch that one worker has: its weights must come out, as means over the global batch are the same.
+    (tmp_path / "same_batch.py").write_text(SAME_BATCH)
+    seen = []
+    for workers in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks.common.spawn", "--nproc-per-node", workers, "-m", "same_batch"],
+            env={**os.environ, "PYTHONPATH": f"{REPOSITORY}:{tmp_path}", "TF_CPP_MIN_LOG_LEVEL": "2"},
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        seen.append({line.split()[0]: float(line.split()[1]) for line in done.stdout.splitlines()[-2:]})
+    assert seen[1] == pytest.approx(seen[0], rel=1e-5)

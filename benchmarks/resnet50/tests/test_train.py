@@ -1,0 +1,97 @@
+"""The program as a user starts it: alone, and with workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+ENVIRON = {**os.environ, "PYTHONPATH": str(REPOSITORY), "TF_CPP_MIN_LOG_LEVEL": "2"}
+ALONE = [sys.executable, "-m", "benchmarks.resnet50"]
+SHORT = ["--image-size", "32", "--global-batch-size", "8", "--warmup-steps", "1", "--measured-steps", "6"]
+
+
+def workers(number: int) -> list[str]:
+    return [
+        sys.executable,
+        "-m",
+        "benchmarks.common.spawn",
+        "--nproc-per-node",
+        str(number),
+        "-m",
+        "benchmarks.resnet50",
+    ]
+
+
+def start(command, record, *flags):
+    return subprocess.run(
+        [*command, *SHORT, "--record", str(record), *flags], env=ENVIRON, capture_output=True, text=True, timeout=300
+    )
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    record = tmp_path_factory.mktemp("alone") / "record.json"
+    done = start(ALONE, record, "--learning-rate-warmup-steps", "1")
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(record.read_text())
+
+
+def test_the_record_has_what_was_used_and_the_windows_throughput(alone):
+    [window] = alone["windows"]
+    assert alone["status"] == "ok"
+    assert alone["metrics"]["measured_images"] == 6 * 8
+    assert window["end_s"] - window["start_s"] == pytest.approx(sum(alone["step_times_s"]))
+    assert alone["metrics"]["images_per_s"] == pytest.approx(48 / sum(alone["step_times_s"]))
+    assert alone["config"]["compute"]["precision"] == "fp32"
+    assert alone["config"]["compute"]["xla"] == "off"
+    assert alone["metrics"]["comparable"] is False
+    assert len(alone["losses"]) == 7
+
+
+def test_one_batch_is_learnt(alone):
+    assert alone["losses"][0] == pytest.approx(6.9, abs=0.3)  # ln 1000, before anything is learnt
+    assert alone["losses"][-1] < alone["losses"][0] - 1
+
+
+def test_two_workers_train_together(tmp_path):
+    record = tmp_path / "record.json"
+    done = start(workers(2), record, "--steps-per-call", "2")
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(record.read_text())
+    assert [device["rank"] for device in found["devices"]] == [0, 1]
+    assert found["layout"]["num_devices"] == 2
+    assert found["metrics"]["measured_images"] == 6 * 2 * 8
+    assert len(found["windows"]) == 1
+    assert found["losses"][-1] < found["losses"][0]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--imag-size", "32"], "no flag --imag-size: did you mean --image-size"),
+        (["--data", "imagenet"], "--data imagenet needs --data-dir"),
+        (["--data", "imagenet", "--data-dir", "{tmp}"], "holds no TFRecords"),
+        (["--device", "gpu"], "--device gpu was asked for, but TensorFlow shows none"),
+        (["--layout", "nchw"], "--layout nchw was asked for"),
+        (["--record", "{tmp}/file"], "exists already"),
+    ],
+)
+def test_bad_options_are_one_clear_sentence(flags, message, tmp_path):
+    (tmp_path / "file").write_text("an earlier result")
+    done = start(ALONE, tmp_path / "record.json", *(flag.format(tmp=tmp_path) for flag in flags))
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_dry_run_prints_the_layout_and_trains_nothing(tmp_path):
+    done = start(ALONE, tmp_path / "record.json", "--dry-run")
+    assert done.returncode == 0
+    assert "num_parameters: 25557032" in done.stdout.splitlines()
+    assert not (tmp_path / "record.json").exists()
