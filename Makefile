@@ -26,6 +26,7 @@ lint:
 bench: ## speed and memory, as ratios against a peer in the same run
 	@scripts/setup.sh $(ALL_PARTS)
 	python -m benchmarks.llm_training.bench
+	python -m benchmarks.resnet50.bench
 	python -m jpwr.tests.bench
 
 clean: ## remove results of the workflow, data and .venv

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from benchmarks.resnet50.parallel import Target
 # Mean and deviation of ImageNet's training set, per channel, for values from 0 to 255.
 MEAN = (123.675, 116.28, 103.53)
 DEVIATION = (58.395, 57.12, 57.375)
+SETTLE_S = 0.2
 PATTERN = "train-*-of-[0-9][0-9][0-9][0-9][0-9]"
 FEATURES = {
     "image/encoded": tf.io.FixedLenFeature([], tf.string),
@@ -22,26 +25,70 @@ FEATURES = {
 }
 
 
+Decode = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
+
+
+class DataError(Exception):
+    """The data cannot be trained on: one sentence with what was found."""
+
+
 def image_shape(config: Config, target: Target) -> tuple[int, ...]:
     size = config.model.image_size
     return (3, size, size) if target.data_format == "channels_first" else (size, size, 3)
 
 
-def batches(config: Config, target: Target, batch_size: int, rank: int, ranks: int) -> Iterator[tuple[Any, Any]]:
+class Batches:
     """Images of shape [batch_size, height, width, 3] (or 3 first) in float32, and labels from 0, without an end.
 
     Raises ConfigError when there is no data to read.
     """
-    if config.data.data == "synthetic":
+
+    def __init__(self, config: Config, target: Target, batch_size: int, rank: int, ranks: int) -> None:
+        self._tried = self._used = None
+        if config.data.reads_files:
+            with tf.device("CPU:0"):
+                self._tried, self._used = (tf.Variable(0, dtype=tf.int64, trainable=False) for _ in range(2))
+            decode = _counted(decoder(config, target), self._tried, self._used)
+            dataset = image_files(config, batch_size, rank, ranks, decode)
+            self._iterator = iter(dataset)
+            return
         images, labels = made_batch(config, target, batch_size, rank)
-        while True:
-            yield images, labels
-    elif config.data.data == "synthetic-host":
-        images, labels = made_batch(config, target, batch_size, rank)
-        dataset = tf.data.Dataset.from_tensors((images.numpy(), labels.numpy())).repeat()
-        yield from dataset.prefetch(config.data.prefetch_batches)
-    else:
-        yield from imagenet(config, target, batch_size, rank, ranks)
+        if config.data.data == "synthetic":
+            self._iterator = itertools.repeat((images, labels))
+        else:
+            dataset = tf.data.Dataset.from_tensors((images.numpy(), labels.numpy())).repeat()
+            self._iterator = iter(dataset.prefetch(config.data.prefetch_batches))
+
+    def __iter__(self) -> Batches:
+        return self
+
+    def __next__(self) -> tuple[Any, Any]:
+        """The next batch; raises DataError when the files hold no record that can be used."""
+        try:
+            images, labels = next(self._iterator)
+        except StopIteration as error:
+            raise DataError(f"no record of the data can be used: {self.records()[0]} were tried") from error
+        return images, labels
+
+    def records(self) -> tuple[int, int]:
+        """How many records were read from files, and how many of them could not be used."""
+        if self._tried is None or self._used is None:
+            return 0, 0
+        tried, used = -1, -1
+        while (tried, used) != (int(self._tried), int(self._used)):  # some may be in the works
+            tried, used = int(self._tried), int(self._used)
+            time.sleep(SETTLE_S)
+        return tried, tried - used
+
+
+def _counted(decode: Decode, tried: tf.Variable, used: tf.Variable) -> Decode:
+    def counted(serialised: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        with tf.control_dependencies([tried.assign_add(1)]):
+            image, label = decode(tf.identity(serialised))
+        with tf.control_dependencies([image, label]), tf.control_dependencies([used.assign_add(1)]):
+            return tf.identity(image), tf.identity(label)
+
+    return counted
 
 
 def made_batch(config: Config, target: Target, batch_size: int, rank: int) -> tuple[tf.Tensor, tf.Tensor]:
@@ -63,27 +110,28 @@ def find_files(folder: Path) -> list[str]:
     return files
 
 
-def imagenet(config: Config, target: Target, batch_size: int, rank: int, ranks: int) -> tf.data.Dataset:
-    """Batches of decoded, cropped and flipped images, each rank's from files or records of its own."""
+def image_files(config: Config, batch_size: int, rank: int, ranks: int, decode: Decode) -> tf.data.Dataset:
+    """Batches of decoded images, each rank's from files or records of its own; a record that is damaged is left out."""
     files = find_files(Path(config.data.data_dir))
     dataset = tf.data.Dataset.from_tensor_slices(files)
     by_file = len(files) >= ranks
     if by_file:
         dataset = dataset.shard(ranks, rank)
     dataset = dataset.shuffle(len(files), seed=config.training.seed).interleave(
-        tf.data.TFRecordDataset,
+        # The rest of a file that is cut short is lost, and no other file's.
+        lambda file: tf.data.TFRecordDataset(file).ignore_errors(),
         cycle_length=config.data.parallel_files,
         num_parallel_calls=tf.data.AUTOTUNE,
         deterministic=False,
     )
     if not by_file:
         dataset = dataset.shard(ranks, rank)
-    dataset = dataset.shuffle(16 * batch_size, seed=config.training.seed).repeat()
-    dataset = dataset.map(decoder(config, target), num_parallel_calls=tf.data.AUTOTUNE, deterministic=False)
-    return dataset.batch(batch_size, drop_remainder=True).prefetch(config.data.prefetch_batches)
+    dataset = dataset.shuffle(16 * batch_size, seed=config.training.seed)
+    dataset = dataset.map(decode, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False).ignore_errors()
+    return dataset.repeat().batch(batch_size, drop_remainder=True).prefetch(config.data.prefetch_batches)
 
 
-def decoder(config: Config, target: Target) -> Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]:
+def decoder(config: Config, target: Target) -> Decode:
     """From a serialised example to an image and its label: augmented as in Szegedy et al. 2014 (arXiv:1409.4842)."""
     size = config.model.image_size
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from benchmarks.resnet50.parallel import Target
 
 BENCHMARK = "resnet50"
+MAX_DAMAGED = 0.001  # of the records that were read
 PACKAGES = ("tensorflow", "tensorflow-cpu", "tensorflow-rocm", "keras", "numpy")
 
 
@@ -112,6 +113,8 @@ def train(config: Config, launch: Launch, record: RunRecord) -> None:
     record.windows = parallel.all_windows(window, target.strategy, launch)
     devices = parallel.gather(asdict(parallel.describe_device(launch, target)), target.strategy, launch)
     record.devices = [Device(**device) for device in devices]
+    records = parallel.gather(trainer.batches.records(), target.strategy, launch)
+    read, damaged = (sum(counts) for counts in zip(*records, strict=True))
     record.losses = list(losses)
     call_times_s = timer.measured_step_times_s
     record.step_times_s = [time_s / config.compute.steps_per_call for time_s in call_times_s]
@@ -120,6 +123,8 @@ def train(config: Config, launch: Launch, record: RunRecord) -> None:
         "comparable": config.model.is_comparable,
         "warmup_steps": config.window.warmup_steps * config.compute.steps_per_call,
         "measured_steps": len(call_times_s) * config.compute.steps_per_call,
+        "records_read": read,
+        "records_damaged": damaged,
         "first_loss": losses[0],
         "last_loss": losses[-1],
         **training_metrics(
@@ -131,10 +136,24 @@ def train(config: Config, launch: Launch, record: RunRecord) -> None:
             config.run.peak_tflops_per_device,
         ),
     }
-    # Random labels cannot be learnt in a few steps: what can be told is that nothing diverged.
-    bad = next((step for step, loss in enumerate(losses) if not abs(loss) < float("inf")), None)
-    record.error = "" if bad is None else f"the loss is {losses[bad]} in call {bad}: the training diverged"
+    record.error = run_problem(losses, read, damaged)
     record.status = FAILED if record.error else OK
+
+
+def run_problem(losses: Sequence[float], read: int, damaged: int) -> str:
+    """Why the run is not a good one, or an empty string.
+
+    Random labels cannot be learnt in a few steps: what can be told of the loss is that nothing diverged.
+    """
+    bad = next((call for call, loss in enumerate(losses) if not abs(loss) < float("inf")), None)
+    if bad is not None:
+        return f"the loss is {losses[bad]} in call {bad}: the training diverged"
+    if damaged > MAX_DAMAGED * read:
+        return (
+            f"{damaged} of {read} records could not be used (damaged, or a label that is not from 1 to {NUM_CLASSES}), "
+            f"more than {MAX_DAMAGED:.1%}: check the data"
+        )
+    return ""
 
 
 class Trainer:
@@ -193,16 +212,14 @@ class Trainer:
 
         self._one_step = one_step
         self._steps_per_call = config.compute.steps_per_call
-        self._batches: Iterator[Any] = data.batches(
-            config, target, batch // launch.world_size, launch.rank, launch.world_size
-        )
+        self.batches = data.Batches(config, target, batch // launch.world_size, launch.rank, launch.world_size)
 
     def call(self) -> None:
         """Some optimizer steps; the loss of the last one is kept on the device."""
         loss = None
         for _ in range(self._steps_per_call):
             self._optimizer.learning_rate = next(self._rates)
-            loss = self._one_step(*next(self._batches))
+            loss = self._one_step(*next(self.batches))
         self.losses.append(loss)
 
     def synchronize(self) -> None:

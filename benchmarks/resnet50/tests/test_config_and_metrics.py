@@ -13,7 +13,7 @@ from benchmarks.resnet50.config import (
     TrainingOptions,
 )
 from benchmarks.resnet50.metrics import forward_flops_per_image, num_parameters, training_metrics
-from benchmarks.resnet50.train import layout_of
+from benchmarks.resnet50.train import layout_of, run_problem
 
 
 def test_parameters_are_those_of_the_literature():
@@ -73,3 +73,17 @@ def test_only_224_pixels_are_comparable_and_odd_sizes_are_warned_about():
     assert not ModelOptions(image_size=64).is_comparable
     assert ModelOptions(image_size=64).warning == ""
     assert "not a multiple of 32" in ModelOptions(image_size=100).warning
+
+
+@pytest.mark.parametrize(
+    ("losses", "read", "damaged", "problem"),
+    [
+        ([6.9, 6.8], 10_000, 10, ""),
+        ([6.9, 6.8], 0, 0, ""),
+        ([6.9, float("nan")], 0, 0, "the loss is nan in call 1"),
+        ([6.9, 6.8], 10_000, 11, "11 of 10000 records could not be used"),
+    ],
+)
+def test_a_run_that_diverged_or_read_damaged_data_says_so(losses, read, damaged, problem):
+    assert run_problem(losses, read, damaged).startswith(problem)
+    assert bool(run_problem(losses, read, damaged)) == bool(problem)

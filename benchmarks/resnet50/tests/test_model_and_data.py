@@ -92,8 +92,10 @@ def test_made_pictures_are_real_jpegs_of_the_usual_size_with_labels_from_1(pictu
 
 
 def test_batches_from_files_are_normalised_crops_with_labels_from_0(pictures):
-    found = data.batches(config(data="fake-imagenet", data_dir=str(pictures)), TARGET, 8, 0, 1)
-    images, labels = next(iter(found))
+    found = data.Batches(config(data="fake-imagenet", data_dir=str(pictures)), TARGET, 8, 0, 1)
+    images, labels = next(found)
+    assert found.records()[0] >= 8
+    assert found.records()[1] == 0
     assert images.shape == (8, 64, 64, 3)
     assert images.dtype == tf.float32
     assert abs(float(tf.reduce_mean(images))) < 2
@@ -102,8 +104,8 @@ def test_batches_from_files_are_normalised_crops_with_labels_from_0(pictures):
 
 def test_ranks_read_different_pictures(pictures):
     def labels(rank):
-        batches = data.batches(config(data="fake-imagenet", data_dir=str(pictures)), TARGET, 16, rank, 2)
-        return set(next(iter(batches))[1].numpy().tolist())
+        batches = data.Batches(config(data="fake-imagenet", data_dir=str(pictures)), TARGET, 16, rank, 2)
+        return set(next(batches)[1].numpy().tolist())
 
     assert labels(0) | labels(1) == set(range(32))
     assert not labels(0) & labels(1)
@@ -144,13 +146,45 @@ def test_data_that_cannot_be_made_is_one_clear_sentence(arguments, message, tmp_
     assert len(error.splitlines()) == 1
 
 
-def test_a_label_out_of_range_is_an_error(tmp_path):
-    jpeg = tf.io.encode_jpeg(np.zeros((80, 80, 3), np.uint8)).numpy()
-    with tf.io.TFRecordWriter(str(tmp_path / "train-00000-of-00001")) as writer:
-        writer.write(prepare.example(jpeg, 1001).SerializeToString())
-    batches = data.batches(config(data="imagenet", data_dir=str(tmp_path)), TARGET, 1, 0, 1)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="out of the range"):
-        next(iter(batches))
+def jpeg(side=80):
+    return tf.io.encode_jpeg(np.zeros((side, side, 3), np.uint8)).numpy()
+
+
+def write_records(path, examples):
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for encoded, label in examples:
+            writer.write(prepare.example(encoded, label).SerializeToString())
+
+
+def test_records_that_are_damaged_are_left_out_and_counted(tmp_path):
+    good = [(jpeg(), 1 + i) for i in range(10)]
+    write_records(
+        tmp_path / "train-00000-of-00002", [*good, (b"no jpeg", 1), (jpeg()[:200], 2), (jpeg(), 1001), (jpeg(), 0)]
+    )
+    batches = data.Batches(config(data="imagenet", data_dir=str(tmp_path)), TARGET, 5, 0, 1)
+    labels = {int(label) for _ in range(8) for label in next(batches)[1]}
+    read, damaged = batches.records()
+    assert labels == set(range(10))
+    assert read >= 40
+    assert damaged / read == pytest.approx(4 / 14, rel=0.2)
+
+
+def test_the_rest_of_a_file_that_is_cut_short_is_lost_and_no_other_files(tmp_path):
+    for index in range(2):
+        write_records(tmp_path / f"train-{index:05d}-of-00002", [(jpeg(), 10 * index + i) for i in range(1, 11)])
+    cut = tmp_path / "train-00000-of-00002"
+    cut.write_bytes(cut.read_bytes()[: cut.stat().st_size // 2])
+    batches = data.Batches(config(data="imagenet", data_dir=str(tmp_path)), TARGET, 5, 0, 1)
+    labels = {int(label) for _ in range(9) for label in next(batches)[1]}
+    assert set(range(10, 20)) <= labels
+    assert 10 < len(labels) < 20
+
+
+def test_data_without_one_good_record_is_an_error_and_no_endless_search(tmp_path):
+    write_records(tmp_path / "train-00000-of-00001", [(b"no jpeg", 1)] * 5)
+    batches = data.Batches(config(data="imagenet", data_dir=str(tmp_path)), TARGET, 5, 0, 1)
+    with pytest.raises(data.DataError, match="no record of the data can be used: 5 were tried"):
+        next(batches)
 
 
 def test_a_precision_that_the_cpu_has_no_units_for_is_refused(tmp_path):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,21 @@ def test_two_workers_train_together(tmp_path):
     assert found["metrics"]["measured_images"] == 6 * 2 * 8
     assert len(found["windows"]) == 1
     assert found["losses"][-1] < found["losses"][0]
+
+
+def test_a_worker_that_dies_ends_the_run_within_a_minute(tmp_path):
+    record = tmp_path / "record.json"
+    flags = [*SHORT, "--measured-steps", "100000", "--record", str(record)]
+    with subprocess.Popen([*workers(2), *flags], env=ENVIRON, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert "step" in process.stdout.readline()
+        ranks = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True)
+        os.kill(int(ranks.stdout.split()[1]), signal.SIGKILL)
+        killed_s = time.monotonic()
+        process.stdout.read()
+        assert process.wait(timeout=90) != 0
+    assert time.monotonic() - killed_s < 60
+    assert not record.exists() or json.loads(record.read_text())["status"] == "failed"
 
 
 @pytest.mark.parametrize(

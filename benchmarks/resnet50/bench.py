@@ -1,0 +1,209 @@
+"""Speed of the benchmark on a CPU against Keras' model.fit of the same model and a plain PyTorch ResNet-50.
+
+All are in one process and take turns, so that whatever else the machine does falls on all. Also the rate of the input
+path alone. Ratios above 1 are faster than the peer.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.common.launch import Launch, usable_cores
+from benchmarks.common.options import ConfigError, RunOptions, WindowOptions, option, parse_config
+from benchmarks.resnet50 import prepare
+from benchmarks.resnet50.config import (
+    EXPANSION,
+    NUM_CLASSES,
+    STAGES,
+    BatchOptions,
+    ComputeOptions,
+    Config,
+    DataOptions,
+    ModelOptions,
+    TrainingOptions,
+)
+from benchmarks.resnet50.train import Trainer
+
+
+@dataclass(frozen=True)
+class BenchOptions:
+    """Comparison."""
+
+    rounds: int = option(6, "times that each is measured")
+    steps: int = option(2, "optimizer steps per round")
+    batch_size: int = option(8, "images per optimizer step")
+    image_size: int = option(224, "height and width of an image")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run from the command line; returns the exit code."""
+    try:
+        [options] = parse_config(
+            (BenchOptions,),
+            sys.argv[1:] if argv is None else argv,
+            prog="python -m benchmarks.resnet50.bench",
+            description="Compare the benchmark's speed with Keras' and PyTorch's, and measure the input path.",
+        )
+    except ConfigError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 2
+    compare(options)
+    input_path(options)
+    return 0
+
+
+def configure(options: BenchOptions, **data: Any) -> Config:
+    return Config(
+        ModelOptions(image_size=options.image_size),
+        BatchOptions(options.batch_size),
+        ComputeOptions(device="cpu"),
+        DataOptions(**data),
+        TrainingOptions(),
+        WindowOptions(),
+        RunOptions(),
+    )
+
+
+def compare(options: BenchOptions) -> None:
+    """Print the speed of each, and ours over each peer's with its spread over the rounds."""
+    from benchmarks.resnet50 import parallel
+
+    config = configure(options)
+    target = parallel.choose_target(config.compute, Launch())
+    trainer = Trainer(config, target, Launch())
+
+    def ours() -> None:
+        for _ in range(options.steps):
+            trainer.call()
+        trainer.synchronize()
+
+    steps: dict[str, Callable[[], None]] = {
+        "ours": ours,
+        "Keras model.fit": keras_fit(config, target, options),
+        "plain PyTorch": plain_pytorch(config, options),
+    }
+    times_s: dict[str, list[float]] = {name: [] for name in steps}
+    for round_index in range(options.rounds + 1):
+        for name, step in steps.items():
+            start_s = time.perf_counter()
+            step()
+            if round_index:  # the first round is warm-up
+                times_s[name].append(time.perf_counter() - start_s)
+    images = options.steps * options.batch_size
+    for name, measured in times_s.items():
+        ratios = [peer / own for own, peer in zip(times_s["ours"], measured, strict=True)]
+        low, middle, high = statistics.quantiles(ratios)
+        print(
+            f"{name}: {images / statistics.median(measured):.2f} images/s"
+            + (f", ours over it {middle:.3f} (quartiles {low:.3f} to {high:.3f})" if name != "ours" else "")
+        )
+
+
+def keras_fit(config: Config, target: Any, options: BenchOptions) -> Callable[[], None]:
+    """The same model, loss, optimizer and batch under model.fit."""
+    import keras
+    import tensorflow as tf
+
+    from benchmarks.resnet50 import data, model
+
+    training = config.training
+    fitted = model.build_model(config.model.variant, config.model.image_size, target.data_format, training.seed)
+    rate = training.learning_rate * options.batch_size / 256 / training.learning_rate_warmup_steps
+    fitted.compile(
+        keras.optimizers.SGD(rate, momentum=training.momentum),
+        keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=training.label_smoothing),
+        jit_compile=False,
+    )
+    images, labels = data.made_batch(config, target, options.batch_size, 0)
+    batch = tf.data.Dataset.from_tensors((images, tf.one_hot(labels, NUM_CLASSES))).repeat()
+
+    def fit() -> None:
+        fitted.fit(batch, steps_per_epoch=options.steps, epochs=1, verbose=0)
+
+    return fit
+
+
+def plain_pytorch(config: Config, options: BenchOptions) -> Callable[[], None]:
+    """ResNet-50 v1.5 written in PyTorch alone, with channels last, as is fastest on a CPU."""
+    import torch
+    from torch import Tensor, nn
+
+    torch.set_num_threads(usable_cores())
+
+    def unit(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Sequential:
+        convolution = nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False)
+        return nn.Sequential(convolution, nn.BatchNorm2d(outputs))
+
+    class Block(nn.Module):
+        def __init__(self, inputs: int, width: int, stride: int) -> None:
+            super().__init__()
+            outputs = EXPANSION * width
+            self.first, self.second = unit(inputs, width, 1), unit(width, width, 3, stride)
+            self.third = unit(width, outputs, 1)
+            self.shortcut = unit(inputs, outputs, 1, stride) if inputs != outputs else nn.Identity()
+
+        def forward(self, x_NCHW: Tensor) -> Tensor:
+            inner = self.third(self.second(self.first(x_NCHW).relu_()).relu_())
+            return (inner + self.shortcut(x_NCHW)).relu_()
+
+    blocks: list[nn.Module] = []
+    inputs = 64
+    for stage, (count, width) in enumerate(STAGES):
+        for index in range(count):
+            blocks.append(Block(inputs, width, 2 if stage and not index else 1))
+            inputs = EXPANSION * width
+    network = nn.Sequential(
+        unit(3, 64, 7, 2),
+        nn.ReLU(),
+        nn.MaxPool2d(3, 2, 1),
+        *blocks,
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(inputs, NUM_CLASSES),
+    ).to(memory_format=torch.channels_last)
+    loss_of = nn.CrossEntropyLoss(label_smoothing=config.training.label_smoothing)
+    optimizer = torch.optim.SGD(
+        network.parameters(), 1e-4, momentum=config.training.momentum, weight_decay=config.training.weight_decay
+    )
+    images = torch.randn(options.batch_size, 3, options.image_size, options.image_size)
+    images = images.contiguous(memory_format=torch.channels_last)
+    labels = torch.randint(NUM_CLASSES, (options.batch_size,))
+
+    def train() -> None:
+        for _ in range(options.steps):
+            optimizer.zero_grad()
+            loss = loss_of(network(images), labels)
+            loss.backward()
+            optimizer.step()
+        loss.item()
+
+    return train
+
+
+def input_path(options: BenchOptions) -> None:
+    """Print the rate at which JPEGs are read, decoded and augmented, with nothing trained."""
+    from benchmarks.resnet50 import data, parallel
+
+    with tempfile.TemporaryDirectory() as folder:
+        prepare.make(prepare.PrepareOptions(out=folder, images=256, files=4))
+        config = configure(options, data="fake-imagenet", data_dir=folder)
+        target = parallel.choose_target(config.compute, Launch())
+        batches = data.Batches(config, target, options.batch_size, 0, 1)
+        for _ in range(16):
+            next(batches)
+        count, start_s = 0, time.perf_counter()
+        while time.perf_counter() - start_s < 5:
+            next(batches)
+            count += options.batch_size
+        rate = count / (time.perf_counter() - start_s)
+    print(f"input path alone: {rate:.0f} images/s, {rate / usable_cores():.0f} per core")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
