@@ -150,7 +150,8 @@ def plain_pytorch(config: Config, options: BenchOptions) -> Callable[[], None]:
 
         def forward(self, x_NCHW: Tensor) -> Tensor:
             inner = self.third(self.second(self.first(x_NCHW).relu_()).relu_())
-            return (inner + self.shortcut(x_NCHW)).relu_()
+            whole_NCHW: Tensor = inner + self.shortcut(x_NCHW)
+            return whole_NCHW.relu_()
 
     blocks: list[nn.Module] = []
     inputs = 64
@@ -158,7 +159,7 @@ def plain_pytorch(config: Config, options: BenchOptions) -> Callable[[], None]:
         for index in range(count):
             blocks.append(Block(inputs, width, 2 if stage and not index else 1))
             inputs = EXPANSION * width
-    network = nn.Sequential(
+    network: Any = nn.Sequential(
         unit(3, 64, 7, 2),
         nn.ReLU(),
         nn.MaxPool2d(3, 2, 1),
@@ -166,7 +167,8 @@ def plain_pytorch(config: Config, options: BenchOptions) -> Callable[[], None]:
         nn.AdaptiveAvgPool2d(1),
         nn.Flatten(),
         nn.Linear(inputs, NUM_CLASSES),
-    ).to(memory_format=torch.channels_last)
+    )
+    network.to(memory_format=torch.channels_last)
     loss_of = nn.CrossEntropyLoss(label_smoothing=config.training.label_smoothing)
     optimizer = torch.optim.SGD(
         network.parameters(), 1e-4, momentum=config.training.momentum, weight_decay=config.training.weight_decay
