@@ -5,11 +5,45 @@ from __future__ import annotations
 from typing import Any
 
 import keras
+import tensorflow as tf
 from keras import layers
 
 from benchmarks.resnet50.config import EXPANSION, NUM_CLASSES, STAGES
 
-BATCH_NORM = {"momentum": 0.9, "epsilon": 1e-5}
+MOMENTUM, EPSILON = 0.9, 1e-5
+
+
+class BatchNorm(layers.Layer):
+    """Batch normalisation in one kernel: Keras' own layer makes a dozen of it. Its statistics are in float32."""
+
+    def __init__(self, data_format: str, first_gamma: str) -> None:
+        super().__init__()
+        self._format = "NCHW" if data_format == "channels_first" else "NHWC"
+        self._first_gamma = first_gamma
+
+    def build(self, input_shape: Any) -> None:
+        channels = (input_shape[1 if self._format == "NCHW" else -1],)
+
+        def weight(name: str, first: str, trainable: bool) -> Any:
+            options = {"dtype": "float32", "autocast": False, "trainable": trainable}
+            return self.add_weight(shape=channels, initializer=first, name=name, **options)
+
+        self.gamma, self.beta = weight("gamma", self._first_gamma, True), weight("beta", "zeros", True)
+        self.mean, self.variance = weight("mean", "zeros", False), weight("variance", "ones", False)
+
+    def call(self, x: Any, training: bool = False) -> Any:
+        scale, offset = self.gamma.value, self.beta.value
+        if not training:
+            out, _, _ = tf.compat.v1.nn.fused_batch_norm(
+                x, scale, offset, self.mean.value, self.variance.value, EPSILON, self._format, is_training=False
+            )
+            return out
+        out, mean, variance = tf.compat.v1.nn.fused_batch_norm(
+            x, scale, offset, epsilon=EPSILON, data_format=self._format, is_training=True
+        )
+        self.mean.assign(MOMENTUM * self.mean.value + (1 - MOMENTUM) * mean)
+        self.variance.assign(MOMENTUM * self.variance.value + (1 - MOMENTUM) * variance)
+        return out
 
 
 class _Builder:
@@ -17,18 +51,18 @@ class _Builder:
 
     def __init__(self, data_format: str, seed: int) -> None:
         self.data_format = data_format
-        self._axis = 1 if data_format == "channels_first" else -1
         self._initial = keras.initializers.HeNormal(seed)
 
     def convolution(self, x: Any, outputs: int, kernel_size: int, stride: int = 1) -> Any:
-        # Explicit padding keeps borders where they are in the paper's model; "same" shifts them where a stride is 2.
-        if kernel_size > 1:
-            pad = kernel_size // 2
-            x = layers.ZeroPadding2D(pad, data_format=self.data_format)(x)
+        # Where the stride is 2, "same" would shift the borders against the paper's model.
+        shifted = kernel_size > 1 and stride > 1
+        if shifted:
+            x = layers.ZeroPadding2D(kernel_size // 2, data_format=self.data_format)(x)
         return layers.Conv2D(
             outputs,
             kernel_size,
             stride,
+            padding="valid" if shifted else "same",
             use_bias=False,
             data_format=self.data_format,
             kernel_initializer=self._initial.clone(),
@@ -36,7 +70,7 @@ class _Builder:
 
     def norm(self, x: Any, last: bool = False, relu: bool = True) -> Any:
         # A block begins as the identity: Goyal et al. 2017 (arXiv:1706.02677), section 5.1.
-        x = layers.BatchNormalization(self._axis, gamma_initializer="zeros" if last else "ones", **BATCH_NORM)(x)
+        x = BatchNorm(self.data_format, "zeros" if last else "ones")(x)
         return layers.ReLU()(x) if relu else x
 
     def pool(self, x: Any) -> Any:
