@@ -219,3 +219,24 @@ def counter_step(before: int, after: int, counter_range: int) -> int:
 def relative_difference(value: float, reference: float) -> float:
     """(value - reference) / reference, `nan` where there is no reference."""
     return (value - reference) / reference if reference else math.nan
+
+
+def add_estimates(a: EnergyEstimate, b: EnergyEstimate) -> EnergyEstimate:
+    """Two windows of one channel as one: uncertainties are independent, and one bad counter spoils the sum."""
+    counter_j, integral_j = a.counter_j + b.counter_j, a.integral_j + b.integral_j
+    energy_j, duration_s = a.energy_j + b.energy_j, a.duration_s + b.duration_s
+    return EnergyEstimate(
+        energy_j=energy_j,
+        uncertainty_j=math.hypot(a.uncertainty_j, b.uncertainty_j),
+        method=a.method if a.method == b.method else "counter+integral",
+        reason=a.reason or b.reason,
+        duration_s=duration_s,
+        covered_s=a.covered_s + b.covered_s,
+        avg_power_w=energy_j / duration_s,
+        samples=a.samples + b.samples,
+        missing=a.missing + b.missing,
+        integral_j=integral_j,
+        integral_uncertainty_j=math.hypot(a.integral_uncertainty_j, b.integral_uncertainty_j),
+        counter_j=counter_j,
+        difference=(integral_j - counter_j) / counter_j if counter_j else math.nan,
+    )

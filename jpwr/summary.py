@@ -6,7 +6,7 @@ import math
 from typing import Any, NamedTuple, Sequence
 
 from jpwr.channel import ChannelInfo
-from jpwr.energy import Accumulator, EnergyEstimate, Totals, estimate_energy
+from jpwr.energy import Accumulator, EnergyEstimate, Totals, add_estimates, estimate_energy
 from jpwr.errors import NotEnoughSamples
 
 JOULES_PER_WH = 3600.0
@@ -59,7 +59,9 @@ class Summary:
         estimates = self._estimates(start, end)
         before = self.regions.get(name)
         if before is not None:
-            estimates = [_add(a, b) for a, b in zip(before.estimates, estimates)]
+            estimates = [
+                None if a is None or b is None else add_estimates(a, b) for a, b in zip(before.estimates, estimates)
+            ]
             self.regions[name] = RegionSum(
                 name, before.times + 1, before.duration_s + duration_s, min(before.shortest_s, duration_s), estimates
             )
@@ -197,26 +199,3 @@ def _channel(info: ChannelInfo, estimate: EnergyEstimate | None) -> dict[str, An
 
 def _known(value: float) -> float | None:
     return None if math.isnan(value) else value
-
-
-def _add(a: EnergyEstimate | None, b: EnergyEstimate | None) -> EnergyEstimate | None:
-    """Two times of one region as one: uncertainties are independent, and one bad counter spoils the sum."""
-    if a is None or b is None:
-        return None
-    counter_j, integral_j = a.counter_j + b.counter_j, a.integral_j + b.integral_j
-    energy_j, duration_s = a.energy_j + b.energy_j, a.duration_s + b.duration_s
-    return EnergyEstimate(
-        energy_j=energy_j,
-        uncertainty_j=math.hypot(a.uncertainty_j, b.uncertainty_j),
-        method=a.method if a.method == b.method else "counter+integral",
-        reason=a.reason or b.reason,
-        duration_s=duration_s,
-        covered_s=a.covered_s + b.covered_s,
-        avg_power_w=energy_j / duration_s,
-        samples=a.samples + b.samples,
-        missing=a.missing + b.missing,
-        integral_j=integral_j,
-        integral_uncertainty_j=math.hypot(a.integral_uncertainty_j, b.integral_uncertainty_j),
-        counter_j=counter_j,
-        difference=(integral_j - counter_j) / counter_j if counter_j else math.nan,
-    )

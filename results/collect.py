@@ -11,11 +11,12 @@ import re
 import signal
 import sys
 from collections.abc import Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 from jpwr.channel import ChannelInfo
-from jpwr.energy import EnergyEstimate
+from jpwr.energy import EnergyEstimate, add_estimates
 from jpwr.errors import JpwrError, NotEnoughSamples
 from jpwr.trace import Trace
 from jpwr.writers import read_trace
@@ -70,7 +71,10 @@ def collect(folder: Path) -> Record:
     """The record with its energy; a run whose energy cannot be told has failed, and says why."""
     result = read_record(folder / RECORD_NAME)
     try:
-        result["energy"] = energy_of(result, read_traces(folder))
+        traces = read_traces(folder)
+        result["energy"] = energy_of(result, traces, "measured")
+        if any(window["kind"] == "effective" for window in result["windows"]):
+            result["energy_effective"] = energy_of(result, traces, "effective")
     except (EnergyError, JpwrError) as error:
         result["error"] = "; ".join(text for text in (result["error"], f"no energy: {error}") if text)
         result["status"] = "failed" if result["status"] == "ok" else result["status"]
@@ -115,31 +119,36 @@ def _lines(path: Path) -> list[str]:
         return []
 
 
-def energy_of(record: Record, traces: Sequence[Trace]) -> dict[str, Any]:
-    """Energy and power of the devices that trained, over the window of the throughput.
+def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, Any]:
+    """Energy and power of the devices that trained, over the windows of one kind: those of a throughput.
 
     Energy in watt-hours, power in watts, both summed over all devices. Raises EnergyError when a node has no trace
     of its window, or a device no channel.
     """
-    if not record["windows"]:
-        raise EnergyError("the record has no measured window")
-    channels = []
+    nodes: dict[str, list[dict[str, Any]]] = {}
     for window in record["windows"]:
-        trace = _trace_of(window, traces)
-        device_ids = [device["device_id"] for device in record["devices"] if device["hostname"] == window["hostname"]]
-        estimates = trace.energies(window["start_s"], window["end_s"])
+        if window["kind"] == kind:
+            nodes.setdefault(window["hostname"], []).append(window)
+    if not nodes:
+        raise EnergyError(f"the record has no {kind} window")
+    channels = []
+    for hostname, windows in nodes.items():
+        trace = _trace_of(windows[0], traces)
+        device_ids = [device["device_id"] for device in record["devices"] if device["hostname"] == hostname]
+        of_windows = [trace.energies(window["start_s"], window["end_s"]) for window in windows]
+        estimates = [reduce(add_estimates, of_channel) for of_channel in zip(*of_windows, strict=True)]
         idle_w = _idle_power_w(trace)
         for info, estimate, idle_power_w in _choose(
             list(zip(trace.channels, estimates, idle_w, strict=True)), device_ids
         ):
-            channels.append(_describe(info, estimate, window["hostname"], idle_power_w))
-    duration_s = max(window["end_s"] - window["start_s"] for window in record["windows"])
+            channels.append(_describe(info, estimate, hostname, idle_power_w))
+    duration_s = max(sum(window["end_s"] - window["start_s"] for window in windows) for windows in nodes.values())
     num_devices = record["layout"]["num_devices"]
     energy_wh = math.fsum(channel["energy_wh"] for channel in channels)
     scopes = sorted({channel["scope"] for channel in channels})
     estimated = any(channel["estimated"] for channel in channels)
     unit = record["work_unit"]
-    work_per_wh = record["metrics"][f"measured_{unit}"] / energy_wh
+    work_per_wh = record["metrics"][f"{kind}_{unit}"] / energy_wh
     epoch = record["metrics"].get(f"{unit}_per_epoch")
     return {
         "energy_wh": energy_wh,

@@ -27,6 +27,8 @@ COLUMNS = (
     Column("DP", "layout.data_parallel_size"),
     Column("{unit}/s", "metrics.{unit}_per_s", ".1f"),
     Column("{unit}/s/device", "metrics.{unit}_per_s_per_device", ".1f"),
+    Column("effective {unit}/s", "metrics.effective_{unit}_per_s", ".1f"),
+    Column("input wait [%]", "metrics.input_wait_percent", ".1f"),
     Column("TFLOP/s/device", "metrics.tflops_per_device", ".3f"),
     Column("avg power [W]", "energy.avg_power_w", ".1f"),
     Column("energy [Wh/device]", "energy.energy_wh_per_device", ".4f"),
@@ -57,10 +59,12 @@ def sort_key(record: Record) -> tuple[str, str, str, int, int]:
 
 
 def rows(records: Sequence[Record]) -> list[list[str]]:
-    """The header and one row per record, as text; what is not known is empty."""
+    """The header and one row per record, as text; what is not known is empty, and a column without a value left out."""
     units = dict.fromkeys(record["work_unit"] for record in records)
     header = [column.title.format(unit=" or ".join(units)) for column in COLUMNS]
-    return [header, *([_text(record, column) for column in COLUMNS] for record in sorted(records, key=sort_key))]
+    body = [[_text(record, column) for column in COLUMNS] for record in sorted(records, key=sort_key)]
+    known = [index for index in range(len(COLUMNS)) if any(row[index] for row in body)]
+    return [[row[index] for index in known] for row in [header, *body]]
 
 
 def _text(record: Record, column: Column) -> str:
@@ -81,6 +85,6 @@ def failures(records: Sequence[Record]) -> list[str]:
 def text_table(records: Sequence[Record]) -> str:
     """The table in plain text, columns aligned."""
     lines = rows(records)
-    widths = [max(len(line[i]) for line in lines) for i in range(len(COLUMNS))]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     text = [" | ".join(field.rjust(width) for field, width in zip(line, widths, strict=True)) for line in lines]
     return "\n".join([text[0], "-+-".join("-" * width for width in widths), *text[1:]])

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common.options import ConfigError
-from benchmarks.common.record import Window
+from benchmarks.common.record import MEASURED, Window
 
 COLLECTIVE_TIMEOUT = timedelta(minutes=10)
 
@@ -80,8 +80,8 @@ def gather(value: Any, launch: Launch) -> list[Any]:
     return values
 
 
-def node_window(start_s: float, end_s: float) -> Window:
-    """This node's window from two times of its monotonic clock, with the same moments on the wall clock."""
+def node_window(start_s: float, end_s: float, kind: str = MEASURED) -> Window:
+    """A window of this node from two times of its monotonic clock, with the same moments on the wall clock."""
     epoch_offset_s = time.time() - time.monotonic()
     return Window(
         hostname=socket.gethostname(),
@@ -90,6 +90,7 @@ def node_window(start_s: float, end_s: float) -> Window:
         end_s=end_s,
         start_epoch_s=start_s + epoch_offset_s,
         end_epoch_s=end_s + epoch_offset_s,
+        kind=kind,
     )
 
 

@@ -7,9 +7,10 @@ from math import ceil
 
 from benchmarks.common.launch import Launch, mark
 from benchmarks.common.options import WindowOptions
+from benchmarks.common.record import MEASURED
 from benchmarks.common.step_timer import StepTimer
 
-WINDOW = "measured window"
+WINDOW = "{kind} window"  # the name of its region, for the sampler
 PROGRESS_INTERVAL_S = 2.0
 
 
@@ -34,7 +35,7 @@ def measure_steps(
                 enough = ceil(options.min_measured_s / timer.last_step_time_s)
                 measured_steps = agree(max(measured_steps, enough))
             if launch.is_first_on_node:
-                mark("begin", WINDOW, timer.window_start_s)
+                mark("begin", WINDOW.format(kind=MEASURED), timer.window_start_s)
         step(index)
         timer.step_done()
         if launch.rank == 0 and timer.step_ends_s[-1] - said_s > PROGRESS_INTERVAL_S:
@@ -42,4 +43,4 @@ def measure_steps(
             phase = "warm-up" if index < options.warmup_steps else "measured"
             print(f"step {index + 1} of {options.warmup_steps + measured_steps} ({phase})", flush=True)
     if launch.is_first_on_node:
-        mark("end", WINDOW, timer.window_end_s)
+        mark("end", WINDOW.format(kind=MEASURED), timer.window_end_s)

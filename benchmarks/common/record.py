@@ -13,9 +13,13 @@ SCHEMA_VERSION = 1
 OK, FAILED, OUT_OF_MEMORY = "ok", "failed", "out_of_memory"
 
 
+# Kinds of windows: metrics has `measured_UNIT` for the work of the first, `effective_UNIT` for that of the second.
+MEASURED, EFFECTIVE = "measured", "effective"
+
+
 @dataclass
 class Window:
-    """The measured part of a run on one node: the time that throughput and energy both belong to."""
+    """A measured part of a run on one node: the time that throughput and energy both belong to."""
 
     hostname: str
     boot_id: str  # of the kernel: monotonic times of another boot are another clock's
@@ -23,6 +27,7 @@ class Window:
     end_s: float
     start_epoch_s: float  # the same moments in seconds since 1970
     end_epoch_s: float
+    kind: str = MEASURED
 
 
 @dataclass
@@ -51,7 +56,7 @@ class RunRecord:
     metrics: dict[str, float | int | str | None] = field(default_factory=dict)
     losses: list[float | None] = field(default_factory=list)  # of every step, warm-up included
     step_times_s: list[float] = field(default_factory=list)  # of the measured steps
-    windows: list[Window] = field(default_factory=list)  # one per node
+    windows: list[Window] = field(default_factory=list)  # of each kind at least one per node; several are summed
     devices: list[Device] = field(default_factory=list)
     provenance: dict[str, Any] = field(default_factory=dict)
     schema_version: int = SCHEMA_VERSION

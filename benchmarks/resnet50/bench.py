@@ -28,7 +28,6 @@ from benchmarks.resnet50.config import (
     ModelOptions,
     TrainingOptions,
 )
-from benchmarks.resnet50.train import Trainer
 
 
 @dataclass(frozen=True)
@@ -72,15 +71,17 @@ def configure(options: BenchOptions, **data: Any) -> Config:
 
 def compare(options: BenchOptions) -> None:
     """Print the speed of each, and ours over each peer's with its spread over the rounds."""
-    from benchmarks.resnet50 import parallel
+    from benchmarks.resnet50 import data, parallel
+    from benchmarks.resnet50 import trainer as training
 
     config = configure(options)
     target = parallel.choose_target(config.compute, Launch())
-    trainer = Trainer(config, target, Launch())
+    trainer = training.Trainer(config, target)
+    batches = data.Batches(config, target, options.batch_size, 0, 1)
 
     def ours() -> None:
         for _ in range(options.steps):
-            trainer.call()
+            trainer.call(batches)
         trainer.synchronize()
 
     steps: dict[str, Callable[[], None]] = {

@@ -103,10 +103,13 @@ class ComputeOptions:
     )
     layout: str = option("auto", "order of an image's dimensions; auto: nhwc", ("auto", "nhwc", "nchw"))
     steps_per_call: int = option(1, "optimizer steps per call into TensorFlow")
+    devices_per_process: int = option(
+        1, "devices that one process drives, with MirroredStrategy; 1: a process for each device"
+    )
     threads: int | None = option(None, "CPU threads of each process; default: its share of the usable cores")
 
     def __post_init__(self) -> None:
-        positive(self, "steps_per_call", "threads")
+        positive(self, "steps_per_call", "devices_per_process", "threads")
 
 
 @dataclass(frozen=True)
@@ -122,9 +125,20 @@ class DataOptions:
     data_dir: str = option("", "folder of the TFRecords train-*-of-*; needed with imagenet and fake-imagenet")
     parallel_files: int = option(8, "files that are read side by side")
     prefetch_batches: int = option(2, "batches that are made ahead")
+    effective: bool = option(
+        False, "measure in turns with data that is on the device and with --data, for compute and effective throughput"
+    )
+    rounds: int = option(
+        6, "turns that the measured steps of --effective are shared out over; 6 or more give an interval"
+    )
+    cold_cache: bool = option(False, "drop the TFRecords from the node's file cache before each turn of --effective")
 
     def __post_init__(self) -> None:
-        positive(self, "parallel_files", "prefetch_batches")
+        positive(self, "parallel_files", "prefetch_batches", "rounds")
+        if self.effective and self.data == "synthetic":
+            raise ConfigError("--effective compares with --data synthetic: add --data imagenet, or leave it out")
+        if self.cold_cache and not (self.effective and self.reads_files):
+            raise ConfigError("--cold-cache needs --effective and data from files: --data imagenet or fake-imagenet")
         if self.reads_files and not self.data_dir:
             raise ConfigError(f"--data {self.data} needs --data-dir: python -m benchmarks.resnet50.prepare makes one")
         if self.data_dir and not self.reads_files:
@@ -163,6 +177,11 @@ class Config:
     training: TrainingOptions
     window: WindowOptions
     run: RunOptions
+
+
+def num_devices(config: Config, world_size: int) -> int:
+    """Devices of the whole run."""
+    return world_size * config.compute.devices_per_process
 
 
 OPTION_GROUPS = (

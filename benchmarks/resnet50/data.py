@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,55 +39,89 @@ def image_shape(config: Config, target: Target) -> tuple[int, ...]:
     return (3, size, size) if target.data_format == "channels_first" else (size, size, 3)
 
 
+@dataclass
+class Counts:
+    """What was read from files so far."""
+
+    tried: Any  # records
+    used: Any  # of them, those that made an image
+    size_bytes: Any  # of all of them
+
+    @classmethod
+    def zero(cls) -> Counts:
+        with tf.device("CPU:0"):
+            return cls(*(tf.Variable(0, dtype=tf.int64, trainable=False) for _ in range(3)))
+
+
 class Batches:
     """Images of shape [batch_size, height, width, 3] (or 3 first) in float32, and labels from 0, without an end.
 
-    Raises ConfigError when there is no data to read.
+    Where the process drives several devices, it is one such batch for each. Raises ConfigError when there is no data
+    to read.
     """
 
     def __init__(self, config: Config, target: Target, batch_size: int, rank: int, ranks: int) -> None:
-        self._tried = self._used = None
+        self._counts = Counts.zero()
+        self._target = target
+        of_process = batch_size * target.local_devices
         if config.data.reads_files:
-            with tf.device("CPU:0"):
-                self._tried, self._used = (tf.Variable(0, dtype=tf.int64, trainable=False) for _ in range(2))
-            decode = _counted(decoder(config, target), self._tried, self._used)
-            dataset = image_files(config, batch_size, rank, ranks, decode)
-            self._iterator = iter(dataset)
+            decode = _counted(decoder(config, target), self._counts)
+            self._iterator = iter(image_files(config, of_process, rank, ranks, decode))
             return
-        images, labels = made_batch(config, target, batch_size, rank)
+        images, labels = made_batch(config, target, of_process, rank)
         if config.data.data == "synthetic":
-            self._iterator = itertools.repeat((images, labels))
+            self._iterator = itertools.repeat(self._share_out(images, labels))
         else:
             dataset = tf.data.Dataset.from_tensors((images.numpy(), labels.numpy())).repeat()
             self._iterator = iter(dataset.prefetch(config.data.prefetch_batches))
 
-    def __iter__(self) -> Batches:
-        return self
-
     def __next__(self) -> tuple[Any, Any]:
         """The next batch; raises DataError when the files hold no record that can be used."""
         try:
-            images, labels = next(self._iterator)
+            return self.take()
         except StopIteration as error:
-            raise DataError(f"no record of the data can be used: {self.records()[0]} were tried") from error
-        return images, labels
+            raise self.no_record() from error
+
+    def take(self) -> tuple[Any, Any]:
+        """The next batch, in a graph too; there, the end is TensorFlow's error and not StopIteration."""
+        batch = next(self._iterator)
+        return batch if isinstance(self._iterator, itertools.repeat) else self._share_out(*batch)
+
+    def _share_out(self, images: Any, labels: Any) -> tuple[Any, Any]:
+        """Each device of this process gets its part, where it has several."""
+        parts = self._target.local_devices
+        if parts == 1:
+            return images, labels
+        shares = list(zip(tf.split(images, parts), tf.split(labels, parts), strict=True))
+        pair = self._target.strategy.experimental_distribute_values_from_function(
+            lambda context: shares[context.replica_id_in_sync_group]
+        )
+        return tuple(pair)
+
+    def no_record(self) -> DataError:
+        return DataError(f"no record of the data can be used: {self.records()[0]} were tried")
+
+    def read_so_far(self) -> tuple[int, int]:
+        """Images and bytes that were read from files."""
+        return int(self._counts.used), int(self._counts.size_bytes)
 
     def records(self) -> tuple[int, int]:
         """How many records were read from files, and how many of them could not be used."""
-        if self._tried is None or self._used is None:
-            return 0, 0
         tried, used = -1, -1
-        while (tried, used) != (int(self._tried), int(self._used)):  # some may be in the works
-            tried, used = int(self._tried), int(self._used)
+        while (tried, used) != (int(self._counts.tried), int(self._counts.used)):  # some may be in the works
+            tried, used = int(self._counts.tried), int(self._counts.used)
             time.sleep(SETTLE_S)
         return tried, tried - used
 
 
-def _counted(decode: Decode, tried: tf.Variable, used: tf.Variable) -> Decode:
+def _counted(decode: Decode, counts: Counts) -> Decode:
     def counted(serialised: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        with tf.control_dependencies([tried.assign_add(1)]):
+        size = tf.strings.length(serialised)
+        with tf.control_dependencies(
+            [counts.tried.assign_add(1), counts.size_bytes.assign_add(tf.cast(size, tf.int64))]
+        ):
             image, label = decode(tf.identity(serialised))
-        with tf.control_dependencies([image, label]), tf.control_dependencies([used.assign_add(1)]):
+        with tf.control_dependencies([image, label]), tf.control_dependencies([counts.used.assign_add(1)]):
             return tf.identity(image), tf.identity(label)
 
     return counted
@@ -108,6 +144,13 @@ def find_files(folder: Path) -> list[str]:
             f"--data-dir {folder} holds no TFRecords {PATTERN}: make them with 'python -m benchmarks.resnet50.prepare'"
         )
     return files
+
+
+def drop_from_cache(folder: Path) -> None:
+    """Ask the kernel to forget what it holds of the TFRecords, so that they are read from storage again."""
+    for name in find_files(folder):
+        with open(name, "rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def image_files(config: Config, batch_size: int, rank: int, ranks: int, decode: Decode) -> tf.data.Dataset:

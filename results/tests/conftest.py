@@ -49,6 +49,7 @@ def make_record(**changes: Any) -> dict[str, Any]:
                 "end_s": 20.0,
                 "start_epoch_s": 1010.0,
                 "end_epoch_s": 1020.0,
+                "kind": "measured",
             }
         ],
         "devices": [{"hostname": "n1", "rank": 0, "name": "CPU", "device_id": "", "peak_memory_bytes": 1}],

@@ -139,7 +139,7 @@ def test_a_trace_of_another_boot_is_not_taken_for_this_one(job):
 
 def test_two_nodes_are_summed_each_over_its_own_window(job):
     windows = [
-        {"hostname": name, "boot_id": f"boot-{name}", "start_s": start, "end_s": start + 10}
+        {"hostname": name, "boot_id": f"boot-{name}", "start_s": start, "end_s": start + 10, "kind": "measured"}
         for name, start in (("n1", 5.0), ("n2", 10.0))
     ]
     layout = {"num_devices": 4, "num_nodes": 2, "global_batch_size": 8}
@@ -150,6 +150,21 @@ def test_two_nodes_are_summed_each_over_its_own_window(job):
     found = energy(job)
     assert found["avg_power_w"] == pytest.approx(500.0)
     assert found["energy_wh_per_device"] == pytest.approx(5000 / 3600 / 4)
+
+
+def test_windows_of_one_kind_are_summed_and_kinds_are_kept_apart(job):
+    windows = [
+        {"hostname": "n1", "boot_id": "boot-1", "start_s": start, "end_s": start + 2.5, "kind": kind}
+        for start, kind in ((6.0, "measured"), (10.0, "effective"), (14.0, "measured"), (18.0, "effective"))
+    ]
+    job.record(windows=windows, metrics={"measured_tokens": 1000, "effective_tokens": 500})
+    job.trace([CPU], lambda _, time_s: 200.0 if int((time_s - 5.5) // 4) % 2 == 0 else 100.0)
+    result = collect(job.path)
+    compute, effective = result["energy"], result["energy_effective"]
+    assert (compute["avg_power_w"], effective["avg_power_w"]) == pytest.approx((200.0, 100.0))
+    assert compute["window_s"] == effective["window_s"] == pytest.approx(5.0)
+    assert compute["tokens_per_wh"] == pytest.approx(1000 / (200 * 5 / 3600))
+    assert effective["tokens_per_wh"] == pytest.approx(500 / (100 * 5 / 3600))
 
 
 def test_a_failed_run_stays_failed_when_its_energy_is_joined(job):

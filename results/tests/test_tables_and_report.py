@@ -78,8 +78,8 @@ def test_the_table_has_a_row_per_record_in_the_order_of_devices_and_batch():
 def test_a_failed_run_has_no_numbers_and_says_so():
     header, row = rows([failed(8)])
     assert row[header.index("status")] == "failed"
-    assert row[header.index("tokens/s")] == ""
-    assert row[header.index("tokens/Wh")] == ""
+    assert "tokens/s" not in header
+    assert "tokens/Wh" not in header
     assert failures([failed(8), good(1, 8, 1)]) == [
         "CPU, tiny, 1 device, global batch 8: failed: the node burned <down>"
     ]

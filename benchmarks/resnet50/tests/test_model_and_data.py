@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import keras
@@ -12,6 +14,7 @@ import tensorflow as tf
 
 from benchmarks.common.launch import Launch
 from benchmarks.common.options import ConfigError, RunOptions, WindowOptions
+from benchmarks.common.record import RunRecord
 from benchmarks.resnet50 import data, prepare
 from benchmarks.resnet50.config import (
     BatchOptions,
@@ -21,9 +24,11 @@ from benchmarks.resnet50.config import (
     ModelOptions,
     TrainingOptions,
 )
+from benchmarks.resnet50.measurement import Measurement
 from benchmarks.resnet50.metrics import forward_flops_per_image, num_parameters
 from benchmarks.resnet50.model import build_model
 from benchmarks.resnet50.parallel import Target, check_cpu, tf_config
+from benchmarks.resnet50.trainer import Trainer, learning_rate
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 TARGET = Target(False, "fp32", False, "channels_last", tf.distribute.get_strategy())
@@ -212,7 +217,7 @@ def test_tensorflow_is_told_of_all_workers():
 SAME_BATCH = """
 import numpy as np
 from benchmarks.common.launch import read_launch
-from benchmarks.resnet50 import data, parallel, train
+from benchmarks.resnet50 import data, parallel, trainer
 from benchmarks.resnet50.tests.test_model_and_data import config
 import dataclasses
 launch = read_launch()
@@ -224,9 +229,10 @@ options = dataclasses.replace(options, training=rates)
 target = parallel.choose_target(options.compute, launch)
 made = data.made_batch
 data.made_batch = lambda config, target, size, rank: made(config, target, size, 0)
-trainer = train.Trainer(options, target, launch)
+trainer = trainer.Trainer(options, target)
+batches = data.Batches(options, target, 4, launch.rank, launch.world_size)
 for _ in range(2):
-    trainer.call()
+    trainer.call(batches)
 if launch.rank == 0:
     print("norm", sum(float((weight.numpy() ** 2).sum()) for weight in trainer.model.trainable_variables))
     print("loss", float(trainer.losses[-1]))
@@ -248,3 +254,57 @@ def test_two_workers_average_their_gradients(tmp_path):
         assert done.returncode == 0, done.stderr[-3000:]
         seen.append({line.split()[0]: float(line.split()[1]) for line in done.stdout.splitlines()[-2:]})
     assert seen[1] == pytest.approx(seen[0], rel=1e-5)
+
+
+def test_input_that_is_too_slow_shows_as_waiting_and_as_lost_throughput(pictures, monkeypatch):
+    made = data.decoder
+
+    def slow_decoder(config, target):
+        decode = made(config, target)
+
+        def slow(serialised):
+            with tf.control_dependencies([tf.py_function(lambda: time.sleep(0.1), [], [])]):
+                return decode(tf.identity(serialised))
+
+        return slow
+
+    monkeypatch.setattr(data, "decoder", slow_decoder)
+    options = config(data="fake-imagenet", data_dir=str(pictures), effective=True, rounds=2, cold_cache=True)
+    options = dataclasses.replace(options, window=WindowOptions(warmup_steps=1, measured_steps=4))
+    run = Measurement(options, Launch(), TARGET, Trainer(options, TARGET))
+    record = RunRecord("resnet50", "CPU", "ResNet-50", "images", {})
+    windows = run.measure_effective(record)
+    assert [window.kind for window in windows] == ["measured", "effective"] * 2
+    found = record.metrics
+    assert found["measured_images"] == found["effective_images"] == 4 * 8
+    assert found["effective_over_compute"] < 0.8
+    assert 0.1 < found["input_wait_share"] < 0.95
+    assert found["effective_images_per_s"] < found["images_per_s"]
+    # Pictures that wait 0.1 s each, two at a time, cannot come faster than 20 a second.
+    assert found["effective_images_per_s"] < 23
+    assert found["input_images_per_s"] > 0.5 * found["effective_images_per_s"]
+    assert found["input_bytes_per_s"] > 30_000 * found["input_images_per_s"]
+    assert found["io_rchar_bytes_per_s"] > 0
+
+
+@pytest.mark.parametrize("source", ["synthetic", "fake-imagenet"])
+def test_several_steps_in_one_call_train_as_many_calls_do(pictures, source):
+    files = {"data_dir": str(pictures)} if source == "fake-imagenet" else {}
+    options = config(data=source, **files)
+    several = dataclasses.replace(options, compute=ComputeOptions(steps_per_call=3))
+    losses = []
+    for one, calls in ((options, 3), (several, 1)):
+        trainer, batches = Trainer(one, TARGET), data.Batches(one, TARGET, 8, 0, 1)
+        for _ in range(calls):
+            trainer.call(batches)
+        trainer.synchronize()
+        losses.append(trainer.losses[-1])
+    if source == "synthetic":
+        assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    assert losses[1] == pytest.approx(6.9, abs=0.5)
+
+
+def test_the_learning_rate_rises_in_a_line_and_stays():
+    rate = learning_rate(TrainingOptions(learning_rate=0.1, learning_rate_warmup_steps=4), 512)
+    assert [float(rate(step)) for step in (0, 1, 3, 4, 100)] == pytest.approx([0.05, 0.1, 0.2, 0.2, 0.2])
+    assert learning_rate(TrainingOptions(learning_rate_warmup_steps=1), 256) == 0.1

@@ -73,6 +73,17 @@ def test_two_workers_train_together(tmp_path):
     assert found["losses"][-1] < found["losses"][0]
 
 
+def test_one_process_drives_two_devices(tmp_path):
+    record = tmp_path / "record.json"
+    done = start(ALONE, record, "--devices-per-process", "2", "--learning-rate-warmup-steps", "1")
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(record.read_text())
+    assert found["layout"]["num_devices"] == len(found["devices"]) == 2
+    assert found["layout"]["micro_batch_size"] == 4
+    assert found["metrics"]["measured_images"] == 6 * 8
+    assert found["losses"][-1] < found["losses"][0] - 1
+
+
 def test_a_worker_that_dies_ends_the_run_within_a_minute(tmp_path):
     record = tmp_path / "record.json"
     flags = [*SHORT, "--measured-steps", "100000", "--record", str(record)]
@@ -94,6 +105,8 @@ def test_a_worker_that_dies_ends_the_run_within_a_minute(tmp_path):
         (["--imag-size", "32"], "no flag --imag-size: did you mean --image-size"),
         (["--data", "imagenet"], "--data imagenet needs --data-dir"),
         (["--data", "imagenet", "--data-dir", "{tmp}"], "holds no TFRecords"),
+        (["--effective"], "--effective compares with --data synthetic"),
+        (["--cold-cache"], "--cold-cache needs --effective"),
         (["--device", "gpu"], "--device gpu was asked for, but TensorFlow shows none"),
         (["--layout", "nchw"], "--layout nchw was asked for"),
         (["--record", "{tmp}/file"], "exists already"),

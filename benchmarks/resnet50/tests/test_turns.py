@@ -1,0 +1,121 @@
+"""Turns on a made-up clock, so that every number is known."""
+
+from __future__ import annotations
+
+import statistics
+
+import pytest
+
+from benchmarks.common.record import EFFECTIVE, MEASURED
+from benchmarks.resnet50.metrics import effective_metrics, median_interval
+from benchmarks.resnet50.turns import Turns, measure_in_turns
+
+
+class Machine:
+    """A clock, and a device that works while the host goes on."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.device_free_s = 0.0
+
+    def launch(self, work_s: float) -> None:
+        self.device_free_s = max(self.now_s, self.device_free_s) + work_s
+
+    def synchronize(self) -> None:
+        self.now_s = max(self.now_s, self.device_free_s)
+
+
+class MadeFeed:
+    """Batches take some time of the host, steps some of the device; the first calls after a turn find them ready."""
+
+    def __init__(self, machine: Machine, input_s: float, step_s: float, ready: int = 0) -> None:
+        self.machine, self.input_s, self.step_s, self.ready = machine, input_s, step_s, ready
+        self.ahead = 0
+
+    def take(self) -> None:
+        if self.ahead:
+            self.ahead -= 1
+        else:
+            self.machine.now_s += self.input_s
+
+    def step(self, batch: None) -> None:
+        self.machine.launch(self.step_s)
+
+    def call(self) -> None:
+        self.step(self.take())
+
+
+def measured(settling_calls=0, ready=0, input_s=0.3, rounds=6):
+    machine = Machine()
+    compute, effective = MadeFeed(machine, 0.0, 0.2), MadeFeed(machine, input_s, 0.25)
+    turns, edges = Turns(calls_per_block=10), []
+
+    def before_effective():
+        effective.ahead = ready
+
+    done = list(
+        measure_in_turns(
+            compute,
+            effective,
+            turns,
+            rounds,
+            settling_calls,
+            lambda: machine.now_s,
+            machine.synchronize,
+            before_effective,
+            lambda edge, kind: edges.append((edge, kind)),
+        )
+    )
+    return turns, edges, done
+
+
+def test_blocks_alternate_and_have_their_true_times():
+    turns, edges, done = measured(rounds=2)
+    assert done == [1, 2]
+    assert [block.kind for block in turns.blocks] == [MEASURED, EFFECTIVE] * 2
+    assert edges == [("begin", MEASURED), ("end", MEASURED), ("begin", EFFECTIVE), ("end", EFFECTIVE)] * 2
+    assert turns.durations_s(MEASURED) == pytest.approx([2.0, 2.0])
+    # Input and step overlap: the input is the slower of the two, and the last step comes after it.
+    assert turns.durations_s(EFFECTIVE) == pytest.approx([3.25, 3.25])
+
+
+def test_steps_that_are_waited_for_tell_the_wait_from_the_step():
+    turns, _, _ = measured(rounds=1)
+    assert turns.compute_steps_s == pytest.approx([0.2] * 10)
+    assert turns.effective_steps_s == pytest.approx([0.25] * 10)
+    assert turns.waits_s == pytest.approx([0.3] * 10)
+
+
+def test_batches_made_ahead_in_the_other_turn_are_used_up_before_the_clock_starts():
+    flattered, _, _ = measured(ready=4)
+    honest, _, _ = measured(ready=4, settling_calls=4)
+    assert flattered.durations_s(EFFECTIVE)[0] < 3.0
+    assert honest.durations_s(EFFECTIVE)[0] == pytest.approx(3.25)
+
+
+def test_metrics_of_known_turns():
+    turns, _, _ = measured()
+    metrics = effective_metrics(32, 2, 1, turns, 0.5, {"input_bytes": 390.0})
+    assert metrics["effective_images"] == 6 * 10 * 32
+    assert metrics["effective_images_per_s"] == pytest.approx(320 / 3.25)
+    assert metrics["effective_images_per_s_per_device"] == pytest.approx(160 / 3.25)
+    assert metrics["effective_over_compute"] == pytest.approx(2.0 / 3.25)
+    assert metrics["effective_over_compute_low"] == pytest.approx(2.0 / 3.25)
+    assert metrics["step_slowdown"] == pytest.approx(1.25)
+    assert metrics["input_wait_percent"] == pytest.approx(50)
+    assert metrics["input_bytes_per_s"] == pytest.approx(390 / (6 * 3.25))
+
+
+def test_the_interval_of_a_median_holds_it_as_often_as_it_says():
+    import random
+
+    chance = random.Random(1)
+    for count in (6, 9, 20):
+        held = 0
+        for _ in range(2000):
+            low, high = median_interval([chance.expovariate(1.0) for _ in range(count)])
+            held += low <= 0.6931 <= high
+        assert held / 2000 > 0.94
+    assert median_interval(range(5)) == (None, None)
+    assert median_interval(list(range(9))) == (1, 7)
+    assert statistics.median(range(9)) == 4
