@@ -42,6 +42,8 @@ FLOORS = {
     "benchmarks.resnet50.config": 1,
     "benchmarks.resnet50.metrics": 1,
     "benchmarks.resnet50.turns": 1,
+    "benchmarks.resnet50.imagenet": 3,
+    "benchmarks.resnet50.pictures": 3,
     "benchmarks.resnet50.model": 3,
     "benchmarks.resnet50.data": 3,
     "benchmarks.resnet50.parallel": 3,
@@ -54,7 +56,7 @@ PURE = 1
 IMPURE_MODULES = {"datetime", "io", "os", "pathlib", "random", "shutil", "socket", "subprocess", "tempfile", "time"}
 VENDOR_LIBRARIES = {"amdsmi", "gcipuinfo", "poptorch", "pynvml", "pyrsmi", "rsmiBindings"}
 FRAMEWORKS = {"keras", "megatron", "numpy", "pandas", "tensorflow", "tokenizers", "torch"}
-MAY_IMPORT_FRAMEWORKS = {"cpu_stand_ins", "data", "model", "optimizer", "parallel", "trainer"}
+MAY_IMPORT_FRAMEWORKS = {"cpu_stand_ins", "data", "model", "optimizer", "parallel", "pictures", "trainer"}
 
 
 def source_files() -> list[Path]:

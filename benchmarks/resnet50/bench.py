@@ -194,7 +194,7 @@ def input_path(options: BenchOptions) -> None:
     from benchmarks.resnet50 import data, parallel
 
     with tempfile.TemporaryDirectory() as folder:
-        prepare.make(prepare.PrepareOptions(out=folder, images=256, files=4))
+        prepare.prepare(prepare.PrepareOptions(out=folder, images=256))
         config = configure(options, data="fake-imagenet", data_dir=folder)
         target = parallel.choose_target(config.compute, Launch())
         batches = data.Batches(config, target, options.batch_size, 0, 1)

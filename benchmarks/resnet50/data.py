@@ -137,12 +137,15 @@ def made_batch(config: Config, target: Target, batch_size: int, rank: int) -> tu
 
 
 def find_files(folder: Path) -> list[str]:
-    """The TFRecords of the training set; raises ConfigError where there are none."""
+    """The TFRecords of the training set; raises ConfigError where there are none, or some are missing."""
     files = sorted(str(path) for path in folder.glob(PATTERN))
     if not files:
         raise ConfigError(
             f"--data-dir {folder} holds no TFRecords {PATTERN}: make them with 'python -m benchmarks.resnet50.prepare'"
         )
+    whole = int(files[0].rpartition("-")[2])
+    if len(files) != whole:
+        raise ConfigError(f"--data-dir {folder} holds {len(files)} of {whole} TFRecords: let prepare go on")
     return files
 
 

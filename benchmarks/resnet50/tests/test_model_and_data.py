@@ -1,9 +1,13 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
+import json
 import os
+import shutil
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
 
@@ -92,7 +96,7 @@ def test_made_pictures_are_real_jpegs_of_the_usual_size_with_labels_from_1(pictu
         image = tf.io.decode_jpeg(found["image/encoded"])
         sizes.append(len(found["image/encoded"].numpy()))
         assert 300 < image.shape[0] < 501
-    assert labels == list(range(1, 33))
+    assert sorted(labels) == list(range(1, 33))
     assert 30_000 < np.mean(sizes) < 200_000
 
 
@@ -124,7 +128,7 @@ def test_a_rank_has_its_part_of_the_same_global_batch():
 
 
 def test_pictures_that_are_there_stay_and_a_missing_file_is_made(pictures, capsys):
-    files = sorted(pictures.iterdir())
+    files = sorted(pictures.glob("train-*"))
     before = files[0].stat().st_mtime_ns
     content = files[1].read_bytes()
     files[1].unlink()
@@ -139,16 +143,77 @@ def test_pictures_that_are_there_stay_and_a_missing_file_is_made(pictures, capsy
     ("arguments", "message"),
     [
         ([], "--out FOLDER is needed"),
-        (["--out", "{tmp}/x", "--images", "10"], "images 10 is not a multiple of files 4"),
+        (["--out", "{tmp}/x", "--images", "3"], "3 pictures do not fill 4 files"),
+        (["--out", "{tmp}/x", "--classes", "1001"], "classes must be at most 1000"),
+        (["--out", "{tmp}/begun", "--images", "64"], "was begun with images 32 and not 64"),
+        (["--out", "{tmp}/unknown"], "holds TFRecords of unknown origin"),
+        (["--out", "{tmp}/x", "--imagenet", "{tmp}/file"], "cannot be read as pictures of ImageNet"),
+        (["--out", "{tmp}/x", "--imagenet", "{tmp}/nowhere"], "cannot be read as pictures of ImageNet"),
+        (["--out", "{tmp}/x", "--imagenet", "{tmp}/empty"], "holds no pictures of classes"),
         (["--out", "{tmp}/file/x"], "cannot be written"),
     ],
 )
 def test_data_that_cannot_be_made_is_one_clear_sentence(arguments, message, tmp_path, capsys):
-    (tmp_path / "file").touch()
+    (tmp_path / "file").write_text("no pictures")
+    for folder in ("begun", "unknown", "empty"):
+        (tmp_path / folder).mkdir()
+    plan = {"imagenet": "", "split": "train", "images": 32, "classes": 1000, "files": 4, "seed": 1234}
+    (tmp_path / "begun" / "train.json").write_text(json.dumps(plan))
+    (tmp_path / "unknown" / "train-00000-of-00004").touch()
     assert prepare.main([argument.format(tmp=tmp_path) for argument in arguments]) == 2
     error = capsys.readouterr().err
     assert message in error
     assert len(error.splitlines()) == 1
+
+
+def imagenet_folder(folder):
+    """Two classes of four pictures each, one of them a PNG, and one file that is no picture."""
+    for name in ("n02", "n01"):
+        (folder / name).mkdir(parents=True)
+        for index in range(4):
+            (folder / name / f"{name}_{index}.JPEG").write_bytes(jpeg(40 + index))
+    (folder / "n01" / "n01_0.JPEG").write_bytes(tf.io.encode_png(np.zeros((40, 40, 3), np.uint8)).numpy())
+    (folder / "n02" / "n02_9.JPEG").write_bytes(b"no picture")
+    return folder
+
+
+def imagenet_tar(folder):
+    """A tar file of a tar file for each class, as ImageNet is handed out."""
+    pictures = imagenet_folder(folder / "pictures")
+    with tarfile.open(folder / "train.tar", "w") as whole:
+        for name in ("n01", "n02"):
+            with tarfile.open(folder / f"{name}.tar", "w") as one:
+                for path in sorted((pictures / name).iterdir()):
+                    one.add(path, path.name)
+            whole.add(folder / f"{name}.tar", f"{name}.tar")
+    return folder / "train.tar"
+
+
+@pytest.mark.parametrize("make_source", [imagenet_folder, imagenet_tar])
+def test_imagenet_is_converted_whole_and_what_is_no_picture_is_named(make_source, tmp_path, capsys):
+    source, out = make_source(tmp_path / "source"), tmp_path / "out"
+    assert prepare.main(["--imagenet", str(source), "--out", str(out), "--files", "3", "--jobs", "2"]) == 0
+    files = data.find_files(out)
+    assert [Path(file).name for file in files] == [f"train-{index:05d}-of-00003" for index in range(3)]
+    found = [tf.io.parse_single_example(one, data.FEATURES) for one in tf.data.TFRecordDataset(files)]
+    sides = [(int(one["image/class/label"]), tf.io.decode_jpeg(one["image/encoded"]).shape[0]) for one in found]
+    assert sorted(sides) == [(label, 40 + index) for label in (1, 2) for index in range(4)]
+    assert (out / "classes.txt").read_text().split() == ["n01", "n02"]
+    assert len((out / "train.left_out.txt").read_text().splitlines()) == 1
+    assert "1 files are no pictures" in capsys.readouterr().err
+
+
+def test_two_that_prepare_one_folder_do_not_mix(tmp_path, capsys):
+    with (tmp_path / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert prepare.main(["--out", str(tmp_path)]) == 2
+    assert "another prepare is at work" in capsys.readouterr().err
+
+
+def test_files_that_are_missing_are_not_trained_without(pictures, tmp_path):
+    shutil.copy(pictures / "train-00000-of-00002", tmp_path)
+    with pytest.raises(ConfigError, match="holds 1 of 2 TFRecords"):
+        data.find_files(tmp_path)
 
 
 def jpeg(side=80):
@@ -158,13 +223,13 @@ def jpeg(side=80):
 def write_records(path, examples):
     with tf.io.TFRecordWriter(str(path)) as writer:
         for encoded, label in examples:
-            writer.write(prepare.example(encoded, label).SerializeToString())
+            writer.write(prepare.serialise(encoded, label))
 
 
 def test_records_that_are_damaged_are_left_out_and_counted(tmp_path):
     good = [(jpeg(), 1 + i) for i in range(10)]
     write_records(
-        tmp_path / "train-00000-of-00002", [*good, (b"no jpeg", 1), (jpeg()[:200], 2), (jpeg(), 1001), (jpeg(), 0)]
+        tmp_path / "train-00000-of-00001", [*good, (b"no jpeg", 1), (jpeg()[:200], 2), (jpeg(), 1001), (jpeg(), 0)]
     )
     batches = data.Batches(config(data="imagenet", data_dir=str(tmp_path)), TARGET, 5, 0, 1)
     labels = {int(label) for _ in range(8) for label in next(batches)[1]}

@@ -1,0 +1,89 @@
+"""Where the pictures of ImageNet are: in folders or tar files as they are handed out.
+
+A tar file is not unpacked: what is found is where in it each picture begins and ends.
+"""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.common.options import ConfigError
+from benchmarks.resnet50.config import NUM_CLASSES
+
+SUFFIXES = {".jpeg", ".jpg", ".png"}
+
+
+class Picture(NamedTuple):
+    """Some bytes of a file, and their class."""
+
+    path: str
+    offset: int
+    size_bytes: int
+    class_name: str
+
+    def read(self) -> bytes:
+        """The encoded picture; raises OSError when the file is shorter than it was."""
+        with open(self.path, "rb") as file:
+            file.seek(self.offset)
+            encoded = file.read(self.size_bytes)
+        if len(encoded) < self.size_bytes:
+            raise OSError(f"{self.path} has become shorter while it was read")
+        return encoded
+
+
+def find_pictures(source: Path) -> list[Picture]:
+    """All pictures of a source, in an order that does not depend on the file system.
+
+    A source is a folder with a folder or a tar file for each class (`n01440764`, `n01440764.tar`), or a tar file of
+    either, such as ILSVRC2012_img_train.tar. Raises ConfigError when there is nothing of the kind.
+    """
+    try:
+        if source.is_dir():
+            found = sorted(_in_folder(source))
+        else:
+            with open(source, "rb"):
+                found = sorted(_in_tar(source, 0, ""))
+    except (OSError, tarfile.TarError) as error:
+        raise ConfigError(f"{source} cannot be read as pictures of ImageNet: {error}") from error
+    if not found:
+        raise ConfigError(
+            f"{source} holds no pictures of classes: give ILSVRC2012_img_train.tar, or a folder with a folder or a "
+            "tar file for each class, such as n01440764"
+        )
+    return found
+
+
+def class_labels(pictures: list[Picture]) -> dict[str, int]:
+    """Labels from 1, in the order of the classes' names, as in the usual TFRecords; raises ConfigError for too many."""
+    names = sorted({picture.class_name for picture in pictures})
+    if len(names) > NUM_CLASSES:
+        raise ConfigError(f"{len(names)} classes were found, such as {names[0]} and {names[-1]}: at most {NUM_CLASSES}")
+    return {name: label for label, name in enumerate(names, 1)}
+
+
+def _in_folder(folder: Path) -> Iterator[Picture]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            for path in entry.iterdir():
+                if path.suffix.lower() in SUFFIXES:
+                    yield Picture(str(path), 0, path.stat().st_size, entry.name)
+        elif entry.suffix == ".tar":
+            yield from _in_tar(entry, 0, entry.stem)
+
+
+def _in_tar(path: Path, start: int, class_name: str) -> Iterator[Picture]:
+    """Pictures of a tar file that begins somewhere in a file: of one class, or of the folders or tar files in it."""
+    with open(path, "rb") as file:
+        file.seek(start)
+        with tarfile.open(fileobj=file, mode="r:") as archive:
+            for member in archive:
+                name = Path(member.name)
+                if not member.isfile():
+                    continue
+                if name.suffix == ".tar":
+                    yield from _in_tar(path, member.offset_data, name.stem)
+                elif name.suffix.lower() in SUFFIXES and (class_name or name.parent.name):
+                    yield Picture(str(path), member.offset_data, member.size, class_name or name.parent.name)
