@@ -18,7 +18,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from benchmarks.common.launch import usable_cores
 from benchmarks.common.options import ConfigError, option, parse_config, positive
@@ -97,41 +97,41 @@ def prepare(options: PrepareOptions) -> None:
     """Write what is missing of the files; raises ConfigError where that cannot be."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     folder = Path(options.out)
-    count = options.files or (USUAL_FILES[options.split] if options.imagenet else 4)
-    paths = [folder / f"{options.split}-{index:05d}-of-{count:05d}" for index in range(count)]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / LOCK).open("w")  # held until this process ends
-        _alone(lock)
-        _check_plan(folder, options, count)
-        missing = [index for index, path in enumerate(paths) if not path.exists()]
-        if not missing:
-            print(f"{folder}: is there already")
-            return
-        examples = list_examples(options, folder)
-        if len(examples) < count:
-            raise ConfigError(f"{len(examples)} pictures do not fill {count} files: ask for fewer with --files")
-        jobs = min(options.jobs or usable_cores(), len(missing))
-        records, left_out = 0, []
-        with _progress(len(missing), folder) as advance:
-            for written in _write_all([(paths[index], examples[index::count]) for index in missing], jobs):
-                records += written.records
-                left_out += written.left_out
-                advance()
-        if left_out:
-            with (folder / LEFT_OUT.format(split=options.split)).open("a") as file:
-                file.writelines(f"{line}\n" for line in left_out)
-            print(f"prepare: {len(left_out)} files are no pictures and were left out: {file.name}", file=sys.stderr)
-        print(f"{folder}: {len(missing)} files with {records} pictures")
+        with (folder / LOCK).open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise ConfigError(f"another prepare is at work in {folder}: let it end first") from error
+            _write_missing(folder, options)
     except OSError as error:
         raise ConfigError(f"the TFRecords cannot be written to {folder}: {error}") from error
 
 
-def _alone(lock: IO[str]) -> None:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise ConfigError(f"another prepare is at work in {Path(lock.name).parent}: let it end first") from error
+def _write_missing(folder: Path, options: PrepareOptions) -> None:
+    count = options.files or (USUAL_FILES[options.split] if options.imagenet else 4)
+    paths = [folder / f"{options.split}-{index:05d}-of-{count:05d}" for index in range(count)]
+    _check_plan(folder, options, count)
+    missing = [index for index, path in enumerate(paths) if not path.exists()]
+    if not missing:
+        print(f"{folder}: is there already")
+        return
+    examples = list_examples(options, folder)
+    if len(examples) < count:
+        raise ConfigError(f"{len(examples)} pictures do not fill {count} files: ask for fewer with --files")
+    jobs = min(options.jobs or usable_cores(), len(missing))
+    records, left_out = 0, []
+    with _progress(len(missing), folder) as advance:
+        for written in _write_all([(paths[index], examples[index::count]) for index in missing], jobs):
+            records += written.records
+            left_out += written.left_out
+            advance()
+    if left_out:
+        with (folder / LEFT_OUT.format(split=options.split)).open("a") as file:
+            file.writelines(f"{line}\n" for line in left_out)
+        print(f"prepare: {len(left_out)} files are no pictures and were left out: {file.name}", file=sys.stderr)
+    print(f"{folder}: {len(missing)} files with {records} pictures")
 
 
 def _check_plan(folder: Path, options: PrepareOptions, count: int) -> None:
@@ -254,7 +254,7 @@ def serialise(encoded: bytes, label: int) -> bytes:
             }
         )
     )
-    serialised: bytes = example.SerializeToString()
+    serialised: bytes = example.SerializeToString(deterministic=True)
     return serialised
 
 
