@@ -3,10 +3,10 @@ SHELL := bash
 ALL_PARTS := llm resnet report frames dev
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: help setup demo test lint bench clean
+.PHONY: help setup demo test test-slow lint bench clean
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 10
 
 setup: ## make .venv and install JUBE where it is missing
 	@scripts/setup.sh
@@ -16,6 +16,9 @@ demo: setup ## the main job on this machine: train, measure, table and report
 
 test: lint ## set up what is missing; lint, types, tests
 	pytest
+
+test-slow: lint ## the tests that take minutes each
+	pytest -m slow
 
 lint:
 	@scripts/setup.sh $(ALL_PARTS)

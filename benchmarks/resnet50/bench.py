@@ -10,8 +10,8 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.common.launch import Launch, usable_cores
@@ -70,40 +70,60 @@ def configure(options: BenchOptions, **data: Any) -> Config:
 
 
 def compare(options: BenchOptions) -> None:
-    """Print the speed of each, and ours over each peer's with its spread over the rounds."""
-    from benchmarks.resnet50 import data, parallel
-    from benchmarks.resnet50 import trainer as training
+    """Print our speed over that of Keras and of PyTorch, and in bf16 over that in float32."""
+    from benchmarks.resnet50 import parallel
 
     config = configure(options)
     target = parallel.choose_target(config.compute, Launch())
-    trainer = training.Trainer(config, target)
-    batches = data.Batches(config, target, options.batch_size, 0, 1)
-
-    def ours() -> None:
-        for _ in range(options.steps):
-            trainer.call(batches)
-        trainer.synchronize()
-
-    steps: dict[str, Callable[[], None]] = {
-        "ours": ours,
+    peers = {
         "Keras model.fit": keras_fit(config, target, options),
         "plain PyTorch": plain_pytorch(config, options),
     }
-    times_s: dict[str, list[float]] = {name: [] for name in steps}
+    in_turns(options, "ours", ours(config, options), peers)
+    try:
+        faster = ours(replace(config, compute=replace(config.compute, precision="bf16")), options)
+    except ConfigError as error:
+        print(f"bf16: not measured: {error}")
+        return
+    in_turns(options, "ours in bf16", faster, {"ours in float32": ours(config, options)})
+
+
+def in_turns(
+    options: BenchOptions, name: str, own: Callable[[], None], peers: Mapping[str, Callable[[], None]]
+) -> None:
+    """Print the speed of each, and our own over each peer's with its spread over the rounds."""
+    steps = {name: own, **peers}
+    times_s: dict[str, list[float]] = {one: [] for one in steps}
     for round_index in range(options.rounds + 1):
-        for name, step in steps.items():
+        for one, step in steps.items():
             start_s = time.perf_counter()
             step()
             if round_index:  # the first round is warm-up
-                times_s[name].append(time.perf_counter() - start_s)
+                times_s[one].append(time.perf_counter() - start_s)
     images = options.steps * options.batch_size
-    for name, measured in times_s.items():
-        ratios = [peer / own for own, peer in zip(times_s["ours"], measured, strict=True)]
+    for one, measured in times_s.items():
+        ratios = [theirs / its for its, theirs in zip(times_s[name], measured, strict=True)]
         low, middle, high = statistics.quantiles(ratios)
         print(
-            f"{name}: {images / statistics.median(measured):.2f} images/s"
-            + (f", ours over it {middle:.3f} (quartiles {low:.3f} to {high:.3f})" if name != "ours" else "")
+            f"{one}: {images / statistics.median(measured):.2f} images/s"
+            + (f", {name} over it {middle:.3f} (quartiles {low:.3f} to {high:.3f})" if one != name else "")
         )
+
+
+def ours(config: Config, options: BenchOptions) -> Callable[[], None]:
+    """The benchmark's own steps, on a batch that is in memory."""
+    from benchmarks.resnet50 import data, parallel, trainer
+
+    target = parallel.choose_target(config.compute, Launch())
+    own = trainer.Trainer(config, target)
+    batches = data.Batches(config, target, options.batch_size, 0, 1)
+
+    def train() -> None:
+        for _ in range(options.steps):
+            own.call(batches)
+        own.synchronize()
+
+    return train
 
 
 def keras_fit(config: Config, target: Any, options: BenchOptions) -> Callable[[], None]:
@@ -190,22 +210,35 @@ def plain_pytorch(config: Config, options: BenchOptions) -> Callable[[], None]:
 
 
 def input_path(options: BenchOptions) -> None:
-    """Print the rate at which JPEGs are read, decoded and augmented, with nothing trained."""
+    """Print the rate at which JPEGs are read, decoded and augmented, with nothing trained.
+
+    The peer is the bare tf.data pipeline, without what counts records and shares them out.
+    """
     from benchmarks.resnet50 import data, parallel
+
+    batches = 32
+
+    def consume(iterator: Iterator[Any]) -> Callable[[], None]:
+        def some() -> None:
+            for _ in range(batches):
+                next(iterator)
+
+        return some
 
     with tempfile.TemporaryDirectory() as folder:
         prepare.prepare(prepare.PrepareOptions(out=folder, images=256))
         config = configure(options, data="fake-imagenet", data_dir=folder)
         target = parallel.choose_target(config.compute, Launch())
-        batches = data.Batches(config, target, options.batch_size, 0, 1)
-        for _ in range(16):
-            next(batches)
-        count, start_s = 0, time.perf_counter()
-        while time.perf_counter() - start_s < 5:
-            next(batches)
-            count += options.batch_size
-        rate = count / (time.perf_counter() - start_s)
-    print(f"input path alone: {rate:.0f} images/s, {rate / usable_cores():.0f} per core")
+        size = options.batch_size
+        own = data.Batches(config, target, size, 0, 1)
+        bare = data.image_files(config, size, 0, 1, data.decoder(config, target))
+        in_turns(
+            replace(options, steps=batches),
+            "input path alone",
+            consume(own),
+            {"bare tf.data": consume(iter(bare))},
+        )
+    print(f"usable cores: {usable_cores()}")
 
 
 if __name__ == "__main__":

@@ -75,6 +75,9 @@ class Batches:
             dataset = tf.data.Dataset.from_tensors((images.numpy(), labels.numpy())).repeat()
             self._iterator = iter(dataset.prefetch(config.data.prefetch_batches))
 
+    def __iter__(self) -> Batches:
+        return self
+
     def __next__(self) -> tuple[Any, Any]:
         """The next batch; raises DataError when the files hold no record that can be used."""
         try:

@@ -373,3 +373,24 @@ def test_the_learning_rate_rises_in_a_line_and_stays():
     rate = learning_rate(TrainingOptions(learning_rate=0.1, learning_rate_warmup_steps=4), 512)
     assert [float(rate(step)) for step in (0, 1, 3, 4, 100)] == pytest.approx([0.05, 0.1, 0.2, 0.2, 0.2])
     assert learning_rate(TrainingOptions(learning_rate_warmup_steps=1), 256) == 0.1
+
+
+@pytest.mark.slow
+def test_classes_of_made_pictures_are_learnt(tmp_path):
+    assert prepare.main(["--out", str(tmp_path), "--images", "320", "--classes", "10"]) == 0
+    options = dataclasses.replace(
+        config(data="fake-imagenet", data_dir=str(tmp_path)),
+        batch=BatchOptions(32),
+        training=TrainingOptions(learning_rate=0.4, learning_rate_warmup_steps=20),
+    )
+    trainer, batches = Trainer(options, TARGET), data.Batches(options, TARGET, 32, 0, 1)
+    for _ in range(120):
+        trainer.call(batches)
+    trainer.synchronize()
+    hits = total = 0
+    for _ in range(10):
+        images, labels = next(batches)
+        best = tf.argmax(trainer.model(images, training=False), axis=1, output_type=tf.int32)
+        hits, total = hits + int(tf.reduce_sum(tf.cast(best == labels, tf.int32))), total + len(labels)
+    print("top-1", hits / total)
+    assert hits / total > 0.3  # chance is 0.1
