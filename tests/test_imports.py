@@ -44,6 +44,7 @@ FLOORS = {
     "benchmarks.resnet50.turns": 1,
     "benchmarks.resnet50.imagenet": 3,
     "benchmarks.resnet50.pictures": 3,
+    "benchmarks.resnet50.ipu": 3,
     "benchmarks.resnet50.model": 3,
     "benchmarks.resnet50.data": 3,
     "benchmarks.resnet50.parallel": 3,

@@ -96,8 +96,8 @@ class BatchOptions:
 class ComputeOptions:
     """Compute."""
 
-    device: str = option("auto", "auto: GPUs where there are some, else the CPU", ("auto", "cpu", "gpu"))
-    precision: str = option("auto", "auto: fp32 on CPUs, bf16 on GPUs", ("auto", "fp32", "bf16", "fp16"))
+    device: str = option("auto", "auto: GPUs where there are some, else the CPU", ("auto", "cpu", "gpu", "ipu"))
+    precision: str = option("auto", "auto: fp32 on CPUs, bf16 on GPUs, fp16 on IPUs", ("auto", "fp32", "bf16", "fp16"))
     xla: str = option(
         "auto", "compile the step with XLA; auto: on GPUs, as it is slower on CPUs", ("auto", "on", "off")
     )
@@ -177,6 +177,15 @@ class Config:
     training: TrainingOptions
     window: WindowOptions
     run: RunOptions
+
+    def __post_init__(self) -> None:
+        if self.data.effective and self.compute.device == "ipu":
+            raise ConfigError("--effective cannot time single steps on an IPU: measure twice, with and without files")
+        if self.data.data != "synthetic" and self.compute.steps_per_call > 1 and self.compute.devices_per_process > 1:
+            raise ConfigError(
+                "--steps-per-call above 1 with --devices-per-process above 1 needs --data synthetic: "
+                "TensorFlow shares out batches between calls only"
+            )
 
 
 def num_devices(config: Config, world_size: int) -> int:

@@ -19,6 +19,7 @@ import tensorflow as tf
 from benchmarks.common.launch import Launch, usable_cores
 from benchmarks.common.options import ConfigError
 from benchmarks.common.record import Device
+from benchmarks.resnet50 import ipu
 from benchmarks.resnet50.config import ComputeOptions
 
 POLICIES = {"fp32": "float32", "bf16": "mixed_bfloat16", "fp16": "mixed_float16"}
@@ -32,16 +33,29 @@ RING_PACK_BYTES = 4 * 2**20
 class Target:
     """What this process computes on, and how."""
 
-    on_gpu: bool
+    device: str  # cpu, gpu or ipu
     precision: str
     xla: bool
     data_format: str  # channels_last or channels_first
     strategy: Any  # a tf.distribute.Strategy
     local_devices: int = 1  # that this process drives
 
+    @property
+    def on_gpu(self) -> bool:
+        return self.device == "gpu"
+
+    @property
+    def on_ipu(self) -> bool:
+        return self.device == "ipu"
+
 
 def choose_target(options: ComputeOptions, launch: Launch, environ: Mapping[str, str] = os.environ) -> Target:
     """The GPUs of this process's local rank, or its share of the CPU; raises ConfigError for what is not there."""
+    if options.device == "ipu":
+        strategy = ipu.open_ipu(options, launch)
+        precision = "fp16" if options.precision == "auto" else options.precision
+        keras.mixed_precision.set_global_policy(POLICIES[precision])
+        return Target("ipu", precision, True, "channels_last", strategy)
     own = options.devices_per_process
     if own > 1 and launch.world_size > 1:
         raise ConfigError(
@@ -77,7 +91,7 @@ def choose_target(options: ComputeOptions, launch: Launch, environ: Mapping[str,
         check_cpu(precision, layout)
     keras.mixed_precision.set_global_policy(POLICIES[precision])
     return Target(
-        on_gpu,
+        "gpu" if on_gpu else "cpu",
         precision,
         on_gpu if options.xla == "auto" else options.xla == "on",
         "channels_first" if layout == "nchw" else "channels_last",
@@ -148,6 +162,8 @@ def gather(value: Any, strategy: Any, launch: Launch) -> list[Any]:
 def describe_devices(launch: Launch, target: Target) -> list[Device]:
     """This process's devices and the most memory each held: the GPU's own, or the process's on a CPU."""
     hostname = platform.node()
+    if target.on_ipu:
+        return [Device(hostname, launch.rank, "IPU", "", None)]
     if not target.on_gpu:
         peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # Linux reports KiB
         threads = tf.config.threading.get_intra_op_parallelism_threads()

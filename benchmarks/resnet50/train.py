@@ -95,7 +95,7 @@ def train(config: Config, launch: Launch, record: RunRecord) -> None:
         "precision": target.precision,
         "xla": "on" if target.xla else "off",
         "layout": "nchw" if target.data_format == "channels_first" else "nhwc",
-        "device": "gpu" if target.on_gpu else "cpu",
+        "device": target.device,
     }
     trainer = Trainer(config, target)
     run = Measurement(config, launch, target, trainer)

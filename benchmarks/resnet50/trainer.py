@@ -29,8 +29,8 @@ class Trainer:
             optimizer.build(self.model.trainable_variables)
         kernels = [variable.path.endswith("kernel") for variable in self.model.trainable_variables]
 
-        # Compiled without the sum over replicas, which XLA cannot hold.
-        @tf.function(jit_compile=target.xla)
+        # Compiled without the sum over replicas, which XLA cannot hold. On an IPU the loop around it is compiled.
+        @tf.function(jit_compile=target.xla and not target.on_ipu)
         def gradients_of(images: Any, labels: Any) -> Any:
             weights = self.model.trainable_variables
             with tf.GradientTape() as tape:
@@ -58,7 +58,8 @@ class Trainer:
             loss = self._strategy.run(replica_step, args=(images, labels))
             return self._strategy.reduce("SUM", loss, axis=None)
 
-        self._one_step = one_step
+        self._one_step = replica_step if target.on_ipu else one_step
+        self._on_ipu = target.on_ipu
         self._steps_per_call = config.compute.steps_per_call
         self._graphs: dict[Batches, Callable[[], Any]] = {}
 
@@ -68,17 +69,18 @@ class Trainer:
 
     def call(self, batches: Batches) -> None:
         """Some optimizer steps in one call into TensorFlow; the loss of the last one is kept on the device."""
-        if self._steps_per_call == 1:
+        if self._steps_per_call == 1 and not self._on_ipu:
             self.step(*next(batches))
             return
         if batches not in self._graphs:
             self._graphs[batches] = self._several_steps(batches)
-        self.losses.append(self._graphs[batches]())
+        graph = self._graphs[batches]
+        self.losses.append(self._strategy.run(graph) if self._on_ipu else graph())
 
     def _several_steps(self, batches: Batches) -> Callable[[], Any]:
         one_step = self._one_step
 
-        @tf.function
+        @tf.function(jit_compile=self._on_ipu)
         def several_steps() -> Any:
             loss = tf.constant(0.0)
             for _ in tf.range(self._steps_per_call):

@@ -54,18 +54,25 @@ def test_options_that_make_no_run_are_refused(make):
         make()
 
 
+def config(compute, data, batch=16) -> Config:
+    return Config(ModelOptions(), BatchOptions(batch), compute, data, TrainingOptions(), WindowOptions(), RunOptions())
+
+
+@pytest.mark.parametrize(
+    ("compute", "data", "message"),
+    [
+        (ComputeOptions(device="ipu"), DataOptions("synthetic-host", effective=True), "cannot time single steps"),
+        (ComputeOptions(steps_per_call=2, devices_per_process=2), DataOptions("synthetic-host"), "needs --data synth"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(compute, data, message):
+    with pytest.raises(ConfigError, match=message):
+        config(compute, data)
+
+
 def test_a_batch_that_the_devices_cannot_share_is_refused():
-    config = Config(
-        ModelOptions(),
-        BatchOptions(15),
-        ComputeOptions(),
-        DataOptions(),
-        TrainingOptions(),
-        WindowOptions(),
-        RunOptions(),
-    )
     with pytest.raises(ConfigError, match="global_batch_size 15 is not a multiple of the 2 devices"):
-        layout_of(config, Launch(0, 2, 0, 2))
+        layout_of(config(ComputeOptions(), DataOptions(), 15), Launch(0, 2, 0, 2))
 
 
 def test_only_224_pixels_are_comparable_and_odd_sizes_are_warned_about():

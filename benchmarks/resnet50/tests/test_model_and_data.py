@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 import time
+import types
 from pathlib import Path
 
 import keras
@@ -31,11 +32,11 @@ from benchmarks.resnet50.config import (
 from benchmarks.resnet50.measurement import Measurement
 from benchmarks.resnet50.metrics import forward_flops_per_image, num_parameters
 from benchmarks.resnet50.model import build_model
-from benchmarks.resnet50.parallel import Target, check_cpu, tf_config
+from benchmarks.resnet50.parallel import Target, check_cpu, choose_target, describe_devices, tf_config
 from benchmarks.resnet50.trainer import Trainer, learning_rate
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-TARGET = Target(False, "fp32", False, "channels_last", tf.distribute.get_strategy())
+TARGET = Target("cpu", "fp32", False, "channels_last", tf.distribute.get_strategy())
 
 
 @pytest.mark.parametrize("variant", ["v1.5", "v2"])
@@ -394,3 +395,59 @@ def test_classes_of_made_pictures_are_learnt(tmp_path):
         hits, total = hits + int(tf.reduce_sum(tf.cast(best == labels, tf.int32))), total + len(labels)
     print("top-1", hits / total)
     assert hits / total > 0.3  # chance is 0.1
+
+
+@pytest.fixture
+def poplar(monkeypatch):
+    """What the Poplar SDK adds to TensorFlow, as its documentation describes it."""
+    asked = []
+
+    class IPUConfig:
+        auto_select_ipus = 0
+
+        def configure_ipu_system(self):
+            asked.append(self.auto_select_ipus)
+
+    class IPUStrategy(tf.distribute.OneDeviceStrategy):
+        def __init__(self):
+            super().__init__("CPU:0")
+
+    module = types.ModuleType("tensorflow.python.ipu")
+    module.config = types.SimpleNamespace(IPUConfig=IPUConfig)
+    module.ipu_strategy = types.SimpleNamespace(IPUStrategy=IPUStrategy)
+    monkeypatch.setitem(sys.modules, "tensorflow.python.ipu", module)
+    return asked
+
+
+@pytest.mark.slow
+def test_an_ipu_trains_in_one_compiled_loop(poplar):
+    options = dataclasses.replace(
+        config(), compute=ComputeOptions(device="ipu", precision="fp32", steps_per_call=3), batch=BatchOptions(4)
+    )
+    options = dataclasses.replace(options, training=TrainingOptions(learning_rate_warmup_steps=1))
+    target = choose_target(options.compute, Launch())
+    assert poplar == [1]
+    trainer, batches = Trainer(options, target), data.Batches(options, target, 4, 0, 1)
+    for _ in range(3):
+        trainer.call(batches)
+    trainer.synchronize()
+    assert trainer.losses[-1] < float(trainer.losses[0]) - 1
+    assert [device.name for device in describe_devices(Launch(), target)] == ["IPU"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"devices_per_process": 2}, "trains on one IPU"),
+        ({"precision": "bf16"}, "IPUs have none"),
+        ({"xla": "off"}, "compiled programs only"),
+    ],
+)
+def test_what_an_ipu_cannot_do_is_said(options, message, poplar):
+    with pytest.raises(ConfigError, match=message):
+        choose_target(ComputeOptions(device="ipu", **options), Launch())
+
+
+def test_an_ipu_needs_the_poplar_sdk():
+    with pytest.raises(ConfigError, match="Poplar SDK"):
+        choose_target(ComputeOptions(device="ipu"), Launch())
