@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from caraml.sweep import SweepError, problems, run_folder
+from caraml.wait import NOT_IN_TIME, check_open, retry_failed, wait
 from results import table
 from results.records import RecordError, find_records
 
@@ -18,6 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, help_text in (
         ("check", "did every point of a sweep succeed? Lists what did not, and exits with 1"),
+        ("wait", "wait until the last job of a sweep has ended; exits with 1 when any failed"),
         ("table", "print the results below some folders as a table"),
         ("report", "write an HTML page with table and plots, and the plots as PNG"),
     ):
@@ -29,6 +31,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             metavar="FOLDER",
             help="such as jube/llm_run/000000, or jube/llm_run for its last run",
         )
+        if name == "wait":
+            command.add_argument("--retry-failed", action="store_true", help="first submit again what failed")
+            command.add_argument("--interval", type=float, default=10, metavar="S", help="seconds between two looks")
+            command.add_argument(
+                "--limit", type=float, metavar="S", help="give up after so many seconds, with exit code 3"
+            )
         if name == "report":
             command.add_argument("-o", "--out", type=Path, default=Path("report.html"), help="default: %(default)s")
     options = parser.parse_args(argv)
@@ -44,6 +52,19 @@ def _check(options: argparse.Namespace) -> int:
     for problem in found:
         print(f"caraml: {problem}", file=sys.stderr)
     return 1 if found else 0
+
+
+def _wait(options: argparse.Namespace) -> int:
+    runs = [run_folder(folder) for folder in options.folders]
+    for run in runs:
+        check_open(run)
+        if options.retry_failed:
+            print(f"caraml: {len(retry_failed(run))} points were submitted again", flush=True)
+    for run in runs:
+        if not wait(run, options.interval, options.limit):
+            print(f"caraml: {run} has not ended within {options.limit:g} s", file=sys.stderr)
+            return NOT_IN_TIME
+    return _check(options)
 
 
 def _table(options: argparse.Namespace) -> int:
@@ -72,4 +93,4 @@ def _tell(skipped: Sequence[str]) -> None:
         print(f"caraml: skipped: {sentence}", file=sys.stderr)
 
 
-_COMMANDS = {"check": _check, "table": _table, "report": _report}
+_COMMANDS = {"check": _check, "wait": _wait, "table": _table, "report": _report}

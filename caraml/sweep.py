@@ -18,6 +18,11 @@ def run_folder(folder: Path) -> Path:
     return runs[-1] if runs else folder
 
 
+def points(run: Path) -> list[Path]:
+    """The folders of the jobs of a run, in order."""
+    return sorted(path.parent for path in run.glob(f"[0-9]*_*/work/{RESULT_NAME}"))
+
+
 def problems(run: Path) -> list[str]:
     """A sentence on everything in a run of JUBE that is not done and good.
 

@@ -249,7 +249,7 @@ def _meta(options: argparse.Namespace, epoch_offset_s: float) -> dict[str, Any]:
         boot_id = ""
     return {
         "jpwr_version": __version__,
-        "hostname": os.uname().nodename,
+        "hostname": os.environ.get("SLURMD_NODENAME") or os.uname().nodename,
         "boot_id": boot_id,
         "epoch_offset_s": epoch_offset_s,
         "interval_s": options.interval / 1000,

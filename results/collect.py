@@ -70,6 +70,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def collect(folder: Path) -> Record:
     """The record with its energy; a run whose energy cannot be told has failed, and says why."""
     result = read_record(folder / RECORD_NAME)
+    before = folder / RESULT_NAME
+    if before.exists():  # what the scheduler said of the job
+        result |= {key: value for key, value in read_record(before).items() if key == "slurm"}
     try:
         traces = read_traces(folder)
         result["energy"] = energy_of(result, traces, "measured")

@@ -13,7 +13,6 @@ import time
 from pathlib import Path
 
 import pytest
-import yaml
 
 from jpwr.writers import read_trace
 
@@ -184,12 +183,17 @@ def job_folder(tmp_path: Path, program: str, methods: str = "estimate") -> Path:
         "POWER_METHODS": methods,
         "LAUNCHER": "",
         "NETWORK_ENV": "",
+        "LAUNCHER_ARGS": "",
+        "HOST_SUFFIX": "",
+        "CONTAINER_RUNTIME": "none",
+        "GRES": "",
+        "EXCLUSIVE": "",
         "PROGRAM": program,
-        "START": "torchrun --standalone",
+        "START": "torchrun",
         "INTERVAL_MS": "100",
         "IDLE_S": "0",
     }
-    for name in ("job.sh", "result.json"):
+    for name in ("job.sh", "node.sh", "result.json"):
         text = (REPOSITORY / "jube" / "include" / f"{name}.in").read_text()
         text = re.sub("#([A-Z_]+)#", lambda found: values.get(found[1], "1"), text)
         (tmp_path / name).write_text(text)
@@ -198,7 +202,9 @@ def job_folder(tmp_path: Path, program: str, methods: str = "estimate") -> Path:
 
 def submit(folder: Path, how: str = "bash", **options) -> tuple[subprocess.CompletedProcess[str], dict]:
     submit_script = str(REPOSITORY / "jube" / "include" / "submit.sh")
-    done = subprocess.run([submit_script, how], cwd=folder, capture_output=True, text=True, timeout=120, **options)
+    done = subprocess.run(
+        [submit_script, how, "CPU"], cwd=folder, capture_output=True, text=True, timeout=120, **options
+    )
     return done, json.loads((folder / "result.json").read_text())
 
 
@@ -237,6 +243,7 @@ def test_a_scheduler_that_refuses_the_job_is_a_failed_row(tmp_path):
 
 def test_a_job_that_is_told_to_stop_leaves_a_failed_row(tmp_path):
     folder = job_folder(tmp_path, "--no-python sleep 60")
+    (folder / "site.sh").touch()
     with (
         open(folder / "job.err", "w") as errors,
         subprocess.Popen(["bash", "job.sh"], cwd=folder, stderr=errors) as job,
@@ -248,19 +255,3 @@ def test_a_job_that_is_told_to_stop_leaves_a_failed_row(tmp_path):
         assert job.wait(timeout=60) == 143
     result = json.loads((folder / "result.json").read_text())
     assert (result["status"], result["error"].split(":")[0]) == ("failed", "ended by signal 15 (SIGTERM)")
-
-
-def test_every_system_has_the_same_keys():
-    blocks = yaml.safe_load((REPOSITORY / "jube" / "include" / "systems.yaml").read_text())["parameterset"]
-    keys = {block["tag"]: {parameter["name"] for parameter in block["parameter"]} for block in blocks}
-    assert {"CPU", "A100", "GH200"} <= set(keys)
-    for system, found in keys.items():
-        assert found == keys["CPU"], system
-        [name] = [
-            p["_"]
-            for block in blocks
-            if block["tag"] == system
-            for p in block["parameter"]
-            if p["name"] == "system_name"
-        ]
-        assert name == system

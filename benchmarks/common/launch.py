@@ -84,7 +84,7 @@ def node_window(start_s: float, end_s: float, kind: str = MEASURED) -> Window:
     """A window of this node from two times of its monotonic clock, with the same moments on the wall clock."""
     epoch_offset_s = time.time() - time.monotonic()
     return Window(
-        hostname=socket.gethostname(),
+        hostname=node_name(),
         boot_id=boot_id(),
         start_s=start_s,
         end_s=end_s,
@@ -92,6 +92,11 @@ def node_window(start_s: float, end_s: float, kind: str = MEASURED) -> Window:
         end_epoch_s=end_s + epoch_offset_s,
         kind=kind,
     )
+
+
+def node_name(environ: Mapping[str, str] = os.environ) -> str:
+    """This node's name: Slurm's own where it started us, which is the same in a container and outside."""
+    return environ.get("SLURMD_NODENAME") or socket.gethostname()
 
 
 def mark(kind: str, name: str, time_s: float, environ: Mapping[str, str] = os.environ) -> None:

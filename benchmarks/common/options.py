@@ -26,7 +26,7 @@ def parse_config(groups: Sequence[type], argv: Sequence[str], prog: str, descrip
     `micro_batch_size` is the flag `--micro-batch-size`; a bool is a pair `--flag` and `--no-flag`; a tuple takes
     one or more values.
     """
-    parser = _Parser(prog=prog, description=description, allow_abbrev=False)
+    parser = Parser(prog=prog, description=description, allow_abbrev=False)
     for cls in groups:
         arguments = parser.add_argument_group((cls.__doc__ or cls.__name__).splitlines()[0].rstrip("."))
         hints = get_type_hints(cls)
@@ -97,7 +97,9 @@ class RunOptions:
             raise ConfigError(f"peak_tflops_per_device must be 0 or more, got {self.peak_tflops_per_device}")
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
+    """Raises ConfigError for a command line that is none."""
+
     def error(self, message: str) -> NoReturn:
         unknown = re.match(r"unrecognized arguments: (--[^ =]+)", message)
         if unknown:

@@ -1,12 +1,12 @@
-"""Start several processes of one module on this node, as torchrun does, where there is no torch.
+"""Start several processes of one module on this node, with torchrun's flags, where there is no torch.
 
-Usage: python -m benchmarks.common.spawn --nproc-per-node N -m MODULE [ARGUMENT ...]
 Each gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT. When one fails, the others are
 ended, and its exit code is the launcher's.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import socket
@@ -14,48 +14,72 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from benchmarks.common.options import ConfigError
+from benchmarks.common.options import ConfigError, Parser
 
 POLL_S = 0.1
 GRACE_S = 10.0  # to write a record, between being told to end and being killed
 
 
+@dataclass(frozen=True)
+class Place:
+    """This node among those that train together."""
+
+    processes: int
+    nodes: int
+    node_rank: int
+    master_addr: str
+    master_port: int
+
+    def environ(self, local_rank: int) -> dict[str, str]:
+        """What a rank is told."""
+        return {
+            "RANK": str(self.node_rank * self.processes + local_rank),
+            "WORLD_SIZE": str(self.nodes * self.processes),
+            "LOCAL_RANK": str(local_rank),
+            "LOCAL_WORLD_SIZE": str(self.processes),
+            "MASTER_ADDR": self.master_addr,
+            "MASTER_PORT": str(self.master_port),
+        }
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run from the command line; returns the exit code."""
-    arguments = sys.argv[1:] if argv is None else list(argv)
-    usage = "spawn: usage: python -m benchmarks.common.spawn --nproc-per-node N -m MODULE [ARGUMENT ...]"
-    if len(arguments) < 4 or arguments[0] != "--nproc-per-node" or arguments[2] != "-m":
-        print(usage, file=sys.stderr)
+    parser = Parser(prog="python -m benchmarks.common.spawn", description=__doc__)
+    parser.add_argument("--nproc-per-node", type=int, required=True, metavar="N", help="processes on this node")
+    parser.add_argument("--standalone", action="store_true", help="one node, at a port that is free; the default")
+    parser.add_argument("--nnodes", type=int, default=1, metavar="N", help="nodes that train together")
+    parser.add_argument("--node-rank", type=int, default=0, metavar="N", help="this one among them, from 0")
+    parser.add_argument("--master-addr", default="localhost", metavar="HOST", help="the first of them")
+    parser.add_argument("--master-port", type=int, metavar="PORT", help="of its first rank; the others count on")
+    parser.add_argument("-m", nargs=argparse.REMAINDER, required=True, dest="command", metavar="MODULE ARGUMENT")
+    try:
+        options = parser.parse_args(argv)
+        if min(options.nproc_per_node, options.nnodes) < 1:
+            raise ConfigError("--nproc-per-node and --nnodes must be 1 or more")
+        if options.nnodes > 1 and not options.master_port:
+            raise ConfigError("--nnodes above 1 needs --master-addr and --master-port, the same on each node")
+        if not options.command:
+            raise ConfigError("-m needs a module to start")
+    except ConfigError as error:
+        print(f"spawn: {error}", file=sys.stderr)
         return 2
-    if not arguments[1].isdigit() or int(arguments[1]) < 1:
-        print(f"spawn: --nproc-per-node must be 1 or more, got {arguments[1]}", file=sys.stderr)
-        return 2
-    return spawn(int(arguments[1]), arguments[3:])
+    port = options.master_port or free_ports(options.nproc_per_node)
+    place = Place(options.nproc_per_node, options.nnodes, options.node_rank, options.master_addr, port)
+    return spawn(place, options.command)
 
 
-def spawn(processes: int, command: Sequence[str]) -> int:
-    """Run `python -m` with the command in that many ranks; returns 0, or the exit code of the first that failed."""
-    port = free_ports(processes)
+def spawn(place: Place, command: Sequence[str]) -> int:
+    """Run `python -m` with the command in each rank; returns 0, or the exit code of the first that failed."""
     ranks = [
-        subprocess.Popen(
-            [sys.executable, "-m", *command],
-            env={
-                **os.environ,
-                "RANK": str(rank),
-                "WORLD_SIZE": str(processes),
-                "LOCAL_RANK": str(rank),
-                "LOCAL_WORLD_SIZE": str(processes),
-                "MASTER_ADDR": "localhost",
-                "MASTER_PORT": str(port),
-            },
-        )
-        for rank in range(processes)
+        subprocess.Popen([sys.executable, "-m", *command], env={**os.environ, **place.environ(local_rank)})
+        for local_rank in range(place.processes)
     ]
 
     def end(number: int, frame: object) -> None:
-        for rank in ranks:
-            rank.send_signal(number)
+        for process in ranks:
+            process.send_signal(number)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
@@ -65,7 +89,10 @@ def spawn(processes: int, command: Sequence[str]) -> int:
         if failed:
             _end_all(ranks)
             index, code = failed[0]
-            print(f"spawn: error: rank {index} ended with exit code {code}; the others were ended", file=sys.stderr)
+            print(
+                f"spawn: error: rank {place.environ(index)['RANK']} ended with exit code {code}; the others were ended",
+                file=sys.stderr,
+            )
             return code if code > 0 else 128 - code
         if all(code == 0 for code in codes):
             return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from megatron.core.models.gpt import GPTModel
 from megatron.core.tensor_parallel import model_parallel_cuda_manual_seed
 from megatron.core.transformer.transformer_config import TransformerConfig
 
-from benchmarks.common.launch import Launch, process_group, usable_cores
+from benchmarks.common.launch import Launch, node_name, process_group, usable_cores
 from benchmarks.common.options import ConfigError
 from benchmarks.common.record import Device
 from benchmarks.llm_training import cpu_stand_ins
@@ -109,7 +108,7 @@ def average_losses(losses: list[torch.Tensor], device: torch.device) -> list[flo
 
 def describe_device(launch: Launch, target: Target) -> Device:
     """This process's device and the most memory it held: the GPU's own, or the process's on a CPU."""
-    hostname = platform.node()
+    hostname = node_name()
     if target.on_gpu:
         properties = torch.cuda.get_device_properties(target.device)
         uuid = getattr(properties, "uuid", "")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import re
 import resource
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.common.launch import Launch, usable_cores
+from benchmarks.common.launch import Launch, node_name, usable_cores
 from benchmarks.common.options import ConfigError
 from benchmarks.common.record import Device
 from benchmarks.resnet50 import ipu
@@ -144,7 +143,8 @@ def tf_config(launch: Launch, environ: Mapping[str, str]) -> dict[str, Any]:
     first_port = int(environ.get("MASTER_PORT", "0"))
     if not first_port:
         raise ConfigError("the launcher set no MASTER_PORT: start with python -m benchmarks.common.spawn, or torchrun")
-    workers = [f"{node}:{first_port + rank}" for node in nodes for rank in range(launch.local_world_size)]
+    hosts = [node for node in nodes for _ in range(launch.local_world_size)]
+    workers = [f"{host}:{first_port + rank}" for rank, host in enumerate(hosts)]
     return {"cluster": {"worker": workers}, "task": {"type": "worker", "index": launch.rank}}
 
 
@@ -163,7 +163,7 @@ def gather(value: Any, strategy: Any, launch: Launch) -> list[Any]:
 
 def describe_devices(launch: Launch, target: Target) -> list[Device]:
     """This process's devices and the most memory each held: the GPU's own, or the process's on a CPU."""
-    hostname = platform.node()
+    hostname = node_name()
     if target.on_ipu:
         return [Device(hostname, launch.rank, "IPU", "", None)]
     if not target.on_gpu:

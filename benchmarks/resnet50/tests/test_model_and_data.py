@@ -275,7 +275,7 @@ def test_tensorflow_is_told_of_all_workers():
         "task": {"type": "worker", "index": 1},
     }
     two_nodes = tf_config(Launch(2, 4, 0, 2), {"CARAML_NODES": "a,b", "MASTER_PORT": "5000"})
-    assert two_nodes["cluster"]["worker"] == ["a:5000", "a:5001", "b:5000", "b:5001"]
+    assert two_nodes["cluster"]["worker"] == ["a:5000", "a:5001", "b:5002", "b:5003"]
     with pytest.raises(ConfigError, match="names 1 nodes"):
         tf_config(Launch(2, 4, 0, 2), {"CARAML_NODES": "a", "MASTER_PORT": "5000"})
 

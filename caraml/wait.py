@@ -1,0 +1,149 @@
+"""Watch over a sweep until its last job has ended, and see that each that failed says so.
+
+A job that Slurm kills, or that never starts, writes nothing: its end is known to Slurm alone.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from caraml import slurm
+from caraml.site import REPOSITORY
+from caraml.sweep import SweepError, points
+from results.collect import collect, failed_result
+from results.records import RESULT_NAME, RecordError, read_record, write_record
+
+JOB_ID, SUBMITTED = "job.id", "submitted"
+PENDING = ("PENDING", "CONFIGURING", "REQUEUED")
+# What a point's folder has before its job; all else belongs to one attempt.
+MADE_BY_JUBE = {"job.sh", "node.sh", "job.sh.in", "node.sh.in", "result.json.in", "stdout", "stderr", "attempts"}
+NOT_IN_TIME = 3  # exit code
+SETTLE_S = 2.0  # for a shared file system, between a job's end and our looking for its files
+
+
+class Standing(NamedTuple):
+    """Where a point is: queued, running, ok or failed."""
+
+    state: str
+    reason: str = ""  # why it is queued, as Slurm says
+    latest_end: str = ""
+
+
+def wait(run: Path, interval_s: float, limit_s: float | None) -> bool:
+    """Wait until no point of the sweep is queued or running; False when the limit came first.
+
+    Then every point has its result: jobs that Slurm has ended without a word are failed ones, with Slurm's reason.
+    """
+    started_s, said = time.monotonic(), ""
+    while True:
+        standings = settle(run)
+        text = describe(standings)
+        if text != said:
+            print(f"{run}: {text}", flush=True)
+            said = text
+        if all(standing.state in ("ok", "failed") for standing in standings):
+            break
+        if limit_s is not None and time.monotonic() - started_s > limit_s:
+            return False
+        time.sleep(interval_s)
+    let_jube_go_on(run)
+    return True
+
+
+def settle(run: Path) -> list[Standing]:
+    """Where each point is; those whose job has ended get their result."""
+    return [_settle_point(point) for point in points(run)]
+
+
+def describe(standings: Sequence[Standing]) -> str:
+    """One line on a sweep."""
+    counts = Counter(standing.state for standing in standings)
+    reasons = sorted({standing.reason for standing in standings} - {"", "None", "Priority", "Resources"})
+    queued = f" ({', '.join(reasons)})" if reasons else ""
+    parts = [
+        f"{counts[name]} {name}{queued if name == 'queued' else ''}"
+        for name in ("queued", "running", "ok", "failed")
+        if counts[name]
+    ]
+    latest = max((standing.latest_end for standing in standings if standing.latest_end[:1].isdigit()), default="")
+    return f"{len(standings)} points: {', '.join(parts)}" + (f"; at the latest until {latest}" if latest else "")
+
+
+def _settle_point(point: Path) -> Standing:
+    result = read_record(point / RESULT_NAME)
+    job_file = point / JOB_ID
+    job = None
+    if job_file.exists() and "slurm" not in result:
+        job = slurm.ask(job_file.read_text().strip().split(";")[0])
+        if not job.has_ended:
+            queued = job.state in PENDING
+            return Standing("queued" if queued else "running", job.reason if queued else "", job.latest_end)
+        if not _has_ended(point):
+            time.sleep(SETTLE_S)
+    if not _has_ended(point):
+        if job is None:
+            return Standing("running" if (point / "job.out").exists() else "queued")
+        result = failed_result(point, 1, f"Slurm ended the {job}")
+        (point / "error").touch()
+    elif (point / "ready").exists() and result["status"] == "unfinished":
+        try:
+            result = collect(point)
+        except RecordError as error:
+            result = failed_result(point, 1, str(error))
+    if job is not None:
+        result["slurm"] = job._asdict()
+        if result["status"] != "ok" and job.state not in ("COMPLETED", "FAILED") and "Slurm" not in result["error"]:
+            result["error"] = f"Slurm ended the {job}; {result['error']}"
+    write_record(result, point / RESULT_NAME)
+    return Standing("ok" if result["status"] == "ok" else "failed")
+
+
+def _has_ended(point: Path) -> bool:
+    return (point / "ready").exists() or (point / "error").exists()
+
+
+def retry_failed(run: Path) -> list[Path]:
+    """Submit the failed points again, and only those; what they left is kept in `attempts`. Returns their folders."""
+    settle(run)
+    failed = [point for point in points(run) if read_record(point / RESULT_NAME)["status"] not in ("ok", "unfinished")]
+    for point in failed:
+        how = point / SUBMITTED
+        if not how.exists():
+            raise SweepError(f"{point} does not say how it was submitted: run the sweep again")
+        command = how.read_text().split()
+        result = read_record(point / RESULT_NAME)
+        kept = point / "attempts" / str(len(list(point.glob("attempts/*"))) + 1)
+        kept.mkdir(parents=True)
+        for path in [path for path in point.iterdir() if path.name not in MADE_BY_JUBE]:
+            shutil.move(path, kept / path.name)
+        (point.parent / "error").unlink(missing_ok=True)
+        again = {key: result[key] for key in ("schema_version", "benchmark", "system", "model", "work_unit", "layout")}
+        again |= {"status": "unfinished", "error": "the job has not ended, or ended without a word"}
+        write_record(again, point / RESULT_NAME)
+        subprocess.run([REPOSITORY / "jube" / "include" / "submit.sh", *command], cwd=point)
+    return failed
+
+
+def let_jube_go_on(run: Path) -> None:
+    """JUBE's own record of the sweep follows, so that `jube result` shows it."""
+    jube = os.environ.get("JUBE", "jube")
+    if shutil.which(jube) is None:
+        print(f"caraml: there is no {jube} on this machine: 'jube result' will show what it knew", file=sys.stderr)
+        return
+    subprocess.run([jube, "continue", str(run.parent), "--id", str(int(run.name))], capture_output=True)
+
+
+def check_open(run: Path) -> None:
+    """Raise SweepError unless the folder is one of a sweep with points."""
+    if not (run / "workpackages.xml").is_file():
+        raise SweepError(f"{run} is not a run of JUBE: give a folder such as jube/llm_run/000000")
+    if not points(run):
+        raise SweepError(f"{run} has no points: did its first step fail? 'caraml check {run}' says")

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Run a command in a container, with the checkout, the data and the current folder where they are outside.
+# Nothing of ours is installed in an image: the checkout is mounted, and PYTHONPATH names it.
+# Usage: run.sh apptainer|podman|charliecloud|none IMAGE VENDOR COMMAND ...
+# Images are in $CARAML_CONTAINER_FOLDER, as `caraml image` makes them.
+set -euo pipefail
+runtime=$1 image=$2 vendor=$3
+shift 3
+fail() {
+    echo "containers/run.sh: error: $1" >&2
+    exit 1
+}
+
+[[ $runtime == none ]] && exec "$@"
+repo=$(cd -- "$(dirname -- "$0")/.." && pwd)
+folder=${CARAML_CONTAINER_FOLDER:-$repo/containers/images}
+case $runtime in
+apptainer) file=$folder/$image.sif program=apptainer ;;
+podman) file=$folder/$image.tar program=podman ;;
+charliecloud) file=$folder/$image.dir program=ch-run ;;
+*) fail "no container runtime is called '$runtime': apptainer, podman, charliecloud or none" ;;
+esac
+command -v "$program" >/dev/null || fail "there is no $program on $(hostname): choose another container_runtime in site.yaml"
+[[ -e $file ]] || fail "there is no image $file: make it with 'caraml image $image --runtime $runtime'"
+export CARAML_IMAGE=$image CARAML_IMAGE_DIGEST
+CARAML_IMAGE_DIGEST=$(cat "$folder/$image.$runtime.digest" 2>/dev/null || true)
+# The image has a Python of its own: the checkout's environment stays outside.
+[[ -n ${CARAML_KEEP_PATH:-} ]] || PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+mounts=("$repo" "$PWD")
+[[ -n ${CARAML_DATA_FOLDER:-} ]] && mounts+=("$CARAML_DATA_FOLDER")
+
+case $runtime in
+apptainer)
+    flags=()
+    for mount in "${mounts[@]}"; do flags+=(--bind "$mount"); done
+    case $vendor in nvidia) flags+=(--nv) ;; amd) flags+=(--rocm) ;; esac
+    exec apptainer exec "${flags[@]}" --pwd "$PWD" "$file" "$@"
+    ;;
+podman)
+    flags=(--rm --network host --ipc host --ulimit host --workdir "$PWD" --entrypoint "")
+    for mount in "${mounts[@]}"; do flags+=(--volume "$mount:$mount"); done
+    case $vendor in
+    nvidia) flags+=(--device nvidia.com/gpu=all) ;;
+    amd) flags+=(--device /dev/kfd --device /dev/dri --group-add keep-groups) ;;
+    esac
+    # Names, never the whole environment: it may hold secrets.
+    for name in $(compgen -e); do
+        case $name in
+        PYTHON* | OMP_* | NCCL_* | GLOO_* | UCX_* | FI_* | CUDA_* | ROCR_* | HIP_* | SLURM* | MASTER_* | CARAML_* | JPWR_* | TF_* | XLA_* | TORCH_* | PATH)
+            flags+=(--env "$name")
+            ;;
+        esac
+    done
+    loaded=$(podman load --quiet --input "$file") || fail "podman cannot load $file"
+    exec podman run "${flags[@]}" "${loaded##*: }" "$@"
+    ;;
+charliecloud)
+    flags=()
+    for mount in "${mounts[@]}"; do flags+=(--bind "$mount"); done
+    exec ch-run --write-fake "${flags[@]}" --cd "$PWD" "$file" -- "$@"
+    ;;
+esac

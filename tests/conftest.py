@@ -1,0 +1,51 @@
+"""A checkout with a system that is made up for the tests."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+SYSTEMS = Path("jube") / "include" / "systems.yaml"
+
+
+def made_up_system(**values: str) -> str:
+    """The block of a system TESTBED, as a user adds it: that of the CPU with other values."""
+    blocks = yaml.safe_load((REPOSITORY / SYSTEMS).read_text())["parameterset"]
+    [block] = [block for block in blocks if block["tag"] == "CPU"]
+    kept = [one for one in block["parameter"] if one.get("tag", "").startswith("!") or "tag" not in one]
+    changed = {"system_name": "TESTBED", **values}
+    for parameter in kept:
+        parameter.pop("tag", None)
+        if parameter["name"] in changed:
+            parameter["_"] = changed.pop(parameter["name"])
+            parameter.pop("mode", None)
+    assert not changed, f"there are no such keys: {changed}"
+    return yaml.safe_dump([{"name": "system", "tag": "TESTBED", "parameter": kept}], sort_keys=False)
+
+
+def make_checkout(folder: Path, block: str = "") -> Path:
+    """What git has of this checkout, with its environment, and a block added to the systems."""
+    listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(listing, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    for name in listed.stdout.split():
+        if (REPOSITORY / name).exists():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(REPOSITORY / name, folder / name)
+    if (REPOSITORY / ".venv").exists():
+        (folder / ".venv").symlink_to(REPOSITORY / ".venv")
+    if block:
+        with (folder / SYSTEMS).open("a") as file:
+            file.write("\n" + "".join(f"  {line}\n" for line in block.splitlines()))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def jube_command():
+    if shutil.which("jube") is None:
+        pytest.fail("jube is needed: apt-get install jube")
+    return "jube"

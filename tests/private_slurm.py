@@ -1,0 +1,138 @@
+"""A real Slurm of one's own on this machine, in a folder, without root or systemd: up in a second, down in another.
+
+Nodes are named 127.0.0.1, 127.0.0.2, ...: names that every machine resolves to itself.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch")
+PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+
+CONFIGURATION = """
+ClusterName=private
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={port}
+AuthType=auth/munge
+CredType=cred/munge
+AuthInfo=socket={folder}/munge.sock
+SlurmUser={user}
+SlurmdUser={user}
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool/%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1,sched_min_interval=10000
+GresTypes=gpu
+MpiDefault=none
+SwitchType=switch/none
+ReturnToService=2
+SlurmdParameters=config_overrides
+JobCompType=jobcomp/none
+JobAcctGatherType=jobacct_gather/linux
+KillWait=2
+MinJobAge=600
+SlurmctldTimeout=30
+SlurmdTimeout=10
+{extra}
+NodeName=127.0.0.[1-{nodes}] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first_node}-{last_node}] \
+CPUs={cpus} RealMemory=1000 Gres=gpu:made:{gpus} State=UNKNOWN
+PartitionName=batch Nodes=127.0.0.[1-{nodes}] Default=YES MaxTime=24:00:00 State=UP OverSubscribe=NO
+"""
+
+
+def missing_programs() -> str:
+    """What has to be installed, empty where all is there."""
+    missing = [name for name in PROGRAMS if shutil.which(name, path=PATH) is None]
+    return f"{', '.join(missing)}: apt-get install slurm-wlm munge" if missing else ""
+
+
+@contextmanager
+def private_slurm(
+    folder: Path, nodes: int = 2, gpus: int = 1, cpus: int = 4, extra: str = ""
+) -> Iterator[dict[str, str]]:
+    """The environment in which Slurm's commands speak to this one; terminals stand in for the GPUs of each node."""
+    for name in ("state", "spool"):
+        (folder / name).mkdir(parents=True)
+    folder.chmod(0o755)
+    port = _free_port()
+    (folder / "munge.key").write_bytes(secrets.token_bytes(1024))
+    (folder / "munge.key").chmod(0o400)
+    (folder / "slurm.conf").write_text(
+        CONFIGURATION.format(
+            host=socket.gethostname().split(".")[0],
+            user=subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip(),
+            port=port,
+            first_node=port + 1,
+            last_node=port + nodes,
+            folder=folder,
+            nodes=nodes,
+            gpus=gpus,
+            cpus=cpus,
+            extra=extra,
+        )
+    )
+    # A file of a gres must be a device node.
+    (folder / "gres.conf").write_text(
+        f"NodeName=127.0.0.[1-{nodes}] Name=gpu Type=made File=/dev/tty[0-{gpus}] Flags=nvidia_gpu_env\n".replace(
+            f"[0-{gpus}]", "0" if gpus == 1 else f"[0-{gpus - 1}]"
+        )
+    )
+    (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nIgnoreSystemd=yes\n")
+    environ = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf"), "PATH": PATH}
+    munged = ["munged", "--force", "--num-threads=2"]
+    munged += [f"--{name}={folder}/munge.{end}" for name, end in (("key-file", "key"), ("socket", "sock"))]
+    munged += [f"--{name}={folder}/munge{end}" for name, end in (("pid-file", "d.pid"), ("log-file", "d.log"))]
+    munged += [f"--seed-file={folder}/munge.seed"]
+    try:
+        for command in (munged, ["slurmctld"], *(["slurmd", "-N", f"127.0.0.{i + 1}"] for i in range(nodes))):
+            subprocess.run(command, env=environ, check=True, capture_output=True)
+        deadline_s = time.monotonic() + 30
+        while _idle_nodes(environ) != nodes:
+            if time.monotonic() > deadline_s:
+                raise RuntimeError(f"Slurm did not come up: see {folder}/*.log")
+            time.sleep(0.1)
+        yield environ
+    finally:
+        _stop(folder)
+
+
+def _idle_nodes(environ: dict[str, str]) -> int:
+    done = subprocess.run(["sinfo", "-h", "-t", "idle", "-o", "%D"], env=environ, capture_output=True, text=True)
+    return int(done.stdout.strip() or 0)
+
+
+def _stop(folder: Path) -> None:
+    pids = [int(path.read_text()) for path in folder.glob("*.pid") if path.read_text().strip()]
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for pid in pids:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                continue
+        deadline_s = time.monotonic() + 5
+        while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < deadline_s:
+            time.sleep(0.05)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        found: int = probe.getsockname()[1]
+    return found
