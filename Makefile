@@ -22,6 +22,7 @@ test-slow: lint ## the tests that take minutes each
 
 lint:
 	@scripts/setup.sh $(ALL_PARTS)
+	caraml check jube/*.yaml
 	ruff check
 	ruff format --check
 	mypy

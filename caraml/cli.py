@@ -7,7 +7,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from caraml.lint import lint
+from caraml.site import SiteError
 from caraml.sweep import SweepError, problems, run_folder
+from caraml.systems import read_systems, systems_table
 from caraml.wait import NOT_IN_TIME, check_open, retry_failed, wait
 from results import table
 from results.records import RecordError, find_records
@@ -18,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="caraml", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, help_text in (
-        ("check", "did every point of a sweep succeed? Lists what did not, and exits with 1"),
+        ("check", "is all in order? Of a workflow's file, what JUBE would ignore; of a sweep, every point that failed"),
         ("wait", "wait until the last job of a sweep has ended; exits with 1 when any failed"),
         ("table", "print the results below some folders as a table"),
         ("report", "write an HTML page with table and plots, and the plots as PNG"),
@@ -29,7 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             nargs="+",
             type=Path,
             metavar="FOLDER",
-            help="such as jube/llm_run/000000, or jube/llm_run for its last run",
+            help="such as jube/llm_run/000000, or jube/llm_run for its last run"
+            + ("; or a workflow such as jube/llm.yaml" if name == "check" else ""),
         )
         if name == "wait":
             command.add_argument("--retry-failed", action="store_true", help="first submit again what failed")
@@ -39,16 +43,20 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
         if name == "report":
             command.add_argument("-o", "--out", type=Path, default=Path("report.html"), help="default: %(default)s")
+    systems = commands.add_parser("systems", help="the systems that are described", description=_systems.__doc__)
+    systems.set_defaults(folders=[])
     options = parser.parse_args(argv)
     try:
         return _COMMANDS[options.command](options)
-    except (RecordError, SweepError, OSError) as error:
+    except (RecordError, SiteError, SweepError, OSError) as error:
         print(f"caraml: {error}", file=sys.stderr)
         return 2
 
 
 def _check(options: argparse.Namespace) -> int:
-    found = [problem for folder in options.folders for problem in problems(run_folder(folder))]
+    found: list[object] = []
+    for path in options.folders:
+        found += lint(path) if path.suffix == ".yaml" else problems(run_folder(path))
     for problem in found:
         print(f"caraml: {problem}", file=sys.stderr)
     return 1 if found else 0
@@ -88,9 +96,15 @@ def _report(options: argparse.Namespace) -> int:
     return 0
 
 
+def _systems(options: argparse.Namespace) -> int:
+    """The systems of jube/include/systems.yaml: their tags, and what the tables know of them."""
+    print(systems_table(read_systems()))
+    return 0
+
+
 def _tell(skipped: Sequence[str]) -> None:
     for sentence in skipped:
         print(f"caraml: skipped: {sentence}", file=sys.stderr)
 
 
-_COMMANDS = {"check": _check, "wait": _wait, "table": _table, "report": _report}
+_COMMANDS = {"check": _check, "wait": _wait, "table": _table, "report": _report, "systems": _systems}

@@ -5,6 +5,7 @@ set -euo pipefail
 cd -- "$(dirname -- "$0")/.."
 (($#)) || set -- CPU
 
+caraml check jube/*.yaml
 good=0
 runs=()
 for name in llm resnet50; do

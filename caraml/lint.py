@@ -1,0 +1,232 @@
+"""Find what JUBE accepts in silence in a workflow: unknown keys, undefined variables, what is written twice.
+
+Knows the keys that JUBE 2.5.1 and 2.7.1 read and that our workflows use.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+# For each place the keys that it may have; a place is the key that holds it.
+KEYS: dict[str, set[str]] = {
+    "": {"name", "outpath", "comment", "parameterset", "fileset", "substituteset", "patternset", "step", "analyser"}
+    | {"result"},
+    "parameterset": {"name", "tag", "duplicate", "init_with", "parameter"},
+    "parameter": {"name", "tag", "type", "mode", "separator", "duplicate", "export", "unit", "_"},
+    "fileset": {"name", "tag", "copy", "link", "prepare"},
+    "substituteset": {"name", "tag", "iofile", "sub"},
+    "iofile": {"in", "out", "out_mode"},
+    "sub": {"source", "dest", "mode"},
+    "patternset": {"name", "tag", "pattern"},
+    "pattern": {"name", "tag", "type", "mode", "default", "unit", "dotall", "_"},
+    "step": {"name", "tag", "depend", "use", "do", "iterations", "work_dir", "suffix", "max_async", "shared", "procs"}
+    | {"export", "active"},
+    "do": {"tag", "active", "done_file", "error_file", "break_file", "stdout", "stderr", "shared", "work_dir", "_"},
+    "use": {"from", "tag", "_"},
+    "analyser": {"name", "tag", "use", "analyse", "reduce"},
+    "analyse": {"step", "file", "tag"},
+    "result": {"tag", "use", "table", "syslog", "database", "result_dir"},
+    "table": {"name", "tag", "style", "sort", "separator", "filter", "transpose", "column"},
+    "column": {"title", "tag", "format", "colw", "null_value", "_"},
+}
+SETS = ("parameterset", "fileset", "substituteset", "patternset")
+SHELL = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is wrong, and where."""
+
+    file: Path
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.text}"
+
+
+@dataclass
+class Workflow:
+    """One file's sets, by kind and name, each with the names that it defines."""
+
+    file: Path
+    root: Any
+    findings: list[Finding] = field(default_factory=list)
+
+    def find(self, node: Any, text: str) -> None:
+        # A set can come from another file than the one that is checked.
+        self.findings.append(Finding(Path(node.start_mark.name), node.start_mark.line + 1, text))
+
+
+def lint(file: Path) -> list[Finding]:
+    """Everything that is wrong in a workflow and in the files that it takes sets from."""
+    return sorted(set(_lint(file)), key=lambda finding: (str(finding.file), finding.line))
+
+
+def _lint(file: Path) -> list[Finding]:
+    import yaml
+
+    try:
+        root = _compose(file)
+    except OSError as error:
+        return [Finding(file, 0, f"cannot be read: {error.strerror}")]
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        return [Finding(file, mark.line + 1 if mark else 0, f"is no YAML: {getattr(error, 'problem', error)}")]
+    workflow = Workflow(file, root)
+    if not isinstance(root, yaml.MappingNode):
+        workflow.find(root, "must hold keys such as 'parameterset' and 'step'")
+        return workflow.findings
+    _check_keys(workflow, root, "")
+    included = _references(workflow)
+    for path in sorted(included):
+        workflow.findings += _lint(path)
+    if _entries(root, "step"):
+        _check_names(workflow)
+    return workflow.findings
+
+
+def _compose(file: Path) -> Any:
+    """The file's nodes, which know their lines."""
+    import yaml
+
+    with file.open() as stream:
+        return yaml.compose(stream, Loader=yaml.SafeLoader)
+
+
+def _check_keys(workflow: Workflow, node: Any, place: str) -> None:
+    """Keys that JUBE would ignore, and keys that are written twice, of which it would take the last."""
+    import yaml
+
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            _check_keys(workflow, item, place)
+    elif isinstance(node, yaml.MappingNode):
+        seen: dict[str, int] = {}
+        for key, value in node.value:
+            name = key.value
+            if name in seen:
+                workflow.find(key, f"'{name}' is written twice, first in line {seen[name]}")
+            seen[name] = key.start_mark.line + 1
+            if name not in KEYS.get(place, {name}):
+                near = difflib.get_close_matches(name, KEYS[place], n=1)
+                hint = f": did you mean '{near[0]}'?" if near else ""
+                workflow.find(key, f"JUBE knows no key '{name}' in '{place or 'a workflow'}'{hint}")
+            elif isinstance(value, yaml.MappingNode | yaml.SequenceNode) and name in KEYS:
+                _check_keys(workflow, value, name)
+
+
+def _entries(node: Any, key: str) -> list[Any]:
+    """What a mapping has under a key, as a list."""
+    import yaml
+
+    if not isinstance(node, yaml.MappingNode):
+        return []
+    for name, value in node.value:
+        if name.value == key:
+            return list(value.value) if isinstance(value, yaml.SequenceNode) else [value]
+    return []
+
+
+def _text(node: Any, key: str = "_") -> str:
+    """A mapping's text under a key, or the text itself."""
+    import yaml
+
+    if isinstance(node, yaml.ScalarNode):
+        return str(node.value) if key == "_" else ""
+    return next((str(entry.value) for entry in _entries(node, key) if isinstance(entry, yaml.ScalarNode)), "")
+
+
+def _uses(node: Any) -> Iterator[tuple[Any, str, str]]:
+    """For each name under `use`: where it stands, the file it is taken from, and the name."""
+    for entry in _entries(node, "use"):
+        for name in _text(entry).split(","):
+            yield entry, _text(entry, "from"), name.strip()
+
+
+def _references(workflow: Workflow) -> set[Path]:
+    """The files that sets are taken from; what is not there is a finding."""
+    found = set()
+    for node in [*_entries(workflow.root, "step"), *_entries(workflow.root, "analyser")]:
+        for entry, source, _ in _uses(node):
+            path = workflow.file.parent / source
+            if source and not path.is_file():
+                workflow.find(entry, f"there is no file {source}")
+            elif source:
+                found.add(path)
+    return found
+
+
+def _sets(file: Path, root: Any) -> dict[str, list[Any]]:
+    """Every set of a file by its name; a system is one name with many tagged sets."""
+    found: dict[str, list[Any]] = {}
+    for kind in SETS:
+        for node in _entries(root, kind):
+            found.setdefault(_text(node, "name"), []).append(node)
+    return found
+
+
+def _check_names(workflow: Workflow) -> None:
+    """Steps, sets and variables that do not exist where they are named."""
+    own = _sets(workflow.file, workflow.root)
+    files: dict[str, dict[str, list[Any]]] = {"": own}
+    steps = {_text(step, "name"): step for step in _entries(workflow.root, "step")}
+    defined: dict[str, set[str]] = {}
+
+    def sets_of(node: Any) -> list[Any]:
+        chosen = []
+        for entry, source, name in _uses(node):
+            if source not in files:
+                path = workflow.file.parent / source
+                if not path.is_file():
+                    continue
+                files[source] = _sets(path, _compose(path))
+            if name not in files[source]:
+                workflow.find(entry, f"there is no set '{name}' in {source or 'this file'}")
+            chosen += files[source].get(name, [])
+        return chosen
+
+    for name, step in steps.items():
+        parents = [one.strip() for one in _text(step, "depend").split(",") if one.strip()]
+        for parent in parents:
+            if parent not in steps:
+                workflow.find(step, f"step '{name}' depends on '{parent}', which is no step")
+        inherited = set().union(*(defined.get(parent, set()) for parent in parents))
+        chosen = sets_of(step)
+        names = {_text(entry, "name") for node in chosen for entry in _entries(node, "parameter")}
+        defined[name] = inherited | names
+        for node in chosen:
+            for kind, key in (("parameter", "_"), ("sub", "dest")):
+                for entry in _entries(node, kind):
+                    _check_variables(workflow, entry, _text(entry, key), defined[name], f"step '{name}'")
+        for entry in _entries(step, "do"):
+            _check_variables(workflow, entry, _text(entry), defined[name], f"step '{name}'")
+    everything = set().union(*defined.values())
+    analysers = {_text(node, "name"): node for node in _entries(workflow.root, "analyser")}
+    patterns: set[str] = set()
+    for node in analysers.values():
+        patterns |= {_text(entry, "name") for one in sets_of(node) for entry in _entries(one, "pattern")}
+        for entry in _entries(node, "analyse"):
+            if _text(entry, "step") not in steps:
+                workflow.find(entry, f"the analyser reads step '{_text(entry, 'step')}', which is no step")
+    for result in _entries(workflow.root, "result"):
+        if _text(result, "use") not in analysers:
+            workflow.find(result, f"the result uses '{_text(result, 'use')}', which is no analyser")
+        for table in _entries(result, "table"):
+            for column in _entries(table, "column"):
+                if _text(column) not in everything | patterns:
+                    workflow.find(column, f"column '{_text(column)}' is neither a parameter nor a pattern")
+
+
+def _check_variables(workflow: Workflow, node: Any, text: str, defined: set[str], where: str) -> None:
+    for found in SHELL.finditer(text):
+        name = found[1] or found[2]
+        if name not in defined and not name.startswith("jube_") and not name.isdigit():
+            near = difflib.get_close_matches(name, defined, n=1)
+            hint = f": did you mean '${near[0]}'?" if near else ""
+            workflow.find(node, f"there is no parameter '{name}' in {where}{hint}")

@@ -1,0 +1,135 @@
+"""Systems as data: the same keys in each, known to no other file, and the jobs that come out of them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from caraml.systems import read_systems
+from tests.conftest import SYSTEMS, make_checkout, made_up_system
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+ONE_POINT = made_up_system(submit="sbatch", devices_sweep="1", batch_sweep="8", image_batch_sweep="8")
+GOLDEN = Path(__file__).with_name("golden")
+BLOCKS = yaml.safe_load((REPOSITORY / SYSTEMS).read_text())["parameterset"]
+NAMES = [block["tag"] for block in BLOCKS]
+NUMBERS = {"int": int, "float": (int, float)}
+WANTED = {"A100", "H100", "WAIH100", "GH200", "JEDI", "MI250", "GC200", "CPU", "H200", "MI300X", "MI300A", "GB200"}
+
+
+def types(block) -> dict[str, str]:
+    return {parameter["name"]: parameter.get("type", "string") for parameter in block["parameter"]}
+
+
+def test_every_system_of_the_suite_is_described():
+    assert set(NAMES) == WANTED
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=NAMES)
+def test_every_system_has_the_same_keys_of_the_same_types(block):
+    assert types(block) == types(BLOCKS[0])
+    for parameter in block["parameter"]:
+        kind = parameter.get("type", "string")
+        if kind in NUMBERS and "mode" not in parameter:
+            assert isinstance(parameter["_"], NUMBERS[kind]), parameter
+    values = read_systems()[block["tag"]]
+    assert values["system_name"] == block["tag"]
+    assert values["vendor"] in ("nvidia", "amd", "graphcore", "none")
+    assert values["submit"] in ("bash", "sbatch")
+    assert values["container_runtime"] in ("apptainer", "podman", "charliecloud", "none")
+    assert values[f"peak_tflops_{values['default_precision']}"] or block["tag"] == "CPU"
+    assert re.search("20[12][0-9]", values["hardware_source"]) or block["tag"] == "CPU"
+
+
+def test_no_other_file_knows_a_systems_name():
+    known = re.compile(rf"\b({'|'.join(sorted(set(NAMES) - {'CPU'}))})\b")
+    files = [
+        path
+        for folder in ("jpwr", "benchmarks", "results", "caraml", "jube", "containers", "scripts")
+        for path in (REPOSITORY / folder).rglob("*")
+        if path.suffix in (".py", ".sh", ".yaml", ".in")
+        and "tests" not in path.parts
+        and not any(part.endswith("_run") for part in path.parts)
+    ]
+    assert len(files) > 80
+    for path in files:
+        if path.name == "systems.yaml":
+            continue
+        code = re.sub(r'""".*?"""', "", re.sub(r"#.*", "", path.read_text()), flags=re.DOTALL)
+        found = known.search(code)
+        assert not found, f"{path} knows {found[0]}"
+
+
+@pytest.fixture(scope="module")
+def one_point_checkout(tmp_path_factory):
+    """Each system with its largest point alone, and a scheduler that only takes jobs."""
+    folder = make_checkout(tmp_path_factory.mktemp("golden") / "caraml", ONE_POINT)
+    text = (folder / SYSTEMS).read_text()
+    text = re.sub(r'(name: (?:devices_sweep|(?:image_)?batch_sweep),.*_: )"[^"]*?(\d+)"', r'\1"\2"', text)
+    (folder / SYSTEMS).write_text(text)
+    sbatch = folder / "bin" / "sbatch"
+    sbatch.parent.mkdir()
+    sbatch.write_text("#!/bin/sh\necho 1\n")
+    sbatch.chmod(0o755)
+    return folder
+
+
+def job_of(checkout: Path, jube: str, workflow: str, system: str) -> str:
+    """What differs between systems: the scheduler's lines, the launcher, and the command on each node."""
+    environ = {**os.environ, "PATH": f"{checkout}/bin:{os.environ['PATH']}"}
+    out = checkout / f"{system}_{workflow}"
+    command = [jube, "run", f"jube/{workflow}.yaml", "--tag", system, "synthetic", "--outpath", str(out)]
+    done = subprocess.run(command, cwd=checkout, env=environ, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    [point] = out.glob("*/*_benchmark/work")
+    job, node = (point / "job.sh").read_text(), (point / "node.sh").read_text()
+    assert (point / "job.id").read_text() == "1\n"
+    lines = [
+        line for line in job.splitlines() if re.match(r"#SBATCH|.*export [A-Z]*_SOCKET|launcher=|    nodes=", line)
+    ]
+    lines += [line for line in node.splitlines() if "--nnodes" in line]
+    lines.append(" \\\n".join(node[node.index("exec ") :].rstrip().split(" \\\n")))
+    return "\n".join(lines).replace(str(checkout), "$repo") + "\n"
+
+
+@pytest.mark.parametrize("workflow", ["llm", "resnet50"])
+@pytest.mark.parametrize("system", [name for name in NAMES if name != "CPU"])
+def test_a_systems_job_is_what_it_was(system, workflow, one_point_checkout, jube_command):
+    """`UPDATE_GOLDEN=1 pytest tests/test_systems.py` stores what comes out now: look at the difference."""
+    found = job_of(one_point_checkout, jube_command, workflow, system)
+    golden = GOLDEN / f"{system}.{workflow}.txt"
+    if os.environ.get("UPDATE_GOLDEN"):
+        golden.parent.mkdir(exist_ok=True)
+        golden.write_text(found)
+    assert found == golden.read_text()
+
+
+def test_a_system_is_added_by_one_block_and_nothing_else(one_point_checkout, jube_command):
+    changed = subprocess.run(
+        ["diff", "-rq", REPOSITORY / "jube", one_point_checkout / "jube"], capture_output=True, text=True
+    ).stdout
+    assert [line for line in changed.splitlines() if line.startswith("Files")] == [
+        f"Files {REPOSITORY / SYSTEMS} and {one_point_checkout / SYSTEMS} differ"
+    ]
+    assert "benchmarks.llm_training" in job_of(one_point_checkout, jube_command, "llm", "TESTBED")
+    shown = subprocess.run(
+        [sys.executable, "-m", "caraml", "systems"], cwd=one_point_checkout, capture_output=True, text=True
+    )
+    assert "TESTBED" in shown.stdout
+
+
+@pytest.mark.parametrize("workflow", ["llm", "resnet50"])
+def test_the_workflows_hold_nothing_that_jube_would_ignore(workflow):
+    done = subprocess.run(
+        [sys.executable, "-m", "caraml", "check", f"jube/{workflow}.yaml"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
