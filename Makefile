@@ -3,7 +3,7 @@ SHELL := bash
 ALL_PARTS := llm resnet report frames dev
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: help setup demo test test-slow lint bench clean
+.PHONY: help setup demo test test-slow lint bench image clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 10
@@ -32,6 +32,9 @@ bench: ## speed and memory, as ratios against a peer in the same run
 	python -m benchmarks.llm_training.bench
 	python -m benchmarks.resnet50.bench
 	python -m jpwr.tests.bench
+
+image: ## build or pull a container image: make image NAME=cpu
+	caraml image $(NAME)
 
 clean: ## remove results of the workflow, data and .venv
 	rm -rf jube/*_run data .venv

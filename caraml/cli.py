@@ -7,8 +7,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from caraml.images import ENDINGS, FORMATS, definition, make_image, read_image
 from caraml.lint import lint
-from caraml.site import SiteError
+from caraml.site import SiteError, read_site
 from caraml.sweep import SweepError, problems, run_folder
 from caraml.systems import read_systems, systems_table
 from caraml.wait import NOT_IN_TIME, check_open, retry_failed, wait
@@ -45,6 +46,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             command.add_argument("-o", "--out", type=Path, default=Path("report.html"), help="default: %(default)s")
     systems = commands.add_parser("systems", help="the systems that are described", description=_systems.__doc__)
     systems.set_defaults(folders=[])
+    image = commands.add_parser("image", help="make a container image", description=_image.__doc__)
+    image.add_argument("name", metavar="NAME", help="of containers/images.yaml")
+    image.add_argument("--runtime", choices=ENDINGS, help="default: the site's container_runtime, else apptainer")
+    image.add_argument("--print", choices=FORMATS, dest="form", help="print its definition and make nothing")
     options = parser.parse_args(argv)
     try:
         return _COMMANDS[options.command](options)
@@ -102,9 +107,21 @@ def _systems(options: argparse.Namespace) -> int:
     return 0
 
 
+def _image(options: argparse.Namespace) -> int:
+    """Build or pull an image into the container folder, unless it is there."""
+    image, site = read_image(options.name), read_site("")
+    if options.form:
+        print(definition(image, options.form), end="")
+        return 0
+    chosen = options.runtime or site["container_runtime"]
+    runtime = chosen if chosen in ENDINGS else "apptainer"
+    print(make_image(image, runtime, Path(site["container_folder"])))
+    return 0
+
+
 def _tell(skipped: Sequence[str]) -> None:
     for sentence in skipped:
         print(f"caraml: skipped: {sentence}", file=sys.stderr)
 
 
-_COMMANDS = {"check": _check, "wait": _wait, "table": _table, "report": _report, "systems": _systems}
+_COMMANDS = {"check": _check, "wait": _wait, "table": _table, "report": _report, "systems": _systems, "image": _image}

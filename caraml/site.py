@@ -30,6 +30,7 @@ DEFAULTS: dict[str, str | list[str]] = {
     "modules": [],
     "network_interface": "",
     "container_runtime": "",
+    "container_mounts": [],
     "container_folder": str(REPOSITORY / "containers" / "images"),
     "data_folder": str(REPOSITORY / "data"),
 }
@@ -104,6 +105,8 @@ def job_lines(site: Site) -> list[str]:
     for key in ("container_runtime", "container_folder", "data_folder"):
         if site[key]:
             lines.append(f"export CARAML_{key.upper()}={shlex.quote(site[key])}")
+    if site["container_mounts"]:
+        lines.append(f"export CARAML_CONTAINER_MOUNTS={shlex.quote(' '.join(site['container_mounts']))}")
     if site["network_interface"]:
         interface = shlex.quote(site["network_interface"])
         lines.append(f"export NCCL_SOCKET_IFNAME={interface} GLOO_SOCKET_IFNAME={interface}")

@@ -24,20 +24,22 @@ command -v "$program" >/dev/null || fail "there is no $program on $(hostname): c
 [[ -e $file ]] || fail "there is no image $file: make it with 'caraml image $image --runtime $runtime'"
 export CARAML_IMAGE=$image CARAML_IMAGE_DIGEST
 CARAML_IMAGE_DIGEST=$(cat "$folder/$image.$runtime.digest" 2>/dev/null || true)
-# The image has a Python of its own: the checkout's environment stays outside.
-[[ -n ${CARAML_KEEP_PATH:-} ]] || PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 mounts=("$repo" "$PWD")
-[[ -n ${CARAML_DATA_FOLDER:-} ]] && mounts+=("$CARAML_DATA_FOLDER")
+for mount in ${CARAML_DATA_FOLDER:-} ${CARAML_CONTAINER_MOUNTS:-}; do
+    [[ -d $mount ]] && mounts+=("$mount")
+done
+# The image has a Python of its own: the checkout's environment stays outside.
+system_path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
 case $runtime in
 apptainer)
     flags=()
     for mount in "${mounts[@]}"; do flags+=(--bind "$mount"); done
     case $vendor in nvidia) flags+=(--nv) ;; amd) flags+=(--rocm) ;; esac
-    exec apptainer exec "${flags[@]}" --pwd "$PWD" "$file" "$@"
+    exec env PATH="$system_path" "$(command -v apptainer)" exec "${flags[@]}" --pwd "$PWD" "$file" "$@"
     ;;
 podman)
-    flags=(--rm --network host --ipc host --ulimit host --workdir "$PWD" --entrypoint "")
+    flags=(--rm --network host --ipc host --workdir "$PWD" --entrypoint "")
     for mount in "${mounts[@]}"; do flags+=(--volume "$mount:$mount"); done
     case $vendor in
     nvidia) flags+=(--device nvidia.com/gpu=all) ;;
@@ -46,7 +48,7 @@ podman)
     # Names, never the whole environment: it may hold secrets.
     for name in $(compgen -e); do
         case $name in
-        PYTHON* | OMP_* | NCCL_* | GLOO_* | UCX_* | FI_* | CUDA_* | ROCR_* | HIP_* | SLURM* | MASTER_* | CARAML_* | JPWR_* | TF_* | XLA_* | TORCH_* | PATH)
+        PYTHON* | OMP_* | NCCL_* | GLOO_* | UCX_* | FI_* | CUDA_* | ROCR_* | HIP_* | SLURM* | MASTER_* | CARAML_* | JPWR_* | TF_* | XLA_* | TORCH_*)
             flags+=(--env "$name")
             ;;
         esac
@@ -55,8 +57,13 @@ podman)
     exec podman run "${flags[@]}" "${loaded##*: }" "$@"
     ;;
 charliecloud)
-    flags=()
-    for mount in "${mounts[@]}"; do flags+=(--bind "$mount"); done
-    exec ch-run --write-fake "${flags[@]}" --cd "$PWD" "$file" -- "$@"
+    flags=(--cd "$PWD")
+    for mount in "${mounts[@]}"; do
+        flags+=(--bind "$mount")
+        mkdir -p "$file$mount" # ch-run makes no folder for a mount
+    done
+    export PATH=$system_path
+    [[ -e $file/ch/environment ]] && flags+=(--set-env="$file/ch/environment")
+    exec "$(command -v ch-run)" "${flags[@]}" "$file" -- "$@"
     ;;
 esac

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from caraml.systems import read_systems
-from tests.conftest import SYSTEMS, make_checkout, made_up_system
+from tests.conftest import SYSTEMS, made_up_system, make_checkout
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 ONE_POINT = made_up_system(submit="sbatch", devices_sweep="1", batch_sweep="8", image_batch_sweep="8")

@@ -189,7 +189,7 @@ def job_folder(tmp_path: Path, program: str, methods: str = "estimate") -> Path:
         "GRES": "",
         "EXCLUSIVE": "",
         "PROGRAM": program,
-        "START": "torchrun",
+        "START": "python3 -m torch.distributed.run",
         "INTERVAL_MS": "100",
         "IDLE_S": "0",
     }

@@ -42,6 +42,8 @@ def collect_provenance(packages: Sequence[str]) -> dict[str, Any]:
         "cpu": _first_match("/proc/cpuinfo", r"^model name\s*:\s*(.+)$"),
         "cpus_usable": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "memory_kib": _first_match("/proc/meminfo", r"^MemTotal:\s*(\d+) kB$"),
+        "container": os.environ.get("CARAML_IMAGE"),
+        "container_digest": os.environ.get("CARAML_IMAGE_DIGEST") or None,
         "exclusive": os.environ.get("CARAML_EXCLUSIVE"),
         "environment": {name: os.environ.get(name) for name in ENVIRONMENT},
     }

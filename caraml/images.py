@@ -1,0 +1,173 @@
+"""Container images: their definitions, made from one table, and how they get into the container folder.
+
+An image is built under another name and renamed when it is whole, by one process at a time.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from caraml.site import REPOSITORY, SiteError
+
+IMAGES_FILE = REPOSITORY / "containers" / "images.yaml"
+FORMATS = ("apptainer", "containerfile")
+ENDINGS = {"apptainer": ".sif", "podman": ".tar", "charliecloud": ".dir"}
+PROGRAMS = {"apptainer": ("apptainer",), "podman": ("podman",), "charliecloud": ("ch-image", "ch-convert")}
+
+
+@dataclass(frozen=True)
+class Image:
+    """One image of the table."""
+
+    name: str
+    base: str
+    arch: str
+    digest: str = ""
+    pip: list[str] = field(default_factory=list)
+    without_dependencies: list[str] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
+    state: str = ""
+
+    @property
+    def source(self) -> str:
+        """The base, by its digest where that is known."""
+        return f"{self.base.rpartition(':')[0]}@{self.digest}" if self.digest else self.base
+
+    @property
+    def commands(self) -> list[str]:
+        """What is run in the base to make the image of it."""
+        install = "python3 -m pip install --no-cache-dir"
+        found = [f"{install} {_quoted(self.pip)}"] if self.pip else []
+        if self.without_dependencies:
+            found.append(f"{install} --no-deps {_quoted(self.without_dependencies)}")
+        return found
+
+
+def _quoted(words: list[str]) -> str:
+    return " ".join(f"'{word}'" for word in words)
+
+
+def read_images(file: Path = IMAGES_FILE) -> dict[str, Image]:
+    """The table; raises SiteError when it cannot be read as one."""
+    import yaml
+
+    known = {one.name for one in fields(Image)}
+    try:
+        found: dict[str, dict[str, Any]] = yaml.safe_load(file.read_text())
+        for name, values in found.items():
+            unknown = sorted(set(values) - known)
+            if unknown:
+                raise SiteError(f"{file}: '{name}' has a key '{unknown[0]}', which images do not have")
+        return {name: Image(name=name, **values) for name, values in found.items()}
+    except (OSError, yaml.YAMLError, AttributeError, TypeError) as error:
+        raise SiteError(f"{file} cannot be read as a table of images: {' '.join(str(error).split())}") from error
+
+
+def read_image(name: str, file: Path = IMAGES_FILE) -> Image:
+    """One image; raises SiteError when there is none of that name."""
+    images = read_images(file)
+    if name not in images:
+        raise SiteError(f"there is no image {name}: the images are {', '.join(images)}")
+    return images[name]
+
+
+def definition(image: Image, form: str) -> str:
+    """The image as a definition file of Apptainer, or as a Containerfile."""
+    if form == "apptainer":
+        lines = ["Bootstrap: docker", f"From: {image.source}", "", "%environment"]
+        lines += [f"    export {name}='{value}'" for name, value in image.environment.items()]
+        lines += ["", "%post"]
+        lines += [f"    export {name}='{value}'" for name, value in image.environment.items()]
+        lines += [f"    {command}" for command in image.commands]
+        lines += ["", "%labels", f"    caraml.image {image.name}", f"    caraml.base {image.source}"]
+        return "\n".join(lines) + "\n"
+    lines = [f"FROM {image.source}"]
+    lines += [f'ENV {name}="{value}"' for name, value in image.environment.items()]
+    lines += [f"RUN {command}" for command in image.commands]
+    lines += [f'LABEL caraml.image="{image.name}" caraml.base="{image.source}"']
+    return "\n".join(lines) + "\n"
+
+
+def image_path(folder: Path, name: str, runtime: str) -> Path:
+    """Where an image is kept, as containers/run.sh finds it."""
+    return folder / f"{name}{ENDINGS[runtime]}"
+
+
+def make_image(image: Image, runtime: str, folder: Path) -> Path:
+    """Build or pull an image unless it is there; raises SiteError with the program's last words when that fails."""
+    path = image_path(folder, image.name, runtime)
+    for program in PROGRAMS[runtime]:
+        if shutil.which(program) is None:
+            raise SiteError(f"there is no {program} on this machine: load or install it, or choose another --runtime")
+    if image.arch != platform.machine():
+        raise SiteError(f"image {image.name} is for {image.arch}, this machine is {platform.machine()}: build it there")
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f".{image.name}.{runtime}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise SiteError(f"image {image.name} is being made by another process: let it end first") from error
+        if path.exists():
+            return path
+        part = path.with_name(f".{path.name}.part")
+        _remove(part)
+        with tempfile.TemporaryDirectory() as work:
+            _build(image, runtime, part, Path(work))
+        (folder / f"{image.name}.{runtime}.digest").write_text(_digest(part) + "\n")
+        part.replace(path)
+    return path
+
+
+def _build(image: Image, runtime: str, part: Path, work: Path) -> None:
+    tag = f"caraml/{image.name}"
+    if runtime == "apptainer":
+        (work / "image.def").write_text(definition(image, "apptainer"))
+        _run("apptainer", "build", str(part), str(work / "image.def"))
+        return
+    (work / "Containerfile").write_text(definition(image, "containerfile"))
+    recipe = ("--file", str(work / "Containerfile"), str(work))
+    if runtime == "podman":
+        _run("podman", "build", "--tag", tag, *recipe)
+        _run("podman", "save", "--format", "oci-archive", "--output", str(part), tag)
+    else:
+        _run("ch-image", "build", "--force", "--tag", tag, *recipe)
+        _run("ch-convert", "--in-fmt", "ch-image", "--out-fmt", "dir", tag, str(part))
+
+
+def _run(*command: str) -> None:
+    # The system's programs are written for the system's Python, not for that of an environment.
+    environ = {**os.environ, "PATH": f"/usr/bin:{os.environ['PATH']}"}
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, env=environ)
+    if done.returncode:
+        words = done.stderr.strip().splitlines() or ["it said nothing"]
+        raise SiteError(f"'{' '.join(command[:2])}' failed: {words[-1]}")
+
+
+def _digest(path: Path) -> str:
+    """SHA-256 of a file, or of names and contents of all files of a folder."""
+    total = hashlib.sha256()
+    for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+        if file.is_symlink() or not file.is_file():
+            continue
+        if path.is_dir():
+            total.update(str(file.relative_to(path)).encode() + b"\0")
+        with file.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                total.update(block)
+    return f"sha256:{total.hexdigest()}"
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

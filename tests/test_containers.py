@@ -1,0 +1,164 @@
+"""Images and the workflow inside them, with real containers: made of Debian packages, as no registry is needed."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from caraml.images import definition, image_path, make_image, read_image, read_images
+from caraml.site import SiteError
+from caraml.systems import read_systems
+from tests.conftest import made_up_system, make_checkout
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+NEEDED = ("podman", "runc", "ch-run", "ch-image", "mmdebstrap")
+INSTALL = "apt-get install podman runc charliecloud python3-lark python3-requests mmdebstrap"
+PACKAGES = "python3,base-files,bash,dash,coreutils,libc-bin,hostname,libgomp1,libstdc++6"
+SITE_PACKAGES = next(path for path in sys.path if path.endswith("site-packages"))
+# What runs without a session of systemd, and as root without all rights.
+PODMAN = """
+[containers]
+netns = "host"
+default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]
+[engine]
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+"""
+STORAGE = '[storage]\ndriver = "vfs"\ngraphroot = "{folder}/store"\nrunroot = "{folder}/run"\n'
+BLOCK = made_up_system(devices_sweep="1", batch_sweep="8", min_measured_s=1, image="cpu")
+
+
+@pytest.fixture(scope="module")
+def environ(tmp_path_factory):
+    """The environment of podman and charliecloud with a store of their own, which holds an image of Debian's Python."""
+    missing = [name for name in NEEDED if shutil.which(name) is None]
+    if missing:
+        pytest.fail(f"{', '.join(missing)} is needed: {INSTALL}")
+    folder = tmp_path_factory.mktemp("containers")
+    (folder / "containers.conf").write_text(PODMAN)
+    (folder / "storage.conf").write_text(STORAGE.format(folder=folder))
+    found = {
+        **os.environ,
+        "PATH": f"/usr/bin:{os.environ['PATH']}",
+        "CONTAINERS_CONF": str(folder / "containers.conf"),
+        "CONTAINERS_STORAGE_CONF": str(folder / "storage.conf"),
+        "CH_IMAGE_STORAGE": str(folder / "ch"),
+        "USER": os.environ.get("USER", "root"),
+    }
+    codename = re.search(r"VERSION_CODENAME=(\w+)", Path("/etc/os-release").read_text())[1]
+    base = folder / "base.tar"
+    hook = 'touch "$1/etc/passwd" "$1/etc/group" "$1/etc/hosts" "$1/etc/resolv.conf"'  # charliecloud mounts over them
+    packages = ["--variant=extract", f"--include={PACKAGES}", f"--extract-hook={hook}"]
+    for command in (
+        ["mmdebstrap", "--quiet", *packages, codename, str(base)],
+        ["podman", "import", "--quiet", str(base), "localhost/caraml-base:1"],
+        ["ch-image", "import", str(base), "localhost/caraml-base:1"],
+    ):
+        done = subprocess.run(command, env=found, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    return found
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
+    """A checkout whose image `cpu` starts from the base that is there, and which sees our packages from outside."""
+    folder = make_checkout(tmp_path_factory.mktemp("container_checkout") / "caraml", BLOCK)
+    table = folder / "containers" / "images.yaml"
+    changed = table.read_text().replace("docker.io/library/python:3.11-slim", "localhost/caraml-base:1")
+    changed = re.sub(r"(\ncpu:(?:\n  .*)*?\n  pip: )\[.*\]", r"\1[]", changed)
+    table.write_text(changed)
+    (folder / "site.yaml").write_text(f"container_mounts: ['{REPOSITORY}', '{SITE_PACKAGES}']\n")
+    return folder
+
+
+@pytest.mark.parametrize("runtime", ["podman", "charliecloud"])
+def test_the_workflow_trains_in_a_container(runtime, environ, checkout, jube_command):
+    environ = {**environ, "CARAML_CONTAINER_RUNTIME": runtime, "PYTHONPATH": SITE_PACKAGES}
+
+    def call(*command):
+        return subprocess.run(command, cwd=checkout, env=environ, capture_output=True, text=True, timeout=300)
+
+    out = checkout / f"run_{runtime}"
+    run = [jube_command, "run", "jube/llm.yaml", "--tag", "TESTBED", "synthetic", "--outpath", str(out)]
+    assert call(*run).returncode == 0
+    [point] = out.glob("000000/*_benchmark/work")
+    without = json.loads((point / "result.json").read_text())
+    assert without["status"] == "failed"
+    assert "there is no image" in without["error"]
+    assert f"caraml image cpu --runtime {runtime}" in without["error"]
+
+    caraml = {**environ, "PYTHONPATH": str(checkout)}
+    made = subprocess.run(
+        [sys.executable, "-m", "caraml", "image", "cpu", "--runtime", runtime],
+        cwd=checkout,
+        env=caraml,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert made.returncode == 0, made.stderr
+    assert Path(made.stdout.splitlines()[-1]).exists()
+    assert call(*run).returncode == 0
+    [point] = out.glob("000001/*_benchmark/work")
+    result = json.loads((point / "result.json").read_text())
+    assert result["status"] == "ok", (result["error"], (point / "job.err").read_text()[-2000:])
+    assert result["provenance"]["container"] == "cpu"
+    assert re.fullmatch("sha256:[0-9a-f]{64}", result["provenance"]["container_digest"])
+    assert result["provenance"]["command"][0] == "/usr/bin/python3"  # Debian's, of the image
+    assert result["energy"]["energy_wh"] > 0
+
+
+def test_every_system_has_its_images_and_each_a_definition():
+    images = read_images()
+    for name, block in read_systems().items():
+        for framework in ("pytorch", "tensorflow"):
+            image = block["image"].replace("$framework", framework)
+            assert image in images, name
+            if block["cpu_arch"] != "uname -m":
+                assert images[image].arch == block["cpu_arch"]
+    for image in images.values():
+        assert f"From: {image.source}" in definition(image, "apptainer")
+        assert f"FROM {image.source}" in definition(image, "containerfile")
+        for package in [*image.pip, *image.without_dependencies]:
+            assert f"'{package}'" in definition(image, "apptainer")
+
+
+def test_a_base_whose_digest_is_known_is_taken_by_it():
+    image = read_image("cpu").__class__("x", "host/base:1", "x86_64", digest="sha256:ab")
+    assert image.source == "host/base@sha256:ab"
+
+
+def test_an_image_that_is_there_is_not_made_again_nor_by_two_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda program: program)
+    image = read_image("cpu")
+    there = image_path(tmp_path, "cpu", "podman")
+    there.touch()
+    assert make_image(image, "podman", tmp_path) == there
+    with (tmp_path / ".cpu.podman.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(SiteError, match="is being made by another process"):
+            make_image(image, "podman", tmp_path)
+
+
+def test_what_keeps_an_image_from_being_made_is_said(tmp_path):
+    with pytest.raises(SiteError, match="there is no image cpx: the images are"):
+        read_image("cpx")
+    other = next(image for image in read_images().values() if image.arch != platform.machine())
+    monkey = shutil.which("podman")
+    if monkey is None:
+        pytest.fail(f"podman is needed: {INSTALL}")
+    with pytest.raises(SiteError, match=f"is for {other.arch}, this machine is {platform.machine()}"):
+        make_image(other, "podman", tmp_path)
+    (tmp_path / "images.yaml").write_text("a: {base: b, arch: c, bsae: d}")
+    with pytest.raises(SiteError, match="'a' has a key 'bsae'"):
+        read_images(tmp_path / "images.yaml")
