@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from caraml.doctor import BAD, examine, report
 from caraml.images import ENDINGS, FORMATS, definition, make_image, read_image
 from caraml.lint import lint
 from caraml.site import SiteError, read_site
@@ -46,6 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             command.add_argument("-o", "--out", type=Path, default=Path("report.html"), help="default: %(default)s")
     systems = commands.add_parser("systems", help="the systems that are described", description=_systems.__doc__)
     systems.set_defaults(folders=[])
+    doctor = commands.add_parser("doctor", help="is all there for the first job?", description=_doctor.__doc__)
+    doctor.add_argument("--system", required=True, metavar="TAG", help="see 'caraml systems'")
     image = commands.add_parser("image", help="make a container image", description=_image.__doc__)
     image.add_argument("name", metavar="NAME", help="of containers/images.yaml")
     image.add_argument("--runtime", choices=ENDINGS, help="default: the site's container_runtime, else apptainer")
@@ -107,6 +110,13 @@ def _systems(options: argparse.Namespace) -> int:
     return 0
 
 
+def _doctor(options: argparse.Namespace) -> int:
+    """Look whether this machine has what a system's jobs need; exits with 1 when something is not there."""
+    findings = examine(options.system)
+    print(report(findings))
+    return 1 if any(finding.state == BAD for finding in findings) else 0
+
+
 def _image(options: argparse.Namespace) -> int:
     """Build or pull an image into the container folder, unless it is there."""
     image, site = read_image(options.name), read_site("")
@@ -124,4 +134,12 @@ def _tell(skipped: Sequence[str]) -> None:
         print(f"caraml: skipped: {sentence}", file=sys.stderr)
 
 
-_COMMANDS = {"check": _check, "wait": _wait, "table": _table, "report": _report, "systems": _systems, "image": _image}
+_COMMANDS = {
+    "check": _check,
+    "wait": _wait,
+    "table": _table,
+    "report": _report,
+    "systems": _systems,
+    "image": _image,
+    "doctor": _doctor,
+}

@@ -102,7 +102,7 @@ def sbatch_flags(site: Site) -> list[str]:
 def job_lines(site: Site) -> list[str]:
     """Lines that a job's script takes in before it starts anything."""
     lines = [f"module load {shlex.quote(name)} || exit" for name in site["modules"]]
-    for key in ("container_runtime", "container_folder", "data_folder"):
+    for key in ("container_folder", "data_folder"):
         if site[key]:
             lines.append(f"export CARAML_{key.upper()}={shlex.quote(site[key])}")
     if site["container_mounts"]:
@@ -123,6 +123,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     what.add_argument("--sbatch", action="store_true", help="flags of sbatch, one a line")
     what.add_argument("--job", action="store_true", help="lines for the job's script")
     what.add_argument("--get", metavar="KEY", choices=DEFAULTS, help="one value")
+    parser.add_argument("--default", default="", help="what --get prints where the site says nothing")
     options = parser.parse_args(argv)
     try:
         site = read_site(options.system)
@@ -130,7 +131,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"site: {error}", file=sys.stderr)
         return 2
     if options.get:
-        print(site[options.get], end="")
+        print(site[options.get] or options.default, end="")
     else:
         for line in sbatch_flags(site) if options.sbatch else job_lines(site):
             print(line)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from caraml import slurm
 from caraml.site import REPOSITORY
 from caraml.sweep import SweepError, points
-from results.collect import collect, failed_result
+from results.collect import JOULES_PER_WH, collect, failed_result
 from results.records import RESULT_NAME, RecordError, read_record, write_record
 
 JOB_ID, SUBMITTED = "job.id", "submitted"
@@ -99,7 +99,8 @@ def _settle_point(point: Path) -> Standing:
         except RecordError as error:
             result = failed_result(point, 1, str(error))
     if job is not None:
-        result["slurm"] = job._asdict()
+        joules = job.consumed_energy_j
+        result["slurm"] = {**job._asdict(), "consumed_energy_wh": joules / JOULES_PER_WH if joules else None}
         if result["status"] != "ok" and job.state not in ("COMPLETED", "FAILED") and "Slurm" not in result["error"]:
             result["error"] = f"Slurm ended the {job}; {result['error']}"
     write_record(result, point / RESULT_NAME)

@@ -33,6 +33,7 @@ COLUMNS = (
     Column("avg power [W]", "energy.avg_power_w", ".1f"),
     Column("energy [Wh/device]", "energy.energy_wh_per_device", ".4f"),
     Column("{unit}/Wh", "energy.{unit}_per_wh", ".0f"),
+    Column("Slurm, whole job [Wh]", "slurm.consumed_energy_wh", ".4f"),  # another witness, of a longer time
     Column("power source", "energy.power_source"),
     Column("status", "status"),
 )

@@ -1,12 +1,14 @@
-"""Where a result comes from: code, software, machine, job. What cannot be found out is null."""
+"""Where a result comes from: code, software, machine, job. What cannot be found out is null, and named as missing."""
 
 from __future__ import annotations
 
+import csv
 import datetime
+import io
+import json
 import os
 import platform
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,54 +16,136 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from benchmarks.common.launch import node_name, usable_cores
+
 REPOSITORY = Path(__file__).resolve().parents[2]
+NUMA_NODES = Path("/sys/devices/system/node")
+TIMEOUT_S = 20
 # A list of names, never the whole environment: it may hold secrets.
 ENVIRONMENT = (
+    "CUDA_DEVICE_MAX_CONNECTIONS",
     "CUDA_VISIBLE_DEVICES",
+    "GLOO_SOCKET_IFNAME",
+    "HIP_VISIBLE_DEVICES",
+    "NCCL_ALGO",
+    "NCCL_DEBUG",
+    "NCCL_IB_HCA",
+    "NCCL_NET_GDR_LEVEL",
+    "NCCL_PROTO",
+    "NCCL_SOCKET_IFNAME",
+    "NVTE_FUSED_ATTN",
     "OMP_NUM_THREADS",
+    "PYTORCH_CUDA_ALLOC_CONF",
     "ROCR_VISIBLE_DEVICES",
+    "SLURM_CPUS_PER_TASK",
     "SLURM_JOB_ID",
     "SLURM_JOB_NODELIST",
     "SLURM_JOB_PARTITION",
     "SLURM_NNODES",
+    "TF_ENABLE_ONEDNN_OPTS",
+    "TF_XLA_FLAGS",
+    "XLA_FLAGS",
+)
+# nvidia-smi --help-query-gpu
+NVIDIA_FACTS = (
+    "name",
+    "uuid",
+    "driver_version",
+    "vbios_version",
+    "memory.total",
+    "power.limit",
+    "power.default_limit",
+    "power.max_limit",
+    "clocks.max.sm",
+    "clocks.max.memory",
+    "clocks.applications.graphics",
+    "ecc.mode.current",
+    "mig.mode.current",
+    "persistence_mode",
+    "compute_mode",
+    "pcie.link.gen.max",
+    "pcie.link.width.max",
 )
 
 
 def collect_provenance(packages: Sequence[str]) -> dict[str, Any]:
-    """The origin of this process's results; `packages` are distributions whose versions matter."""
-    return {
+    """The origin of this run's results; `packages` are distributions whose versions matter."""
+    found = {
         "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "command": sys.orig_argv,
         "git_commit": _git("rev-parse", "HEAD"),
         "git_dirty": _dirty(),
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in packages},
-        "hostname": socket.gethostname(),
-        "kernel": platform.release(),
-        "architecture": platform.machine(),
-        "cpu": _first_match("/proc/cpuinfo", r"^model name\s*:\s*(.+)$"),
-        "cpus_usable": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "memory_kib": _first_match("/proc/meminfo", r"^MemTotal:\s*(\d+) kB$"),
         "container": os.environ.get("CARAML_IMAGE"),
         "container_digest": os.environ.get("CARAML_IMAGE_DIGEST") or None,
         "exclusive": os.environ.get("CARAML_EXCLUSIVE"),
-        "environment": {name: os.environ.get(name) for name in ENVIRONMENT},
+        "environment": {name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
+        **node_facts(),
+    }
+    return found | {"missing": sorted(key for key, value in found.items() if value is None)}
+
+
+def node_facts() -> dict[str, Any]:
+    """This node: its kernel, processors, memory and devices, as the vendor's own tools describe them."""
+    return {
+        "hostname": node_name(),
+        "kernel": platform.release(),
+        "architecture": platform.machine(),
+        "cpu": _first_match("/proc/cpuinfo", r"^model name\s*:\s*(.+)$"),
+        "cpus_usable": usable_cores(),
+        "memory_kib": _first_match("/proc/meminfo", r"^MemTotal:\s*(\d+) kB$"),
+        "numa_cpus": _numa_cpus(),
+        "devices": _nvidia_devices() or _amd_devices(),
+        "topology": _run("nvidia-smi", "topo", "-m"),
     }
 
 
-def _git(*arguments: str) -> str | None:
+def _numa_cpus() -> dict[str, str] | None:
+    """The CPUs of each NUMA node, as the kernel lists them."""
+    found = {}
+    for path in sorted(NUMA_NODES.glob("node[0-9]*/cpulist")):
+        try:
+            found[path.parent.name] = path.read_text().strip()
+        except OSError:
+            continue
+    return found or None
+
+
+def _nvidia_devices() -> list[dict[str, str]] | None:
+    """Units are nvidia-smi's own, in the values; a fact that a device does not have is [N/A]."""
+    text = _run("nvidia-smi", f"--query-gpu={','.join(NVIDIA_FACTS)}", "--format=csv")
+    if text is None:
+        return None
+    _, *rows = csv.reader(io.StringIO(text), skipinitialspace=True)
+    return [dict(zip(NVIDIA_FACTS, row, strict=False)) for row in rows if row]
+
+
+def _amd_devices() -> Any:
+    """What `amd-smi static` says of each device."""
+    text = _run("amd-smi", "static", "--json")
     try:
-        done = subprocess.run(
-            ["git", "-C", str(REPOSITORY), *arguments], capture_output=True, text=True, check=True, timeout=10
-        )
+        return json.loads(text) if text else None
+    except ValueError:
+        return None
+
+
+def _run(*command: str) -> str | None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=TIMEOUT_S)
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip()
+    return done.stdout.strip() or None
+
+
+def _git(*arguments: str) -> str | None:
+    return _run("git", "-C", str(REPOSITORY), *arguments)
 
 
 def _dirty() -> bool | None:
-    changes = _git("status", "--porcelain", "--untracked-files=no")
-    return None if changes is None else bool(changes)
+    if _git("rev-parse", "HEAD") is None:
+        return None
+    return _git("status", "--porcelain", "--untracked-files=no") is not None
 
 
 def _version(package: str) -> str | None:

@@ -5,6 +5,8 @@ One JSON object with units in its keys. A number that is not known is null, neve
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -60,6 +62,12 @@ class RunRecord:
     devices: list[Device] = field(default_factory=list)
     provenance: dict[str, Any] = field(default_factory=dict)
     schema_version: int = SCHEMA_VERSION
+
+    @property
+    def config_hash(self) -> str:
+        """The same for the same options, whatever the run is called and wherever its record goes."""
+        measured = {name: options for name, options in self.config.items() if name != "run"}
+        return hashlib.sha256(json.dumps(measured, sort_keys=True).encode()).hexdigest()
 
     def to_dict(self) -> dict[str, Any]:
         """The record as JSON can hold it: a number that is not finite becomes null."""

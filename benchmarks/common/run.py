@@ -35,6 +35,7 @@ def run_recorded(
         traceback.print_exc()
         record.status = OUT_OF_MEMORY if isinstance(error, MemoryError) or is_out_of_memory(error) else FAILED
         record.error = f"rank {launch.rank}: {type(error).__name__}: {_first_line(error)}"
+    record.provenance["config_hash"] = record.config_hash
     # Any rank that failed tells: the launcher may end rank 0 before it can.
     if (launch.rank == 0 or exit_code) and write_record(record, path) and record.error:
         print(f"{record.benchmark}: {record.error}", file=sys.stderr)

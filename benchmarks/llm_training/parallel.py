@@ -6,6 +6,7 @@ import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from megatron.core import parallel_state
@@ -116,3 +117,15 @@ def describe_device(launch: Launch, target: Target) -> Device:
         return Device(hostname, launch.rank, properties.name, f"GPU-{uuid}" if uuid else "", peak_bytes)
     peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # Linux reports KiB
     return Device(hostname, launch.rank, f"CPU, {torch.get_num_threads()} threads", "", peak_bytes)
+
+
+def software(target: Target) -> dict[str, Any]:
+    """What PyTorch computes and communicates with: versions, null for what it was built without."""
+    on_gpu = target.on_gpu
+    nccl = torch.cuda.nccl.version() if on_gpu else None  # type: ignore[no-untyped-call]
+    return {
+        "cuda": torch.version.cuda,
+        "rocm": torch.version.hip,
+        "cudnn": torch.backends.cudnn.version() if on_gpu else None,
+        "nccl": ".".join(map(str, nccl)) if nccl else None,  # RCCL's, under ROCm
+    }

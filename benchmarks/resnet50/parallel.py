@@ -180,3 +180,9 @@ def describe_devices(launch: Launch, target: Target) -> list[Device]:
         )
         for index, gpu in enumerate(tf.config.get_visible_devices("GPU"))
     ]
+
+
+def software() -> dict[str, Any]:
+    """What TensorFlow was built with: versions, null for what it was built without."""
+    built = tf.sysconfig.get_build_info()
+    return {key: built.get(f"{key}_version") for key in ("cuda", "cudnn", "rocm")}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.common.launch import Launch, read_launch
 from benchmarks.common.options import ConfigError, parse_config
-from benchmarks.common.provenance import collect_provenance
+from benchmarks.common.provenance import collect_provenance, node_facts
 from benchmarks.common.record import FAILED, OK, Device, RunRecord, Window
 from benchmarks.common.run import EXIT_BAD_OPTIONS, check_record_path, run_recorded
 from benchmarks.resnet50.config import NUM_CLASSES, OPTION_GROUPS, Config, num_devices
@@ -103,6 +103,8 @@ def train(config: Config, launch: Launch, record: RunRecord) -> None:
     windows = run.measure_effective(record) if config.data.effective else run.measure(record)
     losses = [float(loss) for loss in trainer.losses]
     record.windows = [Window(**one) for own in run.gather([vars(window) for window in windows]) for one in own]
+    nodes = run.gather(node_facts() if launch.is_first_on_node else None)
+    record.provenance |= {"nodes": [node for node in nodes if node], **parallel.software()}
     devices = run.gather([asdict(device) for device in parallel.describe_devices(launch, target)])
     record.devices = [Device(**device) for own in devices for device in own]
     read, damaged = (sum(counts) for counts in zip(*run.gather(run.batches.records()), strict=True))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import time
 
 import pytest
@@ -49,3 +50,30 @@ def test_provenance_names_versions_and_leaves_the_rest_of_the_environment_out(mo
     assert origin["packages"]["no-such-package"] is None
     assert origin["environment"]["SLURM_JOB_ID"] == "4711"
     assert "x" * 20 not in str(origin)
+
+
+NVIDIA_SMI = """#!/bin/sh
+[ "$1" = topo ] && { echo "GPU0 GPU1"; exit; }
+echo "name, uuid, driver_version"
+echo "NVIDIA X, GPU-0, 550.1"
+echo "NVIDIA X, GPU-1, 550.1"
+"""
+
+
+def test_devices_are_described_as_the_vendors_tool_does(tmp_path, monkeypatch):
+    (tmp_path / "nvidia-smi").write_text(NVIDIA_SMI)
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    found = collect_provenance([])
+    assert [device["uuid"] for device in found["devices"]] == ["GPU-0", "GPU-1"]
+    assert found["devices"][0]["driver_version"] == "550.1"
+    assert found["topology"] == "GPU0 GPU1"
+    assert "devices" not in found["missing"]
+
+
+def test_what_cannot_be_found_out_is_named_as_missing(monkeypatch):
+    monkeypatch.delenv("CARAML_IMAGE", raising=False)
+    found = collect_provenance([])
+    assert "container" in found["missing"]
+    assert all(found[key] is None for key in found["missing"])
+    assert not any(value is None for key, value in found.items() if key not in found["missing"])

@@ -30,3 +30,11 @@ def test_a_window_is_stored_with_both_clocks():
             "kind": "measured",
         }
     ]
+
+
+def test_the_hash_of_a_configuration_leaves_the_runs_name_out():
+    def record(batch, name):
+        return RunRecord("b", "s", "m", "tokens", {"batch": {"size": batch}, "run": {"record": name}})
+
+    assert record(8, "a").config_hash == record(8, "b").config_hash
+    assert record(8, "a").config_hash != record(16, "a").config_hash

@@ -26,9 +26,9 @@ def spawn(tmp_path, script, *flags, processes="2"):
 
 def test_each_process_is_told_its_rank_and_where_the_others_are(tmp_path):
     names = "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR"
-    done = spawn(
-        tmp_path, f"import os, sys; print(*(os.environ[n] for n in '{names}'.split()), sys.argv[1:])", "-x", "1"
-    )
+    # One write for each process, as two share the pipe.
+    said = f"f\"{{' '.join(os.environ[n] for n in '{names}'.split())}} {{sys.argv[1:]}}\\n\""
+    done = spawn(tmp_path, f"import os, sys; os.write(1, {said}.encode())", "-x", "1")
     assert done.returncode == 0
     assert sorted(done.stdout.splitlines()) == ["0 2 0 2 localhost ['-x', '1']", "1 2 1 2 localhost ['-x', '1']"]
 
@@ -56,10 +56,25 @@ def test_a_signal_reaches_every_process(tmp_path):
         assert process.wait(timeout=20) == 143
 
 
-@pytest.mark.parametrize("arguments", [[], ["--nproc-per-node", "0", "-m", "x"], ["-m", "x"]])
-def test_a_command_line_that_is_none_is_one_sentence(arguments):
+@pytest.mark.parametrize("flags", ["", "--nproc-per-node 0 -m x", "-m x", "--nproc-per-node 1 --nnodes 2 -m x"])
+def test_a_command_line_that_is_none_is_one_sentence(flags):
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.common.spawn", *arguments], env=ENVIRON, capture_output=True, text=True
+        [sys.executable, "-m", "benchmarks.common.spawn", *flags.split()], env=ENVIRON, capture_output=True, text=True
     )
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_nodes_count_on_and_are_told_of_the_first(tmp_path):
+    (tmp_path / "program.py").write_text(
+        "import os\nnames = 'RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT'.split()\n"
+        "os.write(1, (' '.join(os.environ[name] for name in names) + '\\n').encode())\n"
+    )
+    flags = "--nproc-per-node 2 --nnodes 3 --node-rank 2 --master-addr first --master-port 4000 -m program"
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.common.spawn", *flags.split()],
+        env={**ENVIRON, "PYTHONPATH": f"{ENVIRON['PYTHONPATH']}:{tmp_path}"},
+        capture_output=True,
+        text=True,
+    )
+    assert sorted(done.stdout.splitlines()) == ["4 6 0 first 4000", "5 6 1 first 4000"]

@@ -1,0 +1,123 @@
+"""The site's facts, and what the doctor says of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from caraml import doctor
+from caraml.cli import main
+from caraml.site import REPOSITORY, SiteError, job_lines, read_site, sbatch_flags
+from caraml.systems import read_system
+
+
+@pytest.fixture
+def site_file(tmp_path):
+    return tmp_path / "site.yaml"
+
+
+def test_the_example_is_a_site_that_can_be_read():
+    site = read_site("JEDI", REPOSITORY / "site.example.yaml", {})
+    assert sbatch_flags(site) == ["--account=my-project", "--partition=all", "--mail-type=NONE"]
+    assert read_site("A100", REPOSITORY / "site.example.yaml", {})["partition"] == "gpu"
+
+
+def test_the_environment_comes_before_the_file_and_the_file_before_the_default(site_file):
+    site_file.write_text("partition: one\naccount: me\n")
+    site = read_site("A100", site_file, {"CARAML_PARTITION": "two", "CARAML_SBATCH": "--hold --nice=5"})
+    assert sbatch_flags(site) == ["--account=me", "--partition=two", "--hold", "--nice=5"]
+    assert read_site("A100", site_file.with_name("none.yaml"), {})["account"] == ""
+
+
+def test_a_job_takes_in_modules_folders_and_the_interface(site_file):
+    site_file.write_text("modules: [GCC/13, 'a b']\nnetwork_interface: ib1\nsrun: ['--mpi=none']\ndata_folder: /d\n")
+    lines = job_lines(read_site("A100", site_file, {}))
+    assert "module load GCC/13 || exit" in lines
+    assert "module load 'a b' || exit" in lines
+    assert "export CARAML_DATA_FOLDER=/d" in lines
+    assert "export NCCL_SOCKET_IFNAME=ib1 GLOO_SOCKET_IFNAME=ib1" in lines
+    assert any("launcher+=(--mpi=none)" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("acount: me", "there is no key 'acount': did you mean 'account'?"),
+        ("modules: GCC", "'modules' must be a list"),
+        ("account: [a]", "'account' must be a text"),
+        ("systems: {JEDI: {partion: x}}", "under systems: JEDI: there is no key 'partion'"),
+        ("systems: [JEDI]", "'systems' must hold a block"),
+        ("- a", "must hold keys"),
+        ("a: [", "cannot be read"),
+        ("container_runtime: docker", "container_runtime is 'docker': choose one of"),
+    ],
+)
+def test_a_site_with_a_mistake_is_one_clear_sentence(site_file, text, message):
+    site_file.write_text(text)
+    with pytest.raises(SiteError) as error:
+        read_site("JEDI", site_file, {})
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def states(findings):
+    return {finding.what: finding.state for finding in findings}
+
+
+@pytest.fixture
+def programs(tmp_path, monkeypatch):
+    """A folder that comes first in PATH, for programs that are made up."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    def add(name, script):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+
+    return add
+
+
+def test_a_partition_that_slurm_does_not_know_is_found_before_the_first_job(programs):
+    programs("sbatch", "exit 0")
+    programs("sinfo", "echo 'batch 2:00:00 gpu:4'; echo 'cpu 1-00:00:00 (null)'")
+    block = read_system("A100")
+    site = read_site("A100", REPOSITORY / "none.yaml", {})
+    assert states(doctor.scheduler(block, {**site, "partition": "batch"}))["partition"] == "ok"
+    assert states(doctor.scheduler(block, {**site, "partition": "gpu"}))["partition"] == "FAIL"
+    assert states(doctor.scheduler(block, {**site, "partition": "cpu"}))["devices"] == "FAIL"
+    assert states(doctor.scheduler(block, site)) == {"scheduler": "ok", "partition": "look", "account": "look"}
+
+
+def test_an_image_that_is_not_there_is_found_and_how_to_make_it(tmp_path):
+    block, site = read_system("A100"), {"container_folder": str(tmp_path)}
+    (tmp_path / "pytorch-nvidia-x86_64.sif").touch()
+    images = [finding for finding in doctor.container(block, site, "apptainer") if finding.what == "image"]
+    assert [finding.state for finding in images] == ["ok", "FAIL"]
+    assert images[1].to_do == "caraml image tensorflow-nvidia-x86_64 --runtime apptainer"
+
+
+def test_an_image_of_another_architecture_is_found(tmp_path):
+    block = {**read_system("A100"), "image": "$framework-nvidia-aarch64"}
+    (tmp_path / "pytorch-nvidia-aarch64.tar").touch()
+    found = [
+        one for one in doctor.container(block, {"container_folder": str(tmp_path)}, "podman") if "image" in one.what
+    ]
+    assert "is for aarch64, the system is x86_64" in found[0].found
+
+
+def test_jube_that_is_missing_or_too_old_is_found(programs, monkeypatch):
+    programs("old-jube", "echo 'JUBE, version 2.4.0'")
+    for name, state in (("old-jube", "FAIL"), ("no-such-jube", "FAIL")):
+        monkeypatch.setenv("JUBE", name)
+        [finding] = doctor.jube()
+        assert finding.state == state
+        assert finding.to_do
+
+
+def test_the_command_names_what_is_missing_and_fails(capsys, programs):
+    programs("sinfo", "echo 'slurm_load_partitions: no controller' >&2; exit 1")
+    programs("sbatch", "exit 1")
+    assert main(["doctor", "--system", "GH200"]) == 1
+    out = capsys.readouterr().out
+    assert "FAIL  scheduler: slurm_load_partitions: no controller" in out
+    assert "-> caraml image pytorch-nvidia-aarch64 --runtime apptainer" in out
+    assert main(["doctor", "--system", "GH2000"]) == 2
+    assert "there is no system GH2000: the systems are CPU," in capsys.readouterr().err

@@ -1,0 +1,46 @@
+"""docs/add_a_machine.md, executed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.conftest import REPOSITORY, SYSTEMS, make_checkout
+
+TUTORIAL = REPOSITORY / "docs" / "add_a_machine.md"
+
+
+def test_a_machine_is_added_by_what_the_tutorial_says(tmp_path, jube_command):
+    parts = re.findall(r"```(yaml|sh)\n(.*?)```", TUTORIAL.read_text(), re.DOTALL)
+    assert [kind for kind, _ in parts] == ["yaml", "sh", "sh"]
+    checkout = make_checkout(tmp_path / "caraml")
+    environ = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(checkout),
+    }
+    said = ""
+    for kind, text in parts:
+        if kind == "yaml":
+            with (checkout / SYSTEMS).open("a") as file:
+                file.write("\n" + text)
+            continue
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail"],
+            input=text,
+            cwd=checkout,
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        said += done.stdout
+    assert re.search("^MYBOX +the CPU under my desk", said, re.MULTILINE)
+    assert "1 points: 1 ok" in said
+    [result] = (checkout / "jube" / "llm_run").glob("*/*_benchmark/work/result.json")
+    assert json.loads(result.read_text())["system"] == "MYBOX"
