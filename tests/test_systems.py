@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -133,3 +134,16 @@ def test_the_workflows_hold_nothing_that_jube_would_ignore(workflow):
         text=True,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("workflow", "framework"), [("llm", "PyTorch"), ("resnet50", "TensorFlow")])
+def test_a_cpus_speed_never_stands_under_an_accelerators_name(workflow, framework, tmp_path, jube_command):
+    sweep = {"devices_sweep": "1", "batch_sweep": "8", "image_batch_sweep": "8"}
+    checkout = make_checkout(tmp_path / "caraml", made_up_system(vendor="nvidia", power_methods="estimate", **sweep))
+    out = tmp_path / "run"
+    command = [jube_command, "run", f"jube/{workflow}.yaml", "--tag", "TESTBED", "synthetic", "--outpath", str(out)]
+    subprocess.run(command, cwd=checkout, capture_output=True, timeout=100, check=True)
+    [result] = out.glob("*/*_benchmark/work/result.json")
+    found = json.loads(result.read_text())
+    assert found["status"] == "failed"
+    assert f"--device gpu was asked for, but {framework} shows none" in found["error"]

@@ -69,7 +69,7 @@ def compare(options: BenchOptions) -> None:
     shape = config.model.shape
     launch, layout = Launch(), Layout(1, 1, 1)
     plan = BatchPlan(options.global_batch_size, shape.micro_batch_size, 1)
-    target = parallel.choose_target(launch, "fp32", None)
+    target = parallel.choose_target(launch, "cpu", "fp32", None)
     with parallel.parallel_groups(launch, target, layout, seed=1):
         trainer = Trainer(config, layout, plan, target)
         plain_step = plain_gpt_step(shape, plan, config.training)

@@ -54,6 +54,7 @@ class ModelOptions:
     precision: str = option(
         "auto", "compute precision; auto: fp32 on CPUs, bf16 on accelerators", ("auto", "fp32", "bf16")
     )
+    device: str = option("auto", "auto: GPUs where there are some, else the CPU", ("auto", "cpu", "gpu"))
 
     def __post_init__(self) -> None:
         positive(self, "sequence_length")

@@ -42,9 +42,13 @@ class Target:
             torch.cuda.synchronize()
 
 
-def choose_target(launch: Launch, precision: str, threads: int | None) -> Target:
+def choose_target(launch: Launch, device: str, precision: str, threads: int | None) -> Target:
     """The GPU of this process's local rank, or its share of the CPU; raises ConfigError for what is not there."""
-    on_gpu = torch.cuda.is_available()
+    on_gpu = device != "cpu" and torch.cuda.is_available()
+    if device == "gpu" and not on_gpu:
+        raise ConfigError(
+            "--device gpu was asked for, but PyTorch shows none: use a build for your GPUs, or --device cpu"
+        )
     if on_gpu:
         if launch.local_rank >= torch.cuda.device_count():
             raise ConfigError(

@@ -115,8 +115,8 @@ def train(config: Config, launch: Launch, record: RunRecord) -> None:
     warnings.filterwarnings("ignore", module=r"megatron\.")
     from benchmarks.llm_training import parallel
 
-    target = parallel.choose_target(launch, config.model.precision, config.parallel.threads)
-    record.config["model"]["precision"] = target.precision
+    target = parallel.choose_target(launch, config.model.device, config.model.precision, config.parallel.threads)
+    record.config["model"] |= {"precision": target.precision, "device": "gpu" if target.on_gpu else "cpu"}
     record.metrics["num_parameters"] = config.model.shape.num_parameters
     with parallel.parallel_groups(launch, target, layout, config.training.seed):
         trainer = Trainer(config, layout, plan, target)

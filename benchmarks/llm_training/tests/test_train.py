@@ -105,6 +105,7 @@ def test_the_window_is_as_long_as_asked(tmp_path):
         (["--tensor-parallel-size", "2"], "1 devices cannot be shared by tensor_parallel_size 2"),
         (["--size", "14B"], "--size"),
         (["--data", "text"], "--data text needs --data-prefix"),
+        (["--device", "gpu"], "--device gpu was asked for, but PyTorch shows none"),
         (["--data", "text", "--data-prefix", "{tmp}/none"], "there is no {tmp}/none.idx"),
         (["--data", "text", "--data-prefix", "{tmp}/cut"], "cut.idx is cut short"),
         (["--record", "{tmp}/file/record.json"], "cannot be written"),
