@@ -15,6 +15,7 @@ from caraml.sweep import SweepError, problems, run_folder
 from caraml.systems import read_systems, systems_table
 from caraml.wait import NOT_IN_TIME, check_open, retry_failed, wait
 from results import table
+from results.compare import broken, compare, comparison_text, read_requirement
 from results.records import RecordError, find_records
 
 
@@ -47,6 +48,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             command.add_argument("-o", "--out", type=Path, default=Path("report.html"), help="default: %(default)s")
     systems = commands.add_parser("systems", help="the systems that are described", description=_systems.__doc__)
     systems.set_defaults(folders=[])
+    compared = commands.add_parser("compare", help="one set of results over another", description=_compare.__doc__)
+    compared.add_argument("folders", nargs=2, type=Path, metavar="FOLDER", help="results, such as jube/llm_run/000000")
+    compared.add_argument("--baseline", type=Path, metavar="FOLDER", help="which of them is 1; default: the first")
+    compared.add_argument(
+        "--require",
+        action="append",
+        default=[],
+        metavar="'NAME>=N'",
+        help="exit with 1 unless the other one keeps it: a number of its records, or ratio or energy_ratio",
+    )
     doctor = commands.add_parser("doctor", help="is all there for the first job?", description=_doctor.__doc__)
     doctor.add_argument("--system", required=True, metavar="TAG", help="see 'caraml systems'")
     image = commands.add_parser("image", help="make a container image", description=_image.__doc__)
@@ -90,6 +101,29 @@ def _table(options: argparse.Namespace) -> int:
     for failure in table.failures(records):
         print(failure)
     return 0
+
+
+def _compare(options: argparse.Namespace) -> int:
+    """Speed-up and energy of each point that both have, and their geometric means."""
+    base, other = options.folders
+    if options.baseline:
+        if options.baseline not in options.folders:
+            raise RecordError(f"--baseline {options.baseline} is none of the folders {base} and {other}")
+        base, other = options.baseline, next((path for path in options.folders if path != options.baseline), other)
+    requirements = [read_requirement(text) for text in options.require]
+    sides = []
+    for folder in (base, other):
+        records, skipped = find_records([run_folder(folder)])
+        _tell(skipped)
+        if not records:
+            raise RecordError(f"there is no result below {folder}: run a sweep first")
+        sides.append(records)
+    comparison = compare(*sides)
+    print(comparison_text(comparison, str(base), str(other)))
+    found = broken(requirements, comparison, sides[1])
+    for sentence in found:
+        print(f"caraml: {sentence}", file=sys.stderr)
+    return 1 if found else 0
 
 
 def _report(options: argparse.Namespace) -> int:
@@ -139,6 +173,7 @@ _COMMANDS = {
     "wait": _wait,
     "table": _table,
     "report": _report,
+    "compare": _compare,
     "systems": _systems,
     "image": _image,
     "doctor": _doctor,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from pathlib import Path
 from typing import NamedTuple
 
 # squeue(1), job state codes: those of a job that has not ended.
@@ -43,10 +44,10 @@ class Job(NamedTuple):
         return f"job {self.job_id}: {self.state}{reason}"
 
 
-def ask(job_id: str) -> Job:
-    """The job's state, from the scheduler or, when it has forgotten the job, from its accounting.
+def ask(job_id: str, folder: Path) -> Job:
+    """The job that was submitted in a folder, as the scheduler or, when that has forgotten it, its accounting says.
 
-    UNKNOWN when neither knows it; raises OSError when Slurm does not answer.
+    UNKNOWN when neither knows it, or the number is another job's; raises OSError when Slurm does not answer.
     """
     done = _run("scontrol", "show", "job", "-o", job_id)
     accounted = _accounting(job_id)
@@ -55,6 +56,9 @@ def ask(job_id: str) -> Job:
             raise OSError(f"Slurm does not answer: {done.stderr.strip() or 'scontrol failed'}")
         return accounted or Job(job_id, UNKNOWN, "Slurm no longer knows the job")
     found = dict(re.findall(r"(\S+?)=(\S*)", done.stdout))
+    # A folder can be a copy, from a place where another Slurm counted.
+    if Path(found.get("WorkDir", folder)).resolve() != folder.resolve():
+        return Job(job_id, UNKNOWN, f"the number is that of another job, in {found['WorkDir']}")
     return Job(
         job_id,
         found.get("JobState", UNKNOWN),

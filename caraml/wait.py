@@ -82,7 +82,7 @@ def _settle_point(point: Path) -> Standing:
     job_file = point / JOB_ID
     job = None
     if job_file.exists() and "slurm" not in result:
-        job = slurm.ask(job_file.read_text().strip().split(";")[0])
+        job = slurm.ask(job_file.read_text().strip().split(";")[0], point)
         if not job.has_ended:
             queued = job.state in PENDING
             return Standing("queued" if queued else "running", job.reason if queued else "", job.latest_end)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from caraml import slurm
 from caraml.wait import settle
 
+HERE = Path("/somewhere")
 SHOWN = "JobId=7 JobName=x JobState={state} Reason={reason} ExitCode=0:0 StartTime=2026-01-01T10:00:00 EndTime=Unknown"
 
 
@@ -27,7 +29,7 @@ def answers(tmp_path, monkeypatch):
 
 def test_a_job_that_slurm_remembers_is_as_the_scheduler_says(answers):
     answers(SHOWN.format(state="PENDING", reason="Priority"))
-    job = slurm.ask("7")
+    job = slurm.ask("7", HERE)
     assert (job.state, job.reason, job.has_ended) == ("PENDING", "Priority", False)
     assert str(job) == "job 7: PENDING (Priority)"
 
@@ -37,19 +39,19 @@ def test_a_job_that_the_scheduler_has_forgotten_is_as_its_accounting_says(answer
         sacct="CANCELLED by 1000|None|0:15|2026-01-01T10:00:00|2026-01-01T10:05:00|4000",
         refused="Invalid job id specified",
     )
-    job = slurm.ask("7")
+    job = slurm.ask("7", HERE)
     assert (job.state, job.has_ended, job.consumed_energy_j) == ("CANCELLED", True, 4000.0)
 
 
 @pytest.mark.parametrize("energy", ["", "0"])
 def test_an_energy_of_nothing_was_not_measured(answers, energy):
     answers(SHOWN.format(state="COMPLETED", reason="None"), f"COMPLETED|None|0:0|a|b|{energy}")
-    assert slurm.ask("7").consumed_energy_j is None
+    assert slurm.ask("7", HERE).consumed_energy_j is None
 
 
 def test_a_job_that_nobody_knows_has_ended(answers):
     answers(refused="Invalid job id specified")
-    job = slurm.ask("7")
+    job = slurm.ask("7", HERE)
     assert job.has_ended
     assert "no longer knows" in str(job)
 
@@ -57,7 +59,7 @@ def test_a_job_that_nobody_knows_has_ended(answers):
 def test_a_scheduler_that_does_not_answer_is_no_failed_job(answers):
     answers(refused="Unable to contact slurm controller")
     with pytest.raises(OSError, match="Slurm does not answer: Unable to contact"):
-        slurm.ask("7")
+        slurm.ask("7", HERE)
 
 
 def test_slurms_energy_is_kept_beside_ours(answers, tmp_path):
@@ -72,3 +74,10 @@ def test_slurms_energy_is_kept_beside_ours(answers, tmp_path):
     assert standing.state == "ok"
     found = json.loads((point / "result.json").read_text())["slurm"]
     assert (found["state"], found["consumed_energy_wh"]) == ("COMPLETED", 2.0)
+
+
+def test_the_number_of_somebody_elses_job_is_not_taken_for_ours(answers):
+    answers(SHOWN.format(state="RUNNING", reason="None") + " WorkDir=/elsewhere")
+    assert "another job, in /elsewhere" in str(slurm.ask("7", HERE))
+    answers(SHOWN.format(state="RUNNING", reason="None") + " WorkDir=/somewhere")
+    assert slurm.ask("7", HERE).state == "RUNNING"

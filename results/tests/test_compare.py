@@ -1,0 +1,129 @@
+"""Comparison, against scipy where it is statistics, and against hand-made records where it is matching."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from scipy import stats
+
+from caraml.cli import main
+from results.compare import broken, compare, comparison_text, read_requirement
+from results.records import RecordError
+from results.statistics import compare_values, geometric_mean, point_of, summarise
+from results.tests.conftest import make_record
+
+
+def result(speed, batch=8, devices=1, system="A", source="measured, device", per_wh=10.0, **changes):
+    record = make_record(system=system, **changes)
+    record["layout"] |= {"global_batch_size": batch, "num_devices": devices}
+    record["metrics"]["tokens_per_s"] = speed
+    record["energy"] = {"tokens_per_wh": per_wh, "power_source": source}
+    return record
+
+
+def test_repeats_are_summarised_as_scipy_does():
+    values = [10.0, 11.0, 13.0]
+    found = summarise(values)
+    assert (found.repeats, found.median, found.smallest, found.largest) == (3, 11.0, 10.0, 13.0)
+    low, high = stats.t.interval(0.95, 2, loc=sum(values) / 3, scale=stats.sem(values))
+    assert (found.low, found.high) == pytest.approx((low, high), rel=1e-9)
+    assert summarise([5.0])[-2:] == (None, None)
+    with pytest.raises(ValueError, match="at least one"):
+        summarise([])
+
+
+def test_a_ratio_has_welchs_interval_of_the_logarithms():
+    base, other = [10.0, 11.0, 12.0], [20.0, 21.0, 24.0]
+    found = compare_values(base, other)
+    assert found.ratio == pytest.approx(21 / 11)
+    logs = [[math.log(value) for value in values] for values in (other, base)]
+    interval = stats.ttest_ind(*logs, equal_var=False).confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((math.exp(interval.low), math.exp(interval.high)), rel=1e-9)
+    assert found.low < found.ratio < found.high
+    assert compare_values([10.0], [20.0, 30.0]).low is None
+    assert compare_values([10.0, 10.0], [20.0, 20.0]) == (2.0, 2.0, 2.0)
+    assert geometric_mean([2.0, 8.0]) == pytest.approx(4.0, rel=1e-9)
+
+
+def test_points_are_matched_and_the_rest_is_listed():
+    base = [result(100.0, 8), result(110.0, 8), result(100.0, 16), result(50.0, 32)]
+    other = [result(210.0, 8, system="B"), result(400.0, 16, system="B"), result(1.0, 64, system="B")]
+    found = compare(base, other)
+    assert [line.point.global_batch for line in found.lines] == [8, 16]
+    assert [line.ratios[0].ratio for line in found.lines] == pytest.approx([2.0, 4.0])
+    assert found.means()[0] == pytest.approx(math.sqrt(8))
+    assert [point.global_batch for point in found.only_base] == [32]
+    assert [point.global_batch for point in found.only_other] == [64]
+    text = comparison_text(found, "a", "b")
+    assert "geometric mean of throughput over 2 points: 2.828" in text
+    assert "only a has" in text
+
+
+def test_an_estimate_is_never_set_against_a_measurement():
+    found = compare([result(100.0)], [result(100.0, source="ESTIMATED, cpu")])
+    assert found.lines[0].ratios[0].ratio == 1.0
+    assert found.lines[0].ratios[1] is None
+    assert "energies are not compared: measured, device against ESTIMATED, cpu" in found.lines[0].remarks
+    assert math.isnan(found.means()[1])
+
+
+def test_what_differs_between_the_sides_is_said():
+    base, other = result(1.0), result(1.0)
+    base["config"], other["config"] = {"model": {"precision": "fp32"}}, {"model": {"precision": "bf16"}}
+    assert compare([base], [other]).lines[0].remarks == ["precision fp32 against bf16"]
+
+
+def test_other_input_is_another_point():
+    small, large = result(1.0), result(1.0)
+    small["layout"]["image_size"], large["layout"]["image_size"] = 64, 224
+    assert point_of(small) != point_of(large)
+    assert compare([small], [large]).lines == []
+
+
+@pytest.mark.parametrize(
+    ("requirement", "kept"),
+    [
+        ("ratio>=1.9", True),
+        ("ratio>=2.1", False),
+        ("energy_ratio >= 1", True),
+        ("tokens_per_s>=200", True),
+        ("tokens_per_s>=201", False),
+        ("energy.tokens_per_wh<11", True),
+        ("no_such_number>=0", False),
+    ],
+)
+def test_requirements_are_kept_or_broken(requirement, kept):
+    base, other = [result(100.0)], [result(200.0, system="B")]
+    found = broken([read_requirement(requirement)], compare(base, other), other)
+    assert (found == []) is kept
+    assert all("is not kept" in sentence for sentence in found)
+
+
+def test_a_failed_run_keeps_no_requirement():
+    failed = result(200.0, 16, system="B", status="failed", error="burned")
+    found = broken([read_requirement("ratio>=1")], compare([result(100.0)], [result(200.0), failed]), [failed])
+    assert any("burned" in sentence for sentence in found)
+
+
+@pytest.mark.parametrize("text", ["ratio=1", "ratio>=", ">=1", "ratio>=1e", "a b>=1"])
+def test_a_requirement_that_is_none_is_refused(text):
+    with pytest.raises(RecordError, match="is no requirement: write it as"):
+        read_requirement(text)
+
+
+def test_the_command_compares_folders_and_exits_with_1_when_a_requirement_is_broken(tmp_path, capsys):
+    for name, speed in (("old", 100.0), ("new", 150.0)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "result.json").write_text(json.dumps(result(speed, system=name)))
+    old, new = str(tmp_path / "old"), str(tmp_path / "new")
+    assert main(["compare", old, new, "--require", "ratio>=1.5"]) == 0
+    assert "throughput 1.500" in capsys.readouterr().out
+    assert main(["compare", old, new, "--baseline", new]) == 0
+    assert "throughput 0.667" in capsys.readouterr().out
+    assert main(["compare", old, new, "--require", "ratio>=1.6"]) == 1
+    assert "ratio>=1.6 is not kept: the geometric mean is 1.5" in capsys.readouterr().err
+    assert main(["compare", old, str(tmp_path)]) == 0
+    assert main(["compare", old, new, "--baseline", "other"]) == 2
+    assert main(["compare", old, str(tmp_path / "none")]) == 2
