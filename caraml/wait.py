@@ -24,13 +24,23 @@ from results.records import RESULT_NAME, RecordError, read_record, write_record
 JOB_ID, SUBMITTED = "job.id", "submitted"
 PENDING = ("PENDING", "CONFIGURING", "REQUEUED")
 # What a point's folder has before its job; all else belongs to one attempt.
-MADE_BY_JUBE = {"job.sh", "node.sh", "job.sh.in", "node.sh.in", "result.json.in", "stdout", "stderr", "attempts"}
+MADE_BY_JUBE = {
+    "prepare",
+    "job.sh",
+    "node.sh",
+    "job.sh.in",
+    "node.sh.in",
+    "result.json.in",
+    "stdout",
+    "stderr",
+    "attempts",
+}
 NOT_IN_TIME = 3  # exit code
 SETTLE_S = 2.0  # for a shared file system, between a job's end and our looking for its files
 
 
 class Standing(NamedTuple):
-    """Where a point is: queued, running, ok or failed."""
+    """Where a point is: queued, running, open (no job has it, nor has it ended), ok or failed."""
 
     state: str
     reason: str = ""  # why it is queued, as Slurm says
@@ -40,16 +50,20 @@ class Standing(NamedTuple):
 def wait(run: Path, interval_s: float, limit_s: float | None) -> bool:
     """Wait until no point of the sweep is queued or running; False when the limit came first.
 
-    Then every point has its result: jobs that Slurm has ended without a word are failed ones, with Slurm's reason.
+    Then every point that had a job has its result: jobs that Slurm has ended without a word are failed ones, with
+    Slurm's reason.
     """
-    started_s, said = time.monotonic(), ""
+    started_s, said, looks_at_rest = time.monotonic(), "", 0
     while True:
         standings = settle(run)
         text = describe(standings)
         if text != said:
             print(f"{run}: {text}", flush=True)
             said = text
-        if all(standing.state in ("ok", "failed") for standing in standings):
+        states = {standing.state for standing in standings}
+        # Where JUBE itself runs the jobs, a moment passes between two of them.
+        looks_at_rest = 0 if states & {"queued", "running"} else looks_at_rest + 1
+        if looks_at_rest > ("open" in states):
             break
         if limit_s is not None and time.monotonic() - started_s > limit_s:
             return False
@@ -70,7 +84,7 @@ def describe(standings: Sequence[Standing]) -> str:
     queued = f" ({', '.join(reasons)})" if reasons else ""
     parts = [
         f"{counts[name]} {name}{queued if name == 'queued' else ''}"
-        for name in ("queued", "running", "ok", "failed")
+        for name in ("queued", "running", "open", "ok", "failed")
         if counts[name]
     ]
     latest = max((standing.latest_end for standing in standings if standing.latest_end[:1].isdigit()), default="")
@@ -90,7 +104,7 @@ def _settle_point(point: Path) -> Standing:
             time.sleep(SETTLE_S)
     if not _has_ended(point):
         if job is None:
-            return Standing("running" if (point / "job.out").exists() else "queued")
+            return Standing("running" if _has_process(point) else "open")
         result = failed_result(point, 1, f"Slurm ended the {job}")
         (point / "error").touch()
     elif (point / "ready").exists() and result["status"] == "unfinished":
@@ -109,6 +123,17 @@ def _settle_point(point: Path) -> Standing:
 
 def _has_ended(point: Path) -> bool:
     return (point / "ready").exists() or (point / "error").exists()
+
+
+def _has_process(point: Path) -> bool:
+    """Does a process of this machine work in the folder?"""
+    for process in Path("/proc").glob("[0-9]*/cwd"):
+        try:
+            if process.resolve() == point.resolve():
+                return True
+        except OSError:
+            continue
+    return False
 
 
 def retry_failed(run: Path) -> list[Path]:

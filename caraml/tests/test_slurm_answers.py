@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from caraml import slurm
-from caraml.wait import settle
+from caraml.wait import settle, wait
 
 HERE = Path("/somewhere")
+RECORD = {"schema_version": 1, "benchmark": "b", "system": "s", "model": "m", "work_unit": "tokens", "layout": {}}
 SHOWN = "JobId=7 JobName=x JobState={state} Reason={reason} ExitCode=0:0 StartTime=2026-01-01T10:00:00 EndTime=Unknown"
 
 
@@ -62,14 +65,27 @@ def test_a_scheduler_that_does_not_answer_is_no_failed_job(answers):
         slurm.ask("7", HERE)
 
 
+def test_a_point_that_no_job_has_is_open_and_not_waited_for(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("JUBE", "no-such-jube")
+    point = tmp_path / "run" / "000001_benchmark" / "work"
+    point.mkdir(parents=True)
+    (point / "result.json").write_text(json.dumps({**RECORD, "status": "unfinished", "error": ""}))
+    with subprocess.Popen(["sleep", "60"], cwd=point) as process:
+        while Path(f"/proc/{process.pid}/cwd").resolve() != point:
+            time.sleep(0.01)
+        assert settle(tmp_path / "run")[0].state == "running"
+        process.kill()
+    assert wait(tmp_path / "run", 0.01, None)
+    assert "1 points: 1 open" in capsys.readouterr().out
+
+
 def test_slurms_energy_is_kept_beside_ours(answers, tmp_path):
     answers(SHOWN.format(state="COMPLETED", reason="None"), "COMPLETED|None|0:0|a|b|7200")
     point = tmp_path / "run" / "000001_benchmark" / "work"
     point.mkdir(parents=True)
     (point / "job.id").write_text("7\n")
     (point / "ready").touch()
-    record = {"schema_version": 1, "benchmark": "b", "system": "s", "model": "m", "work_unit": "tokens", "layout": {}}
-    (point / "result.json").write_text(json.dumps({**record, "status": "ok", "error": ""}))
+    (point / "result.json").write_text(json.dumps({**RECORD, "status": "ok", "error": ""}))
     [standing] = settle(tmp_path / "run")
     assert standing.state == "ok"
     found = json.loads((point / "result.json").read_text())["slurm"]
