@@ -44,6 +44,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             command.add_argument(
                 "--limit", type=float, metavar="S", help="give up after so many seconds, with exit code 3"
             )
+        if name == "table":
+            command.add_argument("--format", choices=table.FORMS, default="text", help="default: %(default)s")
+            command.add_argument(
+                "--filter",
+                action="append",
+                default=[],
+                metavar="'COLUMN=TEXT'",
+                help="such as 'devices=4'; may be repeated",
+            )
+            command.add_argument("--pivot", metavar="KEY", help="one value, devices x batch: metrics.tokens_per_s")
         if name == "report":
             command.add_argument("-o", "--out", type=Path, default=Path("report.html"), help="default: %(default)s")
     systems = commands.add_parser("systems", help="the systems that are described", description=_systems.__doc__)
@@ -97,9 +107,13 @@ def _wait(options: argparse.Namespace) -> int:
 def _table(options: argparse.Namespace) -> int:
     records, skipped = find_records(run_folder(folder) for folder in options.folders)
     _tell(skipped)
-    print(table.text_table(records))
+    records = table.select(records, options.filter)
+    if not records:
+        raise RecordError("no record is left to show: look at the folders, and at --filter")
+    print(table.pivot_table(records, options.pivot) if options.pivot else table.render(records, options.format))
+    # A table for a machine or a document is nothing but that.
     for failure in table.failures(records):
-        print(failure)
+        print(failure, file=sys.stdout if options.format == "text" else sys.stderr)
     return 0
 
 

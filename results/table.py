@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from results.records import Record
+from results.records import Record, RecordError
+
+FORMS = ("text", "csv", "markdown", "latex", "html")
 
 
 class Column(NamedTuple):
@@ -84,8 +88,82 @@ def failures(records: Sequence[Record]) -> list[str]:
 
 
 def text_table(records: Sequence[Record]) -> str:
-    """The table in plain text, columns aligned."""
-    lines = rows(records)
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    """The table in plain text."""
+    return aligned(rows(records))
+
+
+def render(records: Sequence[Record], form: str) -> str:
+    """The table in one of FORMS; csv has the numbers as they are, the others as people read them."""
+    if form == "text":
+        return text_table(records)
+    if form == "csv":
+        return _csv(records)
+    import pandas
+
+    header, *body = rows(records)
+    frame = pandas.DataFrame(body, columns=header)
+    if form == "html":
+        return str(frame.to_html(index=False, escape=True, border=0))
+    if form == "latex":
+        return str(frame.to_latex(index=False, escape=True))
+    lines = [header, ["---"] * len(header), *body]
+    return "\n".join(f"| {' | '.join(field.replace('|', chr(92) + '|') for field in line)} |" for line in lines)
+
+
+def _csv(records: Sequence[Record]) -> str:
+    units = dict.fromkeys(record["work_unit"] for record in records)
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(column.title.format(unit=" or ".join(units)) for column in COLUMNS)
+    for record in sorted(records, key=sort_key):
+        writer.writerow("" if (value := value_at(record, column.path)) is None else value for column in COLUMNS)
+    return file.getvalue().rstrip("\n")
+
+
+def select(records: Sequence[Record], conditions: Sequence[str]) -> list[Record]:
+    """The records that keep every condition, such as `system=A100` or `devices=4`: a column's title, and its text.
+
+    Raises RecordError for a condition that names no column.
+    """
+    chosen = list(records)
+    for condition in conditions:
+        title, sign, wanted = condition.partition("=")
+        column = next((one for one in COLUMNS if title.strip() in (one.title, one.path)), None)
+        if not sign or column is None:
+            titles = ", ".join(one.title for one in COLUMNS if "{unit}" not in one.title)
+            raise RecordError(f"{condition!r} is no condition: write COLUMN=TEXT with one of {titles}")
+        chosen = [record for record in chosen if str(value_at(record, column.path)) == wanted.strip()]
+    return chosen
+
+
+def pivot_table(records: Sequence[Record], path: str) -> str:
+    """One value of one system and model: devices downwards, global batch sizes across; a failed point says so.
+
+    Raises RecordError when two records have the same place.
+    """
+    cells: dict[tuple[int, int], str] = {}
+    for record in records:
+        place = (
+            value_at(record, "layout.num_devices") or 0,
+            value_at(record, "layout.global_batch_size") or 0,
+        )
+        if place in cells:
+            raise RecordError(
+                f"two records have {place[0]} devices and batch {place[1]}: choose one system and model with --filter"
+            )
+        value = value_at(record, path)
+        good = record["status"] == "ok" and isinstance(value, int | float)
+        cells[place] = f"{value:.6g}" if good else record["status"]
+    if "ok" in cells.values():
+        raise RecordError(f"--pivot {path}: a good record has no such number; try metrics.{{unit}}_per_s")
+    devices, batches = (sorted({place[axis] for place in cells}) for axis in (0, 1))
+    table = [["devices", *(f"batch {batch}" for batch in batches)]]
+    table += [[str(number), *(cells.get((number, batch), "") for batch in batches)] for number in devices]
+    return aligned(table)
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> str:
+    """Rows of text in columns, right-aligned; the first is the header."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     text = [" | ".join(field.rjust(width) for field, width in zip(line, widths, strict=True)) for line in lines]
     return "\n".join([text[0], "-+-".join("-" * width for width in widths), *text[1:]])

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import csv
+import io
 import json
 import shutil
 import struct
@@ -10,7 +12,7 @@ import pytest
 from results.plots import PLOTS, draw, lines
 from results.records import RecordError, find_records, read_record, write_record
 from results.report import write_report
-from results.table import failures, rows, text_table
+from results.table import failures, pivot_table, render, rows, select, text_table
 from results.tests.conftest import make_record
 
 
@@ -144,3 +146,35 @@ def test_the_report_shows_its_table_and_pictures_in_a_browser(tmp_path):
     assert seen["bad"] == ["failed"]
     assert seen["requests"] == 0
     assert "the node burned &lt;down&gt;" in page.read_text()
+
+
+def test_a_table_is_given_in_the_forms_of_a_spreadsheet_and_a_document():
+    records = [good(1, 8, 100.123), failed(16)]
+    records[0]["system"] = "A_1|<b>"
+    header, first, second = csv.reader(io.StringIO(render(records, "csv")))
+    assert first[header.index("tokens/s")] == "100.123"
+    assert (second[header.index("tokens/s")], second[header.index("status")]) == ("", "failed")
+    assert "A\\_1|<b>" in render(records, "latex")
+    assert "&lt;b&gt;" in render(records, "html")
+    assert "<b>" not in render(records, "html")
+    assert render(records, "markdown").splitlines()[2].startswith("| A_1\\|<b> |")
+
+
+def test_records_are_selected_by_what_stands_in_a_column():
+    records = [good(1, 8, 1), good(2, 8, 1), good(2, 16, 1)]
+    assert len(select(records, ["devices=2"])) == 2
+    assert len(select(records, ["devices=2", "layout.global_batch_size = 16"])) == 1
+    for condition in ("devices", "speed=1"):
+        with pytest.raises(RecordError, match="is no condition"):
+            select(records, [condition])
+
+
+def test_one_value_is_laid_out_over_devices_and_batch():
+    lines = pivot_table([good(1, 8, 100), good(2, 16, 200), failed(16)], "metrics.{unit}_per_s").splitlines()
+    assert [field.strip() for field in lines[0].split("|")] == ["devices", "batch 8", "batch 16"]
+    assert [field.strip() for field in lines[2].split("|")] == ["1", "100", "failed"]
+    assert [field.strip() for field in lines[3].split("|")] == ["2", "", "200"]
+    with pytest.raises(RecordError, match="two records have 1 devices and batch 8"):
+        pivot_table([good(1, 8, 1), good(1, 8, 2)], "metrics.tokens_per_s")
+    with pytest.raises(RecordError, match="no such number"):
+        pivot_table([good(1, 8, 1)], "metrics.nothing")
