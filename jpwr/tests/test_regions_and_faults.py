@@ -78,7 +78,7 @@ with jpwr.region("work"):
     _, energy_j = square(4.0)
     [channel] = region(summary, "work")["channels"]
     assert channel["method"] == "counter"
-    assert channel["energy_wh"] * 3600 == pytest.approx(energy_j(marked.end_s) - energy_j(marked.start_s), rel=0.001)
+    assert channel["energy_wh"] * 3600 == pytest.approx(energy_j(marked.end_s) - energy_j(marked.start_s), rel=0.01)
 
 
 def test_a_region_shorter_than_the_sensor_resolves_is_noted(measure):
