@@ -86,7 +86,7 @@ def _check(options: argparse.Namespace) -> int:
     found: list[object] = []
     for path in options.folders:
         found += lint(path) if path.suffix == ".yaml" else problems(run_folder(path))
-    for problem in found:
+    for problem in dict.fromkeys(found):
         print(f"caraml: {problem}", file=sys.stderr)
     return 1 if found else 0
 

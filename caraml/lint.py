@@ -83,6 +83,7 @@ def _lint(file: Path) -> list[Finding]:
         workflow.find(root, "must hold keys such as 'parameterset' and 'step'")
         return workflow.findings
     _check_keys(workflow, root, "")
+    _check_twice(workflow)
     included = _references(workflow)
     for path in sorted(included):
         workflow.findings += _lint(path)
@@ -119,6 +120,18 @@ def _check_keys(workflow: Workflow, node: Any, place: str) -> None:
                 workflow.find(key, f"JUBE knows no key '{name}' in '{place or 'a workflow'}'{hint}")
             elif isinstance(value, yaml.MappingNode | yaml.SequenceNode) and name in KEYS:
                 _check_keys(workflow, value, name)
+
+
+def _check_twice(workflow: Workflow) -> None:
+    """Entries of one set with the same name and tag, of which JUBE would take the last."""
+    for kind, entry_kind in (("parameterset", "parameter"), ("patternset", "pattern")):
+        for node in _entries(workflow.root, kind):
+            seen: dict[tuple[str, str], int] = {}
+            for entry in _entries(node, entry_kind):
+                key = _text(entry, "name"), _text(entry, "tag")
+                if key in seen:
+                    workflow.find(entry, f"{entry_kind} '{key[0]}' is there twice, first in line {seen[key]}")
+                seen.setdefault(key, entry.start_mark.line + 1)
 
 
 def _entries(node: Any, key: str) -> list[Any]:

@@ -35,6 +35,8 @@ def test_every_system_of_the_suite_is_described():
 @pytest.mark.parametrize("block", BLOCKS, ids=NAMES)
 def test_every_system_has_the_same_keys_of_the_same_types(block):
     assert types(block) == types(BLOCKS[0])
+    entries = [(parameter["name"], parameter.get("tag")) for parameter in block["parameter"]]
+    assert len(entries) == len(set(entries))
     for parameter in block["parameter"]:
         kind = parameter.get("type", "string")
         if kind in NUMBERS and "mode" not in parameter:

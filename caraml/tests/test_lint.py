@@ -55,6 +55,12 @@ def test_a_sound_workflow_has_no_findings(file):
     [
         ('type: int, _: "8,16"', 'tpye: int, _: "8,16"', 6, "knows no key 'tpye' in 'parameter': did you mean 'type'?"),
         ("outpath: out", "outpath: out\noutpath: other", 3, "'outpath' is written twice, first in line 2"),
+        (
+            '      - {name: program, _: "train',
+            '      - {name: batch, _: 4}\n      - {name: program, _: "train',
+            7,
+            "parameter 'batch' is there twice, first in line 6",
+        ),
         ("train $batch in", "train $bach in", 7, "no parameter 'bach' in step 'train': did you mean '$batch'?"),
         ("_: $program", "_: $programs", 14, "no parameter 'programs' in step 'train'"),
         ("use: [sweep]", "use: [sweeps]", 13, "there is no set 'sweeps' in this file"),
