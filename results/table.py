@@ -23,6 +23,9 @@ class Column(NamedTuple):
 COLUMNS = (
     Column("system", "system"),
     Column("model", "model"),
+    Column("data", "config.data.data"),
+    Column("pixels", "layout.image_size"),
+    Column("comparable", "metrics.comparable"),
     Column("devices", "layout.num_devices"),
     Column("global batch", "layout.global_batch_size"),
     Column("micro batch", "layout.micro_batch_size"),
@@ -54,7 +57,10 @@ def value_at(record: Record, path: str) -> Any:
 def name(record: Record) -> str:
     """What ran on what, in words."""
     devices = value_at(record, "layout.num_devices")
-    return f"{record['system']}, {record['model']}, {devices} device{'' if devices == 1 else 's'}"
+    small = (
+        f", {value_at(record, 'layout.image_size')} pixels" if value_at(record, "metrics.comparable") is False else ""
+    )
+    return f"{record['system']}, {record['model']}{small}, {devices} device{'' if devices == 1 else 's'}"
 
 
 def sort_key(record: Record) -> tuple[str, str, str, int, int]:
@@ -74,6 +80,8 @@ def rows(records: Sequence[Record]) -> list[list[str]]:
 
 def _text(record: Record, column: Column) -> str:
     value = value_at(record, column.path)
+    if isinstance(value, bool):
+        return "yes" if value else "NO"
     return "" if value is None else format(value, column.form if isinstance(value, int | float) else "")
 
 

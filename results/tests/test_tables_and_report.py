@@ -178,3 +178,16 @@ def test_one_value_is_laid_out_over_devices_and_batch():
         pivot_table([good(1, 8, 1), good(1, 8, 2)], "metrics.tokens_per_s")
     with pytest.raises(RecordError, match="no such number"):
         pivot_table([good(1, 8, 1)], "metrics.nothing")
+
+
+def test_a_result_that_is_not_comparable_says_so_in_table_and_plots():
+    small, usual = good(1, 8, 1), good(2, 8, 1)
+    small["layout"]["image_size"], small["metrics"]["comparable"] = 64, False
+    usual["layout"]["image_size"], usual["metrics"]["comparable"] = 224, True
+    header, first, second = rows([small, usual])
+    column = header.index("comparable")
+    assert (first[column], second[column]) == ("NO", "yes")
+    assert list(lines([small, usual], "metrics.{unit}_per_s")) == [
+        "CPU, tiny, 64 pixels, 1 device",
+        "CPU, tiny, 2 devices",
+    ]
