@@ -16,7 +16,7 @@ from caraml.systems import read_systems, systems_table
 from caraml.wait import NOT_IN_TIME, check_open, retry_failed, wait
 from results import table
 from results.compare import broken, compare, comparison_text, read_requirement
-from results.records import RecordError, find_records
+from results.records import Record, RecordError, find_records
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -105,9 +105,7 @@ def _wait(options: argparse.Namespace) -> int:
 
 
 def _table(options: argparse.Namespace) -> int:
-    records, skipped = find_records(run_folder(folder) for folder in options.folders)
-    _tell(skipped)
-    records = table.select(records, options.filter)
+    records = table.select(_records(options.folders)[0], options.filter)
     if not records:
         raise RecordError("no record is left to show: look at the folders, and at --filter")
     print(table.pivot_table(records, options.pivot) if options.pivot else table.render(records, options.format))
@@ -125,16 +123,10 @@ def _compare(options: argparse.Namespace) -> int:
             raise RecordError(f"--baseline {options.baseline} is none of the folders {base} and {other}")
         base, other = options.baseline, next((path for path in options.folders if path != options.baseline), other)
     requirements = [read_requirement(text) for text in options.require]
-    sides = []
-    for folder in (base, other):
-        records, skipped = find_records([run_folder(folder)])
-        _tell(skipped)
-        if not records:
-            raise RecordError(f"there is no result below {folder}: run a sweep first")
-        sides.append(records)
-    comparison = compare(*sides)
+    (ours, _), (theirs, _) = _records([base]), _records([other])
+    comparison = compare(ours, theirs)
     print(comparison_text(comparison, str(base), str(other)))
-    found = broken(requirements, comparison, sides[1])
+    found = broken(requirements, comparison, theirs)
     for sentence in found:
         print(f"caraml: {sentence}", file=sys.stderr)
     return 1 if found else 0
@@ -143,10 +135,7 @@ def _compare(options: argparse.Namespace) -> int:
 def _report(options: argparse.Namespace) -> int:
     from results.report import write_report
 
-    records, skipped = find_records(run_folder(folder) for folder in options.folders)
-    if not records:
-        raise RecordError(f"there is no result below {', '.join(map(str, options.folders))}: run a sweep first")
-    _tell(skipped)
+    records, skipped = _records(options.folders)
     for path in write_report(records, skipped, options.out):
         print(path)
     return 0
@@ -177,9 +166,14 @@ def _image(options: argparse.Namespace) -> int:
     return 0
 
 
-def _tell(skipped: Sequence[str]) -> None:
+def _records(folders: Sequence[Path]) -> tuple[list[Record], list[str]]:
+    """All records below some folders, and what was skipped, which is also told; raises RecordError without a record."""
+    records, skipped = find_records(run_folder(folder) for folder in folders)
     for sentence in skipped:
         print(f"caraml: skipped: {sentence}", file=sys.stderr)
+    if not records:
+        raise RecordError(f"there is no result below {', '.join(map(str, folders))}: run a sweep first")
+    return records, skipped
 
 
 _COMMANDS = {

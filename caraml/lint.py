@@ -52,7 +52,7 @@ class Finding:
 
 @dataclass
 class Workflow:
-    """One file's sets, by kind and name, each with the names that it defines."""
+    """One file, and what was found wrong in it."""
 
     file: Path
     root: Any

@@ -18,6 +18,12 @@ def run_folder(folder: Path) -> Path:
     return runs[-1] if runs else folder
 
 
+def check_run(run: Path) -> None:
+    """Raise SweepError unless the folder is a run of JUBE."""
+    if not (run / "workpackages.xml").is_file():
+        raise SweepError(f"{run} is not a run of JUBE: give a folder such as jube/llm_run/000000")
+
+
 def points(run: Path) -> list[Path]:
     """The folders of the jobs of a run, in order."""
     return sorted(path.parent for path in run.glob(f"[0-9]*_*/work/{RESULT_NAME}"))
@@ -29,11 +35,9 @@ def problems(run: Path) -> list[str]:
     JUBE makes a folder per workpackage, NUMBER_STEP, with a file `done` or `error` in it. Raises SweepError when
     the folder is not a run, or the run has no point.
     """
-    if not (run / "workpackages.xml").is_file():
-        raise SweepError(f"{run} is not a run of JUBE: give a folder such as jube/llm_run/000000")
-    points = sorted(path for path in run.glob("[0-9]*_*") if path.is_dir())
+    check_run(run)
     found = []
-    for point in points:
+    for point in sorted(path for path in run.glob("[0-9]*_*") if path.is_dir()):
         result = point / "work" / RESULT_NAME
         if result.exists():
             try:
@@ -45,7 +49,7 @@ def problems(run: Path) -> list[str]:
             found.append(f"{point.name}: failed; {_last_words(point / 'work' / 'stderr')}")
         elif not (point / "done").exists():
             found.append(f"{point.name}: not finished")
-    if not any((point / "work" / RESULT_NAME).exists() for point in points):
+    if not points(run):
         found.append(f"{run.name}: no point of the sweep has a result")
     return found
 

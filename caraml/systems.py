@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from caraml.site import REPOSITORY, SiteError
+from results.table import aligned
 
 SYSTEMS_FILE = REPOSITORY / "jube" / "include" / "systems.yaml"
 COLUMNS = (
@@ -58,11 +58,4 @@ def systems_table(systems: dict[str, Block]) -> str:
     rows = [[title for title, _ in COLUMNS]]
     for block in systems.values():
         rows.append(["-" if block[key] in (0, "") else str(block[key]) for _, key in COLUMNS])
-    return aligned(rows)
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of text in columns; the first is the header."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+    return aligned(rows, str.ljust, "  ", "  ")

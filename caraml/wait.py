@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from caraml import slurm
 from caraml.site import REPOSITORY
-from caraml.sweep import SweepError, points
+from caraml.sweep import SweepError, check_run, points
 from results.collect import JOULES_PER_WH, collect, failed_result
 from results.records import RESULT_NAME, RecordError, read_record, write_record
 
@@ -169,7 +169,6 @@ def let_jube_go_on(run: Path) -> None:
 
 def check_open(run: Path) -> None:
     """Raise SweepError unless the folder is one of a sweep with points."""
-    if not (run / "workpackages.xml").is_file():
-        raise SweepError(f"{run} is not a run of JUBE: give a folder such as jube/llm_run/000000")
+    check_run(run)
     if not points(run):
         raise SweepError(f"{run} has no points: did its first step fail? 'caraml check {run}' says")

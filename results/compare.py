@@ -127,8 +127,8 @@ def comparison_text(comparison: Comparison, base: str, other: str) -> str:
         values = [f"{title} {ratio if ratio else '-'}" for (title, _), ratio in zip(METRICS, line.ratios, strict=True)]
         text.append(f"  {line.point}: {', '.join(values)}")
         text += [f"    {remark}" for remark in line.remarks]
-    for (title, _), mean in zip(METRICS, comparison.means(), strict=True):
-        count = sum(1 for line in comparison.lines if line.ratios[[t for t, _ in METRICS].index(title)])
+    for index, ((title, _), mean) in enumerate(zip(METRICS, comparison.means(), strict=True)):
+        count = sum(1 for line in comparison.lines if line.ratios[index])
         if count:
             text.append(f"geometric mean of {title} over {count} points: {mean:.3f}")
     for side, points in ((base, comparison.only_base), (other, comparison.only_other)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from results.records import Record, RecordError
@@ -170,8 +170,13 @@ def pivot_table(records: Sequence[Record], path: str) -> str:
     return aligned(table)
 
 
-def aligned(lines: Sequence[Sequence[str]]) -> str:
-    """Rows of text in columns, right-aligned; the first is the header."""
+def aligned(
+    lines: Sequence[Sequence[str]],
+    place: Callable[[str, int], str] = str.rjust,
+    gap: str = " | ",
+    rule_gap: str = "-+-",
+) -> str:
+    """Rows of text in columns, each field placed within its column's width; the first is the header."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    text = [" | ".join(field.rjust(width) for field, width in zip(line, widths, strict=True)) for line in lines]
-    return "\n".join([text[0], "-+-".join("-" * width for width in widths), *text[1:]])
+    text = [gap.join(map(place, line, widths)).rstrip() for line in lines]
+    return "\n".join([text[0], rule_gap.join("-" * width for width in widths), *text[1:]])

@@ -27,6 +27,7 @@ FLOORS = {
     "benchmarks.common.options": 1,
     "benchmarks.common.batch_plan": 1,
     "benchmarks.common.step_timer": 1,
+    "benchmarks.common.throughput": 1,
     "benchmarks.common.record": 1,
     "benchmarks.common.launch": 2,
     "benchmarks.common.measure": 3,

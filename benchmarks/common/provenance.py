@@ -69,7 +69,11 @@ NVIDIA_FACTS = (
 
 
 def collect_provenance(packages: Sequence[str]) -> dict[str, Any]:
-    """The origin of this run's results; `packages` are distributions whose versions matter."""
+    """The origin of this run's results; `packages` are distributions whose versions matter.
+
+    `nodes` holds this node alone until the benchmark has heard of the others.
+    """
+    node = _node_facts()
     found = {
         "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "command": sys.orig_argv,
@@ -81,12 +85,13 @@ def collect_provenance(packages: Sequence[str]) -> dict[str, Any]:
         "container_digest": os.environ.get("CARAML_IMAGE_DIGEST") or None,
         "exclusive": os.environ.get("CARAML_EXCLUSIVE"),
         "environment": {name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
-        **node_facts(),
+        **node,
+        "nodes": [node],
     }
     return found | {"missing": sorted(key for key, value in found.items() if value is None)}
 
 
-def node_facts() -> dict[str, Any]:
+def _node_facts() -> dict[str, Any]:
     """This node: its kernel, processors, memory and devices, as the vendor's own tools describe them."""
     return {
         "hostname": node_name(),

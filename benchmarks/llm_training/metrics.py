@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.common.step_timer import percentile
+from benchmarks.common.throughput import throughput_metrics
 from benchmarks.llm_training.config import ModelSize
 
 FLOPS_SOURCE = "Narayanan et al. 2021, arXiv:2104.04473, section 5.1, without the recomputed forward pass"
@@ -26,29 +26,17 @@ def training_metrics(
     step_times_s: list[float],
     peak_tflops_per_device: float,
 ) -> dict[str, float | int | str | None]:
-    """Throughput over the whole measured window, step times in seconds, rates in 10^12 FLOP/s.
-
-    `mfu` is from 0 to 1, and null where the device's peak is not known.
-    """
-    measured_s = sum(step_times_s)
-    tokens = len(step_times_s) * global_batch_size * sequence_length
-    tokens_per_s = tokens / measured_s
-    flops_per_token = gpt_flops_per_token(shape.num_layers, shape.hidden_size, sequence_length, shape.padded_vocab_size)
-    tflops_per_device = tokens_per_s * flops_per_token / num_devices / 1e12
-    return {
-        "measured_s": measured_s,
-        "measured_tokens": tokens,
-        "tokens_per_s": tokens_per_s,
-        "tokens_per_s_per_device": tokens_per_s / num_devices,
-        "step_time_median_s": percentile(step_times_s, 50),
-        "step_time_p5_s": percentile(step_times_s, 5),
-        "step_time_p95_s": percentile(step_times_s, 95),
-        "model_flops_per_token": flops_per_token,
-        "model_flops_source": FLOPS_SOURCE,
-        "tflops_per_device": tflops_per_device,
-        "peak_tflops_per_device": peak_tflops_per_device or None,
-        "mfu": tflops_per_device / peak_tflops_per_device if peak_tflops_per_device else None,
-    }
+    """Throughput, step times and FLOP rates of the measured steps."""
+    return throughput_metrics(
+        "token",
+        len(step_times_s) * global_batch_size * sequence_length,
+        sum(step_times_s),
+        step_times_s,
+        num_devices,
+        gpt_flops_per_token(shape.num_layers, shape.hidden_size, sequence_length, shape.padded_vocab_size),
+        FLOPS_SOURCE,
+        peak_tflops_per_device,
+    )
 
 
 def loss_problem(losses: list[float]) -> str:

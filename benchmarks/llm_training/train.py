@@ -15,7 +15,7 @@ from benchmarks.common.batch_plan import BatchPlan
 from benchmarks.common.launch import Launch, gather, node_window, read_launch
 from benchmarks.common.measure import measure_steps
 from benchmarks.common.options import ConfigError, parse_config
-from benchmarks.common.provenance import collect_provenance, node_facts
+from benchmarks.common.provenance import collect_provenance
 from benchmarks.common.record import FAILED, OK, RunRecord
 from benchmarks.common.run import EXIT_BAD_OPTIONS, check_record_path, run_recorded
 from benchmarks.common.step_timer import StepTimer
@@ -133,8 +133,8 @@ def train(config: Config, launch: Launch, record: RunRecord) -> None:
         losses = parallel.average_losses(trainer.losses, target.device)
         window = node_window(timer.window_start_s, timer.window_end_s) if launch.is_first_on_node else None
         record.windows = [window for window in gather(window, launch) if window]
-        nodes = gather(node_facts() if launch.is_first_on_node else None, launch)
-        record.provenance |= {"nodes": [node for node in nodes if node], **parallel.software(target)}
+        nodes = gather(record.provenance["nodes"] if launch.is_first_on_node else [], launch)
+        record.provenance |= {"nodes": [node for own in nodes for node in own], **parallel.software(target)}
         record.devices = gather(parallel.describe_device(launch, target), launch)
     record.losses = list(losses)
     record.step_times_s = timer.measured_step_times_s

@@ -83,7 +83,7 @@ class Batches:
         try:
             return self.take()
         except StopIteration as error:
-            raise self.no_record() from error
+            raise DataError(f"no record of the data can be used: {self.records()[0]} were tried") from error
 
     def take(self) -> tuple[Any, Any]:
         """The next batch, in a graph too; there, the end is TensorFlow's error and not StopIteration."""
@@ -100,9 +100,6 @@ class Batches:
             lambda context: shares[context.replica_id_in_sync_group]
         )
         return tuple(pair)
-
-    def no_record(self) -> DataError:
-        return DataError(f"no record of the data can be used: {self.records()[0]} were tried")
 
     def read_so_far(self) -> tuple[int, int]:
         """Images and bytes that were read from files."""

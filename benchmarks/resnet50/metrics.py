@@ -7,6 +7,7 @@ from math import comb
 
 from benchmarks.common.record import EFFECTIVE, MEASURED
 from benchmarks.common.step_timer import percentile
+from benchmarks.common.throughput import throughput_metrics
 from benchmarks.resnet50.config import EXPANSION, NUM_CLASSES, STAGES, convolutions
 from benchmarks.resnet50.turns import Turns
 
@@ -48,29 +49,18 @@ def training_metrics(
     steps_per_call: int,
     peak_tflops_per_device: float,
 ) -> dict[str, float | int | str | None]:
-    """Throughput over the whole measured window, step times in seconds, rates in 10^12 FLOP/s.
-
-    `mfu` is from 0 to 1, and null where the device's peak is not known.
-    """
-    measured_s = sum(call_times_s)
-    images = len(call_times_s) * steps_per_call * global_batch_size
-    images_per_s = images / measured_s
-    flops_per_image = training_flops_per_image(image_size)
-    tflops_per_device = images_per_s * flops_per_image / num_devices / 1e12
-    step_times_s = [time_s / steps_per_call for time_s in call_times_s]
+    """Throughput, step times and FLOP rates of calls that made several steps each."""
     return {
-        "measured_s": measured_s,
-        "measured_images": images,
-        "images_per_s": images_per_s,
-        "images_per_s_per_device": images_per_s / num_devices,
-        "step_time_median_s": percentile(step_times_s, 50),
-        "step_time_p5_s": percentile(step_times_s, 5),
-        "step_time_p95_s": percentile(step_times_s, 95),
-        "model_flops_per_image": flops_per_image,
-        "model_flops_source": FLOPS_SOURCE,
-        "tflops_per_device": tflops_per_device,
-        "peak_tflops_per_device": peak_tflops_per_device or None,
-        "mfu": tflops_per_device / peak_tflops_per_device if peak_tflops_per_device else None,
+        **throughput_metrics(
+            "image",
+            len(call_times_s) * steps_per_call * global_batch_size,
+            sum(call_times_s),
+            [time_s / steps_per_call for time_s in call_times_s],
+            num_devices,
+            training_flops_per_image(image_size),
+            FLOPS_SOURCE,
+            peak_tflops_per_device,
+        ),
         "images_per_epoch": IMAGES_PER_EPOCH,
     }
 

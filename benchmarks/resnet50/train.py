@@ -7,18 +7,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING
 
 from benchmarks.common.launch import Launch, read_launch
 from benchmarks.common.options import ConfigError, parse_config
-from benchmarks.common.provenance import collect_provenance, node_facts
+from benchmarks.common.provenance import collect_provenance
 from benchmarks.common.record import FAILED, OK, Device, RunRecord, Window
 from benchmarks.common.run import EXIT_BAD_OPTIONS, check_record_path, run_recorded
 from benchmarks.resnet50.config import NUM_CLASSES, OPTION_GROUPS, Config, num_devices
 from benchmarks.resnet50.metrics import num_parameters
-
-if TYPE_CHECKING:
-    pass
 
 BENCHMARK = "resnet50"
 MAX_DAMAGED = 0.001  # of the records that were read
@@ -103,8 +99,8 @@ def train(config: Config, launch: Launch, record: RunRecord) -> None:
     windows = run.measure_effective(record) if config.data.effective else run.measure(record)
     losses = [float(loss) for loss in trainer.losses]
     record.windows = [Window(**one) for own in run.gather([vars(window) for window in windows]) for one in own]
-    nodes = run.gather(node_facts() if launch.is_first_on_node else None)
-    record.provenance |= {"nodes": [node for node in nodes if node], **parallel.software()}
+    nodes = run.gather(record.provenance["nodes"] if launch.is_first_on_node else [])
+    record.provenance |= {"nodes": [node for own in nodes for node in own], **parallel.software()}
     devices = run.gather([asdict(device) for device in parallel.describe_devices(launch, target)])
     record.devices = [Device(**device) for own in devices for device in own]
     read, damaged = (sum(counts) for counts in zip(*run.gather(run.batches.records()), strict=True))
