@@ -6,8 +6,11 @@ import argparse
 import dataclasses
 import difflib
 import re
-from collections.abc import Sequence
-from typing import Any, NoReturn, get_args, get_origin, get_type_hints
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
+
+EXIT_BAD_OPTIONS = 2
 
 
 class ConfigError(Exception):
@@ -95,6 +98,26 @@ class RunOptions:
     def __post_init__(self) -> None:
         if self.peak_tflops_per_device < 0:
             raise ConfigError(f"peak_tflops_per_device must be 0 or more, got {self.peak_tflops_per_device}")
+
+
+Options = TypeVar("Options")
+
+
+def run_command(
+    options: type[Options],
+    prog: str,
+    description: str,
+    body: Callable[[Options], None],
+    argv: Sequence[str] | None,
+) -> int:
+    """A program of one group of flags, from the command line: its exit code, 2 with one sentence for a ConfigError."""
+    try:
+        [parsed] = parse_config((options,), sys.argv[1:] if argv is None else argv, prog, description)
+        body(parsed)
+    except ConfigError as error:
+        print(f"{prog.rpartition('.')[2]}: {error}", file=sys.stderr)
+        return EXIT_BAD_OPTIONS
+    return 0
 
 
 class Parser(argparse.ArgumentParser):

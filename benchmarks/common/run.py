@@ -10,11 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.common.launch import Launch
-from benchmarks.common.options import ConfigError
+from benchmarks.common.options import EXIT_BAD_OPTIONS, ConfigError
 from benchmarks.common.record import FAILED, OK, OUT_OF_MEMORY, RunRecord
 
 EXIT_FAILED = 1
-EXIT_BAD_OPTIONS = 2
 
 
 def run_recorded(

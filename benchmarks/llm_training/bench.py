@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from benchmarks.common.batch_plan import BatchPlan
 from benchmarks.common.launch import Launch
-from benchmarks.common.options import ConfigError, RunOptions, WindowOptions, option, parse_config
+from benchmarks.common.options import RunOptions, WindowOptions, option, run_command
 from benchmarks.llm_training.config import (
     Config,
     DataOptions,
@@ -39,18 +39,13 @@ class BenchOptions:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run from the command line; returns the exit code."""
-    try:
-        [options] = parse_config(
-            (BenchOptions,),
-            sys.argv[1:] if argv is None else argv,
-            prog="python -m benchmarks.llm_training.bench",
-            description="Compare the benchmark's speed with that of a plain PyTorch GPT.",
-        )
-    except ConfigError as error:
-        print(f"bench: {error}", file=sys.stderr)
-        return 2
-    compare(options)
-    return 0
+    return run_command(
+        BenchOptions,
+        "python -m benchmarks.llm_training.bench",
+        "Compare the benchmark's speed with that of a plain PyTorch GPT.",
+        compare,
+        argv,
+    )
 
 
 def compare(options: BenchOptions) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common.options import ConfigError, option, parse_config
+from benchmarks.common.options import ConfigError, option, run_command
 from benchmarks.llm_training.config import SIZES
 
 END_OF_DOCUMENT = "<|endoftext|>"
@@ -44,18 +44,13 @@ class PrepareOptions:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run from the command line; returns the exit code."""
-    try:
-        [options] = parse_config(
-            (PrepareOptions,),
-            sys.argv[1:] if argv is None else argv,
-            prog="python -m benchmarks.llm_training.prepare",
-            description="Make a data set for --data text. A data set that is there already, from the same text, stays.",
-        )
-        prepare(options)
-    except ConfigError as error:
-        print(f"prepare: {error}", file=sys.stderr)
-        return 2
-    return 0
+    return run_command(
+        PrepareOptions,
+        "python -m benchmarks.llm_training.prepare",
+        "Make a data set for --data text. A data set that is there already, from the same text, stays.",
+        prepare,
+        argv,
+    )
 
 
 def prepare(options: PrepareOptions) -> None:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.common.batch_plan import BatchPlan
 from benchmarks.common.launch import Launch, gather, node_window, read_launch
 from benchmarks.common.measure import measure_steps
-from benchmarks.common.options import ConfigError, parse_config
+from benchmarks.common.options import EXIT_BAD_OPTIONS, ConfigError, parse_config
 from benchmarks.common.provenance import collect_provenance
 from benchmarks.common.record import FAILED, OK, RunRecord
-from benchmarks.common.run import EXIT_BAD_OPTIONS, check_record_path, run_recorded
+from benchmarks.common.run import check_record_path, run_recorded
 from benchmarks.common.step_timer import StepTimer
 from benchmarks.llm_training.config import OPTION_GROUPS, Config, Layout, TrainingOptions
 from benchmarks.llm_training.metrics import loss_problem, training_metrics

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.common.launch import Launch, usable_cores
-from benchmarks.common.options import ConfigError, RunOptions, WindowOptions, option, parse_config
+from benchmarks.common.options import ConfigError, RunOptions, WindowOptions, option, run_command
 from benchmarks.resnet50 import prepare
 from benchmarks.resnet50.config import (
     EXPANSION,
@@ -42,19 +42,19 @@ class BenchOptions:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run from the command line; returns the exit code."""
-    try:
-        [options] = parse_config(
-            (BenchOptions,),
-            sys.argv[1:] if argv is None else argv,
-            prog="python -m benchmarks.resnet50.bench",
-            description="Compare the benchmark's speed with Keras' and PyTorch's, and measure the input path.",
-        )
-    except ConfigError as error:
-        print(f"bench: {error}", file=sys.stderr)
-        return 2
+    return run_command(
+        BenchOptions,
+        "python -m benchmarks.resnet50.bench",
+        "Compare the benchmark's speed with Keras' and PyTorch's, and measure the input path.",
+        bench,
+        argv,
+    )
+
+
+def bench(options: BenchOptions) -> None:
+    """Print all comparisons."""
     compare(options)
     input_path(options)
-    return 0
 
 
 def configure(options: BenchOptions, **data: Any) -> Config:

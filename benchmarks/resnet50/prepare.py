@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from benchmarks.common.launch import usable_cores
-from benchmarks.common.options import ConfigError, option, parse_config, positive
+from benchmarks.common.options import ConfigError, option, positive, run_command
 from benchmarks.resnet50.config import NUM_CLASSES
 from benchmarks.resnet50.imagenet import Picture, class_labels, find_pictures
 
@@ -77,20 +77,16 @@ class Written(NamedTuple):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run from the command line; returns the exit code."""
     try:
-        [options] = parse_config(
-            (PrepareOptions,),
-            sys.argv[1:] if argv is None else argv,
-            prog="python -m benchmarks.resnet50.prepare",
-            description="Write TFRecords for training: of ImageNet, or of made pictures that stand in for it.",
+        return run_command(
+            PrepareOptions,
+            "python -m benchmarks.resnet50.prepare",
+            "Write TFRecords for training: of ImageNet, or of made pictures that stand in for it.",
+            prepare,
+            argv,
         )
-        prepare(options)
-    except ConfigError as error:
-        print(f"prepare: {error}", file=sys.stderr)
-        return 2
     except KeyboardInterrupt:
         print("prepare: interrupted; the same command goes on from here", file=sys.stderr)
         return 130
-    return 0
 
 
 def prepare(options: PrepareOptions) -> None:

@@ -9,10 +9,10 @@ from dataclasses import asdict
 from functools import partial
 
 from benchmarks.common.launch import Launch, read_launch
-from benchmarks.common.options import ConfigError, parse_config
+from benchmarks.common.options import EXIT_BAD_OPTIONS, ConfigError, parse_config
 from benchmarks.common.provenance import collect_provenance
 from benchmarks.common.record import FAILED, OK, Device, RunRecord, Window
-from benchmarks.common.run import EXIT_BAD_OPTIONS, check_record_path, run_recorded
+from benchmarks.common.run import check_record_path, run_recorded
 from benchmarks.resnet50.config import NUM_CLASSES, OPTION_GROUPS, Config, num_devices
 from benchmarks.resnet50.metrics import num_parameters
 
