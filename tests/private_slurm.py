@@ -12,11 +12,12 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
-PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch")
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "slurmdbd", "mariadbd")
 PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 
 CONFIGURATION = """
@@ -50,34 +51,73 @@ KillWait=2
 MinJobAge=600
 SlurmctldTimeout=30
 SlurmdTimeout=10
-{extra}
+{accounting}
 NodeName=127.0.0.[1-{nodes}] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first_node}-{last_node}] \
 CPUs={cpus} RealMemory=1000 Gres=gpu:made:{gpus} State=UNKNOWN
 PartitionName=batch Nodes=127.0.0.[1-{nodes}] Default=YES MaxTime=24:00:00 State=UP OverSubscribe=NO
 """
 
 
+ACCOUNT = "project"
+ACCOUNTING = """
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=127.0.0.1
+AccountingStoragePort={port}
+AccountingStoragePass={folder}/munge.sock
+"""
+ENERGY = """
+AcctGatherEnergyType=acct_gather_energy/pm_counters
+AcctGatherNodeFreq=1
+JobAcctGatherFrequency=task=1,energy=1
+"""
+
+DATABASE_DAEMON = """
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.sock
+DbdHost=localhost
+DbdPort={port}
+SlurmUser={user}
+LogFile={folder}/slurmdbd.log
+PidFile={folder}/slurmdbd.pid
+StorageType=accounting_storage/mysql
+StorageHost=127.0.0.1
+StoragePort={database_port}
+StorageUser=slurm
+StoragePass=private
+StorageLoc=slurm_acct_db
+"""
+# A tree of its own in place of /sys, with a node's counters of power and energy in it.
+UNDER_COUNTERS = 'mount -t tmpfs none /sys && mkdir -p /sys/cray && ln -s {counters} /sys/cray/pm_counters && exec "$@"'
+
+
 def missing_programs() -> str:
     """What has to be installed, empty where all is there."""
     missing = [name for name in PROGRAMS if shutil.which(name, path=PATH) is None]
-    return f"{', '.join(missing)}: apt-get install slurm-wlm munge" if missing else ""
+    return f"{', '.join(missing)}: apt-get install slurm-wlm munge slurmdbd mariadb-server" if missing else ""
 
 
 @contextmanager
 def private_slurm(
-    folder: Path, nodes: int = 2, gpus: int = 1, cpus: int = 4, extra: str = ""
+    folder: Path, counters: Path, nodes: int = 2, gpus: int = 1, cpus: int = 4
 ) -> Iterator[dict[str, str]]:
-    """The environment in which Slurm's commands speak to this one; terminals stand in for the GPUs of each node."""
+    """The environment in which Slurm's commands speak to this one; terminals stand in for the GPUs of each node.
+
+    Its accounts are in a database. For root the energy in them is that of `counters`, a folder like
+    /sys/cray/pm_counters; without root it is not measured.
+    """
+    is_root = os.getuid() == 0
     for name in ("state", "spool"):
         (folder / name).mkdir(parents=True)
     folder.chmod(0o755)
-    port = _free_port()
+    user = _say("id", "-un")
+    ports = [_free_port() for _ in range(3)]
+    port = ports[0]
     (folder / "munge.key").write_bytes(secrets.token_bytes(1024))
     (folder / "munge.key").chmod(0o400)
     (folder / "slurm.conf").write_text(
         CONFIGURATION.format(
             host=socket.gethostname().split(".")[0],
-            user=subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip(),
+            user=user,
             port=port,
             first_node=port + 1,
             last_node=port + nodes,
@@ -85,7 +125,7 @@ def private_slurm(
             nodes=nodes,
             gpus=gpus,
             cpus=cpus,
-            extra=extra,
+            accounting=ACCOUNTING.format(port=ports[1], folder=folder) + (ENERGY if is_root else ""),
         )
     )
     # A file of a gres must be a device node.
@@ -100,17 +140,56 @@ def private_slurm(
     munged += [f"--{name}={folder}/munge.{end}" for name, end in (("key-file", "key"), ("socket", "sock"))]
     munged += [f"--{name}={folder}/munge{end}" for name, end in (("pid-file", "d.pid"), ("log-file", "d.log"))]
     munged += [f"--seed-file={folder}/munge.seed"]
+    in_namespace = ["unshare", "-m", "sh", "-c", UNDER_COUNTERS.format(counters=counters), "-"] if is_root else []
     try:
-        for command in (munged, ["slurmctld"], *(["slurmd", "-N", f"127.0.0.{i + 1}"] for i in range(nodes))):
+        subprocess.run(munged, env=environ, check=True, capture_output=True)
+        _start_accounting(folder, user, ports[1], ports[2], environ)
+        for command in (["slurmctld"], *([*in_namespace, "slurmd", "-N", f"127.0.0.{i + 1}"] for i in range(nodes))):
             subprocess.run(command, env=environ, check=True, capture_output=True)
-        deadline_s = time.monotonic() + 30
-        while _idle_nodes(environ) != nodes:
-            if time.monotonic() > deadline_s:
-                raise RuntimeError(f"Slurm did not come up: see {folder}/*.log")
-            time.sleep(0.1)
+        _until(lambda: _idle_nodes(environ) == nodes, folder)
         yield environ
     finally:
         _stop(folder)
+
+
+def _start_accounting(folder: Path, user: str, port: int, database_port: int, environ: dict[str, str]) -> None:
+    """A database, the daemon in front of it, and this cluster in it."""
+    (folder / "db").mkdir()
+    (folder / "slurmdbd.conf").write_text(
+        DATABASE_DAEMON.format(folder=folder, user=user, port=port, database_port=database_port)
+    )
+    (folder / "slurmdbd.conf").chmod(0o600)
+    data = ["--no-defaults", f"--user={user}", f"--datadir={folder}/db"]
+    call = partial(subprocess.run, env=environ, check=True, capture_output=True)
+    call(["mariadb-install-db", *data, "--auth-root-authentication-method=normal", "--skip-test-db"])
+    database = ["mariadbd", *data, f"--socket={folder}/db.sock", f"--port={database_port}", "--bind-address=127.0.0.1"]
+    database += [f"--pid-file={folder}/mariadbd.pid", "--innodb-buffer-pool-size=64M"]
+    call(["sh", "-c", '"$@" >mariadbd.log 2>&1 &', "-", *database], cwd=folder)
+    client = ["mariadb", "--no-defaults", "-uroot", "-S", str(folder / "db.sock"), "-e"]
+    _until(lambda: not subprocess.run([*client, "select 1"], env=environ, capture_output=True).returncode, folder)
+    grant = "create database slurm_acct_db; " + "".join(
+        f"create user slurm@'{host}' identified by 'private'; grant all on slurm_acct_db.* to slurm@'{host}';"
+        for host in ("localhost", "127.0.0.1")
+    )
+    call([*client, grant])
+    call(["slurmdbd"])
+    manage = ["sacctmgr", "-n", "-i", "add"]
+    cluster = [*manage, "cluster", "private"]
+    _until(lambda: not subprocess.run(cluster, env=environ, capture_output=True).returncode, folder)
+    call([*manage, "account", ACCOUNT])
+    call([*manage, "user", user, f"account={ACCOUNT}"])
+
+
+def _say(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _until(is_so: Callable[[], bool], folder: Path) -> None:
+    deadline_s = time.monotonic() + 30
+    while not is_so():
+        if time.monotonic() > deadline_s:
+            raise RuntimeError(f"Slurm did not come up: see {folder}/*.log")
+        time.sleep(0.1)
 
 
 def _idle_nodes(environ: dict[str, str]) -> int:

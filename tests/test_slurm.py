@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tests.conftest import made_up_system, make_checkout
 from tests.private_slurm import missing_programs, private_slurm
 
 SLOW_S = 311
+NODE_W = 200
 BLOCK = made_up_system(
     submit="sbatch",
     launcher="srun",
@@ -32,11 +34,32 @@ BLOCK = made_up_system(
 
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory):
+    """A Slurm with accounting and, where root lets it have one, a sensor: counters of nodes of constant power."""
     missing = missing_programs()
     if missing:
         pytest.fail(f"Slurm is needed: {missing}")
-    with private_slurm(tmp_path_factory.mktemp("slurm") / "private", nodes=2, gpus=1, cpus=4) as environ:
-        yield environ
+    folder = tmp_path_factory.mktemp("slurm")
+    counters = folder / "pm_counters"
+    counters.mkdir()
+    (counters / "raw_scan_hz").write_text("10\n")
+    stopped = threading.Event()
+
+    def count() -> None:
+        while not stopped.wait(0.1):
+            stamp = int(time.time() * 1e6)
+            for name, text in (("power", f"{NODE_W} W"), ("energy", f"{NODE_W * time.monotonic():.0f} J")):
+                part = counters / f"{name}.part"
+                part.write_text(f"{text} {stamp} us\n")
+                part.replace(counters / name)
+
+    counting = threading.Thread(target=count)
+    counting.start()
+    try:
+        with private_slurm(folder / "private", nodes=2, gpus=1, cpus=4, counters=counters) as environ:
+            yield environ
+    finally:
+        stopped.set()
+        counting.join()
 
 
 @pytest.fixture(scope="module")
@@ -93,11 +116,18 @@ def slow_program(checkout: Path, seconds: int) -> None:
     node.write_text(node.read_text().replace("    #START#", f"    sleep {seconds} #"))
 
 
-def test_a_sweep_over_one_and_two_nodes_becomes_a_table(jube_command, checkout, slurm):
+@pytest.fixture(scope="module")
+def trained(jube_command, checkout, slurm):
+    """A sweep of which all points are good."""
     sweep = Sweep(jube_command, checkout, slurm, "llm", "synthetic")
     done = sweep.wait()
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 points" in done.stdout
+    return sweep
+
+
+def test_a_sweep_over_one_and_two_nodes_becomes_a_table(trained):
+    sweep = trained
     rows = sweep.table()
     assert [row[-1] for row in rows] == ["ok", "ok"]
     one, two = sweep.result(0), sweep.result(1)
@@ -109,6 +139,19 @@ def test_a_sweep_over_one_and_two_nodes_becomes_a_table(jube_command, checkout, 
     assert two["provenance"]["environment"]["SLURM_JOB_ID"] == sweep.job_id(1)
     assert one["provenance"]["environment"]["CUDA_VISIBLE_DEVICES"] == "0"
     assert one["provenance"]["exclusive"] == "yes"
+
+
+def test_slurms_own_energy_of_a_job_stands_beside_ours(trained):
+    if os.getuid():
+        pytest.skip("Slurm reads counters in a place of their own only as root: run this test as root")
+    for index, nodes in ((0, 1), (1, 2)):
+        found = trained.result(index)["slurm"]
+        elapsed = trained.call("sacct", "-X", "-n", "-P", "-o", "ElapsedRaw", "-j", found["job_id"])
+        # Times are whole seconds, and the counters are looked at once a second.
+        expected_j = pytest.approx(NODE_W * int(elapsed.stdout) * nodes, abs=3 * NODE_W * nodes)
+        assert found["consumed_energy_j"] == expected_j
+        assert found["consumed_energy_wh"] * 3600 == expected_j
+    assert "Slurm, whole job [Wh]" in trained.caraml("table", str(trained.run)).stdout
 
 
 def test_resnet_trains_on_two_nodes(jube_command, checkout, slurm):
