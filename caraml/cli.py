@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +18,13 @@ from caraml.systems import read_systems, systems_table
 from caraml.wait import NOT_IN_TIME, check_open, retry_failed, wait
 from results import table
 from results.compare import broken, compare, comparison_text, read_requirement
+from results.points import point_rows
+from results.published import published_text, read_published
 from results.records import Record, RecordError, find_records
+from results.statistics import by_point
+
+TITLES = {"ours": table.COLUMNS, "caraml": table.CARAML_COLUMNS}
+PUBLISHED_PLOTS = ("heat-maps", "bars")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -27,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         ("check", "is all in order? Of a workflow's file, what JUBE would ignore; of a sweep, every point that failed"),
         ("wait", "wait until the last job of a sweep has ended; exits with 1 when any failed"),
         ("table", "print the results below some folders as a table"),
-        ("report", "write an HTML page with table and plots, and the plots as PNG"),
+        ("report", "write a page, HTML or PDF, that says what is fastest, and how sure that is; its plots as PNG, too"),
     ):
         command = commands.add_parser(name, help=help_text, description=help_text)
         command.add_argument(
@@ -53,9 +61,13 @@ def main(argv: Sequence[str] | None = None) -> int:
                 metavar="'COLUMN=TEXT'",
                 help="such as 'devices=4'; may be repeated",
             )
+            command.add_argument("--repeats", action="store_true", help="one row per point: median, interval, quality")
+            command.add_argument("--titles", choices=TITLES, default="ours", help="caraml: those of the original suite")
             command.add_argument("--pivot", metavar="KEY", help="one value, devices x batch: metrics.tokens_per_s")
         if name == "report":
             command.add_argument("-o", "--out", type=Path, default=Path("report.html"), help="default: %(default)s")
+            command.add_argument("--prices", type=Path, metavar="FILE", help="state costs, after prices.example.yaml")
+            command.add_argument("--published", action="store_true", help="draw published figures beside ours, marked")
     systems = commands.add_parser("systems", help="the systems that are described", description=_systems.__doc__)
     systems.set_defaults(folders=[])
     compared = commands.add_parser("compare", help="one set of results over another", description=_compare.__doc__)
@@ -68,6 +80,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         metavar="'NAME>=N'",
         help="exit with 1 unless the other one keeps it: a number of its records, or ratio or energy_ratio",
     )
+    published = commands.add_parser("published", help="figures that others published", description=_published.__doc__)
+    published.add_argument(
+        "words", nargs="*", metavar="WORD", help="only those with these words, such as JEDI GPT-800M"
+    )
+    published.add_argument("--plot", choices=PUBLISHED_PLOTS, help="draw instead of print")
+    published.add_argument("-o", "--out", type=Path, help="file of the plot, PNG or SVG; default: its name and .png")
     doctor = commands.add_parser("doctor", help="is all there for the first job?", description=_doctor.__doc__)
     doctor.add_argument("--system", required=True, metavar="TAG", help="see 'caraml systems'")
     image = commands.add_parser("image", help="make a container image", description=_image.__doc__)
@@ -77,6 +95,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     try:
         return _COMMANDS[options.command](options)
+    except BrokenPipeError:  # who reads, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
     except (RecordError, SiteError, SweepError, OSError) as error:
         print(f"caraml: {error}", file=sys.stderr)
         return 2
@@ -108,11 +129,19 @@ def _table(options: argparse.Namespace) -> int:
     records = table.select(_records(options.folders)[0], options.filter)
     if not records:
         raise RecordError("no record is left to show: look at the folders, and at --filter")
-    print(table.pivot_table(records, options.pivot) if options.pivot else table.render(records, options.format))
+    print(_rendered(records, options))
     # A table for a machine or a document is nothing but that.
     for failure in table.failures(records):
         print(failure, file=sys.stdout if options.format == "text" else sys.stderr)
     return 0
+
+
+def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
+    if options.pivot:
+        return table.pivot_table(records, options.pivot)
+    if options.repeats:
+        return table.render_rows(point_rows(by_point(records)), options.format)
+    return table.render(records, options.format, TITLES[options.titles])
 
 
 def _compare(options: argparse.Namespace) -> int:
@@ -133,11 +162,32 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
+    from results.cost import read_prices
     from results.report import write_report
 
     records, skipped = _records(options.folders)
-    for path in write_report(records, skipped, options.out):
+    costs = read_prices(options.prices) if options.prices else None
+    for path in write_report(records, skipped, options.out, costs, options.published):
         print(path)
+    return 0
+
+
+def _published(options: argparse.Namespace) -> int:
+    """Published figures with their sources as a table, or one of CARAML's plots of them."""
+    from results import plots
+
+    if not options.plot:
+        print(published_text(read_published(), options.words))
+        return 0
+    if options.plot == "bars":
+        chart = plots.published_bars(read_published())
+    else:
+        chart = plots.published_heat_maps("resnet50", "ResNet-50", "images")
+    path = options.out or Path(f"{chart.name}.png")
+    if path.suffix.lower() not in (".png", ".svg"):
+        raise RecordError(f"--out {path}: a plot is a .png or a .svg")
+    path.write_bytes(chart.svg().encode() if path.suffix.lower() == ".svg" else chart.png())
+    print(path)
     return 0
 
 
@@ -182,6 +232,7 @@ _COMMANDS = {
     "table": _table,
     "report": _report,
     "compare": _compare,
+    "published": _published,
     "systems": _systems,
     "image": _image,
     "doctor": _doctor,

@@ -6,6 +6,7 @@ Standard library and jpwr's core only, so that it runs on any login node.
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import re
 import signal
@@ -13,12 +14,12 @@ import sys
 from collections.abc import Sequence
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jpwr.channel import ChannelInfo
 from jpwr.energy import EnergyEstimate, add_estimates
 from jpwr.errors import JpwrError, NotEnoughSamples
-from jpwr.trace import Trace
+from jpwr.trace import Series, Trace
 from jpwr.writers import read_trace
 from results.records import RESULT_NAME, Record, RecordError, read_record, write_record
 
@@ -35,7 +36,13 @@ SCOPES = ("device", "module", "cpu", "node")
 ADDED_TO = {"cpu": "dram"}
 
 
-Reading = tuple[ChannelInfo, EnergyEstimate, float]  # a channel, its energy in the window, and its idle power in W
+class Reading(NamedTuple):
+    """What a channel says of the windows of its node."""
+
+    info: ChannelInfo
+    estimate: EnergyEstimate
+    idle_power_w: float
+    largest_gap_s: float  # the longest time in a window without a finite sample
 
 
 class EnergyError(Exception):
@@ -135,16 +142,22 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
     if not nodes:
         raise EnergyError(f"the record has no {kind} window")
     channels = []
+    by_scope_wh: dict[str, float] = {}
     for hostname, windows in nodes.items():
         trace = _trace_of(windows[0], traces)
         device_ids = [device["device_id"] for device in record["devices"] if device["hostname"] == hostname]
         of_windows = [trace.energies(window["start_s"], window["end_s"]) for window in windows]
         estimates = [reduce(add_estimates, of_channel) for of_channel in zip(*of_windows, strict=True)]
-        idle_w = _idle_power_w(trace)
-        for info, estimate, idle_power_w in _choose(
-            list(zip(trace.channels, estimates, idle_w, strict=True)), device_ids
-        ):
-            channels.append(_describe(info, estimate, hostname, idle_power_w))
+        readings = [
+            Reading(*reading)
+            for reading in zip(
+                trace.channels, estimates, _idle_power_w(trace), _largest_gaps_s(trace, windows), strict=True
+            )
+        ]
+        for reading in readings:
+            scope = reading.info.scope.value
+            by_scope_wh[scope] = by_scope_wh.get(scope, 0.0) + reading.estimate.energy_j / JOULES_PER_WH
+        channels += [_describe(reading, hostname) for reading in _choose(readings, device_ids)]
     duration_s = max(sum(window["end_s"] - window["start_s"] for window in windows) for windows in nodes.values())
     num_devices = record["layout"]["num_devices"]
     energy_wh = math.fsum(channel["energy_wh"] for channel in channels)
@@ -170,6 +183,8 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
         "sampling_interval_s": traces[0].meta.get("interval_s"),
         "jpwr_version": traces[0].meta.get("jpwr_version"),
         "channels": channels,
+        # Of all that was sampled, used or not; scopes contain each other and are not to be added up.
+        "sampled_by_scope": {f"{scope}_wh": _none_if_nan(energy) for scope, energy in sorted(by_scope_wh.items())},
     }
 
 
@@ -185,16 +200,16 @@ def _trace_of(window: dict[str, Any], traces: Sequence[Trace]) -> Trace:
 def _choose(found: Sequence[Reading], device_ids: Sequence[str]) -> list[Reading]:
     """The channels of one node that count: one scope, and of devices only those that trained."""
     for scope in SCOPES:
-        chosen = [reading for reading in found if reading[0].scope.value == scope and reading[0].mine]
+        chosen = [reading for reading in found if reading.info.scope.value == scope and reading.info.mine]
         if not chosen:
             continue
         if scope == "device" and any(device_ids):
-            by_id = {reading[0].device_id: reading for reading in chosen}
+            by_id = {reading.info.device_id: reading for reading in chosen}
             unknown = [device_id for device_id in device_ids if device_id not in by_id]
             if unknown:
                 raise EnergyError(f"device {unknown[0]} trained, but no power channel has its id")
             return [by_id[device_id] for device_id in dict.fromkeys(device_ids)]
-        return chosen + [reading for reading in found if reading[0].scope.value == ADDED_TO.get(scope)]
+        return chosen + [reading for reading in found if reading.info.scope.value == ADDED_TO.get(scope)]
     raise EnergyError("the trace has no channel")
 
 
@@ -207,7 +222,22 @@ def _idle_power_w(trace: Trace) -> list[float]:
         return [math.nan] * len(trace.channels)
 
 
-def _describe(info: ChannelInfo, estimate: EnergyEstimate, hostname: str, idle_power_w: float) -> dict[str, Any]:
+def _largest_gaps_s(trace: Trace, windows: Sequence[dict[str, Any]]) -> list[float]:
+    """Of each channel, over all windows."""
+    of_windows = [
+        [_largest_gap_s(series, window["start_s"], window["end_s"]) for series in trace.series()] for window in windows
+    ]
+    return [max(of_channel) for of_channel in zip(*of_windows, strict=True)]
+
+
+def _largest_gap_s(series: Series, start_s: float, end_s: float) -> float:
+    read_s = [time_s for time_s, power_w in zip(series.times_s, series.power_w, strict=True) if not math.isnan(power_w)]
+    inside_s = [start_s, *(time_s for time_s in read_s if start_s < time_s < end_s), end_s]
+    return max(after - before for before, after in itertools.pairwise(inside_s))
+
+
+def _describe(reading: Reading, hostname: str) -> dict[str, Any]:
+    info, estimate = reading.info, reading.estimate
     if estimate.samples < 1:
         raise EnergyError(f"channel {info.name} has no sample inside the window: sample faster or run longer")
     if estimate.covered_s < MIN_COVERED * estimate.duration_s:
@@ -231,7 +261,8 @@ def _describe(info: ChannelInfo, estimate: EnergyEstimate, hostname: str, idle_p
         "integral_uncertainty_wh": estimate.integral_uncertainty_j / JOULES_PER_WH,
         "counter_wh": _none_if_nan(estimate.counter_j / JOULES_PER_WH),
         "integral_vs_counter": _none_if_nan(estimate.difference),
-        "idle_power_w": _none_if_nan(idle_power_w),
+        "idle_power_w": _none_if_nan(reading.idle_power_w),
+        "largest_gap_s": reading.largest_gap_s,
         "samples": estimate.samples,
         "missing": estimate.missing,
     }

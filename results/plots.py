@@ -1,75 +1,611 @@
-"""Plots over the global batch size, one line per system, model and number of devices."""
+"""All plots. Each function takes results and gives a matplotlib figure; a Chart is one with its words."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
-from typing import NamedTuple
+import itertools
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from html import escape
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
+from jpwr.trace import Trace
+from results.points import rounded
+from results.published import Published, Throughput, throughputs
+from results.quality import energy_kind, grade
 from results.records import Record
-from results.table import name, sort_key, value_at
+from results.statistics import PointResults, Summary, compare_values
+from results.table import value_at
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Arguments = ParamSpec("Arguments")
+Drawn = TypeVar("Drawn")
+# Okabe and Ito's colours, which people with any kind of colour vision tell apart, and a marker beside each.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+MARKERS = "osD^vP*X"
+# Stands for the colour of text in an SVG until the page decides: dark or light.
+INK = "#010203"
+SIZE_IN = (5.6, 3.6)
+PIXELS_PER_PT = 1.25  # in a page
+MOST_INSIDE, LEGEND_ROW_IN = 5, 0.17  # of a legend
+MOST_ROWS = 2000  # of a trace in a plot
+STYLE: Any = {  # of matplotlib
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "grid.alpha": 0.25,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "savefig.transparent": True,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "results",  # the same plot is the same file
+    "hatch.linewidth": 0.6,
+}
 
 
-class Plot(NamedTuple):
-    """What is plotted over the global batch size."""
+class Quantity(NamedTuple):
+    """What is plotted: a number of a record, of which more is better."""
 
-    name: str  # of the file
+    name: str
     title: str
-    y_label: str
+    label: str
     path: str
 
 
-PLOTS = (
-    Plot("throughput", "Throughput", "{unit}/s", "metrics.{unit}_per_s"),
-    Plot("efficiency", "Work per energy", "{unit}/Wh", "energy.{unit}_per_wh"),
-)
-# Okabe and Ito's colours, which people with any kind of colour vision tell apart, and a marker beside each.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-MARKERS = "osD^vP*"
-
-Points = dict[str, list[tuple[int, float]]]
+THROUGHPUT = Quantity("throughput", "Throughput", "{unit}/s", "metrics.{unit}_per_s")
+EFFICIENCY = Quantity("efficiency", "Work per energy", "{unit}/Wh", "energy.{unit}_per_wh")
+PER_DEVICE = "metrics.{unit}_per_s_per_device"
 
 
-def lines(records: Sequence[Record], path: str) -> Points:
-    """For each line's label its points (global batch size, value); only good runs, estimates labelled."""
-    found: Points = {}
-    for record in sorted(records, key=sort_key):
-        value, batch = value_at(record, path), value_at(record, "layout.global_batch_size")
-        if record["status"] != "ok" or value is None or batch is None:
-            continue
-        label = name(record)
-        if path.startswith("energy.") and value_at(record, "energy.power_kind") == "estimated":
-            label += " (ESTIMATED power)"
-        found.setdefault(label, []).append((batch, value))
-    return found
+class Chart(NamedTuple):
+    """A figure with its name, its title, and what it shows in words for those who cannot see it."""
+
+    name: str
+    title: str
+    words: str
+    figure: Figure
+
+    def svg(self) -> str:
+        """For the inside of a page: in the page's colour and font size, with the words as its description."""
+        import matplotlib as mpl
+
+        file = io.StringIO()
+        with mpl.rc_context(STYLE):
+            self.figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+        text = file.getvalue()
+        text = text[text.index("<svg") :].replace(INK, "currentColor")
+        text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+        # Two plots of one page must not share the names of their parts.
+        text = re.sub(r'(id="|url\(#|href="#)', rf"\g<1>{self.name}-", text)
+        text = re.sub(r'width="([\d.]+)pt" height="[^"]*"', self._width, text, count=1)
+        label = f' role="img" aria-label="{escape(f"{self.title}. {self.words}", quote=True)}"'
+        return text.replace("<svg", f"<svg{label}", 1)
+
+    @staticmethod
+    def _width(found: re.Match[str]) -> str:
+        return f'width="{float(found[1]) * PIXELS_PER_PT:.0f}"'
+
+    def png(self) -> bytes:
+        """For a document: on white."""
+        import matplotlib as mpl
+
+        file = io.BytesIO()
+        with mpl.rc_context({**STYLE, "savefig.transparent": False}):
+            self.figure.savefig(file, format="png", dpi=150, facecolor="white")
+        return file.getvalue()
 
 
-def draw(plot: Plot, records: Sequence[Record], format: str) -> bytes:
-    """The plot of records that share a work unit, as the bytes of a file of that format ("png", "svg")."""
+def new_figure(size_in: tuple[float, float] = SIZE_IN, rows: int = 1, columns: int = 1) -> tuple[Figure, list[Axes]]:
     from matplotlib.figure import Figure
-    from matplotlib.ticker import EngFormatter, ScalarFormatter
 
-    figure = Figure(figsize=(6.4, 4.0), dpi=150, layout="constrained")
-    axes = figure.add_subplot()
-    found = lines(records, plot.path)
-    for index, (label, points) in enumerate(found.items()):
-        batches, values = zip(*points, strict=True)
-        colour, marker = COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)]
-        axes.plot(batches, values, label=label, color=colour, marker=marker)
-    unit = records[0]["work_unit"] if records else ""
-    axes.set_title(plot.title)
+    figure = Figure(figsize=size_in, layout="constrained")
+    return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
+
+
+def styled(draw: Callable[Arguments, Drawn]) -> Callable[Arguments, Drawn]:
+    """A function that draws in the style of all our plots."""
+
+    @wraps(draw)
+    def in_style(*arguments: Arguments.args, **options: Arguments.kwargs) -> Drawn:
+        import matplotlib as mpl
+
+        with mpl.rc_context(STYLE):
+            return draw(*arguments, **options)
+
+    return in_style
+
+
+def _empty(axes: Axes, words: str) -> None:
+    axes.text(0.5, 0.5, words, ha="center", va="center", transform=axes.transAxes)
+    axes.set_axis_off()
+
+
+def _style(index: int) -> dict[str, Any]:
+    return {
+        "color": COLOURS[index % len(COLOURS)],
+        "marker": MARKERS[index % len(MARKERS)],
+        "linestyle": ("-", "--", "-.")[index // len(COLOURS) % 3],
+        "markersize": 5,
+    }
+
+
+def _of_systems(results: Iterable[PointResults]) -> dict[str, dict[str, Any]]:
+    """A style for each system, the same in all plots of a workload."""
+    return {system: _style(index) for index, system in enumerate(dict.fromkeys(one.system for one in results))}
+
+
+def _unit(results: Sequence[PointResults]) -> str:
+    return str(results[0].any["work_unit"])
+
+
+def _is_estimate(results: PointResults) -> bool:
+    return any(grade(record) == "Q0" for record in results.good)
+
+
+def _bars(summary: Summary) -> tuple[float, float]:
+    """From the median down and up to the ends of the interval; nothing for a single run."""
+    if summary.low is None or summary.high is None:
+        return 0.0, 0.0
+    return max(0.0, summary.median - summary.low), max(0.0, summary.high - summary.median)
+
+
+def _batch_axis(axes: Axes, batches: Iterable[int]) -> None:
+    from matplotlib.ticker import NullFormatter, ScalarFormatter
+
     axes.set_xlabel("global batch size")
-    axes.set_ylabel(plot.y_label.format(unit=unit))
-    if found:
-        axes.set_xscale("log", base=2)
-        axes.set_xticks(sorted({batch for points in found.values() for batch, _ in points}))
-        axes.xaxis.set_major_formatter(ScalarFormatter())
-        axes.set_ylim(0, 1.1 * max(value for points in found.values() for _, value in points))
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(sorted(set(batches)))
+    axes.xaxis.set_major_formatter(ScalarFormatter())
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def lines(results: Sequence[PointResults], quantity: Quantity) -> dict[str, list[tuple[int, Summary]]]:
+    """For each line's label its points (global batch size, value); only good runs, estimates labelled."""
+    found: dict[str, list[tuple[int, Summary]]] = {}
+    variants = {(one.system, one.point.devices): set[tuple[str, ...]]() for one in results}
+    for one in results:
+        variants[one.system, one.point.devices].add(one.variant)
+    for one in results:
+        summary = one.summary(quantity.path)
+        if summary is None:
+            continue
+        label = f"{one.system}, {devices_text(one.point.devices)}"
+        if len(variants[one.system, one.point.devices] - {()}) > 1:
+            label += f", {', '.join(one.variant)}"
+        if quantity.path.startswith("energy.") and _is_estimate(one):
+            label += " (ESTIMATED power)"
+        found.setdefault(label, []).append((one.point.global_batch, summary))
+    return {label: sorted(points) for label, points in found.items()}
+
+
+def devices_text(number: int) -> str:
+    """A number of devices in words."""
+    return f"{number} device{'' if number == 1 else 's'}"
+
+
+def _legend(figure: Figure, axes: Axes, entries: int) -> None:
+    """Inside where it is short, else below, in a figure that grows by it."""
+    if entries <= MOST_INSIDE:
+        axes.legend()
+        return
+    width_in, height_in = figure.get_size_inches()
+    figure.set_size_inches(width_in, height_in + LEGEND_ROW_IN * -(-entries // 2))
+    figure.legend(loc="outside lower center", ncols=2)
+
+
+@styled
+def over_batch(results: Sequence[PointResults], quantity: Quantity, published: Sequence[Throughput] = ()) -> Chart:
+    """One line per system and number of devices over the global batch size, with 95 % intervals."""
+    from matplotlib.ticker import EngFormatter
+
+    figure, [axes] = new_figure()
+    found = lines(results, quantity)
+    batches = {batch for points in found.values() for batch, _ in points}
+    words = []
+    top = 0.0
+    for index, (label, points) in enumerate(found.items()):
+        values = [summary.median for _, summary in points]
+        errors = list(zip(*(_bars(summary) for _, summary in points), strict=True))
+        axes.errorbar([batch for batch, _ in points], values, yerr=errors, capsize=3, label=label, **_style(index))
+        words.append(f"{label}: {rounded(min(values))} to {rounded(max(values))}")
+        top = max(top, *values)
+    theirs: dict[str, list[tuple[int, float]]] = {}
+    for one in published:
+        label = f"published: {one.system}, {devices_text(one.devices)}"
+        theirs.setdefault(label, []).append((one.global_batch, one.units_per_s))
+    for index, (label, there) in enumerate(theirs.items()):
+        there.sort()
+        style = {**_style(index), "linestyle": ":", "markerfacecolor": "none", "alpha": 0.7, "linewidth": 1}
+        axes.plot(*zip(*there, strict=True), label=label, **style)
+        batches |= {batch for batch, _ in there}
+        top = max(top, *(value for _, value in there))
+    if batches:
+        _batch_axis(axes, batches)
+        axes.set_ylabel(quantity.label.format(unit=_unit(results)))
+        axes.set_ylim(0, 1.1 * top)
         axes.yaxis.set_major_formatter(EngFormatter())
-        axes.legend(frameon=False)
+        _legend(figure, axes, len(found) + len(theirs))
     else:
-        axes.text(0.5, 0.5, "no run has this value", ha="center", va="center", transform=axes.transAxes)
-    axes.grid(alpha=0.3)
-    file = io.BytesIO()
-    figure.savefig(file, format=format)
-    return file.getvalue()
+        _empty(axes, "no run has this value")
+    return Chart(quantity.name, f"{quantity.title} over batch size", "; ".join(words) or "No values.", figure)
+
+
+@styled
+def heat_map(title: str, cells: Mapping[tuple[int, int], float | str], unit: str, name: str) -> Chart:
+    """A value for each (devices, global batch); a text in the place of a number says what failed."""
+    devices, batches = (sorted({place[axis] for place in cells}) for axis in (0, 1))
+    figure, [axes] = new_figure((max(3.2, 0.62 * len(batches) + 1.2), max(1.5, 0.42 * len(devices) + 1.1)))
+    _draw_heat_map(axes, cells, devices, batches)
+    axes.set_title(f"{title} [{unit}]")
+    words = ", ".join(
+        f"{devices_text(number)} at batch {batch}: {value if isinstance(value, str) else rounded(value)}"
+        for (number, batch), value in sorted(cells.items())
+    )
+    return Chart(name, f"{title} over devices and batch size", words, figure)
+
+
+def _draw_heat_map(
+    axes: Axes, cells: Mapping[tuple[int, int], float | str], devices: Sequence[int], batches: Sequence[int]
+) -> None:
+    import matplotlib as mpl
+    from matplotlib.patches import Rectangle
+
+    numbers = [value for value in cells.values() if not isinstance(value, str)]
+    low, high = min(numbers, default=0.0), max(numbers, default=1.0)
+    colours = mpl.colormaps["cividis"]
+    axes.set_xlim(-0.5, len(batches) - 0.5)
+    axes.set_ylim(-0.5, len(devices) - 0.5)
+    for (number, batch), value in cells.items():
+        x, y = batches.index(batch), devices.index(number)
+        if isinstance(value, str):
+            axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, fill=False, hatch="////", edgecolor="#D55E00", lw=0.5))
+            axes.text(
+                x,
+                y,
+                value,
+                ha="center",
+                va="center",
+                fontsize=6,
+                bbox={"fc": "white", "ec": "none", "pad": 1},
+                color="black",
+            )
+            continue
+        shade = (value - low) / (high - low) if high > low else 0.5
+        axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=colours(shade), edgecolor="none"))
+        axes.text(x, y, short(value), ha="center", va="center", fontsize=7, color="white" if shade < 0.55 else "black")
+    axes.set_xticks(range(len(batches)), [str(batch) for batch in batches])
+    axes.set_yticks(range(len(devices)), [str(number) for number in devices])
+    axes.set_xlabel("global batch size")
+    axes.set_ylabel("devices")
+    axes.grid(False)
+
+
+def short(value: float) -> str:
+    """Four characters or so: 947, 1.49k, 85.0k."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:.3g}{letter}"
+    return f"{value:.3g}"
+
+
+def heat_map_of_system(results: Sequence[PointResults], system: str, name: str) -> Chart | None:
+    """Throughput of one system over devices and batch, failed cells marked; None for a single row and column."""
+    cells: dict[tuple[int, int], float | str] = {}
+    for one in results:
+        if one.system != system:
+            continue
+        place = (one.point.devices, one.point.global_batch)
+        value = one.value(THROUGHPUT.path)
+        status = "OOM" if any(record["status"] == "out_of_memory" for record in one.bad) else "failed"
+        known = cells.get(place)
+        if value is not None and (not isinstance(known, float) or value > known):
+            cells[place] = value
+        elif value is None:
+            cells.setdefault(place, status)
+    if len(cells) < 2:
+        return None
+    return heat_map(f"{system}: throughput", cells, f"{_unit(results)}/s", name)
+
+
+def fastest(results: Iterable[PointResults], path: str = PER_DEVICE) -> PointResults | None:
+    """The point with the highest value, None where no point has one."""
+    known = [(value, one) for one in results if (value := one.value(path)) is not None]
+    return max(known, key=lambda pair: pair[0])[1] if known else None
+
+
+@styled
+def scaling(results: Sequence[PointResults]) -> Chart | None:
+    """Throughput per device relative to the fewest devices, each at its best batch; None with one number of devices."""
+    styles = _of_systems(results)
+    found: dict[str, list[tuple[int, float]]] = {}
+    for system in styles:
+        mine = [one for one in results if one.system == system]
+        best = {
+            number: best_one.value(PER_DEVICE)
+            for number in sorted({one.point.devices for one in mine})
+            if (best_one := fastest(one for one in mine if one.point.devices == number))
+        }
+        points = [(number, value) for number, value in best.items() if value]
+        if len(points) > 1:
+            found[system] = [(number, 100 * value / points[0][1]) for number, value in points]
+    if not found:
+        return None
+    figure, [axes] = new_figure()
+    axes.axhline(100, color=INK, linewidth=0.8, linestyle=":")
+    for system, points in found.items():
+        axes.plot(*zip(*points, strict=True), label=system, **styles[system])
+    _batch_axis(axes, {number for points in found.values() for number, _ in points})
+    axes.set_xlabel("devices")
+    axes.set_ylabel("scaling efficiency [%]")
+    axes.set_ylim(0, 1.1 * max(100.0, *(value for points in found.values() for _, value in points)))
+    axes.legend()
+    words = "; ".join(
+        f"{system}: " + ", ".join(f"{value:.0f} % on {number}" for number, value in points)
+        for system, points in found.items()
+    )
+    return Chart("scaling", "Scaling: throughput per device, relative to the fewest devices", words, figure)
+
+
+@styled
+def pareto(results: Sequence[PointResults]) -> Chart | None:
+    """Speed of a device against energy of a million units, with the front of each kind of measured energy."""
+    from matplotlib.ticker import EngFormatter
+
+    unit = _unit(results)
+    points = [
+        (one, speed, 1e6 / work)
+        for one in results
+        if (speed := one.value(PER_DEVICE)) and (work := one.value(EFFICIENCY.path))
+    ]
+    if len(points) < 2:
+        return None
+    figure, [axes] = new_figure()
+    styles = _of_systems(results)
+    for system, style in styles.items():
+        for estimated in (False, True):
+            mine = [(x, y) for one, x, y in points if one.system == system and _is_estimate(one) == estimated]
+            if mine:
+                look = {**style, "linestyle": "none", **({"markerfacecolor": "none"} if estimated else {})}
+                axes.plot(*zip(*mine, strict=True), label=system + (" (ESTIMATED power)" if estimated else ""), **look)
+    words = [f"{len(points)} points"]
+    kinds = dict.fromkeys(energy_kind(one.any) or "" for one, _, _ in points if not _is_estimate(one))
+    for index, kind in enumerate(kinds):
+        front = _front([(x, y) for one, x, y in points if energy_kind(one.any) == kind])
+        look = {"color": INK, "linewidth": 0.8, "linestyle": (":", "--", "-.")[index % 3]}
+        axes.plot(*zip(*front, strict=True), label=f"front of {kind}", **look)
+        ends = (f"{rounded(x)} {unit}/s at {rounded(y)} Wh" for x, y in (front[0], front[-1]))
+        words.append(f"the front of {kind} goes from {' to '.join(ends)}")
+    axes.set_xlabel(f"{unit}/s per device")
+    axes.set_ylabel(f"Wh per million {unit}")
+    axes.set_xlim(left=0)
+    axes.set_ylim(bottom=0)
+    axes.xaxis.set_major_formatter(EngFormatter())
+    axes.legend()
+    return Chart("pareto", "Speed against energy: right and down is better", "; ".join(words), figure)
+
+
+def _front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The points of which no other is faster and takes less."""
+    front: list[tuple[float, float]] = []
+    for x, y in sorted(points, key=lambda point: (-point[0], point[1])):
+        if not front or y < front[-1][1]:
+            front.append((x, y))
+    return front[::-1]
+
+
+@styled
+def ratios(results: Sequence[PointResults], path: str, title: str, name: str) -> Chart | None:
+    """Each system at its best point over the system that is last, with 95 % intervals; None without two systems."""
+    systems = dict.fromkeys(one.system for one in results)
+    best = [one for system in systems if (one := fastest((one for one in results if one.system == system), path))]
+    if len(best) < 2:
+        return None
+    best.sort(key=lambda one: one.value(path) or 0.0, reverse=True)
+    base = best[-1]
+    found = [
+        compare_values(*([value_at(record, path) for record in side.good] for side in (base, one))) for one in best
+    ]
+    errors = [
+        [max(0.0, ratio.ratio - (ratio.low or ratio.ratio)) for ratio in found],
+        [max(0.0, (ratio.high or ratio.ratio) - ratio.ratio) for ratio in found],
+    ]
+    figure, [axes] = new_figure((SIZE_IN[0], 0.9 + 0.38 * len(best)))
+    names, values = [one.system for one in best], [ratio.ratio for ratio in found]
+    bars = axes.barh(names, values, 0.6, xerr=errors, capsize=3, color=COLOURS[0], ecolor=INK)
+    axes.bar_label(bars, [f"{ratio.ratio:.2f}" for ratio in found], padding=6, color=INK)
+    axes.margins(x=0.12)
+    axes.invert_yaxis()
+    axes.set_xlabel(f"times {base.system}")
+    axes.grid(axis="y", visible=False)
+    words = "; ".join(f"{one.system} {ratio}" for one, ratio in zip(best, found, strict=True))
+    return Chart(name, f"{title}, each system at its best point", words, figure)
+
+
+@styled
+def compute_and_effective(results: Sequence[PointResults]) -> Chart | None:
+    """Throughput on data that is there, and through the whole input path; None where that was not measured."""
+    effective = "metrics.effective_{unit}_per_s"
+    found = [one for one in results if one.value(effective) and one.value(THROUGHPUT.path)]
+    if not found:
+        return None
+    figure, [axes] = new_figure((SIZE_IN[0], 1.2 + 0.5 * len(found)))
+    for path, title, shift, colour in (
+        (THROUGHPUT.path, "compute: data is on the device", -0.2, COLOURS[0]),
+        (effective, "effective: through the input path", 0.2, COLOURS[1]),
+    ):
+        summaries = [summary for one in found if (summary := one.summary(path))]
+        errors = list(zip(*(_bars(summary) for summary in summaries), strict=True))
+        axes.barh(
+            [index + shift for index in range(len(found))],
+            [summary.median for summary in summaries],
+            0.36,
+            xerr=errors,
+            capsize=3,
+            color=colour,
+            ecolor=INK,
+            label=title,
+        )
+    names = [f"{one.system}, {devices_text(one.point.devices)}, batch {one.point.global_batch}" for one in found]
+    axes.set_yticks(range(len(found)), names)
+    axes.invert_yaxis()
+    axes.set_xlabel(f"{_unit(results)}/s")
+    axes.grid(axis="y", visible=False)
+    figure.legend(loc="outside upper right", ncols=2)
+    words = "; ".join(
+        f"{name}: {rounded(one.value(effective))} of {rounded(one.value(THROUGHPUT.path))}"
+        for name, one in zip(names, found, strict=True)
+    )
+    return Chart("effective", "What reading data costs", words, figure)
+
+
+@styled
+def energy_by_scope(results: Sequence[PointResults]) -> Chart | None:
+    """Energy of a million units in each scope that was sampled, of each system's most efficient point."""
+    found: dict[str, dict[str, float]] = {}
+    for system in dict.fromkeys(one.system for one in results):
+        best = fastest((one for one in results if one.system == system), EFFICIENCY.path)
+        if best is None:
+            continue
+        record = best.any
+        work = value_at(record, "metrics.measured_{unit}")
+        scopes = value_at(record, "energy.sampled_by_scope") or {}
+        used = value_at(record, "energy.power_scope")
+        kinds = {name.removesuffix("_wh"): value for name, value in scopes.items() if value}
+        if work and kinds:
+            found[f"{system} (used: {used})"] = {scope: value / work * 1e6 for scope, value in kinds.items()}
+    if not any(len(scopes) > 1 for scopes in found.values()):
+        return None
+    names = list(dict.fromkeys(scope for scopes in found.values() for scope in scopes))
+    figure, [axes] = new_figure((SIZE_IN[0], 1.2 + 0.25 * len(found) * len(names)))
+    height = 0.8 / len(names)
+    for index, scope in enumerate(names):
+        places = [place for place, scopes in enumerate(found.values()) if scope in scopes]
+        values = [scopes[scope] for scopes in found.values() if scope in scopes]
+        axes.barh(
+            [place - 0.4 + (index + 0.5) * height for place in places],
+            values,
+            0.9 * height,
+            color=COLOURS[index % len(COLOURS)],
+            label=scope,
+        )
+    axes.set_yticks(range(len(found)), list(found))
+    axes.invert_yaxis()
+    axes.set_xlabel(f"Wh per million {_unit(results)}")
+    axes.grid(axis="y", visible=False)
+    figure.legend(loc="outside upper right", ncols=len(names))
+    words = "; ".join(
+        f"{name}: " + ", ".join(f"{scope} {rounded(value)} Wh" for scope, value in scopes.items())
+        for name, scopes in found.items()
+    )
+    return Chart("scopes", "Energy by scope; scopes contain each other", words, figure)
+
+
+@styled
+def power_over_time(record: Record, traces: Sequence[Trace], title: str, name: str) -> Chart | None:
+    """Power of the channels that count, summed over each node, with the measured windows shaded."""
+    import numpy as np
+
+    used = {(channel["hostname"], channel["name"]) for channel in value_at(record, "energy.channels") or []}
+    figure, [axes] = new_figure()
+    drawn = 0
+    for trace in traces:
+        windows = [window for window in record["windows"] if window["boot_id"] == trace.meta.get("boot_id")]
+        hosts = {window["hostname"] for window in windows}
+        mine = [series for series in trace.series() if any((host, series.info.name) in used for host in hosts)]
+        mine = [series for series in mine if series.samples]
+        if not windows or not mine:
+            continue
+        start_s = min(window["start_s"] for window in windows)
+        times_s = np.asarray(mine[0].times_s)
+        total_w = np.zeros(len(times_s))
+        for series in mine:
+            power_w = np.asarray(series.power_w, dtype=float)
+            known = np.isfinite(power_w)
+            total_w += np.interp(times_s, np.asarray(series.times_s)[known], power_w[known])
+        step = max(1, len(times_s) // MOST_ROWS)
+        colour = COLOURS[drawn % len(COLOURS)]
+        axes.plot(times_s[::step] - start_s, total_w[::step], label=", ".join(sorted(hosts)), color=colour, lw=0.8)
+        for window in windows if not drawn else []:
+            axes.axvspan(window["start_s"] - start_s, window["end_s"] - start_s, color=COLOURS[2], alpha=0.15, lw=0)
+        drawn += 1
+    if not drawn:
+        return None
+    axes.set_xlabel("time from the start of the measured window [s]")
+    axes.set_ylabel("power of the node's channels [W]")
+    axes.set_ylim(bottom=0)
+    if drawn > 1:
+        axes.legend()
+    average_w = value_at(record, "energy.avg_power_w")
+    words = f"The shaded part is the measured window, of {rounded(average_w)} W on average over all nodes."
+    return Chart(name, f"Power over time: {title}", words, figure)
+
+
+@styled
+def published_heat_maps(benchmark: str, model: str, unit: str) -> Chart:
+    """The published throughputs of a workload over devices and batch, a panel for each system."""
+    found = throughputs(benchmark, model)
+    systems = list(dict.fromkeys(one.system for one in found))
+    columns = 2
+    rows = -(-len(systems) // columns)
+    figure, all_axes = new_figure((10, 1.9 * rows), rows, columns)
+    for axes, system in itertools.zip_longest(all_axes, systems):
+        if system is None:
+            axes.set_axis_off()
+            continue
+        cells: dict[tuple[int, int], float | str] = {
+            (one.devices, one.global_batch): one.units_per_s for one in found if one.system == system
+        }
+        devices, batches = (sorted({place[axis] for place in cells}) for axis in (0, 1))
+        _draw_heat_map(axes, cells, devices, batches)
+        accelerator = next(one.figure.accelerator for one in found if one.system == system)
+        axes.set_title(f"{system}: {accelerator}", fontsize=9)
+    figure.suptitle(f"Published throughput [{unit}/s], {benchmark}, {model}")
+    words = "; ".join(
+        f"{one.system}, {devices_text(one.devices)}, batch {one.global_batch}: {rounded(one.units_per_s)}"
+        for one in found
+    )
+    return Chart("published_heat_maps", "Published throughput over devices and batch size", words, figure)
+
+
+@styled
+def published_bars(figures: Sequence[Published]) -> Chart:
+    """The published tokens/s and Wh of a device of the 800M GPT over the batch size, a bar for each system."""
+    metrics = {
+        "throughput_per_gpu": "tokens/s per device",
+        "energy_per_gpu": "Wh per device of a run, length not stated",
+    }
+    figure, all_axes = new_figure((10, 6), rows=len(metrics))
+    words = []
+    for axes, (metric, label) in zip(all_axes, metrics.items(), strict=True):
+        chosen = [one for one in figures if one.model == "GPT-800M" and one.metric == metric and one.global_batch_size]
+        names = list(dict.fromkeys((one.system, one.devices) for one in chosen))
+        batches = sorted({int(one.global_batch_size) for one in chosen})
+        width = 0.85 / len(names)
+        for index, name in enumerate(names):
+            mine = {int(one.global_batch_size): float(one.value) for one in chosen if (one.system, one.devices) == name}
+            places = [batches.index(batch) - 0.425 + (index + 0.5) * width for batch in mine]
+            title = f"{name[0]}, {devices_text(int(name[1]))}" if axes is all_axes[0] else None
+            bars = axes.bar(places, list(mine.values()), 0.92 * width, color=COLOURS[index % len(COLOURS)], label=title)
+            axes.bar_label(bars, [short(value) for value in mine.values()], rotation=90, fontsize=6, padding=2)
+            words += [
+                f"{name[0]}, {name[1]} devices, batch {batch}: {value:g} {label}" for batch, value in mine.items()
+            ]
+        axes.margins(y=0.18)
+        axes.set_xticks(range(len(batches)), [str(batch) for batch in batches])
+        axes.set_ylabel(label, fontsize=8)
+        axes.grid(axis="x", visible=False)
+    all_axes[-1].set_xlabel("global batch size")
+    figure.legend(loc="outside upper center", ncols=3, title="Published: GPT training, 800M")
+    return Chart("published_bars", "Published GPT training, 800M", "; ".join(words), figure)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+SCHEMA = Path(__file__).with_name("record.schema.json")
 RESULT_NAME = "result.json"
 # What a record has from the moment its job is planned; the rest comes when it is known.
 NEEDED = {"benchmark": str, "system": str, "model": str, "work_unit": str, "status": str, "layout": dict}
@@ -20,27 +23,67 @@ class RecordError(Exception):
     """A file is not a record that can be used: one sentence with what was found and what to do."""
 
 
+class Found(NamedTuple):
+    """What is below some folders."""
+
+    records: list[Record]  # each with its file: {"path", "sha256"}
+    skipped: list[str]  # a sentence on each file that is no record
+
+
 def read_record(path: Path) -> Record:
-    """One record; raises RecordError when the file is missing, cut short or something else."""
+    """One record, brought to this schema version; raises RecordError when it is missing, cut short or something else.
+
+    Standard library only: what a node of a machine needs. `find_records` looks at every field.
+    """
     try:
-        record = json.loads(path.read_text())
+        return _parse(path.read_bytes(), path)
     except FileNotFoundError as error:
         raise RecordError(f"there is no record {path}: did the job start?") from error
-    except (OSError, ValueError) as error:
-        raise RecordError(
-            f"{path} cannot be read as a record ({error}): leave it out or run the point again"
-        ) from error
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _parse(content: bytes, path: Path) -> Record:
+    try:
+        record = json.loads(content, parse_constant=_refuse_constant)
+    except ValueError as error:
+        raise _unreadable(path, error) from error
     if not isinstance(record, dict) or "schema_version" not in record:
         raise RecordError(f"{path} is not a record of this suite: it has no schema_version")
-    if record["schema_version"] != SCHEMA_VERSION:
+    version = record["schema_version"]
+    while version in MIGRATIONS:
+        MIGRATIONS[version](record)
+        version += 1
+    if version != SCHEMA_VERSION:
         raise RecordError(
-            f"{path} has schema version {record['schema_version']}, this version reads {SCHEMA_VERSION}: "
+            f"{path} has schema version {version}, this version reads up to {SCHEMA_VERSION}: "
             "read it with the version that wrote it"
         )
+    record["schema_version"] = version
     for key, kind in NEEDED.items():
         if not isinstance(record.get(key), kind):
             raise RecordError(f"{path} has no usable '{key}': it is damaged, or not a record of this suite")
     return record
+
+
+def _unreadable(path: Path, error: Exception) -> RecordError:
+    return RecordError(f"{path} cannot be read as a record ({error}): leave it out or run the point again")
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number")
+
+
+def _from_version_1(record: Record) -> None:
+    """Before there were windows of several kinds."""
+    windows = record.get("windows")
+    for window in windows if isinstance(windows, list) else []:
+        if isinstance(window, dict):
+            window.setdefault("kind", "measured")
+
+
+# From a version to the next, in place.
+MIGRATIONS: dict[Any, Callable[[Record], None]] = {1: _from_version_1}
 
 
 def write_record(record: Record, path: Path) -> None:
@@ -50,18 +93,68 @@ def write_record(record: Record, path: Path) -> None:
     part.replace(path)
 
 
-def find_records(folders: Iterable[Path]) -> tuple[list[Record], list[str]]:
-    """All records below some folders (or given as files), and a sentence on each file that was skipped.
+def find_records(folders: Iterable[Path]) -> Found:
+    """All records below some folders (or given as files), each checked against the schema.
 
-    Raises RecordError for a folder that does not exist.
+    A run that is found twice counts once. Raises RecordError for a folder that does not exist, for two records of one
+    run with different content, and for a benchmark with two units of work.
     """
-    records, skipped = [], []
+    found = Found([], [])
+    seen: dict[str, Record] = {}
+    units: dict[str, Record] = {}
+    for path in dict.fromkeys(_result_files(folders)):
+        try:
+            record = _read_checked(path)
+        except RecordError as error:
+            found.skipped.append(str(error))
+            continue
+        run_id = record.get("run_id", "")
+        twin = seen.setdefault(run_id, record) if run_id else record
+        if twin is not record:
+            files = f"{twin['file']['path']} and {path}"
+            if twin["file"]["sha256"] != record["file"]["sha256"]:
+                raise RecordError(f"{files} are records of one run with different content: give only the right one")
+            found.skipped.append(f"{files} are the same record: it counts once")
+            continue
+        other = units.setdefault(record["benchmark"], record)
+        if other["work_unit"] != record["work_unit"]:
+            raise RecordError(
+                f"{other['file']['path']} counts {other['work_unit']} and {path} counts {record['work_unit']} for one "
+                f"benchmark, {record['benchmark']}: they cannot be in one table"
+            )
+        found.records.append(record)
+    return found
+
+
+def _result_files(folders: Iterable[Path]) -> Iterable[Path]:
     for folder in folders:
         if not folder.exists():
             raise RecordError(f"{folder} does not exist: give a folder of results, such as jube/llm_run/000000")
-        for path in [folder] if folder.is_file() else sorted(folder.rglob(f"*{RESULT_NAME}")):
-            try:
-                records.append(read_record(path))
-            except RecordError as error:
-                skipped.append(str(error))
-    return records, skipped
+        yield from [folder] if folder.is_file() else sorted(folder.rglob(f"*{RESULT_NAME}"))
+
+
+def _read_checked(path: Path) -> Record:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    record = _parse(content, path)
+    validate, violation = _validator()
+    try:
+        validate(record)
+    except violation as error:
+        raise RecordError(
+            f"{path} breaks the schema of records: {error}; leave it out or run the point again"
+        ) from error
+    record["file"] = {"path": str(path), "sha256": hashlib.sha256(content).hexdigest()}
+    return record
+
+
+@cache
+def _validator() -> tuple[Callable[[Record], Any], type[Exception]]:
+    import fastjsonschema
+
+    return (
+        fastjsonschema.compile(json.loads(SCHEMA.read_text()), use_default=False),
+        fastjsonschema.JsonSchemaValueException,
+    )

@@ -1,63 +1,373 @@
-"""One self-contained HTML page: the table, the plots, the failures, and where the numbers come from."""
+"""One self-contained HTML page: what is fastest, for how much energy, how sure that is, and how to reproduce it."""
 
 from __future__ import annotations
 
-import base64
+import math
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from results import plots, table
-from results.records import Record
+from jpwr.errors import JpwrError
+from jpwr.trace import Trace
+from results import plots
+from results.collect import TRACES
+from results.cost import Costs, cost_charts, cost_rows, time_to_report
+from results.plots import EFFICIENCY, PER_DEVICE, Chart, fastest
+from results.points import half_width, notes, point_rows, rounded
+from results.published import Throughput, throughputs
+from results.quality import GRADES, Rule, energy_kind, energy_rules
+from results.records import Record, RecordError
+from results.statistics import PointResults, by_point
+from results.table import failures, value_at
 
 TEMPLATE = Path(__file__).with_name("report.html.j2")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+BENCHMARKS = {"llm_training": "GPT training", "resnet50": "ResNet-50 training"}
+PDF_TIMEOUT_S = 120
 
 
-def write_report(records: Sequence[Record], skipped: Sequence[str], page: Path) -> list[Path]:
-    """Write the page, and each plot as a PNG beside it; returns the files written."""
-    import jinja2
+class Section(NamedTuple):
+    """One workload: what is trained, on what data."""
 
+    title: str
+    anchor: str
+    results: list[PointResults]
+    published: list[Throughput]
+    charts: list[Chart]
+    sentences: list[str]
+
+
+def write_report(
+    records: Sequence[Record],
+    skipped: Sequence[str],
+    page: Path,
+    costs: Costs | None = None,
+    with_published: bool = False,
+) -> list[Path]:
+    """Write the page (as PDF where its name says so), and each plot as PNG in a folder beside it; returns the files."""
+    sections = _sections(records, costs, with_published)
     page.parent.mkdir(parents=True, exist_ok=True)
-    groups = []
-    written = []
-    for benchmark in sorted({record["benchmark"] for record in records}):
-        chosen = [record for record in records if record["benchmark"] == benchmark]
-        pictures = []
-        for plot in plots.PLOTS:
-            picture = page.with_name(f"{page.stem}_{benchmark}_{plot.name}.png")
-            picture.write_bytes(plots.draw(plot, chosen, "png"))
+    text = _render(records, skipped, sections, costs)
+    if page.suffix.lower() == ".pdf":
+        write_pdf(text, page)
+    else:
+        page.write_text(text)
+    folder = page.with_name(f"{page.stem}_plots")
+    folder.mkdir(exist_ok=True)
+    written = [page]
+    for section in sections:
+        for chart in section.charts:
+            picture = folder / f"{chart.name}.png"
+            picture.write_bytes(chart.png())
             written.append(picture)
-            svg = base64.b64encode(plots.draw(plot, chosen, "svg")).decode()
-            pictures.append({"title": plot.title, "data": f"data:image/svg+xml;base64,{svg}"})
-        header, *body = table.rows(chosen)
-        groups.append({"name": benchmark, "header": header, "rows": body, "pictures": pictures})
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    page.write_text(
-        environment.from_string(TEMPLATE.read_text()).render(
-            groups=groups,
-            failures=table.failures(records),
-            skipped=skipped,
-            origins=_origins(records),
-            runs=len(records),
-        )
+    return written
+
+
+def _sections(records: Sequence[Record], costs: Costs | None, with_published: bool) -> list[Section]:
+    workloads: dict[tuple[str, ...], list[PointResults]] = {}
+    for one in by_point(records):
+        workloads.setdefault((one.point.benchmark, one.point.model), []).append(one)
+    split: list[list[PointResults]] = []
+    for group in workloads.values():
+        # Failed points do not know their data: they are with the first that do.
+        kinds = list(dict.fromkeys(one.point[2:4] for one in group if one.good)) or [group[0].point[2:4]]
+        split += [
+            [one for one in group if one.point[2:4] == kind or (not one.good and kind == kinds[0])] for kind in kinds
+        ]
+    return [_section(index, group, costs, with_published) for index, group in enumerate(split)]
+
+
+def _section(index: int, results: list[PointResults], costs: Costs | None, with_published: bool) -> Section:
+    point = next((one for one in results if one.good), results[0]).point
+    details = ", ".join(filter(None, [point.model, point.data, point.sample]))
+    published = throughputs(point.benchmark, point.model) if with_published else []
+    charts = [
+        plots.over_batch(results, plots.THROUGHPUT, published),
+        plots.over_batch(results, EFFICIENCY),
+        plots.ratios(_ranked(results), PER_DEVICE, "Speed per device", "speed_up"),
+        *_energy_ratios(results),
+        plots.pareto(results),
+        plots.scaling(results),
+        plots.compute_and_effective(results),
+        plots.energy_by_scope(results),
+    ]
+    for number, system in enumerate(dict.fromkeys(one.system for one in results)):
+        charts.append(plots.heat_map_of_system(results, system, f"heat_map_{number}"))
+        charts.append(_power_chart(results, system, f"power_{number}"))
+    if costs:
+        charts += cost_charts(results, costs)
+    name = f"{point.benchmark}_{index}"
+    return Section(
+        f"{BENCHMARKS.get(point.benchmark, point.benchmark)}: {details}",
+        name,
+        results,
+        published,
+        [chart._replace(name=f"{name}_{chart.name}") for chart in charts if chart],
+        _sentences(results),
     )
-    return [page, *written]
 
 
-def _origins(records: Sequence[Record]) -> list[str]:
-    """Code, software and machine behind the records, each combination once."""
-    found: dict[str, None] = {}
+def _power_chart(results: Sequence[PointResults], system: str, name: str) -> Chart | None:
+    best = fastest(one for one in results if one.system == system)
+    if best is None:
+        return None
+    record = best.good[0]
+    title = f"{system}, {plots.devices_text(best.point.devices)}, batch {best.point.global_batch}"
+    return plots.power_over_time(record, _traces(record), title, name)
+
+
+def _traces(record: Record) -> list[Trace]:
+    from jpwr.writers import read_trace
+
+    found = []
+    for path in sorted(Path(record["file"]["path"]).parent.glob(TRACES)) if "file" in record else []:
+        try:
+            found.append(read_trace(path))
+        except (JpwrError, OSError):
+            continue
+    return found
+
+
+def _sentences(results: Sequence[PointResults]) -> list[str]:
+    """What the points of a workload say, in words. Ranks only what may be ranked."""
+    unit = results[0].any["work_unit"]
+    ranked = _ranked(results)
+    found = _ranking(ranked, PER_DEVICE, "Fastest per device", f"{unit}/s")
+    for kind, mine in _by_energy_kind(ranked).items():
+        if kind.startswith("Q0"):
+            systems = ", ".join(dict.fromkeys(one.system for one in mine))
+            found.append(f"Energy of {systems} is an estimate from load: it is no measurement, and is not ranked.")
+        else:
+            found += _ranking(mine, EFFICIENCY.path, f"Most work per energy ({kind})", f"{unit}/Wh")
+    if not ranked and any(one.good for one in results):
+        found.append("These are runs of a smaller workload, to try the suite: not comparable with other results.")
+    runs = sum(len(one.good) + len(one.bad) for one in results)
+    bad = sum(len(one.bad) for one in results)
+    if bad:
+        found.append(f"{bad} of {runs} runs failed.")
+    return found
+
+
+def _ranked(results: Sequence[PointResults]) -> list[PointResults]:
+    """The points of the workload of the comparison."""
+    return [one for one in results if one.good and value_at(one.any, "metrics.comparable") is not False]
+
+
+def _by_energy_kind(results: Sequence[PointResults]) -> dict[str, list[PointResults]]:
+    found: dict[str, list[PointResults]] = {}
+    for one in results:
+        if kind := energy_kind(one.any):
+            found.setdefault(kind, []).append(one)
+    return found
+
+
+def _energy_ratios(results: Sequence[PointResults]) -> list[Chart | None]:
+    """One chart for each kind of energy that was measured."""
+    return [
+        plots.ratios(mine, EFFICIENCY.path, f"Work per energy ({kind})", f"energy_ratio_{index}")
+        for index, (kind, mine) in enumerate(_by_energy_kind(_ranked(results)).items())
+        if not kind.startswith("Q0")
+    ]
+
+
+def _ranking(results: Sequence[PointResults], path: str, title: str, unit: str) -> list[str]:
+    systems = dict.fromkeys(one.system for one in results)
+    best = [one for system in systems if (one := fastest((one for one in results if one.system == system), path))]
+    if not best:
+        return []
+    best.sort(key=lambda one: -(one.value(path) or 0))
+    first, *others = best
+    summary = first.summary(path)
+    value, half = first.value(path) or math.nan, half_width(summary)
+    where = f"{plots.devices_text(first.point.devices)}, global batch {first.point.global_batch}"
+    number = rounded(value, half) + (f" ± {rounded(half, half)}" if half else "")
+    text = f"{title}: {first.system} with {number} {unit} ({where})"
+    ratios = [f"{value / other:.2f} times {one.system}" for one in others if (other := one.value(path))]
+    return [text + (", " + ", ".join(ratios) if ratios else "") + "."]
+
+
+def _summary_rows(sections: Sequence[Section]) -> list[list[str]]:
+    header = ["workload", "system", "best per device", "at", "time to report", "best work per energy", "energy", "runs"]
+    body = []
+    for section in sections:
+        for system in dict.fromkeys(one.system for one in section.results):
+            mine = [one for one in section.results if one.system == system]
+            unit = mine[0].any["work_unit"]
+            speed, total = fastest(mine), fastest(mine, plots.THROUGHPUT.path)
+            work = fastest(mine, EFFICIENCY.path)
+            good, bad = (sum(len(getattr(one, side)) for one in mine) for side in ("good", "bad"))
+            body.append(
+                [
+                    section.title,
+                    system,
+                    _best(speed, PER_DEVICE, f"{unit}/s"),
+                    f"{plots.devices_text(speed.point.devices)}, batch {speed.point.global_batch}" if speed else "",
+                    time_to_report(total) if total else "",
+                    _best(work, EFFICIENCY.path, f"{unit}/Wh"),
+                    (energy_kind(work.any) or "") if work else "",
+                    f"{good} ok" + (f", {bad} failed" if bad else ""),
+                ]
+            )
+    return [header, *body]
+
+
+def _best(one: PointResults | None, path: str, unit: str) -> str:
+    if one is None:
+        return ""
+    half = half_width(one.summary(path))
+    return f"{rounded(one.value(path), half)}{f' ± {rounded(half, half)}' if half else ''} {unit}"
+
+
+class Quality(NamedTuple):
+    """How the energy of one system's runs was measured: its kinds, and the worst case of each rule."""
+
+    system: str
+    kinds: str
+    sources: list[str]
+    rules: list[Rule]
+
+
+def _quality(records: Sequence[Record]) -> list[Quality]:
+    found = []
+    good = [record for record in records if record["status"] == "ok" and record.get("energy")]
+    for system in dict.fromkeys(record["system"] for record in good):
+        mine = [record for record in good if record["system"] == system]
+        worst: dict[str, Rule] = {}
+        for record in mine:
+            for rule in energy_rules(record):
+                known = worst.setdefault(rule.name, rule)
+                if known.kept is not False and rule.kept is not True:
+                    worst[rule.name] = rule
+        sources = dict.fromkeys(
+            f"{channel['name']}: {channel.get('source', 'unknown')}, energy by {channel.get('method', 'unknown')}"
+            for record in mine
+            for channel in record["energy"]["channels"]
+        )
+        kinds = dict.fromkeys(kind for record in mine if (kind := energy_kind(record)))
+        found.append(Quality(system, " and ".join(kinds), list(sources), list(worst.values())))
+    return found
+
+
+def _origins(records: Sequence[Record]) -> list[list[str]]:
+    """Software and firmware behind the records, each combination once."""
+    found: dict[tuple[str, ...], None] = {}
     for record in records:
         origin = record.get("provenance") or {}
-        if not origin:
-            continue
-        packages = ", ".join(f"{name} {version}" for name, version in origin["packages"].items() if version)
-        commit = origin["git_commit"] or "unknown"
-        changed = " with local changes" if origin["git_dirty"] else ""
-        found[
-            f"{record['system']} on {origin['hostname']} ({origin['cpu'] or origin['architecture']}): "
-            f"Python {origin['python']}, {packages}; commit {commit}{changed}"
-        ] = None
-        for channel in (record.get("energy") or {}).get("channels", []):
-            kind = "ESTIMATE" if channel["estimated"] else "measurement"
-            found[f"{record['system']}, power channel {channel['name']}: {kind}, {channel['source']}"] = None
-    return list(found)
+        for node in origin.get("nodes") or ([origin] if origin else []):
+            packages = ", ".join(
+                f"{name} {version}" for name, version in (origin.get("packages") or {}).items() if version
+            )
+            commit = str(origin.get("git_commit") or "unknown")[:12] + (
+                " with changes" if origin.get("git_dirty") else ""
+            )
+            found[
+                record["system"],
+                str(node.get("hostname") or "unknown"),
+                str(node.get("cpu") or node.get("architecture") or "unknown"),
+                str(node.get("kernel") or "unknown"),
+                _devices(node.get("devices")),
+                f"Python {origin.get('python', 'unknown')}, {packages}",
+                " ".join(filter(None, [origin.get("container"), origin.get("container_digest")])) or "none",
+                commit,
+            ] = None
+    header = ["system", "node", "processor", "kernel", "devices and firmware", "software", "container", "code"]
+    return [header, *map(list, found)]
+
+
+def _devices(devices: Any) -> str:
+    if not isinstance(devices, list):
+        return ""
+    facts = (
+        "name",
+        "driver_version",
+        "vbios_version",
+        "power.limit",
+        "clocks.max.sm",
+        "ecc.mode.current",
+        "mig.mode.current",
+    )
+    texts = [
+        ", ".join(f"{name} {device[name]}" if name != "name" else str(device[name]) for name in facts if name in device)
+        for device in devices
+        if isinstance(device, dict)
+    ]
+    return "; ".join(f"{texts.count(text)} x {text}" for text in dict.fromkeys(texts) if text)
+
+
+def _commands(sections: Sequence[Section]) -> list[tuple[str, str]]:
+    """For each point the command line of its first run."""
+    found = []
+    for section in sections:
+        for one in section.results:
+            command = (one.any.get("provenance") or {}).get("command")
+            if isinstance(command, list):
+                found.append((f"{one.system}: {one.point}", shlex.join(map(str, command))))
+    return found
+
+
+def _render(records: Sequence[Record], skipped: Sequence[str], sections: Sequence[Section], costs: Costs | None) -> str:
+    import jinja2
+
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    published = list(dict.fromkeys(one.figure for section in sections for one in section.published))
+    return environment.from_string(TEMPLATE.read_text()).render(
+        runs=len(records),
+        systems=list(dict.fromkeys(record["system"] for record in records)),
+        dates=sorted(
+            str(record["provenance"]["created"])[:10]
+            for record in records
+            if (record.get("provenance") or {}).get("created")
+        ),
+        sections=sections,
+        summary=_summary_rows(sections),
+        tables={section.anchor: point_rows(section.results) for section in sections},
+        notes=[note for section in sections for note in notes(section.results)],
+        quality=_quality(records),
+        grades=GRADES,
+        costs=cost_rows([section.results for section in sections], costs) if costs else [],
+        assumptions=costs.assumptions() if costs else [],
+        failures=failures(records),
+        skipped=skipped,
+        origins=_origins(records),
+        commands=_commands(sections),
+        published_sources=list(dict.fromkeys((one.source, one.note) for one in published)),
+        files=[(record["file"]["path"], record["file"]["sha256"]) for record in records if "file" in record],
+    )
+
+
+def write_pdf(text: str, page: Path) -> None:
+    """Print the page with a browser; raises RecordError without one, or where it fails."""
+    browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if browser is None:
+        raise RecordError(
+            f"{page}: a PDF needs a browser that prints, one of {', '.join(BROWSERS)}: "
+            "install one, or write report.html and print it elsewhere"
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "report.html"
+        source.write_text(text)
+        command = [
+            browser,
+            "--headless",
+            "--disable-gpu",
+            f"--user-data-dir={folder}/profile",
+            "--no-pdf-header-footer",
+        ]
+        command += ["--no-sandbox"] if os.geteuid() == 0 else []  # which Chromium refuses to root
+        done = subprocess.run(
+            [*command, f"--print-to-pdf={page.absolute()}", source.as_uri()],
+            capture_output=True,
+            text=True,
+            timeout=PDF_TIMEOUT_S,
+        )
+    if done.returncode or not page.exists():
+        raise RecordError(
+            f"{page}: {browser} could not print it: {(done.stderr.strip() or 'no message').splitlines()[-1]}"
+        )

@@ -5,12 +5,17 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from results.records import Record
-from results.table import value_at
+from results.table import sort_key, value_at
 
 CONFIDENCE = 0.95
+# What makes a run unsteady: fewer steps tell nothing.
+FEWEST_STEPS = 12
+TREND = 0.03
+OUTLIER = 1.5
+OUTLIER_COST = 0.01
 
 
 class Point(NamedTuple):
@@ -50,6 +55,99 @@ class Ratio(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.ratio:.3f}" + (f" [{self.low:.3f}, {self.high:.3f}]" if self.low is not None else "")
+
+
+class PointResults(NamedTuple):
+    """All runs of one point on one system, with the same options."""
+
+    system: str
+    point: Point
+    variant: tuple[str, ...]  # what else was chosen, in words; empty where no run got so far
+    good: list[Record]
+    bad: list[Record]
+
+    @property
+    def any(self) -> Record:
+        """One of its records, a good one where there is one."""
+        return (self.good or self.bad)[0]
+
+    def summary(self, path: str) -> Summary | None:
+        """Of a value of the good runs; None unless all of them have it."""
+        values = [value_at(record, path) for record in self.good]
+        if not values or not all(isinstance(value, int | float) for value in values):
+            return None
+        return summarise(values)
+
+    def value(self, path: str) -> float | None:
+        """The median of a value of the good runs."""
+        summary = self.summary(path)
+        return summary.median if summary else None
+
+    def same(self, path: str) -> Any:
+        """The value that all good runs share, None where they do not."""
+        values = [value_at(record, path) for record in self.good or self.bad]
+        return values[0] if all(value == values[0] for value in values) else None
+
+
+def by_point(records: Sequence[Record]) -> list[PointResults]:
+    """Repeats together, in the order of tables; a failed run, which knows less of itself, joins its point's others."""
+    found: dict[tuple[str, Point, tuple[str, ...]], PointResults] = {}
+    ordered = sorted(records, key=sort_key)
+    for record in ordered:
+        if record["status"] == "ok":
+            key = (record["system"], point_of(record), variant_of(record))
+            found.setdefault(key, PointResults(*key, [], [])).good.append(record)
+    for record in ordered:
+        if record["status"] != "ok":
+            place = _place(record)
+            fitting = [results for results in found.values() if _place(results.any) == place]
+            key = (record["system"], point_of(record), ())
+            (fitting[0] if fitting else found.setdefault(key, PointResults(*key, [], []))).bad.append(record)
+    return sorted(found.values(), key=lambda results: sort_key(results.any))
+
+
+def variant_of(record: Record) -> tuple[str, ...]:
+    """What can differ between two runs of one point, in words."""
+    layout = record["layout"]
+    parallel = [
+        f"{name}{layout[key]}"
+        for name, key in (("TP", "tensor_parallel_size"), ("PP", "pipeline_parallel_size"))
+        if layout.get(key, 1) > 1
+    ]
+    precision = value_at(record, "config.model.precision") or value_at(record, "config.compute.precision") or ""
+    micro_batch = layout.get("micro_batch_size")
+    return tuple(filter(None, [precision, f"micro batch {micro_batch}" if micro_batch else "", *parallel]))
+
+
+def _place(record: Record) -> tuple[Any, ...]:
+    layout = record["layout"]
+    names = ("system", "benchmark", "model")
+    return (*(record[name] for name in names), layout.get("num_devices"), layout.get("global_batch_size"))
+
+
+def unsteady(step_times_s: Sequence[float]) -> list[str]:
+    """Why the steps of a run are no steady state, in words; empty where they are, or where there are too few to tell.
+
+    A trend is a change of the median from the first third to the last of more than TREND that chance does not explain
+    (Mann and Whitney's test at 1 %). Outliers are steps of more than OUTLIER medians that cost more than OUTLIER_COST
+    of the time.
+    """
+    if len(step_times_s) < FEWEST_STEPS:
+        return []
+    from scipy import stats
+
+    found = []
+    third = len(step_times_s) // 3
+    first, last = step_times_s[:third], step_times_s[-third:]
+    change = statistics.median(last) / statistics.median(first) - 1
+    if abs(change) > TREND and stats.mannwhitneyu(first, last).pvalue < 0.01:
+        found.append(f"trend: steps take {change:+.0%} at the end")
+    median = statistics.median(step_times_s)
+    slow = [time_s for time_s in step_times_s if time_s > OUTLIER * median]
+    cost = math.fsum(time_s - median for time_s in slow) / math.fsum(step_times_s)
+    if cost > OUTLIER_COST:
+        found.append(f"outliers: {len(slow)} of {len(step_times_s)} steps are slow and cost {cost:.0%} of the time")
+    return found
 
 
 def point_of(record: Record) -> Point:

@@ -45,6 +45,27 @@ COLUMNS = (
     Column("status", "status"),
 )
 
+# The titles of the original suite's table of its GPT benchmark, for those who keep its spreadsheets.
+CARAML_COLUMNS = (
+    Column("JobID", "slurm.job_id"),
+    Column("System", "system"),
+    Column("Queue", "provenance.environment.SLURM_JOB_PARTITION"),
+    Column("Model", "benchmark"),
+    Column("ModelSize", "model"),
+    Column("Dataset", "config.data.data"),
+    Column("Nodes", "layout.num_nodes"),
+    Column("Devices", "layout.num_devices"),
+    Column("GlobalBatchSize", "layout.global_batch_size"),
+    Column("PipelineParallel", "layout.pipeline_parallel_size"),
+    Column("TensorParallel", "layout.tensor_parallel_size"),
+    Column("DataParallel", "layout.data_parallel_size"),
+    Column("Time/iteration(s)", "metrics.step_time_median_s", ".2f"),
+    Column("{Unit}/second", "metrics.{unit}_per_s", ".2f"),
+    Column("Avg_TFLOPs/GPU", "metrics.tflops_per_device", ".2f"),
+    Column("Energy/Device(Wh)", "energy.energy_wh_per_device", ".2f"),
+    Column("Status", "status"),
+)
+
 
 def value_at(record: Record, path: str) -> Any:
     """The value at a path such as `metrics.tokens_per_s`, None where the record has none."""
@@ -69,13 +90,16 @@ def sort_key(record: Record) -> tuple[str, str, str, int, int]:
     return record["benchmark"], record["system"], record["model"], devices, batch
 
 
-def rows(records: Sequence[Record]) -> list[list[str]]:
+def rows(records: Sequence[Record], columns: Sequence[Column] = COLUMNS) -> list[list[str]]:
     """The header and one row per record, as text; what is not known is empty, and a column without a value left out."""
-    units = dict.fromkeys(record["work_unit"] for record in records)
-    header = [column.title.format(unit=" or ".join(units)) for column in COLUMNS]
-    body = [[_text(record, column) for column in COLUMNS] for record in sorted(records, key=sort_key)]
-    known = [index for index in range(len(COLUMNS)) if any(row[index] for row in body)]
-    return [[row[index] for index in known] for row in [header, *body]]
+    body = [[_text(record, column) for column in columns] for record in sorted(records, key=sort_key)]
+    known = [index for index in range(len(columns)) if any(row[index] for row in body)]
+    return [[row[index] for index in known] for row in [_titles(records, columns), *body]]
+
+
+def _titles(records: Sequence[Record], columns: Sequence[Column]) -> list[str]:
+    unit = " or ".join(dict.fromkeys(record["work_unit"] for record in records))
+    return [column.title.format(unit=unit, Unit=unit.capitalize()) for column in columns]
 
 
 def _text(record: Record, column: Column) -> str:
@@ -100,31 +124,37 @@ def text_table(records: Sequence[Record]) -> str:
     return aligned(rows(records))
 
 
-def render(records: Sequence[Record], form: str) -> str:
+def render(records: Sequence[Record], form: str, columns: Sequence[Column] = COLUMNS) -> str:
     """The table in one of FORMS; csv has the numbers as they are, the others as people read them."""
+    if form != "csv":
+        return render_rows(rows(records, columns), form)
+    numbers = [[value_at(record, column.path) for column in columns] for record in sorted(records, key=sort_key)]
+    return _csv([_titles(records, columns), *numbers])
+
+
+def render_rows(lines: Sequence[Sequence[str]], form: str) -> str:
+    """Rows of text, the first of them the header, in one of FORMS."""
     if form == "text":
-        return text_table(records)
+        return aligned(lines)
     if form == "csv":
-        return _csv(records)
+        return _csv(lines)
     import pandas
 
-    header, *body = rows(records)
+    header, *body = lines
     frame = pandas.DataFrame(body, columns=header)
     if form == "html":
         return str(frame.to_html(index=False, escape=True, border=0))
     if form == "latex":
         return str(frame.to_latex(index=False, escape=True))
-    lines = [header, ["---"] * len(header), *body]
-    return "\n".join(f"| {' | '.join(field.replace('|', chr(92) + '|') for field in line)} |" for line in lines)
+    escaped = [["---"] * len(header) if line is None else line for line in (header, None, *body)]
+    return "\n".join(f"| {' | '.join(field.replace('|', chr(92) + '|') for field in line)} |" for line in escaped)
 
 
-def _csv(records: Sequence[Record]) -> str:
-    units = dict.fromkeys(record["work_unit"] for record in records)
+def _csv(lines: Sequence[Sequence[Any]]) -> str:
     file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(column.title.format(unit=" or ".join(units)) for column in COLUMNS)
-    for record in sorted(records, key=sort_key):
-        writer.writerow("" if (value := value_at(record, column.path)) is None else value for column in COLUMNS)
+    csv.writer(file, lineterminator="\n").writerows(
+        ["" if field is None else field for field in line] for line in lines
+    )
     return file.getvalue().rstrip("\n")
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import uuid
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 OK, FAILED, OUT_OF_MEMORY = "ok", "failed", "out_of_memory"
 
 
@@ -61,6 +62,7 @@ class RunRecord:
     windows: list[Window] = field(default_factory=list)  # of each kind at least one per node; several are summed
     devices: list[Device] = field(default_factory=list)
     provenance: dict[str, Any] = field(default_factory=dict)
+    run_id: str = field(default_factory=lambda: uuid.uuid4().hex)  # tells two runs of the same options apart
     schema_version: int = SCHEMA_VERSION
 
     @property

@@ -7,7 +7,7 @@ import pytest
 from caraml.cli import main
 
 RECORD = {
-    "schema_version": 1,
+    "schema_version": 2,
     "benchmark": "llm_training",
     "system": "CPU",
     "model": "tiny",

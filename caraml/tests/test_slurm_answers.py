@@ -13,7 +13,7 @@ from caraml import slurm
 from caraml.wait import settle, wait
 
 HERE = Path("/somewhere")
-RECORD = {"schema_version": 1, "benchmark": "b", "system": "s", "model": "m", "work_unit": "tokens", "layout": {}}
+RECORD = {"schema_version": 2, "benchmark": "b", "system": "s", "model": "m", "work_unit": "tokens", "layout": {}}
 SHOWN = "JobId=7 JobName=x JobState={state} Reason={reason} ExitCode=0:0 StartTime=2026-01-01T10:00:00 EndTime=Unknown"
 
 

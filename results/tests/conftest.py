@@ -16,7 +16,7 @@ from jpwr.writers import CsvWriter
 def make_record(**changes: Any) -> dict[str, Any]:
     """A good record: 1000 tokens in the window from 10 s to 20 s on one CPU."""
     record: dict[str, Any] = {
-        "schema_version": 1,
+        "schema_version": 2,
         "benchmark": "llm_training",
         "system": "CPU",
         "model": "tiny",

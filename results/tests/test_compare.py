@@ -19,7 +19,8 @@ def result(speed, batch=8, devices=1, system="A", source="measured, device", per
     record = make_record(system=system, **changes)
     record["layout"] |= {"global_batch_size": batch, "num_devices": devices}
     record["metrics"]["tokens_per_s"] = speed
-    record["energy"] = {"tokens_per_wh": per_wh, "power_source": source}
+    record["energy"] = {"energy_wh": 1.0, "power_kind": "measured", "power_scope": "device", "channels": []}
+    record["energy"] |= {"tokens_per_wh": per_wh, "power_source": source}
     return record
 
 

@@ -1,0 +1,258 @@
+"""What training costs: money and carbon dioxide per unit of work, from prices that the reader states.
+
+Money for a unit of work is the electricity that it takes, times the site's PUE (power usage effectiveness), and the
+share of the machine's price for the time that it takes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from results.plots import COLOURS, INK, THROUGHPUT, Chart, devices_text, new_figure, styled
+from results.points import rounded
+from results.quality import energy_kind
+from results.records import RecordError
+from results.statistics import PointResults
+
+HOURS_PER_YEAR = 365.25 * 24
+IMAGENET_EPOCHS = 90
+IMAGENET_IMAGES = 1_281_167
+# What a cost is stated for, and the time-to-report of JUPITER's benchmark suite: (amount, in words).
+COSTED_WORK = {"tokens": (1e9, "10⁹ tokens"), "images": (IMAGENET_EPOCHS * IMAGENET_IMAGES, "90 epochs of ImageNet")}
+REPORTED_WORK = {"tokens": (20e6, "20 million tokens"), "images": COSTED_WORK["images"]}
+SENSITIVITY = 0.5  # each assumption is varied by this share up and down
+
+
+@dataclass(frozen=True)
+class Price:
+    """Of one device with its share of node, network and storage."""
+
+    price_per_device: float
+    overhead_w_per_device: float = 0.0  # what the devices' sensors do not see: processors, fans, network
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What the prices file states."""
+
+    currency: str
+    electricity_per_kwh: float
+    systems: dict[str, Price]
+    lifetime_years: float = 5.0
+    utilisation: float = 0.8  # share of its life that the machine works
+    pue: float = 1.2
+    co2_g_per_kwh: float | None = None
+
+    def assumptions(self) -> list[str]:
+        """What the costs stand on, in words."""
+        found = [
+            f"electricity {self.electricity_per_kwh:g} {self.currency}/kWh, PUE {self.pue:g}",
+            f"lifetime {self.lifetime_years:g} years, used {self.utilisation:.0%} of the time",
+        ]
+        if self.co2_g_per_kwh is not None:
+            found.append(f"{self.co2_g_per_kwh:g} g CO₂ per kWh")
+        return found + [
+            f"{name}: {price.price_per_device:,.0f} {self.currency} per device, "
+            f"{price.overhead_w_per_device:g} W per device beside what is measured"
+            for name, price in self.systems.items()
+        ]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of an amount of work on one system."""
+
+    energy_kwh: float  # at the supply: with overhead and PUE
+    electricity: float
+    machine: float
+    co2_kg: float | None
+    hours: float
+
+    @property
+    def total(self) -> float:
+        """Money for electricity and machine."""
+        return self.electricity + self.machine
+
+
+def read_prices(path: Path) -> Costs:
+    """The prices file; raises RecordError for what it lacks, does not know, or cannot be."""
+    import yaml
+
+    try:
+        content = yaml.safe_load(path.read_text())
+    except (OSError, yaml.YAMLError) as error:
+        raise RecordError(f"{path} cannot be read as prices: {' '.join(str(error).split())}") from error
+    systems = content.pop("systems", None) if isinstance(content, dict) else None
+    if not isinstance(systems, dict) or not systems:
+        raise RecordError(f"{path} names no systems: write 'systems: {{A100: {{price_per_device: 10000}}}}'")
+    prices = {name: _checked(Price, values, f"{path}, system {name}") for name, values in systems.items()}
+    costs: Costs = _checked(Costs, {**content, "systems": prices}, str(path))
+    return costs
+
+
+def _checked(kind: type[Any], values: Any, where: str) -> Any:
+    names = {one.name: one for one in fields(kind)}
+    if not isinstance(values, dict):
+        raise RecordError(f"{where}: {values!r} is no list of prices; it has {', '.join(names)}")
+    for name, value in values.items():
+        if name not in names:
+            raise RecordError(f"{where} has an unknown key '{name}': it may have {', '.join(names)}")
+        is_text = names[name].type == "str"
+        is_number = (
+            isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+        )
+        if name != "systems" and (not isinstance(value, str) if is_text else not is_number):
+            raise RecordError(
+                f"{where}: {name} is {value!r}, a {'text' if is_text else 'number of 0 or more'} is needed"
+            )
+    try:
+        found = kind(**values)
+    except TypeError as error:
+        raise RecordError(f"{where} is not complete: {str(error).split('missing ')[-1]} missing") from error
+    if isinstance(found, Costs) and not (found.lifetime_years > 0 and 0 < found.utilisation <= 1 and found.pue >= 1):
+        raise RecordError(f"{where}: lifetime_years must be above 0, utilisation above 0 and at most 1, pue 1 or more")
+    return found
+
+
+def cost(work: float, units_per_s: float, units_per_wh: float, devices: int, price: Price, costs: Costs) -> Cost:
+    """Of an amount of work at a throughput and a work per energy, both of all devices together."""
+    hours = work / units_per_s / 3600
+    energy_kwh = (work / units_per_wh + price.overhead_w_per_device * devices * hours) / 1000 * costs.pue
+    paid_hours = costs.lifetime_years * HOURS_PER_YEAR * costs.utilisation
+    return Cost(
+        energy_kwh,
+        energy_kwh * costs.electricity_per_kwh,
+        price.price_per_device * devices * hours / paid_hours,
+        None if costs.co2_g_per_kwh is None else energy_kwh * costs.co2_g_per_kwh / 1000,
+        hours,
+    )
+
+
+def time_to_report(one: PointResults) -> str:
+    """How long the work of JUPITER's rules takes at a point, in words; empty for another kind of work."""
+    speed = one.value(THROUGHPUT.path)
+    amount, words = REPORTED_WORK.get(one.any["work_unit"], (0, ""))
+    if not speed or not amount or one.same("metrics.comparable") is False:
+        return ""
+    return f"{_duration(amount / speed)} for {words}"
+
+
+def _duration(seconds: float) -> str:
+    for size, name in ((86400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {name}"
+    return f"{seconds:.3g} s"
+
+
+def _cheapest(results: Sequence[PointResults], costs: Costs) -> dict[str, tuple[PointResults, Cost]]:
+    """For each system with a price and a measured energy its cheapest point."""
+    found: dict[str, tuple[PointResults, Cost]] = {}
+    for one in results:
+        at = cost_of(one, costs)
+        if at and (one.system not in found or at.total < found[one.system][1].total):
+            found[one.system] = (one, at)
+    return found
+
+
+def cost_of(one: PointResults, costs: Costs) -> Cost | None:
+    """Of the work that costs are stated for, at one point; None without a price, a throughput or an energy."""
+    speed, work = one.value(THROUGHPUT.path), one.value("energy.{unit}_per_wh")
+    amount, _ = COSTED_WORK.get(one.any["work_unit"], (0.0, ""))
+    price = costs.systems.get(one.system)
+    if not (speed and work and amount and price):
+        return None
+    return cost(amount, speed, work, one.point.devices, price, costs)
+
+
+def cost_rows(sections: Sequence[Sequence[PointResults]], costs: Costs) -> list[list[str]]:
+    """Each system at its cheapest point; systems without a price are named."""
+    money = costs.currency
+    header = ["workload", "system", "at", "for", f"total [{money}]", f"machine [{money}]", f"electricity [{money}]"]
+    header += ["energy [kWh]", "CO₂ [kg]", "energy is"]
+    body = []
+    for results in sections:
+        found = _cheapest(results, costs)
+        for system in dict.fromkeys(one.system for one in results):
+            if system not in found:
+                why = "no price" if system not in costs.systems else "no result"
+                body.append([results[0].point.model, system, why, *[""] * (len(header) - 3)])
+                continue
+            one, at = found[system]
+            body.append(
+                [
+                    one.point.model,
+                    system,
+                    f"{devices_text(one.point.devices)}, batch {one.point.global_batch}",
+                    COSTED_WORK[one.any["work_unit"]][1],
+                    *(rounded(value) for value in (at.total, at.machine, at.electricity, at.energy_kwh, at.co2_kg)),
+                    energy_kind(one.any) or "",
+                ]
+            )
+    return [header, *body]
+
+
+@styled
+def cost_charts(results: Sequence[PointResults], costs: Costs) -> list[Chart]:
+    """Total cost side by side, and how it moves with each assumption; empty without a system that has a price."""
+    found = _cheapest(results, costs)
+    if not found:
+        return []
+    words = COSTED_WORK[results[0].any["work_unit"]][1]
+    figure, [axes] = new_figure((5.6, 1.3 + 0.5 * len(found)))
+    machine = [at.machine for _, at in found.values()]
+    axes.barh(list(found), machine, 0.6, color=COLOURS[0], label="machine")
+    axes.barh(
+        list(found), [at.electricity for _, at in found.values()], 0.6, machine, color=COLOURS[4], label="electricity"
+    )
+    axes.invert_yaxis()
+    axes.set_xlabel(f"{costs.currency} for {words}")
+    axes.grid(axis="y", visible=False)
+    figure.legend(loc="outside upper right", ncols=2)
+    text = "; ".join(f"{system}: {rounded(at.total)} {costs.currency}" for system, (_, at) in found.items())
+    return [Chart("cost", "Total cost of ownership", text, figure), _sensitivity(found, costs)]
+
+
+def _sensitivity(found: Mapping[str, tuple[PointResults, Cost]], costs: Costs) -> Chart:
+    """How the total of each system's point changes when one assumption is half as large or half as large again."""
+    names = {
+        "electricity_per_kwh": "electricity price",
+        "lifetime_years": "lifetime",
+        "utilisation": "utilisation",
+        "pue": "overhead of the site (PUE - 1)",
+        "price": "machine price",
+    }
+    figure, all_axes = new_figure((5.6, 0.7 + 1.35 * len(found)), rows=len(found))
+    texts = []
+    for axes, (system, (one, at)) in zip(all_axes, found.items(), strict=True):
+        for index, name in enumerate(names):
+            ends = []
+            for share in (1 - SENSITIVITY, 1 + SENSITIVITY):
+                changed = cost_of(one, _changed(costs, system, name, share))
+                ends.append(100 * (changed.total / at.total - 1) if changed and at.total else 0.0)
+            for end, share, colour in zip(ends, (-SENSITIVITY, SENSITIVITY), (COLOURS[5], COLOURS[1]), strict=True):
+                label = None if index or texts else f"assumption {share:+.0%}"
+                axes.barh(index, end, 0.6, color=colour, label=label)
+            texts.append(f"{system}, {names[name]}: {ends[0]:+.0f} % to {ends[1]:+.0f} %")
+        axes.axvline(0, color=INK, linewidth=0.8)
+        axes.set_yticks(range(len(names)), list(names.values()), fontsize=7)
+        axes.invert_yaxis()
+        axes.set_title(system, fontsize=9)
+        axes.grid(axis="y", visible=False)
+    all_axes[-1].set_xlabel("change of the cost [%]")
+    figure.legend(loc="outside upper right", ncols=2)
+    return Chart("sensitivity", "How much the cost depends on each assumption", "; ".join(texts), figure)
+
+
+def _changed(costs: Costs, system: str, name: str, share: float) -> Costs:
+    if name == "price":
+        price = costs.systems[system]
+        changed = replace(price, price_per_device=price.price_per_device * share)
+        return replace(costs, systems={**costs.systems, system: changed})
+    if name == "pue":
+        return replace(costs, pue=1 + (costs.pue - 1) * share)
+    value = getattr(costs, name) * share
+    return replace(costs, **{name: min(1.0, value) if name == "utilisation" else value})

@@ -1,0 +1,96 @@
+"""Figures that others have published, each with its source and caveats: drawn beside ours, never ranked with them."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from results.records import RecordError
+from results.table import aligned
+
+FIGURES = Path(__file__).parent / "reference" / "published.csv"
+# Our benchmark and model for theirs.
+SAME_WORKLOAD = {
+    ("llm_training", "GPT-117M"): ("llm_training", "117M"),
+    ("llm_training", "GPT-800M"): ("llm_training", "800M"),
+    ("llm_training", "GPT-13B"): ("llm_training", "13B"),
+    ("llm_training", "GPT-175B"): ("llm_training", "175B"),
+    ("image_classification", "resnet50"): ("resnet50", "ResNet-50"),
+    ("image_classification", "resnet50_v2"): ("resnet50", "ResNet-50"),
+}
+# Their metric and unit, and ours; a rate per device is multiplied by the devices.
+TOTAL = {("throughput", "tokens/s"), ("throughput", "images/s")}
+PER_DEVICE = {("throughput_per_gpu", "tokens/s/GPU")}
+
+
+class Published(NamedTuple):
+    """One published figure, as the file has it; a number that was not published is empty."""
+
+    source: str
+    system: str
+    accelerator: str
+    benchmark: str
+    model: str
+    dataset: str
+    precision: str
+    devices: str
+    nodes: str
+    global_batch_size: str
+    metric: str
+    value: str
+    unit: str
+    note: str
+
+
+class Throughput(NamedTuple):
+    """A published throughput of one of our workloads, in its unit per second over all devices."""
+
+    system: str
+    devices: int
+    global_batch: int
+    units_per_s: float
+    figure: Published
+
+
+@cache
+def read_published() -> tuple[Published, ...]:
+    """All published figures, in the order of the file."""
+    with FIGURES.open(newline="") as file:
+        return tuple(Published(**row) for row in csv.DictReader(file))
+
+
+def throughputs(benchmark: str, model: str) -> list[Throughput]:
+    """The published throughputs of a workload; of a point that was published twice, the first."""
+    found: dict[tuple[str, int, int], Throughput] = {}
+    for figure in read_published():
+        kind = (figure.metric, figure.unit)
+        if SAME_WORKLOAD.get((figure.benchmark, figure.model)) != (benchmark, model) or kind not in TOTAL | PER_DEVICE:
+            continue
+        if not (figure.devices and figure.global_batch_size):
+            continue
+        devices, batch = int(figure.devices), int(figure.global_batch_size)
+        value = float(figure.value) * (devices if kind in PER_DEVICE else 1)
+        found.setdefault((figure.system, devices, batch), Throughput(figure.system, devices, batch, value, figure))
+    return list(found.values())
+
+
+def published_text(figures: Iterable[Published], words: Sequence[str]) -> str:
+    """The figures that have all these words, as a table, and their sources below it; raises RecordError without any."""
+    chosen = [
+        one for one in figures if all(any(word.lower() in field.lower() for field in one[1:-1]) for word in words)
+    ]
+    if not chosen:
+        raise RecordError(f"no published figure has {' and '.join(words)}: 'caraml published' without words shows all")
+    sources = {source: index for index, source in enumerate(dict.fromkeys(one.source for one in chosen), 1)}
+    header = ["system", "model", "data", "precision", "devices", "batch", "metric", "value", "unit", "source"]
+    lines = [
+        [
+            *(one.system, one.model, one.dataset, one.precision, one.devices, one.global_batch_size),
+            *(one.metric, one.value, one.unit, f"[{sources[one.source]}]"),
+        ]
+        for one in chosen
+    ]
+    return "\n".join([aligned([header, *lines]), *(f"[{index}] {source}" for source, index in sources.items())])

@@ -1,0 +1,139 @@
+"""How good a measurement is: a grade for where its energy was measured, and the rules it keeps or breaks, in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from results.records import Record
+from results.statistics import PointResults, unsteady
+from results.table import value_at
+
+GRADES = {
+    "Q0": "estimate: modelled from load, no measurement",
+    "Q1": "device: the accelerator's or processor's own sensor",
+    "Q2": "node: the node's own or its management controller's sensor",
+    "Q3": "supply: a meter in the supply line",
+}
+MIN_RATE_HZ = 1.0
+MIN_SAMPLES = 60
+MAX_GAP_S = 2.0
+MAX_MISSING = 0.05
+SAME_WINDOW = 0.01  # relative
+MAX_DIFFERENCE = 0.05  # of counter and integral
+MIN_REPEATS = 3
+
+
+class Rule(NamedTuple):
+    """One rule, applied; `kept` is None where the record does not say."""
+
+    name: str
+    kept: bool | None
+    words: str
+
+
+def grade(record: Record, energy: str = "energy") -> str | None:
+    """The grade of a record's energy, None where it has none."""
+    found = record.get(energy)
+    if not found:
+        return None
+    if found["power_kind"] == "estimated":
+        return "Q0"
+    scopes = set(found["power_scope"].split("+"))
+    return "Q3" if scopes == {"supply"} else "Q2" if scopes == {"node"} else "Q1"
+
+
+def energy_kind(record: Record) -> str | None:
+    """Energies of one kind may be ranked with each other; those of two never are."""
+    return f"{grade(record)}, {value_at(record, 'energy.power_scope')}" if record.get("energy") else None
+
+
+def energy_rules(record: Record) -> list[Rule]:
+    """The rules of an energy that counts, one by one; none for a record without energy."""
+    energy = record.get("energy")
+    if not energy or not energy["channels"]:
+        return []
+    channels, layout = energy["channels"], record["layout"]
+    window_s = energy.get("window_s")
+    samples = [channel["samples"] for channel in channels if channel.get("samples") is not None]
+    rates = [count / window_s for count in samples] if window_s else []
+    gaps = [channel["largest_gap_s"] for channel in channels if channel.get("largest_gap_s") is not None]
+    missing = [
+        channel["missing"] / max(1, channel["missing"] + channel["samples"])
+        for channel in channels
+        if channel.get("missing") is not None and channel.get("samples") is not None
+    ]
+    differences = [abs(one) for channel in channels if (one := channel.get("integral_vs_counter")) is not None]
+    nodes = len({channel["hostname"] for channel in channels})
+    rules = [
+        _limit("sampling rate", rates, min, MIN_RATE_HZ, "{:.1f} samples/s of the slowest channel", at_least=True),
+        _limit("samples", samples, min, MIN_SAMPLES, "{:.0f} samples of the slowest channel", at_least=True),
+        _limit("gaps", gaps, max, MAX_GAP_S, "the longest time without a sample is {:.1f} s"),
+        _limit("missing samples", missing, max, MAX_MISSING, "{:.1%} of the samples of the worst channel"),
+        _same_window(record, window_s),
+        Rule("all nodes", nodes == layout["num_nodes"], f"{nodes} of {layout['num_nodes']} nodes"),
+        _all_devices(channels, layout["num_devices"]),
+    ]
+    if differences:
+        rules.append(_limit("counter and integral", differences, max, MAX_DIFFERENCE, "they differ by {:.1%}"))
+    idle_w = energy.get("idle_power_w")
+    rules.append(Rule("idle power", idle_w is not None, "not known" if idle_w is None else f"{idle_w:.1f} W"))
+    return rules
+
+
+def _limit(name: str, values: Sequence[float], worst: Any, limit: float, words: str, at_least: bool = False) -> Rule:
+    if not values:
+        return Rule(name, None, "the record does not say")
+    value = worst(values)
+    bound = words[words.index("{") : words.index("}") + 1].format(limit)
+    kept = value >= limit if at_least else value <= limit
+    return Rule(name, kept, f"{words.format(value)}, {'at least' if at_least else 'at most'} {bound} wanted")
+
+
+def _same_window(record: Record, window_s: float | None) -> Rule:
+    work, speed = (value_at(record, f"metrics.{key}") for key in ("measured_{unit}", "{unit}_per_s"))
+    if not (work and speed and window_s):
+        return Rule("same window", None, "the record does not say")
+    of_throughput_s = work / speed
+    return Rule(
+        "same window",
+        math.isclose(of_throughput_s, window_s, rel_tol=SAME_WINDOW),
+        f"throughput over {of_throughput_s:.2f} s, energy over {window_s:.2f} s",
+    )
+
+
+def _all_devices(channels: Sequence[dict[str, Any]], num_devices: int) -> Rule:
+    if any(channel["scope"] != "device" for channel in channels):
+        return Rule("all devices", True, f"the sensors are of {channels[0]['scope']}s, which contain them")
+    counted = sum(channel.get("num_devices") or 1 for channel in channels)
+    return Rule("all devices", counted >= num_devices, f"{counted:g} of {num_devices} devices")
+
+
+def deviations(results: PointResults) -> list[str]:
+    """How the runs of a point deviate from the rules of a run that counts, in words."""
+    found = []
+    if results.good and len(results.good) < MIN_REPEATS:
+        found.append(f"{_repeats(len(results.good))}, {MIN_REPEATS} wanted")
+    if results.bad and results.good:
+        found.append(f"{len(results.bad)} of {len(results.bad) + len(results.good)} runs failed")
+    for record in results.good:
+        origin = record.get("provenance") or {}
+        found += unsteady([time_s for time_s in record.get("step_times_s", []) if time_s])
+        found += [f"energy, {rule.name}: {rule.words}" for rule in energy_rules(record) if rule.kept is False]
+        if grade(record) == "Q0":
+            found.append("energy is an estimate")
+        if value_at(record, "metrics.comparable") is False:
+            found.append("not the workload of the comparison: smaller samples")
+        if origin.get("git_dirty"):
+            found.append("the code had local changes")
+        if origin.get("exclusive") == "no":
+            found.append("the node was shared with other jobs")
+    commits = {(record.get("provenance") or {}).get("git_commit") for record in results.good}
+    if len(commits) > 1:
+        found.append(f"its runs are of {len(commits)} versions of the code")
+    return list(dict.fromkeys(found))
+
+
+def _repeats(count: int) -> str:
+    return f"{count} run{'' if count == 1 else 's'}"

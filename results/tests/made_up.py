@@ -1,0 +1,146 @@
+"""Results that no machine measured, of which all numbers are known: for tests and for benchmarks of the reports."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from jpwr.channel import ChannelInfo, Scope
+from jpwr.writers import CsvWriter
+from results.collect import collect
+from results.records import write_record
+from results.tests.conftest import make_record
+
+IDLE_S = 5.0
+WINDOW_S = 60.0
+
+
+def result(
+    system: str = "A100",
+    devices: int = 1,
+    batch: int = 8,
+    tokens_per_s: float = 100.0,
+    power_w: float = 100.0,
+    *,
+    steps: int = 30,
+    estimated: bool = False,
+    **changes: Any,
+) -> dict[str, Any]:
+    """A good run of 60 s: a throughput over all devices, and a power of each device."""
+    base = make_record()
+    energy_wh = devices * power_w * WINDOW_S / 3600
+    channel = {
+        "name": "made:0",
+        "hostname": "n1",
+        "scope": "cpu" if estimated else "device",
+        "source": "a load model" if estimated else "made up",
+        "estimated": estimated,
+        "device_id": "",
+        "num_devices": devices,
+        "method": "integral",
+        "energy_wh": energy_wh,
+        "uncertainty_wh": 0.01 * energy_wh,
+        "integral_vs_counter": None,
+        "idle_power_w": 0.3 * devices * power_w,
+        "samples": 600,
+        "missing": 0,
+        "largest_gap_s": 0.2,
+    }
+    record = {
+        **base,
+        "system": system,
+        "run_id": os.urandom(8).hex(),
+        "layout": {**base["layout"], "num_devices": devices, "global_batch_size": batch, "sequence_length": 2048},
+        "config": {"data": {"data": "text"}, "model": {"precision": "bf16"}},
+        "metrics": {
+            "measured_s": WINDOW_S,
+            "measured_tokens": tokens_per_s * WINDOW_S,
+            "tokens_per_s": tokens_per_s,
+            "tokens_per_s_per_device": tokens_per_s / devices,
+            "tflops_per_device": tokens_per_s / devices * 6.26e-3,
+            "mfu": 0.3,
+        },
+        "step_times_s": [WINDOW_S / steps] * steps,
+        "windows": [{**base["windows"][0], "start_s": IDLE_S, "end_s": IDLE_S + WINDOW_S}],
+        "devices": [{**base["devices"][0], "device_id": ""}],
+        "energy": {
+            "energy_wh": energy_wh,
+            "energy_wh_per_device": energy_wh / devices,
+            "avg_power_w": devices * power_w,
+            "uncertainty_wh": 0.01 * energy_wh,
+            "idle_power_w": 0.3 * devices * power_w,
+            "tokens_per_wh": tokens_per_s * WINDOW_S / energy_wh,
+            "window_s": WINDOW_S,
+            "power_kind": "estimated" if estimated else "measured",
+            "power_scope": channel["scope"],
+            "power_source": f"{'ESTIMATED' if estimated else 'measured'}, {channel['scope']}",
+            "samples": 600,
+            "missing": 0,
+            "channels": [channel],
+            "sampled_by_scope": {"device_wh": energy_wh, "node_wh": 1.4 * energy_wh},
+        },
+        "provenance": {
+            "created": "2026-01-02T03:04:05+00:00",
+            "command": ["python", "-m", "benchmarks.llm_training", "--global-batch-size", str(batch)],
+            "git_commit": "0123456789abcdef",
+            "git_dirty": False,
+            "hostname": "n1",
+            "cpu": "a processor",
+            "kernel": "6.1",
+            "python": "3.11.2",
+            "packages": {"torch": "2.13.0"},
+        },
+    }
+    record.update(changes)
+    return record
+
+
+def failed(system: str = "A100", devices: int = 1, batch: int = 8, **changes: Any) -> dict[str, Any]:
+    """A run that left no more than its place in the sweep."""
+    record = {name: make_record()[name] for name in ("schema_version", "benchmark", "model", "work_unit")}
+    layout = {"num_devices": devices, "num_nodes": 1, "global_batch_size": batch}
+    return {**record, "system": system, "status": "failed", "error": "the node burned", "layout": layout, **changes}
+
+
+def store(folder: Path, records: list[dict[str, Any]]) -> Path:
+    """Each record in a folder of its own, as a workflow leaves them."""
+    for index, record in enumerate(records):
+        place = folder / f"{index:06d}_benchmark" / "work"
+        place.mkdir(parents=True)
+        write_record(record, place / "result.json")
+    return folder
+
+
+def store_run(folder: Path, record: dict[str, Any], power_w: float = 100.0, rows: int = 651) -> Path:
+    """A run as its job leaves it, with the trace from which its energy is: constant power, after an idle time."""
+    folder.mkdir(parents=True)
+    plain = {key: value for key, value in record.items() if key != "energy"}
+    (folder / "record.json").write_text(json.dumps(plain))
+    channel = ChannelInfo("made:0", Scope.DEVICE, "made up")
+    meta = {"hostname": "n1", "boot_id": "boot-1", "interval_s": 0.1, "jpwr_version": "1"}
+    with CsvWriter(folder / "power" / "n1" / "trace.csv", [channel], meta) as writer:
+        writer.event("command_started", IDLE_S - 1)
+        for row in range(rows):
+            time_s = row * (IDLE_S + WINDOW_S + 1) / (rows - 1)
+            writer.append(time_s, [power_w if time_s >= IDLE_S - 1 else 0.3 * power_w], [None])
+    write_record(collect(folder), folder / "result.json")
+    return folder
+
+
+def many(systems: tuple[tuple[str, float, float], ...] = (("A100", 20e3, 400.0), ("H200", 85e3, 690.0))) -> list[Any]:
+    """A sweep of each system (name, tokens/s and W of a device): three runs of each point, one point failed."""
+    found = []
+    for name, speed, power_w in systems:
+        for devices in (1, 2, 4):
+            for batch in (16, 64, 256):
+                if (name, devices, batch) == (systems[0][0], 4, 256):
+                    found.append(failed(name, devices, batch, status="out_of_memory", error="no memory", model="800M"))
+                    continue
+                for repeat in (-1, 0, 1):
+                    speedup = devices**0.95 * batch / (batch + 8) * (1 + 0.004 * repeat)
+                    found.append(
+                        result(name, devices, batch, speed * speedup, power_w * (1 + 0.01 * repeat), model="800M")
+                    )
+    return found

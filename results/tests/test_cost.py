@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from results.cost import Costs, Price, cost, cost_rows, read_prices, time_to_report
+from results.records import RecordError
+from results.statistics import by_point
+from results.tests import made_up
+
+PRICES = """
+currency: EUR
+electricity_per_kwh: 0.25
+pue: 1.2
+co2_g_per_kwh: 400
+lifetime_years: 5
+utilisation: 0.8
+systems:
+  A100: {price_per_device: 10000, overhead_w_per_device: 100}
+"""
+
+
+def test_the_cost_of_a_billion_tokens_is_that_of_a_hand_calculation():
+    costs = Costs("EUR", 0.25, {"A100": Price(10000, 100)}, 5, 0.8, 1.2, 400)
+    # 10^9 tokens at 20,000 tokens/s on 4 devices: 50,000 s. 10^5 tokens/Wh: 10 kWh, and 4 x 100 W beside.
+    found = cost(1e9, 20_000, 1e5, 4, costs.systems["A100"], costs)
+    hours = 50_000 / 3600
+    assert found.hours == pytest.approx(hours)
+    assert found.energy_kwh == pytest.approx((10 + 0.4 * hours) * 1.2)
+    assert found.electricity == pytest.approx(found.energy_kwh * 0.25)
+    assert found.co2_kg == pytest.approx(found.energy_kwh * 0.4)
+    assert found.machine == pytest.approx(40_000 * hours / (5 * 365.25 * 24 * 0.8))
+    assert found.total == found.machine + found.electricity
+    assert cost(1e9, 20_000, 1e5, 4, costs.systems["A100"], replace(costs, co2_g_per_kwh=None)).co2_kg is None
+
+
+def test_each_system_is_costed_at_its_cheapest_point_and_one_without_a_price_is_named(tmp_path):
+    (tmp_path / "prices.yaml").write_text(PRICES)
+    costs = read_prices(tmp_path / "prices.yaml")
+    results = by_point([made_up.result("A100", 1, 8, 100.0), made_up.result("A100", 1, 16, 200.0), made_up.result("X")])
+    header, first, second = cost_rows([results], costs)
+    assert first[header.index("at")] == "1 device, batch 16"
+    assert first[header.index("for")] == "10⁹ tokens"
+    assert second[header.index("system") :][:2] == ["X", "no price"]
+
+
+def test_the_time_to_report_is_that_of_twenty_million_tokens():
+    [one] = by_point([made_up.result(tokens_per_s=14620.74)])
+    # JUPITER's baseline: 1367.92 s at that throughput, see reference/published.csv.
+    assert time_to_report(one) == "22.8 min for 20 million tokens"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("electricity_per_kwh", "electricty_per_kwh"), "unknown key 'electricty_per_kwh'"),
+        (("currency: EUR\n", ""), "'currency' missing"),
+        (("price_per_device: 10000", "price_per_device: ten"), "price_per_device is 'ten', a number"),
+        (("utilisation: 0.8", "utilisation: 80"), "utilisation above 0 and at most 1"),
+        (("pue: 1.2", "pue: -1"), "pue is -1"),
+        (("  A100", "A100"), "names no systems"),
+        (("currency: EUR", "currency: [EUR"), "cannot be read as prices"),
+    ],
+)
+def test_a_prices_file_with_a_mistake_is_refused_in_one_sentence(tmp_path, change, message):
+    path = tmp_path / "prices.yaml"
+    path.write_text(PRICES.replace(*change))
+    with pytest.raises(RecordError) as error:
+        read_prices(path)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)

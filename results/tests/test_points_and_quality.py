@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from results.points import half_width, notes, point_rows, rounded
+from results.quality import deviations, energy_kind, energy_rules, grade
+from results.statistics import by_point, unsteady
+from results.tests import made_up
+
+
+def test_repeats_become_one_row_with_the_median_and_scipys_interval():
+    speeds = [100.0, 103.0, 101.0]
+    [one] = by_point([made_up.result(tokens_per_s=speed) for speed in speeds])
+    summary = one.summary("metrics.{unit}_per_s")
+    low, high = stats.t.interval(0.95, 2, loc=np.mean(speeds), scale=stats.sem(speeds))
+    assert summary.median == 101.0
+    assert (summary.low, summary.high) == pytest.approx((low, high), rel=1e-9)
+    assert half_width(summary) == pytest.approx((high - low) / 2, rel=1e-9)
+    header, row = point_rows([one])
+    assert row[header.index("tokens/s")] == "101.0"
+    assert row[header.index("± 95 %")] == "3.8"
+    assert row[header.index("runs")] == "3"
+
+
+def test_other_options_are_another_point_and_a_failed_run_joins_its_point():
+    layout = made_up.result()["layout"]
+    results = by_point(
+        [
+            made_up.result(),
+            made_up.result(layout={**layout, "micro_batch_size": 8}),
+            made_up.failed(),
+            made_up.failed(batch=16),
+        ]
+    )
+    assert [(one.point.global_batch, len(one.good), len(one.bad)) for one in results] == [
+        (8, 1, 1),
+        (8, 1, 0),
+        (16, 0, 1),
+    ]
+    assert [row[-1] for row in point_rows(results)[1:]] == ["1 of 2 failed", "ok", "failed"]
+
+
+@pytest.mark.parametrize(
+    ("value", "half", "text"),
+    [
+        (85012.3, 240.0, "85,010"),
+        (85012.3, None, "85,010"),
+        (0.123456, 0.0012, "0.1235"),
+        (1234.5678, 0.5, "1,234.57"),
+        (0.0, None, "0"),
+        (None, None, ""),
+        (math.nan, None, ""),
+    ],
+)
+def test_a_number_has_the_digits_that_its_interval_supports(value, half, text):
+    assert rounded(value, half) == text
+
+
+def test_a_trend_and_outliers_in_step_times_are_told():
+    noise = np.random.default_rng(1).normal(0, 0.005, 60)
+    assert unsteady(list(1 + noise)) == []
+    [trend] = unsteady(list(1 + noise + np.linspace(0, 0.2, 60)))
+    assert trend.startswith("trend: steps take +1")
+    slow = 1 + noise
+    slow[[10, 30, 50]] = 3.0
+    [outliers] = unsteady(list(slow))
+    assert outliers == "outliers: 3 of 60 steps are slow and cost 9% of the time"
+    assert unsteady([1.0, 5.0, 1.0]) == []
+
+
+def test_grades_tell_where_energy_was_measured():
+    energy = made_up.result()["energy"]
+    assert grade(made_up.result()) == "Q1"
+    assert grade(made_up.result(estimated=True)) == "Q0"
+    assert grade(made_up.result(energy={**energy, "power_scope": "node"})) == "Q2"
+    assert grade(made_up.failed()) is None
+    assert energy_kind(made_up.result()) == "Q1, device"
+
+
+def broken(record):
+    return {rule.name: rule.words for rule in energy_rules(record) if rule.kept is False}
+
+
+def changed(**changes):
+    record = made_up.result()
+    record["energy"]["channels"][0].update(changes)
+    return record
+
+
+def test_a_good_measurement_keeps_every_rule():
+    assert broken(made_up.result()) == {}
+
+
+@pytest.mark.parametrize(
+    ("record", "rule", "words"),
+    [
+        (changed(samples=30), "sampling rate", "0.5 samples/s of the slowest channel, at least 1.0 wanted"),
+        (changed(samples=59), "samples", "59 samples of the slowest channel, at least 60 wanted"),
+        (changed(largest_gap_s=7.5), "gaps", "the longest time without a sample is 7.5 s, at most 2.0 wanted"),
+        (changed(missing=200), "missing samples", "25.0% of the samples of the worst channel, at most 5.0% wanted"),
+        (changed(integral_vs_counter=-0.2), "counter and integral", "they differ by 20.0%, at most 5.0% wanted"),
+        (
+            changed(num_devices=1) | {"layout": {**made_up.result()["layout"], "num_devices": 2}},
+            "all devices",
+            "1 of 2 devices",
+        ),
+        (made_up.result() | {"layout": {**made_up.result()["layout"], "num_nodes": 2}}, "all nodes", "1 of 2 nodes"),
+        (made_up.result(energy={**made_up.result()["energy"], "idle_power_w": None}), "idle power", "not known"),
+        (
+            made_up.result(energy={**made_up.result()["energy"], "window_s": 90.0}),
+            "same window",
+            "throughput over 60.00 s, energy over 90.00 s",
+        ),
+    ],
+)
+def test_a_broken_rule_is_said_in_words(record, rule, words):
+    assert broken(record)[rule] == words
+
+
+def test_what_an_old_record_does_not_say_is_unknown_and_not_kept():
+    record = made_up.result()
+    del record["energy"]["channels"][0]["largest_gap_s"]
+    [rule] = [rule for rule in energy_rules(record) if rule.name == "gaps"]
+    assert rule.kept is None
+
+
+def test_deviations_of_a_point_are_listed():
+    origin = made_up.result()["provenance"]
+    [one] = by_point(
+        [
+            made_up.result(estimated=True, provenance={**origin, "git_dirty": True, "exclusive": "no"}),
+            made_up.result(estimated=True, provenance={**origin, "git_commit": "other"}),
+            made_up.failed(),
+        ]
+    )
+    assert deviations(one) == [
+        "2 runs, 3 wanted",
+        "1 of 3 runs failed",
+        "energy is an estimate",
+        "the code had local changes",
+        "the node was shared with other jobs",
+        "its runs are of 2 versions of the code",
+    ]
+    assert notes(by_point([made_up.result() for _ in range(3)])) == []

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from results.records import RecordError, find_records, read_record, write_record
+from results.tests import made_up
+from results.tests.conftest import make_record
+
+
+def test_a_record_survives_writing_and_reading(tmp_path):
+    write_record(make_record(), tmp_path / "result.json")
+    assert read_record(tmp_path / "result.json") == make_record()
+    assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
+
+
+BAD = [
+    ('{"schema_version": 2, "status"', "cannot be read as a record"),
+    ("[]", "is not a record of this suite"),
+    ('{"schema_version": 99}', "schema version 99"),
+    ('{"schema_version": "2"}', "schema version 2"),
+    ('{"schema_version": 2, "benchmark": "x"}', "no usable 'system'"),
+    (json.dumps({**made_up.result(), "status": "splendid"}), "status must be one of"),
+    (json.dumps({**made_up.result(), "energy": None}), "energy must be object"),
+    (json.dumps(made_up.result() | {"metrics": {"tokens_per_s": "fast"}}), "tokens_per_s must be number or null"),
+    (json.dumps(made_up.result() | {"metrics": {"tokens_per_s": float("nan")}}), "NaN is no number"),
+    (json.dumps({key: value for key, value in made_up.result().items() if key != "energy"}), "must contain"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), BAD)
+def test_a_file_that_is_no_record_is_named_and_skipped(tmp_path, text, message):
+    made_up.store(tmp_path, [made_up.result(run_id="good")])
+    (tmp_path / "result.json").write_text(text)
+    records, skipped = find_records([tmp_path])
+    assert [record["run_id"] for record in records] == ["good"]
+    [sentence] = skipped
+    assert message in sentence
+    assert str(tmp_path / "result.json") in sentence
+
+
+def test_a_record_of_the_first_version_is_brought_to_this_one(tmp_path):
+    old = made_up.result() | {"schema_version": 1}
+    del old["run_id"]
+    for window in old["windows"]:
+        del window["kind"]
+    (tmp_path / "result.json").write_text(json.dumps(old))
+    [record], skipped = find_records([tmp_path])
+    assert not skipped
+    assert record["schema_version"] == 2
+    assert record["windows"][0]["kind"] == "measured"
+
+
+def test_a_run_that_is_found_twice_counts_once(tmp_path):
+    made_up.store(tmp_path / "a", [made_up.result()])
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    records, skipped = find_records([tmp_path])
+    assert len(records) == 1
+    assert "are the same record: it counts once" in skipped[0]
+
+
+def test_two_records_of_one_run_with_different_content_are_refused(tmp_path):
+    made_up.store(tmp_path / "a", [made_up.result(run_id="1", tokens_per_s=100.0)])
+    made_up.store(tmp_path / "b", [made_up.result(run_id="1", tokens_per_s=200.0)])
+    with pytest.raises(RecordError, match="are records of one run with different content"):
+        find_records([tmp_path])
+
+
+def test_two_units_in_one_benchmark_are_refused(tmp_path):
+    made_up.store(tmp_path, [made_up.result(), made_up.result(work_unit="sequences")])
+    with pytest.raises(RecordError, match=r"counts tokens and .* counts sequences"):
+        find_records([tmp_path])
+
+
+def test_a_folder_that_does_not_exist_is_refused(tmp_path):
+    with pytest.raises(RecordError, match="does not exist"):
+        find_records([tmp_path / "none"])

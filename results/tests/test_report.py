@@ -1,0 +1,244 @@
+"""The report as a reader sees it: in a real browser, on a desk and on a phone, by day and by night."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import struct
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+from caraml.cli import main
+from results import plots
+from results.plots import lines
+from results.records import RecordError, find_records
+from results.report import write_report
+from results.statistics import by_point
+from results.tests import made_up
+
+PRICES = """
+currency: EUR
+electricity_per_kwh: 0.25
+systems: {A100: {price_per_device: 12000}, H200: {price_per_device: 32000}}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Two systems with a sweep each, one of them with a trace, one that only estimates, and one with a nasty name."""
+    folder = tmp_path_factory.mktemp("results")
+    nasty = made_up.failed("<b>evil</b>&", error="it said <script>alert(1)</script> & \\textbf{died}", model="800M")
+    estimated = made_up.result("CPU", 1, 16, 4000, 12, estimated=True, model="800M")
+    made_up.store(folder / "sweeps", [*made_up.many(), estimated, nasty])
+    made_up.store_run(folder / "run", made_up.result("B200", 1, 64, 120e3, 1000, model="800M"), 1000.0)
+    (folder / "prices.yaml").write_text(PRICES)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(folder):
+    out = folder / "out" / "report.html"
+    arguments = ["report", str(folder / "sweeps"), str(folder / "run"), "-o", str(out)]
+    assert main([*arguments, "--published", "--prices", str(folder / "prices.yaml")]) == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def browser():
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if found is None:
+        pytest.fail("a browser is needed: apt-get install chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(browser, page):
+    """The page in a window, and all that it complained of or asked for."""
+    complaints = []
+
+    def open_page(width=1280, height=900, scheme="light"):
+        window = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+        window.on("console", lambda message: complaints.append(message.text))
+        window.on("pageerror", lambda error: complaints.append(str(error)))
+        window.on("request", lambda request: complaints.append(request.url) if request.url != page.as_uri() else None)
+        window.goto(page.as_uri())
+        return window
+
+    yield open_page
+    assert complaints == []
+
+
+def column(window, title):
+    table = window.locator("table.sortable").nth(1)
+    titles = table.locator("thead th").all_inner_texts()
+    index = next(index for index, text in enumerate(titles) if text.strip("▲▼ ") == title)
+    return table, index, table.locator(f"tbody tr td:nth-child({index + 1})").all_inner_texts()
+
+
+def test_the_summary_ranks_what_may_be_ranked(opened):
+    text = opened().locator(".verdict").inner_text()
+    assert "Fastest per device: B200 with 120,000 tokens/s (1 device, global batch 64), 1.46 times H200" in text
+    assert "Most work per energy (Q1, device): B200" in text
+    assert "Energy of CPU is an estimate from load: it is no measurement, and is not ranked." in text
+    assert "times CPU" not in text.split("Most work per energy")[1]
+    assert "2 of 55 runs failed" in text
+
+
+def test_a_click_on_a_title_sorts_by_numbers(opened):
+    window = opened()
+    table, index, before = column(window, "tokens/s")
+    table.locator("thead th").nth(index).get_by_role("button").click()
+    _, _, after = column(window, "tokens/s")
+    numbers = [float(text.replace(",", "")) for text in after if text]
+    assert numbers == sorted(numbers)
+    assert sorted(after) == sorted(before)
+    assert table.locator("thead th").nth(index).get_attribute("aria-sort") == "ascending"
+    table.locator("thead th").nth(index).get_by_role("button").click()
+    _, _, falling = column(window, "tokens/s")
+    assert [text for text in falling if text] == [text for text in after if text][::-1]
+
+
+def test_each_plot_has_its_words_and_there_is_one_of_each_kind(opened):
+    window = opened()
+    charts = window.locator("figure")
+    names = {figure.get_attribute("id").removeprefix("llm_training_0_") for figure in charts.all()}
+    assert names == {
+        *("throughput", "efficiency", "speed_up", "energy_ratio_0", "pareto", "scaling", "scopes"),
+        *("heat_map_1", "heat_map_4", "power_2", "cost", "sensitivity"),
+    }
+    for svg in charts.locator("svg").all():
+        assert svg.get_attribute("role") == "img"
+        assert len(svg.get_attribute("aria-label")) > 30
+    ids = window.evaluate("[...document.querySelectorAll('[id]')].map(one => one.id)")
+    assert len(ids) == len(set(ids))
+
+
+def test_the_page_fits_a_phone_and_no_label_of_a_plot_covers_another(opened):
+    window = opened(390, 844)
+    assert window.evaluate("document.documentElement.scrollWidth") <= 390
+    window = opened()
+    overlaps = window.evaluate(
+        """() => [...document.querySelectorAll("figure")].flatMap((figure) => {
+            const texts = [...figure.querySelectorAll("svg text")];
+            const boxes = texts.map((text) => [text.textContent, text.getBoundingClientRect()]);
+            const beside = (a, b) => a.left < b.right - 1 && b.left < a.right - 1;
+            const cover = (a, b) => beside(a, b) && a.top < b.bottom - 3 && b.top < a.bottom - 3;
+            return boxes.flatMap(([name, box], index) => boxes.slice(index + 1).filter(([, other]) => cover(box, other))
+                .map(([other]) => `${figure.id}: ${name} over ${other}`));
+        })"""
+    )
+    assert overlaps == []
+    outside = window.evaluate(
+        """() => [...document.querySelectorAll("figure svg")].flatMap((svg) => {
+            const frame = svg.getBoundingClientRect();
+            return [...svg.querySelectorAll("text")].filter((text) => {
+                const box = text.getBoundingClientRect();
+                return box.left < frame.left - 2 || box.right > frame.right + 2;
+            }).map((text) => `${svg.closest("figure").id}: ${text.textContent}`);
+        })"""
+    )
+    assert outside == []
+
+
+def contrast(colours):
+    """Of two colours such as rgb(1, 2, 3): WCAG 2.1."""
+
+    def luminance(text):
+        parts = [int(part) / 255 for part in re.findall(r"\d+", text)[:3]]
+        linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    light, dark = sorted(map(luminance, colours), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_by_day_and_by_night_in_plots_too(opened, scheme):
+    window = opened(scheme=scheme)
+    page_colour = window.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (page_colour == "rgb(255, 255, 255)") == (scheme == "light")
+    for place, style in (("p", "color"), (".quiet", "color"), ("tr.bad td", "color"), ("figure svg text", "fill")):
+        colour = window.locator(place).first.evaluate(f"one => getComputedStyle(one).{style}")
+        assert contrast((colour, page_colour)) > 4.5, place
+
+
+def test_names_are_text_and_never_markup(opened, page):
+    window = opened()
+    assert window.locator("b").count() == 0
+    assert "<b>evil</b>&, 800M" in window.locator("body").inner_text()
+    assert "<script>alert(1)</script> & \\textbf{died}" in window.locator("ul.broken").inner_text()
+
+
+def test_origin_checksums_and_commands_are_there(opened, folder):
+    window = opened()
+    window.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+    text = window.locator("body").inner_text()
+    records = find_records([folder]).records
+    for record in records:
+        assert record["file"]["sha256"] in text
+    assert "python -m benchmarks.llm_training --global-batch-size 64" in text
+    assert "0123456789ab" in text
+    assert "published: JEDI, 4 devices" in text
+    assert "FLOP count uses factor 4" in text or "DERIVED from bar height" in text
+
+
+def test_power_over_time_is_drawn_from_the_trace_and_missing_where_there_is_none(opened):
+    titles = opened().locator("figcaption strong").all_inner_texts()
+    assert [title for title in titles if title.startswith("Power over time")] == [
+        "Power over time: B200, 1 device, batch 64"
+    ]
+
+
+def test_the_plots_are_png_files_too(page):
+    pictures = sorted(page.with_name("report_plots").glob("*.png"))
+    assert len(pictures) > 8
+    for picture in pictures:
+        width, height = struct.unpack(">II", picture.read_bytes()[16:24])
+        assert width > 400
+        assert height > 150
+
+
+def test_a_pdf_is_printed_by_the_browser(folder, tmp_path):
+    assert main(["report", str(folder / "run"), "-o", str(tmp_path / "report.pdf")]) == 0
+    content = (tmp_path / "report.pdf").read_bytes()
+    assert content.startswith(b"%PDF-")
+    assert content.count(b"/Type /Page") > 1
+
+
+def test_a_pdf_without_a_browser_is_refused_in_one_sentence(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(RecordError, match="a PDF needs a browser that prints"):
+        write_report(*find_records([folder / "run"]), tmp_path / "report.pdf")
+
+
+def test_a_report_without_a_good_run_says_so(tmp_path):
+    made_up.store(tmp_path / "runs", [made_up.failed()])
+    [page, *_] = write_report(*find_records([tmp_path / "runs"]), tmp_path / "report.html")
+    text = page.read_text()
+    assert "1 of 1 runs failed." in text
+    assert "No run has an energy." in text
+    assert "no run has this value" in text
+
+
+def test_a_plot_has_good_runs_only_and_labels_estimates():
+    results = by_point(
+        [made_up.result("A", 1, 16, 120), made_up.result("A", 1, 8, 100), made_up.failed("A", 1, 32)]
+        + [made_up.result("A", 2, 8, 150, estimated=True)]
+    )
+    found = {
+        label: [(batch, one.median) for batch, one in points]
+        for label, points in lines(results, plots.THROUGHPUT).items()
+    }
+    assert found == {"A, 1 device": [(8, 100), (16, 120)], "A, 2 devices": [(8, 150)]}
+    assert list(lines(results, plots.EFFICIENCY)) == ["A, 1 device", "A, 2 devices (ESTIMATED power)"]
+
+
+def test_a_heat_map_marks_what_failed():
+    results = by_point([made_up.result("A", 1, 8), made_up.failed("A", 1, 16, status="out_of_memory")])
+    chart = plots.heat_map_of_system(results, "A", "heat_map")
+    assert chart.words == "1 device at batch 8: 100.0, 1 device at batch 16: OOM"
+    assert "OOM" in chart.svg()

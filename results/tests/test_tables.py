@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+
+from results.records import RecordError
+from results.table import CARAML_COLUMNS, failures, pivot_table, render, rows, select, text_table
+from results.tests import made_up
+from results.tests.conftest import make_record
+
+
+def good(devices: int, batch: int, tokens_per_s: float) -> dict:
+    return made_up.result("CPU", devices, batch, tokens_per_s, 10.0, estimated=True)
+
+
+def failed(batch: int, error: str = "the node burned <down>") -> dict:
+    layout = {"num_devices": 1, "num_nodes": 1, "global_batch_size": batch}
+    return make_record(status="failed", error=error, layout=layout, metrics={})
+
+
+def test_the_table_has_a_row_per_record_in_the_order_of_devices_and_batch():
+    header, *body = rows([good(2, 8, 150), good(1, 16, 120), failed(8), good(1, 8, 100)])
+    assert [(row[header.index("devices")], row[header.index("global batch")]) for row in body] == [
+        ("1", "8"),
+        ("1", "8"),
+        ("1", "16"),
+        ("2", "8"),
+    ]
+    assert {row[header.index("tokens/s")] for row in body} == {"", "100.0", "120.0", "150.0"}
+
+
+def test_a_failed_run_has_no_numbers_and_says_so():
+    header, row = rows([failed(8)])
+    assert row[header.index("status")] == "failed"
+    assert "tokens/s" not in header
+    assert "tokens/Wh" not in header
+    assert failures([failed(8), good(1, 8, 1)]) == [
+        "CPU, tiny, 1 device, global batch 8: failed: the node burned <down>"
+    ]
+
+
+def test_the_text_table_is_aligned():
+    text = text_table([good(1, 8, 100), failed(16)])
+    assert len({len(line) for line in text.splitlines()}) == 1
+
+
+def test_a_table_is_given_in_the_forms_of_a_spreadsheet_and_a_document():
+    records = [good(1, 8, 100.123), failed(16)]
+    records[0]["system"] = "A_1|<b>"
+    header, first, second = csv.reader(io.StringIO(render(records, "csv")))
+    assert first[header.index("tokens/s")] == "100.123"
+    assert (second[header.index("tokens/s")], second[header.index("status")]) == ("", "failed")
+    assert "A\\_1|<b>" in render(records, "latex")
+    assert "&lt;b&gt;" in render(records, "html")
+    assert "<b>" not in render(records, "html")
+    assert render(records, "markdown").splitlines()[2].startswith("| A_1\\|<b> |")
+
+
+def test_records_are_selected_by_what_stands_in_a_column():
+    records = [good(1, 8, 1), good(2, 8, 1), good(2, 16, 1)]
+    assert len(select(records, ["devices=2"])) == 2
+    assert len(select(records, ["devices=2", "layout.global_batch_size = 16"])) == 1
+    for condition in ("devices", "speed=1"):
+        with pytest.raises(RecordError, match="is no condition"):
+            select(records, [condition])
+
+
+def test_one_value_is_laid_out_over_devices_and_batch():
+    lines = pivot_table([good(1, 8, 100), good(2, 16, 200), failed(16)], "metrics.{unit}_per_s").splitlines()
+    assert [field.strip() for field in lines[0].split("|")] == ["devices", "batch 8", "batch 16"]
+    assert [field.strip() for field in lines[2].split("|")] == ["1", "100", "failed"]
+    assert [field.strip() for field in lines[3].split("|")] == ["2", "", "200"]
+    with pytest.raises(RecordError, match="two records have 1 devices and batch 8"):
+        pivot_table([good(1, 8, 1), good(1, 8, 2)], "metrics.tokens_per_s")
+    with pytest.raises(RecordError, match="no such number"):
+        pivot_table([good(1, 8, 1)], "metrics.nothing")
+
+
+def test_a_result_that_is_not_comparable_says_so():
+    small, usual = good(1, 8, 1), good(2, 8, 1)
+    small["layout"]["image_size"], small["metrics"]["comparable"] = 64, False
+    usual["layout"]["image_size"], usual["metrics"]["comparable"] = 224, True
+    header, first, second = rows([small, usual])
+    column = header.index("comparable")
+    assert (first[column], second[column]) == ("NO", "yes")
+
+
+def test_the_titles_of_the_original_suite_are_there_for_its_spreadsheets():
+    header, row = csv.reader(io.StringIO(render([good(2, 8, 100.5)], "csv", CARAML_COLUMNS)))
+    found = dict(zip(header, row, strict=True))
+    assert {"System": "CPU", "Devices": "2", "GlobalBatchSize": "8", "Tokens/second": "100.5"}.items() <= found.items()
+    assert float(found["Energy/Device(Wh)"]) == pytest.approx(10 / 60)
