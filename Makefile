@@ -32,6 +32,7 @@ bench: ## speed and memory, as ratios against a peer in the same run
 	python -m benchmarks.llm_training.bench
 	python -m benchmarks.resnet50.bench
 	python -m jpwr.tests.bench
+	python -m results.tests.bench
 
 image: ## build or pull a container image: make image NAME=cpu
 	caraml image $(NAME)

@@ -12,11 +12,12 @@ from pathlib import Path
 from caraml.doctor import BAD, examine, report
 from caraml.images import ENDINGS, FORMATS, definition, make_image, read_image
 from caraml.lint import lint
-from caraml.site import SiteError, read_site
+from caraml.site import REPOSITORY, SiteError, read_site
 from caraml.sweep import SweepError, problems, run_folder
 from caraml.systems import read_systems, systems_table
 from caraml.wait import NOT_IN_TIME, check_open, retry_failed, wait
 from results import table
+from results.archive import verify, write_archive
 from results.compare import broken, compare, comparison_text, read_requirement
 from results.points import point_rows
 from results.published import published_text, read_published
@@ -35,6 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         ("check", "is all in order? Of a workflow's file, what JUBE would ignore; of a sweep, every point that failed"),
         ("wait", "wait until the last job of a sweep has ended; exits with 1 when any failed"),
         ("table", "print the results below some folders as a table"),
+        ("archive", "store results, traces and workflow in one file that can be checked"),
         ("report", "write a page, HTML or PDF, that says what is fastest, and how sure that is; its plots as PNG, too"),
     ):
         command = commands.add_parser(name, help=help_text, description=help_text)
@@ -64,6 +66,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             command.add_argument("--repeats", action="store_true", help="one row per point: median, interval, quality")
             command.add_argument("--titles", choices=TITLES, default="ours", help="caraml: those of the original suite")
             command.add_argument("--pivot", metavar="KEY", help="one value, devices x batch: metrics.tokens_per_s")
+        if name == "archive":
+            command.add_argument("-o", "--out", type=Path, default=Path("results.tar.zst"), help="default: %(default)s")
         if name == "report":
             command.add_argument("-o", "--out", type=Path, default=Path("report.html"), help="default: %(default)s")
             command.add_argument("--prices", type=Path, metavar="FILE", help="state costs, after prices.example.yaml")
@@ -82,10 +86,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     published = commands.add_parser("published", help="figures that others published", description=_published.__doc__)
     published.add_argument(
-        "words", nargs="*", metavar="WORD", help="only those with these words, such as JEDI GPT-800M"
+        "words", nargs="*", metavar="WORD", help="only those with these words, such as GPT-800M"
     )
     published.add_argument("--plot", choices=PUBLISHED_PLOTS, help="draw instead of print")
     published.add_argument("-o", "--out", type=Path, help="file of the plot, PNG or SVG; default: its name and .png")
+    verified = commands.add_parser("verify", help="check an archive", description=_verify.__doc__)
+    verified.add_argument("archive", type=Path, metavar="ARCHIVE", help="of 'caraml archive'")
     doctor = commands.add_parser("doctor", help="is all there for the first job?", description=_doctor.__doc__)
     doctor.add_argument("--system", required=True, metavar="TAG", help="see 'caraml systems'")
     image = commands.add_parser("image", help="make a container image", description=_image.__doc__)
@@ -186,9 +192,26 @@ def _published(options: argparse.Namespace) -> int:
     path = options.out or Path(f"{chart.name}.png")
     if path.suffix.lower() not in (".png", ".svg"):
         raise RecordError(f"--out {path}: a plot is a .png or a .svg")
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(chart.svg().encode() if path.suffix.lower() == ".svg" else chart.png())
     print(path)
     return 0
+
+
+def _archive(options: argparse.Namespace) -> int:
+    runs = write_archive([run_folder(folder) for folder in options.folders], REPOSITORY / "jube", options.out)
+    print(f"{options.out}: {runs} runs")
+    return 0
+
+
+def _verify(options: argparse.Namespace) -> int:
+    """Check each file of an archive, and compute every number of its tables again from the traces."""
+    problems, runs = verify(options.archive)
+    for problem in problems:
+        print(f"caraml: {problem}", file=sys.stderr)
+    if not problems:
+        print(f"{options.archive}: {runs} runs, all files as they were, all numbers as their traces give them")
+    return 1 if problems else 0
 
 
 def _systems(options: argparse.Namespace) -> int:
@@ -233,6 +256,8 @@ _COMMANDS = {
     "report": _report,
     "compare": _compare,
     "published": _published,
+    "archive": _archive,
+    "verify": _verify,
     "systems": _systems,
     "image": _image,
     "doctor": _doctor,

@@ -18,8 +18,8 @@ from typing import NamedTuple
 from caraml import slurm
 from caraml.site import REPOSITORY
 from caraml.sweep import SweepError, check_run, points
-from results.collect import JOULES_PER_WH, collect, failed_result
-from results.records import RESULT_NAME, RecordError, read_record, write_record
+from results.collect import JOULES_PER_WH, failed_result
+from results.records import RESULT_NAME, read_record, write_record
 
 JOB_ID, SUBMITTED = "job.id", "submitted"
 PENDING = ("PENDING", "CONFIGURING", "REQUEUED")
@@ -107,11 +107,6 @@ def _settle_point(point: Path) -> Standing:
             return Standing("running" if _has_process(point) else "open")
         result = failed_result(point, 1, f"Slurm ended the {job}")
         (point / "error").touch()
-    elif (point / "ready").exists() and result["status"] == "unfinished":
-        try:
-            result = collect(point)
-        except RecordError as error:
-            result = failed_result(point, 1, str(error))
     if job is not None:
         joules = job.consumed_energy_j
         result["slurm"] = {**job._asdict(), "consumed_energy_wh": joules / JOULES_PER_WH if joules else None}

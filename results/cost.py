@@ -88,7 +88,7 @@ def read_prices(path: Path) -> Costs:
         raise RecordError(f"{path} cannot be read as prices: {' '.join(str(error).split())}") from error
     systems = content.pop("systems", None) if isinstance(content, dict) else None
     if not isinstance(systems, dict) or not systems:
-        raise RecordError(f"{path} names no systems: write 'systems: {{A100: {{price_per_device: 10000}}}}'")
+        raise RecordError(f"{path} names no systems: write 'systems: {{NAME: {{price_per_device: 10000}}}}'")
     prices = {name: _checked(Price, values, f"{path}, system {name}") for name, values in systems.items()}
     costs: Costs = _checked(Costs, {**content, "systems": prices}, str(path))
     return costs
@@ -226,7 +226,7 @@ def _sensitivity(found: Mapping[str, tuple[PointResults, Cost]], costs: Costs) -
         "price": "machine price",
     }
     figure, all_axes = new_figure((5.6, 0.7 + 1.35 * len(found)), rows=len(found))
-    texts = []
+    texts: list[str] = []
     for axes, (system, (one, at)) in zip(all_axes, found.items(), strict=True):
         for index, name in enumerate(names):
             ends = []

@@ -14,5 +14,7 @@ for name in llm resnet50; do
     caraml check "jube/${name}_run" || good=1
     runs+=("jube/${name}_run")
 done
+caraml published --plot heat-maps --out report/published_heat_maps.png
+caraml published --plot bars --out report/published_bars.png
 caraml report "${runs[@]}" --out report/report.html
 exit "$good"

@@ -1,0 +1,219 @@
+"""Results as one file that does not change: the same results give the same bytes, and all of it can be checked."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import math
+import struct
+import tarfile
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from jpwr.errors import JpwrError
+from results.collect import RECORD_NAME, collect
+from results.records import RESULT_NAME, Record, RecordError, read_record
+from results.table import value_at
+
+CHECKSUMS = "SHA256SUMS"
+RUNS, WORKFLOW = "runs", "workflow"
+# What belongs to a run, in its job's folder.
+OF_A_RUN = (RESULT_NAME, RECORD_NAME, "job.sh", "node.sh", "job.out", "job.err", "power/*/*")
+# A sweep's own, above its jobs' folders.
+OF_A_SWEEP = ("configuration.xml", "workpackages.xml")
+LEVEL = 10  # of Zstandard
+TOLERANCE = 1e-9  # relative, of a number that is computed again
+WINDOW_TOLERANCE = 0.01
+CHUNK_BYTES = 1 << 20
+SKIPPED_FRAME = 0x184D2A50
+SEAL_BYTES = 8 + 32
+
+
+def write_archive(folders: Iterable[Path], workflow: Path, archive: Path) -> int:
+    """Store all runs below some folders with the workflow's files and checksums; returns the number of runs.
+
+    Raises RecordError without a run, and for two folders of one name.
+    """
+    files: dict[str, Path] = {}
+    runs = 0
+    for folder in folders:
+        results = sorted(folder.rglob(RESULT_NAME))
+        runs += len(results)
+        own = [path for result in results for name in OF_A_RUN for path in result.parent.glob(name)]
+        own += [path for name in OF_A_SWEEP for path in folder.glob(name)]
+        for path in own:
+            name = str(PurePosixPath(RUNS, folder.absolute().name, path.relative_to(folder)))
+            if files.setdefault(name, path) != path:
+                raise RecordError(f"two folders are called {folder.absolute().name}: give the folder above both")
+    if not runs:
+        raise RecordError(f"there is no {RESULT_NAME} below {', '.join(map(str, folders))}: run a sweep first")
+    for path in [*workflow.glob("*.yaml"), *workflow.glob("include/*")]:
+        if path.is_file():
+            files[str(PurePosixPath(WORKFLOW, path.relative_to(workflow)))] = path
+    _write(files, archive)
+    return runs
+
+
+def _write(files: dict[str, Path], archive: Path) -> None:
+    import zstandard
+
+    part = archive.with_name(f".{archive.name}.part")
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    sums = ""
+    try:
+        with part.open("wb") as file, zstandard.ZstdCompressor(LEVEL).stream_writer(file) as packed:
+            with tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar:
+                for name, path in sorted(files.items()):
+                    content = path.read_bytes()
+                    sums += f"{hashlib.sha256(content).hexdigest()}  {name}\n"
+                    _add(tar, name, content)
+                _add(tar, CHECKSUMS, sums.encode())
+        with part.open("rb+") as written:
+            written.write(_seal(written))
+        part.replace(archive)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _seal(file: IO[bytes], size: int | None = None) -> bytes:
+    """A frame that Zstandard skips (RFC 8878, section 3.1.2), with the SHA-256 of the first bytes of a file, or all."""
+    digest, left = hashlib.sha256(), math.inf if size is None else size
+    while chunk := file.read(int(min(CHUNK_BYTES, left))):
+        digest.update(chunk)
+        left -= len(chunk)
+    return struct.pack("<II", SKIPPED_FRAME, digest.digest_size) + digest.digest()
+
+
+def _is_sealed(archive: Path) -> bool:
+    size = archive.stat().st_size - SEAL_BYTES
+    with archive.open("rb") as file:
+        return size > 0 and _seal(file, size) == file.read()
+
+
+def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+    member = tarfile.TarInfo(name)  # without owner and time: only content counts
+    member.size, member.mode = len(content), 0o644
+    tar.addfile(member, io.BytesIO(content))
+
+
+def verify(archive: Path) -> tuple[list[str], int]:
+    """What is wrong with an archive, a sentence each, and how many runs were computed again from their traces.
+
+    Raises RecordError when it cannot be read at all.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        problems, sums = _unpack(archive, Path(folder))
+        problems += _check_sums(sums, Path(folder))
+        if not problems and not _is_sealed(archive):
+            problems.append("its bytes are not those that were written, though each file in it is as it was")
+        if problems:
+            return problems, 0
+        runs = 0
+        for result in sorted(Path(folder).rglob(RESULT_NAME)):
+            runs += 1
+            name = result.parent.relative_to(folder)
+            problems += [f"{name}: {sentence}" for sentence in _check_run(result)]
+        return problems, runs
+
+
+def _unpack(archive: Path, folder: Path) -> tuple[list[str], dict[str, str]]:
+    """Unpack into a folder; problems, and each file's checksum."""
+    import zstandard
+
+    problems, sums = [], {}
+    try:
+        with archive.open("rb") as file, zstandard.ZstdDecompressor().stream_reader(file) as unpacked:
+            with tarfile.open(fileobj=unpacked, mode="r|") as tar:
+                for member in tar:
+                    place = PurePosixPath(member.name)
+                    if place.is_absolute() or ".." in place.parts or not member.isfile():
+                        problems.append(f"{member.name!r} is no plain file inside of the archive: it was not unpacked")
+                        continue
+                    content = tar.extractfile(member)
+                    assert content is not None  # as it is a file
+                    sums[str(place)] = _store(content, folder / place)
+    except (OSError, EOFError, tarfile.TarError, zstandard.ZstdError) as error:
+        raise RecordError(f"{archive} cannot be read as an archive: {error}") from error
+    return problems, sums
+
+
+def _store(content: IO[bytes], path: Path) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    digest = hashlib.sha256()
+    with path.open("wb") as file:
+        while chunk := content.read(CHUNK_BYTES):
+            digest.update(chunk)
+            file.write(chunk)
+    return digest.hexdigest()
+
+
+def _check_sums(sums: dict[str, str], folder: Path) -> Iterator[str]:
+    if CHECKSUMS not in sums:
+        yield f"it has no {CHECKSUMS}: it is no archive of this suite, or it was cut short"
+        return
+    wanted = {
+        name: digest
+        for digest, _, name in (line.partition("  ") for line in (folder / CHECKSUMS).read_text().splitlines())
+    }
+    for name in sorted(wanted.keys() | sums.keys() - {CHECKSUMS}):
+        if name not in sums:
+            yield f"{name} is missing"
+        elif name not in wanted:
+            yield f"{name} has no checksum: it was added later"
+        elif sums[name] != wanted[name]:
+            yield f"{name} was changed: its SHA-256 is {sums[name]}, and was {wanted[name]}"
+
+
+def _check_run(result: Path) -> Iterator[str]:
+    """Compute every number of the tables again, from the record and the traces."""
+    try:
+        stored = read_record(result)
+        if stored["status"] != "ok":
+            return
+        again = collect(result.parent)
+    except (RecordError, JpwrError, OSError) as error:
+        yield str(error).replace(f"{result.parent}/", "")
+        return
+    if again["status"] != "ok":
+        yield f"it is stored as ok, but {again['error']}"
+        return
+    yield from _throughput_differs(stored)
+    for kind in ("energy", "energy_effective"):
+        yield from _differences(stored.get(kind), again.get(kind), kind)
+    for key in ("metrics", "layout", "windows", "step_times_s"):
+        yield from _differences(stored.get(key), again.get(key), key)
+
+
+def _throughput_differs(record: Record) -> Iterator[str]:
+    work, speed, seconds = (
+        value_at(record, f"metrics.{key}") for key in ("measured_{unit}", "{unit}_per_s", "measured_s")
+    )
+    if not (work and speed and seconds):
+        yield "its throughput does not say over what work and time it is"
+        return
+    if not math.isclose(work / seconds, speed, rel_tol=TOLERANCE):
+        yield f"its throughput is stored as {speed:.10g}, but {work:.10g} in {seconds:.10g} s are {work / seconds:.10g}"
+    per_node: dict[str, float] = {}
+    for window in record["windows"]:
+        if window["kind"] == "measured":
+            host = window["hostname"]
+            per_node[host] = per_node.get(host, 0.0) + window["end_s"] - window["start_s"]
+    window_s = max(per_node.values(), default=0.0)
+    if not math.isclose(window_s, seconds, rel_tol=WINDOW_TOLERANCE):
+        yield f"its throughput is over {seconds:.4g} s, but its window is {window_s:.4g} s"
+
+
+def _differences(stored: Any, again: Any, name: str) -> Iterator[str]:
+    if isinstance(stored, dict) and isinstance(again, dict):
+        for key in sorted(stored.keys() | again.keys()):
+            yield from _differences(stored.get(key), again.get(key), f"{name}.{key}")
+    elif isinstance(stored, list) and isinstance(again, list) and len(stored) == len(again):
+        for index, (one, other) in enumerate(zip(stored, again, strict=True)):
+            yield from _differences(one, other, f"{name}[{index}]")
+    elif isinstance(stored, float) and isinstance(again, float):
+        if not math.isclose(stored, again, rel_tol=TOLERANCE):
+            yield f"{name} is stored as {stored:.10g}, but its origin gives {again:.10g}"
+    elif stored != again:
+        yield f"{name} is stored as {stored!r}, but its origin gives {again!r}"

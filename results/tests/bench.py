@@ -1,0 +1,78 @@
+"""How long a table and a report of many results take, beside pandas alone reading the same records.
+
+python -m results.tests.bench [--records 1000] [--rows 10000]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from results.tests import made_up
+
+LIMITS = {"table": (2.0, "s"), "report": (30.0, "s"), "page": (10.0, "MB"), "memory": (1024.0, "MiB")}
+PEER = """
+import json, pathlib, sys, pandas
+frame = pandas.json_normalize([json.loads(path.read_text()) for path in pathlib.Path(sys.argv[1]).rglob("result.json")])
+print(frame.groupby(["system", "layout.num_devices", "layout.global_batch_size"])["metrics.tokens_per_s"].median())
+"""
+
+
+def main() -> int:
+    """Print what was measured beside what was wanted; returns 1 where a limit is not kept."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=1000)
+    parser.add_argument("--rows", type=int, default=10_000, help="of each trace")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        _make(folder / "results", options.records, options.rows)
+        peer_s, _ = _time(sys.executable, "-c", PEER, str(folder / "results"))
+        caraml = [sys.executable, "-m", "caraml"]
+        table_s, table_mib = _time(*caraml, "table", str(folder / "results"))
+        page = folder / "out" / "report.html"
+        report_s, report_mib = _time(*caraml, "report", str(folder / "results"), "-o", str(page))
+        found = {"table": table_s, "report": report_s, "page": page.stat().st_size / 1e6}
+        found["memory"] = max(table_mib, report_mib)
+    print(
+        f"{options.records} records with traces of {options.rows} rows; pandas reads and groups them in {peer_s:.2f} s"
+    )
+    for key, value in found.items():
+        limit, unit = LIMITS[key]
+        ratio = f", {value / peer_s:.2f} of pandas" if unit == "s" else ""
+        print(f"  {key}: {value:.2f} {unit}, at most {limit:g} {unit} wanted{ratio}")
+    return 0 if all(value <= LIMITS[key][0] for key, value in found.items()) else 1
+
+
+def _make(folder: Path, records: int, rows: int) -> None:
+    """Ten systems with as many points and three runs of each as there is room for; all share one trace's bytes."""
+    first = made_up.store_run(folder / "first", made_up.result("S0"), rows=rows)
+    trace = first / "power" / "n1" / "trace.csv"
+    for index in range(records - 1):
+        point = index // 3
+        system, place = f"S{point % 10}", point // 10
+        devices, batch = 2 ** (place % 6), 16 * 2 ** (place // 6)
+        speed = devices * batch * (1 + 0.002 * (index % 3)) * (1 + point % 10)
+        record = made_up.result(system, devices, batch, speed, run_id=str(index), steps=500)
+        work = folder / f"{index:06d}_benchmark" / "work"
+        (work / "power" / "n1").mkdir(parents=True)
+        (work / "result.json").write_text(json.dumps(record))
+        os.link(trace, work / "power" / "n1" / "trace.csv")
+
+
+def _time(*command: str) -> tuple[float, float]:
+    """Seconds of a command, and the largest memory of any command so far in MiB; raises CalledProcessError."""
+    started_s = time.perf_counter()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - started_s, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import struct
+import tarfile
+
+import pytest
+import zstandard
+
+from caraml.cli import main
+from results.archive import verify
+from results.tests import made_up
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Two good runs with their traces, and a failed one."""
+    folder = tmp_path / "llm_run"
+    for batch in (8, 16):
+        made_up.store_run(folder / f"{batch}_benchmark" / "work", made_up.result(batch=batch))
+    made_up.store(folder, [made_up.failed()])
+    return folder
+
+
+@pytest.fixture
+def archive(runs, tmp_path):
+    assert main(["archive", str(runs), "-o", str(tmp_path / "a.tar.zst")]) == 0
+    return tmp_path / "a.tar.zst"
+
+
+def members(archive):
+    data = zstandard.ZstdDecompressor().stream_reader(io.BytesIO(archive.read_bytes())).read()
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        return {member.name: tar.extractfile(member).read() for member in tar}
+
+
+def repack(archive, files, sums=None):
+    """With other content; with its checksums, unless given, made to fit: as somebody would who knows how."""
+    files = dict(files)
+    plain = "".join(
+        f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in files.items() if name != "SHA256SUMS"
+    )
+    files["SHA256SUMS"] = plain.encode() if sums is None else sums
+    memory = io.BytesIO()
+    with tarfile.open(fileobj=memory, mode="w") as tar:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    packed = zstandard.compress(memory.getvalue())
+    archive.write_bytes(packed + struct.pack("<II", 0x184D2A50, 32) + hashlib.sha256(packed).digest())
+    return archive
+
+
+def test_an_archive_holds_records_traces_and_workflow_and_is_verified(archive, capsys):
+    names = set(members(archive))
+    assert {"SHA256SUMS", "workflow/llm.yaml", "workflow/include/systems.yaml"} < names
+    assert {
+        f"runs/llm_run/8_benchmark/work/{name}" for name in ("result.json", "record.json", "power/n1/trace.csv")
+    } < names
+    assert main(["verify", str(archive)]) == 0
+    assert "3 runs" in capsys.readouterr().out
+
+
+def test_the_same_results_give_the_same_bytes(runs, archive, tmp_path):
+    for path in runs.rglob("*"):
+        path.touch()
+    assert main(["archive", str(runs), "-o", str(tmp_path / "b.tar.zst")]) == 0
+    assert archive.read_bytes() == (tmp_path / "b.tar.zst").read_bytes()
+
+
+def test_a_flipped_byte_is_found_wherever_it_is(archive, tmp_path, capsys):
+    content = archive.read_bytes()
+    for place in [*range(0, len(content), len(content) // 100), *range(len(content) - 50, len(content))]:
+        changed = tmp_path / "changed.tar.zst"
+        changed.write_bytes(content[:place] + bytes([content[place] ^ 0x80]) + content[place + 1 :])
+        assert main(["verify", str(changed)]) in (1, 2), place
+        assert capsys.readouterr().err.startswith("caraml: ")
+
+
+def test_an_archive_that_is_cut_short_is_refused(archive, capsys):
+    archive.write_bytes(archive.read_bytes()[:-200])
+    assert main(["verify", str(archive)]) in (1, 2)
+    assert capsys.readouterr().err
+
+
+def changed_json(content, change):
+    record = json.loads(content)
+    change(record)
+    return json.dumps(record).encode()
+
+
+def better_energy(record):
+    record["energy"]["tokens_per_wh"] *= 1.0001
+
+
+def better_speed(record):
+    record["metrics"]["tokens_per_s"] *= 1.01
+
+
+WORK = "runs/llm_run/8_benchmark/work/"
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("result.json", lambda text: changed_json(text, better_energy), "energy.tokens_per_wh is stored as"),
+        ("result.json", lambda text: changed_json(text, better_speed), "its throughput is stored as"),
+        ("power/n1/trace.csv", lambda text: text.replace(b"100.0", b"90.0"), "but its origin gives"),
+        ("power/n1/trace.csv", lambda text: b"", "it is stored as ok, but"),
+    ],
+)
+def test_a_number_that_does_not_follow_from_its_trace_is_found_even_under_a_good_checksum(
+    archive, name, change, message
+):
+    files = members(archive)
+    files[WORK + name] = change(files[WORK + name])
+    problems, _ = verify(repack(archive, files))
+    assert any(message in problem and "8_benchmark" in problem for problem in problems), problems
+
+
+def test_a_file_that_was_changed_added_or_taken_away_is_named(archive):
+    files = members(archive)
+    sums = files["SHA256SUMS"]
+    files[WORK + "record.json"] += b" "
+    files["runs/new"] = b"new"
+    del files["workflow/llm.yaml"]
+    problems, _ = verify(repack(archive, files, sums))
+    text = "\n".join(problems)
+    assert f"{WORK}record.json was changed" in text
+    assert "runs/new has no checksum" in text
+    assert "workflow/llm.yaml is missing" in text
+
+
+@pytest.mark.parametrize("name", ["../../climbed", "/tmp/climbed_of_a_test", "runs/../../climbed"])
+def test_a_path_that_climbs_out_is_not_unpacked(archive, name, tmp_path):
+    problems, _ = verify(repack(archive, {**members(archive), name: b"x"}))
+    assert any("is no plain file inside of the archive" in problem for problem in problems)
+    assert not list(tmp_path.rglob("*climbed*"))
+
+
+def test_two_folders_of_one_name_are_refused(runs, tmp_path, capsys):
+    made_up.store(tmp_path / "other" / "llm_run", [made_up.failed()])
+    assert main(["archive", str(runs), str(tmp_path / "other" / "llm_run"), "-o", str(tmp_path / "c.tar.zst")]) == 2
+    assert "two folders are called llm_run" in capsys.readouterr().err
+
+
+def test_a_folder_without_a_run_is_refused_and_leaves_no_file(tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    assert main(["archive", str(tmp_path / "empty"), "-o", str(tmp_path / "c.tar.zst")]) == 2
+    assert "there is no result.json below" in capsys.readouterr().err
+    assert not (tmp_path / "c.tar.zst").exists()
+
+
+def test_what_is_no_archive_is_refused_in_one_sentence(tmp_path, capsys):
+    (tmp_path / "a.tar.zst").write_bytes(b"not packed at all")
+    assert main(["verify", str(tmp_path / "a.tar.zst")]) == 2
+    assert "cannot be read as an archive" in capsys.readouterr().err
