@@ -63,6 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 metavar="'COLUMN=TEXT'",
                 help="such as 'devices=4'; may be repeated",
             )
+            command.add_argument("--sort", metavar="COLUMN", help="by its value; -COLUMN: the largest first")
             command.add_argument("--repeats", action="store_true", help="one row per point: median, interval, quality")
             command.add_argument("--titles", choices=TITLES, default="ours", help="caraml: those of the original suite")
             command.add_argument("--pivot", metavar="KEY", help="one value, devices x batch: metrics.tokens_per_s")
@@ -85,9 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="exit with 1 unless the other one keeps it: a number of its records, or ratio or energy_ratio",
     )
     published = commands.add_parser("published", help="figures that others published", description=_published.__doc__)
-    published.add_argument(
-        "words", nargs="*", metavar="WORD", help="only those with these words, such as GPT-800M"
-    )
+    published.add_argument("words", nargs="*", metavar="WORD", help="only those with these words, such as GPT-800M")
     published.add_argument("--plot", choices=PUBLISHED_PLOTS, help="draw instead of print")
     published.add_argument("-o", "--out", type=Path, help="file of the plot, PNG or SVG; default: its name and .png")
     verified = commands.add_parser("verify", help="check an archive", description=_verify.__doc__)
@@ -147,7 +146,8 @@ def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
         return table.pivot_table(records, options.pivot)
     if options.repeats:
         return table.render_rows(point_rows(by_point(records)), options.format)
-    return table.render(records, options.format, TITLES[options.titles])
+    ordered = table.in_order(records, options.sort) if options.sort else sorted(records, key=table.sort_key)
+    return table.render(ordered, options.format, TITLES[options.titles])
 
 
 def _compare(options: argparse.Namespace) -> int:

@@ -63,13 +63,16 @@ def _write(files: dict[str, Path], archive: Path) -> None:
     archive.parent.mkdir(parents=True, exist_ok=True)
     sums = ""
     try:
-        with part.open("wb") as file, zstandard.ZstdCompressor(LEVEL).stream_writer(file) as packed:
-            with tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar:
-                for name, path in sorted(files.items()):
-                    content = path.read_bytes()
-                    sums += f"{hashlib.sha256(content).hexdigest()}  {name}\n"
-                    _add(tar, name, content)
-                _add(tar, CHECKSUMS, sums.encode())
+        with (
+            part.open("wb") as file,
+            zstandard.ZstdCompressor(LEVEL).stream_writer(file) as packed,
+            tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar,
+        ):
+            for name, path in sorted(files.items()):
+                content = path.read_bytes()
+                sums += f"{hashlib.sha256(content).hexdigest()}  {name}\n"
+                _add(tar, name, content)
+            _add(tar, CHECKSUMS, sums.encode())
         with part.open("rb+") as written:
             written.write(_seal(written))
         part.replace(archive)
@@ -124,16 +127,19 @@ def _unpack(archive: Path, folder: Path) -> tuple[list[str], dict[str, str]]:
 
     problems, sums = [], {}
     try:
-        with archive.open("rb") as file, zstandard.ZstdDecompressor().stream_reader(file) as unpacked:
-            with tarfile.open(fileobj=unpacked, mode="r|") as tar:
-                for member in tar:
-                    place = PurePosixPath(member.name)
-                    if place.is_absolute() or ".." in place.parts or not member.isfile():
-                        problems.append(f"{member.name!r} is no plain file inside of the archive: it was not unpacked")
-                        continue
-                    content = tar.extractfile(member)
-                    assert content is not None  # as it is a file
-                    sums[str(place)] = _store(content, folder / place)
+        with (
+            archive.open("rb") as file,
+            zstandard.ZstdDecompressor().stream_reader(file) as unpacked,
+            tarfile.open(fileobj=unpacked, mode="r|") as tar,
+        ):
+            for member in tar:
+                place = PurePosixPath(member.name)
+                if place.is_absolute() or ".." in place.parts or not member.isfile():
+                    problems.append(f"{member.name!r} is no plain file inside of the archive: it was not unpacked")
+                    continue
+                content = tar.extractfile(member)
+                assert content is not None  # as it is a file
+                sums[str(place)] = _store(content, folder / place)
     except (OSError, EOFError, tarfile.TarError, zstandard.ZstdError) as error:
         raise RecordError(f"{archive} cannot be read as an archive: {error}") from error
     return problems, sums

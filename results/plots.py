@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from html import escape
@@ -174,15 +175,15 @@ def _batch_axis(axes: Axes, batches: Iterable[int]) -> None:
 def lines(results: Sequence[PointResults], quantity: Quantity) -> dict[str, list[tuple[int, Summary]]]:
     """For each line's label its points (global batch size, value); only good runs, estimates labelled."""
     found: dict[str, list[tuple[int, Summary]]] = {}
-    variants = {(one.system, one.point.devices): set[tuple[str, ...]]() for one in results}
-    for one in results:
-        variants[one.system, one.point.devices].add(one.variant)
+    # Options are told only where a batch size was run with more than one set of them.
+    places = Counter((one.system, one.point.devices, one.point.global_batch) for one in results if one.good)
+    ambiguous = {(system, devices) for (system, devices, _), count in places.items() if count > 1}
     for one in results:
         summary = one.summary(quantity.path)
         if summary is None:
             continue
         label = f"{one.system}, {devices_text(one.point.devices)}"
-        if len(variants[one.system, one.point.devices] - {()}) > 1:
+        if (one.system, one.point.devices) in ambiguous:
             label += f", {', '.join(one.variant)}"
         if quantity.path.startswith("energy.") and _is_estimate(one):
             label += " (ESTIMATED power)"
@@ -219,7 +220,7 @@ def over_batch(results: Sequence[PointResults], quantity: Quantity, published: S
         values = [summary.median for _, summary in points]
         errors = list(zip(*(_bars(summary) for _, summary in points), strict=True))
         axes.errorbar([batch for batch, _ in points], values, yerr=errors, capsize=3, label=label, **_style(index))
-        words.append(f"{label}: {rounded(min(values))} to {rounded(max(values))}")
+        words.append(f"{label}: {' to '.join(dict.fromkeys(rounded(value) for value in (min(values), max(values))))}")
         top = max(top, *values)
     theirs: dict[str, list[tuple[int, float]]] = {}
     for one in published:
@@ -389,8 +390,8 @@ def pareto(results: Sequence[PointResults]) -> Chart | None:
         words.append(f"the front of {kind} goes from {' to '.join(ends)}")
     axes.set_xlabel(f"{unit}/s per device")
     axes.set_ylabel(f"Wh per million {unit}")
-    axes.set_xlim(left=0)
-    axes.set_ylim(bottom=0)
+    axes.set_xlim(0, 1.08 * max(x for _, x, _ in points))
+    axes.set_ylim(0, 1.15 * max(y for _, _, y in points))
     axes.xaxis.set_major_formatter(EngFormatter())
     axes.legend()
     return Chart("pareto", "Speed against energy: right and down is better", "; ".join(words), figure)

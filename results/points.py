@@ -58,12 +58,12 @@ def status(results: PointResults) -> str:
     return f"{len(results.bad)} of {len(results.good) + len(results.bad)} {bad}" if results.good else bad
 
 
-def point_rows(results: Sequence[PointResults]) -> list[list[str]]:
-    """The header and one row per point, as text; a column without a value is left out."""
+def point_rows(results: Sequence[PointResults], without: Sequence[str] = ()) -> list[list[str]]:
+    """The header and one row per point, as text; a column without a value, or not wanted, is left out."""
     units = dict.fromkeys(one.any["work_unit"] for one in results)
     header = [title.format(unit=" or ".join(units)) for title in HEADER]
     body = [_row(one) for one in results]
-    known = [index for index in range(len(HEADER)) if any(row[index] for row in body)]
+    known = [index for index in range(len(HEADER)) if HEADER[index] not in without and any(row[index] for row in body)]
     return [[row[index] for index in known] for row in [header, *body]]
 
 

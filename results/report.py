@@ -327,7 +327,7 @@ def _render(records: Sequence[Record], skipped: Sequence[str], sections: Sequenc
         ),
         sections=sections,
         summary=_summary_rows(sections),
-        tables={section.anchor: point_rows(section.results) for section in sections},
+        tables={section.anchor: point_rows(section.results, without=("model", "data")) for section in sections},
         notes=[note for section in sections for note in notes(section.results)],
         quality=_quality(records),
         grades=GRADES,

@@ -91,8 +91,8 @@ def sort_key(record: Record) -> tuple[str, str, str, int, int]:
 
 
 def rows(records: Sequence[Record], columns: Sequence[Column] = COLUMNS) -> list[list[str]]:
-    """The header and one row per record, as text; what is not known is empty, and a column without a value left out."""
-    body = [[_text(record, column) for column in columns] for record in sorted(records, key=sort_key)]
+    """The header and one row per record; what is not known is empty, and a column without a value left out."""
+    body = [[_text(record, column) for column in columns] for record in records]
     known = [index for index in range(len(columns)) if any(row[index] for row in body)]
     return [[row[index] for index in known] for row in [_titles(records, columns), *body]]
 
@@ -128,7 +128,7 @@ def render(records: Sequence[Record], form: str, columns: Sequence[Column] = COL
     """The table in one of FORMS; csv has the numbers as they are, the others as people read them."""
     if form != "csv":
         return render_rows(rows(records, columns), form)
-    numbers = [[value_at(record, column.path) for column in columns] for record in sorted(records, key=sort_key)]
+    numbers = [[value_at(record, column.path) for column in columns] for record in records]
     return _csv([_titles(records, columns), *numbers])
 
 
@@ -158,6 +158,27 @@ def _csv(lines: Sequence[Sequence[Any]]) -> str:
     return file.getvalue().rstrip("\n")
 
 
+def _column(title: str, records: Sequence[Record]) -> Column:
+    """The column of that title or path; raises RecordError where there is none."""
+    units = {record["work_unit"] for record in records}
+    for column in COLUMNS:
+        if title.strip() in {column.path, column.title, *(column.title.format(unit=unit) for unit in units)}:
+            return column
+    titles = ", ".join(dict.fromkeys(one.title.format(unit=unit) for one in COLUMNS for unit in sorted(units)))
+    raise RecordError(f"there is no column {title.strip()!r}: the columns are {titles}")
+
+
+def in_order(records: Sequence[Record], title: str) -> list[Record]:
+    """By a column's value, the largest first where the title begins with a minus; records without a value come last.
+
+    Raises RecordError for a title of no column.
+    """
+    column, falling = _column(title.removeprefix("-"), records), title.startswith("-")
+    known = [record for record in records if value_at(record, column.path) is not None]
+    rest = [record for record in records if value_at(record, column.path) is None]
+    return sorted(known, key=lambda record: value_at(record, column.path), reverse=falling) + rest
+
+
 def select(records: Sequence[Record], conditions: Sequence[str]) -> list[Record]:
     """The records that keep every condition, such as `system=A100` or `devices=4`: a column's title, and its text.
 
@@ -166,10 +187,9 @@ def select(records: Sequence[Record], conditions: Sequence[str]) -> list[Record]
     chosen = list(records)
     for condition in conditions:
         title, sign, wanted = condition.partition("=")
-        column = next((one for one in COLUMNS if title.strip() in (one.title, one.path)), None)
-        if not sign or column is None:
-            titles = ", ".join(one.title for one in COLUMNS if "{unit}" not in one.title)
-            raise RecordError(f"{condition!r} is no condition: write COLUMN=TEXT with one of {titles}")
+        if not sign:
+            raise RecordError(f"{condition!r} is no condition: write COLUMN=TEXT, such as devices=2")
+        column = _column(title, records)
         chosen = [record for record in chosen if str(value_at(record, column.path)) == wanted.strip()]
     return chosen
 

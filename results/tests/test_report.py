@@ -226,8 +226,12 @@ def test_a_report_without_a_good_run_says_so(tmp_path):
 
 def test_a_plot_has_good_runs_only_and_labels_estimates():
     results = by_point(
-        [made_up.result("A", 1, 16, 120), made_up.result("A", 1, 8, 100), made_up.failed("A", 1, 32)]
-        + [made_up.result("A", 2, 8, 150, estimated=True)]
+        [
+            made_up.result("A", 1, 16, 120),
+            made_up.result("A", 1, 8, 100),
+            made_up.failed("A", 1, 32),
+            made_up.result("A", 2, 8, 150, estimated=True),
+        ]
     )
     found = {
         label: [(batch, one.median) for batch, one in points]

@@ -6,7 +6,7 @@ import io
 import pytest
 
 from results.records import RecordError
-from results.table import CARAML_COLUMNS, failures, pivot_table, render, rows, select, text_table
+from results.table import CARAML_COLUMNS, failures, in_order, pivot_table, render, rows, select, sort_key, text_table
 from results.tests import made_up
 from results.tests.conftest import make_record
 
@@ -21,7 +21,8 @@ def failed(batch: int, error: str = "the node burned <down>") -> dict:
 
 
 def test_the_table_has_a_row_per_record_in_the_order_of_devices_and_batch():
-    header, *body = rows([good(2, 8, 150), good(1, 16, 120), failed(8), good(1, 8, 100)])
+    records = [good(2, 8, 150), good(1, 16, 120), failed(8), good(1, 8, 100)]
+    header, *body = rows(sorted(records, key=sort_key))
     assert [(row[header.index("devices")], row[header.index("global batch")]) for row in body] == [
         ("1", "8"),
         ("1", "8"),
@@ -62,9 +63,18 @@ def test_records_are_selected_by_what_stands_in_a_column():
     records = [good(1, 8, 1), good(2, 8, 1), good(2, 16, 1)]
     assert len(select(records, ["devices=2"])) == 2
     assert len(select(records, ["devices=2", "layout.global_batch_size = 16"])) == 1
-    for condition in ("devices", "speed=1"):
-        with pytest.raises(RecordError, match="is no condition"):
+    for condition, message in (
+        ("devices", "is no condition"),
+        ("speed=1", "no column 'speed': the columns are system,"),
+    ):
+        with pytest.raises(RecordError, match=message):
             select(records, [condition])
+
+
+def test_records_are_sorted_by_any_column_and_what_has_no_value_comes_last():
+    records = [good(1, 8, 2), failed(8), good(2, 8, 3), good(4, 8, 1)]
+    assert [one["layout"]["num_devices"] for one in in_order(records, "tokens/s")] == [4, 1, 2, 1]
+    assert [one["layout"]["num_devices"] for one in in_order(records, "-tokens/s")] == [2, 1, 4, 1]
 
 
 def test_one_value_is_laid_out_over_devices_and_batch():
