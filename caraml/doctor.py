@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from caraml.images import ENDINGS, image_path, read_image
+from caraml.images import ENDINGS, architecture_of, image_path, read_image
 from caraml.site import REPOSITORY, Site, read_site
 from caraml.systems import Block, read_system
 
@@ -109,6 +109,9 @@ def container(block: Block, site: Site, runtime: str) -> Iterator[Finding]:
         elif block["cpu_arch"] not in (image.arch, "uname -m"):
             to_do = "correct containers/images.yaml"
             yield Finding("image", BAD, f"{name} is for {image.arch}, the system is {block['cpu_arch']}", to_do)
+        elif (found := architecture_of(path)) and found != image.arch:
+            to_do = f"remove it, and make it on a machine of that kind: caraml image {name} --runtime {runtime}"
+            yield Finding("image", BAD, f"{path} holds programs for {found}, {name} is for {image.arch}", to_do)
         else:
             yield Finding("image", GOOD, f"{path}")
     others = [one for one in ENDINGS if one != runtime and list(folder.glob(f"*{ENDINGS[one]}"))]

@@ -10,11 +10,12 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from caraml.images import definition, image_path, make_image, read_image, read_images
+from caraml.images import architecture_of, definition, image_path, make_image, read_image, read_images
 from caraml.site import SiteError
 from caraml.systems import read_systems
 from tests.conftest import made_up_system, make_checkout
@@ -54,15 +55,16 @@ def environ(tmp_path_factory):
         "CONTAINERS_STORAGE_CONF": str(folder / "storage.conf"),
         "CH_IMAGE_STORAGE": str(folder / "ch"),
         "USER": os.environ.get("USER", "root"),
+        "BASE_IMAGE": str(folder / "base.tar"),
     }
     codename = re.search(r"VERSION_CODENAME=(\w+)", Path("/etc/os-release").read_text())[1]
-    base = folder / "base.tar"
+    base = found["BASE_IMAGE"]
     hook = 'touch "$1/etc/passwd" "$1/etc/group" "$1/etc/hosts" "$1/etc/resolv.conf"'  # charliecloud mounts over them
     packages = ["--variant=extract", f"--include={PACKAGES}", f"--extract-hook={hook}"]
     for command in (
-        ["mmdebstrap", "--quiet", *packages, codename, str(base)],
-        ["podman", "import", "--quiet", str(base), "localhost/caraml-base:1"],
-        ["ch-image", "import", str(base), "localhost/caraml-base:1"],
+        ["mmdebstrap", "--quiet", *packages, codename, base],
+        ["podman", "import", "--quiet", base, "localhost/caraml-base:1"],
+        ["ch-image", "import", base, "localhost/caraml-base:1"],
     ):
         done = subprocess.run(command, env=found, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
@@ -79,6 +81,84 @@ def checkout(tmp_path_factory):
     table.write_text(changed)
     (folder / "site.yaml").write_text(f"container_mounts: ['{REPOSITORY}', '{SITE_PACKAGES}']\n")
     return folder
+
+
+# Debian's stable has no apptainer: that of sid runs in a root of its own, which sees some folders of this machine, and
+# as a user without rights, as on a cluster.
+APPTAINER = """#!/bin/sh
+exec unshare -m sh -c '
+    here=$PWD
+    mount --bind "$0" "$0"
+    for folder in /proc /dev /sys {folders}; do mkdir -p "$0$folder"; mount --rbind "$folder" "$0$folder"; done
+    mkdir -p "$0/outside"
+    cd "$0" && pivot_root . outside
+    exec {user} env -C "$here" HOME=/tmp /usr/bin/apptainer "$@"
+' {root} "$@"
+"""
+
+
+@pytest.fixture(scope="module")
+def apptainer(environ, checkout):
+    """A folder with the command `apptainer`, and an image of Debian's Python as a SIF file."""
+    if os.getuid():
+        pytest.skip("a root of its own takes root: run this test as root")
+    folder = Path(tempfile.mkdtemp(prefix="apptainer-"))  # for a user without rights, too
+    folder.chmod(0o755)
+    policy = subprocess.run(["apt-cache", "policy", "bash"], capture_output=True, text=True, check=True).stdout
+    source = f"deb [trusted=yes] {re.search('http[^ ]+', policy)[0]} sid main"
+    root, builder, wrapper = folder / "root", folder / "builder", folder / "apptainer"
+    folders = f"{REPOSITORY} {SITE_PACKAGES} {checkout} {folder}"
+    for script, user in ((builder, ""), (wrapper, "setpriv --reuid 65534 --regid 65534 --clear-groups")):
+        script.write_text(APPTAINER.format(root=root, folders=folders, user=user))
+        script.chmod(0o755)
+    (folder / "image").mkdir()
+    (folder / "tmp").mkdir()
+    (folder / "tmp").chmod(0o1777)
+    for command in (
+        [
+            *("mmdebstrap", "--quiet", "--variant=apt", "--include=apptainer"),
+            *('--aptopt=Acquire::Check-Valid-Until "false"', "sid", root, source),
+        ],
+        ["cp", "/etc/hosts", "/etc/resolv.conf", "/etc/localtime", root / "etc"],
+        ["tar", "-xf", environ["BASE_IMAGE"], "-C", folder / "image"],
+        [builder, "build", folder / "cpu.sif", folder / "image"],
+    ):
+        done = subprocess.run(command, env=environ, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_the_workflow_trains_under_apptainer(apptainer, environ, checkout, jube_command):
+    images = checkout / "containers" / "images"
+    images.mkdir(exist_ok=True)
+    shutil.copy(apptainer / "cpu.sif", images)
+    assert architecture_of(images / "cpu.sif") == platform.machine()
+    environ = {
+        **environ,
+        "PATH": f"{apptainer}:{environ['PATH']}",
+        "CARAML_CONTAINER_RUNTIME": "apptainer",
+        "APPTAINER_TMPDIR": str(apptainer / "tmp"),
+        "PYTHONPATH": SITE_PACKAGES,
+    }
+    out = checkout / "run_apptainer"
+    out.mkdir(mode=0o777)
+    command = ["sh", "-c", 'umask 0; exec "$@"', "-", jube_command, "run", "jube/llm.yaml", "--outpath", str(out)]
+    done = subprocess.run(
+        [*command, "--tag", "TESTBED", "synthetic"],
+        cwd=checkout,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    [result] = out.glob("000000/*_benchmark/work/result.json")
+    found = json.loads(result.read_text())
+    assert found["status"] == "ok", (found["error"], (result.parent / "job.err").read_text()[-2000:])
+    assert found["provenance"]["container"] == "cpu"
+    assert found["provenance"]["command"][0] == "/usr/bin/python3"  # Debian's, of the image
+    assert found["energy"]["energy_wh"] > 0
 
 
 @pytest.mark.parametrize("runtime", ["podman", "charliecloud"])
@@ -99,7 +179,8 @@ def test_the_workflow_trains_in_a_container(runtime, environ, checkout, jube_com
 
     made = call(*run, "--tag", "TESTBED", "synthetic", "container")  # which makes the image first
     assert made.returncode == 0, made.stdout + made.stderr
-    assert image_path(checkout / "containers" / "images", "cpu", runtime).exists()
+    image = image_path(checkout / "containers" / "images", "cpu", runtime)
+    assert architecture_of(image) == platform.machine()
     [point] = out.glob("000001/*_benchmark/work")
     result = json.loads((point / "result.json").read_text())
     assert result["status"] == "ok", (result["error"], (point / "job.err").read_text()[-2000:])

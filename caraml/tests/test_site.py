@@ -103,6 +103,20 @@ def test_an_image_of_another_architecture_is_found(tmp_path):
     assert "is for aarch64, the system is x86_64" in found[0].found
 
 
+def test_an_image_that_holds_programs_of_another_processor_is_found(tmp_path):
+    block, site = read_system("A100"), {"container_folder": str(tmp_path)}
+    shell = tmp_path / "pytorch-nvidia-x86_64.dir" / "usr" / "bin" / "sh"
+    shell.parent.mkdir(parents=True)
+    (tmp_path / "pytorch-nvidia-x86_64.dir" / "bin").symlink_to("/usr/bin")  # as it is inside
+    for machine, state in ((b"\xb7\x00", "FAIL"), (b"\x3e\x00", "ok")):
+        shell.write_bytes(b"\x7fELF" + bytes(14) + machine)
+        found = [one for one in doctor.container(block, site, "charliecloud") if one.what == "image"]
+        assert found[0].state == state
+    shell.write_bytes(b"\x7fELF" + bytes(14) + b"\xb7\x00")
+    [bad, _] = [one for one in doctor.container(block, site, "charliecloud") if one.what == "image"]
+    assert "holds programs for aarch64, pytorch-nvidia-x86_64 is for x86_64" in bad.found
+
+
 def test_jube_that_is_missing_or_too_old_is_found(programs, monkeypatch):
     programs("old-jube", "echo 'JUBE, version 2.4.0'")
     for name, state in (("old-jube", "FAIL"), ("no-such-jube", "FAIL")):

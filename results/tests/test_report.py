@@ -246,3 +246,21 @@ def test_a_heat_map_marks_what_failed():
     chart = plots.heat_map_of_system(results, "A", "heat_map")
     assert chart.words == "1 device at batch 8: 100.0, 1 device at batch 16: OOM"
     assert "OOM" in chart.svg()
+
+
+def test_compute_and_effective_throughput_stand_side_by_side_where_both_were_measured():
+    metrics = made_up.result()["metrics"]
+    both = made_up.result("A", metrics={**metrics, "effective_tokens_per_s": 80.0})
+    chart = plots.compute_and_effective(by_point([both, made_up.result("B")]))
+    assert chart.words == "A, 1 device, batch 8: 80.00 of 100.0"
+    assert plots.compute_and_effective(by_point([made_up.result("B")])) is None
+
+
+def test_energies_of_different_kinds_have_a_front_and_a_ratio_each():
+    energy = made_up.result()["energy"]
+    node = {**energy, "power_scope": "node"}
+    records = [made_up.result(name, tokens_per_s=speed) for name, speed in (("A", 100.0), ("B", 150.0))]
+    records += [made_up.result(name, tokens_per_s=speed, energy=node) for name, speed in (("C", 50.0), ("D", 75.0))]
+    words = plots.pareto(by_point(records)).words
+    assert "the front of Q1, device goes from" in words
+    assert "the front of Q2, node goes from" in words
