@@ -3,7 +3,7 @@ SHELL := bash
 ALL_PARTS := llm resnet report frames dev
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: help setup demo test test-slow lint bench image clean
+.PHONY: help setup demo test test-slow lint bench gpu-check image clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 10
@@ -33,6 +33,9 @@ bench: ## speed and memory, as ratios against a peer in the same run
 	python -m benchmarks.resnet50.bench
 	python -m jpwr.tests.bench
 	python -m results.tests.bench
+
+gpu-check: setup ## train both GPT sizes on one NVIDIA GPU, 8 minutes: make gpu-check SYSTEM=H200
+	@scripts/gpu_check.sh $(SYSTEM)
 
 image: ## build or pull a container image: make image NAME=cpu
 	caraml image $(NAME)

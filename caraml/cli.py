@@ -14,7 +14,7 @@ from caraml.images import ENDINGS, FORMATS, definition, make_image, read_image
 from caraml.lint import lint
 from caraml.site import REPOSITORY, SiteError, read_site
 from caraml.sweep import SweepError, problems, run_folder
-from caraml.systems import read_systems, systems_table
+from caraml.systems import read_system, read_systems, systems_table
 from caraml.wait import NOT_IN_TIME, check_open, retry_failed, wait
 from results import table
 from results.archive import verify, write_archive
@@ -74,7 +74,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             command.add_argument("--prices", type=Path, metavar="FILE", help="state costs, after prices.example.yaml")
             command.add_argument("--published", action="store_true", help="draw published figures beside ours, marked")
     systems = commands.add_parser("systems", help="the systems that are described", description=_systems.__doc__)
-    systems.set_defaults(folders=[])
+    systems.add_argument("--system", metavar="TAG", help="only this one, all that is known of it")
+    systems.add_argument("--get", metavar="KEY", help="with --system: only this value")
     compared = commands.add_parser("compare", help="one set of results over another", description=_compare.__doc__)
     compared.add_argument("folders", nargs=2, type=Path, metavar="FOLDER", help="results, such as jube/llm_run/000000")
     compared.add_argument("--baseline", type=Path, metavar="FOLDER", help="which of them is 1; default: the first")
@@ -216,7 +217,15 @@ def _verify(options: argparse.Namespace) -> int:
 
 def _systems(options: argparse.Namespace) -> int:
     """The systems of jube/include/systems.yaml: their tags, and what the tables know of them."""
-    print(systems_table(read_systems()))
+    if options.get and not options.system:
+        raise SiteError("--get needs --system: of which system?")
+    if not options.system:
+        print(systems_table(read_systems()))
+        return 0
+    block = read_system(options.system)
+    if options.get and options.get not in block:
+        raise SiteError(f"a system has no key {options.get}: the keys are {', '.join(block)}")
+    print(block[options.get] if options.get else "\n".join(f"{key}: {value}" for key, value in block.items()))
     return 0
 
 

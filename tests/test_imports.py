@@ -35,6 +35,7 @@ FLOORS = {
     "benchmarks.common.provenance": 2,
     "benchmarks.llm_training.config": 1,
     "benchmarks.llm_training.metrics": 1,
+    "benchmarks.llm_training.plan": 1,
     "benchmarks.llm_training.cpu_stand_ins": 3,
     "benchmarks.llm_training.model": 3,
     "benchmarks.llm_training.data": 3,

@@ -42,5 +42,6 @@ def measure_steps(
             said_s = timer.step_ends_s[-1]
             phase = "warm-up" if index < options.warmup_steps else "measured"
             print(f"step {index + 1} of {options.warmup_steps + measured_steps} ({phase})", flush=True)
+    timer.finish()
     if launch.is_first_on_node:
         mark("end", WINDOW.format(kind=MEASURED), timer.window_end_s)

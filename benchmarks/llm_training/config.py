@@ -9,6 +9,9 @@ from benchmarks.common.options import ConfigError, RunOptions, WindowOptions, op
 VOCAB_MULTIPLE = 128  # vocabularies are padded to it, so that matrix sizes suit the hardware and divide by 2...128
 GPT2_VOCAB_SIZE = 50_257
 
+DEFAULT_BATCH = 16
+SWITCH = ("auto", "on", "off")
+
 
 @dataclass(frozen=True)
 class ModelSize:
@@ -52,7 +55,7 @@ class ModelOptions:
     size: str = option("tiny", "model size", choices=tuple(SIZES))
     sequence_length: int | None = option(None, "tokens per sample; default: the size's own")
     precision: str = option(
-        "auto", "compute precision; auto: fp32 on CPUs, bf16 on accelerators", ("auto", "fp32", "bf16")
+        "auto", "compute precision; auto: fp32 on CPUs, bf16 on accelerators", ("auto", "fp32", "bf16", "fp16")
     )
     device: str = option("auto", "auto: GPUs where there are some, else the CPU", ("auto", "cpu", "gpu"))
 
@@ -72,14 +75,38 @@ class ModelOptions:
 class ParallelOptions:
     """Batch and layout."""
 
-    global_batch_size: int = option(16, "samples per optimizer step, over all devices")
+    global_batch_size: int | None = option(
+        None, f"samples per optimizer step, over all devices; default: {DEFAULT_BATCH}, or one pass of them all if more"
+    )
     micro_batch_size: int | None = option(None, "samples per forward pass, on one device; default: the size's own")
     tensor_parallel_size: int | None = option(None, "devices that share each layer; default: the size's own")
     pipeline_parallel_size: int | None = option(None, "devices that share the layers in turn; default: the size's own")
+    sequence_parallel: str = option(
+        "auto", "share norms and dropout along the sequence, too; auto: on GPUs with tensor parallelism", SWITCH
+    )
+    recompute: str = option(
+        "none", "activations that the backward pass computes again, to save memory", ("none", "selective", "full")
+    )
+    overlap: str = option("auto", "sum gradients and gather weights while computing; auto: on GPUs", SWITCH)
     threads: int | None = option(None, "CPU threads of each process; default: its share of the usable cores")
+    devices: int | None = option(None, "with --dry-run: plan for so many devices on each node")
+    nodes: int | None = option(None, "with --dry-run: plan for so many nodes")
 
     def __post_init__(self) -> None:
-        positive(self, *vars(self))
+        sizes = {name for name, value in vars(self).items() if not isinstance(value, str)}
+        positive(self, *sizes)
+
+    def is_sequence_parallel(self, on_gpu: bool, tensor_parallel_size: int) -> bool:
+        """Is it used? Raises ConfigError where it is asked for without tensor parallelism."""
+        if self.sequence_parallel == "on" and tensor_parallel_size == 1:
+            raise ConfigError("--sequence-parallel on needs a --tensor-parallel-size of 2 or more")
+        return tensor_parallel_size > 1 and (
+            self.sequence_parallel == "on" or (self.sequence_parallel == "auto" and on_gpu)
+        )
+
+    def overlaps(self, on_gpu: bool) -> bool:
+        """Is communication overlapped?"""
+        return self.overlap == "on" or (self.overlap == "auto" and on_gpu)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Let megatron-core train on a machine without a GPU.
 
-megatron-core asks PyTorch's CUDA module by name for the current device and to synchronise. On a CPU these names
-are answered here, and nowhere else. On a machine with a GPU nothing here can become active.
+megatron-core asks PyTorch's CUDA module by name for the current device, its random state and to synchronise. On a CPU
+these names are answered here, and nowhere else. On a machine with a GPU nothing here can become active.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ def install() -> None:
     if torch.cuda.is_available():
         raise RuntimeError("the CPU stand-ins for CUDA must not be installed on a machine with a GPU")
     from megatron.core.pipeline_parallel import schedules
+    from megatron.core.tensor_parallel import random
 
     cpu = torch.device("cpu")
     torch.cuda.current_device = lambda: cpu  # type: ignore[assignment,return-value]
     torch.cuda.synchronize = lambda device=None: None
     torch.Tensor.cuda = lambda tensor, *args, **options: tensor  # type: ignore[method-assign]
     schedules.torch = _TorchOnCpu()
+    torch.cuda.get_rng_state = torch.cuda.random.get_rng_state = lambda device=None: torch.get_rng_state()
+    random._set_cuda_rng_state = lambda *args, **options: None  # that of the CPU is kept beside
 
 
 class _TorchOnCpu:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import queue
 import struct
+import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -17,6 +20,7 @@ from benchmarks.common.batch_plan import BatchPlan
 from benchmarks.common.options import ConfigError
 from benchmarks.llm_training.config import Config
 
+Item = TypeVar("Item")
 IndexHeader = struct.Struct("<9sQBQQ")  # magic, version, code of the token type, sequences, documents
 INDEX_MAGIC = b"MMIDIDX\x00\x00"
 TOKEN_TYPES = {1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16}
@@ -163,11 +167,43 @@ def open_samples(config: Config) -> Samples:
 def micro_batches(
     samples: Samples, plan: BatchPlan, data_parallel_rank: int, device: torch.device
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Inputs and labels of this replica, pass after pass, each of shape [micro_batch_size, sequence_length]."""
-    step = 0
-    while True:
+    """Inputs and labels of this replica, pass after pass, each of shape [micro_batch_size, sequence_length].
+
+    For a GPU they are made ahead, in memory from which the device copies while it computes.
+    """
+    passes = _passes(samples, plan, data_parallel_rank)
+    if device.type != "cpu":
+        passes = ahead(tokens_BT.pin_memory() for tokens_BT in passes)
+    for tokens_BT in passes:
+        on_device_BT = tokens_BT.to(device, non_blocking=True)
+        yield on_device_BT[:, :-1].contiguous(), on_device_BT[:, 1:].contiguous()
+
+
+def _passes(samples: Samples, plan: BatchPlan, data_parallel_rank: int) -> Iterator[torch.Tensor]:
+    for step in itertools.count():
         for pass_index in range(plan.grad_accum_steps):
             indices = plan.sample_indices(step, pass_index, data_parallel_rank)
-            tokens_BT = torch.from_numpy(np.stack([samples[index] for index in indices])).to(device)
-            yield tokens_BT[:, :-1].contiguous(), tokens_BT[:, 1:].contiguous()
-        step += 1
+            yield torch.from_numpy(np.stack([samples[index] for index in indices]))
+
+
+def ahead(items: Iterator[Item], number: int = 4) -> Iterator[Item]:
+    """The same items, made by a thread that is so many ahead; what it raises is raised here."""
+    made: queue.Queue[tuple[Item | None, BaseException | None]] = queue.Queue(number)
+
+    def make() -> None:
+        try:
+            for item in items:
+                made.put((item, None))
+        except BaseException as error:
+            made.put((None, error))
+        else:
+            made.put((None, StopIteration()))
+
+    threading.Thread(target=make, daemon=True).start()
+    while True:
+        item, error = made.get()
+        if isinstance(error, StopIteration):
+            return
+        if error is not None:
+            raise error
+        yield item  # type: ignore[misc]

@@ -18,6 +18,16 @@ def gpt_flops_per_token(num_layers: int, hidden_size: int, sequence_length: int,
     return 72 * l * h**2 * (1 + s / (6 * h) + v / (12 * l * h))
 
 
+def recomputed_flops_per_token(num_layers: int, hidden_size: int, sequence_length: int, recompute: str) -> float:
+    """FLOPs that the backward pass does a second time for one token: those of the forward pass of what was not kept.
+
+    Of all layers with `full`, of the attention's core with `selective`: the terms of gpt_flops_per_token, a third of
+    which are the forward pass.
+    """
+    l, h, s = num_layers, hidden_size, sequence_length  # noqa: E741 - the paper's names
+    return {"none": 0.0, "selective": 4.0 * l * h * s, "full": 24.0 * l * h**2 * (1 + s / (6 * h))}[recompute]
+
+
 def training_metrics(
     shape: ModelSize,
     sequence_length: int,
@@ -25,18 +35,24 @@ def training_metrics(
     num_devices: int,
     step_times_s: list[float],
     peak_tflops_per_device: float,
+    measured_s: float | None = None,
+    recompute: str = "none",
 ) -> dict[str, float | int | str | None]:
-    """Throughput, step times and FLOP rates of the measured steps."""
-    return throughput_metrics(
+    """Throughput, step times and FLOP rates of the measured steps, which took `measured_s`, or their sum."""
+    flops = gpt_flops_per_token(shape.num_layers, shape.hidden_size, sequence_length, shape.padded_vocab_size)
+    metrics = throughput_metrics(
         "token",
         len(step_times_s) * global_batch_size * sequence_length,
-        sum(step_times_s),
+        sum(step_times_s) if measured_s is None else measured_s,
         step_times_s,
         num_devices,
-        gpt_flops_per_token(shape.num_layers, shape.hidden_size, sequence_length, shape.padded_vocab_size),
+        flops,
         FLOPS_SOURCE,
         peak_tflops_per_device,
     )
+    again = recomputed_flops_per_token(shape.num_layers, shape.hidden_size, sequence_length, recompute)
+    mfu = metrics["mfu"]
+    return metrics | {"hfu": mfu * (1 + again / flops) if isinstance(mfu, float) else None}
 
 
 def loss_problem(losses: list[float]) -> str:

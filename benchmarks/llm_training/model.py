@@ -11,10 +11,11 @@ from megatron.core import parallel_state
 from megatron.core.models.gpt import GPTModel
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
 from megatron.core.transformer.module import MegatronModule
+from megatron.core.transformer.transformer_block import TransformerBlockSubmodules, get_num_layers_to_build
 from megatron.core.transformer.transformer_config import TransformerConfig
 from torch import Tensor
 
-from benchmarks.llm_training.config import ModelSize
+from benchmarks.llm_training.config import Layout, ModelSize
 
 INIT_STD = 0.02
 
@@ -33,20 +34,45 @@ class CoreAttention(MegatronModule):
         return out_TBHK.reshape(*out_TBHK.shape[:2], -1)
 
 
+class Norm(torch.nn.LayerNorm):
+    """PyTorch's LayerNorm for megatron-core, whose own refuses sequence parallelism.
+
+    With it each rank sees a part of the sequence: the weights are marked, so that their gradients are summed.
+    """
+
+    def __init__(self, config: TransformerConfig, hidden_size: int, eps: float = 1e-5, **_: Any) -> None:
+        super().__init__(hidden_size, eps)
+        for parameter in self.parameters():
+            parameter.sequence_parallel = config.sequence_parallel  # type: ignore[attr-defined]
+
+
 def transformer_config(
-    shape: ModelSize, tensor_parallel_size: int, pipeline_parallel_size: int, dtype: torch.dtype, on_gpu: bool
+    shape: ModelSize,
+    layout: Layout,
+    dtype: torch.dtype,
+    on_gpu: bool,
+    sequence_parallel: bool = False,
+    recompute: str = "none",
 ) -> TransformerConfig:
     """megatron-core's description of the model: GPT-2's layers, without dropout."""
+    again: dict[str, dict[str, Any]] = {
+        "none": {},
+        "selective": {"recompute_granularity": "selective", "recompute_modules": ["core_attn"]},
+        "full": {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1},
+    }
     return TransformerConfig(
         num_layers=shape.num_layers,
         hidden_size=shape.hidden_size,
         num_attention_heads=shape.num_heads,
         ffn_hidden_size=shape.ffn_hidden_size,
-        tensor_model_parallel_size=tensor_parallel_size,
-        pipeline_model_parallel_size=pipeline_parallel_size,
+        tensor_model_parallel_size=layout.tensor_parallel_size,
+        pipeline_model_parallel_size=layout.pipeline_parallel_size,
+        sequence_parallel=sequence_parallel,
+        **again[recompute],
         pipeline_dtype=dtype,
         params_dtype=dtype,
         bf16=dtype is torch.bfloat16,
+        fp16=dtype is torch.float16,
         hidden_dropout=0.0,
         attention_dropout=0.0,
         init_method=_leave_as_is,  # initialise_weights follows
@@ -67,9 +93,10 @@ def build_model(config: TransformerConfig, shape: ModelSize, sequence_length: in
     """This rank's part of the model, on the CPU or the current GPU, with its weights initialised."""
     spec = get_gpt_layer_local_spec()
     spec.submodules.self_attention.submodules.core_attention = CoreAttention
+    spec.submodules.input_layernorm = spec.submodules.pre_mlp_layernorm = Norm
     model = GPTModel(
         config=config,
-        transformer_layer_spec=spec,
+        transformer_layer_spec=TransformerBlockSubmodules([spec] * get_num_layers_to_build(config), Norm),
         vocab_size=shape.padded_vocab_size,
         max_sequence_length=sequence_length,
         pre_process=parallel_state.is_pipeline_first_stage(),

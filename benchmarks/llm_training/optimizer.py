@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import torch
@@ -17,6 +17,7 @@ from benchmarks.llm_training.parallel import Target
 
 ADAM_BETAS = (0.9, 0.95)
 ADAM_EPS = 1e-8
+INITIAL_LOSS_SCALE = 2.0**16  # of fp16; halved when a gradient overflows
 
 
 class Optimizer(Protocol):
@@ -24,7 +25,14 @@ class Optimizer(Protocol):
 
     def zero_grad(self) -> None: ...
 
-    def step(self, learning_rate: float) -> None: ...
+    @property
+    def scale_loss(self) -> Callable[[torch.Tensor], torch.Tensor] | None:
+        """What the loss is scaled with before the backward pass, None where it is not."""
+        ...
+
+    def step(self, learning_rate: float) -> bool:
+        """Update the weights; False where a gradient in fp16 was not finite, and the step was left out."""
+        ...
 
 
 def build_optimizer(model: DistributedDataParallel, options: TrainingOptions, target: Target) -> Optimizer:
@@ -46,8 +54,11 @@ class MegatronOptimizer:
                 adam_eps=ADAM_EPS,
                 clip_grad=options.gradient_clip,
                 bf16=target.precision == "bf16",
+                fp16=target.precision == "fp16",
+                initial_loss_scale=INITIAL_LOSS_SCALE,
                 params_dtype=target.dtype,
                 use_distributed_optimizer=True,
+                overlap_param_gather=model.ddp_config.overlap_param_gather,
             ),
             [model],
             use_gloo_process_groups=False,
@@ -56,10 +67,16 @@ class MegatronOptimizer:
     def zero_grad(self) -> None:
         self._optimizer.zero_grad()
 
-    def step(self, learning_rate: float) -> None:
+    @property
+    def scale_loss(self) -> Callable[[torch.Tensor], torch.Tensor] | None:
+        scale: Callable[[torch.Tensor], torch.Tensor] = self._optimizer.scale_loss
+        return scale
+
+    def step(self, learning_rate: float) -> bool:
         for group in self._optimizer.param_groups:
             group["lr"] = learning_rate
-        self._optimizer.step()
+        done, _, _ = self._optimizer.step()
+        return bool(done)
 
 
 class CpuOptimizer:
@@ -80,11 +97,13 @@ class CpuOptimizer:
         ]
         self._adam = torch.optim.AdamW(groups, lr=options.learning_rate, betas=ADAM_BETAS, eps=ADAM_EPS, fused=True)
 
+    scale_loss = None
+
     def zero_grad(self) -> None:
         """Nothing: the gradients that count are in the model's own buffer."""
 
     @torch.no_grad()
-    def step(self, learning_rate: float) -> None:
+    def step(self, learning_rate: float) -> bool:
         for weight, master in zip(self._weights, self._masters, strict=True):
             master.grad = _gradient(weight)
         norm = _global_norm(self._weights)
@@ -96,6 +115,7 @@ class CpuOptimizer:
             master.grad = None
             if weight is not master:
                 weight.copy_(master)
+        return True
 
 
 def _gradient(weight: torch.nn.Parameter) -> torch.Tensor:

@@ -21,7 +21,7 @@ from benchmarks.common.record import Device
 from benchmarks.llm_training import cpu_stand_ins
 from benchmarks.llm_training.config import Layout
 
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,22 @@ class Target:
         if self.on_gpu:
             torch.cuda.synchronize()
 
+    def record_event(self) -> DeviceEvent:
+        """A moment in the device's own time."""
+        return DeviceEvent()
+
+
+class DeviceEvent:
+    """A CUDA or HIP event on the current stream."""
+
+    def __init__(self) -> None:
+        self._event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        self._event.record()
+
+    def elapsed_s(self, since: DeviceEvent) -> float:
+        """Seconds since an earlier event; both must have passed."""
+        return float(since._event.elapsed_time(self._event)) / 1000  # PyTorch reports milliseconds
+
 
 def choose_target(launch: Launch, device: str, precision: str, threads: int | None) -> Target:
     """The GPU of this process's local rank, or its share of the CPU; raises ConfigError for what is not there."""
@@ -56,7 +72,13 @@ def choose_target(launch: Launch, device: str, precision: str, threads: int | No
                 "GPUs: start one process per GPU"
             )
         torch.cuda.set_device(launch.local_rank)
+        if precision == "bf16" and not torch.cuda.is_bf16_supported():
+            raise ConfigError(
+                f"--precision bf16 was asked for, but {torch.cuda.get_device_name()} has none: use fp16 or fp32"
+            )
         return Target(True, torch.device("cuda", launch.local_rank), "bf16" if precision == "auto" else precision)
+    if precision == "fp16":
+        raise ConfigError("--precision fp16 was asked for, but loss scaling is there on GPUs only: use bf16 or fp32")
     torch.set_num_threads(threads or max(1, usable_cores() // launch.local_world_size))
     cpu_stand_ins.install()
     return Target(False, torch.device("cpu"), "fp32" if precision == "auto" else precision)
@@ -70,25 +92,40 @@ def parallel_groups(launch: Launch, target: Target, layout: Layout, seed: int) -
             layout.tensor_parallel_size, layout.pipeline_parallel_size, create_gloo_process_groups=False
         )
         torch.manual_seed(seed)
-        if target.on_gpu:
-            model_parallel_cuda_manual_seed(seed)
+        model_parallel_cuda_manual_seed(seed)
         try:
             yield
         finally:
             parallel_state.destroy_model_parallel()
 
 
-def distribute(model: GPTModel, config: TransformerConfig, target: Target) -> DistributedDataParallel:
-    """megatron-core's data parallelism around the model; gradients are summed in float32."""
+def distribute(model: GPTModel, config: TransformerConfig, target: Target, overlap: bool) -> DistributedDataParallel:
+    """megatron-core's data parallelism around the model; gradients are summed in float32.
+
+    On GPUs each replica keeps its share of the optimizer's state. With `overlap` gradients are summed as they come,
+    and, on GPUs, weights are gathered layer by layer as the next forward pass needs them.
+    """
     ddp_config = DistributedDataParallelConfig(
         grad_reduce_in_fp32=True,
-        overlap_grad_reduce=target.on_gpu,
+        overlap_grad_reduce=overlap,
         use_distributed_optimizer=target.on_gpu,
+        overlap_param_gather=overlap and target.on_gpu,
     )
     distributed = DistributedDataParallel(config, ddp_config, model)
     config.finalize_model_grads_func = finalize_model_grads
-    config.no_sync_func = distributed.no_sync if target.on_gpu else None
+    config.no_sync_func = distributed.no_sync if overlap else None
     return distributed
+
+
+def allocator_statistics(target: Target) -> dict[str, int | None]:
+    """Of PyTorch's caching allocator on this rank's GPU; null on a CPU, which has none."""
+    names = {
+        "peak_reserved_bytes": "reserved_bytes.all.peak",
+        "peak_allocated_bytes": "allocated_bytes.all.peak",
+        "allocation_retries": "num_alloc_retries",
+    }
+    found = torch.cuda.memory_stats(target.device) if target.on_gpu else {}
+    return {name: found.get(key) for name, key in names.items()}
 
 
 def average_losses(losses: list[torch.Tensor], device: torch.device) -> list[float]:

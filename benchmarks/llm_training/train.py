@@ -18,9 +18,10 @@ from benchmarks.common.options import EXIT_BAD_OPTIONS, ConfigError, parse_confi
 from benchmarks.common.provenance import collect_provenance
 from benchmarks.common.record import FAILED, OK, RunRecord
 from benchmarks.common.run import check_record_path, run_recorded
-from benchmarks.common.step_timer import StepTimer
-from benchmarks.llm_training.config import OPTION_GROUPS, Config, Layout, TrainingOptions
+from benchmarks.common.step_timer import StepTimer, percentile
+from benchmarks.llm_training.config import DEFAULT_BATCH, OPTION_GROUPS, Config, Layout, TrainingOptions
 from benchmarks.llm_training.metrics import loss_problem, training_metrics
+from benchmarks.llm_training.plan import describe, stage_memory
 
 if TYPE_CHECKING:
     import torch
@@ -69,15 +70,34 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 
 def dry_run(config: Config, launch: Launch) -> int:
-    """Print how devices and batch would be shared out; returns the exit code."""
+    """Print what a run would do, on an accelerator unless --device cpu is given; returns the exit code."""
+    asked, model = config.parallel, config.model
+    on_gpu = model.device != "cpu"
+    devices = asked.devices or launch.local_world_size
+    launch = Launch(world_size=devices * (asked.nodes or launch.num_nodes), local_world_size=devices)
     try:
         layout, plan = plan_run(config, launch)
+        sequence_parallel = asked.is_sequence_parallel(on_gpu, layout.tensor_parallel_size)
     except ConfigError as error:
         print(f"{BENCHMARK}: {error}", file=sys.stderr)
         return EXIT_BAD_OPTIONS
-    described = {**layout_of(config, launch, layout, plan), "num_parameters": config.model.shape.num_parameters}
-    for key, value in described.items():
+    for key, value in layout_of(config, launch, layout, plan).items():
         print(f"{key}: {value}")
+    memory = [
+        stage_memory(
+            model.shape,
+            layout,
+            plan,
+            model.tokens_per_sample,
+            stage,
+            precision=model.precision if model.precision != "auto" else "bf16" if on_gpu else "fp32",
+            recompute=asked.recompute,
+            sequence_parallel=sequence_parallel,
+            shards_optimizer=on_gpu,
+        )
+        for stage in range(layout.pipeline_parallel_size)
+    ]
+    print("\n".join(describe(model.shape, layout, plan, model.tokens_per_sample, memory)))
     return 0
 
 
@@ -91,7 +111,9 @@ def plan_run(config: Config, launch: Launch) -> tuple[Layout, BatchPlan]:
     )
     layout.check(shape)
     micro_batch_size = asked.micro_batch_size or shape.micro_batch_size
-    return layout, BatchPlan(asked.global_batch_size, micro_batch_size, layout.data_parallel_size)
+    one_pass = micro_batch_size * layout.data_parallel_size
+    global_batch_size = asked.global_batch_size or max(1, DEFAULT_BATCH // one_pass) * one_pass
+    return layout, BatchPlan(global_batch_size, micro_batch_size, layout.data_parallel_size)
 
 
 def layout_of(config: Config, launch: Launch, layout: Layout, plan: BatchPlan) -> dict[str, int]:
@@ -109,6 +131,8 @@ def layout_of(config: Config, launch: Launch, layout: Layout, plan: BatchPlan) -
 
 def train(config: Config, launch: Launch, record: RunRecord) -> None:
     """Train and fill in the record; raises ConfigError for what does not fit the options or the machine."""
+    if config.parallel.devices or config.parallel.nodes:
+        raise ConfigError("--devices and --nodes are for --dry-run: for a run start so many processes with torchrun")
     layout, plan = plan_run(config, launch)
     record.layout = layout_of(config, launch, layout, plan)
     # PyTorch takes seconds to import: only once the options are known to be good.
@@ -117,11 +141,17 @@ def train(config: Config, launch: Launch, record: RunRecord) -> None:
 
     target = parallel.choose_target(launch, config.model.device, config.model.precision, config.parallel.threads)
     record.config["model"] |= {"precision": target.precision, "device": "gpu" if target.on_gpu else "cpu"}
+    record.config["parallel"] |= {
+        "sequence_parallel": config.parallel.is_sequence_parallel(target.on_gpu, layout.tensor_parallel_size),
+        "overlap": config.parallel.overlaps(target.on_gpu),
+    }
     record.metrics["num_parameters"] = config.model.shape.num_parameters
     with parallel.parallel_groups(launch, target, layout, config.training.seed):
+        check_same_options(record.config_hash, launch)
         trainer = Trainer(config, layout, plan, target)
         record.provenance["data"] = trainer.data_description
-        timer = StepTimer(config.window.warmup_steps, time.monotonic, target.synchronize)
+        record_event = target.record_event if target.on_gpu else None
+        timer = StepTimer(config.window.warmup_steps, time.monotonic, target.synchronize, record_event)
         gather(None, launch)  # no rank starts its clock while another still builds its model
         measure_steps(
             lambda step: trainer.step(learning_rate(config.training, step)),
@@ -136,6 +166,7 @@ def train(config: Config, launch: Launch, record: RunRecord) -> None:
         nodes = gather(record.provenance["nodes"] if launch.is_first_on_node else [], launch)
         record.provenance |= {"nodes": [node for own in nodes for node in own], **parallel.software(target)}
         record.devices = gather(parallel.describe_device(launch, target), launch)
+        record.metrics |= parallel.allocator_statistics(target)
     record.losses = list(losses)
     record.step_times_s = timer.measured_step_times_s
     record.metrics |= {
@@ -143,6 +174,8 @@ def train(config: Config, launch: Launch, record: RunRecord) -> None:
         "measured_steps": len(record.step_times_s),
         "first_loss": losses[0],
         "last_loss": losses[-1],
+        "skipped_steps": trainer.skipped_steps,
+        "host_step_time_median_s": percentile(timer.host_step_times_s, 50),
         **training_metrics(
             config.model.shape,
             config.model.tokens_per_sample,
@@ -150,6 +183,8 @@ def train(config: Config, launch: Launch, record: RunRecord) -> None:
             launch.world_size,
             record.step_times_s,
             config.run.peak_tflops_per_device,
+            timer.window_s,
+            config.parallel.recompute,
         ),
     }
     record.error = loss_problem(losses)
@@ -166,14 +201,22 @@ class Trainer:
         from benchmarks.llm_training import data, model, optimizer, parallel
 
         shape, length = config.model.shape, config.model.tokens_per_sample
+        asked = config.parallel
         model_config = model.transformer_config(
-            shape, layout.tensor_parallel_size, layout.pipeline_parallel_size, target.dtype, target.on_gpu
+            shape,
+            layout,
+            target.dtype,
+            target.on_gpu,
+            asked.is_sequence_parallel(target.on_gpu, layout.tensor_parallel_size),
+            asked.recompute,
         )
         gpt = model.build_model(model_config, shape, length, config.training.seed)
         self.target = target
         self.losses: list[torch.Tensor] = []  # of every step, on the device; empty but for the last pipeline stage
-        self._model = parallel.distribute(gpt, model_config, target)
+        self.skipped_steps = 0
+        self._model = parallel.distribute(gpt, model_config, target, asked.overlaps(target.on_gpu))
         self._optimizer = optimizer.build_optimizer(self._model, config.training, target)
+        model_config.grad_scale_func = self._optimizer.scale_loss
         self._batches = data.micro_batches(
             data.open_samples(config), plan, parallel_state.get_data_parallel_rank(), target.device
         )
@@ -199,7 +242,7 @@ class Trainer:
         self._model.zero_grad_buffer()
         self._optimizer.zero_grad()
         passes = self._forward_backward()
-        self._optimizer.step(learning_rate)
+        self.skipped_steps += not self._optimizer.step(learning_rate)
         if passes:
             self.losses.append(sum(one["loss"] for one in passes) / len(passes))
 
@@ -207,6 +250,13 @@ class Trainer:
 def _mean_loss(loss_BT: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     loss = loss_BT.float().mean()
     return loss, {"loss": loss.detach().clone()}  # the schedule scales the loss itself in place
+
+
+def check_same_options(config_hash: str, launch: Launch) -> None:
+    """Raise ConfigError, on every rank, unless all ranks were started with the same options."""
+    others = [rank for rank, found in enumerate(hashes := gather(config_hash, launch)) if found != hashes[0]]
+    if others:
+        raise ConfigError(f"rank {others[0]} was started with other options than rank 0: start all ranks with the same")
 
 
 def learning_rate(options: TrainingOptions, step: int) -> float:

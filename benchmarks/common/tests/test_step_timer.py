@@ -46,6 +46,36 @@ def test_the_last_step_time_is_known_from_the_first_step_on():
     assert run([2.0, 0.5], warmup_steps=1).last_step_time_s == pytest.approx(0.5)
 
 
+class Moment:
+    def __init__(self, time_s: float) -> None:
+        self.time_s = time_s
+
+    def elapsed_s(self, since: Moment) -> float:
+        return self.time_s - since.time_s
+
+
+def test_with_device_events_nothing_waits_for_the_device_within_the_window():
+    """The host needs 0.1 s to give a step to a device that takes 1 s for it."""
+    host_s, device_s, waits = [100.0], [100.0], []
+
+    def synchronize() -> None:
+        waits.append(len(timer.step_ends_s))
+        host_s[0] = max(host_s[0], device_s[0])
+
+    timer = StepTimer(2, lambda: host_s[0], synchronize, lambda: Moment(device_s[0]))
+    timer.start()
+    for _ in range(5):
+        host_s[0] += 0.1
+        device_s[0] = max(device_s[0], host_s[0]) + 1.0
+        timer.step_done()
+    timer.finish()
+    assert waits == [0, 0, 1, 5]  # the start, both warm-up steps, and the end
+    # The device takes up its first step when it is told of it.
+    assert timer.measured_step_times_s == pytest.approx([1.1, 1.0, 1.0])
+    assert timer.window_s == pytest.approx(sum(timer.measured_step_times_s))
+    assert timer.host_step_times_s == pytest.approx([0.1, 0.1, 2.9])
+
+
 @pytest.mark.parametrize(("percent", "expected"), [(0, 1.0), (50, 2.5), (100, 4.0), (5, 1.15)])
 def test_a_percentile_is_interpolated_as_numpy_does(percent, expected):
     assert percentile([4.0, 1.0, 3.0, 2.0], percent) == pytest.approx(expected)

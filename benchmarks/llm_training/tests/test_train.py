@@ -71,8 +71,9 @@ def test_memory_of_the_tiny_run_stays_below_its_limit(one_rank):
 @pytest.mark.parametrize(
     ("ranks", "flags", "precision"),
     [
-        (2, [], "fp32"),  # data parallel
+        (2, ["--overlap", "on", "--recompute", "selective"], "fp32"),  # data parallel
         (2, ["--tensor-parallel-size", "2"], "fp32"),
+        (2, ["--tensor-parallel-size", "2", "--sequence-parallel", "on", "--recompute", "full"], "fp32"),
         (2, ["--pipeline-parallel-size", "2"], "fp32"),
         (4, ["--tensor-parallel-size", "2", "--pipeline-parallel-size", "2"], "fp32"),
         (2, ["--pipeline-parallel-size", "2"], "bf16"),
@@ -105,6 +106,9 @@ def test_the_window_is_as_long_as_asked(tmp_path):
         (["--tensor-parallel-size", "2"], "1 devices cannot be shared by tensor_parallel_size 2"),
         (["--size", "14B"], "--size"),
         (["--data", "text"], "--data text needs --data-prefix"),
+        (["--precision", "fp16"], "--precision fp16 was asked for, but loss scaling is there on GPUs only"),
+        (["--devices", "2"], "--devices and --nodes are for --dry-run"),
+        (["--sequence-parallel", "on"], "needs a --tensor-parallel-size of 2 or more"),
         (["--device", "gpu"], "--device gpu was asked for, but PyTorch shows none"),
         (["--data", "text", "--data-prefix", "{tmp}/none"], "there is no {tmp}/none.idx"),
         (["--data", "text", "--data-prefix", "{tmp}/cut"], "cut.idx is cut short"),
@@ -129,6 +133,31 @@ def test_a_tensor_parallel_size_that_does_not_divide_the_heads_is_refused_on_eve
     record = json.loads((tmp_path / "record.json").read_text())
     assert record["status"] == "failed"
     assert "tensor_parallel_size 3 does not divide the model's num_heads 8" in record["error"]
+
+
+def test_a_rank_with_other_options_than_rank_0_is_named(tmp_path):
+    script = tmp_path / "rank.sh"  # rank 1 gets another seed
+    script.write_text('exec "$PYTHON" -m benchmarks.llm_training "$@" --seed $((1 + RANK))\n')
+    run = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        "--no-python",
+        "bash",
+    ]
+    done = subprocess.run(
+        [*run, str(script), *SHORT, "--record", str(tmp_path / "record.json")],
+        env={**ENVIRONMENT, "PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode != 0
+    assert "rank 1 was started with other options than rank 0" in done.stderr
+    assert json.loads((tmp_path / "record.json").read_text())["status"] == "failed"
 
 
 def test_a_rank_that_is_killed_ends_the_run_and_leaves_no_record_that_looks_good(tmp_path):

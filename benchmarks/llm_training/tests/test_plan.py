@@ -1,0 +1,114 @@
+"""The plan of a run against the real model: parameters, FLOPs and what fits where."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.common.batch_plan import BatchPlan
+from benchmarks.llm_training.config import SIZES, Layout
+from benchmarks.llm_training.metrics import gpt_flops_per_token, recomputed_flops_per_token, training_metrics
+from benchmarks.llm_training.plan import GIB, stage_memory, stage_parameters
+from benchmarks.llm_training.tests.test_train import ALONE, ENVIRONMENT
+
+COUNT = str(Path(__file__).with_name("count_parameters.py"))
+
+
+def count(ranks: int, *arguments: str) -> dict:
+    run = [sys.executable]
+    if ranks > 1:
+        run += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    done = subprocess.run([*run, COUNT, *arguments], env=ENVIRONMENT, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_the_planned_parameters_are_those_of_the_real_model_on_every_rank():
+    tensor, pipeline = 2, 2
+    found = count(4, "tiny", str(tensor), str(pipeline))["parameters"]
+    layout = Layout(4, tensor, pipeline)
+    # megatron-core counts ranks through the tensor-parallel group first.
+    assert found == [stage_parameters(SIZES["tiny"], layout, rank // tensor) for rank in range(4)]
+
+
+def test_flops_and_parameters_of_one_rank_are_those_that_pytorch_counts():
+    found, shape = count(1, "tiny", "1", "1", "flops"), SIZES["tiny"]
+    assert found["parameters"] == [shape.num_parameters]
+    planned = gpt_flops_per_token(shape.num_layers, shape.hidden_size, found["length"], shape.padded_vocab_size)
+    assert found["flops_per_token"] == pytest.approx(planned, rel=1e-6)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_on_one_device_a_stage_is_the_whole_model(size):
+    assert stage_parameters(SIZES[size], Layout(1, 1, 1), 0) == SIZES[size].num_parameters
+
+
+def memory(size: str, devices: int, stage: int = 0, micro_batch: int = 4, **changes):
+    shape = SIZES[size]
+    layout = Layout(devices, shape.tensor_parallel_size, shape.pipeline_parallel_size)
+    plan = BatchPlan(micro_batch * layout.data_parallel_size * 16, micro_batch, layout.data_parallel_size)
+    options = {"precision": "bf16", "recompute": "none", "sequence_parallel": False, "shards_optimizer": True}
+    return stage_memory(shape, layout, plan, shape.sequence_length, stage, **{**options, **changes})
+
+
+def test_memory_is_that_of_a_hand_calculation():
+    found = memory("800M", 1)
+    parameters = 908_759_040
+    assert (found.weights, found.gradients, found.optimizer) == (2 * parameters, 4 * parameters, 12 * parameters)
+    assert found.activations == 16 * 34 * 4 * 2048 * 2048  # layers x 34 bytes x micro batch x tokens x hidden
+    assert found.logits == 4 * 2048 * 50304 * 10
+    assert found.total / GIB == pytest.approx(15.23 + 8.50 + 3.84, abs=0.01)
+
+
+def test_what_is_shared_out_or_computed_again_takes_less_memory():
+    assert memory("800M", 4).optimizer == memory("800M", 1).optimizer / 4
+    assert memory("800M", 4, shards_optimizer=False).optimizer == memory("800M", 1).optimizer
+    assert memory("800M", 1, recompute="full").activations < memory("800M", 1).activations / 8
+    assert memory("13B", 4, sequence_parallel=True).activations < memory("13B", 4).activations
+    assert memory("13B", 4, stage=1).activations == memory("13B", 4, stage=0).activations / 2
+
+
+def dry_run(*flags: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*ALONE, "--dry-run", *flags], env=ENVIRONMENT, capture_output=True, text=True)
+
+
+def test_the_whole_plan_of_a_bigger_machine_is_printed_without_it():
+    done = dry_run("--size", "800M", "--devices", "4", "--nodes", "2")
+    assert done.returncode == 0, done.stderr
+    found = dict(line.split(": ", 1) for line in done.stdout.splitlines())
+    assert (found["num_devices"], found["num_nodes"], found["data_parallel_size"]) == ("8", "2", "8")
+    assert (found["global_batch_size"], found["grad_accum_steps"]) == ("32", "1")
+    assert found["num_parameters"] == found["parameters_per_device"] == "908759040"
+    assert found["tokens_per_step"] == str(32 * 2048)
+    assert float(found["model_flops_per_token"]) == pytest.approx(6.2553e9, rel=1e-4)
+    assert "GiB" not in found["memory_per_device_gib"]
+    assert float(found["memory_per_device_gib"].split()[0]) == pytest.approx(18.69, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--size", "13B", "--devices", "3"], "3 devices cannot be shared by tensor_parallel_size 2"),
+        (["--size", "800M", "--sequence-parallel", "on"], "needs a --tensor-parallel-size of 2 or more"),
+        (["--size", "800M", "--devices", "0"], "devices must be above 0"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused(flags, message):
+    done = dry_run(*flags)
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+def test_what_is_computed_again_counts_for_hfu_alone():
+    shape = SIZES["800M"]
+    metrics = [
+        training_metrics(shape, 2048, 16, 1, [1.0], 989.0, recompute=recompute) for recompute in ("none", "full")
+    ]
+    assert metrics[0]["mfu"] == metrics[1]["mfu"] == metrics[0]["hfu"]
+    # The original suite counts 8.1343 GFLOP a token: the same layers with a forward pass more, and the logits once.
+    assert metrics[1]["hfu"] / metrics[1]["mfu"] == pytest.approx(8.1343e9 / 6.25528e9, rel=0.04)
+    assert recomputed_flops_per_token(16, 2048, 2048, "selective") == 4 * 16 * 2048 * 2048

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Train the 117M and the 800M GPT on one NVIDIA GPU under the power sampler, over micro and global batch sizes, and show
+# the records beside the published figures. They stay in results/records/SYSTEM, with their traces.
+# Usage: gpu_check.sh SYSTEM        (a tag of `caraml systems`: what the GPU is)
+# Needs PyTorch for the GPU and what `make setup` installs.
+set -euo pipefail
+cd -- "$(dirname -- "$0")/.."
+fail() { echo "gpu_check: error: $1" >&2; exit 1; }
+
+system=${1:-}
+[[ -n $system ]] || fail "say what the GPU is, such as 'make gpu-check SYSTEM=NAME': 'caraml systems' lists the names"
+peak=$(python3 -m caraml systems --system "$system" --get peak_tflops_bf16)
+nvidia-smi -L 2>/dev/null | grep -q GPU || fail "nvidia-smi shows no GPU: run this on a machine with one"
+out=results/records/$system
+most_s=${GPU_CHECK_S:-480} # for all points together: those that come later are left out, and that is said
+good=0
+
+# size, micro batch, global batch, measured steps; the headline first
+points=(
+    "800M 4 16 30" "800M 8 16 30" "800M 8 64 12" "800M 16 64 12" "800M 16 512 4"
+    "117M 16 64 50" "117M 32 256 30"
+)
+for point in "${points[@]}"; do
+    read -r size micro global steps <<<"$point"
+    if ((SECONDS > most_s - 60)); then
+        echo "gpu_check: left out, as $SECONDS s of $most_s s are gone: $point"
+        continue
+    fi
+    folder=$out/llm_${size}_micro${micro}_batch${global}_$(date +%Y%m%dT%H%M%S)
+    mkdir -p "$folder"
+    echo "gpu_check: $size, micro batch $micro, global batch $global"
+    (
+        cd "$folder"
+        repo=$OLDPWD
+        export PYTHONPATH=$repo${PYTHONPATH:+:$PYTHONPATH}
+        # What there is of a run that ends without a word.
+        sed -e "s/#BENCHMARK#/llm_training/; s/#SYSTEM#/$system/; s/#MODEL#/$size/; s/#WORK_UNIT#/tokens/" \
+            -e "s/#NUM_DEVICES#/1/; s/#NUM_NODES#/1/; s/#GLOBAL_BATCH_SIZE#/$global/" \
+            "$repo/jube/include/result.json.in" >result.json
+        code=0
+        python3 -m jpwr --methods pynvml --idle 3 --df-out "power/$(hostname)" -- \
+            python3 -m benchmarks.llm_training --device gpu --size "$size" --micro-batch-size "$micro" \
+            --global-batch-size "$global" --warmup-steps 5 --measured-steps "$steps" --min-measured-s 20 \
+            --system "$system" --peak-tflops-per-device "$peak" --record record.json >job.out 2>job.err || code=$?
+        if ((code)); then python3 -m results.collect . --exit-code "$code"; else python3 -m results.collect .; fi
+    ) || { good=1; tail -3 "$folder/job.err" >&2; }
+done
+python3 -m caraml table "$out" --repeats
+echo
+echo "Published:"
+python3 -m caraml published GPT-800M tokens/s/GPU
+exit "$good"

@@ -1,0 +1,35 @@
+"""The check of a GPU on a machine without one: what fails is a record that says so."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+
+from tests.conftest import make_checkout
+
+
+def gpu_check(checkout, *arguments, path):
+    environ = {**os.environ, "PATH": f"{path}:{checkout}/.venv/bin:{os.environ['PATH']}"}
+    return subprocess.run(
+        [checkout / "scripts" / "gpu_check.sh", *arguments], cwd=checkout, env=environ, capture_output=True, text=True
+    )
+
+
+def test_a_gpu_that_pytorch_does_not_see_leaves_a_failed_record_and_exit_code_1(tmp_path):
+    checkout = make_checkout(tmp_path / "caraml")
+    done = gpu_check(checkout, "A100", path=tmp_path)
+    assert done.returncode == 1
+    assert "nvidia-smi shows no GPU" in done.stderr
+    assert "there is no system X" in gpu_check(checkout, "X", path=tmp_path).stderr
+    assert "say what the GPU is" in gpu_check(checkout, path=tmp_path).stderr
+
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 'GPU 0: made up'\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    done = gpu_check(checkout, "A100", path=tmp_path)
+    assert done.returncode == 1
+    found = [json.loads(path.read_text()) for path in (checkout / "results" / "records" / "A100").glob("*/result.json")]
+    assert sorted({record["model"] for record in found}) == ["117M", "800M"]
+    assert {(record["status"], record["system"]) for record in found} == {("failed", "A100")}
+    assert "NVIDIA driver" in found[0]["error"]
+    assert "Published:" in done.stdout
