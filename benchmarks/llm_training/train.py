@@ -254,7 +254,8 @@ def _mean_loss(loss_BT: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Ten
 
 def check_same_options(config_hash: str, launch: Launch) -> None:
     """Raise ConfigError, on every rank, unless all ranks were started with the same options."""
-    others = [rank for rank, found in enumerate(hashes := gather(config_hash, launch)) if found != hashes[0]]
+    hashes = gather(config_hash, launch)
+    others = [rank for rank, found in enumerate(hashes) if found != hashes[0]]
     if others:
         raise ConfigError(f"rank {others[0]} was started with other options than rank 0: start all ranks with the same")
 
