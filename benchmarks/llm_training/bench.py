@@ -6,8 +6,10 @@ model's: 1 is as fast, and what is missing to 1 is the cost of megatron-core on 
 
 from __future__ import annotations
 
+import os
 import statistics
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -16,7 +18,9 @@ from dataclasses import dataclass
 from benchmarks.common.batch_plan import BatchPlan
 from benchmarks.common.launch import Launch
 from benchmarks.common.options import RunOptions, WindowOptions, option, run_command
+from benchmarks.common.step_timer import StepTimer
 from benchmarks.llm_training.config import (
+    GPT2_VOCAB_SIZE,
     Config,
     DataOptions,
     Layout,
@@ -25,6 +29,8 @@ from benchmarks.llm_training.config import (
     ParallelOptions,
     TrainingOptions,
 )
+from benchmarks.llm_training.corpus import installed_texts
+from benchmarks.llm_training.prepare import train_tokenizer, write_indexed
 from benchmarks.llm_training.train import Trainer
 
 
@@ -86,6 +92,38 @@ def compare(options: BenchOptions) -> None:
     ratios = [plain / own for own, plain in zip(times_s["megatron-core"], times_s["plain PyTorch"], strict=True)]
     low, _, high = statistics.quantiles(ratios)
     print(f"ratio megatron-core / plain PyTorch: {statistics.median(ratios):.3f} (quartiles {low:.3f} to {high:.3f})")
+    cost_s = timer_cost_s()
+    step_s = statistics.median(times_s["megatron-core"])
+    print(f"timing of a step: {cost_s * 1e6:.1f} us, {cost_s / step_s:.4%} of a step, at most 0.5% wanted")
+    whole, encoding = preparation_mb_per_s()
+    print(
+        f"data preparation on one core: {whole:.1f} MB/s of text, at least 2 wanted; "
+        f"{whole / encoding:.2f} of its tokenizer alone"
+    )
+
+
+def timer_cost_s(steps: int = 10_000) -> float:
+    """What the timer itself takes in each measured step, in seconds."""
+    timer = StepTimer(0, time.monotonic, lambda: None)
+    timer.start()
+    start_s = time.perf_counter()
+    for _ in range(steps):
+        timer.step_done()
+    return (time.perf_counter() - start_s) / steps
+
+
+def preparation_mb_per_s() -> tuple[float, float]:
+    """Of text that is encoded and stored, and of text that is only encoded, both on one core."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    texts = list(installed_texts())
+    tokenizer = train_tokenizer(texts, GPT2_VOCAB_SIZE)
+    size_mb = sum(len(text.encode()) for text in texts) / 1e6
+    with tempfile.TemporaryDirectory() as folder:
+        start_s = time.perf_counter()
+        write_indexed(f"{folder}/text", tokenizer, texts, GPT2_VOCAB_SIZE)
+        stored_s = time.perf_counter()
+        tokenizer.encode_batch_fast(texts)
+        return size_mb / (stored_s - start_s), size_mb / (time.perf_counter() - stored_s)
 
 
 def plain_gpt_step(shape: ModelSize, plan: BatchPlan, options: TrainingOptions) -> Callable[[], None]:

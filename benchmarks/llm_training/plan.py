@@ -72,10 +72,7 @@ def stage_memory(
     a_layer = per_number * (34 / tensor if sequence_parallel else 10 + 24 / tensor)
     layers = shape.num_layers // layout.pipeline_parallel_size
     in_flight = min(layout.pipeline_parallel_size - stage, plan.grad_accum_steps)
-    if recompute == "full":
-        activations = in_flight * layers * 2 * per_number + a_layer
-    else:
-        activations = in_flight * layers * a_layer
+    kept, again = (2 * per_number, a_layer) if recompute == "full" else (a_layer, 0.0)
     last = stage == layout.pipeline_parallel_size - 1
     # The logits in the weights' precision, and in float32 with their gradient for the loss.
     logits = tokens * shape.padded_vocab_size / tensor * (width + 8) if last else 0.0
@@ -83,7 +80,7 @@ def stage_memory(
         parameters * width,
         parameters * GRADIENT_BYTES,
         parameters * adam / (layout.data_parallel_size if shards_optimizer else 1),
-        activations,
+        in_flight * layers * kept + again,
         logits,
     )
 

@@ -1,30 +1,35 @@
 """Make a data set for training from text: tokenizer, token ids and index.
 
-Text becomes documents, a byte-level BPE is trained on them, and their token ids are stored in megatron-core's
-.bin/.idx form. PREFIX.json is written last: while it is not there, the data set is not whole.
+Text becomes documents, and their token ids, by GPT-2's vocabulary or by a byte-level BPE that is trained on them, are
+stored in megatron-core's .bin/.idx form. PREFIX.json is written last: while it is not there, the data set is not whole.
 """
 
 from __future__ import annotations
 
-import ast
 import fcntl
 import hashlib
+import itertools
 import json
 import sys
-import sysconfig
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.common.options import ConfigError, option, run_command
 from benchmarks.llm_training.config import SIZES
+from benchmarks.llm_training.corpus import PROGRESS_INTERVAL_S, documents, fetch
 
 END_OF_DOCUMENT = "<|endoftext|>"
-LICENCES = Path("/usr/share/common-licenses")  # Debian and Ubuntu
 MIN_TEXT_BYTES = 10_000
+TRAINED_ON_CHARACTERS = 100_000_000  # of the text, for a tokenizer of its own
+BATCH_CHARACTERS = 8_000_000  # that are encoded at once, on all cores
 SIZES_HELP = ", ".join(f"{name} {size.vocab_size}" for name, size in SIZES.items())
+
+Texts = Callable[[], Iterator[str]]
 
 
 @dataclass(frozen=True)
@@ -33,13 +38,22 @@ class PrepareOptions:
 
     out: str = option("", "path of the data set without ending; PREFIX.bin, .idx, .tokenizer.json and .json are made")
     files: tuple[str, ...] = option(
-        (), "text files, one document each, or folders of .txt files; default: the text in this Python installation"
+        (),
+        "text: .txt files of one document, .jsonl files with one in the key text of each line, also as .xz or .gz, "
+        "folders of them, or addresses to fetch from; default: the text in this Python installation",
     )
+    vocabulary: tuple[str, ...] = option(
+        (),
+        "GPT-2's vocab.json and merges.txt, or one tokenizer.json, or addresses; default: one is trained on the text",
+    )
+    sha256: tuple[str, ...] = option((), "of what is fetched, in the order of addresses in files, then in vocabulary")
     size: str = option("tiny", f"model size whose vocabulary is wanted ({SIZES_HELP})", tuple(SIZES))
 
     def __post_init__(self) -> None:
         if not self.out:
             raise ConfigError("--out PREFIX is needed: the path of the data set without ending, such as data/text-tiny")
+        if len(self.vocabulary) > 2:
+            raise ConfigError("--vocabulary takes vocab.json and merges.txt, or one tokenizer.json")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -55,43 +69,55 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def prepare(options: PrepareOptions) -> None:
     """Make the data set, unless it is there; raises ConfigError for text or folder that cannot be used."""
-    request = {
-        "files": [str(Path(name).resolve()) for name in options.files],
-        "vocab_size": SIZES[options.size].vocab_size,
-    }
     try:
         Path(options.out).parent.mkdir(parents=True, exist_ok=True)
         with _locked(f"{options.out}.lock"):
-            _prepare(options, request)
+            sums = iter(options.sha256)
+            folder = Path(options.out).parent / "downloads"
+            files, vocabulary = (
+                [fetch(name, folder, next(sums, "") if "://" in name else "") for name in names]
+                for names in (options.files, options.vocabulary)
+            )
+            _prepare(options, files, vocabulary)
     except OSError as error:
         raise ConfigError(f"the data set {options.out} cannot be made: {error}") from error
 
 
-def _prepare(options: PrepareOptions, request: dict[str, Any]) -> None:
-    out = options.out
-    texts = list(read_texts(options.files)) if options.files else list(installed_texts())
-    size = sum(len(text) for text in texts)
-    if size < MIN_TEXT_BYTES:
-        where = ", ".join(options.files) or "this Python installation"
-        raise ConfigError(f"{where} has {size} characters of text, {MIN_TEXT_BYTES} are needed: give more with --files")
-    request["text_sha256"] = _sha256(texts)
+def _prepare(options: PrepareOptions, files: Sequence[str], vocabulary: Sequence[str]) -> None:
+    out, vocab_size = options.out, SIZES[options.size].vocab_size
+    texts: Texts = partial(documents, files)
+    count, characters, digest = _look_at(texts)
+    if characters < MIN_TEXT_BYTES:
+        where = ", ".join(files) or "this Python installation"
+        raise ConfigError(
+            f"{where} has {characters} characters of text, {MIN_TEXT_BYTES} are needed: give more with --files"
+        )
+    request = {
+        "files": [str(Path(name).resolve()) for name in files],
+        "vocabulary": [str(Path(name).resolve()) for name in vocabulary],
+        "vocab_size": vocab_size,
+        "text_sha256": digest,
+    }
     if _is_there(out, request):
         print(f"{out}: is there already")
         return
-    print(f"{out}: training a tokenizer on {len(texts)} documents, {size / 1e6:.1f} million characters", flush=True)
-    tokenizer = train_tokenizer(texts, request["vocab_size"])
+    if vocabulary:
+        tokenizer = read_tokenizer(vocabulary, vocab_size)
+    else:
+        print(
+            f"{out}: training a tokenizer on {count} documents, {characters / 1e6:.1f} million characters", flush=True
+        )
+        tokenizer = train_tokenizer(_first(texts(), TRAINED_ON_CHARACTERS), vocab_size)
     Path(f"{out}.json").unlink(missing_ok=True)
-    tokens = write_indexed(out, tokenizer, texts, request["vocab_size"])
+    tokens = write_indexed(out, tokenizer, _with_progress(texts(), characters), vocab_size)
     tokenizer.save(f"{out}.tokenizer.json")
     described = {
         **request,
         "eod": tokenizer.token_to_id(END_OF_DOCUMENT),
-        "documents": len(texts),
-        "characters": size,
+        "documents": count,
+        "characters": characters,
         "tokens": tokens,
-        "source": "files given"
-        if options.files
-        else f"docstrings and licence texts of Python {sys.version.split()[0]}",
+        "source": "files given" if files else f"docstrings and licence texts of Python {sys.version.split()[0]}",
     }
     part = Path(f"{out}.json.part")
     part.write_text(json.dumps(described, indent=1) + "\n")
@@ -120,63 +146,44 @@ def _is_there(out: str, request: dict[str, Any]) -> bool:
     return True
 
 
-def _sha256(texts: Sequence[str]) -> str:
-    digest = hashlib.sha256()
-    for text in texts:
+def _look_at(texts: Texts) -> tuple[int, int, str]:
+    """Number of documents and of characters, and the text's SHA-256."""
+    digest, count, characters = hashlib.sha256(), 0, 0
+    for text in texts():
         digest.update(text.encode())
         digest.update(b"\0")
-    return digest.hexdigest()
+        count += 1
+        characters += len(text)
+    return count, characters, digest.hexdigest()
 
 
-def read_texts(names: Sequence[str]) -> Iterator[str]:
-    """The text of each file, and of each .txt file below each folder, in the order of names."""
-    for name in names:
-        path = Path(name)
-        files = sorted(path.rglob("*.txt")) if path.is_dir() else [path]
-        if not files:
-            raise ConfigError(f"the folder {path} holds no .txt file: give files, or a folder that has some")
-        for file in files:
-            try:
-                yield file.read_text()
-            except FileNotFoundError as error:
-                raise ConfigError(f"the text file {file} does not exist: check the path") from error
-            except UnicodeDecodeError as error:
-                raise ConfigError(f"{file} is not UTF-8 text ({error.reason}): convert it first") from error
+def _first(texts: Iterable[str], characters: int) -> Iterator[str]:
+    for text in texts:
+        yield text
+        characters -= len(text)
+        if characters < 0:
+            return
 
 
-def installed_texts() -> Iterator[str]:
-    """Text that is on every machine: documentation strings of Python's library, and licences."""
-    library = Path(sysconfig.get_path("stdlib"))
-    for file in sorted(library.rglob("*.py")):
-        if {"test", "tests", "idle_test", "site-packages", "dist-packages"} & set(file.relative_to(library).parts):
-            continue
-        try:
-            text = "\n\n".join(_docstrings(ast.parse(file.read_text())))
-        except (OSError, SyntaxError, UnicodeDecodeError):
-            continue
-        if text:
-            yield text
-    for folder in (LICENCES, library):
-        for file in sorted(folder.glob("[A-Z]*")):
-            if file.is_file() and not file.is_symlink():
-                yield file.read_text(errors="replace")
+def _with_progress(texts: Iterable[str], of_characters: int) -> Iterator[str]:
+    """The same texts, with a word every few seconds on how many are gone through."""
+    started_s = said_s = time.monotonic()
+    gone = 0
+    for text in texts:
+        yield text
+        gone += len(text)
+        now_s = time.monotonic()
+        if now_s - said_s > PROGRESS_INTERVAL_S:
+            said_s = now_s
+            rate = gone / 1e6 / (now_s - started_s)
+            print(f"{gone / of_characters:.0%}, {rate:.1f} million characters/s", flush=True)
 
 
-def _docstrings(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            text = ast.get_docstring(node)
-            if text:
-                yield text
-
-
-def train_tokenizer(texts: Sequence[str], vocab_size: int) -> Any:
+def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Any:
     """A byte-level BPE (the kind of GPT-2) of at most `vocab_size` tokens, the end of a document among them."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer = _byte_level(Tokenizer(models.BPE()))
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
         special_tokens=[END_OF_DOCUMENT],
@@ -187,7 +194,42 @@ def train_tokenizer(texts: Sequence[str], vocab_size: int) -> Any:
     return tokenizer
 
 
-def write_indexed(out: str, tokenizer: Any, texts: Sequence[str], vocab_size: int) -> int:
+def read_tokenizer(names: Sequence[str], vocab_size: int) -> Any:
+    """GPT-2's vocabulary and merges, or a stored tokenizer; raises ConfigError for one that does not fit the model."""
+    from tokenizers import Tokenizer, models
+
+    for name in names:
+        if not Path(name).is_file():
+            raise ConfigError(f"the vocabulary file {name} does not exist: check the path")
+    try:
+        tokenizer = (
+            Tokenizer.from_file(names[0]) if len(names) == 1 else _byte_level(Tokenizer(models.BPE.from_file(*names)))
+        )
+    except Exception as error:  # tokenizers raises nothing narrower
+        raise ConfigError(
+            f"{' and '.join(names)} cannot be read as a vocabulary ({error}): give vocab.json, then merges.txt"
+        ) from error
+    if len(names) > 1:
+        tokenizer.add_special_tokens([END_OF_DOCUMENT])
+    if tokenizer.token_to_id(END_OF_DOCUMENT) is None:
+        raise ConfigError(f"{names[0]} has no token {END_OF_DOCUMENT}: give GPT-2's vocabulary, or one made by prepare")
+    if tokenizer.get_vocab_size() > vocab_size:
+        raise ConfigError(
+            f"{names[0]} has {tokenizer.get_vocab_size()} tokens, the model's vocabulary {vocab_size}: choose a --size "
+            f"that fits ({SIZES_HELP})"
+        )
+    return tokenizer
+
+
+def _byte_level(tokenizer: Any) -> Any:
+    from tokenizers import decoders, pre_tokenizers
+
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def write_indexed(out: str, tokenizer: Any, texts: Iterable[str], vocab_size: int) -> int:
     """Write PREFIX.bin and PREFIX.idx with one document per text; returns the number of tokens."""
     import torch
     from megatron.core.datasets.indexed_dataset import DType, IndexedDatasetBuilder
@@ -195,14 +237,25 @@ def write_indexed(out: str, tokenizer: Any, texts: Sequence[str], vocab_size: in
     builder = IndexedDatasetBuilder(f"{out}.bin.part", dtype=DType.optimal_dtype(vocab_size))
     end = tokenizer.token_to_id(END_OF_DOCUMENT)
     tokens = 0
-    for encoded in tokenizer.encode_batch(texts):
-        ids = [*encoded.ids, end]
-        builder.add_document(torch.tensor(ids), [len(ids)])
-        tokens += len(ids)
+    for batch in _batches(texts):
+        for encoded in tokenizer.encode_batch_fast(batch):
+            ids = [*encoded.ids, end]
+            builder.add_document(torch.tensor(ids), [len(ids)])
+            tokens += len(ids)
     builder.finalize(f"{out}.idx.part")
     for ending in (".bin", ".idx"):
         Path(f"{out}{ending}.part").replace(f"{out}{ending}")
     return tokens
+
+
+def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
+    texts = iter(texts)
+    while first := list(itertools.islice(texts, 1)):
+        batch, characters = first, len(first[0])
+        while characters < BATCH_CHARACTERS and (more := list(itertools.islice(texts, 1))):
+            batch += more
+            characters += len(more[0])
+        yield batch
 
 
 if __name__ == "__main__":

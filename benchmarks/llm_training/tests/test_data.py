@@ -9,6 +9,7 @@ import torch
 
 from benchmarks.common.batch_plan import BatchPlan
 from benchmarks.common.options import ConfigError
+from benchmarks.llm_training import corpus as corpus_of_names
 from benchmarks.llm_training import prepare
 from benchmarks.llm_training.data import SyntheticSamples, TextSamples, check_prefix, micro_batches
 
@@ -86,7 +87,7 @@ def test_a_data_set_of_other_text_or_half_written_is_made_anew(prefix, corpus, t
 
 
 def test_by_default_the_text_is_of_the_installed_python():
-    texts = list(prepare.installed_texts())
+    texts = list(corpus_of_names.installed_texts())
     assert sum(map(len, texts)) > 500_000
     assert any("Text processing" in text or "JSON" in text for text in texts)
 
@@ -96,7 +97,7 @@ def test_by_default_the_text_is_of_the_installed_python():
     [
         ([], "--out PREFIX is needed"),
         (["--out", "{tmp}/x", "--files", "{tmp}/none.txt"], "none.txt does not exist"),
-        (["--out", "{tmp}/x", "--files", "{tmp}"], "holds no .txt file"),
+        (["--out", "{tmp}/x", "--files", "{tmp}"], "holds no .txt or .jsonl file"),
         (["--out", "{tmp}/x", "--files", "{tmp}/short"], "5 characters of text"),
         (["--out", "{tmp}/x", "--files", "{tmp}/binary"], "is not UTF-8"),
         (["--out", "{tmp}/short/x"], "cannot be made"),

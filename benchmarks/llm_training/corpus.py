@@ -1,0 +1,156 @@
+"""Where text comes from: files, packed files, the network, or what every machine has. One document at a time."""
+
+from __future__ import annotations
+
+import ast
+import gzip
+import hashlib
+import json
+import lzma
+import sysconfig
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+from benchmarks.common.options import ConfigError
+
+LICENCES = Path("/usr/share/common-licenses")  # Debian and Ubuntu
+OPENERS = {".xz": lzma.open, ".gz": gzip.open}
+SCHEMES = ("http://", "https://")
+CHUNK_BYTES = 1 << 20
+TIMEOUT_S = 60
+PROGRESS_INTERVAL_S = 2.0
+
+
+def documents(names: Sequence[str]) -> Iterator[str]:
+    """The documents of each name, in order; without a name those of this Python installation.
+
+    A .txt file is one document, a .jsonl file has one in the key `text` of each line, both may be packed as .xz or
+    .gz, and a folder is all such files below it. Raises ConfigError for what cannot be read.
+    """
+    if not names:
+        yield from installed_texts()
+    for name in names:
+        for path in _files(Path(name)):
+            try:
+                yield from _read(path)
+            except FileNotFoundError as error:
+                raise ConfigError(f"the text file {path} does not exist: check the path") from error
+            except UnicodeDecodeError as error:
+                raise ConfigError(f"{path} is not UTF-8 text ({error.reason}): convert it first") from error
+            except (lzma.LZMAError, gzip.BadGzipFile, EOFError) as error:
+                raise ConfigError(f"{path} is damaged, or was cut short ({error}): fetch it again") from error
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    found = sorted(file for file in path.rglob("*") if ".txt" in file.suffixes or ".jsonl" in file.suffixes)
+    if not found:
+        raise ConfigError(f"the folder {path} holds no .txt or .jsonl file: give files, or a folder that has some")
+    return found
+
+
+def _read(path: Path) -> Iterator[str]:
+    file: IO[str]
+    with OPENERS.get(path.suffix, open)(path, "rt", encoding="utf-8") as file:  # type: ignore[operator]
+        if ".jsonl" not in path.suffixes:
+            yield file.read()
+            return
+        for number, line in enumerate(file, 1):
+            try:
+                text = json.loads(line)["text"]
+            except (ValueError, KeyError, TypeError) as error:
+                raise ConfigError(f'{path}, line {number}, is no JSON object with a key "text": mend it') from error
+            if not isinstance(text, str):
+                raise ConfigError(f'{path}, line {number}, has a "text" that is none: mend it')
+            yield text
+
+
+def installed_texts() -> Iterator[str]:
+    """Text that is on every machine: documentation strings of Python's library, and licences."""
+    library = Path(sysconfig.get_path("stdlib"))
+    for file in sorted(library.rglob("*.py")):
+        if {"test", "tests", "idle_test", "site-packages", "dist-packages"} & set(file.relative_to(library).parts):
+            continue
+        try:
+            text = "\n\n".join(_docstrings(ast.parse(file.read_text())))
+        except (OSError, SyntaxError, UnicodeDecodeError):
+            continue
+        if text:
+            yield text
+    for folder in (LICENCES, library):
+        for file in sorted(folder.glob("[A-Z]*")):
+            if file.is_file() and not file.is_symlink():
+                yield file.read_text(errors="replace")
+
+
+def _docstrings(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node)
+            if text:
+                yield text
+
+
+def fetch(name: str, folder: Path, sha256: str = "") -> str:
+    """The path of a file that is fetched into a folder, unless it is there; other names than addresses as they are.
+
+    What was fetched before an interruption is kept, and the rest fetched. Raises ConfigError when the network or the
+    checksum says no; the checksum of what is there is checked, too.
+    """
+    if not name.startswith(SCHEMES):
+        return name
+    path = folder / name.rstrip("/").rpartition("/")[2].partition("?")[0]
+    part = path.with_name(f"{path.name}.part")
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            _download(name, part)
+        except (urllib.error.URLError, OSError) as error:
+            raise ConfigError(
+                f"{name} could not be fetched ({error}): try again, which goes on from {part}, or fetch it elsewhere, "
+                f"and give its path"
+            ) from error
+    whole = path if path.exists() else part
+    found = _digest(whole)
+    if sha256 and found != sha256.lower():
+        whole.unlink()
+        raise ConfigError(
+            f"{name} has the SHA-256 {found}, but {sha256} was asked for: it was removed; is the address right?"
+        )
+    if whole is part:
+        part.replace(path)
+        print(f"{path}: fetched, SHA-256 {found}", flush=True)
+    return str(path)
+
+
+def _download(address: str, part: Path) -> None:
+    there = part.stat().st_size if part.exists() else 0
+    request = urllib.request.Request(address, headers={"Range": f"bytes={there}-"} if there else {})
+    with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer, part.open("ab") as file:
+        if there and answer.status != 206:  # the server begins anew
+            file.truncate(0)
+            there = 0
+        rest = int(answer.headers.get("Content-Length") or 0)
+        said_s, got = time.monotonic(), 0
+        while chunk := answer.read(CHUNK_BYTES):
+            file.write(chunk)
+            got += len(chunk)
+            if time.monotonic() - said_s > PROGRESS_INTERVAL_S:
+                said_s = time.monotonic()
+                of_all = f" of {(there + rest) / 1e6:.1f}" if rest else ""
+                print(f"{address}: {(there + got) / 1e6:.1f}{of_all} MB", flush=True)
+        if rest and got < rest:
+            raise OSError(f"the connection ended after {there + got} of {there + rest} bytes")
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        digest = hashlib.sha256()
+        while chunk := file.read(CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()

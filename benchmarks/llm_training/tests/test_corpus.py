@@ -1,0 +1,168 @@
+"""Text from packed files and over the network, and GPT-2's kind of vocabulary."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import lzma
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.common.options import ConfigError
+from benchmarks.llm_training import prepare
+from benchmarks.llm_training.corpus import documents, fetch
+
+WORDS = "a benchmark counts tokens and watt hours of every device on every node".split()  # noqa: SIM905
+
+
+@pytest.fixture(scope="module")
+def texts():
+    random = np.random.default_rng(0)
+    return [" ".join(random.choice(WORDS, 800)) + " ✓\n" for _ in range(8)]
+
+
+@pytest.fixture(scope="module")
+def packed(texts, tmp_path_factory):
+    """The texts as JSON lines, packed."""
+    path = tmp_path_factory.mktemp("corpus") / "oscar.jsonl.xz"
+    path.write_bytes(lzma.compress("".join(json.dumps({"id": 1, "text": text}) + "\n" for text in texts).encode()))
+    return path
+
+
+@pytest.fixture
+def server(packed):
+    """Serves the packed file, in parts where asked; cuts its first answer short. Tells what was asked for."""
+    content, asked = packed.read_bytes(), []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            wanted = self.headers.get("Range")
+            asked.append(wanted)
+            first = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted else 0
+            self.send_response(206 if wanted else 200)
+            self.send_header("Content-Length", str(len(content) - first))
+            self.end_headers()
+            self.wfile.write(content[first:][: 1000 if len(asked) == 1 else None])
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
+        threading.Thread(target=running.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{running.server_port}/oscar.jsonl.xz?download=true", asked
+        running.shutdown()
+
+
+def test_documents_come_from_lines_of_json_and_packed_text(texts, packed, tmp_path):
+    assert list(documents([str(packed)])) == texts
+    (tmp_path / "one.txt.gz").write_bytes(gzip.compress(texts[0].encode()))
+    (tmp_path / "two.txt").write_text(texts[1])
+    assert list(documents([str(tmp_path)])) == texts[:2]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", b'{"text": "x"}\n{"txt": "x"}\n', "a.jsonl, line 2, is no JSON object"),
+        ("a.jsonl", b'{"text": 3}\n', 'line 1, has a "text" that is none'),
+        ("a.jsonl.xz", lzma.compress(b'{"text": "x"}\n' * 999)[:60], "is damaged, or was cut short"),
+        ("a.txt.gz", b"no gzip", "is damaged, or was cut short"),
+    ],
+)
+def test_a_corpus_that_is_damaged_is_one_clear_sentence(name, content, message, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ConfigError, match=message):
+        list(documents([str(tmp_path / name)]))
+
+
+def test_a_download_that_broke_off_goes_on_where_it_was(server, packed, tmp_path):
+    address, asked = server
+    with pytest.raises(ConfigError, match=r"the connection ended after 1000 of \d+ bytes"):
+        fetch(address, tmp_path)
+    assert (tmp_path / "oscar.jsonl.xz.part").stat().st_size == 1000
+    path = fetch(address, tmp_path, hashlib.sha256(packed.read_bytes()).hexdigest())
+    assert asked == [None, "bytes=1000-"]
+    assert Path(path).read_bytes() == packed.read_bytes()
+    assert fetch(address, tmp_path) == path
+    assert len(asked) == 2  # what is there is not fetched again
+
+
+def test_a_download_with_another_checksum_is_removed(server, tmp_path):
+    address, _ = server
+    with pytest.raises(ConfigError):
+        fetch(address, tmp_path)
+    with pytest.raises(ConfigError, match="was asked for: it was removed"):
+        fetch(address, tmp_path, "0" * 64)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_address_that_does_not_answer_is_one_clear_sentence(tmp_path, capsys):
+    assert prepare.main(["--out", str(tmp_path / "x"), "--files", "http://127.0.0.1:9/corpus.txt"]) == 2
+    assert "could not be fetched" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def vocabulary(texts, tmp_path_factory):
+    """vocab.json and merges.txt of the kind that GPT-2 comes with."""
+    folder = tmp_path_factory.mktemp("vocabulary")
+    tokenizer = prepare.train_tokenizer(texts, 500)
+    tokenizer.model.save(str(folder))
+    return [str(folder / "vocab.json"), str(folder / "merges.txt")]
+
+
+def test_a_given_vocabulary_is_used_and_megatron_reads_the_documents(texts, packed, vocabulary, tmp_path):
+    from megatron.core.datasets.indexed_dataset import IndexedDataset
+    from tokenizers import Tokenizer
+
+    out = str(tmp_path / "text")
+    assert prepare.main(["--out", out, "--files", str(packed), "--vocabulary", *vocabulary]) == 0
+    tokenizer, found = Tokenizer.from_file(f"{out}.tokenizer.json"), IndexedDataset(out)
+    known = json.loads(Path(vocabulary[0]).read_text())
+    assert {word: tokenizer.token_to_id(word) for word in known} == known
+    assert [tokenizer.decode(found[number][:-1].tolist()) for number in range(len(found))] == texts
+    assert found[0][-1] == known["<|endoftext|>"]
+    # One stored tokenizer is another way to say it.
+    again = str(tmp_path / "again")
+    assert prepare.main(["--out", again, "--files", str(packed), "--vocabulary", f"{out}.tokenizer.json"]) == 0
+    assert Path(f"{again}.bin").read_bytes() == Path(f"{out}.bin").read_bytes()
+
+
+def test_a_data_set_that_megatron_wrote_is_read(tmp_path):
+    import torch
+    from megatron.core.datasets.indexed_dataset import DType, IndexedDatasetBuilder
+
+    from benchmarks.llm_training.data import TextSamples, check_prefix
+
+    builder = IndexedDatasetBuilder(f"{tmp_path}/theirs.bin", dtype=DType.optimal_dtype(50_257))
+    for length in (300, 500):
+        builder.add_document(torch.arange(length), [length])
+    builder.finalize(f"{tmp_path}/theirs.idx")
+    check_prefix(f"{tmp_path}/theirs", 50_257)
+    assert len(TextSamples(f"{tmp_path}/theirs", 50_257, 64, seed=1)[0]) == 65
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--vocabulary", "{tmp}/none.json"], "none.json does not exist"),
+        (["--vocabulary", "{merges}", "{vocab}"], "cannot be read as a vocabulary"),
+        (["--vocabulary", "{big}"], "has 9001 tokens, the model's vocabulary 8192: choose a --size that fits"),
+        (["--vocabulary", "{vocab}", "{merges}", "{merges}"], "takes vocab.json and merges.txt"),
+    ],
+)
+def test_a_vocabulary_that_cannot_be_used_is_one_clear_sentence(
+    arguments, message, packed, vocabulary, tmp_path, capsys
+):
+    from tokenizers import Tokenizer, models
+
+    big = Tokenizer(models.WordLevel({f"{number}": number for number in range(9000)} | {"<|endoftext|>": 9000}, "0"))
+    big.save(str(tmp_path / "big.json"))
+    names = {"tmp": tmp_path, "vocab": vocabulary[0], "merges": vocabulary[1], "big": tmp_path / "big.json"}
+    given = [argument.format(**names) for argument in arguments]
+    assert prepare.main(["--out", str(tmp_path / "x"), "--files", str(packed), *given]) == 2
+    assert message in capsys.readouterr().err
