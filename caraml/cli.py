@@ -181,15 +181,15 @@ def _report(options: argparse.Namespace) -> int:
 
 def _published(options: argparse.Namespace) -> int:
     """Published figures with their sources as a table, or one of CARAML's plots of them."""
-    from results import plots
+    from results import published_plots
 
     if not options.plot:
         print(published_text(read_published(), options.words))
         return 0
     if options.plot == "bars":
-        chart = plots.published_bars(read_published())
+        chart = published_plots.published_bars(read_published())
     else:
-        chart = plots.published_heat_maps("resnet50", "ResNet-50", "images")
+        chart = published_plots.published_heat_maps("resnet50", "ResNet-50", "images")
     path = options.out or Path(f"{chart.name}.png")
     if path.suffix.lower() not in (".png", ".svg"):
         raise RecordError(f"--out {path}: a plot is a .png or a .svg")

@@ -129,6 +129,8 @@ def deviations(results: PointResults) -> list[str]:
             found.append("the code had local changes")
         if origin.get("exclusive") == "no":
             found.append("the node was shared with other jobs")
+    if len({energy_kind(record) for record in results.good}) > 1:
+        found.append("its runs have energies of different kinds: there is none of the point")
     commits = {(record.get("provenance") or {}).get("git_commit") for record in results.good}
     if len(commits) > 1:
         found.append(f"its runs are of {len(commits)} versions of the code")

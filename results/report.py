@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shlex
 import shutil
@@ -16,14 +15,15 @@ from jpwr.errors import JpwrError
 from jpwr.trace import Trace
 from results import plots
 from results.collect import TRACES
-from results.cost import Costs, cost_charts, cost_rows, time_to_report
+from results.cost import Costs, cost_charts, cost_rows
 from results.plots import EFFICIENCY, PER_DEVICE, Chart, fastest
-from results.points import half_width, notes, point_rows, rounded
+from results.points import notes, point_rows
 from results.published import Throughput, throughputs
 from results.quality import GRADES, Rule, energy_kind, energy_rules
 from results.records import Record, RecordError
 from results.statistics import PointResults, by_point
-from results.table import failures, value_at
+from results.summary import by_energy_kind, ranked_points, sentences, summary_rows
+from results.table import failures
 
 TEMPLATE = Path(__file__).with_name("report.html.j2")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
@@ -89,7 +89,7 @@ def _section(index: int, results: list[PointResults], costs: Costs | None, with_
     charts = [
         plots.over_batch(results, plots.THROUGHPUT, published),
         plots.over_batch(results, EFFICIENCY),
-        plots.ratios(_ranked(results), PER_DEVICE, "Speed per device", "speed_up"),
+        plots.ratios(ranked_points(results), PER_DEVICE, "Speed per device", "speed_up"),
         *_energy_ratios(results),
         plots.pareto(results),
         plots.scaling(results),
@@ -108,7 +108,7 @@ def _section(index: int, results: list[PointResults], costs: Costs | None, with_
         results,
         published,
         [chart._replace(name=f"{name}_{chart.name}") for chart in charts if chart],
-        _sentences(results),
+        sentences(results),
     )
 
 
@@ -133,94 +133,13 @@ def _traces(record: Record) -> list[Trace]:
     return found
 
 
-def _sentences(results: Sequence[PointResults]) -> list[str]:
-    """What the points of a workload say, in words. Ranks only what may be ranked."""
-    unit = results[0].any["work_unit"]
-    ranked = _ranked(results)
-    found = _ranking(ranked, PER_DEVICE, "Fastest per device", f"{unit}/s")
-    for kind, mine in _by_energy_kind(ranked).items():
-        if kind.startswith("Q0"):
-            systems = ", ".join(dict.fromkeys(one.system for one in mine))
-            found.append(f"Energy of {systems} is an estimate from load: it is no measurement, and is not ranked.")
-        else:
-            found += _ranking(mine, EFFICIENCY.path, f"Most work per energy ({kind})", f"{unit}/Wh")
-    if not ranked and any(one.good for one in results):
-        found.append("These are runs of a smaller workload, to try the suite: not comparable with other results.")
-    runs = sum(len(one.good) + len(one.bad) for one in results)
-    bad = sum(len(one.bad) for one in results)
-    if bad:
-        found.append(f"{bad} of {runs} runs failed.")
-    return found
-
-
-def _ranked(results: Sequence[PointResults]) -> list[PointResults]:
-    """The points of the workload of the comparison."""
-    return [one for one in results if one.good and value_at(one.any, "metrics.comparable") is not False]
-
-
-def _by_energy_kind(results: Sequence[PointResults]) -> dict[str, list[PointResults]]:
-    found: dict[str, list[PointResults]] = {}
-    for one in results:
-        if kind := energy_kind(one.any):
-            found.setdefault(kind, []).append(one)
-    return found
-
-
 def _energy_ratios(results: Sequence[PointResults]) -> list[Chart | None]:
     """One chart for each kind of energy that was measured."""
     return [
         plots.ratios(mine, EFFICIENCY.path, f"Work per energy ({kind})", f"energy_ratio_{index}")
-        for index, (kind, mine) in enumerate(_by_energy_kind(_ranked(results)).items())
+        for index, (kind, mine) in enumerate(by_energy_kind(ranked_points(results)).items())
         if not kind.startswith("Q0")
     ]
-
-
-def _ranking(results: Sequence[PointResults], path: str, title: str, unit: str) -> list[str]:
-    systems = dict.fromkeys(one.system for one in results)
-    best = [one for system in systems if (one := fastest((one for one in results if one.system == system), path))]
-    if not best:
-        return []
-    best.sort(key=lambda one: -(one.value(path) or 0))
-    first, *others = best
-    summary = first.summary(path)
-    value, half = first.value(path) or math.nan, half_width(summary)
-    where = f"{plots.devices_text(first.point.devices)}, global batch {first.point.global_batch}"
-    number = rounded(value, half) + (f" ± {rounded(half, half)}" if half else "")
-    text = f"{title}: {first.system} with {number} {unit} ({where})"
-    ratios = [f"{value / other:.2f} times {one.system}" for one in others if (other := one.value(path))]
-    return [text + (", " + ", ".join(ratios) if ratios else "") + "."]
-
-
-def _summary_rows(sections: Sequence[Section]) -> list[list[str]]:
-    header = ["workload", "system", "best per device", "at", "time to report", "best work per energy", "energy", "runs"]
-    body = []
-    for section in sections:
-        for system in dict.fromkeys(one.system for one in section.results):
-            mine = [one for one in section.results if one.system == system]
-            unit = mine[0].any["work_unit"]
-            speed, total = fastest(mine), fastest(mine, plots.THROUGHPUT.path)
-            work = fastest(mine, EFFICIENCY.path)
-            good, bad = (sum(len(getattr(one, side)) for one in mine) for side in ("good", "bad"))
-            body.append(
-                [
-                    section.title,
-                    system,
-                    _best(speed, PER_DEVICE, f"{unit}/s"),
-                    f"{plots.devices_text(speed.point.devices)}, batch {speed.point.global_batch}" if speed else "",
-                    time_to_report(total) if total else "",
-                    _best(work, EFFICIENCY.path, f"{unit}/Wh"),
-                    (energy_kind(work.any) or "") if work else "",
-                    f"{good} ok" + (f", {bad} failed" if bad else ""),
-                ]
-            )
-    return [header, *body]
-
-
-def _best(one: PointResults | None, path: str, unit: str) -> str:
-    if one is None:
-        return ""
-    half = half_width(one.summary(path))
-    return f"{rounded(one.value(path), half)}{f' ± {rounded(half, half)}' if half else ''} {unit}"
 
 
 class Quality(NamedTuple):
@@ -326,7 +245,7 @@ def _render(records: Sequence[Record], skipped: Sequence[str], sections: Sequenc
             if (record.get("provenance") or {}).get("created")
         ),
         sections=sections,
-        summary=_summary_rows(sections),
+        summary=summary_rows([(section.title, section.results) for section in sections]),
         tables={section.anchor: point_rows(section.results, without=("model", "data")) for section in sections},
         notes=[note for section in sections for note in notes(section.results)],
         quality=_quality(records),

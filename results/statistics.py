@@ -72,7 +72,9 @@ class PointResults(NamedTuple):
         return (self.good or self.bad)[0]
 
     def summary(self, path: str) -> Summary | None:
-        """Of a value of the good runs; None unless all of them have it."""
+        """Of a value of the good runs; None unless all of them have it, an energy of one kind and scope."""
+        if path.startswith("energy.") and len({value_at(record, "energy.power_source") for record in self.good}) > 1:
+            return None
         values = [value_at(record, path) for record in self.good]
         if not values or not all(isinstance(value, int | float) for value in values):
             return None

@@ -128,6 +128,13 @@ def test_what_an_old_record_does_not_say_is_unknown_and_not_kept():
     assert rule.kept is None
 
 
+def test_runs_with_energies_of_different_kinds_have_none_together():
+    [one] = by_point([made_up.result(), made_up.result(), made_up.result(estimated=True)])
+    assert one.value("metrics.{unit}_per_s") == 100.0
+    assert one.value("energy.{unit}_per_wh") is None
+    assert "its runs have energies of different kinds: there is none of the point" in deviations(one)
+
+
 def test_deviations_of_a_point_are_listed():
     origin = made_up.result()["provenance"]
     [one] = by_point(
