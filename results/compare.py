@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from results.records import Record, RecordError
-from results.statistics import Point, Ratio, compare_values, geometric_mean, point_of
+from results.statistics import Point, PointResults, Ratio, by_point, compare_values, geometric_mean, point_of
 from results.table import value_at
 
 # What is compared: its title and where it is; for all of them more is better.
@@ -90,11 +90,17 @@ def compare(base: Sequence[Record], other: Sequence[Record]) -> Comparison:
 
 
 def _by_point(records: Sequence[Record]) -> dict[Point, list[Record]]:
-    found: dict[Point, list[Record]] = {}
-    for record in records:
-        if record["status"] == "ok":
-            found.setdefault(point_of(record), []).append(record)
-    return found
+    """The good runs of each point; where it was run with several sets of options, those with the fastest."""
+    found: dict[Point, PointResults] = {}
+    for results in by_point(records):
+        known = found.get(results.point)
+        if results.good and (known is None or _speed(results) > _speed(known)):
+            found[results.point] = results
+    return {point: results.good for point, results in found.items()}
+
+
+def _speed(results: PointResults) -> float:
+    return results.value(METRICS[0][1]) or 0.0
 
 
 def _why_not(path: str, *sides: Sequence[Record]) -> str:

@@ -62,6 +62,16 @@ def test_points_are_matched_and_the_rest_is_listed():
     assert "only a has" in text
 
 
+def test_of_several_sets_of_options_the_fastest_is_compared():
+    base = [result(100.0), result(102.0)]
+    other = [result(150.0), result(152.0), result(300.0), result(304.0)]
+    for record in other[2:]:
+        record["layout"]["micro_batch_size"] = 8
+    [line] = compare(base, other).lines
+    assert line.ratios[0].ratio == pytest.approx(302 / 101)
+    assert "micro batch 4 against 8" in line.remarks
+
+
 def test_an_estimate_is_never_set_against_a_measurement():
     found = compare([result(100.0)], [result(100.0, source="ESTIMATED, cpu")])
     assert found.lines[0].ratios[0].ratio == 1.0
