@@ -223,7 +223,7 @@ def over_batch(results: Sequence[PointResults], quantity: Quantity, published: S
         top = max(top, *values)
     theirs: dict[str, list[tuple[int, float]]] = {}
     for one in published:
-        label = f"published: {one.system}, {devices_text(one.devices)}"
+        label = f"published: {one.system}, {one.figure.model}, {devices_text(one.devices)}"
         theirs.setdefault(label, []).append((one.global_batch, one.units_per_s))
     for index, (label, there) in enumerate(theirs.items()):
         there.sort()

@@ -12,7 +12,7 @@ from results.records import RecordError
 from results.table import aligned
 
 FIGURES = Path(__file__).parent / "reference" / "published.csv"
-# Our benchmark and model for theirs.
+# Our benchmark and model, or how its name begins, for theirs.
 SAME_WORKLOAD = {
     ("llm_training", "GPT-117M"): ("llm_training", "117M"),
     ("llm_training", "GPT-800M"): ("llm_training", "800M"),
@@ -67,7 +67,8 @@ def throughputs(benchmark: str, model: str) -> list[Throughput]:
     found: dict[tuple[str, int, int], Throughput] = {}
     for figure in read_published():
         kind = (figure.metric, figure.unit)
-        if SAME_WORKLOAD.get((figure.benchmark, figure.model)) != (benchmark, model) or kind not in TOTAL | PER_DEVICE:
+        ours = SAME_WORKLOAD.get((figure.benchmark, figure.model))
+        if ours is None or ours[0] != benchmark or not model.startswith(ours[1]) or kind not in TOTAL | PER_DEVICE:
             continue
         if not (figure.devices and figure.global_batch_size):
             continue

@@ -85,7 +85,8 @@ def _sections(records: Sequence[Record], costs: Costs | None, with_published: bo
 def _section(index: int, results: list[PointResults], costs: Costs | None, with_published: bool) -> Section:
     point = next((one for one in results if one.good), results[0]).point
     details = ", ".join(filter(None, [point.model, point.data, point.sample]))
-    published = throughputs(point.benchmark, point.model) if with_published else []
+    # Theirs are of the whole workload: not to be drawn beside a smaller one.
+    published = throughputs(point.benchmark, point.model) if with_published and ranked_points(results) else []
     charts = [
         plots.over_batch(results, plots.THROUGHPUT, published),
         plots.over_batch(results, EFFICIENCY),

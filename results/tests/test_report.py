@@ -182,7 +182,7 @@ def test_origin_checksums_and_commands_are_there(opened, folder):
         assert record["file"]["sha256"] in text
     assert "python -m benchmarks.llm_training --global-batch-size 64" in text
     assert "0123456789ab" in text
-    assert "published: JEDI, 4 devices" in text
+    assert "published: JEDI, GPT-800M, 4 devices" in text
     assert "FLOP count uses factor 4" in text or "DERIVED from bar height" in text
 
 
