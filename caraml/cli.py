@@ -19,7 +19,7 @@ from caraml.wait import NOT_IN_TIME, check_open, retry_failed, wait
 from results import table
 from results.archive import verify, write_archive
 from results.compare import broken, compare, comparison_text, read_requirement
-from results.points import point_rows
+from results.points import plain, point_rows, rounded
 from results.published import published_text, read_published
 from results.records import Record, RecordError, find_records
 from results.statistics import by_point
@@ -146,7 +146,8 @@ def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
     if options.pivot:
         return table.pivot_table(records, options.pivot)
     if options.repeats:
-        return table.render_rows(point_rows(by_point(records)), options.format)
+        number = plain if options.format == "csv" else rounded
+        return table.render_rows(point_rows(by_point(records), number=number), options.format)
     ordered = table.in_order(records, options.sort) if options.sort else sorted(records, key=table.sort_key)
     return table.render(ordered, options.format, TITLES[options.titles])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Protocol
 
 from results.quality import deviations, grade
 from results.statistics import PointResults, Summary
@@ -32,6 +33,12 @@ HEADER = (
 SIGNIFICANT = 4  # digits of a number without an interval
 
 
+class Number(Protocol):
+    """How a number is written, given half of its interval."""
+
+    def __call__(self, value: float | None, half_width: float | None = None) -> str: ...
+
+
 def rounded(value: float | None, half_width: float | None = None) -> str:
     """A number with the digits that its interval supports: two of the half width, else four in all."""
     if value is None or not math.isfinite(value):
@@ -58,16 +65,23 @@ def status(results: PointResults) -> str:
     return f"{len(results.bad)} of {len(results.good) + len(results.bad)} {bad}" if results.good else bad
 
 
-def point_rows(results: Sequence[PointResults], without: Sequence[str] = ()) -> list[list[str]]:
+def plain(value: float | None, half_width: float | None = None) -> str:
+    """A number as it is, for machines."""
+    return "" if value is None or not math.isfinite(value) else repr(value)
+
+
+def point_rows(
+    results: Sequence[PointResults], without: Sequence[str] = (), number: Number = rounded
+) -> list[list[str]]:
     """The header and one row per point, as text; a column without a value, or not wanted, is left out."""
     units = dict.fromkeys(one.any["work_unit"] for one in results)
     header = [title.format(unit=" or ".join(units)) for title in HEADER]
-    body = [_row(one) for one in results]
+    body = [_row(one, number) for one in results]
     known = [index for index in range(len(HEADER)) if HEADER[index] not in without and any(row[index] for row in body)]
     return [[row[index] for index in known] for row in [header, *body]]
 
 
-def _row(one: PointResults) -> list[str]:
+def _row(one: PointResults, number: Number) -> list[str]:
     throughput, work = one.summary("metrics.{unit}_per_s"), one.summary("energy.{unit}_per_wh")
     per_device = one.summary("metrics.{unit}_per_s_per_device")
     mfu = one.value("metrics.mfu")
@@ -81,23 +95,23 @@ def _row(one: PointResults) -> list[str]:
         str(one.point.global_batch),
         ", ".join(one.variant),
         str(len(one.good)),
-        *_with_interval(throughput),
-        _with_interval(per_device)[0],
-        rounded(one.value("metrics.tflops_per_device")),
-        rounded(None if mfu is None else 100 * mfu),
-        rounded(one.value("energy.avg_power_w")),
-        *_with_interval(work),
-        rounded(sensor_uncertainty_percent(one)),
+        *_with_interval(throughput, number),
+        _with_interval(per_device, number)[0],
+        number(one.value("metrics.tflops_per_device")),
+        number(None if mfu is None else 100 * mfu),
+        number(one.value("energy.avg_power_w")),
+        *_with_interval(work, number),
+        number(sensor_uncertainty_percent(one)),
         f"{' and '.join(grades)}, {' and '.join(scopes)}" if grades else "",
         status(one),
     ]
 
 
-def _with_interval(summary: Summary | None) -> tuple[str, str]:
+def _with_interval(summary: Summary | None, number: Number) -> tuple[str, str]:
     if summary is None:
         return "", ""
     half = half_width(summary)
-    return rounded(summary.median, half), "" if half is None else rounded(half, half)
+    return number(summary.median, half), "" if half is None else number(half, half)
 
 
 def sensor_uncertainty_percent(one: PointResults) -> float | None:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import csv
 import math
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from caraml.cli import main
 from results.points import half_width, notes, point_rows, rounded
 from results.quality import deviations, energy_kind, energy_rules, grade
 from results.statistics import by_point, unsteady
@@ -24,6 +26,15 @@ def test_repeats_become_one_row_with_the_median_and_scipys_interval():
     assert row[header.index("tokens/s")] == "101.0"
     assert row[header.index("± 95 %")] == "3.8"
     assert row[header.index("runs")] == "3"
+
+
+def test_a_table_of_points_for_machines_has_the_numbers_as_they_are(tmp_path, capsys):
+    made_up.store(tmp_path, [made_up.result(tokens_per_s=speed) for speed in (100.125, 103.0, 90.0)])
+    assert main(["table", str(tmp_path), "--repeats", "--format", "csv"]) == 0
+    header, row = csv.reader(capsys.readouterr().out.splitlines())
+    assert float(row[header.index("tokens/s")]) == 100.125
+    assert main(["table", str(tmp_path), "--repeats"]) == 0
+    assert " 100 " in capsys.readouterr().out
 
 
 def test_other_options_are_another_point_and_a_failed_run_joins_its_point():
