@@ -129,51 +129,11 @@ def preparation_mb_per_s() -> tuple[float, float]:
 def plain_gpt_step(shape: ModelSize, plan: BatchPlan, options: TrainingOptions) -> Callable[[], None]:
     """One optimizer step of a GPT written in PyTorch alone, of the same shape and with the same optimizer."""
     import torch
-    from torch import Tensor, nn
-    from torch.nn import functional
 
     from benchmarks.llm_training.data import SyntheticSamples, micro_batches
+    from benchmarks.llm_training.plain_gpt import PlainGpt
 
-    head_size = shape.hidden_size // shape.num_heads
-    frequency = 10_000 ** (-torch.arange(0, head_size, 2) / head_size)
-    angle_TK = torch.outer(torch.arange(shape.sequence_length), torch.cat([frequency, frequency]))
-    cos_TK, sin_TK = angle_TK.cos(), angle_TK.sin()
-
-    def rotate(x_BHTK: Tensor) -> Tensor:
-        first, second = x_BHTK.chunk(2, dim=-1)
-        return x_BHTK * cos_TK + torch.cat([-second, first], dim=-1) * sin_TK
-
-    class Block(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            width, inner = shape.hidden_size, shape.ffn_hidden_size
-            self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-            self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
-            self.up, self.down = nn.Linear(width, inner), nn.Linear(inner, width)
-
-        def forward(self, x_BTD: Tensor) -> Tensor:
-            batch, length, width = x_BTD.shape
-            qkv = self.qkv(self.norm1(x_BTD)).view(batch, length, shape.num_heads, 3 * head_size)
-            q_BHTK, k_BHTK, v_BHTK = qkv.transpose(1, 2).chunk(3, dim=-1)
-            out_BHTK = functional.scaled_dot_product_attention(rotate(q_BHTK), rotate(k_BHTK), v_BHTK, is_causal=True)
-            x_BTD = x_BTD + self.proj(out_BHTK.transpose(1, 2).reshape(batch, length, width))
-            x_BTD = x_BTD + self.down(functional.gelu(self.up(self.norm2(x_BTD))))
-            return x_BTD
-
-    class PlainGPT(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.embedding = nn.Embedding(shape.padded_vocab_size, shape.hidden_size)
-            nn.init.normal_(self.embedding.weight, std=0.02)
-            self.blocks = nn.Sequential(*(Block() for _ in range(shape.num_layers)))
-            self.norm = nn.LayerNorm(shape.hidden_size)
-
-        def forward(self, tokens_BT: Tensor, labels_BT: Tensor) -> Tensor:
-            x_BTD = self.norm(self.blocks(self.embedding(tokens_BT)))
-            logits_BTV = functional.linear(x_BTD, self.embedding.weight)
-            return functional.cross_entropy(logits_BTV.flatten(0, 1), labels_BT.flatten())
-
-    model = PlainGPT()
+    model = PlainGpt(shape, shape.sequence_length)
     adam = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=options.weight_decay, fused=True)
     samples = SyntheticSamples(shape.vocab_size, shape.sequence_length, options.seed)
     batches = micro_batches(samples, plan, 0, torch.device("cpu"))

@@ -57,7 +57,11 @@ class ModelOptions:
     precision: str = option(
         "auto", "compute precision; auto: fp32 on CPUs, bf16 on accelerators", ("auto", "fp32", "bf16", "fp16")
     )
-    device: str = option("auto", "auto: GPUs where there are some, else the CPU", ("auto", "cpu", "gpu"))
+    device: str = option(
+        "auto",
+        "auto: GPUs where there are some, else the CPU; ipu: one process for all of them",
+        ("auto", "cpu", "gpu", "ipu"),
+    )
 
     def __post_init__(self) -> None:
         positive(self, "sequence_length")

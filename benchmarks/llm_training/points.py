@@ -20,11 +20,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--size", choices=SIZES, required=True)
     parser.add_argument("--num-devices", type=int, required=True)
     parser.add_argument("--micro-batch-size", type=int, help="default: the size's own")
+    parser.add_argument("--pipeline-parallel-size", type=int, help="default: the size's own")
     parser.add_argument("--global-batch-sizes", type=int, nargs="+", required=True)
     options = parser.parse_args(argv)
     try:
         micro_batch_size = options.micro_batch_size or SIZES[options.size].micro_batch_size
-        fitting = fitting_batches(options.size, options.num_devices, micro_batch_size, options.global_batch_sizes)
+        fitting = fitting_batches(
+            options.size,
+            options.num_devices,
+            micro_batch_size,
+            options.global_batch_sizes,
+            options.pipeline_parallel_size,
+        )
     except ConfigError as error:
         print(f"size {options.size} on {options.num_devices} devices: {error}", file=sys.stderr)
         return 1
@@ -32,10 +39,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def fitting_batches(size: str, num_devices: int, micro_batch_size: int, batches: Sequence[int]) -> list[int]:
+def fitting_batches(
+    size: str,
+    num_devices: int,
+    micro_batch_size: int,
+    batches: Sequence[int],
+    pipeline_parallel_size: int | None = None,
+) -> list[int]:
     """The global batch sizes that can run; raises ConfigError when the devices do not fit or no batch size does."""
     shape = SIZES[size]
-    layout = Layout(num_devices, shape.tensor_parallel_size, shape.pipeline_parallel_size)
+    layout = Layout(num_devices, shape.tensor_parallel_size, pipeline_parallel_size or shape.pipeline_parallel_size)
     layout.check(shape)
     fitting, reason = [], ConfigError("no global batch size was given")
     for batch in batches:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from math import cos, pi
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from benchmarks.common.batch_plan import BatchPlan
 from benchmarks.common.launch import Launch, gather, node_window, read_launch
@@ -104,11 +104,11 @@ def dry_run(config: Config, launch: Launch) -> int:
 def plan_run(config: Config, launch: Launch) -> tuple[Layout, BatchPlan]:
     """How devices and batch are shared out; raises ConfigError when the options do not fit each other."""
     shape, asked = config.model.shape, config.parallel
-    layout = Layout(
-        launch.world_size,
-        asked.tensor_parallel_size or shape.tensor_parallel_size,
-        asked.pipeline_parallel_size or shape.pipeline_parallel_size,
-    )
+    tensor = asked.tensor_parallel_size or shape.tensor_parallel_size
+    pipeline = asked.pipeline_parallel_size or shape.pipeline_parallel_size
+    # One process holds all IPUs of its pipeline.
+    world_size = launch.world_size if config.model.device != "ipu" else tensor * pipeline
+    layout = Layout(world_size, tensor, pipeline)
     layout.check(shape)
     micro_batch_size = asked.micro_batch_size or shape.micro_batch_size
     one_pass = micro_batch_size * layout.data_parallel_size
@@ -119,7 +119,7 @@ def plan_run(config: Config, launch: Launch) -> tuple[Layout, BatchPlan]:
 def layout_of(config: Config, launch: Launch, layout: Layout, plan: BatchPlan) -> dict[str, int]:
     """What the record says of devices and batch."""
     return {
-        "num_devices": launch.world_size,
+        "num_devices": layout.world_size,
         "num_nodes": launch.num_nodes,
         "tensor_parallel_size": layout.tensor_parallel_size,
         "pipeline_parallel_size": layout.pipeline_parallel_size,
@@ -135,6 +135,15 @@ def train(config: Config, launch: Launch, record: RunRecord) -> None:
         raise ConfigError("--devices and --nodes are for --dry-run: for a run start so many processes with torchrun")
     layout, plan = plan_run(config, launch)
     record.layout = layout_of(config, launch, layout, plan)
+    record.metrics["num_parameters"] = config.model.shape.num_parameters
+    if config.model.device == "ipu":
+        train_on_ipus(config, launch, layout, plan, record)
+    else:
+        train_with_megatron(config, launch, layout, plan, record)
+
+
+def train_with_megatron(config: Config, launch: Launch, layout: Layout, plan: BatchPlan, record: RunRecord) -> None:
+    """Train on CPUs or GPUs with megatron-core, one process for each."""
     # PyTorch takes seconds to import: only once the options are known to be good.
     warnings.filterwarnings("ignore", module=r"megatron\.")
     from benchmarks.llm_training import parallel
@@ -145,21 +154,14 @@ def train(config: Config, launch: Launch, record: RunRecord) -> None:
         "sequence_parallel": config.parallel.is_sequence_parallel(target.on_gpu, layout.tensor_parallel_size),
         "overlap": config.parallel.overlaps(target.on_gpu),
     }
-    record.metrics["num_parameters"] = config.model.shape.num_parameters
     with parallel.parallel_groups(launch, target, layout, config.training.seed):
         check_same_options(record.config_hash, launch)
         trainer = Trainer(config, layout, plan, target)
-        record.provenance["data"] = trainer.data_description
         record_event = target.record_event if target.on_gpu else None
         timer = StepTimer(config.window.warmup_steps, time.monotonic, target.synchronize, record_event)
         gather(None, launch)  # no rank starts its clock while another still builds its model
-        measure_steps(
-            lambda step: trainer.step(learning_rate(config.training, step)),
-            timer,
-            config.window,
-            launch,
-            agree=lambda steps: int(gather(steps, launch)[0]),
-        )
+        agree: Callable[[int], int] = lambda steps: int(gather(steps, launch)[0])  # noqa: E731
+        measure_steps(partial(_step, trainer, config), timer, config.window, launch, agree)
         losses = parallel.average_losses(trainer.losses, target.device)
         window = node_window(timer.window_start_s, timer.window_end_s) if launch.is_first_on_node else None
         record.windows = [window for window in gather(window, launch) if window]
@@ -167,6 +169,48 @@ def train(config: Config, launch: Launch, record: RunRecord) -> None:
         record.provenance |= {"nodes": [node for own in nodes for node in own], **parallel.software(target)}
         record.devices = gather(parallel.describe_device(launch, target), launch)
         record.metrics |= parallel.allocator_statistics(target)
+    _conclude(config, plan, record, trainer, timer, losses)
+
+
+def train_on_ipus(config: Config, launch: Launch, layout: Layout, plan: BatchPlan, record: RunRecord) -> None:
+    """Train on a pipeline of IPUs with PopTorch, in one process."""
+    from benchmarks.llm_training import ipu
+
+    target = ipu.choose_target(config, launch, layout)
+    record.config["model"] |= {"precision": target.precision}
+    trainer = ipu.Trainer(config, plan, target)
+    timer = StepTimer(config.window.warmup_steps, time.monotonic, target.synchronize)
+    measure_steps(partial(_step, trainer, config), timer, config.window, launch, agree=int)
+    record.windows = [node_window(timer.window_start_s, timer.window_end_s)]
+    record.devices = ipu.describe_devices(target)
+    _conclude(config, plan, record, trainer, timer, [float(loss) for loss in trainer.losses])
+
+
+class StepsTrainer(Protocol):
+    """What trains, one optimizer step at a time."""
+
+    skipped_steps: int
+    data_description: dict[str, Any]
+
+    def step(self, learning_rate: float) -> None:
+        """Forward, backward and update over one global batch."""
+        ...
+
+
+def _step(trainer: StepsTrainer, config: Config, index: int) -> None:
+    trainer.step(learning_rate(config.training, index))
+
+
+def _conclude(
+    config: Config,
+    plan: BatchPlan,
+    record: RunRecord,
+    trainer: StepsTrainer,
+    timer: StepTimer,
+    losses: list[float],
+) -> None:
+    """Fill in what follows from losses and times; a run that did not learn has failed."""
+    record.provenance["data"] = trainer.data_description
     record.losses = list(losses)
     record.step_times_s = timer.measured_step_times_s
     record.metrics |= {
@@ -180,7 +224,7 @@ def train(config: Config, launch: Launch, record: RunRecord) -> None:
             config.model.shape,
             config.model.tokens_per_sample,
             plan.global_batch_size,
-            launch.world_size,
+            record.layout["num_devices"],
             record.step_times_s,
             config.run.peak_tflops_per_device,
             timer.window_s,

@@ -1,0 +1,94 @@
+"""The path of Graphcore's IPUs through a stand-in of PopTorch, which does on the CPU what its documentation says."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.common.batch_plan import BatchPlan
+from benchmarks.llm_training.config import SIZES, Layout
+from benchmarks.llm_training.ipu import ipus_of_layers
+from benchmarks.llm_training.points import fitting_batches
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+STAND_IN = Path(__file__).with_name("poptorch_stand_in.py")
+FLAGS = ["--device", "ipu", "--precision", "fp32", "--sequence-length", "32", "--learning-rate", "1e-3"]
+STEPS = ["--warmup-steps", "1", "--measured-steps", "3"]
+
+
+def start(folder: Path, *flags: str, with_sdk: bool = True) -> subprocess.CompletedProcess[str]:
+    if with_sdk:
+        (folder / "poptorch.py").write_text(STAND_IN.read_text())
+    environ = {**os.environ, "PYTHONPATH": f"{folder}:{REPOSITORY}", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "benchmarks.llm_training", *FLAGS, *STEPS, "--record", str(folder / "record.json")]
+    return subprocess.run([*command, *flags], env=environ, capture_output=True, text=True, timeout=200)
+
+
+def test_a_pipeline_of_four_ipus_trains_in_one_process(tmp_path):
+    done = start(tmp_path, "--pipeline-parallel-size", "4", "--micro-batch-size", "1", "--global-batch-size", "8")
+    assert done.returncode == 0, done.stderr
+    record = json.loads((tmp_path / "record.json").read_text())
+    assert record["status"] == "ok"
+    layout = record["layout"]
+    assert (layout["num_devices"], layout["num_nodes"], layout["grad_accum_steps"]) == (4, 1, 8)
+    assert [device["name"] for device in record["devices"]] == ["IPU"] * 4
+    # Tokens, not sequences.
+    assert record["metrics"]["measured_tokens"] == 3 * 8 * 32
+    assert record["losses"][-1] < record["losses"][0]
+    asked = json.loads((tmp_path / "asked.json").read_text())
+    assert asked["gradientAccumulation"] == 8
+    assert asked["strategy"] == "PipelinedExecution(AutoIncrement)"
+    assert asked["blocks"] == [["embedding", 0], ["layers from 0", 1], ["layers from 2", 2], ["output", 0]]
+
+
+def test_one_ipu_has_the_losses_of_a_pipeline(tmp_path):
+    losses = []
+    for ipus in (1, 4):
+        folder = tmp_path / str(ipus)
+        folder.mkdir()
+        done = start(
+            folder, "--pipeline-parallel-size", str(ipus), "--micro-batch-size", "1", "--global-batch-size", "8"
+        )
+        assert done.returncode == 0, done.stderr
+        losses.append(json.loads((folder / "record.json").read_text())["losses"])
+    assert losses[0] == pytest.approx(losses[1])
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--pipeline-parallel-size", "4", "--micro-batch-size", "1", "--global-batch-size", "4"], "must be 8 or more"),
+        (["--tensor-parallel-size", "2"], "shares layers in turn only"),
+        (["--precision", "bf16"], "IPUs have none: use fp16 or fp32"),
+        (["--recompute", "full"], "--recompute is not there on IPUs"),
+    ],
+)
+def test_what_ipus_cannot_do_is_said(flags, message, tmp_path):
+    done = start(tmp_path, *flags)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_ipu_needs_the_poplar_sdk(tmp_path):
+    done = start(tmp_path, with_sdk=False)
+    assert done.returncode == 2
+    assert "--device ipu needs PopTorch of the Poplar SDK" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("ipus", "expected"), [(1, [0] * 12), (2, [0] * 6 + [1] * 6), (4, [1] * 4 + [2] * 4 + [3] * 4)]
+)
+def test_layers_are_spread_over_the_ipus_beside_the_embeddings(ipus, expected):
+    assert ipus_of_layers(12, ipus) == expected
+
+
+def test_the_points_of_a_sweep_know_that_ipus_are_a_pipeline():
+    assert fitting_batches("117M", 4, 1, [15, 16], pipeline_parallel_size=4) == [15, 16]
+    assert BatchPlan(16, 1, Layout(4, 1, 4).data_parallel_size).grad_accum_steps == 16
+    assert SIZES["117M"].num_layers % 4 == 0
