@@ -63,7 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 metavar="'COLUMN=TEXT'",
                 help="such as 'devices=4'; may be repeated",
             )
-            command.add_argument("--sort", metavar="COLUMN", help="by its value; -COLUMN: the largest first")
+            command.add_argument("--sort", metavar="COLUMN", help="by its value, such as 'tokens/s'")
+            command.add_argument("--largest-first", action="store_true", help="with --sort")
             command.add_argument("--repeats", action="store_true", help="one row per point: median, interval, quality")
             command.add_argument("--titles", choices=TITLES, default="ours", help="caraml: those of the original suite")
             command.add_argument("--pivot", metavar="KEY", help="one value, devices x batch: metrics.tokens_per_s")
@@ -148,7 +149,9 @@ def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
     if options.repeats:
         number = plain if options.format == "csv" else rounded
         return table.render_rows(point_rows(by_point(records), number=number), options.format)
-    ordered = table.in_order(records, options.sort) if options.sort else sorted(records, key=table.sort_key)
+    ordered = sorted(records, key=table.sort_key)
+    if options.sort:
+        ordered = table.in_order(ordered, options.sort, options.largest_first)
     return table.render(ordered, options.format, TITLES[options.titles])
 
 

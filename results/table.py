@@ -168,15 +168,15 @@ def _column(title: str, records: Sequence[Record]) -> Column:
     raise RecordError(f"there is no column {title.strip()!r}: the columns are {titles}")
 
 
-def in_order(records: Sequence[Record], title: str) -> list[Record]:
-    """By a column's value, the largest first where the title begins with a minus; records without a value come last.
+def in_order(records: Sequence[Record], title: str, largest_first: bool = False) -> list[Record]:
+    """By a column's value; records without a value come last.
 
     Raises RecordError for a title of no column.
     """
-    column, falling = _column(title.removeprefix("-"), records), title.startswith("-")
+    column = _column(title, records)
     known = [record for record in records if value_at(record, column.path) is not None]
     rest = [record for record in records if value_at(record, column.path) is None]
-    return sorted(known, key=lambda record: value_at(record, column.path), reverse=falling) + rest
+    return sorted(known, key=lambda record: value_at(record, column.path), reverse=largest_first) + rest
 
 
 def select(records: Sequence[Record], conditions: Sequence[str]) -> list[Record]:

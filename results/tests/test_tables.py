@@ -74,7 +74,7 @@ def test_records_are_selected_by_what_stands_in_a_column():
 def test_records_are_sorted_by_any_column_and_what_has_no_value_comes_last():
     records = [good(1, 8, 2), failed(8), good(2, 8, 3), good(4, 8, 1)]
     assert [one["layout"]["num_devices"] for one in in_order(records, "tokens/s")] == [4, 1, 2, 1]
-    assert [one["layout"]["num_devices"] for one in in_order(records, "-tokens/s")] == [2, 1, 4, 1]
+    assert [one["layout"]["num_devices"] for one in in_order(records, "tokens/s", largest_first=True)] == [2, 1, 4, 1]
 
 
 def test_one_value_is_laid_out_over_devices_and_batch():
