@@ -44,9 +44,9 @@ def write_archive(folders: Iterable[Path], workflow: Path, archive: Path) -> int
         own = [path for result in results for name in OF_A_RUN for path in result.parent.glob(name)]
         own += [path for name in OF_A_SWEEP for path in folder.glob(name)]
         for path in own:
-            name = str(PurePosixPath(RUNS, folder.absolute().name, path.relative_to(folder)))
+            name = str(PurePosixPath(RUNS, _name(folder), path.relative_to(folder)))
             if files.setdefault(name, path) != path:
-                raise RecordError(f"two folders are called {folder.absolute().name}: give the folder above both")
+                raise RecordError(f"two folders are called {_name(folder)}: give the folder above both")
     if not runs:
         raise RecordError(f"there is no {RESULT_NAME} below {', '.join(map(str, folders))}: run a sweep first")
     for path in [*workflow.glob("*.yaml"), *workflow.glob("include/*")]:
@@ -54,6 +54,12 @@ def write_archive(folders: Iterable[Path], workflow: Path, archive: Path) -> int
             files[str(PurePosixPath(WORKFLOW, path.relative_to(workflow)))] = path
     _write(files, archive)
     return runs
+
+
+def _name(folder: Path) -> PurePosixPath:
+    """What a folder is called in an archive: a run of JUBE, which is a number, with the folder above it."""
+    *_, above, name = folder.absolute().parts
+    return PurePosixPath(above, name) if name.isdigit() else PurePosixPath(name)
 
 
 def _write(files: dict[str, Path], archive: Path) -> None:

@@ -147,6 +147,17 @@ def test_two_folders_of_one_name_are_refused(runs, tmp_path, capsys):
     assert "two folders are called llm_run" in capsys.readouterr().err
 
 
+def test_two_sweeps_are_in_one_archive(tmp_path):
+    for sweep in ("llm_run", "resnet50_run"):
+        run = tmp_path / sweep / "000000"
+        made_up.store_run(run / "0_benchmark" / "work", made_up.result())
+        (run / "workpackages.xml").touch()
+    archive = tmp_path / "a.tar.zst"
+    assert main(["archive", str(tmp_path / "llm_run"), str(tmp_path / "resnet50_run"), "-o", str(archive)]) == 0
+    assert "runs/resnet50_run/000000/0_benchmark/work/result.json" in members(archive)
+    assert main(["verify", str(archive)]) == 0
+
+
 def test_a_folder_without_a_run_is_refused_and_leaves_no_file(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     assert main(["archive", str(tmp_path / "empty"), "-o", str(tmp_path / "c.tar.zst")]) == 2
