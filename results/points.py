@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Protocol
 
-from results.quality import deviations, grade
+from results.quality import deviations, energy_kind
 from results.statistics import PointResults, Summary
 from results.table import value_at
 
@@ -85,8 +85,7 @@ def _row(one: PointResults, number: Number) -> list[str]:
     throughput, work = one.summary("metrics.{unit}_per_s"), one.summary("energy.{unit}_per_wh")
     per_device = one.summary("metrics.{unit}_per_s_per_device")
     mfu = one.value("metrics.mfu")
-    grades = sorted({found for record in one.good if (found := grade(record))})
-    scopes = sorted({value_at(record, "energy.power_scope") for record in one.good if record.get("energy")})
+    kinds = sorted({kind for record in one.good if (kind := energy_kind(record))})
     return [
         one.system,
         one.point.model,
@@ -102,7 +101,7 @@ def _row(one: PointResults, number: Number) -> list[str]:
         number(one.value("energy.avg_power_w")),
         *_with_interval(work, number),
         number(sensor_uncertainty_percent(one)),
-        f"{' and '.join(grades)}, {' and '.join(scopes)}" if grades else "",
+        " and ".join(kinds),
         status(one),
     ]
 

@@ -46,7 +46,10 @@ def grade(record: Record, energy: str = "energy") -> str | None:
 
 def energy_kind(record: Record) -> str | None:
     """Energies of one kind may be ranked with each other; those of two never are."""
-    return f"{grade(record)}, {value_at(record, 'energy.power_scope')}" if record.get("energy") else None
+    found = grade(record)
+    if found is None:
+        return None
+    return ", ".join([found, *(["ESTIMATED"] if found == "Q0" else []), value_at(record, "energy.power_scope")])
 
 
 def energy_rules(record: Record) -> list[Rule]:
