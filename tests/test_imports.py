@@ -37,7 +37,9 @@ FLOORS = {
     "benchmarks.llm_training.metrics": 1,
     "benchmarks.llm_training.plan": 1,
     "benchmarks.llm_training.cpu_stand_ins": 3,
+    "benchmarks.llm_training.ipu": 3,
     "benchmarks.llm_training.model": 3,
+    "benchmarks.llm_training.plain_gpt": 3,
     "benchmarks.llm_training.data": 3,
     "benchmarks.llm_training.parallel": 3,
     "benchmarks.llm_training.optimizer": 3,
@@ -59,7 +61,17 @@ PURE = 1
 IMPURE_MODULES = {"datetime", "io", "os", "pathlib", "random", "shutil", "socket", "subprocess", "tempfile", "time"}
 VENDOR_LIBRARIES = {"amdsmi", "gcipuinfo", "poptorch", "pynvml", "pyrsmi", "rsmiBindings"}
 FRAMEWORKS = {"keras", "megatron", "numpy", "pandas", "tensorflow", "tokenizers", "torch"}
-MAY_IMPORT_FRAMEWORKS = {"cpu_stand_ins", "data", "model", "optimizer", "parallel", "pictures", "trainer"}
+MAY_IMPORT_FRAMEWORKS = {
+    "cpu_stand_ins",
+    "data",
+    "ipu",
+    "model",
+    "optimizer",
+    "parallel",
+    "pictures",
+    "plain_gpt",
+    "trainer",
+}
 
 
 def source_files() -> list[Path]:
