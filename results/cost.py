@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from results.plots import COLOURS, INK, THROUGHPUT, Chart, devices_text, new_figure, styled
+from results.plots import COLOURS, INK, THROUGHPUT, Chart, new_figure, styled
 from results.points import rounded
 from results.quality import energy_kind
 from results.records import RecordError
@@ -136,7 +136,7 @@ def time_to_report(one: PointResults) -> str:
     """How long the work of JUPITER's rules takes at a point, in words; empty for another kind of work."""
     speed = one.value(THROUGHPUT.path)
     amount, words = REPORTED_WORK.get(one.any["work_unit"], (0, ""))
-    if not speed or not amount or one.same("metrics.comparable") is False:
+    if not speed or not amount or not one.is_comparable:
         return ""
     return f"{_duration(amount / speed)} for {words}"
 
@@ -186,7 +186,7 @@ def cost_rows(sections: Sequence[Sequence[PointResults]], costs: Costs) -> list[
                 [
                     one.point.model,
                     system,
-                    f"{devices_text(one.point.devices)}, batch {one.point.global_batch}",
+                    one.point.place,
                     COSTED_WORK[one.any["work_unit"]][1],
                     *(rounded(value) for value in (at.total, at.machine, at.electricity, at.energy_kwh, at.co2_kg)),
                     energy_kind(one.any) or "",

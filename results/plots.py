@@ -16,7 +16,7 @@ from results.published import Throughput
 from results.quality import energy_kind, grade
 from results.records import Record
 from results.statistics import PointResults, Summary, compare_values
-from results.table import value_at
+from results.table import devices_text, value_at
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -190,11 +190,6 @@ def lines(results: Sequence[PointResults], quantity: Quantity) -> dict[str, list
     return {label: sorted(points) for label, points in found.items()}
 
 
-def devices_text(number: int) -> str:
-    """A number of devices in words."""
-    return f"{number} device{'' if number == 1 else 's'}"
-
-
 def _legend(figure: Figure, axes: Axes, entries: int) -> None:
     """Inside where it is short, else below, in a figure that grows by it."""
     if entries <= MOST_INSIDE:
@@ -326,6 +321,13 @@ def fastest(results: Iterable[PointResults], path: str = PER_DEVICE) -> PointRes
     return max(known, key=lambda pair: pair[0])[1] if known else None
 
 
+def best_of_systems(results: Sequence[PointResults], path: str) -> list[PointResults]:
+    """The point with the highest value of each system that has one, the highest first."""
+    systems = dict.fromkeys(one.system for one in results)
+    best = [one for system in systems if (one := fastest((one for one in results if one.system == system), path))]
+    return sorted(best, key=lambda one: one.value(path) or 0.0, reverse=True)
+
+
 @styled
 def scaling(results: Sequence[PointResults]) -> Chart | None:
     """Throughput per device relative to the fewest devices, each at its best batch; None with one number of devices."""
@@ -409,11 +411,9 @@ def _front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 @styled
 def ratios(results: Sequence[PointResults], path: str, title: str, name: str) -> Chart | None:
     """Each system at its best point over the system that is last, with 95 % intervals; None without two systems."""
-    systems = dict.fromkeys(one.system for one in results)
-    best = [one for system in systems if (one := fastest((one for one in results if one.system == system), path))]
+    best = best_of_systems(results, path)
     if len(best) < 2:
         return None
-    best.sort(key=lambda one: one.value(path) or 0.0, reverse=True)
     base = best[-1]
     found = [
         compare_values(*([value_at(record, path) for record in side.good] for side in (base, one))) for one in best
@@ -458,7 +458,7 @@ def compute_and_effective(results: Sequence[PointResults]) -> Chart | None:
             ecolor=INK,
             label=title,
         )
-    names = [f"{one.system}, {devices_text(one.point.devices)}, batch {one.point.global_batch}" for one in found]
+    names = [f"{one.system}, {one.point.place}" for one in found]
     axes.set_yticks(range(len(found)), names)
     axes.invert_yaxis()
     axes.set_xlabel(f"{_unit(results)}/s")

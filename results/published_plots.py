@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from results.plots import COLOURS, Chart, devices_text, draw_heat_map, new_figure, short, styled
+from results.plots import COLOURS, Chart, draw_heat_map, new_figure, short, styled
 from results.points import rounded
 from results.published import Published, throughputs
+from results.table import devices_text
 
 
 @styled

@@ -118,7 +118,7 @@ def _power_chart(results: Sequence[PointResults], system: str, name: str) -> Cha
     if best is None:
         return None
     record = best.good[0]
-    title = f"{system}, {plots.devices_text(best.point.devices)}, batch {best.point.global_batch}"
+    title = f"{system}, {best.point.place}"
     return plots.power_over_time(record, _traces(record), title, name)
 
 
@@ -236,7 +236,6 @@ def _render(records: Sequence[Record], skipped: Sequence[str], sections: Sequenc
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    published = list(dict.fromkeys(one.figure for section in sections for one in section.published))
     return environment.from_string(TEMPLATE.read_text()).render(
         runs=len(records),
         systems=list(dict.fromkeys(record["system"] for record in records)),
@@ -257,7 +256,9 @@ def _render(records: Sequence[Record], skipped: Sequence[str], sections: Sequenc
         skipped=skipped,
         origins=_origins(records),
         commands=_commands(sections),
-        published_sources=list(dict.fromkeys((one.source, one.note) for one in published)),
+        published_sources=list(
+            dict.fromkeys((one.figure.source, one.figure.note) for section in sections for one in section.published)
+        ),
         files=[(record["file"]["path"], record["file"]["sha256"]) for record in records if "file" in record],
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from results.records import Record
-from results.table import sort_key, value_at
+from results.table import devices_text, sort_key, value_at
 
 CONFIDENCE = 0.95
 # What makes a run unsteady: fewer steps tell nothing.
@@ -29,10 +29,13 @@ class Point(NamedTuple):
     global_batch: int
 
     def __str__(self) -> str:
-        devices = f"{self.devices} device{'' if self.devices == 1 else 's'}"
-        return (
-            f"{self.benchmark}, {self.model}, {self.data}, {self.sample}, {devices}, global batch {self.global_batch}"
-        )
+        where = f"{devices_text(self.devices)}, global batch {self.global_batch}"
+        return f"{self.benchmark}, {self.model}, {self.data}, {self.sample}, {where}"
+
+    @property
+    def place(self) -> str:
+        """Where in a sweep it is."""
+        return f"{devices_text(self.devices)}, batch {self.global_batch}"
 
 
 class Summary(NamedTuple):
@@ -85,10 +88,10 @@ class PointResults(NamedTuple):
         summary = self.summary(path)
         return summary.median if summary else None
 
-    def same(self, path: str) -> Any:
-        """The value that all good runs share, None where they do not."""
-        values = [value_at(record, path) for record in self.good or self.bad]
-        return values[0] if all(value == values[0] for value in values) else None
+    @property
+    def is_comparable(self) -> bool:
+        """Is it of the workload of the comparison, and not of a smaller one?"""
+        return value_at(self.any, "metrics.comparable") is not False
 
 
 def by_point(records: Sequence[Record]) -> list[PointResults]:
@@ -99,12 +102,16 @@ def by_point(records: Sequence[Record]) -> list[PointResults]:
         if record["status"] == "ok":
             key = (record["system"], point_of(record), variant_of(record))
             found.setdefault(key, PointResults(*key, [], [])).good.append(record)
+    places: dict[tuple[Any, ...], PointResults] = {}
+    for results in found.values():
+        places.setdefault(_place(results.any), results)
     for record in ordered:
         if record["status"] != "ok":
-            place = _place(record)
-            fitting = [results for results in found.values() if _place(results.any) == place]
             key = (record["system"], point_of(record), ())
-            (fitting[0] if fitting else found.setdefault(key, PointResults(*key, [], []))).bad.append(record)
+            place = _place(record)
+            if place not in places:
+                places[place] = found.setdefault(key, PointResults(*key, [], []))
+            places[place].bad.append(record)
     return sorted(found.values(), key=lambda results: sort_key(results.any))
 
 

@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 
 from results.cost import time_to_report
-from results.plots import EFFICIENCY, PER_DEVICE, THROUGHPUT, devices_text, fastest
+from results.plots import EFFICIENCY, PER_DEVICE, THROUGHPUT, best_of_systems, fastest
 from results.points import half_width, rounded
 from results.quality import energy_kind
 from results.statistics import PointResults
-from results.table import value_at
+from results.table import devices_text
 
 
 def sentences(results: Sequence[PointResults]) -> list[str]:
@@ -35,7 +35,7 @@ def sentences(results: Sequence[PointResults]) -> list[str]:
 
 def ranked_points(results: Sequence[PointResults]) -> list[PointResults]:
     """The points of the workload of the comparison."""
-    return [one for one in results if one.good and value_at(one.any, "metrics.comparable") is not False]
+    return [one for one in results if one.good and one.is_comparable]
 
 
 def by_energy_kind(results: Sequence[PointResults]) -> dict[str, list[PointResults]]:
@@ -48,17 +48,13 @@ def by_energy_kind(results: Sequence[PointResults]) -> dict[str, list[PointResul
 
 
 def _ranking(results: Sequence[PointResults], path: str, title: str, unit: str) -> list[str]:
-    systems = dict.fromkeys(one.system for one in results)
-    best = [one for system in systems if (one := fastest((one for one in results if one.system == system), path))]
+    best = best_of_systems(results, path)
     if not best:
         return []
-    best.sort(key=lambda one: -(one.value(path) or 0))
     first, *others = best
-    summary = first.summary(path)
-    value, half = first.value(path) or math.nan, half_width(summary)
+    value = first.value(path) or math.nan
     where = f"{devices_text(first.point.devices)}, global batch {first.point.global_batch}"
-    number = rounded(value, half) + (f" ± {rounded(half, half)}" if half else "")
-    text = f"{title}: {first.system} with {number} {unit} ({where})"
+    text = f"{title}: {first.system} with {_best(first, path, unit)} ({where})"
     ratios = [f"{value / other:.2f} times {one.system}" for one in others if (other := one.value(path))]
     return [text + (", " + ", ".join(ratios) if ratios else "") + "."]
 
@@ -79,7 +75,7 @@ def summary_rows(workloads: Sequence[tuple[str, Sequence[PointResults]]]) -> lis
                     title,
                     system,
                     _best(speed, PER_DEVICE, f"{unit}/s"),
-                    f"{devices_text(speed.point.devices)}, batch {speed.point.global_batch}" if speed else "",
+                    speed.point.place if speed else "",
                     time_to_report(total) if total else "",
                     _best(work, EFFICIENCY.path, f"{unit}/Wh"),
                     (energy_kind(work.any) or "") if work else "",

@@ -77,11 +77,15 @@ def value_at(record: Record, path: str) -> Any:
 
 def name(record: Record) -> str:
     """What ran on what, in words."""
-    devices = value_at(record, "layout.num_devices")
     small = (
         f", {value_at(record, 'layout.image_size')} pixels" if value_at(record, "metrics.comparable") is False else ""
     )
-    return f"{record['system']}, {record['model']}{small}, {devices} device{'' if devices == 1 else 's'}"
+    return f"{record['system']}, {record['model']}{small}, {devices_text(value_at(record, 'layout.num_devices'))}"
+
+
+def devices_text(number: int) -> str:
+    """A number of devices in words."""
+    return f"{number} device{'' if number == 1 else 's'}"
 
 
 def sort_key(record: Record) -> tuple[str, str, str, int, int]:

@@ -9,6 +9,9 @@ from benchmarks.common.options import ConfigError, RunOptions, WindowOptions, op
 VOCAB_MULTIPLE = 128  # vocabularies are padded to it, so that matrix sizes suit the hardware and divide by 2...128
 GPT2_VOCAB_SIZE = 50_257
 
+INIT_STD = 0.02  # of weights, as GPT-2's
+ADAM_BETAS = (0.9, 0.95)
+ADAM_EPS = 1e-8
 DEFAULT_BATCH = 16
 SWITCH = ("auto", "on", "off")
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
+from benchmarks.common.measure import PROGRESS_INTERVAL_S
 from benchmarks.common.options import ConfigError
 
 LICENCES = Path("/usr/share/common-licenses")  # Debian and Ubuntu
@@ -22,7 +23,6 @@ OPENERS = {".xz": lzma.open, ".gz": gzip.open}
 SCHEMES = ("http://", "https://")
 CHUNK_BYTES = 1 << 20
 TIMEOUT_S = 60
-PROGRESS_INTERVAL_S = 2.0
 
 
 def documents(names: Sequence[str]) -> Iterator[str]:

@@ -16,7 +16,7 @@ from benchmarks.common.batch_plan import BatchPlan
 from benchmarks.common.launch import Launch, node_name
 from benchmarks.common.options import ConfigError
 from benchmarks.common.record import Device
-from benchmarks.llm_training.config import Config, Layout
+from benchmarks.llm_training.config import ADAM_BETAS, Config, Layout
 from benchmarks.llm_training.data import describe_prefix, open_samples
 from benchmarks.llm_training.plain_gpt import PlainGpt, written_out_attention
 
@@ -119,7 +119,7 @@ class Trainer:
                 {"params": others, "weight_decay": 0.0},
             ],
             lr=config.training.learning_rate,
-            betas=(0.9, 0.95),
+            betas=ADAM_BETAS,
             max_grad_norm=config.training.gradient_clip,
             loss_scaling=LOSS_SCALE if target.precision == "fp16" else 1.0,
         )

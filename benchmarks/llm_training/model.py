@@ -15,9 +15,7 @@ from megatron.core.transformer.transformer_block import TransformerBlockSubmodul
 from megatron.core.transformer.transformer_config import TransformerConfig
 from torch import Tensor
 
-from benchmarks.llm_training.config import Layout, ModelSize
-
-INIT_STD = 0.02
+from benchmarks.llm_training.config import INIT_STD, Layout, ModelSize
 
 
 class CoreAttention(MegatronModule):

@@ -12,11 +12,9 @@ from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
 from megatron.core.tensor_parallel.layers import param_is_not_tensor_parallel_duplicate
 from megatron.core.transformer.module import param_is_not_shared
 
-from benchmarks.llm_training.config import TrainingOptions
+from benchmarks.llm_training.config import ADAM_BETAS, ADAM_EPS, TrainingOptions
 from benchmarks.llm_training.parallel import Target
 
-ADAM_BETAS = (0.9, 0.95)
-ADAM_EPS = 1e-8
 INITIAL_LOSS_SCALE = 2.0**16  # of fp16; halved when a gradient overflows
 
 

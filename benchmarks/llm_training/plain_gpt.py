@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.llm_training.config import ModelSize
+from benchmarks.llm_training.config import INIT_STD, ModelSize
 
-INIT_STD = 0.02
 ROTARY_BASE = 10_000
 
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]  # of q, k, v, each of shape [B, H, T, K]

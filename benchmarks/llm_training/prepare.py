@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import itertools
 import json
 import sys
 import time
@@ -19,9 +18,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.common.measure import PROGRESS_INTERVAL_S
 from benchmarks.common.options import ConfigError, option, run_command
 from benchmarks.llm_training.config import SIZES
-from benchmarks.llm_training.corpus import PROGRESS_INTERVAL_S, documents, fetch
+from benchmarks.llm_training.corpus import documents, fetch
 
 END_OF_DOCUMENT = "<|endoftext|>"
 MIN_TEXT_BYTES = 10_000
@@ -249,12 +249,15 @@ def write_indexed(out: str, tokenizer: Any, texts: Iterable[str], vocab_size: in
 
 
 def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
-    texts = iter(texts)
-    while first := list(itertools.islice(texts, 1)):
-        batch, characters = first, len(first[0])
-        while characters < BATCH_CHARACTERS and (more := list(itertools.islice(texts, 1))):
-            batch += more
-            characters += len(more[0])
+    batch: list[str] = []
+    characters = 0
+    for text in texts:
+        batch.append(text)
+        characters += len(text)
+        if characters >= BATCH_CHARACTERS:
+            yield batch
+            batch, characters = [], 0
+    if batch:
         yield batch
 
 
