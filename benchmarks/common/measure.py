@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from math import ceil
 
 from benchmarks.common.launch import Launch, mark
 from benchmarks.common.options import WindowOptions
@@ -25,23 +25,24 @@ def measure_steps(
 
     `agree` gives every rank the number of rank 0.
     """
-    measured_steps = options.measured_steps
+    said_s = time.monotonic()
+
+    def take(first: int, steps: int, phase: str) -> None:
+        nonlocal said_s
+        for index in range(steps):
+            step(first + index)
+            timer.step_done()
+            if launch.rank == 0 and time.monotonic() - said_s > PROGRESS_INTERVAL_S:
+                said_s = time.monotonic()
+                print(f"{phase} step {index + 1} of {steps}", flush=True)
+
     timer.start()
-    said_s = timer.started_s
-    while len(timer.step_ends_s) < options.warmup_steps + measured_steps:
-        index = len(timer.step_ends_s)
-        if index == options.warmup_steps:
-            if options.min_measured_s:
-                enough = ceil(options.min_measured_s / timer.last_step_time_s)
-                measured_steps = agree(max(measured_steps, enough))
-            if launch.is_first_on_node:
-                mark("begin", WINDOW.format(kind=MEASURED), timer.window_start_s)
-        step(index)
-        timer.step_done()
-        if launch.rank == 0 and timer.step_ends_s[-1] - said_s > PROGRESS_INTERVAL_S:
-            said_s = timer.step_ends_s[-1]
-            phase = "warm-up" if index < options.warmup_steps else "measured"
-            print(f"step {index + 1} of {options.warmup_steps + measured_steps} ({phase})", flush=True)
+    take(0, options.warmup_steps, "warm-up")
+    measured_steps = agree(options.steps_to_measure(timer.warmup_step_times_s))
+    timer.begin_window()
+    if launch.is_first_on_node:
+        mark("begin", WINDOW.format(kind=MEASURED), timer.window_start_s)
+    take(options.warmup_steps, measured_steps, "measured")
     timer.finish()
     if launch.is_first_on_node:
         mark("end", WINDOW.format(kind=MEASURED), timer.window_end_s)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import difflib
+import math
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -74,16 +75,31 @@ class WindowOptions:
 
     warmup_steps: int = option(3, "optimizer steps before the measured window")
     measured_steps: int = option(20, "optimizer steps in the measured window")
-    min_measured_s: float = option(0.0, "go on measuring until the window is this long, in seconds")
+    min_measured_s: float = option(0.0, "measure more steps, until they take this many seconds")
+    max_measured_s: float = option(0.0, "measure no more steps than fit into this many seconds; 0: no limit")
 
     def __post_init__(self) -> None:
         positive(self, "measured_steps")
-        if self.warmup_steps < 0 or self.min_measured_s < 0:
-            raise ConfigError("warmup_steps and min_measured_s must be 0 or more")
-        if self.min_measured_s and not self.warmup_steps:
+        if min(self.warmup_steps, self.min_measured_s, self.max_measured_s) < 0:
+            raise ConfigError("warmup_steps, min_measured_s and max_measured_s must be 0 or more")
+        if 0 < self.max_measured_s < self.min_measured_s:
             raise ConfigError(
-                "--min-measured-s needs at least one warm-up step, from which the number of steps is found"
+                f"min_measured_s {self.min_measured_s} is above max_measured_s {self.max_measured_s}: give a wider range"
             )
+        if (self.min_measured_s or self.max_measured_s) and not self.warmup_steps:
+            raise ConfigError(
+                "--min-measured-s and --max-measured-s need at least one warm-up step, from which the number of steps "
+                "is found"
+            )
+
+    def steps_to_measure(self, warmup_step_times_s: Sequence[float]) -> int:
+        """How many steps make the window, at the pace of the fastest warm-up step: others also prepare something."""
+        steps = self.measured_steps
+        if self.min_measured_s:
+            steps = max(steps, math.ceil(self.min_measured_s / min(warmup_step_times_s)))
+        if self.max_measured_s:
+            steps = min(steps, max(1, math.floor(self.max_measured_s / min(warmup_step_times_s))))
+        return steps
 
 
 @dataclasses.dataclass(frozen=True)

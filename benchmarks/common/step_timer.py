@@ -20,54 +20,61 @@ class Event(Protocol):
 
 @dataclass
 class StepTimer:
-    """Times of every step, in seconds of the clock it is given.
+    """Times of warm-up steps and of the steps of the measured window, in seconds of the clock it is given.
 
     `synchronize` waits until the device has finished. Without device events it is called at the end of each step, so
     that a step's time is all of its work and nothing else. With `record_event` the device itself tells its steps
-    apart: within the measured window nothing waits for it, and the host's times are known beside. The window goes
-    from the end of the last warm-up step to the end of the last measured step, the device at rest at both.
+    apart: within the window nothing waits for it, and the host's times are known beside. The device is at rest at both
+    ends of the window.
     """
 
-    warmup_steps: int
     now_s: Callable[[], float]
     synchronize: Callable[[], None]
     record_event: Callable[[], Event] | None = None
-    step_ends_s: list[float] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)  # the window's beginning, and the end of each measured step
-    started_s: float = 0.0
+    warmup_step_times_s: list[float] = field(default_factory=list)
+    window_times_s: list[float] = field(default_factory=list)  # its beginning, and the end of each step in it
+    events: list[Event] = field(default_factory=list)  # the same moments on the device
+    _last_s: float = 0.0
 
     def start(self) -> None:
+        """Before the first warm-up step."""
         self.synchronize()
-        self.started_s = self.now_s()
+        self._last_s = self.now_s()
+
+    def begin_window(self) -> None:
+        """Before the first measured step."""
+        self.synchronize()
         self._mark()
 
     def step_done(self) -> None:
-        if self.record_event is None or len(self.step_ends_s) < self.warmup_steps:
+        """After each step, of the warm-up or of the window."""
+        if self.window_times_s:
+            if self.record_event is None:
+                self.synchronize()
+            self._mark()
+        else:
             self.synchronize()
-        self.step_ends_s.append(self.now_s())
-        self._mark()
+            begun_s, self._last_s = self._last_s, self.now_s()
+            self.warmup_step_times_s.append(self._last_s - begun_s)
 
     def finish(self) -> None:
         """After the last step: the window ends when the device has done all."""
-        if self.record_event is not None and len(self.step_ends_s) > self.warmup_steps:
+        if self.record_event is not None:
             self.synchronize()
-            self.step_ends_s[-1] = self.now_s()
+            self.window_times_s[-1] = self.now_s()
 
     def _mark(self) -> None:
-        if self.record_event is not None and len(self.step_ends_s) >= self.warmup_steps:
+        self.window_times_s.append(self.now_s())
+        if self.record_event is not None:
             self.events.append(self.record_event())
 
     @property
-    def last_step_time_s(self) -> float:
-        return self.step_ends_s[-1] - (self.step_ends_s[-2] if len(self.step_ends_s) > 1 else self.started_s)
-
-    @property
     def window_start_s(self) -> float:
-        return self.step_ends_s[self.warmup_steps - 1] if self.warmup_steps else self.started_s
+        return self.window_times_s[0]
 
     @property
     def window_end_s(self) -> float:
-        return self.step_ends_s[-1]
+        return self.window_times_s[-1]
 
     @property
     def window_s(self) -> float:
@@ -83,8 +90,7 @@ class StepTimer:
     @property
     def host_step_times_s(self) -> list[float]:
         """What the host saw of the measured steps; with device events it may be ahead of the device."""
-        ends_s = [self.window_start_s, *self.step_ends_s[self.warmup_steps :]]
-        return [after - before for before, after in pairwise(ends_s)]
+        return [after - before for before, after in pairwise(self.window_times_s)]
 
 
 def percentile(values: list[float], percent: float) -> float:

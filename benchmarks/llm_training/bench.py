@@ -104,8 +104,8 @@ def compare(options: BenchOptions) -> None:
 
 def timer_cost_s(steps: int = 10_000) -> float:
     """What the timer itself takes in each measured step, in seconds."""
-    timer = StepTimer(0, time.monotonic, lambda: None)
-    timer.start()
+    timer = StepTimer(time.monotonic, lambda: None)
+    timer.begin_window()
     start_s = time.perf_counter()
     for _ in range(steps):
         timer.step_done()

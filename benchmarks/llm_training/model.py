@@ -39,7 +39,8 @@ class Norm(torch.nn.LayerNorm):
     """
 
     def __init__(self, config: TransformerConfig, hidden_size: int, eps: float = 1e-5, **_: Any) -> None:
-        super().__init__(hidden_size, eps)
+        # GPUs normalise only in the weights' own precision.
+        super().__init__(hidden_size, eps, device=torch.cuda.current_device(), dtype=config.params_dtype)
         for parameter in self.parameters():
             parameter.sequence_parallel = config.sequence_parallel  # type: ignore[attr-defined]
 
@@ -102,7 +103,6 @@ def build_model(config: TransformerConfig, shape: ModelSize, sequence_length: in
         share_embeddings_and_output_weights=True,
         position_embedding_type="rope",
     )
-    model.to(torch.cuda.current_device())
     initialise_weights(model, shape, seed)
     return model
 

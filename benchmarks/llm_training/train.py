@@ -158,7 +158,7 @@ def train_with_megatron(config: Config, launch: Launch, layout: Layout, plan: Ba
         check_same_options(record.config_hash, launch)
         trainer = Trainer(config, layout, plan, target)
         record_event = target.record_event if target.on_gpu else None
-        timer = StepTimer(config.window.warmup_steps, time.monotonic, target.synchronize, record_event)
+        timer = StepTimer(time.monotonic, target.synchronize, record_event)
         gather(None, launch)  # no rank starts its clock while another still builds its model
         agree: Callable[[int], int] = lambda steps: int(gather(steps, launch)[0])  # noqa: E731
         measure_steps(partial(_step, trainer, config), timer, config.window, launch, agree)
@@ -179,7 +179,7 @@ def train_on_ipus(config: Config, launch: Launch, layout: Layout, plan: BatchPla
     target = ipu.choose_target(config, launch, layout)
     record.config["model"] |= {"precision": target.precision}
     trainer = ipu.Trainer(config, plan, target)
-    timer = StepTimer(config.window.warmup_steps, time.monotonic, target.synchronize)
+    timer = StepTimer(time.monotonic, target.synchronize)
     measure_steps(partial(_step, trainer, config), timer, config.window, launch, agree=int)
     record.windows = [node_window(timer.window_start_s, timer.window_end_s)]
     record.devices = ipu.describe_devices(target)

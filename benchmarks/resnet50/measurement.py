@@ -44,7 +44,7 @@ class Measurement:
 
     def measure(self, record: RunRecord) -> list[Window]:
         """The window of this process's node, where it is the first on it; all steps are on the data asked for."""
-        timer = StepTimer(self.config.window.warmup_steps, time.monotonic, self.trainer.synchronize)
+        timer = StepTimer(time.monotonic, self.trainer.synchronize)
         measure_steps(lambda step: self.trainer.call(self.batches), timer, self.config.window, self.launch, self.agree)
         self._fill_in(record, timer.measured_step_times_s, self.config.compute.steps_per_call)
         if not self.launch.is_first_on_node:
@@ -108,17 +108,16 @@ class Measurement:
         return [node_window(block.start_s, block.end_s, block.kind) for block in turns.blocks]
 
     def _warm_up(self, compute: _Feed, effective: _Feed) -> int:
-        """Steps on both kinds of data; returns how many calls a block has, from the time of the last."""
+        """Steps on both kinds of data; returns how many calls a block has, from the times of the last kind."""
         window = self.config.window
-        call_s = 0.0
         for feed in (effective, compute):
+            times_s = []
             for _ in range(window.warmup_steps):
                 start_s = time.monotonic()
                 feed.call()
                 self.trainer.synchronize()
-                call_s = time.monotonic() - start_s
-        enough = ceil(window.min_measured_s / call_s) if window.min_measured_s else 0
-        return self.agree(ceil(max(window.measured_steps, enough) / self.config.data.rounds))
+                times_s.append(time.monotonic() - start_s)
+        return self.agree(ceil(window.steps_to_measure(times_s) / self.config.data.rounds))
 
     def _fill_in(self, record: RunRecord, times_s: list[float], steps_each: int) -> None:
         config = self.config

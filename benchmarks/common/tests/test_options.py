@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from benchmarks.common.options import ConfigError, option, parse_config
+from benchmarks.common.options import ConfigError, WindowOptions, option, parse_config
 
 
 @dataclass(frozen=True)
@@ -60,3 +60,27 @@ def test_the_help_has_every_flag_under_its_group(capsys):
     assert "More words" not in text
     assert "samples per forward pass (default: 4)" in text
     assert "100%" in text
+
+
+@pytest.mark.parametrize(
+    ("limits", "steps"),
+    [
+        ({}, 20),
+        ({"min_measured_s": 60.0}, 120),
+        ({"min_measured_s": 1.0}, 20),
+        ({"max_measured_s": 5.0}, 10),
+        ({"max_measured_s": 0.1}, 1),
+        ({"max_measured_s": 60.0}, 20),
+        ({"min_measured_s": 30.0, "max_measured_s": 40.0, "measured_steps": 1000}, 80),
+    ],
+)
+def test_the_window_has_the_steps_that_fit_its_limits(limits, steps):
+    """The first warm-up step compiles; the last was slowed by something else."""
+    assert WindowOptions(**limits).steps_to_measure([9.0, 0.5, 0.6]) == steps
+
+
+def test_a_window_that_cannot_be_is_refused():
+    with pytest.raises(ConfigError, match="min_measured_s 10 is above max_measured_s 5"):
+        WindowOptions(min_measured_s=10, max_measured_s=5)
+    with pytest.raises(ConfigError, match="--max-measured-s need at least one warm-up step"):
+        WindowOptions(warmup_steps=0, max_measured_s=5)

@@ -12,9 +12,12 @@ def run(step_times_s: list[float], warmup_steps: int, device_lag_s: float = 0.0)
     def synchronize() -> None:
         now_s[0] += device_lag_s
 
-    timer = StepTimer(warmup_steps, lambda: now_s[0], synchronize)
+    timer = StepTimer(lambda: now_s[0], synchronize)
     timer.start()
-    for step_time_s in step_times_s:
+    for index, step_time_s in enumerate(step_times_s):
+        if index == warmup_steps:
+            now_s[0] += 50.0  # ranks agree on the number of steps
+            timer.begin_window()
         now_s[0] += step_time_s
         timer.step_done()
     return timer
@@ -23,13 +26,13 @@ def run(step_times_s: list[float], warmup_steps: int, device_lag_s: float = 0.0)
 def test_warm_up_is_outside_the_measured_window():
     timer = run([9.0, 5.0, 1.0, 2.0, 3.0], warmup_steps=2)
     assert timer.measured_step_times_s == pytest.approx([1.0, 2.0, 3.0])
-    assert (timer.window_start_s, timer.window_end_s) == pytest.approx((114.0, 120.0))
+    assert (timer.window_start_s, timer.window_end_s) == pytest.approx((164.0, 170.0))
 
 
 def test_without_warm_up_the_window_begins_with_the_first_step():
     timer = run([1.0, 2.0], warmup_steps=0)
     assert timer.measured_step_times_s == pytest.approx([1.0, 2.0])
-    assert timer.window_start_s == pytest.approx(100.0)
+    assert timer.window_start_s == pytest.approx(150.0)
 
 
 def test_a_step_lasts_until_the_device_has_finished():
@@ -41,9 +44,8 @@ def test_the_steps_fill_the_window():
     assert sum(timer.measured_step_times_s) == pytest.approx(timer.window_end_s - timer.window_start_s)
 
 
-def test_the_last_step_time_is_known_from_the_first_step_on():
-    assert run([2.0], warmup_steps=1).last_step_time_s == pytest.approx(2.0)
-    assert run([2.0, 0.5], warmup_steps=1).last_step_time_s == pytest.approx(0.5)
+def test_warm_up_steps_have_times_of_their_own():
+    assert run([9.0, 5.0, 1.0], warmup_steps=2).warmup_step_times_s == pytest.approx([9.0, 5.0])
 
 
 class Moment:
@@ -59,17 +61,19 @@ def test_with_device_events_nothing_waits_for_the_device_within_the_window():
     host_s, device_s, waits = [100.0], [100.0], []
 
     def synchronize() -> None:
-        waits.append(len(timer.step_ends_s))
+        waits.append(len(timer.warmup_step_times_s) + len(timer.window_times_s))
         host_s[0] = max(host_s[0], device_s[0])
 
-    timer = StepTimer(2, lambda: host_s[0], synchronize, lambda: Moment(device_s[0]))
+    timer = StepTimer(lambda: host_s[0], synchronize, lambda: Moment(device_s[0]))
     timer.start()
-    for _ in range(5):
+    for index in range(5):
+        if index == 2:
+            timer.begin_window()
         host_s[0] += 0.1
         device_s[0] = max(device_s[0], host_s[0]) + 1.0
         timer.step_done()
     timer.finish()
-    assert waits == [0, 0, 1, 5]  # the start, both warm-up steps, and the end
+    assert waits == [0, 0, 1, 2, 6]  # the start, both warm-up steps, and the window's beginning and end
     # The device takes up its first step when it is told of it.
     assert timer.measured_step_times_s == pytest.approx([1.1, 1.0, 1.0])
     assert timer.window_s == pytest.approx(sum(timer.measured_step_times_s))
