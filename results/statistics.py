@@ -16,6 +16,18 @@ FEWEST_STEPS = 12
 TREND = 0.03
 OUTLIER = 1.5
 OUTLIER_COST = 0.01
+# Choices of a run that change its speed, in words where they are not the usual ones.
+KERNELS: tuple[tuple[str, dict[str, str]], ...] = (
+    ("config.parallel.recompute", {"selective": "selective recomputation", "full": "full recomputation"}),
+    ("config.kernels.layers", {"transformer-engine": "TransformerEngine"}),
+    ("config.kernels.compile", {"layers": "compiled layers"}),
+    (
+        "config.kernels.attention",
+        {"cudnn": "cuDNN attention", "efficient": "efficient attention", "math": "plain attention"},
+    ),
+    ("config.kernels.cuda_graph", {"True": "CUDA graph"}),
+    ("config.compute.xla", {"on": "XLA"}),
+)
 
 
 class Point(NamedTuple):
@@ -125,7 +137,8 @@ def variant_of(record: Record) -> tuple[str, ...]:
     ]
     precision = value_at(record, "config.model.precision") or value_at(record, "config.compute.precision") or ""
     micro_batch = layout.get("micro_batch_size")
-    return tuple(filter(None, [precision, f"micro batch {micro_batch}" if micro_batch else "", *parallel]))
+    kernels = [words.get(str(value_at(record, path)), "") for path, words in KERNELS]
+    return tuple(filter(None, [precision, f"micro batch {micro_batch}" if micro_batch else "", *parallel, *kernels]))
 
 
 def _place(record: Record) -> tuple[Any, ...]:

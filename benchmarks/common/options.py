@@ -84,7 +84,7 @@ class WindowOptions:
             raise ConfigError("warmup_steps, min_measured_s and max_measured_s must be 0 or more")
         if 0 < self.max_measured_s < self.min_measured_s:
             raise ConfigError(
-                f"min_measured_s {self.min_measured_s} is above max_measured_s {self.max_measured_s}: give a wider range"
+                f"min_measured_s {self.min_measured_s} is above max_measured_s {self.max_measured_s}: widen the range"
             )
         if (self.min_measured_s or self.max_measured_s) and not self.warmup_steps:
             raise ConfigError(

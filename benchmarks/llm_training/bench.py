@@ -23,6 +23,7 @@ from benchmarks.llm_training.config import (
     GPT2_VOCAB_SIZE,
     Config,
     DataOptions,
+    KernelOptions,
     Layout,
     ModelOptions,
     ModelSize,
@@ -57,11 +58,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def compare(options: BenchOptions) -> None:
     """Print both speeds and their ratio, with its spread over the rounds."""
     warnings.filterwarnings("ignore", module=r"megatron\.")
-    from benchmarks.llm_training import parallel
+    from benchmarks.llm_training import kernels, parallel
 
     config = Config(
         ModelOptions(),
         ParallelOptions(options.global_batch_size),
+        KernelOptions(),
         DataOptions(),
         TrainingOptions(),
         WindowOptions(),
@@ -72,7 +74,7 @@ def compare(options: BenchOptions) -> None:
     plan = BatchPlan(options.global_batch_size, shape.micro_batch_size, 1)
     target = parallel.choose_target(launch, "cpu", "fp32", None)
     with parallel.parallel_groups(launch, target, layout, seed=1):
-        trainer = Trainer(config, layout, plan, target)
+        trainer = Trainer(config, layout, plan, target, kernels.PLAIN)
         plain_step = plain_gpt_step(shape, plan, config.training)
         contestants: dict[str, Callable[[], None]] = {
             "megatron-core": lambda: trainer.step(1e-4),
@@ -141,7 +143,8 @@ def plain_gpt_step(shape: ModelSize, plan: BatchPlan, options: TrainingOptions) 
     def step() -> None:
         adam.zero_grad()
         for _ in range(plan.grad_accum_steps):
-            (model(*next(batches)) / plan.grad_accum_steps).backward()
+            batch = next(batches)
+            (model(batch["tokens"], batch["labels"]) / plan.grad_accum_steps).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), options.gradient_clip)
         adam.step()
 

@@ -14,6 +14,7 @@ ADAM_BETAS = (0.9, 0.95)
 ADAM_EPS = 1e-8
 DEFAULT_BATCH = 16
 SWITCH = ("auto", "on", "off")
+PRECISIONS = ("auto", "fp32", "bf16", "fp16", "fp8")
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,9 @@ class ModelOptions:
     size: str = option("tiny", "model size", choices=tuple(SIZES))
     sequence_length: int | None = option(None, "tokens per sample; default: the size's own")
     precision: str = option(
-        "auto", "compute precision; auto: fp32 on CPUs, bf16 on accelerators", ("auto", "fp32", "bf16", "fp16")
+        "auto",
+        "compute precision; auto: fp32 on CPUs, bf16 on accelerators; fp8: of the layers' products only",
+        PRECISIONS,
     )
     device: str = option(
         "auto",
@@ -94,7 +97,7 @@ class ParallelOptions:
     recompute: str = option(
         "none", "activations that the backward pass computes again, to save memory", ("none", "selective", "full")
     )
-    overlap: str = option("auto", "sum gradients and gather weights while computing; auto: on GPUs", SWITCH)
+    overlap: str = option("auto", "sum gradients and gather weights while computing; auto: on several GPUs", SWITCH)
     threads: int | None = option(None, "CPU threads of each process; default: its share of the usable cores")
     devices: int | None = option(None, "with --dry-run: plan for so many devices on each node")
     nodes: int | None = option(None, "with --dry-run: plan for so many nodes")
@@ -111,9 +114,33 @@ class ParallelOptions:
             self.sequence_parallel == "on" or (self.sequence_parallel == "auto" and on_gpu)
         )
 
-    def overlaps(self, on_gpu: bool) -> bool:
+    def overlaps(self, on_gpu: bool, data_parallel_size: int) -> bool:
         """Is communication overlapped?"""
-        return self.overlap == "on" or (self.overlap == "auto" and on_gpu)
+        return self.overlap == "on" or (self.overlap == "auto" and on_gpu and data_parallel_size > 1)
+
+
+@dataclass(frozen=True)
+class KernelOptions:
+    """Kernels."""
+
+    layers: str = option(
+        "auto",
+        "whose layers; auto: TransformerEngine's on GPUs where it is installed",
+        ("auto", "megatron", "transformer-engine"),
+    )
+    compile: str = option(
+        "auto",
+        "torch.compile: bias, activation and loss (parts), or each layer as a whole (layers); auto: parts on GPUs",
+        ("auto", "off", "parts", "layers"),
+    )
+    attention: str = option(
+        "auto",
+        "kernel of PyTorch's attention; auto: the one that PyTorch chooses",
+        ("auto", "flash", "cudnn", "efficient", "math"),
+    )
+    cuda_graph: str = option(
+        "off", "capture forward and backward pass of a step as one graph, which is then replayed", ("off", "on")
+    )
 
 
 @dataclass(frozen=True)
@@ -153,13 +180,14 @@ class Config:
 
     model: ModelOptions
     parallel: ParallelOptions
+    kernels: KernelOptions
     data: DataOptions
     training: TrainingOptions
     window: WindowOptions
     run: RunOptions
 
 
-OPTION_GROUPS = (ModelOptions, ParallelOptions, DataOptions, TrainingOptions, WindowOptions, RunOptions)
+OPTION_GROUPS = (ModelOptions, ParallelOptions, KernelOptions, DataOptions, TrainingOptions, WindowOptions, RunOptions)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from benchmarks.common.options import ConfigError
 from benchmarks.llm_training.config import Config
 
 Item = TypeVar("Item")
+Batch = dict[str, torch.Tensor]
 IndexHeader = struct.Struct("<9sQBQQ")  # magic, version, code of the token type, sequences, documents
 INDEX_MAGIC = b"MMIDIDX\x00\x00"
 TOKEN_TYPES = {1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16}
@@ -165,25 +166,27 @@ def open_samples(config: Config) -> Samples:
 
 
 def micro_batches(
-    samples: Samples, plan: BatchPlan, data_parallel_rank: int, device: torch.device
-) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Inputs and labels of this replica, pass after pass, each of shape [micro_batch_size, sequence_length].
+    samples: Samples, plan: BatchPlan, data_parallel_rank: int, device: torch.device, stay_on_host: bool = False
+) -> Iterator[Batch]:
+    """Tokens and labels of this replica, pass after pass, each of shape [micro_batch_size, sequence_length].
 
-    For a GPU they are made ahead, in memory from which the device copies while it computes.
+    For a GPU they are made ahead, in memory from which the device copies while it computes; with `stay_on_host` that
+    copy is left to the caller.
     """
     passes = _passes(samples, plan, data_parallel_rank)
     if device.type != "cpu":
-        passes = ahead(tokens_BT.pin_memory() for tokens_BT in passes)
-    for tokens_BT in passes:
-        on_device_BT = tokens_BT.to(device, non_blocking=True)
-        yield on_device_BT[:, :-1].contiguous(), on_device_BT[:, 1:].contiguous()
+        passes = ahead({name: part_BT.pin_memory() for name, part_BT in batch.items()} for batch in passes)
+    if stay_on_host:
+        return passes
+    return ({name: part_BT.to(device, non_blocking=True) for name, part_BT in batch.items()} for batch in passes)
 
 
-def _passes(samples: Samples, plan: BatchPlan, data_parallel_rank: int) -> Iterator[torch.Tensor]:
+def _passes(samples: Samples, plan: BatchPlan, data_parallel_rank: int) -> Iterator[Batch]:
     for step in itertools.count():
         for pass_index in range(plan.grad_accum_steps):
             indices = plan.sample_indices(step, pass_index, data_parallel_rank)
-            yield torch.from_numpy(np.stack([samples[index] for index in indices]))
+            tokens_BT = torch.from_numpy(np.stack([samples[index] for index in indices]))
+            yield {"tokens": tokens_BT[:, :-1].contiguous(), "labels": tokens_BT[:, 1:].contiguous()}
 
 
 def ahead(items: Iterator[Item], number: int = 4) -> Iterator[Item]:

@@ -43,8 +43,8 @@ def choose_target(config: Config, launch: Launch, layout: Layout) -> Target:
             "--device ipu shares layers in turn only: give --pipeline-parallel-size for the number of IPUs"
         )
     precision = "fp16" if config.model.precision == "auto" else config.model.precision
-    if precision == "bf16":
-        raise ConfigError("--precision bf16 was asked for, but IPUs have none: use fp16 or fp32")
+    if precision in ("bf16", "fp8"):
+        raise ConfigError(f"--precision {precision} was asked for, but that is not there on IPUs: use fp16 or fp32")
     if config.parallel.recompute != "none":
         raise ConfigError("--recompute is not there on IPUs: a pipeline computes again what it must by itself")
     _poptorch()

@@ -8,14 +8,19 @@ from typing import Any
 
 import torch
 from megatron.core import parallel_state
+from megatron.core.extensions.transformer_engine import TENorm
 from megatron.core.models.gpt import GPTModel
-from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+from megatron.core.models.gpt.gpt_layer_specs import (
+    get_gpt_layer_local_spec,
+    get_gpt_layer_with_transformer_engine_spec,
+)
 from megatron.core.transformer.module import MegatronModule
 from megatron.core.transformer.transformer_block import TransformerBlockSubmodules, get_num_layers_to_build
 from megatron.core.transformer.transformer_config import TransformerConfig
 from torch import Tensor
 
 from benchmarks.llm_training.config import INIT_STD, Layout, ModelSize
+from benchmarks.llm_training.kernels import PLAIN, Kernels
 
 
 class CoreAttention(MegatronModule):
@@ -52,8 +57,11 @@ def transformer_config(
     on_gpu: bool,
     sequence_parallel: bool = False,
     recompute: str = "none",
+    kernels: Kernels = PLAIN,
+    fp8: bool = False,
 ) -> TransformerConfig:
     """megatron-core's description of the model: GPT-2's layers, without dropout."""
+    fused = kernels.compile != "off"
     again: dict[str, dict[str, Any]] = {
         "none": {},
         "selective": {"recompute_granularity": "selective", "recompute_modules": ["core_attn"]},
@@ -77,10 +85,13 @@ def transformer_config(
         init_method=_leave_as_is,  # initialise_weights follows
         output_layer_init_method=_leave_as_is,
         use_cpu_initialization=not on_gpu,
-        gradient_accumulation_fusion=False,  # needs apex
-        masked_softmax_fusion=False,  # needs apex
-        bias_dropout_fusion=on_gpu,
-        bias_activation_fusion=on_gpu,
+        gradient_accumulation_fusion=kernels.fused_gradients,
+        masked_softmax_fusion=False,  # of an attention that is not used
+        bias_dropout_fusion=fused,
+        bias_activation_fusion=fused,
+        cross_entropy_loss_fusion=fused and dtype is torch.bfloat16,  # it gives gradients in no other type
+        apply_rope_fusion=kernels.layers == "transformer-engine",
+        fp8="hybrid" if fp8 else None,
     )
 
 
@@ -88,14 +99,20 @@ def _leave_as_is(weight: Tensor) -> Tensor:
     return weight
 
 
-def build_model(config: TransformerConfig, shape: ModelSize, sequence_length: int, seed: int) -> GPTModel:
+def build_model(
+    config: TransformerConfig, shape: ModelSize, sequence_length: int, seed: int, kernels: Kernels = PLAIN
+) -> GPTModel:
     """This rank's part of the model, on the CPU or the current GPU, with its weights initialised."""
-    spec = get_gpt_layer_local_spec()
-    spec.submodules.self_attention.submodules.core_attention = CoreAttention
-    spec.submodules.input_layernorm = spec.submodules.pre_mlp_layernorm = Norm
+    norm: type = Norm
+    if kernels.layers == "transformer-engine":
+        spec, norm = get_gpt_layer_with_transformer_engine_spec(), TENorm
+    else:
+        spec = get_gpt_layer_local_spec()
+        spec.submodules.self_attention.submodules.core_attention = CoreAttention
+        spec.submodules.input_layernorm = spec.submodules.pre_mlp_layernorm = Norm
     model = GPTModel(
         config=config,
-        transformer_layer_spec=TransformerBlockSubmodules([spec] * get_num_layers_to_build(config), Norm),
+        transformer_layer_spec=TransformerBlockSubmodules([spec] * get_num_layers_to_build(config), norm),
         vocab_size=shape.padded_vocab_size,
         max_sequence_length=sequence_length,
         pre_process=parallel_state.is_pipeline_first_stage(),
@@ -104,6 +121,9 @@ def build_model(config: TransformerConfig, shape: ModelSize, sequence_length: in
         position_embedding_type="rope",
     )
     initialise_weights(model, shape, seed)
+    if kernels.compile == "layers":
+        for layer in model.decoder.layers:
+            layer.compile()
     return model
 
 

@@ -21,6 +21,8 @@ INITIAL_LOSS_SCALE = 2.0**16  # of fp16; halved when a gradient overflows
 class Optimizer(Protocol):
     """One optimizer step from the gradients that the backward pass left."""
 
+    description: str  # whose AdamW it is
+
     def zero_grad(self) -> None: ...
 
     @property
@@ -51,7 +53,7 @@ class MegatronOptimizer:
                 adam_beta2=ADAM_BETAS[1],
                 adam_eps=ADAM_EPS,
                 clip_grad=options.gradient_clip,
-                bf16=target.precision == "bf16",
+                bf16=target.precision in ("bf16", "fp8"),
                 fp16=target.precision == "fp16",
                 initial_loss_scale=INITIAL_LOSS_SCALE,
                 params_dtype=target.dtype,
@@ -60,6 +62,14 @@ class MegatronOptimizer:
             ),
             [model],
             use_gloo_process_groups=False,
+        )
+        inner = [chained.optimizer for chained in self._optimizer.chained_optimizers]
+        for adam in inner:
+            if isinstance(adam, torch.optim.AdamW):  # without TransformerEngine and apex
+                for group in adam.param_groups:
+                    group["fused"] = True
+        self.description = " ".join(
+            {f"{type(adam).__module__.partition('.')[0]} {type(adam).__name__}" for adam in inner}
         )
 
     def zero_grad(self) -> None:
@@ -95,6 +105,7 @@ class CpuOptimizer:
         ]
         self._adam = torch.optim.AdamW(groups, lr=options.learning_rate, betas=ADAM_BETAS, eps=ADAM_EPS, fused=True)
 
+    description = "torch AdamW"
     scale_loss = None
 
     def zero_grad(self) -> None:

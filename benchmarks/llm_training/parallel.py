@@ -21,7 +21,8 @@ from benchmarks.common.record import Device
 from benchmarks.llm_training import cpu_stand_ins
 from benchmarks.llm_training.config import Layout
 
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+# In fp8 only the layers multiply.
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.bfloat16}
 
 
 @dataclass(frozen=True)
@@ -72,44 +73,48 @@ def choose_target(launch: Launch, device: str, precision: str, threads: int | No
                 "GPUs: start one process per GPU"
             )
         torch.cuda.set_device(launch.local_rank)
-        if precision == "bf16" and not torch.cuda.is_bf16_supported():
+        if precision in ("bf16", "fp8") and not torch.cuda.is_bf16_supported():
             raise ConfigError(
-                f"--precision bf16 was asked for, but {torch.cuda.get_device_name()} has none: use fp16 or fp32"
+                f"--precision {precision} was asked for, but {torch.cuda.get_device_name()} has none: use fp16 or fp32"
             )
         return Target(True, torch.device("cuda", launch.local_rank), "bf16" if precision == "auto" else precision)
-    if precision == "fp16":
-        raise ConfigError("--precision fp16 was asked for, but loss scaling is there on GPUs only: use bf16 or fp32")
+    if precision in ("fp16", "fp8"):
+        raise ConfigError(f"--precision {precision} was asked for, but that is there on GPUs only: use bf16 or fp32")
     torch.set_num_threads(threads or max(1, usable_cores() // launch.local_world_size))
     cpu_stand_ins.install()
     return Target(False, torch.device("cpu"), "fp32" if precision == "auto" else precision)
 
 
 @contextmanager
-def parallel_groups(launch: Launch, target: Target, layout: Layout, seed: int) -> Iterator[None]:
-    """megatron-core's process groups for as long as the block lasts."""
+def parallel_groups(
+    launch: Launch, target: Target, layout: Layout, seed: int, cuda_graph: bool = False
+) -> Iterator[None]:
+    """megatron-core's process groups for as long as the block lasts; a graph needs random states that go with it."""
     with process_group(launch, "nccl" if target.on_gpu else "gloo"):
         parallel_state.initialize_model_parallel(
             layout.tensor_parallel_size, layout.pipeline_parallel_size, create_gloo_process_groups=False
         )
         torch.manual_seed(seed)
-        model_parallel_cuda_manual_seed(seed)
+        model_parallel_cuda_manual_seed(seed, use_cudagraphable_rng=cuda_graph)
         try:
             yield
         finally:
             parallel_state.destroy_model_parallel()
 
 
-def distribute(model: GPTModel, config: TransformerConfig, target: Target, overlap: bool) -> DistributedDataParallel:
+def distribute(
+    model: GPTModel, config: TransformerConfig, target: Target, overlap: bool, gather_late: bool
+) -> DistributedDataParallel:
     """megatron-core's data parallelism around the model; gradients are summed in float32.
 
     On GPUs each replica keeps its share of the optimizer's state. With `overlap` gradients are summed as they come,
-    and, on GPUs, weights are gathered layer by layer as the next forward pass needs them.
+    and, on GPUs with `gather_late`, weights are gathered layer by layer as the next forward pass needs them.
     """
     ddp_config = DistributedDataParallelConfig(
         grad_reduce_in_fp32=True,
         overlap_grad_reduce=overlap,
         use_distributed_optimizer=target.on_gpu,
-        overlap_param_gather=overlap and target.on_gpu,
+        overlap_param_gather=overlap and gather_late and target.on_gpu,
     )
     distributed = DistributedDataParallel(config, ddp_config, model)
     config.finalize_model_grads_func = finalize_model_grads

@@ -9,7 +9,7 @@ from benchmarks.llm_training.config import Layout, ModelSize
 from benchmarks.llm_training.metrics import gpt_flops_per_token
 
 GIB = 2**30
-BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
+BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 2}  # in fp8 weights are kept in bf16
 GRADIENT_BYTES = 4  # they are summed in float32
 
 

@@ -26,6 +26,7 @@ from benchmarks.llm_training.plan import describe, stage_memory
 if TYPE_CHECKING:
     import torch
 
+    from benchmarks.llm_training.kernels import Kernels
     from benchmarks.llm_training.parallel import Target
 
 BENCHMARK = "llm_training"
@@ -146,17 +147,22 @@ def train_with_megatron(config: Config, launch: Launch, layout: Layout, plan: Ba
     """Train on CPUs or GPUs with megatron-core, one process for each."""
     # PyTorch takes seconds to import: only once the options are known to be good.
     warnings.filterwarnings("ignore", module=r"megatron\.")
-    from benchmarks.llm_training import parallel
+    from benchmarks.llm_training import kernels, parallel
 
     target = parallel.choose_target(launch, config.model.device, config.model.precision, config.parallel.threads)
     record.config["model"] |= {"precision": target.precision, "device": "gpu" if target.on_gpu else "cpu"}
     record.config["parallel"] |= {
         "sequence_parallel": config.parallel.is_sequence_parallel(target.on_gpu, layout.tensor_parallel_size),
-        "overlap": config.parallel.overlaps(target.on_gpu),
+        "overlap": config.parallel.overlaps(target.on_gpu, layout.data_parallel_size),
     }
-    with parallel.parallel_groups(launch, target, layout, config.training.seed):
+    chosen = kernels.choose_kernels(
+        config.kernels, target, config.parallel.recompute, config.window.warmup_steps, config.model, layout
+    )
+    record.config["kernels"] = asdict(chosen)
+    with parallel.parallel_groups(launch, target, layout, config.training.seed, chosen.cuda_graph):
         check_same_options(record.config_hash, launch)
-        trainer = Trainer(config, layout, plan, target)
+        trainer = Trainer(config, layout, plan, target, chosen)
+        record.config["kernels"]["optimizer"] = trainer.optimizer_description
         record_event = target.record_event if target.on_gpu else None
         timer = StepTimer(time.monotonic, target.synchronize, record_event)
         gather(None, launch)  # no rank starts its clock while another still builds its model
@@ -238,8 +244,9 @@ def _conclude(
 class Trainer:
     """Model, optimizer and data of this rank, one optimizer step at a time."""
 
-    def __init__(self, config: Config, layout: Layout, plan: BatchPlan, target: Target) -> None:
+    def __init__(self, config: Config, layout: Layout, plan: BatchPlan, target: Target, kernels: Kernels) -> None:
         from megatron.core import parallel_state
+        from megatron.core.full_cuda_graph import FullCudaGraphWrapper
         from megatron.core.pipeline_parallel import get_forward_backward_func
 
         from benchmarks.llm_training import data, model, optimizer, parallel
@@ -253,32 +260,44 @@ class Trainer:
             target.on_gpu,
             asked.is_sequence_parallel(target.on_gpu, layout.tensor_parallel_size),
             asked.recompute,
+            kernels,
+            fp8=target.precision == "fp8",
         )
-        gpt = model.build_model(model_config, shape, length, config.training.seed)
+        gpt = model.build_model(model_config, shape, length, config.training.seed, kernels)
         self.target = target
         self.losses: list[torch.Tensor] = []  # of every step, on the device; empty but for the last pipeline stage
         self.skipped_steps = 0
-        self._model = parallel.distribute(gpt, model_config, target, asked.overlaps(target.on_gpu))
+        # A compiled or captured layer cannot wait for its weights on the way.
+        gather_late = kernels.compile != "layers" and not kernels.cuda_graph
+        overlap = asked.overlaps(target.on_gpu, layout.data_parallel_size)
+        self._model = parallel.distribute(gpt, model_config, target, overlap, gather_late)
         self._optimizer = optimizer.build_optimizer(self._model, config.training, target)
+        self.optimizer_description = self._optimizer.description
         model_config.grad_scale_func = self._optimizer.scale_loss
         self._batches = data.micro_batches(
-            data.open_samples(config), plan, parallel_state.get_data_parallel_rank(), target.device
+            data.open_samples(config),
+            plan,
+            parallel_state.get_data_parallel_rank(),
+            target.device,
+            stay_on_host=kernels.cuda_graph,  # the graph reads from buffers of its own
         )
         self.data_description = data.describe_prefix(config.data.data_prefix) if config.data.data_prefix else {}
         self._positions_BT = model.positions(plan.micro_batch_size, length, target.device)
+        forward_backward = get_forward_backward_func()
         self._forward_backward = partial(
-            get_forward_backward_func(),
+            FullCudaGraphWrapper(forward_backward) if kernels.cuda_graph else forward_backward,
             forward_step_func=self._forward,
             data_iterator=self._batches,
             model=[self._model],
             num_microbatches=plan.grad_accum_steps,
             seq_length=length,
             micro_batch_size=plan.micro_batch_size,
+            forward_only=False,
         )
 
     def _forward(self, batches: Iterator[Any], model: torch.nn.Module) -> tuple[torch.Tensor, Callable[..., Any]]:
-        tokens_BT, labels_BT = next(batches)
-        output = model(tokens_BT, self._positions_BT, None, labels=labels_BT)
+        batch = next(batches)
+        output = model(batch["tokens"], self._positions_BT, None, labels=batch["labels"])
         return output, _mean_loss
 
     def step(self, learning_rate: float) -> None:

@@ -55,6 +55,24 @@ def test_other_options_are_another_point_and_a_failed_run_joins_its_point():
     assert [row[-1] for row in point_rows(results)[1:]] == ["1 of 2 failed", "ok", "failed"]
 
 
+def test_other_kernels_are_another_point_and_are_named():
+    config = made_up.result()["config"]
+    kernels = {
+        "layers": "transformer-engine",
+        "compile": "parts",
+        "attention": "transformer-engine",
+        "cuda_graph": True,
+    }
+    usual = {"layers": "megatron", "compile": "parts", "attention": "flash", "cuda_graph": False}
+    results = by_point(
+        [made_up.result(config=config | {"kernels": chosen}) for chosen in (usual, kernels, usual, usual)]
+    )
+    assert [(one.variant, len(one.good)) for one in results] == [
+        (("bf16", "micro batch 4"), 3),
+        (("bf16", "micro batch 4", "TransformerEngine", "CUDA graph"), 1),
+    ]
+
+
 @pytest.mark.parametrize(
     ("value", "half", "text"),
     [

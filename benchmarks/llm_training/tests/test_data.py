@@ -152,7 +152,7 @@ def test_synthetic_samples_depend_on_seed_and_index_alone():
 def test_labels_are_the_tokens_that_follow():
     plan = BatchPlan(global_batch_size=4, micro_batch_size=2, data_parallel_size=1)
     samples = SyntheticSamples(100, 8, seed=1)
-    tokens_BT, labels_BT = next(micro_batches(samples, plan, 0, torch.device("cpu")))
+    tokens_BT, labels_BT = next(micro_batches(samples, plan, 0, torch.device("cpu"))).values()
     assert tokens_BT.shape == labels_BT.shape == (2, 8)
     assert torch.equal(tokens_BT[:, 1:], labels_BT[:, :-1])
     assert np.array_equal(tokens_BT[1].numpy(), samples[1][:-1])

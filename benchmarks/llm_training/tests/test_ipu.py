@@ -64,7 +64,7 @@ def test_one_ipu_has_the_losses_of_a_pipeline(tmp_path):
     [
         (["--pipeline-parallel-size", "4", "--micro-batch-size", "1", "--global-batch-size", "4"], "must be 8 or more"),
         (["--tensor-parallel-size", "2"], "shares layers in turn only"),
-        (["--precision", "bf16"], "IPUs have none: use fp16 or fp32"),
+        (["--precision", "bf16"], "that is not there on IPUs: use fp16 or fp32"),
         (["--recompute", "full"], "--recompute is not there on IPUs"),
     ],
 )

@@ -1,0 +1,138 @@
+"""What a run computes with: what was asked for, and what is there."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import warnings
+from dataclasses import dataclass
+
+import torch
+from megatron.core.extensions.transformer_engine import HAVE_TE
+from megatron.core.tensor_parallel.layers import _grad_accum_fusion_available
+from torch.nn.attention import SDPBackend
+
+from benchmarks.common.options import ConfigError
+from benchmarks.llm_training.config import KernelOptions, Layout, ModelOptions
+from benchmarks.llm_training.parallel import Target
+
+FP8_CAPABILITY = (8, 9)  # of the first NVIDIA GPUs that multiply in fp8; AMD's that do report more
+GRAPH_WARMUP_STEPS = 2  # one as it comes, one to capture
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """The choice for a run, as the record tells it."""
+
+    layers: str  # "megatron" or "transformer-engine"
+    compile: str  # "off", "parts" or "layers"
+    attention: str
+    cuda_graph: bool
+    fused_gradients: bool  # weight gradients are added up by the product itself
+
+
+PLAIN = Kernels("megatron", "off", "auto", cuda_graph=False, fused_gradients=False)
+
+
+def choose_kernels(
+    options: KernelOptions, target: Target, recompute: str, warmup_steps: int, model: ModelOptions, layout: Layout
+) -> Kernels:
+    """What runs on this device; raises ConfigError for what was asked for and cannot be."""
+    layers = options.layers
+    if layers == "auto":
+        layers = "transformer-engine" if HAVE_TE and target.on_gpu else "megatron"
+    elif layers == "transformer-engine" and not HAVE_TE:
+        raise ConfigError("--layers transformer-engine was asked for, but TransformerEngine is not installed")
+    if target.precision == "fp8":
+        _check_fp8(layers)
+    return Kernels(
+        layers,
+        _choose_compile(options.compile, layers, target),
+        _choose_attention(options.attention, layers, target, model, layout),
+        _choose_cuda_graph(options.cuda_graph, target, recompute, warmup_steps),
+        target.on_gpu and _grad_accum_fusion_available,
+    )
+
+
+def _check_fp8(layers: str) -> None:
+    if layers != "transformer-engine":
+        raise ConfigError(
+            "--precision fp8 needs the layers of TransformerEngine, which "
+            + ("--layers megatron rules out" if HAVE_TE else "is not installed")
+        )
+    if torch.cuda.get_device_capability() < FP8_CAPABILITY:
+        raise ConfigError(
+            f"--precision fp8 was asked for, but {torch.cuda.get_device_name()} has none: use bf16, or fp16"
+        )
+
+
+def _choose_compile(asked: str, layers: str, target: Target) -> str:
+    if asked == "off":
+        return asked
+    if asked == "layers" and layers == "transformer-engine":
+        raise ConfigError("--compile layers is for --layers megatron: TransformerEngine's layers are compiled already")
+    missing = _missing_compiler(target)
+    if asked == "auto":
+        return "parts" if target.on_gpu and not missing else "off"
+    if missing:
+        raise ConfigError(f"--compile {asked} needs {missing}, which is not installed: add it, or use --compile off")
+    if asked == "layers":
+        # A warning within a layer would cut its graph in pieces.
+        torch._dynamo.config.ignore_logging_functions.add(warnings.warn)
+    return asked
+
+
+def _missing_compiler(target: Target) -> str:
+    """What torch.compile would miss on this machine, or an empty string."""
+    if target.on_gpu and importlib.util.find_spec("triton") is None:
+        return "Triton"
+    compilers = ("cc", "gcc", "clang") if target.on_gpu else ("c++", "g++", "clang++")
+    named = os.environ.get("CC" if target.on_gpu else "CXX")
+    if not any(map(shutil.which, (named,) if named else compilers)):
+        return "a C compiler" if target.on_gpu else "a C++ compiler"
+    return ""
+
+
+def _choose_attention(asked: str, layers: str, target: Target, model: ModelOptions, layout: Layout) -> str:
+    """The kernel of PyTorch's scaled_dot_product_attention, or that TransformerEngine chooses itself."""
+    if layers == "transformer-engine":
+        if asked != "auto":
+            raise ConfigError("--attention is for --layers megatron: TransformerEngine chooses its own")
+        return layers
+    kernels = {
+        "math": (SDPBackend.MATH, torch.backends.cuda.enable_math_sdp),
+        "flash": (SDPBackend.FLASH_ATTENTION, torch.backends.cuda.enable_flash_sdp),
+        "efficient": (SDPBackend.EFFICIENT_ATTENTION, torch.backends.cuda.enable_mem_efficient_sdp),
+        "cudnn": (SDPBackend.CUDNN_ATTENTION, torch.backends.cuda.enable_cudnn_sdp),
+    }
+    for name, (_, enable) in kernels.items():
+        enable(asked in ("auto", name))
+    shape = model.shape
+    heads, head_size = shape.num_heads // layout.tensor_parallel_size, shape.hidden_size // shape.num_heads
+    like_BHTK = torch.empty(1, heads, model.tokens_per_sample, head_size, dtype=target.dtype, device=target.device)
+    like_BHTK.requires_grad_()
+    try:
+        chosen = torch._fused_sdp_choice(like_BHTK, like_BHTK, like_BHTK, is_causal=True)
+    except RuntimeError as error:
+        raise ConfigError(
+            f"--attention {asked} was asked for, but PyTorch has no such kernel here for heads of {head_size} in "
+            f"{target.precision}: use --attention auto"
+        ) from error
+    return next((name for name, (backend, _) in kernels.items() if backend.value == chosen), "other")
+
+
+def _choose_cuda_graph(asked: str, target: Target, recompute: str, warmup_steps: int) -> bool:
+    if asked == "off":
+        return False
+    if not target.on_gpu:
+        raise ConfigError("--cuda-graph on is for GPUs: use --cuda-graph off")
+    if target.precision not in ("bf16", "fp32"):
+        raise ConfigError(f"--cuda-graph on is for bf16 and fp32: {target.precision} changes its scales between steps")
+    if recompute != "none":
+        raise ConfigError(f"--cuda-graph on does not go with --recompute {recompute}: use --recompute none")
+    if warmup_steps < GRAPH_WARMUP_STEPS:
+        raise ConfigError(
+            f"--cuda-graph on needs --warmup-steps {GRAPH_WARMUP_STEPS} or more: the second step captures the graph"
+        )
+    return True

@@ -1,0 +1,179 @@
+"""Started by a test: the path of a GPU, on tensors that have shape, type and device, but no data.
+
+gpu_without_data.py LIBRARY WORLD_SIZE [flag ...] trains two steps as rank 0 of so many GPUs and prints what it holds.
+LIBRARY is gpu_without_data.cpp, compiled. Shapes, types, devices and megatron-core's own checks are those of a GPU;
+kernels, communication and random numbers are not there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+LIBRARY, WORLD_SIZE, FLAGS = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+os.environ["TORCHDYNAMO_DISABLE"] = "1"  # compiled functions run as they are written
+ctypes.CDLL(LIBRARY)  # before PyTorch asks whether there is a GPU
+
+from benchmarks.llm_training.tests import transformer_engine_stand_in  # noqa: E402
+
+if "transformer-engine" in FLAGS:
+    transformer_engine_stand_in.install()
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+from torch.testing._internal.distributed.fake_pg import FakeStore  # noqa: E402
+
+from benchmarks.common.launch import Launch  # noqa: E402
+from benchmarks.common.options import parse_config  # noqa: E402
+from benchmarks.llm_training import kernels, parallel, train  # noqa: E402
+from benchmarks.llm_training.config import OPTION_GROUPS, Config  # noqa: E402
+
+GPU = torch.device("cuda", 0)
+WITHOUT_DATA = FakeTensorMode(allow_non_fake_inputs=True)
+
+
+class Nothing:
+    """Takes every call, and is every context."""
+
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: None
+
+    def __enter__(self) -> Nothing:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def stand_in_for_a_gpu() -> None:
+    """What PyTorch would ask the driver."""
+    cuda = torch.cuda
+    cuda.is_available = cuda.is_bf16_supported = lambda *_, **__: True
+    cuda.device_count = lambda: 8
+    cuda.current_device = lambda: GPU
+    cuda.get_device_capability = lambda *_: (9, 0)
+    cuda.get_device_name = lambda *_: "a GPU without data"
+    cuda.set_device = cuda.synchronize = cuda.manual_seed = lambda *_: None
+    cuda.Stream = cuda.Event = Nothing
+    cuda.stream = cuda.current_stream = Nothing
+    cuda.get_rng_state = cuda.random.get_rng_state = lambda *_, **__: torch.zeros(16, dtype=torch.uint8)
+    torch.Generator = Nothing
+    torch.Tensor.normal_ = lambda tensor, *_, **__: tensor
+    torch._fused_sdp_choice = lambda *_, **__: 1
+    kernels._missing_compiler = lambda target: ""
+    from megatron.core.tensor_parallel import random
+
+    random._set_cuda_rng_state = lambda *_, **__: None
+    random._get_cuda_rng_state = cuda.get_rng_state
+
+
+def stand_in_for_data() -> None:
+    """What a step asks of values: a gradient whose norm is 0, and the first step of the optimizer."""
+    known, made = torch.Tensor.item, torch.tensor
+
+    def item(tensor: torch.Tensor) -> Any:
+        if tensor.is_cuda:
+            return 0.0
+        try:
+            return known(tensor)
+        except Exception:
+            return 1.0
+
+    def first(data: Any) -> Any:
+        return first(data[0]) if isinstance(data, list) and data else data
+
+    def shape(data: Any) -> tuple[int, ...]:
+        return (len(data), *(shape(data[0]) if data else ())) if isinstance(data, list) else ()
+
+    def tensor(data: Any, *, device: Any = None, **options: Any) -> torch.Tensor:
+        if device is None and not isinstance(first(data), torch.Tensor):
+            return made(data, **options)
+        return torch.empty(shape(data), device=device, **options)
+
+    torch.Tensor.item = torch.Tensor.__float__ = item
+    torch.tensor = tensor
+    torch.cuda.FloatTensor = lambda data: torch.empty(len(data), device=GPU)
+    torch.Tensor.pin_memory = lambda tensor: WITHOUT_DATA.from_tensor(tensor)
+
+
+def stand_in_for_communication() -> None:
+    """Collectives that change nothing."""
+    from megatron.core.distributed import param_and_grad_buffer
+
+    def all_gather_object(values: list[Any], value: Any, group: Any = None) -> None:
+        values[:] = [value] * len(values)
+
+    dist.all_gather_object = all_gather_object
+    for name in ("all_reduce", "all_gather_into_tensor", "reduce_scatter_tensor", "broadcast"):
+        setattr(dist, name, Nothing)
+    param_and_grad_buffer._coalescing_manager = Nothing
+    param_and_grad_buffer.dist_all_gather_func = param_and_grad_buffer.dist_reduce_scatter_func = Nothing
+
+    @contextmanager
+    def process_group(launch: Launch, backend: str) -> Iterator[None]:
+        assert backend == "nccl"
+        dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=launch.world_size)
+        yield
+
+    parallel.process_group = process_group
+
+
+def main() -> None:
+    warnings.filterwarnings("ignore")
+    stand_in_for_a_gpu()
+    stand_in_for_data()
+    stand_in_for_communication()
+    config = Config(*parse_config(OPTION_GROUPS, FLAGS, "", ""))
+    launch = Launch(world_size=WORLD_SIZE, local_world_size=WORLD_SIZE)
+    layout, plan = train.plan_run(config, launch)
+    target = parallel.choose_target(launch, config.model.device, config.model.precision, None)
+    with WITHOUT_DATA:
+        chosen = kernels.choose_kernels(config.kernels, target, config.parallel.recompute, 2, config.model, layout)
+        with parallel.parallel_groups(launch, target, layout, config.training.seed):
+            trainer = train.Trainer(config, layout, plan, target, chosen)
+            for _ in range(2):
+                trainer.step(1e-4)
+    model = trainer._model
+    [inner] = trainer._optimizer._optimizer.chained_optimizers
+    masters = [master for group in inner.optimizer.param_groups for master in group["params"]]
+    moments = [value for state in inner.optimizer.state.values() for value in state.values() if value.dim()]
+    size = lambda tensors: sum(tensor.numel() * tensor.element_size() for tensor in tensors)  # noqa: E731
+    of_masters = size(moments) + (size(masters) if target.precision != "fp32" else 0)
+    print(
+        json.dumps(
+            {
+                "losses": [[str(loss.dtype), str(loss.device)] for loss in trainer.losses],
+                "weights": sorted({str(weight.dtype) for weight in model.parameters()}),
+                "devices": sorted({str(weight.device) for weight in model.parameters()}),
+                "kernels": vars(chosen) | {"optimizer": trainer.optimizer_description},
+                "fused": all(group.get("fused") for group in inner.optimizer.param_groups),
+                "overlap": [model.ddp_config.overlap_grad_reduce, model.ddp_config.overlap_param_gather],
+                "fp8_passes": transformer_engine_stand_in.fp8_passes,
+                "bytes": {
+                    "weights": size(model.parameters()),
+                    "gradients": size(buffer.grad_data for buffer in model.buffers),
+                    "optimizer": of_masters,
+                },
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    code = 0
+    try:
+        main()
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    os._exit(code)  # autograd's threads for a GPU cannot be ended

@@ -1,0 +1,181 @@
+"""What a run computes with: on the CPU what can run there, and the path of a GPU on tensors without data."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from benchmarks.common.batch_plan import BatchPlan
+from benchmarks.common.options import ConfigError
+from benchmarks.llm_training import kernels
+from benchmarks.llm_training.config import SIZES, KernelOptions, Layout, ModelOptions
+from benchmarks.llm_training.parallel import DTYPES, Target
+from benchmarks.llm_training.plan import stage_memory
+from benchmarks.llm_training.tests.test_train import ALONE, ENVIRONMENT, SHORT
+
+HERE = Path(__file__).parent
+
+
+def run(module: str, *arguments: str) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", f"benchmarks.llm_training.tests.{module}", *arguments],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def plain_losses() -> list[float]:
+    return run("train_variant", "plain")["losses"]
+
+
+def test_transformer_engines_layers_have_the_losses_of_megatrons(plain_losses):
+    assert run("train_variant", "transformer-engine")["losses"] == pytest.approx(plain_losses, rel=1e-6)
+
+
+def test_in_fp8_every_product_of_the_layers_is_one_of_fp8(plain_losses):
+    found = run("train_variant", "fp8")
+    assert found["losses"] == pytest.approx(plain_losses, rel=1e-3)
+    assert found["fp8_passes"] == 4 * SIZES["tiny"].num_layers * 2 * 4  # products, layers, passes, steps
+
+
+def test_a_replayed_step_learns_from_each_batch_as_others_do(plain_losses):
+    found = run("train_variant", "cuda-graph")
+    assert found["replays"] == 3  # the first step runs as it comes
+    assert found["losses"] == pytest.approx(plain_losses, rel=1e-6)
+
+
+@pytest.mark.parametrize(("variant", "tolerance"), [("parts", 1e-3), ("layers", 1e-5)])
+def test_compiled_kernels_have_the_losses_of_others(variant, tolerance, plain_losses):
+    if shutil.which("c++") is None:
+        pytest.fail("a C++ compiler is needed: apt-get install g++")
+    found = run("train_variant", variant)
+    assert found["losses"] == pytest.approx(plain_losses, rel=tolerance)
+    assert found["graph_breaks"] == 0
+    if variant == "layers":
+        assert found["graphs"] == 1  # all layers share it
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--layers", "transformer-engine"], "--layers transformer-engine was asked for, but TransformerEngine is not"),
+        (["--precision", "fp8"], "--precision fp8 was asked for, but that is there on GPUs only"),
+        (["--attention", "cudnn"], "--attention cudnn was asked for, but PyTorch has no such kernel here"),
+        (["--cuda-graph", "on"], "--cuda-graph on is for GPUs"),
+        (["--compile", "everything"], "--compile"),
+    ],
+)
+def test_what_cannot_be_is_one_clear_sentence(flags, message):
+    done = subprocess.run([*ALONE, *SHORT, *flags], env=ENVIRONMENT, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def choose(precision: str = "bf16", recompute: str = "none", warmup_steps: int = 5, **options: str) -> kernels.Kernels:
+    target = Target(True, torch.device("cpu"), precision)  # a GPU's choice; the sample for attention is the CPU's
+    asked = KernelOptions(**options)
+    return kernels.choose_kernels(asked, target, recompute, warmup_steps, ModelOptions(), Layout(1, 1, 1))
+
+
+@pytest.fixture
+def with_transformer_engine(monkeypatch):
+    monkeypatch.setattr(kernels, "HAVE_TE", True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "GPU 1")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 0))
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"precision": "fp8", "layers": "megatron"}, "--layers megatron rules out"),
+        ({"precision": "fp8"}, "fp8 was asked for, but GPU 1 has none"),
+        ({"compile": "layers"}, "--compile layers is for --layers megatron"),
+        ({"attention": "flash"}, "--attention is for --layers megatron"),
+        ({"cuda_graph": "on", "recompute": "full"}, "--cuda-graph on does not go with --recompute full"),
+        ({"cuda_graph": "on", "precision": "fp16"}, "fp16 changes its scales"),
+        ({"cuda_graph": "on", "warmup_steps": 1}, "--cuda-graph on needs --warmup-steps 2 or more"),
+    ],
+)
+def test_choices_that_do_not_go_together_are_refused(asked, message, with_transformer_engine):
+    with pytest.raises(ConfigError, match=message):
+        choose(**asked)
+
+
+def test_a_gpu_takes_transformer_engines_layers_where_they_are(with_transformer_engine):
+    assert choose().layers == "transformer-engine"
+    assert choose(layers="megatron").layers == "megatron"
+
+
+def test_nothing_is_compiled_without_a_compiler(monkeypatch):
+    monkeypatch.setattr(kernels, "_missing_compiler", lambda target: "Triton")
+    assert choose().compile == "off"
+    with pytest.raises(ConfigError, match="--compile parts needs Triton, which is not installed"):
+        choose(compile="parts")
+
+
+@pytest.fixture(scope="module")
+def gpu_library(tmp_path_factory) -> str:
+    if shutil.which("c++") is None:
+        pytest.fail("a C++ compiler is needed: apt-get install g++")
+    own = Path(torch.__file__).parent
+    library = tmp_path_factory.mktemp("gpu") / "gpu_without_data.so"
+    flags = ["-std=c++20", "-shared", "-fPIC", f"-I{own}/include", f"-L{own}/lib", f"-Wl,-rpath,{own}/lib"]
+    source = str(HERE / "gpu_without_data.cpp")
+    subprocess.run(["c++", *flags, source, "-o", str(library), "-lc10", "-ltorch_cpu"], check=True)
+    return str(library)
+
+
+@pytest.mark.parametrize(
+    ("world_size", "size", "precision", "flags"),
+    [
+        (1, "800M", "bf16", []),
+        (8, "800M", "bf16", ["--recompute", "selective"]),
+        (8, "800M", "bf16", ["--compile", "layers"]),
+        (8, "13B", "bf16", ["--recompute", "full"]),  # tensor and pipeline parallel
+        (4, "117M", "fp16", ["--tensor-parallel-size", "4"]),
+        (1, "117M", "fp32", ["--attention", "flash"]),
+        (1, "117M", "fp8", ["--layers", "transformer-engine"]),
+    ],
+)
+def test_the_path_of_a_gpu_holds_what_the_plan_says(world_size, size, precision, flags, gpu_library):
+    """Every type and shape that megatron-core and PyTorch check on a GPU, at full size."""
+    found = run("gpu_without_data", gpu_library, str(world_size), "--size", size, "--precision", precision, *flags)
+    shape = SIZES[size]
+    tensor = int(flags[1]) if "--tensor-parallel-size" in flags else shape.tensor_parallel_size
+    layout = Layout(world_size, tensor, shape.pipeline_parallel_size)
+    assert found["devices"] == ["cuda:0"]
+    assert found["weights"] == [str(DTYPES[precision])]
+    first_is_last = layout.pipeline_parallel_size == 1  # only the last stage has losses
+    assert found["losses"] == [["torch.float32", "cuda:0"]] * (2 if first_is_last else 0)
+    assert found["fused"]
+    several = layout.data_parallel_size > 1
+    assert found["overlap"] == [several, several and "layers" not in flags]
+    assert (found["fp8_passes"] > 0) == (precision == "fp8")
+    memory = stage_memory(
+        shape,
+        layout,
+        BatchPlan(
+            layout.data_parallel_size * shape.micro_batch_size, shape.micro_batch_size, layout.data_parallel_size
+        ),
+        shape.sequence_length,
+        0,
+        precision=precision,
+        recompute="none",
+        sequence_parallel=tensor > 1,
+        shards_optimizer=True,
+    )
+    for part in ("weights", "gradients", "optimizer"):
+        assert found["bytes"][part] == pytest.approx(getattr(memory, part), rel=1e-4), part

@@ -1,0 +1,129 @@
+"""Started by a test: a few steps on the CPU with kernels that a GPU would have, through stand-ins where there are none.
+
+train_variant.py plain|transformer-engine|fp8|cuda-graph|parts|layers
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+from benchmarks.llm_training.tests import transformer_engine_stand_in
+
+VARIANT = sys.argv[1]
+if VARIANT in ("transformer-engine", "fp8"):
+    transformer_engine_stand_in.install()  # before megatron-core looks for it
+
+import torch  # noqa: E402
+
+from benchmarks.common.launch import Launch  # noqa: E402
+from benchmarks.common.options import parse_config  # noqa: E402
+from benchmarks.llm_training import kernels, parallel, train  # noqa: E402
+from benchmarks.llm_training.config import OPTION_GROUPS, Config  # noqa: E402
+
+STEPS = 4
+FLAGS = ["--device", "cpu", "--sequence-length", "64", "--global-batch-size", "8"]
+
+
+class ReplayedGraph:
+    """A CUDA graph whose replay runs again what was captured, on the same buffers."""
+
+    replays = 0
+
+    def replay(self) -> None:
+        type(self).replays += 1
+        with torch.enable_grad():
+            self.captured()
+
+    def register_generator_state(self, state: Any) -> None:
+        raise AssertionError("there is no random state on a CPU")
+
+
+def stand_in_for_graphs() -> None:
+    """Let megatron-core's wrapper capture and replay on a CPU."""
+    from megatron.core import full_cuda_graph
+
+    class Wrapper(full_cuda_graph.FullCudaGraphWrapper):
+        """Tells the graph what is captured: the passes over the static buffers."""
+
+        def __call__(self, *args: Any, **options: Any) -> Any:
+            run = self.forward_backward_func
+
+            def remember(**captured: Any) -> Any:
+                result = run(**captured)
+                if ReplayedGraph.capturing is not None:
+                    buffers = full_cuda_graph.StaticBufferLoader.static_buffers["training"]
+                    results = full_cuda_graph.FullCudaGraphWrapper.result
+
+                    def again() -> None:
+                        results["training"] = run(**captured | {"data_iterator": [iter(buffers)]})
+
+                    ReplayedGraph.capturing.captured = again
+                    # A capture computes nothing.
+                    options["model"][0].zero_grad_buffer()
+                return result
+
+            self.forward_backward_func = remember
+            try:
+                return super().__call__(*args, **options)
+            finally:
+                self.forward_backward_func = run
+
+    @contextmanager
+    def capture(graph: ReplayedGraph, **_: Any) -> Iterator[None]:
+        ReplayedGraph.capturing = graph
+        yield
+        ReplayedGraph.capturing = None
+
+    class Stream:
+        def wait_stream(self, other: Any) -> None: ...
+
+    ReplayedGraph.capturing = None
+    full_cuda_graph.FullCudaGraphWrapper = Wrapper
+    full_cuda_graph.get_all_rng_states = dict
+    torch.cuda.CUDAGraph, torch.cuda.graph = ReplayedGraph, capture
+    torch.cuda.Stream = torch.cuda.current_stream = Stream
+    torch.cuda.stream = lambda stream: nullcontext()
+
+
+def main() -> None:
+    warnings.filterwarnings("ignore", module=r"megatron\.")
+    config = Config(*parse_config(OPTION_GROUPS, FLAGS, "", ""))
+    launch = Launch()
+    layout, plan = train.plan_run(config, launch)
+    target = parallel.choose_target(launch, "cpu", "bf16" if VARIANT in ("fp8", "parts") else "fp32", 2)
+    chosen = kernels.PLAIN
+    if VARIANT in ("transformer-engine", "fp8"):
+        chosen = replace(chosen, layers="transformer-engine")
+        target = replace(target, precision="fp8" if VARIANT == "fp8" else "fp32")
+    elif VARIANT in ("parts", "layers"):
+        asked = replace(config.kernels, compile=VARIANT)
+        chosen = kernels.choose_kernels(asked, target, "none", 2, config.model, layout)
+    elif VARIANT == "cuda-graph":
+        stand_in_for_graphs()
+        chosen = replace(chosen, cuda_graph=True)
+    with parallel.parallel_groups(launch, target, layout, config.training.seed):
+        trainer = train.Trainer(config, layout, plan, target, chosen)
+        for _ in range(STEPS):
+            trainer.step(1e-3)
+        frames = torch._dynamo.utils.counters
+        print(
+            json.dumps(
+                {
+                    "losses": [float(loss) for loss in trainer.losses],
+                    "fp8_passes": transformer_engine_stand_in.fp8_passes,
+                    "replays": ReplayedGraph.replays,
+                    "graphs": frames["stats"]["unique_graphs"],
+                    "graph_breaks": len(frames["graph_break"]),
+                }
+            )
+        )
+
+
+if __name__ == "__main__":
+    main()
