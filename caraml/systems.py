@@ -14,6 +14,7 @@ COLUMNS = (
     ("accelerator", "accelerator"),
     ("per node", "devices_per_node"),
     ("memory [GB]", "memory_gb_per_device"),
+    ("fp8 [TFLOP/s]", "peak_tflops_fp8"),
     ("bf16 [TFLOP/s]", "peak_tflops_bf16"),
     ("fp16 [TFLOP/s]", "peak_tflops_fp16"),
     ("power methods", "power_methods"),

@@ -83,11 +83,11 @@ def one_point_checkout(tmp_path_factory):
     return folder
 
 
-def job_of(checkout: Path, jube: str, workflow: str, system: str) -> str:
+def job_of(checkout: Path, jube: str, workflow: str, system: str, *tags: str, out: Path | None = None) -> str:
     """What differs between systems: the scheduler's lines, the launcher, and the command on each node."""
     environ = {**os.environ, "PATH": f"{checkout}/bin:{os.environ['PATH']}"}
-    out = checkout / f"{system}_{workflow}"
-    command = [jube, "run", f"jube/{workflow}.yaml", "--tag", system, "synthetic", "once", "--outpath", str(out)]
+    out = out or checkout / f"{system}_{workflow}"
+    command = [jube, "run", f"jube/{workflow}.yaml", "--tag", system, "synthetic", "once", *tags, "--outpath", str(out)]
     done = subprocess.run(command, cwd=checkout, env=environ, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
     [point] = out.glob("*/*_benchmark/work")
@@ -99,6 +99,14 @@ def job_of(checkout: Path, jube: str, workflow: str, system: str) -> str:
     lines += [line for line in node.splitlines() if "--nnodes" in line]
     lines.append(" \\\n".join(node[node.index("exec ") :].rstrip().split(" \\\n")))
     return "\n".join(lines).replace(str(checkout), "$repo") + "\n"
+
+
+def test_a_site_gives_a_benchmark_flags_of_its_own(one_point_checkout, jube_command, monkeypatch, tmp_path):
+    monkeypatch.setenv("CARAML_LLM_TRAINING_FLAGS", "--compile layers --cuda-graph on")
+    out = tmp_path / "flags"
+    job = job_of(one_point_checkout, jube_command, "llm", "H200", "fp8", out=out)
+    assert "--precision fp8 " in job
+    assert " --peak-tflops-per-device 1979 --compile layers --cuda-graph on --record record.json" in job
 
 
 @pytest.mark.parametrize("workflow", ["llm", "resnet50"])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -138,21 +140,33 @@ def gpu_library(tmp_path_factory) -> str:
     return str(library)
 
 
-@pytest.mark.parametrize(
-    ("world_size", "size", "precision", "flags"),
-    [
-        (1, "800M", "bf16", []),
-        (8, "800M", "bf16", ["--recompute", "selective"]),
-        (8, "800M", "bf16", ["--compile", "layers"]),
-        (8, "13B", "bf16", ["--recompute", "full"]),  # tensor and pipeline parallel
-        (4, "117M", "fp16", ["--tensor-parallel-size", "4"]),
-        (1, "117M", "fp32", ["--attention", "flash"]),
-        (1, "117M", "fp8", ["--layers", "transformer-engine"]),
-    ],
+GPU_RUNS = (
+    (1, "800M", "bf16", ()),
+    (8, "800M", "bf16", ("--recompute", "selective")),
+    (8, "800M", "bf16", ("--compile", "layers")),
+    (8, "13B", "bf16", ("--recompute", "full")),  # tensor and pipeline parallel
+    (4, "117M", "fp16", ("--tensor-parallel-size", "4")),
+    (1, "117M", "fp32", ("--attention", "flash")),
+    (1, "117M", "fp8", ("--layers", "transformer-engine")),
 )
-def test_the_path_of_a_gpu_holds_what_the_plan_says(world_size, size, precision, flags, gpu_library):
+
+
+@pytest.fixture(scope="module")
+def gpu_runs(gpu_library):
+    """All of them, side by side."""
+
+    def start(world_size: int, size: str, precision: str, flags: tuple[str, ...]) -> dict[str, Any]:
+        return run("gpu_without_data", gpu_library, str(world_size), "--size", size, "--precision", precision, *flags)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        yield {case: pool.submit(start, *case) for case in GPU_RUNS}
+
+
+@pytest.mark.parametrize("case", GPU_RUNS, ids=lambda case: " ".join(map(str, (*case[:3], *case[3]))))
+def test_the_path_of_a_gpu_holds_what_the_plan_says(case, gpu_runs):
     """Every type and shape that megatron-core and PyTorch check on a GPU, at full size."""
-    found = run("gpu_without_data", gpu_library, str(world_size), "--size", size, "--precision", precision, *flags)
+    world_size, size, precision, flags = case
+    found = gpu_runs[case].result()
     shape = SIZES[size]
     tensor = int(flags[1]) if "--tensor-parallel-size" in flags else shape.tensor_parallel_size
     layout = Layout(world_size, tensor, shape.pipeline_parallel_size)
