@@ -15,20 +15,21 @@ out=results/records/$system
 most_s=${GPU_CHECK_S:-480} # for all points together: those that come later are left out, and that is said
 good=0
 
-# size, micro batch, global batch, measured steps; the headline first
+# size, micro batch, global batch, measured steps, further flags; the headline first
 points=(
-    "800M 4 16 30" "800M 8 16 30" "800M 8 64 12" "800M 16 64 12" "800M 16 512 4"
-    "117M 16 64 50" "117M 32 256 30"
+    "800M 4 16 30" "800M 8 64 12" "117M 16 64 50"
+    "800M 8 64 12 --compile layers" "800M 8 64 12 --cuda-graph on"
+    "800M 16 64 12" "800M 16 512 4" "117M 32 256 30"
 )
 for point in "${points[@]}"; do
-    read -r size micro global steps <<<"$point"
+    read -r size micro global steps flags <<<"$point"
     if ((SECONDS > most_s - 60)); then
         echo "gpu_check: left out, as $SECONDS s of $most_s s are gone: $point"
         continue
     fi
-    folder=$out/llm_${size}_micro${micro}_batch${global}_$(date +%Y%m%dT%H%M%S)
+    folder=$out/llm_${size}_micro${micro}_batch${global}${flags// /_}_$(date +%Y%m%dT%H%M%S)
     mkdir -p "$folder"
-    echo "gpu_check: $size, micro batch $micro, global batch $global"
+    echo "gpu_check: $size, micro batch $micro, global batch $global ${flags:+($flags)}"
     (
         cd "$folder"
         repo=$OLDPWD
@@ -40,7 +41,7 @@ for point in "${points[@]}"; do
         code=0
         python3 -m jpwr --methods pynvml --idle 3 --df-out "power/$(hostname)" -- \
             python3 -m benchmarks.llm_training --device gpu --size "$size" --micro-batch-size "$micro" \
-            --global-batch-size "$global" --warmup-steps 5 --measured-steps "$steps" --min-measured-s 20 \
+            --global-batch-size "$global" --warmup-steps 5 --measured-steps "$steps" --min-measured-s 20 $flags \
             --system "$system" --peak-tflops-per-device "$peak" --record record.json >job.out 2>job.err || code=$?
         if ((code)); then python3 -m results.collect . --exit-code "$code"; else python3 -m results.collect .; fi
     ) || { good=1; tail -3 "$folder/job.err" >&2; }

@@ -14,6 +14,7 @@ from benchmarks.common.options import EXIT_BAD_OPTIONS, ConfigError
 from benchmarks.common.record import FAILED, OK, OUT_OF_MEMORY, RunRecord
 
 EXIT_FAILED = 1
+RESULT_PREFIX = "CARAML_RESULT "  # of the line that a run prints its record in
 
 
 def run_recorded(
@@ -78,5 +79,5 @@ def write_record(record: RunRecord, path: str) -> bool:
             return False
         finally:
             part.unlink()
-    print("CARAML_RESULT " + json.dumps(plain, sort_keys=True), flush=True)
+    print(RESULT_PREFIX + json.dumps(plain, sort_keys=True), flush=True)
     return True

@@ -6,8 +6,10 @@ model's: 1 is as fast, and what is missing to 1 is the cost of megatron-core on 
 
 from __future__ import annotations
 
+import json
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -18,6 +20,7 @@ from dataclasses import dataclass
 from benchmarks.common.batch_plan import BatchPlan
 from benchmarks.common.launch import Launch
 from benchmarks.common.options import RunOptions, WindowOptions, option, run_command
+from benchmarks.common.run import RESULT_PREFIX
 from benchmarks.common.step_timer import StepTimer
 from benchmarks.llm_training.config import (
     GPT2_VOCAB_SIZE,
@@ -102,6 +105,26 @@ def compare(options: BenchOptions) -> None:
         f"data preparation on one core: {whole:.1f} MB/s of text, at least 2 wanted; "
         f"{whole / encoding:.2f} of its tokenizer alone"
     )
+    shared, alone = data_parallel_tokens_per_s()
+    print(
+        f"data parallel on two cores: {shared:.0f} tokens/s by 2 ranks, {alone:.0f} by 1 rank with 2 threads; "
+        f"ratio {shared / alone:.3f}, at least 0.9 wanted"
+    )
+
+
+def data_parallel_tokens_per_s(rounds: int = 3) -> tuple[float, float]:
+    """Of two ranks with a thread each, and of one rank with two threads, as users start them; medians, in turns."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    contestants = {"2": [*torchrun, "-m"], "1": [sys.executable, "-m"]}
+    found: dict[str, list[float]] = {ranks: [] for ranks in contestants}
+    for _ in range(rounds):
+        for ranks, start in contestants.items():
+            options = ["--global-batch-size", "16", "--threads", "1" if ranks == "2" else "2", "--device", "cpu"]
+            command = [*start, "benchmarks.llm_training", *options, "--warmup-steps", "2", "--measured-steps", "8"]
+            printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            [line] = [line for line in printed.splitlines() if line.startswith(RESULT_PREFIX)]
+            found[ranks].append(json.loads(line.removeprefix(RESULT_PREFIX))["metrics"]["tokens_per_s"])
+    return statistics.median(found["2"]), statistics.median(found["1"])
 
 
 def timer_cost_s(steps: int = 10_000) -> float:
