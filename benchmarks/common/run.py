@@ -14,6 +14,7 @@ from benchmarks.common.options import EXIT_BAD_OPTIONS, ConfigError
 from benchmarks.common.record import FAILED, OK, OUT_OF_MEMORY, RunRecord
 
 EXIT_FAILED = 1
+RECORD_BYTES = 100_000  # about a record of thousands of steps
 RESULT_PREFIX = "CARAML_RESULT "  # of the line that a run prints its record in
 
 
@@ -37,8 +38,19 @@ def run_recorded(
         record.error = f"rank {launch.rank}: {type(error).__name__}: {_first_line(error)}"
     record.provenance["config_hash"] = record.config_hash
     # Any rank that failed tells: the launcher may end rank 0 before it can.
-    if (launch.rank == 0 or exit_code) and write_record(record, path) and record.error:
-        print(f"{record.benchmark}: {record.error}", file=sys.stderr)
+    if launch.rank == 0 or exit_code:
+        try:
+            told = write_record(record, path)
+        except OSError as error:
+            print(RESULT_PREFIX + json.dumps(record.to_dict(), sort_keys=True), flush=True)
+            print(
+                f"{record.benchmark}: the record {path} cannot be written ({error.strerror}): it is in the output, in "
+                f"the line that begins with {RESULT_PREFIX}",
+                file=sys.stderr,
+            )
+            return exit_code or EXIT_FAILED
+        if told and record.error:
+            print(f"{record.benchmark}: {record.error}", file=sys.stderr)
     return exit_code
 
 
@@ -56,11 +68,13 @@ def check_record_path(record: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         probe = path.with_name(f".{path.name}.{os.getpid()}")
-        probe.touch()
-        probe.unlink()
+        try:
+            probe.write_bytes(bytes(RECORD_BYTES))
+        finally:
+            probe.unlink(missing_ok=True)
     except OSError as error:
         raise ConfigError(
-            f"--record {path} cannot be written ({error.strerror}): choose a folder that can be written to"
+            f"--record {path} cannot be written ({error.strerror}): choose a folder with space that can be written to"
         ) from error
 
 
@@ -72,12 +86,12 @@ def write_record(record: RunRecord, path: str) -> bool:
     plain = record.to_dict()
     if path:
         part = Path(f"{path}.{os.getpid()}.part")
-        part.write_text(json.dumps(plain, indent=1, sort_keys=True) + "\n")
         try:
+            part.write_text(json.dumps(plain, indent=1, sort_keys=True) + "\n")
             os.link(part, path)
         except FileExistsError:
             return False
         finally:
-            part.unlink()
+            part.unlink(missing_ok=True)
     print(RESULT_PREFIX + json.dumps(plain, sort_keys=True), flush=True)
     return True

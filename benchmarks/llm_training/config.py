@@ -31,6 +31,12 @@ class ModelSize:
     pipeline_parallel_size: int
     micro_batch_size: int
 
+    def __post_init__(self) -> None:
+        if self.hidden_size % self.num_heads:
+            raise ConfigError(
+                f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}: choose a divisor"
+            )
+
     @property
     def padded_vocab_size(self) -> int:
         return -(-self.vocab_size // VOCAB_MULTIPLE) * VOCAB_MULTIPLE

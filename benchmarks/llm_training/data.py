@@ -122,6 +122,24 @@ def describe_prefix(prefix: str) -> dict[str, Any]:
     return described
 
 
+def describe(prefix: str, sequence_length: int) -> dict[str, Any]:
+    """What the record tells of text that was opened; empty for made tokens."""
+    return {**describe_prefix(prefix), "packing": packing(prefix, sequence_length)} if prefix else {}
+
+
+def packing(prefix: str, sequence_length: int) -> str:
+    """How the documents of PREFIX.idx fill the samples, in words."""
+    with open(f"{prefix}.idx", "rb") as file:
+        _, _, _, documents, _ = IndexHeader.unpack(file.read(IndexHeader.size))
+        tokens = int(np.fromfile(file, np.int32, documents).sum(dtype=np.int64))
+    mean = tokens / documents
+    if mean < sequence_length:
+        how = f"a sample of {sequence_length} tokens holds {sequence_length / mean:.1f} of them, one after the other"
+    else:
+        how = f"they are cut into samples of {sequence_length} tokens"
+    return f"{documents} documents of {mean:.0f} tokens on average: {how}"
+
+
 def check_prefix(prefix: str, vocab_size: int) -> None:
     """Raise ConfigError unless PREFIX.bin and PREFIX.idx are a whole data set that the vocabulary covers."""
     index, tokens = Path(f"{prefix}.idx"), Path(f"{prefix}.bin")

@@ -17,7 +17,7 @@ from benchmarks.common.launch import Launch, node_name
 from benchmarks.common.options import ConfigError
 from benchmarks.common.record import Device
 from benchmarks.llm_training.config import ADAM_BETAS, Config, Layout
-from benchmarks.llm_training.data import describe_prefix, open_samples
+from benchmarks.llm_training.data import describe, open_samples
 from benchmarks.llm_training.plain_gpt import PlainGpt, written_out_attention
 
 WITHOUT = "--device ipu needs PopTorch of the Poplar SDK: use its container"
@@ -128,8 +128,8 @@ class Trainer:
         )
         self.losses: list[Tensor] = []
         self.skipped_steps = 0
-        self.data_description = describe_prefix(config.data.data_prefix) if config.data.data_prefix else {}
         self._samples, self._plan = open_samples(config), plan
+        self.data_description = describe(config.data.data_prefix, length)
 
     def step(self, learning_rate: float) -> None:
         """Forward, backward and update over one global batch."""

@@ -11,6 +11,7 @@ import hashlib
 import json
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -69,6 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def prepare(options: PrepareOptions) -> None:
     """Make the data set, unless it is there; raises ConfigError for text or folder that cannot be used."""
+    warnings.filterwarnings("ignore", module=r"megatron\.")
     try:
         Path(options.out).parent.mkdir(parents=True, exist_ok=True)
         with _locked(f"{options.out}.lock"):

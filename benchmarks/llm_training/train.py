@@ -162,6 +162,8 @@ def train_with_megatron(config: Config, launch: Launch, layout: Layout, plan: Ba
     with parallel.parallel_groups(launch, target, layout, config.training.seed, chosen.cuda_graph):
         check_same_options(record.config_hash, launch)
         trainer = Trainer(config, layout, plan, target, chosen)
+        if launch.rank == 0 and trainer.data_description:
+            print(trainer.data_description["packing"], flush=True)
         record.config["kernels"]["optimizer"] = trainer.optimizer_description
         record_event = target.record_event if target.on_gpu else None
         timer = StepTimer(time.monotonic, target.synchronize, record_event)
@@ -281,7 +283,7 @@ class Trainer:
             target.device,
             stay_on_host=kernels.cuda_graph,  # the graph reads from buffers of its own
         )
-        self.data_description = data.describe_prefix(config.data.data_prefix) if config.data.data_prefix else {}
+        self.data_description = data.describe(config.data.data_prefix, length)
         self._positions_BT = model.positions(plan.micro_batch_size, length, target.device)
         forward_backward = get_forward_backward_func()
         self._forward_backward = partial(

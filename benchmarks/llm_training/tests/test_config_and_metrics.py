@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -54,6 +55,7 @@ def test_a_layout_that_cannot_be_is_refused(layout, message):
         lambda: WindowOptions(warmup_steps=-1),
         lambda: WindowOptions(warmup_steps=0, min_measured_s=1),
         lambda: TrainingOptions(learning_rate=0),
+        lambda: replace(SIZES["tiny"], num_heads=7),
     ],
 )
 def test_options_that_make_no_run_are_refused(make):

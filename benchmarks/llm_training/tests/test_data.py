@@ -11,7 +11,7 @@ from benchmarks.common.batch_plan import BatchPlan
 from benchmarks.common.options import ConfigError
 from benchmarks.llm_training import corpus as corpus_of_names
 from benchmarks.llm_training import prepare
-from benchmarks.llm_training.data import SyntheticSamples, TextSamples, check_prefix, micro_batches
+from benchmarks.llm_training.data import SyntheticSamples, TextSamples, check_prefix, micro_batches, packing
 
 WORDS = "the quick brown fox measures power and energy of a device over a window".split()  # noqa: SIM905
 
@@ -156,3 +156,15 @@ def test_labels_are_the_tokens_that_follow():
     assert tokens_BT.shape == labels_BT.shape == (2, 8)
     assert torch.equal(tokens_BT[:, 1:], labels_BT[:, :-1])
     assert np.array_equal(tokens_BT[1].numpy(), samples[1][:-1])
+
+
+def test_short_documents_are_packed_and_long_ones_cut_and_that_is_said(prefix):
+    tokens = Path(f"{prefix}.bin").stat().st_size // 2  # of two bytes each
+    mean = tokens / 10
+    assert mean > 1000
+    assert (
+        packing(prefix, 64) == f"10 documents of {mean:.0f} tokens on average: they are cut into samples of 64 tokens"
+    )
+    assert packing(prefix, 4096).endswith(
+        f"a sample of 4096 tokens holds {4096 / mean:.1f} of them, one after the other"
+    )

@@ -106,7 +106,7 @@ def test_the_window_is_as_long_as_asked(tmp_path):
         (["--tensor-parallel-size", "2"], "1 devices cannot be shared by tensor_parallel_size 2"),
         (["--size", "14B"], "--size"),
         (["--data", "text"], "--data text needs --data-prefix"),
-        (["--precision", "fp16"], "--precision fp16 was asked for, but loss scaling is there on GPUs only"),
+        (["--precision", "fp16"], "--precision fp16 was asked for, but that is there on GPUs only"),
         (["--devices", "2"], "--devices and --nodes are for --dry-run"),
         (["--sequence-parallel", "on"], "needs a --tensor-parallel-size of 2 or more"),
         (["--device", "gpu"], "--device gpu was asked for, but PyTorch shows none"),
@@ -173,6 +173,16 @@ def test_a_rank_that_is_killed_ends_the_run_and_leaves_no_record_that_looks_good
         assert process.wait(timeout=60) != 0
     assert time.monotonic() - killed_s < 30
     assert not record.exists() or json.loads(record.read_text())["status"] == "failed"
+
+
+def test_a_batch_that_does_not_fit_is_a_record_of_that(tmp_path):
+    record = tmp_path / "record.json"
+    flags = ["--global-batch-size", "1024", "--micro-batch-size", "1024"]  # logits of 2 GiB, three times
+    done = start(["bash", "-c", 'ulimit -v 7000000; exec "$0" "$@"', *ALONE], record, *flags)
+    assert done.returncode == 1
+    found = json.loads(record.read_text())
+    assert found["status"] == "out_of_memory"
+    assert "can't allocate memory" in found["error"]
 
 
 def test_a_dry_run_prints_the_layout_and_trains_nothing(tmp_path):
