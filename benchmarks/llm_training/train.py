@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 import warnings
@@ -52,6 +53,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     if config.run.dry_run:
         return dry_run(config, launch)
+    if (config.parallel.tensor_parallel_size or config.model.shape.tensor_parallel_size) > 1:
+        # megatron-core's linear layers rely on it to have sums under way before products; read when CUDA starts
+        os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")
     record = RunRecord(
         BENCHMARK,
         config.run.system,

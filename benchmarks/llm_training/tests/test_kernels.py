@@ -18,6 +18,7 @@ from benchmarks.common.batch_plan import BatchPlan
 from benchmarks.common.options import ConfigError
 from benchmarks.llm_training import kernels
 from benchmarks.llm_training.config import SIZES, KernelOptions, Layout, ModelOptions
+from benchmarks.llm_training.optimizer import norm_of_all, scale_all
 from benchmarks.llm_training.parallel import DTYPES, Target
 from benchmarks.llm_training.plan import stage_memory
 from benchmarks.llm_training.tests.test_train import ALONE, ENVIRONMENT, SHORT
@@ -193,3 +194,18 @@ def test_the_path_of_a_gpu_holds_what_the_plan_says(case, gpu_runs):
     )
     for part in ("weights", "gradients", "optimizer"):
         assert found["bytes"][part] == pytest.approx(getattr(memory, part), rel=1e-4), part
+
+
+def test_norm_and_scale_of_all_gradients_are_those_of_megatron():
+    from megatron.core.utils import local_multi_tensor_scale
+
+    tensors = [torch.randn(3, 5), torch.randn(7)]
+    norm, _ = norm_of_all(0, torch.zeros(1), [tensors], False)
+    assert norm.tolist() == pytest.approx([torch.cat([tensor.flatten() for tensor in tensors]).norm().item()])
+    wanted = [tensor.clone() for tensor in tensors]
+    local_multi_tensor_scale(0, None, [wanted, wanted], 0.5)
+    copies = [torch.empty_like(tensor) for tensor in tensors]
+    scale_all(0, torch.zeros(1), [tensors, copies], 0.5)
+    scale_all(0, torch.zeros(1), [tensors, tensors], 0.5)
+    for one in (tensors, copies):
+        assert all(map(torch.equal, one, wanted))
