@@ -13,6 +13,7 @@ import os
 import sys
 import traceback
 import warnings
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -30,6 +31,8 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 from torch.testing._internal.distributed.fake_pg import FakeStore  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+from torch.utils._pytree import tree_leaves  # noqa: E402
 
 from benchmarks.common.launch import Launch  # noqa: E402
 from benchmarks.common.options import parse_config  # noqa: E402
@@ -54,6 +57,41 @@ class Nothing:
     def __exit__(self, *_: object) -> None: ...
 
 
+class FusedAttention(torch.autograd.Function):
+    """Keeps what a fused kernel keeps: no scores."""
+
+    @staticmethod
+    def forward(ctx: Any, q_BHTK: torch.Tensor, k_BHTK: torch.Tensor, v_BHTK: torch.Tensor) -> torch.Tensor:
+        out_BHTK, sums_BHT = torch.empty_like(q_BHTK), torch.empty(q_BHTK.shape[:-1], device=GPU)
+        ctx.save_for_backward(q_BHTK, k_BHTK, v_BHTK, out_BHTK, sums_BHT)
+        return out_BHTK
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(map(torch.empty_like, ctx.saved_tensors[:3]))
+
+
+class MemoryMode(TorchDispatchMode):
+    """Counts the bytes that live on the GPU."""
+
+    live, peak, sizes = 0, 0, {}
+
+    def __torch_dispatch__(self, operation: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
+        result = operation(*arguments, **(options or {}))
+        for tensor in tree_leaves(result):
+            if isinstance(tensor, torch.Tensor) and tensor.is_cuda:
+                storage = tensor.untyped_storage()
+                if storage._cdata not in self.sizes:
+                    self.sizes[storage._cdata] = storage.nbytes()
+                    self.live += storage.nbytes()
+                    self.peak = max(self.peak, self.live)
+                    weakref.finalize(storage, self.free, storage._cdata)
+        return result
+
+    def free(self, storage: int) -> None:
+        self.live -= self.sizes.pop(storage)
+
+
 def stand_in_for_a_gpu() -> None:
     """What PyTorch would ask the driver."""
     cuda = torch.cuda
@@ -69,6 +107,7 @@ def stand_in_for_a_gpu() -> None:
     torch.Generator = Nothing
     torch.Tensor.normal_ = lambda tensor, *_, **__: tensor
     torch._fused_sdp_choice = lambda *_, **__: 1
+    torch.nn.functional.scaled_dot_product_attention = lambda q, k, v, is_causal: FusedAttention.apply(q, k, v)
     kernels._missing_compiler = lambda target: ""
     from megatron.core.tensor_parallel import random
 
@@ -136,7 +175,7 @@ def main() -> None:
     launch = Launch(world_size=WORLD_SIZE, local_world_size=WORLD_SIZE)
     layout, plan = train.plan_run(config, launch)
     target = parallel.choose_target(launch, config.model.device, config.model.precision, None)
-    with WITHOUT_DATA:
+    with WITHOUT_DATA, MemoryMode() as memory:
         chosen = kernels.choose_kernels(config.kernels, target, config.parallel.recompute, 2, config.model, layout)
         with parallel.parallel_groups(launch, target, layout, config.training.seed):
             trainer = train.Trainer(config, layout, plan, target, chosen)
@@ -158,6 +197,7 @@ def main() -> None:
                 "fused": all(group.get("fused") for group in inner.optimizer.param_groups),
                 "overlap": [model.ddp_config.overlap_grad_reduce, model.ddp_config.overlap_param_gather],
                 "fp8_passes": transformer_engine_stand_in.fp8_passes,
+                "peak_bytes": memory.peak,
                 "bytes": {
                     "weights": size(model.parameters()),
                     "gradients": size(buffer.grad_data for buffer in model.buffers),

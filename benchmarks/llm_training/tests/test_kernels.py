@@ -17,7 +17,7 @@ import torch
 from benchmarks.common.batch_plan import BatchPlan
 from benchmarks.common.options import ConfigError
 from benchmarks.llm_training import kernels
-from benchmarks.llm_training.config import SIZES, KernelOptions, Layout, ModelOptions
+from benchmarks.llm_training.config import DEFAULT_BATCH, SIZES, KernelOptions, Layout, ModelOptions
 from benchmarks.llm_training.optimizer import norm_of_all, scale_all
 from benchmarks.llm_training.parallel import DTYPES, Target
 from benchmarks.llm_training.plan import stage_memory
@@ -179,21 +179,21 @@ def test_the_path_of_a_gpu_holds_what_the_plan_says(case, gpu_runs):
     several = layout.data_parallel_size > 1
     assert found["overlap"] == [several, several and "layers" not in flags]
     assert (found["fp8_passes"] > 0) == (precision == "fp8")
+    one_pass = layout.data_parallel_size * shape.micro_batch_size
     memory = stage_memory(
         shape,
         layout,
-        BatchPlan(
-            layout.data_parallel_size * shape.micro_batch_size, shape.micro_batch_size, layout.data_parallel_size
-        ),
+        BatchPlan(max(DEFAULT_BATCH, one_pass), shape.micro_batch_size, layout.data_parallel_size),
         shape.sequence_length,
         0,
         precision=precision,
-        recompute="none",
+        recompute="full" if "full" in flags else "none",
         sequence_parallel=tensor > 1,
         shards_optimizer=True,
     )
     for part in ("weights", "gradients", "optimizer"):
         assert found["bytes"][part] == pytest.approx(getattr(memory, part), rel=1e-4), part
+    assert found["peak_bytes"] == pytest.approx(memory.total, rel=0.25)
 
 
 def test_norm_and_scale_of_all_gradients_are_those_of_megatron():
