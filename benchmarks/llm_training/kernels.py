@@ -79,7 +79,7 @@ def _choose_compile(asked: str, layers: str, target: Target) -> str:
         raise ConfigError(f"--compile {asked} needs {missing}, which is not installed: add it, or use --compile off")
     if asked == "layers":
         # A warning within a layer would cut its graph in pieces.
-        torch._dynamo.config.ignore_logging_functions.add(warnings.warn)
+        torch._dynamo.config.ignore_logger_methods.add(warnings.warn)
     return asked
 
 
