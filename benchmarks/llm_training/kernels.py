@@ -14,7 +14,7 @@ from megatron.core.tensor_parallel.layers import _grad_accum_fusion_available
 from torch.nn.attention import SDPBackend
 
 from benchmarks.common.options import ConfigError
-from benchmarks.llm_training.config import KernelOptions, Layout, ModelOptions
+from benchmarks.llm_training.config import Config, Layout
 from benchmarks.llm_training.parallel import Target
 
 FP8_CAPABILITY = (8, 9)  # of the first NVIDIA GPUs that multiply in fp8; AMD's that do report more
@@ -35,11 +35,10 @@ class Kernels:
 PLAIN = Kernels("megatron", "off", "auto", cuda_graph=False, fused_gradients=False)
 
 
-def choose_kernels(
-    options: KernelOptions, target: Target, recompute: str, warmup_steps: int, model: ModelOptions, layout: Layout
-) -> Kernels:
+def choose_kernels(config: Config, target: Target, layout: Layout) -> Kernels:
     """What runs on this device; raises ConfigError for what was asked for and cannot be."""
-    layers = options.layers
+    asked = config.kernels
+    layers = asked.layers
     if layers == "auto":
         layers = "transformer-engine" if HAVE_TE and target.on_gpu else "megatron"
     elif layers == "transformer-engine" and not HAVE_TE:
@@ -48,9 +47,9 @@ def choose_kernels(
         _check_fp8(layers)
     return Kernels(
         layers,
-        _choose_compile(options.compile, layers, target),
-        _choose_attention(options.attention, layers, target, model, layout),
-        _choose_cuda_graph(options.cuda_graph, target, recompute, warmup_steps),
+        _choose_compile(asked.compile, layers, target),
+        _choose_attention(config, layers, target, layout),
+        _choose_cuda_graph(config, target),
         target.on_gpu and _grad_accum_fusion_available,
     )
 
@@ -94,8 +93,9 @@ def _missing_compiler(target: Target) -> str:
     return ""
 
 
-def _choose_attention(asked: str, layers: str, target: Target, model: ModelOptions, layout: Layout) -> str:
-    """The kernel of PyTorch's scaled_dot_product_attention, or that TransformerEngine chooses itself."""
+def _choose_attention(config: Config, layers: str, target: Target, layout: Layout) -> str:
+    """The kernel of PyTorch's scaled_dot_product_attention, which is told to use it; TransformerEngine has its own."""
+    asked, shape = config.kernels.attention, config.model.shape
     if layers == "transformer-engine":
         if asked != "auto":
             raise ConfigError("--attention is for --layers megatron: TransformerEngine chooses its own")
@@ -106,11 +106,13 @@ def _choose_attention(asked: str, layers: str, target: Target, model: ModelOptio
         "efficient": (SDPBackend.EFFICIENT_ATTENTION, torch.backends.cuda.enable_mem_efficient_sdp),
         "cudnn": (SDPBackend.CUDNN_ATTENTION, torch.backends.cuda.enable_cudnn_sdp),
     }
-    for name, (_, enable) in kernels.items():
-        enable(asked in ("auto", name))
-    shape = model.shape
+    if asked != "auto":
+        for name, (_, enable) in kernels.items():
+            enable(asked == name)
     heads, head_size = shape.num_heads // layout.tensor_parallel_size, shape.hidden_size // shape.num_heads
-    like_BHTK = torch.empty(1, heads, model.tokens_per_sample, head_size, dtype=target.dtype, device=target.device)
+    like_BHTK = torch.empty(
+        1, heads, config.model.tokens_per_sample, head_size, dtype=target.dtype, device=target.device
+    )
     like_BHTK.requires_grad_()
     try:
         chosen = torch._fused_sdp_choice(like_BHTK, like_BHTK, like_BHTK, is_causal=True)
@@ -122,16 +124,18 @@ def _choose_attention(asked: str, layers: str, target: Target, model: ModelOptio
     return next((name for name, (backend, _) in kernels.items() if backend.value == chosen), "other")
 
 
-def _choose_cuda_graph(asked: str, target: Target, recompute: str, warmup_steps: int) -> bool:
-    if asked == "off":
+def _choose_cuda_graph(config: Config, target: Target) -> bool:
+    if config.kernels.cuda_graph == "off":
         return False
     if not target.on_gpu:
         raise ConfigError("--cuda-graph on is for GPUs: use --cuda-graph off")
     if target.precision not in ("bf16", "fp32"):
         raise ConfigError(f"--cuda-graph on is for bf16 and fp32: {target.precision} changes its scales between steps")
-    if recompute != "none":
-        raise ConfigError(f"--cuda-graph on does not go with --recompute {recompute}: use --recompute none")
-    if warmup_steps < GRAPH_WARMUP_STEPS:
+    if config.parallel.recompute != "none":
+        raise ConfigError(
+            f"--cuda-graph on does not go with --recompute {config.parallel.recompute}: use --recompute none"
+        )
+    if config.window.warmup_steps < GRAPH_WARMUP_STEPS:
         raise ConfigError(
             f"--cuda-graph on needs --warmup-steps {GRAPH_WARMUP_STEPS} or more: the second step captures the graph"
         )

@@ -159,9 +159,7 @@ def train_with_megatron(config: Config, launch: Launch, layout: Layout, plan: Ba
         "sequence_parallel": config.parallel.is_sequence_parallel(target.on_gpu, layout.tensor_parallel_size),
         "overlap": config.parallel.overlaps(target.on_gpu, layout.data_parallel_size),
     }
-    chosen = kernels.choose_kernels(
-        config.kernels, target, config.parallel.recompute, config.window.warmup_steps, config.model, layout
-    )
+    chosen = kernels.choose_kernels(config, target, layout)
     record.config["kernels"] = asdict(chosen)
     with parallel.parallel_groups(launch, target, layout, config.training.seed, chosen.cuda_graph):
         check_same_options(record.config_hash, launch)

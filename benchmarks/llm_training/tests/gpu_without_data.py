@@ -176,7 +176,7 @@ def main() -> None:
     layout, plan = train.plan_run(config, launch)
     target = parallel.choose_target(launch, config.model.device, config.model.precision, None)
     with WITHOUT_DATA, MemoryMode() as memory:
-        chosen = kernels.choose_kernels(config.kernels, target, config.parallel.recompute, 2, config.model, layout)
+        chosen = kernels.choose_kernels(config, target, layout)
         with parallel.parallel_groups(launch, target, layout, config.training.seed):
             trainer = train.Trainer(config, layout, plan, target, chosen)
             for _ in range(2):

@@ -15,9 +15,19 @@ import pytest
 import torch
 
 from benchmarks.common.batch_plan import BatchPlan
-from benchmarks.common.options import ConfigError
+from benchmarks.common.options import ConfigError, RunOptions, WindowOptions
 from benchmarks.llm_training import kernels
-from benchmarks.llm_training.config import DEFAULT_BATCH, SIZES, KernelOptions, Layout, ModelOptions
+from benchmarks.llm_training.config import (
+    DEFAULT_BATCH,
+    SIZES,
+    Config,
+    DataOptions,
+    KernelOptions,
+    Layout,
+    ModelOptions,
+    ParallelOptions,
+    TrainingOptions,
+)
 from benchmarks.llm_training.optimizer import norm_of_all, scale_all
 from benchmarks.llm_training.parallel import DTYPES, Target
 from benchmarks.llm_training.plan import stage_memory
@@ -89,8 +99,16 @@ def test_what_cannot_be_is_one_clear_sentence(flags, message):
 
 def choose(precision: str = "bf16", recompute: str = "none", warmup_steps: int = 5, **options: str) -> kernels.Kernels:
     target = Target(True, torch.device("cpu"), precision)  # a GPU's choice; the sample for attention is the CPU's
-    asked = KernelOptions(**options)
-    return kernels.choose_kernels(asked, target, recompute, warmup_steps, ModelOptions(), Layout(1, 1, 1))
+    config = Config(
+        ModelOptions(),
+        ParallelOptions(recompute=recompute),
+        KernelOptions(**options),
+        DataOptions(),
+        TrainingOptions(),
+        WindowOptions(warmup_steps=warmup_steps),
+        RunOptions(),
+    )
+    return kernels.choose_kernels(config, target, Layout(1, 1, 1))
 
 
 @pytest.fixture

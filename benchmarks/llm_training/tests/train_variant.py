@@ -102,8 +102,8 @@ def main() -> None:
         chosen = replace(chosen, layers="transformer-engine")
         target = replace(target, precision="fp8" if VARIANT == "fp8" else "fp32")
     elif VARIANT in ("parts", "layers"):
-        asked = replace(config.kernels, compile=VARIANT)
-        chosen = kernels.choose_kernels(asked, target, "none", 2, config.model, layout)
+        asked = replace(config, kernels=replace(config.kernels, compile=VARIANT))
+        chosen = kernels.choose_kernels(asked, target, layout)
     elif VARIANT == "cuda-graph":
         stand_in_for_graphs()
         chosen = replace(chosen, cuda_graph=True)
