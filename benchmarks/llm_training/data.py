@@ -193,10 +193,16 @@ def micro_batches(
     """
     passes = _passes(samples, plan, data_parallel_rank)
     if device.type != "cpu":
-        passes = ahead({name: part_BT.pin_memory() for name, part_BT in batch.items()} for batch in passes)
+        passes = ahead(_pinned(passes, device))
     if stay_on_host:
         return passes
     return ({name: part_BT.to(device, non_blocking=True) for name, part_BT in batch.items()} for batch in passes)
+
+
+def _pinned(passes: Iterator[Batch], device: torch.device) -> Iterator[Batch]:
+    torch.cuda.set_device(device)  # a new thread begins with the first GPU, and would take memory there
+    for batch in passes:
+        yield {name: part_BT.pin_memory() for name, part_BT in batch.items()}
 
 
 def _passes(samples: Samples, plan: BatchPlan, data_parallel_rank: int) -> Iterator[Batch]:

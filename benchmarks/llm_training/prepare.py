@@ -22,7 +22,7 @@ from typing import Any
 from benchmarks.common.measure import PROGRESS_INTERVAL_S
 from benchmarks.common.options import ConfigError, option, run_command
 from benchmarks.llm_training.config import SIZES
-from benchmarks.llm_training.corpus import documents, fetch
+from benchmarks.llm_training.corpus import GPT2_VOCABULARY, OSCAR, SHA256, documents, fetch
 
 END_OF_DOCUMENT = "<|endoftext|>"
 MIN_TEXT_BYTES = 10_000
@@ -38,6 +38,12 @@ class PrepareOptions:
     """Data to make."""
 
     out: str = option("", "path of the data set without ending; PREFIX.bin, .idx, .tokenizer.json and .json are made")
+    corpus: str = option(
+        "given",
+        "given: by --files and --vocabulary; oscar: the original suite's text, 1 GB of OSCAR, and GPT-2's vocabulary, "
+        "which are fetched",
+        ("given", "oscar"),
+    )
     files: tuple[str, ...] = option(
         (),
         "text: .txt files of one document, .jsonl files with one in the key text of each line, also as .xz or .gz, "
@@ -53,6 +59,11 @@ class PrepareOptions:
     def __post_init__(self) -> None:
         if not self.out:
             raise ConfigError("--out PREFIX is needed: the path of the data set without ending, such as data/text-tiny")
+        if self.corpus == "oscar" and (self.files or self.vocabulary):
+            raise ConfigError(
+                "--corpus oscar has its own text and vocabulary: leave --files and --vocabulary out, or give both "
+                "without --corpus"
+            )
         if len(self.vocabulary) > 2:
             raise ConfigError("--vocabulary takes vocab.json and merges.txt, or one tokenizer.json")
 
@@ -74,12 +85,15 @@ def prepare(options: PrepareOptions) -> None:
     try:
         Path(options.out).parent.mkdir(parents=True, exist_ok=True)
         with _locked(f"{options.out}.lock"):
-            sums = iter(options.sha256)
             folder = Path(options.out).parent / "downloads"
-            files, vocabulary = (
-                [fetch(name, folder, next(sums, "") if "://" in name else "") for name in names]
-                for names in (options.files, options.vocabulary)
-            )
+            names = ((OSCAR,), GPT2_VOCABULARY) if options.corpus == "oscar" else (options.files, options.vocabulary)
+            addresses = [name for some in names for name in some if "://" in name]
+            if len(options.sha256) > len(addresses):
+                raise ConfigError(
+                    f"{len(options.sha256)} checksums were given for {len(addresses)} addresses: give less"
+                )
+            sums = {**SHA256, **dict(zip(addresses, options.sha256, strict=False))}
+            files, vocabulary = ([fetch(name, folder, sums.get(name, "")) for name in some] for some in names)
             _prepare(options, files, vocabulary)
     except OSError as error:
         raise ConfigError(f"the data set {options.out} cannot be made: {error}") from error

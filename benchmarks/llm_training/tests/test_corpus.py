@@ -101,6 +101,30 @@ def test_a_download_with_another_checksum_is_removed(server, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_oscar_and_gpt2s_vocabulary_are_one_flag(server, packed, vocabulary, tmp_path, monkeypatch, capsys):
+    address, _ = server
+    with pytest.raises(ConfigError):
+        fetch(address, tmp_path / "elsewhere")  # the server's first answer
+    files = {f"{address.partition('?')[0]}/{Path(name).name}": Path(name).read_bytes() for name in vocabulary}
+    downloads = tmp_path / "downloads"
+    downloads.mkdir()
+    for name, content in files.items():
+        (downloads / name.rpartition("/")[2]).write_bytes(content)
+    monkeypatch.setattr(prepare, "OSCAR", address)
+    monkeypatch.setattr(prepare, "GPT2_VOCABULARY", tuple(files))
+    monkeypatch.setattr(
+        prepare, "SHA256", {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    )
+    assert prepare.main(["--out", str(tmp_path / "text"), "--corpus", "oscar"]) == 0
+    assert (downloads / "oscar.jsonl.xz").read_bytes() == packed.read_bytes()
+
+    (downloads / "merges.txt").write_text("other")
+    assert prepare.main(["--out", str(tmp_path / "other"), "--corpus", "oscar"]) == 2
+    assert "was asked for: it was removed" in capsys.readouterr().err
+    assert prepare.main(["--out", str(tmp_path / "x"), "--corpus", "oscar", "--files", "a.txt"]) == 2
+    assert "--corpus oscar has its own text and vocabulary" in capsys.readouterr().err
+
+
 def test_an_address_that_does_not_answer_is_one_clear_sentence(tmp_path, capsys):
     assert prepare.main(["--out", str(tmp_path / "x"), "--files", "http://127.0.0.1:9/corpus.txt"]) == 2
     assert "could not be fetched" in capsys.readouterr().err
