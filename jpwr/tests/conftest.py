@@ -6,6 +6,7 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +18,9 @@ from jpwr.clock import Clock
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # of a job in the background: its children would ignore it, too
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class FakeClock(Clock):
