@@ -137,6 +137,7 @@ def test_a_good_measurement_keeps_every_rule():
             "all devices",
             "1 of 2 devices",
         ),
+        (changed(num_devices=4), "all devices", "the energy of 4 devices is counted, 1 trained"),
         (made_up.result() | {"layout": {**made_up.result()["layout"], "num_nodes": 2}}, "all nodes", "1 of 2 nodes"),
         (made_up.result(energy={**made_up.result()["energy"], "idle_power_w": None}), "idle power", "not known"),
         (
