@@ -128,6 +128,7 @@ class Trainer:
         )
         self.losses: list[Tensor] = []
         self.skipped_steps = 0
+        self.tokens = 0
         self._samples, self._plan = open_samples(config), plan
         self.data_description = describe(config.data.data_prefix, length)
 
@@ -140,7 +141,9 @@ class Trainer:
         for group in self._optimizer.param_groups:
             group["lr"] = learning_rate
         self._model.setOptimizer(self._optimizer)
-        losses = self._model(tokens_BT[:, :-1].int(), tokens_BT[:, 1:].int())
+        inputs_BT, labels_BT = tokens_BT[:, :-1].int(), tokens_BT[:, 1:].int()
+        self.tokens += inputs_BT.numel()
+        losses = self._model(inputs_BT, labels_BT)
         self.losses.append(losses.float().mean())
 
 

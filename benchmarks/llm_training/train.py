@@ -27,6 +27,7 @@ from benchmarks.llm_training.plan import describe, stage_memory
 if TYPE_CHECKING:
     import torch
 
+    from benchmarks.llm_training.data import Batch
     from benchmarks.llm_training.kernels import Kernels
     from benchmarks.llm_training.parallel import Target
 
@@ -173,13 +174,15 @@ def train_with_megatron(config: Config, launch: Launch, layout: Layout, plan: Ba
         agree: Callable[[int], int] = lambda steps: int(gather(steps, launch)[0])  # noqa: E731
         measure_steps(partial(_step, trainer, config), timer, config.window, launch, agree)
         losses = parallel.average_losses(trainer.losses, target.device)
+        # Every device of a replica takes the same tokens.
+        tokens = sum(gather(trainer.tokens, launch)) * layout.data_parallel_size // layout.world_size
         window = node_window(timer.window_start_s, timer.window_end_s) if launch.is_first_on_node else None
         record.windows = [window for window in gather(window, launch) if window]
         nodes = gather(record.provenance["nodes"] if launch.is_first_on_node else [], launch)
         record.provenance |= {"nodes": [node for own in nodes for node in own], **parallel.software(target)}
         record.devices = gather(parallel.describe_device(launch, target), launch)
         record.metrics |= parallel.allocator_statistics(target)
-    _conclude(config, plan, record, trainer, timer, losses)
+    _conclude(config, plan, record, trainer, timer, losses, tokens)
 
 
 def train_on_ipus(config: Config, launch: Launch, layout: Layout, plan: BatchPlan, record: RunRecord) -> None:
@@ -193,13 +196,14 @@ def train_on_ipus(config: Config, launch: Launch, layout: Layout, plan: BatchPla
     measure_steps(partial(_step, trainer, config), timer, config.window, launch, agree=int)
     record.windows = [node_window(timer.window_start_s, timer.window_end_s)]
     record.devices = ipu.describe_devices(target)
-    _conclude(config, plan, record, trainer, timer, [float(loss) for loss in trainer.losses])
+    _conclude(config, plan, record, trainer, timer, [float(loss) for loss in trainer.losses], trainer.tokens)
 
 
 class StepsTrainer(Protocol):
     """What trains, one optimizer step at a time."""
 
     skipped_steps: int
+    tokens: int  # that it took from the data
     data_description: dict[str, Any]
 
     def step(self, learning_rate: float) -> None:
@@ -218,8 +222,9 @@ def _conclude(
     trainer: StepsTrainer,
     timer: StepTimer,
     losses: list[float],
+    tokens: int,
 ) -> None:
-    """Fill in what follows from losses and times; a run that did not learn has failed."""
+    """Fill in what follows from losses and times; a run that did not learn, or not from all tokens, has failed."""
     record.provenance["data"] = trainer.data_description
     record.losses = list(losses)
     record.step_times_s = timer.measured_step_times_s
@@ -241,7 +246,12 @@ def _conclude(
             config.parallel.recompute,
         ),
     }
-    record.error = loss_problem(losses)
+    planned = (config.window.warmup_steps + len(record.step_times_s)) * plan.global_batch_size
+    planned *= config.model.tokens_per_sample
+    record.metrics["trained_tokens"] = tokens
+    if tokens != planned:
+        record.error = f"{tokens} tokens were taken from the data, {planned} were to be: the throughput is wrong"
+    record.error = record.error or loss_problem(losses)
     record.status = FAILED if record.error else OK
 
 
@@ -278,12 +288,15 @@ class Trainer:
         self._optimizer = optimizer.build_optimizer(self._model, config.training, target)
         self.optimizer_description = self._optimizer.description
         model_config.grad_scale_func = self._optimizer.scale_loss
-        self._batches = data.micro_batches(
-            data.open_samples(config),
-            plan,
-            parallel_state.get_data_parallel_rank(),
-            target.device,
-            stay_on_host=kernels.cuda_graph,  # the graph reads from buffers of its own
+        self.tokens = 0
+        self._batches = self._counted(
+            data.micro_batches(
+                data.open_samples(config),
+                plan,
+                parallel_state.get_data_parallel_rank(),
+                target.device,
+                stay_on_host=kernels.cuda_graph,  # the graph reads from buffers of its own
+            )
         )
         self.data_description = data.describe(config.data.data_prefix, length)
         self._positions_BT = model.positions(plan.micro_batch_size, length, target.device)
@@ -298,6 +311,11 @@ class Trainer:
             micro_batch_size=plan.micro_batch_size,
             forward_only=False,
         )
+
+    def _counted(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        for batch in batches:
+            self.tokens += batch["tokens"].numel()
+            yield batch
 
     def _forward(self, batches: Iterator[Any], model: torch.nn.Module) -> tuple[torch.Tensor, Callable[..., Any]]:
         batch = next(batches)

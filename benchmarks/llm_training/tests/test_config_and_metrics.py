@@ -2,13 +2,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
-from benchmarks.common.options import ConfigError, WindowOptions
-from benchmarks.llm_training.config import SIZES, DataOptions, Layout, ModelOptions, ParallelOptions, TrainingOptions
+from benchmarks.common.batch_plan import BatchPlan
+from benchmarks.common.options import ConfigError, WindowOptions, parse_config
+from benchmarks.common.record import RunRecord
+from benchmarks.common.step_timer import StepTimer
+from benchmarks.llm_training.config import (
+    OPTION_GROUPS,
+    SIZES,
+    Config,
+    DataOptions,
+    Layout,
+    ModelOptions,
+    ParallelOptions,
+    TrainingOptions,
+)
 from benchmarks.llm_training.metrics import gpt_flops_per_token, loss_problem, training_metrics
 from benchmarks.llm_training.points import fitting_batches
+from benchmarks.llm_training.train import _conclude
 
 
 def test_flops_agree_with_the_palm_count():
@@ -94,3 +108,15 @@ def test_only_batches_that_can_run_are_points_of_the_sweep():
         fitting_batches("tiny", 2, 4, [4])
     with pytest.raises(ConfigError, match="2 devices cannot be shared"):
         fitting_batches("13B", 2, 2, [16])
+
+
+def test_a_run_that_took_other_tokens_than_planned_has_failed():
+    config = Config(*parse_config(OPTION_GROUPS, [], "", ""))
+    record = RunRecord("llm_training", "made up", "tiny", "tokens", {}, layout={"num_devices": 1})
+    timer = StepTimer(lambda: 0.0, lambda: None, window_times_s=[0.0, 1.0, 2.0])
+    trainer = SimpleNamespace(skipped_steps=0, data_description={})
+    planned = (config.window.warmup_steps + 2) * 16 * 256
+    for tokens, status in ((planned, "ok"), (planned // 2, "failed")):
+        _conclude(config, BatchPlan(16, 4, 1), record, trainer, timer, [3.0, 2.0], tokens)
+        assert record.status == status
+    assert record.error.startswith(f"{planned // 2} tokens were taken from the data, {planned} were to be")

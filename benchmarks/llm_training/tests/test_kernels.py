@@ -66,6 +66,7 @@ def test_in_fp8_every_product_of_the_layers_is_one_of_fp8(plain_losses):
 def test_a_replayed_step_learns_from_each_batch_as_others_do(plain_losses):
     found = run("train_variant", "cuda-graph")
     assert found["replays"] == 3  # the first step runs as it comes
+    assert found["tokens"] == 4 * 8 * 64
     assert found["losses"] == pytest.approx(plain_losses, rel=1e-6)
 
 

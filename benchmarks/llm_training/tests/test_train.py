@@ -9,11 +9,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from random import Random
 
 import pytest
 import torch
 
-from benchmarks.llm_training import cpu_stand_ins
+from benchmarks.llm_training import cpu_stand_ins, prepare
 from benchmarks.llm_training.config import SIZES
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -38,10 +39,22 @@ def start(command: list[str], record: Path, *flags: str) -> subprocess.Completed
 
 
 @pytest.fixture(scope="module")
-def one_rank(tmp_path_factory):
+def text(tmp_path_factory):
+    """Flags for a text that is the same everywhere."""
+    folder = tmp_path_factory.mktemp("text")
+    words = "energy of a device that trains is power over the time it takes".split()  # noqa: SIM905
+    random = Random(1)
+    for number in range(20):
+        (folder / f"{number}.txt").write_text(" ".join(random.choices(words, k=5000)))
+    assert prepare.main(["--out", f"{folder}/text", "--files", str(folder)]) == 0
+    return ["--data", "text", "--data-prefix", f"{folder}/text"]
+
+
+@pytest.fixture(scope="module")
+def one_rank(text, tmp_path_factory):
     """What the program printed and recorded, alone."""
     record = tmp_path_factory.mktemp("one") / "record.json"
-    done = start(ALONE, record, "--learning-rate", "1e-3")
+    done = start(ALONE, record, "--learning-rate", "1e-3", *text)
     assert done.returncode == 0, done.stderr
     return done.stdout, json.loads(record.read_text())
 
@@ -58,6 +71,7 @@ def test_throughput_is_tokens_over_the_windows_time(one_rank):
     [window] = record["windows"]
     metrics = record["metrics"]
     assert metrics["measured_tokens"] == 4 * 8 * 64
+    assert metrics["trained_tokens"] == 5 * 8 * 64
     assert window["end_s"] - window["start_s"] == pytest.approx(sum(record["step_times_s"]))
     assert metrics["tokens_per_s"] == pytest.approx(metrics["measured_tokens"] / sum(record["step_times_s"]))
     assert len(record["losses"]) == 5
@@ -80,14 +94,14 @@ def test_memory_of_the_tiny_run_stays_below_its_limit(one_rank):
         (2, ["--tensor-parallel-size", "2", "--compile", "layers"], "fp32"),  # needs: apt-get install g++
     ],
 )
-def test_every_layout_has_the_losses_of_one_rank(one_rank, ranks, flags, precision, tmp_path):
+def test_every_layout_has_the_losses_of_one_rank(one_rank, text, ranks, flags, precision, tmp_path):
     record = tmp_path / "record.json"
-    done = start(
-        torchrun(ranks), record, "--learning-rate", "1e-3", "--micro-batch-size", "2", "--precision", precision, *flags
-    )
+    options = ["--learning-rate", "1e-3", "--micro-batch-size", "2", "--precision", precision, *text, *flags]
+    done = start(torchrun(ranks), record, *options)
     assert done.returncode == 0, done.stderr
     found = json.loads(record.read_text())
     assert len(found["devices"]) == ranks
+    assert found["metrics"]["trained_tokens"] == 5 * 8 * 64
     tolerance = {"fp32": 1e-4, "bf16": 2e-2}[precision]
     assert found["losses"] == pytest.approx(one_rank[1]["losses"], rel=tolerance)
 

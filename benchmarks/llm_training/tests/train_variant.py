@@ -115,6 +115,7 @@ def main() -> None:
         print(
             json.dumps(
                 {
+                    "tokens": trainer.tokens,
                     "losses": [float(loss) for loss in trainer.losses],
                     "fp8_passes": transformer_engine_stand_in.fp8_passes,
                     "replays": ReplayedGraph.replays,
