@@ -109,6 +109,11 @@ def test_a_site_gives_a_benchmark_flags_of_its_own(one_point_checkout, jube_comm
     assert " --peak-tflops-per-device 1979 --compile layers --cuda-graph on --record record.json" in job
 
 
+def test_a_large_model_takes_the_nodes_that_it_needs(one_point_checkout, jube_command, tmp_path):
+    job = job_of(one_point_checkout, jube_command, "llm", "GH200", "13B", out=tmp_path / "large")
+    assert "#SBATCH --nodes=4\n" in job  # two-way tensor and pipeline parallel, one device on each node
+
+
 @pytest.mark.parametrize("workflow", ["llm", "resnet50"])
 @pytest.mark.parametrize("system", [name for name in NAMES if name != "CPU"])
 def test_a_systems_job_is_what_it_was(system, workflow, one_point_checkout, jube_command):

@@ -1,4 +1,4 @@
-"""Which points of a sweep can run: prints the global batch sizes that fit model size and devices.
+"""Which points of a sweep can run: prints the numbers of devices, or the global batch sizes, that fit the model size.
 
 For the workflow, which expands only these; reads no PyTorch, so that it answers at once.
 """
@@ -15,28 +15,49 @@ from benchmarks.llm_training.config import SIZES, Layout
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run from the command line; returns 1, with the last reason, when no batch size fits."""
+    """Run from the command line; returns 1, with the reason, when nothing fits."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.llm_training.points", description=__doc__)
-    parser.add_argument("--size", choices=SIZES, required=True)
-    parser.add_argument("--num-devices", type=int, required=True)
-    parser.add_argument("--micro-batch-size", type=int, help="default: the size's own")
-    parser.add_argument("--pipeline-parallel-size", type=int, help="default: the size's own")
-    parser.add_argument("--global-batch-sizes", type=int, nargs="+", required=True)
+    kinds = parser.add_subparsers(dest="kind", required=True)
+    devices = kinds.add_parser("devices", help="numbers of devices")
+    devices.add_argument("--among", type=int, nargs="+", required=True)
+    devices.add_argument("--most", type=int, help="devices that there are; default: as many as it takes")
+    batches = kinds.add_parser("batches", help="global batch sizes")
+    batches.add_argument("--num-devices", type=int, required=True)
+    batches.add_argument("--micro-batch-size", type=int, help="default: the size's own")
+    batches.add_argument("--pipeline-parallel-size", type=int, help="default: the size's own")
+    batches.add_argument("--among", type=int, nargs="+", required=True)
+    for kind in (devices, batches):
+        kind.add_argument("--size", choices=SIZES, required=True)
     options = parser.parse_args(argv)
     try:
-        micro_batch_size = options.micro_batch_size or SIZES[options.size].micro_batch_size
-        fitting = fitting_batches(
-            options.size,
-            options.num_devices,
-            micro_batch_size,
-            options.global_batch_sizes,
-            options.pipeline_parallel_size,
-        )
+        if options.kind == "devices":
+            found = fitting_devices(options.size, options.among, options.most)
+        else:
+            micro_batch_size = options.micro_batch_size or SIZES[options.size].micro_batch_size
+            pipeline = options.pipeline_parallel_size
+            found = fitting_batches(options.size, options.num_devices, micro_batch_size, options.among, pipeline)
     except ConfigError as error:
-        print(f"size {options.size} on {options.num_devices} devices: {error}", file=sys.stderr)
+        where = f" on {options.num_devices} devices" if options.kind == "batches" else ""
+        print(f"size {options.size}{where}: {error}", file=sys.stderr)
         return 1
-    print(",".join(map(str, fitting)), end="")
+    print(",".join(map(str, found)), end="")
     return 0
+
+
+def fitting_devices(size: str, numbers: Sequence[int], most: int | None = None) -> list[int]:
+    """The numbers of devices that the size's layout can be shared out over; without any, the smallest that can.
+
+    Raises ConfigError when that is more than `most`.
+    """
+    shape = SIZES[size]
+    needed = shape.tensor_parallel_size * shape.pipeline_parallel_size
+    fitting = [number for number in numbers if number % needed == 0] or [needed]
+    if most and fitting[0] > most:
+        raise ConfigError(
+            f"it needs {needed} devices (tensor parallel {shape.tensor_parallel_size} x pipeline parallel "
+            f"{shape.pipeline_parallel_size}), and there are {most}: use a smaller size"
+        )
+    return fitting
 
 
 def fitting_batches(
