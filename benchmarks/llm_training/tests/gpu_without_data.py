@@ -1,6 +1,6 @@
 """Started by a test: the path of a GPU, on tensors that have shape, type and device, but no data.
 
-gpu_without_data.py LIBRARY WORLD_SIZE [flag ...] trains two steps as rank 0 of so many GPUs and prints what it holds.
+gpu_without_data.py LIBRARY RANK WORLD_SIZE [flag ...] trains two steps as one of so many GPUs and prints what it holds.
 LIBRARY is gpu_without_data.cpp, compiled. Shapes, types, devices and megatron-core's own checks are those of a GPU;
 kernels, communication and random numbers are not there.
 """
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-LIBRARY, WORLD_SIZE, FLAGS = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+LIBRARY, RANK, WORLD_SIZE, FLAGS = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
 os.environ["TORCHDYNAMO_DISABLE"] = "1"  # compiled functions run as they are written
 ctypes.CDLL(LIBRARY)  # before PyTorch asks whether there is a GPU
 
@@ -160,7 +160,7 @@ def stand_in_for_communication() -> None:
     @contextmanager
     def process_group(launch: Launch, backend: str) -> Iterator[None]:
         assert backend == "nccl"
-        dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=launch.world_size)
+        dist.init_process_group("fake", store=FakeStore(), rank=launch.rank, world_size=launch.world_size)
         yield
 
     parallel.process_group = process_group
@@ -172,7 +172,7 @@ def main() -> None:
     stand_in_for_data()
     stand_in_for_communication()
     config = Config(*parse_config(OPTION_GROUPS, FLAGS, "", ""))
-    launch = Launch(world_size=WORLD_SIZE, local_world_size=WORLD_SIZE)
+    launch = Launch(rank=RANK, world_size=WORLD_SIZE, local_world_size=WORLD_SIZE)
     layout, plan = train.plan_run(config, launch)
     target = parallel.choose_target(launch, config.model.device, config.model.precision, None)
     with WITHOUT_DATA, MemoryMode() as memory:

@@ -161,13 +161,14 @@ def gpu_library(tmp_path_factory) -> str:
 
 
 GPU_RUNS = (
-    (1, "800M", "bf16", ()),
-    (8, "800M", "bf16", ("--recompute", "selective")),
-    (8, "800M", "bf16", ("--compile", "layers")),
-    (8, "13B", "bf16", ("--recompute", "full")),  # tensor and pipeline parallel
-    (4, "117M", "fp16", ("--tensor-parallel-size", "4")),
-    (1, "117M", "fp32", ("--attention", "flash")),
-    (1, "117M", "fp8", ("--layers", "transformer-engine")),
+    (0, 1, "800M", "bf16", ()),
+    (0, 8, "800M", "bf16", ("--recompute", "selective")),
+    (0, 8, "800M", "bf16", ("--compile", "layers")),
+    (0, 8, "13B", "bf16", ("--recompute", "full")),  # tensor and pipeline parallel: the first stage, and the last
+    (7, 8, "13B", "bf16", ()),
+    (0, 4, "117M", "fp16", ("--tensor-parallel-size", "4")),
+    (0, 1, "117M", "fp32", ("--attention", "flash")),
+    (0, 1, "117M", "fp8", ("--layers", "transformer-engine")),
 )
 
 
@@ -175,25 +176,27 @@ GPU_RUNS = (
 def gpu_runs(gpu_library):
     """All of them, side by side."""
 
-    def start(world_size: int, size: str, precision: str, flags: tuple[str, ...]) -> dict[str, Any]:
-        return run("gpu_without_data", gpu_library, str(world_size), "--size", size, "--precision", precision, *flags)
+    def start(rank: int, world_size: int, size: str, precision: str, flags: tuple[str, ...]) -> dict[str, Any]:
+        options = ["--size", size, "--precision", precision, *flags]
+        return run("gpu_without_data", gpu_library, str(rank), str(world_size), *options)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         yield {case: pool.submit(start, *case) for case in GPU_RUNS}
 
 
-@pytest.mark.parametrize("case", GPU_RUNS, ids=lambda case: " ".join(map(str, (*case[:3], *case[3]))))
+@pytest.mark.parametrize("case", GPU_RUNS, ids=lambda case: " ".join(map(str, (*case[:4], *case[4]))))
 def test_the_path_of_a_gpu_holds_what_the_plan_says(case, gpu_runs):
     """Every type and shape that megatron-core and PyTorch check on a GPU, at full size."""
-    world_size, size, precision, flags = case
+    rank, world_size, size, precision, flags = case
     found = gpu_runs[case].result()
     shape = SIZES[size]
     tensor = int(flags[1]) if "--tensor-parallel-size" in flags else shape.tensor_parallel_size
     layout = Layout(world_size, tensor, shape.pipeline_parallel_size)
     assert found["devices"] == ["cuda:0"]
     assert found["weights"] == [str(DTYPES[precision])]
-    first_is_last = layout.pipeline_parallel_size == 1  # only the last stage has losses
-    assert found["losses"] == [["torch.float32", "cuda:0"]] * (2 if first_is_last else 0)
+    stage = rank * layout.pipeline_parallel_size // world_size
+    is_last = stage == layout.pipeline_parallel_size - 1  # it alone has losses
+    assert found["losses"] == [["torch.float32", "cuda:0"]] * (2 if is_last else 0)
     assert found["fused"]
     several = layout.data_parallel_size > 1
     assert found["overlap"] == [several, several and "layers" not in flags]
@@ -204,7 +207,7 @@ def test_the_path_of_a_gpu_holds_what_the_plan_says(case, gpu_runs):
         layout,
         BatchPlan(max(DEFAULT_BATCH, one_pass), shape.micro_batch_size, layout.data_parallel_size),
         shape.sequence_length,
-        0,
+        stage,
         precision=precision,
         recompute="full" if "full" in flags else "none",
         sequence_parallel=tensor > 1,
