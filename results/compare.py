@@ -27,6 +27,10 @@ REQUIREMENT = re.compile(r"\s*([\w.]+)\s*(>=|<=|>|<)\s*([-+\d.eE_]+)\s*")
 REMARKS = (
     ("precision", ("config.model.precision", "config.compute.precision")),
     ("micro batch", ("layout.micro_batch_size",)),
+    ("recomputation", ("config.parallel.recompute",)),
+    ("layers of", ("config.kernels.layers",)),
+    ("compiled", ("config.kernels.compile",)),
+    ("XLA", ("config.compute.xla",)),
 )
 
 

@@ -84,6 +84,8 @@ def test_what_differs_between_the_sides_is_said():
     base, other = result(1.0), result(1.0)
     base["config"], other["config"] = {"model": {"precision": "fp32"}}, {"model": {"precision": "bf16"}}
     assert compare([base], [other]).lines[0].remarks == ["precision fp32 against bf16"]
+    base["config"], other["config"] = ({"kernels": {"layers": name}} for name in ("megatron", "transformer-engine"))
+    assert compare([base], [other]).lines[0].remarks == ["layers of megatron against transformer-engine"]
 
 
 def test_other_input_is_another_point():
