@@ -39,18 +39,19 @@ def run_recorded(
     record.provenance["config_hash"] = record.config_hash
     # Any rank that failed tells: the launcher may end rank 0 before it can.
     if launch.rank == 0 or exit_code:
+        problem = record.error
         try:
-            told = write_record(record, path)
+            if not store_record(record, path):
+                return exit_code
         except OSError as error:
-            print(RESULT_PREFIX + json.dumps(record.to_dict(), sort_keys=True), flush=True)
-            print(
-                f"{record.benchmark}: the record {path} cannot be written ({error.strerror}): it is in the output, in "
-                f"the line that begins with {RESULT_PREFIX}",
-                file=sys.stderr,
+            problem = (
+                f"the record {path} cannot be written ({error.strerror}): it is in the output, in the line that begins "
+                f"with {RESULT_PREFIX}"
             )
-            return exit_code or EXIT_FAILED
-        if told and record.error:
-            print(f"{record.benchmark}: {record.error}", file=sys.stderr)
+            exit_code = exit_code or EXIT_FAILED
+        print(RESULT_PREFIX + json.dumps(record.to_dict(), sort_keys=True), flush=True)
+        if problem:
+            print(f"{record.benchmark}: {problem}", file=sys.stderr)
     return exit_code
 
 
@@ -78,20 +79,19 @@ def check_record_path(record: str) -> None:
         ) from error
 
 
-def write_record(record: RunRecord, path: str) -> bool:
-    """Store the record, whole or not at all, and print it as one line.
+def store_record(record: RunRecord, path: str) -> bool:
+    """Store the record, whole or not at all, where a path is given.
 
-    The first record of a run stays, as the rank that failed first tells the cause: False when there is one.
+    The first record of a run stays, as the rank that failed first tells the cause: False when there is one. Raises
+    OSError when it cannot be written.
     """
-    plain = record.to_dict()
     if path:
         part = Path(f"{path}.{os.getpid()}.part")
         try:
-            part.write_text(json.dumps(plain, indent=1, sort_keys=True) + "\n")
+            part.write_text(json.dumps(record.to_dict(), indent=1, sort_keys=True) + "\n")
             os.link(part, path)
         except FileExistsError:
             return False
         finally:
             part.unlink(missing_ok=True)
-    print(RESULT_PREFIX + json.dumps(plain, sort_keys=True), flush=True)
     return True

@@ -24,17 +24,11 @@ SCHEMES = ("http://", "https://")
 # The original suite's text, 79,000 documents of OSCAR (1 GB), and GPT-2's vocabulary.
 OSCAR = "https://huggingface.co/bigscience/misc-test-data/resolve/main/stas/oscar-1GB.jsonl.xz"
 GPT2 = "https://huggingface.co/openai-community/gpt2/resolve/main"
-GPT2_VOCABULARY = (f"{GPT2}/vocab.json", f"{GPT2}/merges.txt")
-SHA256 = dict(
-    zip(
-        GPT2_VOCABULARY,
-        (
-            "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783",
-            "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5",
-        ),
-        strict=True,
-    )
-)
+SHA256 = {
+    f"{GPT2}/vocab.json": "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783",
+    f"{GPT2}/merges.txt": "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5",
+}
+GPT2_VOCABULARY = tuple(SHA256)
 CHUNK_BYTES = 1 << 20
 TIMEOUT_S = 60
 

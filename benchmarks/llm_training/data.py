@@ -131,13 +131,17 @@ def packing(prefix: str, sequence_length: int) -> str:
     """How the documents of PREFIX.idx fill the samples, in words."""
     with open(f"{prefix}.idx", "rb") as file:
         _, _, _, documents, _ = IndexHeader.unpack(file.read(IndexHeader.size))
-        tokens = int(np.fromfile(file, np.int32, documents).sum(dtype=np.int64))
-    mean = tokens / documents
+    mean = _tokens(Path(f"{prefix}.idx"), documents) / documents
     if mean < sequence_length:
         how = f"a sample of {sequence_length} tokens holds {sequence_length / mean:.1f} of them, one after the other"
     else:
         how = f"they are cut into samples of {sequence_length} tokens"
     return f"{documents} documents of {mean:.0f} tokens on average: {how}"
+
+
+def _tokens(index: Path, sequences: int) -> int:
+    """Tokens of all sequences, whose lengths follow the index's header."""
+    return int(np.fromfile(index, np.int32, sequences, offset=IndexHeader.size).sum(dtype=np.int64))
 
 
 def check_prefix(prefix: str, vocab_size: int) -> None:
@@ -161,8 +165,7 @@ def check_prefix(prefix: str, vocab_size: int) -> None:
     if index.stat().st_size < expected_bytes:
         raise ConfigError(f"{index} is cut short: {index.stat().st_size} of {expected_bytes} bytes are there: {remade}")
     token_type = np.dtype(TOKEN_TYPES[code])
-    lengths = np.fromfile(index, np.int32, sequences, offset=IndexHeader.size)
-    expected_bytes = int(lengths.sum(dtype=np.int64)) * token_type.itemsize
+    expected_bytes = _tokens(index, sequences) * token_type.itemsize
     if tokens.stat().st_size != expected_bytes:
         raise ConfigError(
             f"{tokens} has {tokens.stat().st_size} bytes, but its index tells of {expected_bytes}: {remade}"

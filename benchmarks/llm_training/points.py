@@ -19,15 +19,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.llm_training.points", description=__doc__)
     kinds = parser.add_subparsers(dest="kind", required=True)
     devices = kinds.add_parser("devices", help="numbers of devices")
-    devices.add_argument("--among", type=int, nargs="+", required=True)
     devices.add_argument("--most", type=int, help="devices that there are; default: as many as it takes")
     batches = kinds.add_parser("batches", help="global batch sizes")
     batches.add_argument("--num-devices", type=int, required=True)
     batches.add_argument("--micro-batch-size", type=int, help="default: the size's own")
     batches.add_argument("--pipeline-parallel-size", type=int, help="default: the size's own")
-    batches.add_argument("--among", type=int, nargs="+", required=True)
     for kind in (devices, batches):
         kind.add_argument("--size", choices=SIZES, required=True)
+        kind.add_argument("--among", type=int, nargs="+", required=True)
     options = parser.parse_args(argv)
     try:
         if options.kind == "devices":
