@@ -34,6 +34,7 @@ KEYS: dict[str, set[str]] = {
     "table": {"name", "tag", "style", "sort", "separator", "filter", "transpose", "column"},
     "column": {"title", "tag", "format", "colw", "null_value", "_"},
 }
+STATISTICS = ("first", "last", "min", "max", "avg", "sum", "std", "cnt")  # of a pattern that matches several times
 SETS = ("parameterset", "fileset", "substituteset", "patternset")
 SHELL = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
@@ -223,7 +224,8 @@ def _check_names(workflow: Workflow) -> None:
     analysers = {_text(node, "name"): node for node in _entries(workflow.root, "analyser")}
     patterns: set[str] = set()
     for node in analysers.values():
-        patterns |= {_text(entry, "name") for one in sets_of(node) for entry in _entries(one, "pattern")}
+        for name in (_text(entry, "name") for one in sets_of(node) for entry in _entries(one, "pattern")):
+            patterns |= {name, *(f"{name}_{statistic}" for statistic in STATISTICS)}
         for entry in _entries(node, "analyse"):
             if _text(entry, "step") not in steps:
                 workflow.find(entry, f"the analyser reads step '{_text(entry, 'step')}', which is no step")

@@ -33,6 +33,8 @@ DEFAULTS: dict[str, str | list[str]] = {
     "container_mounts": [],
     "container_folder": str(REPOSITORY / "containers" / "images"),
     "data_folder": str(REPOSITORY / "data"),
+    "devices": "",
+    "batches": "",
     "llm_training_flags": "",
     "resnet50_flags": "",
 }

@@ -29,6 +29,12 @@ def points(run: Path) -> list[Path]:
     return sorted(path.parent for path in run.glob(f"[0-9]*_*/work/{RESULT_NAME}"))
 
 
+def runs_of(point: Path) -> list[Path]:
+    """The folders of a point's runs: the job's own, and one for each further run that the job makes."""
+    further = [path.parent for path in point.glob(f"run_*/{RESULT_NAME}")]
+    return [point, *sorted(further, key=lambda folder: int(folder.name.removeprefix("run_")))]
+
+
 def problems(run: Path) -> list[str]:
     """A sentence on everything in a run of JUBE that is not done and good.
 
@@ -38,13 +44,13 @@ def problems(run: Path) -> list[str]:
     check_run(run)
     found = []
     for point in sorted(path for path in run.glob("[0-9]*_*") if path.is_dir()):
-        result = point / "work" / RESULT_NAME
-        if result.exists():
-            try:
-                found += [f"{point.name}: {failure}" for failure in failures([read_record(result)])]
-                continue
-            except RecordError as error:
-                found.append(f"{point.name}: {error}")
+        if (point / "work" / RESULT_NAME).exists():
+            for folder in runs_of(point / "work"):
+                name = point.name if folder.name == "work" else f"{point.name}, {folder.name}"
+                try:
+                    found += [f"{name}: {failure}" for failure in failures([read_record(folder / RESULT_NAME)])]
+                except RecordError as error:
+                    found.append(f"{name}: {error}")
         elif (point / "error").exists():
             found.append(f"{point.name}: failed; {_last_words(point / 'work' / 'stderr')}")
         elif not (point / "done").exists():

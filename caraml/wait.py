@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from caraml import slurm
 from caraml.site import REPOSITORY
-from caraml.sweep import SweepError, check_run, points
+from caraml.sweep import SweepError, check_run, points, runs_of
 from results.collect import JOULES_PER_WH, failed_result
 from results.records import RESULT_NAME, read_record, write_record
 
@@ -92,28 +92,35 @@ def describe(standings: Sequence[Standing]) -> str:
 
 
 def _settle_point(point: Path) -> Standing:
-    result = read_record(point / RESULT_NAME)
     job_file = point / JOB_ID
     job = None
-    if job_file.exists() and "slurm" not in result:
+    if job_file.exists() and "slurm" not in read_record(point / RESULT_NAME):
         job = slurm.ask(job_file.read_text().strip().split(";")[0], point)
         if not job.has_ended:
             queued = job.state in PENDING
             return Standing("queued" if queued else "running", job.reason if queued else "", job.latest_end)
         if not _has_ended(point):
             time.sleep(SETTLE_S)
+    if not _has_ended(point) and job is None:
+        return Standing("running" if _has_process(point) else "open")
+    good = {_settle_run(folder, job, _has_ended(point)) for folder in runs_of(point)} == {"ok"}
     if not _has_ended(point):
-        if job is None:
-            return Standing("running" if _has_process(point) else "open")
-        result = failed_result(point, 1, f"Slurm ended the {job}")
-        (point / "error").touch()
+        (point / ("ready" if good else "error")).touch()
+    return Standing("ok" if good else "failed")
+
+
+def _settle_run(folder: Path, job: slurm.Job | None, job_told: bool) -> str:
+    """The status of a run whose job has ended; what Slurm says of the job goes into its result."""
+    result = read_record(folder / RESULT_NAME)
+    if not job_told and result["status"] == "unfinished":
+        result = failed_result(folder, 1, f"Slurm ended the {job}")
     if job is not None:
         joules = job.consumed_energy_j
         result["slurm"] = {**job._asdict(), "consumed_energy_wh": joules / JOULES_PER_WH if joules else None}
         if result["status"] != "ok" and job.state not in ("COMPLETED", "FAILED") and "Slurm" not in result["error"]:
             result["error"] = f"Slurm ended the {job}; {result['error']}"
-    write_record(result, point / RESULT_NAME)
-    return Standing("ok" if result["status"] == "ok" else "failed")
+        write_record(result, folder / RESULT_NAME)
+    return str(result["status"])
 
 
 def _has_ended(point: Path) -> bool:
@@ -134,7 +141,7 @@ def _has_process(point: Path) -> bool:
 def retry_failed(run: Path) -> list[Path]:
     """Submit the failed points again, and only those; what they left is kept in `attempts`. Returns their folders."""
     settle(run)
-    failed = [point for point in points(run) if read_record(point / RESULT_NAME)["status"] not in ("ok", "unfinished")]
+    failed = [point for point in points(run) if _statuses(point) - {"ok", "unfinished"}]
     for point in failed:
         how = point / SUBMITTED
         if not how.exists():
@@ -151,6 +158,10 @@ def retry_failed(run: Path) -> list[Path]:
         write_record(again, point / RESULT_NAME)
         subprocess.run([REPOSITORY / "jube" / "include" / "submit.sh", *command], cwd=point)
     return failed
+
+
+def _statuses(point: Path) -> set[str]:
+    return {read_record(folder / RESULT_NAME)["status"] for folder in runs_of(point)}
 
 
 def let_jube_go_on(run: Path) -> None:

@@ -23,6 +23,7 @@ OTHER_JUBES = [name for name in os.environ.get("CARAML_OTHER_JUBES", "").split("
 COLUMNS = [
     "system",
     "model",
+    "precision",
     "devices",
     "global batch",
     "micro batch",
@@ -36,6 +37,7 @@ COLUMNS = [
     "energy [Wh/device]",
     "tokens/Wh",
     "power source",
+    "good runs",
     "status",
 ]
 
@@ -172,7 +174,7 @@ def test_tags_that_make_no_run_are_refused(jube, tags, message, tmp_path):
     assert not list(tmp_path.rglob("result.json"))
 
 
-def job_folder(tmp_path: Path, program: str, methods: str = "estimate") -> Path:
+def job_folder(tmp_path: Path, program: str, methods: str = "estimate", runs: int = 1) -> Path:
     """A point of the sweep as JUBE makes it, with another program in place of the benchmark."""
     values = {
         "REPO": str(REPOSITORY),
@@ -192,6 +194,7 @@ def job_folder(tmp_path: Path, program: str, methods: str = "estimate") -> Path:
         "START": "python3 -m torch.distributed.run",
         "INTERVAL_MS": "100",
         "IDLE_S": "0",
+        "RUNS_IN_JOB": str(runs),
     }
     for name in ("job.sh", "node.sh", "result.json"):
         text = (REPOSITORY / "jube" / "include" / f"{name}.in").read_text()

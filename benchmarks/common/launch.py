@@ -19,6 +19,7 @@ from benchmarks.common.options import ConfigError
 from benchmarks.common.record import MEASURED, Window
 
 COLLECTIVE_TIMEOUT = timedelta(minutes=10)
+MARKS_VARIABLE = "JPWR_MARKS"  # names the file that a sampler reads marks from; there is none without a sampler
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def mark(kind: str, name: str, time_s: float, environ: Mapping[str, str] = os.en
 
     It then reads its sensors at once, so that the region's edges are sharp. `time_s` is of the monotonic clock.
     """
-    path = environ.get("JPWR_MARKS")
+    path = environ.get(MARKS_VARIABLE)
     if path:
         with open(path, "a") as file:
             file.write(f"{kind} {name} @{time_s:.6f}\n")

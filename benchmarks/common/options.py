@@ -108,7 +108,8 @@ class RunOptions:
 
     system: str = option("unnamed", "name of the system, for the record")
     peak_tflops_per_device: float = option(0.0, "the device's dense peak in this precision, for MFU; 0: not known")
-    record: str = option("", "file to write the record to; default: only printed")
+    record: str = option("", "file to write the record to; default: none")
+    print_record: bool = option(False, "print the record, too, as one line of JSON")
     dry_run: bool = option(False, "check the options, print how devices and batch are shared out, and stop")
 
     def __post_init__(self) -> None:

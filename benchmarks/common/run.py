@@ -10,8 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.common.launch import Launch
-from benchmarks.common.options import EXIT_BAD_OPTIONS, ConfigError
+from benchmarks.common.options import EXIT_BAD_OPTIONS, ConfigError, RunOptions
 from benchmarks.common.record import FAILED, OK, OUT_OF_MEMORY, RunRecord
+from benchmarks.common.summary import summary
 
 EXIT_FAILED = 1
 RECORD_BYTES = 100_000  # about a record of thousands of steps
@@ -20,12 +21,15 @@ RESULT_PREFIX = "CARAML_RESULT "  # of the line that a run prints its record in
 
 def run_recorded(
     record: RunRecord,
-    path: str,
+    options: RunOptions,
     launch: Launch,
     body: Callable[[RunRecord], None],
     is_out_of_memory: Callable[[Exception], bool],
 ) -> int:
-    """Let `body` run and fill in the record, which is stored in any case; returns the exit code."""
+    """Let `body` run and fill in the record, which is stored in any case; returns the exit code.
+
+    Rank 0 ends with a summary; the whole record is printed where that was asked for, or where it cannot be stored.
+    """
     exit_code = EXIT_FAILED
     try:
         body(record)
@@ -39,17 +43,19 @@ def run_recorded(
     record.provenance["config_hash"] = record.config_hash
     # Any rank that failed tells: the launcher may end rank 0 before it can.
     if launch.rank == 0 or exit_code:
-        problem = record.error
+        problem, in_full = record.error, options.print_record
         try:
-            if not store_record(record, path):
+            if not store_record(record, options.record):
                 return exit_code
         except OSError as error:
             problem = (
-                f"the record {path} cannot be written ({error.strerror}): it is in the output, in the line that begins "
-                f"with {RESULT_PREFIX}"
+                f"the record {options.record} cannot be written ({error.strerror}): it is in the output, in the line "
+                f"that begins with {RESULT_PREFIX}"
             )
-            exit_code = exit_code or EXIT_FAILED
-        print(RESULT_PREFIX + json.dumps(record.to_dict(), sort_keys=True), flush=True)
+            exit_code, in_full = exit_code or EXIT_FAILED, True
+        if in_full:
+            print(RESULT_PREFIX + json.dumps(record.to_dict(), sort_keys=True), flush=True)
+        print(summary(record, options.record), flush=True)
         if problem:
             print(f"{record.benchmark}: {problem}", file=sys.stderr)
     return exit_code

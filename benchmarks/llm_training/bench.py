@@ -120,7 +120,16 @@ def data_parallel_tokens_per_s(rounds: int = 3) -> tuple[float, float]:
     for _ in range(rounds):
         for ranks, start in contestants.items():
             options = ["--global-batch-size", "16", "--threads", "1" if ranks == "2" else "2", "--device", "cpu"]
-            command = [*start, "benchmarks.llm_training", *options, "--warmup-steps", "2", "--measured-steps", "8"]
+            command = [
+                *start,
+                "benchmarks.llm_training",
+                *options,
+                "--warmup-steps",
+                "2",
+                "--measured-steps",
+                "8",
+                "--print-record",
+            ]
             printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
             [line] = [line for line in printed.splitlines() if line.startswith(RESULT_PREFIX)]
             found[ranks].append(json.loads(line.removeprefix(RESULT_PREFIX))["metrics"]["tokens_per_s"])

@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         asdict(config),
         provenance=collect_provenance(PACKAGES),
     )
-    return run_recorded(record, config.run.record, launch, partial(train, config, launch), _is_out_of_memory)
+    return run_recorded(record, config.run, launch, partial(train, config, launch), _is_out_of_memory)
 
 
 def _is_out_of_memory(error: Exception) -> bool:

@@ -15,6 +15,7 @@ from benchmarks.common.record import FAILED, OK, Device, RunRecord, Window
 from benchmarks.common.run import check_record_path, run_recorded
 from benchmarks.resnet50.config import NUM_CLASSES, OPTION_GROUPS, Config, num_devices
 from benchmarks.resnet50.metrics import num_parameters
+from benchmarks.resnet50.points import check_point
 
 BENCHMARK = "resnet50"
 MAX_DAMAGED = 0.001  # of the records that were read
@@ -52,16 +53,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         layout=layout,
         provenance=collect_provenance(PACKAGES),
     )
-    return run_recorded(record, config.run.record, launch, partial(train, config, launch), _is_out_of_memory)
+    return run_recorded(record, config.run, launch, partial(train, config, launch), _is_out_of_memory)
 
 
 def layout_of(config: Config, launch: Launch) -> dict[str, int]:
     """What the record says of devices and batch; raises ConfigError when the batch cannot be shared out."""
     batch, devices = config.batch.global_batch_size, num_devices(config, launch.world_size)
-    if batch % devices:
-        raise ConfigError(
-            f"global_batch_size {batch} is not a multiple of the {devices} devices: change one of the two"
-        )
+    check_point(config.model.variant, devices, batch)
     return {
         "num_devices": devices,
         "num_nodes": launch.num_nodes,

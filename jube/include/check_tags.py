@@ -1,7 +1,7 @@
-"""Refuse a tag that no workflow knows: JUBE would ignore it.
+"""Refuse a tag that the workflow does not know: JUBE would ignore it.
 
-Usage: check_tags.py FOLDER_OF_WORKFLOWS RUN_FOLDER. Known is what stands in a `tag:` of the workflows' files; what
-was asked for stands in the configuration that JUBE stored. Prints the tags of the run.
+Usage: check_tags.py FOLDER_OF_WORKFLOWS NAME RUN_FOLDER. What was asked for stands in the configuration that JUBE
+stored. Prints the tags of the run.
 """
 
 from __future__ import annotations
@@ -12,27 +12,35 @@ import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-TAG_ENTRY = re.compile(r"""\btag:\s*("[^"]*"|'[^']*'|[^,}\s]+)""")
+TAG_ENTRY = re.compile(r"""^(?!\s*#).*?\btag:\s*("[^"]*"|'[^']*'|[^,}\s#]+)""", re.MULTILINE)
+NAME = re.compile(r"^name:\s*(\S+)", re.MULTILINE)
 
 
-def known_tags(workflows: Path) -> set[str]:
+def tags_of(files: list[Path]) -> set[str]:
     """Every name in a tag expression such as `!(117M|800M)+synthetic`."""
-    files = [*workflows.glob("*.yaml"), *workflows.glob("include/*.yaml")]
     expressions = [found for file in files for found in TAG_ENTRY.findall(file.read_text())]
     return {name for expression in expressions for name in re.findall(r"[\w.-]+", expression)}
 
 
+def known_tags(folder: Path, name: str) -> set[str]:
+    """The tags in the workflow's own file, and those that all workflows share: which no other's file has."""
+    workflows = {found[1]: file for file in sorted(folder.glob("*.yaml")) if (found := NAME.search(file.read_text()))}
+    own = tags_of([workflows[name]])
+    others = tags_of([file for other, file in workflows.items() if other != name])
+    return own | tags_of(sorted(folder.glob("include/*.yaml"))) - others | own
+
+
 def main() -> None:
-    workflows, run = map(Path, sys.argv[1:])
+    folder, name, run = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
     configuration = run / "configuration.xml"
     if not configuration.exists():  # a dry run of JUBE stores nothing
         return
     asked = {(tag.text or "").strip() for tag in ElementTree.parse(configuration).iter("tag")}
-    known = known_tags(workflows)
+    known = known_tags(folder, name)
     for tag in sorted(asked - known):
         near = difflib.get_close_matches(tag, known, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
-        sys.exit(f"there is no tag {tag}: {hint}The tags are {' '.join(sorted(known))}")
+        sys.exit(f"{name} has no tag {tag}: {hint}Its tags are {' '.join(sorted(known))}")
     print(" ".join(sorted(asked)), end="")
 
 

@@ -1,13 +1,17 @@
 #!/usr/bin/env bash
 # Run the job script of this folder, or submit it. A job that cannot be started is a failed result.
-# Usage: submit.sh bash|sbatch SYSTEM
+# Usage: submit.sh bash|sbatch SYSTEM [RUNS]        (RUNS of the point that the job does one after the other; default: 1)
 set -uo pipefail
-how=${1:?usage: submit.sh bash|sbatch SYSTEM}
-system=${2:?usage: submit.sh bash|sbatch SYSTEM}
+how=${1:?usage: submit.sh bash|sbatch SYSTEM [RUNS]}
+system=${2:?usage: submit.sh bash|sbatch SYSTEM [RUNS]}
+runs=(.)
+for ((i = 2; i <= ${3:-1}; i++)); do runs+=("run_$i"); done
 here=$(cd -- "$(dirname -- "$0")" && pwd)
 
 fail() {
-    "$here/python.sh" -m results.collect . --exit-code "$1" --reason "$2"
+    for run in "${runs[@]}"; do
+        "$here/python.sh" -m results.collect "$run" --exit-code "$1" --reason "$2"
+    done
     touch error
     exit 1
 }
@@ -15,7 +19,11 @@ site() {
     "$here/python.sh" -m caraml.site "$system" "$1" 2>submit.err || fail $? "$(tail -n 1 submit.err)"
 }
 
-echo "$how $system" >submitted
+echo "$how $system ${#runs[@]}" >submitted
+for run in "${runs[@]:1}"; do
+    mkdir -p "$run"
+    cp result.json "$run"
+done
 site --job >site.sh
 case $how in
 bash)
@@ -23,7 +31,7 @@ bash)
     code=$?
     [[ -e ready ]] && exit 0
     [[ -e error ]] || fail "$code" ""
-    tail -n 1 job.err >&2
+    tail -qn 1 job.err run_*/job.err 2>/dev/null >&2
     exit 1
     ;;
 sbatch)

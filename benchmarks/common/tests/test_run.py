@@ -10,9 +10,10 @@ from contextlib import contextmanager
 import pytest
 
 from benchmarks.common.launch import Launch
-from benchmarks.common.options import ConfigError
+from benchmarks.common.options import ConfigError, RunOptions
 from benchmarks.common.record import OK, RunRecord
 from benchmarks.common.run import EXIT_FAILED, RESULT_PREFIX, check_record_path, run_recorded
+from benchmarks.common.summary import summary
 
 
 @contextmanager
@@ -37,9 +38,36 @@ def test_a_record_that_finds_no_space_is_in_the_output(tmp_path, capsys):
 
     path = tmp_path / "record.json"
     with no_file_above(100):
-        code = run_recorded(RunRecord("b", "s", "m", "tokens", {}), str(path), Launch(), body, lambda error: False)
+        code = run_recorded(
+            RunRecord("b", "s", "m", "tokens", {}), RunOptions(record=str(path)), Launch(), body, lambda error: False
+        )
     assert code == EXIT_FAILED
     printed = capsys.readouterr()
-    assert json.loads(printed.out.removeprefix(RESULT_PREFIX))["status"] == OK
+    assert json.loads(printed.out.splitlines()[0].removeprefix(RESULT_PREFIX))["status"] == OK
     assert f"b: the record {path} cannot be written (File too large): it is in the output" in printed.err
     assert not list(tmp_path.iterdir())
+
+
+def test_a_run_ends_with_a_summary_and_the_whole_record_only_on_request(capsys):
+    def body(record: RunRecord) -> None:
+        record.status, record.layout = OK, {"num_devices": 2, "global_batch_size": 8}
+        record.metrics = {"tokens_per_s": 100.0, "tokens_per_s_per_device": 50.0, "measured_s": 4.0, "first_loss": 9.0}
+
+    for asked in (False, True):
+        options = RunOptions(print_record=asked)
+        assert run_recorded(RunRecord("b", "s", "m", "tokens", {}), options, Launch(), body, lambda error: False) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert any(line.startswith(RESULT_PREFIX) for line in lines) is asked
+        told = "\n".join(line for line in lines if not line.startswith(RESULT_PREFIX))
+        assert "m on s, 2 devices, global batch 8: ok" in told
+        assert "100.0 tokens/s over 4.0 s, 50.0 per device" in told
+        assert "--record FILE stores it" in told
+        assert "loss" not in told  # of which only half is known
+
+
+def test_a_summary_says_whether_energy_is_measured():
+    record = RunRecord("b", "s", "m", "tokens", {}, OK)
+    assert "not measured: put 'jpwr --' in front" in summary(record, "x.json", {})
+    assert "by jpwr" in summary(record, "x.json", {"JPWR_MARKS": "marks"})
+    record.status = "failed"
+    assert "energy" not in summary(record, "x.json", {})

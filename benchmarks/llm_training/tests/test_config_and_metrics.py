@@ -21,7 +21,6 @@ from benchmarks.llm_training.config import (
     TrainingOptions,
 )
 from benchmarks.llm_training.metrics import gpt_flops_per_token, loss_problem, training_metrics
-from benchmarks.llm_training.points import fitting_batches, fitting_devices
 from benchmarks.llm_training.train import _conclude
 
 
@@ -100,19 +99,6 @@ def test_a_loss_that_falls_is_fine():
 @pytest.mark.parametrize(("losses", "problem"), [([9.0, math.nan], "diverged"), ([8.0, 8.0, 8.1, 8.2], "did not fall")])
 def test_a_loss_that_does_not_fall_is_told(losses, problem):
     assert problem in loss_problem(losses)
-
-
-def test_only_batches_that_can_run_are_points_of_the_sweep():
-    assert fitting_batches("tiny", 2, 4, [4, 8, 12, 16]) == [8, 16]
-    assert fitting_devices("800M", [1, 2, 4]) == [1, 2, 4]
-    assert fitting_devices("13B", [1, 2, 4, 8]) == [4, 8]
-    assert fitting_devices("175B", [1, 2, 4]) == [64]  # as many nodes as it takes
-    with pytest.raises(ConfigError, match=r"it needs 4 devices .* and there are 2: use a smaller size"):
-        fitting_devices("13B", [1, 2], most=2)
-    with pytest.raises(ConfigError, match="not a multiple"):
-        fitting_batches("tiny", 2, 4, [4])
-    with pytest.raises(ConfigError, match="2 devices cannot be shared"):
-        fitting_batches("13B", 2, 2, [16])
 
 
 def test_a_run_that_took_other_tokens_than_planned_has_failed():

@@ -13,7 +13,8 @@ import pytest
 from benchmarks.common.batch_plan import BatchPlan
 from benchmarks.llm_training.config import SIZES, Layout
 from benchmarks.llm_training.ipu import ipus_of_layers
-from benchmarks.llm_training.points import fitting_batches
+from benchmarks.llm_training.points import check_point
+from tests.waiting import PATIENCE_S
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 STAND_IN = Path(__file__).with_name("poptorch_stand_in.py")
@@ -26,7 +27,7 @@ def start(folder: Path, *flags: str, with_sdk: bool = True) -> subprocess.Comple
         (folder / "poptorch.py").write_text(STAND_IN.read_text())
     environ = {**os.environ, "PYTHONPATH": f"{folder}:{REPOSITORY}", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "benchmarks.llm_training", *FLAGS, *STEPS, "--record", str(folder / "record.json")]
-    return subprocess.run([*command, *flags], env=environ, capture_output=True, text=True, timeout=200)
+    return subprocess.run([*command, *flags], env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 def test_a_pipeline_of_four_ipus_trains_in_one_process(tmp_path):
@@ -89,6 +90,7 @@ def test_layers_are_spread_over_the_ipus_beside_the_embeddings(ipus, expected):
 
 
 def test_the_points_of_a_sweep_know_that_ipus_are_a_pipeline():
-    assert fitting_batches("117M", 4, 1, [15, 16], pipeline_parallel_size=4) == [15, 16]
+    for batch in (15, 16):
+        check_point("117M", 4, batch, 1, pipeline_parallel_size=4)
     assert BatchPlan(16, 1, Layout(4, 1, 4).data_parallel_size).grad_accum_steps == 16
     assert SIZES["117M"].num_layers % 4 == 0

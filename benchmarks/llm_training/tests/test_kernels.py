@@ -32,6 +32,7 @@ from benchmarks.llm_training.optimizer import norm_of_all, scale_all
 from benchmarks.llm_training.parallel import DTYPES, Target
 from benchmarks.llm_training.plan import stage_memory
 from benchmarks.llm_training.tests.test_train import ENVIRONMENT
+from tests.waiting import PATIENCE_S
 
 HERE = Path(__file__).parent
 
@@ -42,7 +43,7 @@ def run(module: str, *arguments: str) -> dict[str, Any]:
         env=ENVIRONMENT,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])

@@ -14,6 +14,7 @@ from benchmarks.llm_training.config import SIZES, Layout
 from benchmarks.llm_training.metrics import gpt_flops_per_token, recomputed_flops_per_token, training_metrics
 from benchmarks.llm_training.plan import GIB, stage_memory, stage_parameters
 from benchmarks.llm_training.tests.test_train import ALONE, ENVIRONMENT
+from tests.waiting import PATIENCE_S
 
 COUNT = str(Path(__file__).with_name("count_parameters.py"))
 
@@ -22,7 +23,9 @@ def count(ranks: int, *arguments: str) -> dict:
     run = [sys.executable]
     if ranks > 1:
         run += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-    done = subprocess.run([*run, COUNT, *arguments], env=ENVIRONMENT, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(
+        [*run, COUNT, *arguments], env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE_S
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from random import Random
 
@@ -16,6 +15,7 @@ import torch
 
 from benchmarks.llm_training import cpu_stand_ins, prepare
 from benchmarks.llm_training.config import SIZES
+from tests.waiting import PATIENCE_S
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
@@ -34,7 +34,7 @@ def start(command: list[str], record: Path, *flags: str) -> subprocess.Completed
         env=ENVIRONMENT,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE_S,
     )
 
 
@@ -54,7 +54,7 @@ def text(tmp_path_factory):
 def one_rank(text, tmp_path_factory):
     """What the program printed and recorded, alone."""
     record = tmp_path_factory.mktemp("one") / "record.json"
-    done = start(ALONE, record, "--learning-rate", "1e-3", *text)
+    done = start(ALONE, record, "--learning-rate", "1e-3", "--print-record", *text)
     assert done.returncode == 0, done.stderr
     return done.stdout, json.loads(record.read_text())
 
@@ -64,6 +64,7 @@ def test_the_record_is_printed_and_stored(one_rank):
     [line] = [line for line in printed.splitlines() if line.startswith("CARAML_RESULT ")]
     assert json.loads(line.removeprefix("CARAML_RESULT ")) == record
     assert record["status"] == "ok"
+    assert f"{record['metrics']['tokens_per_s']:.1f} tokens/s" in printed
 
 
 def test_throughput_is_tokens_over_the_windows_time(one_rank):
@@ -173,7 +174,7 @@ def test_a_rank_with_other_options_than_rank_0_is_named(tmp_path):
         env={**ENVIRONMENT, "PYTHON": sys.executable},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
     )
     assert done.returncode != 0
     assert "rank 1 was started with other options than rank 0" in done.stderr
@@ -188,10 +189,8 @@ def test_a_rank_that_is_killed_ends_the_run_and_leaves_no_record_that_looks_good
         assert "step" in process.stdout.readline()
         ranks = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True)
         os.kill(int(ranks.stdout.split()[1]), signal.SIGKILL)
-        killed_s = time.monotonic()
         process.stdout.read()
-        assert process.wait(timeout=60) != 0
-    assert time.monotonic() - killed_s < 30
+        assert process.wait(timeout=PATIENCE_S) != 0  # it would have trained for hours
     assert not record.exists() or json.loads(record.read_text())["status"] == "failed"
 
 

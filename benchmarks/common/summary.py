@@ -1,0 +1,55 @@
+"""What a run says at its end, for the person who started it by hand."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+
+from benchmarks.common.launch import MARKS_VARIABLE
+from benchmarks.common.record import OK, RunRecord
+
+
+def summary(record: RunRecord, path: str, environ: Mapping[str, str] = os.environ) -> str:
+    """A few lines: what ran and how it ended, its throughput, step times and loss, and where energy and record are."""
+    lines = [("model", f"{record.model} on {record.system}, {_devices(record)}: {record.status}")]
+    lines += _figures(record)
+    if record.status == OK:
+        sampled = environ.get(MARKS_VARIABLE)
+        lines.append(
+            ("energy", "by jpwr, which runs around this" if sampled else "not measured: put 'jpwr --' in front")
+        )
+    lines.append(("record", path or "not kept: --record FILE stores it, --print-record prints it"))
+    return "\n".join(f"{record.benchmark}: {name:<10} {text}" for name, text in lines)
+
+
+def _devices(record: RunRecord) -> str:
+    number, batch = (record.layout.get(key, 0) for key in ("num_devices", "global_batch_size"))
+    return f"{number} device{'' if number == 1 else 's'}, global batch {batch}"
+
+
+def _figures(record: RunRecord) -> Iterator[tuple[str, str]]:
+    unit, metrics = record.work_unit, record.metrics
+
+    def number(key: str) -> float | None:
+        value = metrics.get(key)
+        return float(value) if isinstance(value, int | float) else None
+
+    speed, per_device = number(f"{unit}_per_s"), number(f"{unit}_per_s_per_device")
+    if speed is not None:
+        each = f", {per_device:.1f} per device" if per_device not in (None, speed) else ""
+        yield "throughput", f"{speed:.1f} {unit}/s over {number('measured_s') or 0:.1f} s{each}"
+    effective = number(f"effective_{unit}_per_s")
+    if effective is not None:
+        wait = number("input_wait_percent") or 0
+        yield "effective", f"{effective:.1f} {unit}/s through the input path, which waits {wait:.1f} % of the time"
+    median_s = number("step_time_median_s")
+    if median_s is not None:
+        low_s, high_s = number("step_time_p5_s"), number("step_time_p95_s")
+        yield "step time", f"{median_s:.4g} s (median), {low_s:.4g} to {high_s:.4g} s (5th to 95th percentile)"
+    tflops, mfu = number("tflops_per_device"), number("mfu")
+    if tflops is not None:
+        share = f", {mfu:.1%} of the peak" if mfu is not None else ""
+        yield "compute", f"{tflops:.4g} TFLOP/s per device{share}"
+    first, last = number("first_loss"), number("last_loss")
+    if first is not None and last is not None:
+        yield "loss", f"{first:.4g} at first, {last:.4g} at last"
