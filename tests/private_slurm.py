@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from tests.waiting import until
+
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "slurmdbd", "mariadbd")
 PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 
@@ -185,11 +187,7 @@ def _say(*command: str) -> str:
 
 
 def _until(is_so: Callable[[], bool], folder: Path) -> None:
-    deadline_s = time.monotonic() + 30
-    while not is_so():
-        if time.monotonic() > deadline_s:
-            raise RuntimeError(f"Slurm did not come up: see {folder}/*.log")
-        time.sleep(0.1)
+    until(is_so, "Slurm", lambda: f"see {folder}/*.log")
 
 
 def _idle_nodes(environ: dict[str, str]) -> int:
@@ -199,13 +197,13 @@ def _idle_nodes(environ: dict[str, str]) -> int:
 
 def _stop(folder: Path) -> None:
     pids = [int(path.read_text()) for path in folder.glob("*.pid") if path.read_text().strip()]
-    for number in (signal.SIGTERM, signal.SIGKILL):
+    for number, grace_s in ((signal.SIGTERM, 5), (signal.SIGKILL, 0)):
         for pid in pids:
             try:
                 os.kill(pid, number)
             except ProcessLookupError:
                 continue
-        deadline_s = time.monotonic() + 5
+        deadline_s = time.monotonic() + grace_s
         while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < deadline_s:
             time.sleep(0.05)
 

@@ -19,6 +19,7 @@ from caraml.images import architecture_of, definition, image_path, make_image, r
 from caraml.site import SiteError
 from caraml.systems import read_systems
 from tests.conftest import made_up_system, make_checkout
+from tests.waiting import PATIENCE_S
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 NEEDED = ("podman", "runc", "ch-run", "ch-image", "mmdebstrap")
@@ -150,7 +151,7 @@ def test_the_workflow_trains_under_apptainer(apptainer, environ, checkout, jube_
         env=environ,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     [result] = out.glob("000000/*_benchmark/work/result.json")
@@ -166,7 +167,7 @@ def test_the_workflow_trains_in_a_container(runtime, environ, checkout, jube_com
     environ = {**environ, "CARAML_CONTAINER_RUNTIME": runtime, "PYTHONPATH": SITE_PACKAGES}
 
     def call(*command):
-        return subprocess.run(command, cwd=checkout, env=environ, capture_output=True, text=True, timeout=300)
+        return subprocess.run(command, cwd=checkout, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
 
     out = checkout / f"run_{runtime}"
     run = [jube_command, "run", "jube/llm.yaml", "--outpath", str(out)]

@@ -32,6 +32,7 @@ FLOORS = {
     "benchmarks.common.launch": 2,
     "benchmarks.common.measure": 3,
     "benchmarks.common.run": 3,
+    "benchmarks.common.summary": 3,
     "benchmarks.common.provenance": 2,
     "benchmarks.llm_training.config": 1,
     "benchmarks.llm_training.metrics": 1,

@@ -15,8 +15,8 @@ import pytest
 
 from tests.conftest import made_up_system, make_checkout
 from tests.private_slurm import missing_programs, private_slurm
+from tests.waiting import NEVER_S, PATIENCE_S, processes, sleeper, until
 
-SLOW_S = 311
 NODE_W = 200
 BLOCK = made_up_system(
     submit="sbatch",
@@ -78,7 +78,9 @@ class Sweep:
         self.run = sorted(self.out.glob("[0-9]*"))[-1]
 
     def call(self, *command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(command, cwd=self.checkout, env=self.environ, capture_output=True, text=True, timeout=120)
+        return subprocess.run(
+            command, cwd=self.checkout, env=self.environ, capture_output=True, text=True, timeout=PATIENCE_S
+        )
 
     def caraml(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return self.call(sys.executable, "-m", "caraml", *arguments)
@@ -96,10 +98,8 @@ class Sweep:
         return (self.points()[index] / "job.id").read_text().strip()
 
     def until_it_runs(self, index: int) -> None:
-        deadline_s = time.monotonic() + 120
-        while not list(self.points()[index].glob("power/*/trace.csv")):
-            assert time.monotonic() < deadline_s, (self.points()[index] / "job.err").read_text()
-            time.sleep(0.2)
+        point = self.points()[index]
+        until(lambda: sleeper(point), "the job's program", (point / "job.err").read_text)
 
     def table(self) -> list[list[str]]:
         done = self.call(self.environ["JUBE"], "result", str(self.out), "--id", "last", "-a")
@@ -147,8 +147,9 @@ def test_slurms_own_energy_of_a_job_stands_beside_ours(trained):
     for index, nodes in ((0, 1), (1, 2)):
         found = trained.result(index)["slurm"]
         elapsed = trained.call("sacct", "-X", "-n", "-P", "-o", "ElapsedRaw", "-j", found["job_id"])
-        # Times are whole seconds, and the counters are looked at once a second.
-        expected_j = pytest.approx(NODE_W * int(elapsed.stdout) * nodes, abs=3 * NODE_W * nodes)
+        # Times are whole seconds, and the counters are looked at once a second, or later on a busy machine: what is
+        # looked for is another node's energy, or another unit.
+        expected_j = pytest.approx(NODE_W * int(elapsed.stdout) * nodes, rel=0.4, abs=3 * NODE_W * nodes)
         assert found["consumed_energy_j"] == expected_j
         assert found["consumed_energy_wh"] * 3600 == expected_j
     assert "Slurm, whole job [Wh]" in trained.caraml("table", str(trained.run)).stdout
@@ -166,37 +167,26 @@ def test_resnet_trains_on_two_nodes(jube_command, checkout, slurm):
 @pytest.fixture
 def slow_checkout(tmp_path):
     folder = make_checkout(tmp_path / "caraml", BLOCK)
-    slow_program(folder, SLOW_S)
+    slow_program(folder, NEVER_S)
     return folder
 
 
-def kill(folder: Path, word: bytes) -> None:
-    """SIGKILL the process in a folder whose last argument ends with a word."""
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            here = (process / "cwd").resolve() == folder
-            command = (process / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
-        except OSError:
-            continue
-        if here and command[-1].endswith(word) and len(command) == 2:
-            os.kill(int(process.name), signal.SIGKILL)
-            return
-    raise AssertionError(f"nothing in {folder} ends with {word!r}")
-
-
 def kill_batch_script(sweep, slurm):
-    kill(sweep.points()[0], b"slurm_script")
+    point = sweep.points()[0]
+    [script] = [pid for pid, command in processes(point).items() if command[-1].endswith("slurm_script")]
+    os.kill(script, signal.SIGKILL)
 
 
 def kill_program(sweep, slurm):
-    time.sleep(3)  # idle power comes first
-    kill(sweep.points()[0], str(SLOW_S).encode())
+    os.kill(sleeper(sweep.points()[0]), signal.SIGKILL)
 
 
 def take_node_down(sweep, slurm):
-    node = sweep.call("squeue", "-h", "-j", sweep.job_id(0), "-o", "%N").stdout.strip()
+    job_id = sweep.job_id(0)
+    node = sweep.call("squeue", "-h", "-j", job_id, "-o", "%N").stdout.strip()
     sweep.call("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
-    time.sleep(2)
+    shown = ("scontrol", "show", "job", "-o", job_id)
+    until(lambda: "JobState=RUNNING" not in sweep.call(*shown).stdout, "the job's end")
     sweep.call("scontrol", "update", f"nodename={node}", "state=resume")
 
 

@@ -14,6 +14,7 @@ import yaml
 
 from caraml.systems import read_systems
 from tests.conftest import SYSTEMS, made_up_system, make_checkout
+from tests.waiting import PATIENCE_S
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 ONE_POINT = made_up_system(submit="sbatch", devices_sweep="1", batch_sweep="8", image_batch_sweep="8")
@@ -88,7 +89,7 @@ def job_of(checkout: Path, jube: str, workflow: str, system: str, *tags: str, ou
     environ = {**os.environ, "PATH": f"{checkout}/bin:{os.environ['PATH']}"}
     out = out or checkout / f"{system}_{workflow}"
     command = [jube, "run", f"jube/{workflow}.yaml", "--tag", system, "synthetic", "once", *tags, "--outpath", str(out)]
-    done = subprocess.run(command, cwd=checkout, env=environ, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=checkout, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stdout + done.stderr
     [point] = out.glob("*/*_benchmark/work")
     job, node = (point / "job.sh").read_text(), (point / "node.sh").read_text()
@@ -157,7 +158,7 @@ def test_a_cpus_speed_never_stands_under_an_accelerators_name(workflow, framewor
     checkout = make_checkout(tmp_path / "caraml", made_up_system(vendor="nvidia", power_methods="estimate", **sweep))
     out = tmp_path / "run"
     command = [jube_command, "run", f"jube/{workflow}.yaml", "--tag", "TESTBED", "synthetic", "--outpath", str(out)]
-    subprocess.run(command, cwd=checkout, capture_output=True, timeout=100, check=True)
+    subprocess.run(command, cwd=checkout, capture_output=True, timeout=PATIENCE_S, check=True)
     [result] = out.glob("*/*_benchmark/work/result.json")
     found = json.loads(result.read_text())
     assert found["status"] == "failed"

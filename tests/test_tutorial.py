@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from tests.conftest import REPOSITORY, SYSTEMS, make_checkout
+from tests.waiting import PATIENCE_S
 
 TUTORIAL = REPOSITORY / "docs" / "add_a_machine.md"
 
@@ -36,7 +37,7 @@ def test_a_machine_is_added_by_what_the_tutorial_says(tmp_path, jube_command):
             env=environ,
             capture_output=True,
             text=True,
-            timeout=200,
+            timeout=PATIENCE_S,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         said += done.stdout

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 PATIENCE_S = 600.0
+NEVER_S = 86_399  # for a program that a test ends
 POLL_S = 0.02
 
 Seen = TypeVar("Seen")
@@ -20,3 +22,23 @@ def until(look: Callable[[], Seen], what: str, explain: Callable[[], str] = lamb
             raise AssertionError(f"{what} did not come within {PATIENCE_S:.0f} s; {explain()}")
         time.sleep(POLL_S)
     return seen
+
+
+def processes(folder: Path, *words: str) -> dict[int, list[str]]:
+    """The command lines of those that work in a folder and have all of these words in theirs."""
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            here = (process / "cwd").resolve() == folder.resolve()
+            command = (process / "cmdline").read_text(errors="replace").rstrip("\0").split("\0")
+        except OSError:
+            continue  # it has ended, or is another user's
+        if here and set(words) <= set(command):
+            found[int(process.name)] = command
+    return found
+
+
+def sleeper(folder: Path) -> int | None:
+    """The process `sleep NEVER_S` in a folder, where there is one."""
+    command = ["sleep", str(NEVER_S)]
+    return next((pid for pid, found in processes(folder, *command).items() if found == command), None)
