@@ -11,6 +11,8 @@ import yaml
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SYSTEMS = Path("jube") / "include" / "systems.yaml"
+# The site's facts for a checkout that trains: what is tested takes no long steps.
+SMALL = "llm_training_flags: --sequence-length 64\nresnet50_flags: --image-size 32\n"
 
 
 def made_up_system(**values: str) -> str:
@@ -28,8 +30,8 @@ def made_up_system(**values: str) -> str:
     return yaml.safe_dump([{"name": "system", "tag": "TESTBED", "parameter": kept}], sort_keys=False)
 
 
-def make_checkout(folder: Path, block: str = "") -> Path:
-    """What git has of this checkout, with its environment, and a block added to the systems."""
+def make_checkout(folder: Path, block: str = "", site: str = "") -> Path:
+    """What git has of this checkout, with its environment, a block added to the systems, and a site.yaml."""
     listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(listing, cwd=REPOSITORY, capture_output=True, text=True, check=True)
     for name in listed.stdout.split():
@@ -41,7 +43,15 @@ def make_checkout(folder: Path, block: str = "") -> Path:
     if block:
         with (folder / SYSTEMS).open("a") as file:
             file.write("\n" + "".join(f"  {line}\n" for line in block.splitlines()))
+    if site:
+        (folder / "site.yaml").write_text(site)
     return folder
+
+
+def run_in_place_of_training(checkout: Path, program: str) -> None:
+    """Let jobs run another program under the sampler."""
+    node = checkout / "jube" / "include" / "node.sh.in"
+    node.write_text(node.read_text().replace("    #START#", f"    {program} #"))
 
 
 @pytest.fixture(scope="session")

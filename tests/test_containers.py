@@ -18,7 +18,7 @@ import pytest
 from caraml.images import architecture_of, definition, image_path, make_image, read_image, read_images
 from caraml.site import SiteError
 from caraml.systems import read_systems
-from tests.conftest import made_up_system, make_checkout
+from tests.conftest import SMALL, made_up_system, make_checkout
 from tests.waiting import PATIENCE_S
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -37,7 +37,9 @@ cgroup_manager = "cgroupfs"
 events_logger = "file"
 """
 STORAGE = '[storage]\ndriver = "vfs"\ngraphroot = "{folder}/store"\nrunroot = "{folder}/run"\n'
-BLOCK = made_up_system(devices_sweep="1", batch_sweep="8", min_measured_s=1, image="cpu")
+BLOCK = made_up_system(
+    devices_sweep="1", batch_sweep="8", warmup_steps=1, measured_steps=2, min_measured_s=1, image="cpu"
+)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +82,7 @@ def checkout(tmp_path_factory):
     changed = table.read_text().replace("docker.io/library/python:3.11-slim", "localhost/caraml-base:1")
     changed = re.sub(r"(\ncpu:(?:\n  .*)*?\n  pip: )\[.*\]", r"\1[]", changed)
     table.write_text(changed)
-    (folder / "site.yaml").write_text(f"container_mounts: ['{REPOSITORY}', '{SITE_PACKAGES}']\n")
+    (folder / "site.yaml").write_text(f"{SMALL}container_mounts: ['{REPOSITORY}', '{SITE_PACKAGES}']\n")
     return folder
 
 

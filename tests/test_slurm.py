@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import made_up_system, make_checkout
+from tests.conftest import SMALL, made_up_system, make_checkout, run_in_place_of_training
 from tests.private_slurm import missing_programs, private_slurm
 from tests.waiting import NEVER_S, PATIENCE_S, processes, sleeper, until
 
@@ -28,7 +28,9 @@ BLOCK = made_up_system(
     network_env="GLOO_SOCKET_IFNAME=lo",
     batch_sweep="8",
     image_batch_sweep="8",
-    min_measured_s=2,
+    warmup_steps=1,
+    measured_steps=2,
+    min_measured_s=1,
 )
 
 
@@ -64,7 +66,7 @@ def slurm(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory):
-    return make_checkout(tmp_path_factory.mktemp("slurm_checkout") / "caraml", BLOCK)
+    return make_checkout(tmp_path_factory.mktemp("slurm_checkout") / "caraml", BLOCK, SMALL)
 
 
 class Sweep:
@@ -108,12 +110,6 @@ class Sweep:
             for line in done.stdout.splitlines()
             if line.startswith("| TESTBED")
         ]
-
-
-def slow_program(checkout: Path, seconds: int) -> None:
-    """Let a program that only sleeps run in a job's place."""
-    node = checkout / "jube" / "include" / "node.sh.in"
-    node.write_text(node.read_text().replace("    #START#", f"    sleep {seconds} #"))
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +163,7 @@ def test_resnet_trains_on_two_nodes(jube_command, checkout, slurm):
 @pytest.fixture
 def slow_checkout(tmp_path):
     folder = make_checkout(tmp_path / "caraml", BLOCK)
-    slow_program(folder, NEVER_S)
+    run_in_place_of_training(folder, f"sleep {NEVER_S}")
     return folder
 
 
@@ -213,7 +209,9 @@ def test_a_job_that_slurm_ends_is_a_failed_row(name, jube_command, slow_checkout
     assert [row[-1] for row in sweep.table()] == ["failed", "failed"]
 
 
-def test_what_failed_is_submitted_again_and_only_that(jube_command, checkout, slurm):
+def test_what_failed_is_submitted_again_and_only_that(jube_command, tmp_path, slurm):
+    checkout = make_checkout(tmp_path / "caraml", BLOCK)
+    run_in_place_of_training(checkout, f"python3 {checkout}/tests/quick_run.py")
     sweep = Sweep(jube_command, checkout, slurm, "llm", "synthetic")
     sweep.call("scancel", sweep.job_id(1))
     assert sweep.wait().returncode == 1

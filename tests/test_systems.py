@@ -22,15 +22,16 @@ GOLDEN = Path(__file__).with_name("golden")
 BLOCKS = yaml.safe_load((REPOSITORY / SYSTEMS).read_text())["parameterset"]
 NAMES = [block["tag"] for block in BLOCKS]
 NUMBERS = {"int": int, "float": (int, float)}
-WANTED = {"A100", "H100", "WAIH100", "GH200", "JEDI", "MI250", "GC200", "CPU", "H200", "MI300X", "MI300A", "GB200"}
+SHIPPED = {"A100", "H100", "WAIH100", "GH200", "JEDI", "MI250", "GC200", "CPU", "H200", "MI300X", "MI300A", "GB200"}
 
 
 def types(block) -> dict[str, str]:
     return {parameter["name"]: parameter.get("type", "string") for parameter in block["parameter"]}
 
 
-def test_every_system_of_the_suite_is_described():
-    assert set(NAMES) == WANTED
+def test_every_system_of_the_suite_is_described_once():
+    assert set(NAMES) >= SHIPPED
+    assert len(NAMES) == len(set(NAMES))
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=NAMES)
@@ -108,6 +109,38 @@ def test_a_site_gives_a_benchmark_flags_of_its_own(one_point_checkout, jube_comm
     job = job_of(one_point_checkout, jube_command, "llm", "H200", "fp8", out=out)
     assert "--precision fp8 " in job
     assert " --peak-tflops-per-device 1979 --compile layers --cuda-graph on --record record.json" in job
+
+
+def test_the_runs_of_a_point_are_one_job_or_each_one(one_point_checkout, jube_command, tmp_path):
+    found = {}
+    for tag in ("shared", "apart"):
+        command = [jube_command, "run", "jube/llm.yaml", "--tag", "A100", "synthetic", tag]
+        command += ["--outpath", str(tmp_path / tag)]
+        environ = {**os.environ, "PATH": f"{one_point_checkout}/bin:{os.environ['PATH']}"}
+        done = subprocess.run(
+            command, cwd=one_point_checkout, env=environ, capture_output=True, text=True, timeout=PATIENCE_S
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        points = sorted((tmp_path / tag).glob("*/*_benchmark/work"))
+        found[tag] = [(point / "job.sh").read_text().split("#SBATCH --time=")[1].split()[0] for point in points]
+        results = [len(list(point.rglob("result.json"))) for point in points]
+        assert results == ([3] if tag == "shared" else [1, 1, 1])
+    assert found == {"shared": ["06:00:00"], "apart": ["02:00:00"] * 3}
+
+
+def test_a_sweep_is_narrowed_without_editing_a_file(one_point_checkout, jube_command, tmp_path, monkeypatch):
+    monkeypatch.setenv("CARAML_BATCHES", "64")
+    monkeypatch.setenv("CARAML_DEVICES", "2")
+    job = job_of(one_point_checkout, jube_command, "resnet50", "A100", "fp16", out=tmp_path / "narrow")
+    assert "--global-batch-size 64 " in job
+    assert "--nproc-per-node 2 " in job
+    assert "--precision fp16 " in job
+    monkeypatch.setenv("CARAML_BATCHES", "63")
+    command = [jube_command, "run", "jube/resnet50.yaml", "--tag", "A100", "synthetic"]
+    command += ["--outpath", str(tmp_path / "none")]
+    done = subprocess.run(command, cwd=one_point_checkout, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "v1.5 on 2 devices: global_batch_size 63 is not a multiple of the 2 devices" in done.stdout + done.stderr
 
 
 def test_a_large_model_takes_the_nodes_that_it_needs(one_point_checkout, jube_command, tmp_path):

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from jpwr.writers import read_trace
+from tests.conftest import SMALL, made_up_system, make_checkout, run_in_place_of_training
 from tests.waiting import NEVER_S, PATIENCE_S, processes, sleeper, until
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -79,13 +80,16 @@ def kill_when_it_trains(out: Path, point: str, ended: threading.Event) -> None:
 
 @pytest.fixture(scope="module")
 def sweep(jube, tmp_path_factory):
-    """A sweep on made tokens, the benchmark of its second point killed in the middle."""
-    out = tmp_path_factory.mktemp("sweep") / "run"
+    """A sweep on made tokens, the benchmark of its second point killed."""
+    block = made_up_system(warmup_steps=1, measured_steps=2, min_measured_s=1)
+    checkout = make_checkout(tmp_path_factory.mktemp("sweep") / "caraml", block, SMALL)
+    out = checkout / "run"
     ended = threading.Event()
     killer = threading.Thread(target=kill_when_it_trains, args=(out, "000002_benchmark", ended))
     killer.start()
     try:
-        done = run(jube, "run", WORKFLOW, "--tag", "CPU", "synthetic", "--outpath", str(out))
+        command = ("run", "jube/llm.yaml", "--tag", "TESTBED", "synthetic", "--outpath", str(out))
+        done = run(jube, *command, cwd=checkout)
     finally:
         ended.set()
         killer.join()
@@ -141,7 +145,7 @@ def test_a_killed_point_is_a_failed_row_and_makes_the_check_fail(sweep):
         [sys.executable, "-m", "caraml", "check", str(out)], cwd=REPOSITORY, capture_output=True, text=True
     )
     assert done.returncode == 1
-    assert "000002_benchmark: CPU, tiny, 1 device, global batch 16: failed" in done.stderr
+    assert "000002_benchmark: TESTBED, tiny, 1 device, global batch 16: failed" in done.stderr
     assert "SIGKILL" in done.stderr
 
 
@@ -153,20 +157,48 @@ def test_earlier_results_are_untouched_by_a_later_run(sweep):
 
 
 @pytest.mark.parametrize(
-    ("tags", "message"),
+    ("workflow", "tags", "message"),
     [
-        (["CPU", "syntetic"], "there is no tag syntetic: did you mean synthetic?"),
-        (["CPX"], '"system" not found'),
-        ([], '"system" not found'),
-        (["CPU", "A100"], '"system" can be found multiple times'),
-        (["CPU", "117M", "800M"], "size was defined at least twice"),
+        ("llm", ["CPU", "syntetic"], "llm_training has no tag syntetic: did you mean synthetic?"),
+        ("llm", ["CPU", "effective"], "llm_training has no tag effective"),  # the other workflow's
+        ("llm", ["CPU", "full"], "llm_training has no tag full"),
+        ("resnet50", ["CPU", "fp8"], "resnet50 has no tag fp8: "),
+        ("resnet50", ["CPU", "117M"], "resnet50 has no tag 117M"),
+        ("resnet50", ["CPU", "fp16", "fp32"], "precision was defined at least twice"),
+        ("llm", ["CPX"], '"system" not found'),
+        ("llm", [], '"system" not found'),
+        ("llm", ["CPU", "A100"], '"system" can be found multiple times'),
+        ("llm", ["CPU", "117M", "800M"], "size was defined at least twice"),
     ],
 )
-def test_tags_that_make_no_run_are_refused(jube, tags, message, tmp_path):
-    done = run(jube, "run", WORKFLOW, "--outpath", str(tmp_path / "run"), *(["--tag", *tags] if tags else []))
+def test_tags_that_make_no_run_are_refused(jube, workflow, tags, message, tmp_path):
+    file = str(REPOSITORY / "jube" / f"{workflow}.yaml")
+    done = run(jube, "run", file, "--outpath", str(tmp_path / "run"), *(["--tag", *tags] if tags else []))
     assert done.returncode != 0
     assert message in done.stdout + done.stderr
     assert not list(tmp_path.rglob("result.json"))
+
+
+def test_the_runs_of_a_point_share_a_job_and_one_that_fails_fails_the_point(jube, tmp_path):
+    block = made_up_system(default_repeats=3, devices_sweep="1", batch_sweep="8", power_methods="estimate")
+    checkout = make_checkout(tmp_path / "caraml", block)
+    run_in_place_of_training(checkout, f"python3 {checkout}/tests/quick_run.py run_2")
+    out = tmp_path / "run"
+    done = run(jube, "run", "jube/llm.yaml", "--tag", "TESTBED", "synthetic", "--outpath", str(out), cwd=checkout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    [point] = out.glob("000000/*_benchmark/work")
+    results = [json.loads((point / name / "result.json").read_text()) for name in ("", "run_2", "run_3")]
+    assert [result["status"] for result in results] == ["ok", "failed", "ok"]
+    assert "this run is to fail" in results[1]["error"]
+    assert len({result["run_id"] for result in results if "run_id" in result}) == 2
+    assert all(result["energy"]["energy_wh"] > 0 for result in (results[0], results[2]))
+    [row] = table_of(jube, out)
+    assert (row["status"], row["good runs"], row["tokens/s"]) == ("failed", "2", "150.0")
+    checked = subprocess.run(
+        [sys.executable, "-m", "caraml", "check", str(out)], cwd=REPOSITORY, capture_output=True, text=True
+    )
+    assert checked.returncode == 1
+    assert "000001_benchmark, run_2: TESTBED, tiny, 1 device, global batch 8: failed" in checked.stderr
 
 
 def job_folder(tmp_path: Path, program: str, methods: str = "estimate", runs: int = 1) -> Path:
