@@ -15,6 +15,7 @@ import torch
 
 from benchmarks.llm_training import cpu_stand_ins, prepare
 from benchmarks.llm_training.config import SIZES
+from benchmarks.llm_training.train import main
 from tests.waiting import PATIENCE_S
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -48,6 +49,16 @@ def text(tmp_path_factory):
         (folder / f"{number}.txt").write_text(" ".join(random.choices(words, k=5000)))
     assert prepare.main(["--out", f"{folder}/text", "--files", str(folder)]) == 0
     return ["--data", "text", "--data-prefix", f"{folder}/text"]
+
+
+@pytest.fixture
+def attention_kernels():
+    """What a run in this process allows and forbids, as it was before."""
+    names = ("flash", "mem_efficient", "math", "cudnn")
+    before = {name: getattr(torch.backends.cuda, f"{name}_sdp_enabled")() for name in names}
+    yield
+    for name, enabled in before.items():
+        getattr(torch.backends.cuda, f"enable_{name}_sdp")(enabled)
 
 
 @pytest.fixture(scope="module")
@@ -137,15 +148,23 @@ def test_the_window_is_as_long_as_asked(tmp_path):
         (["--record", "{tmp}/file"], "exists already"),
     ],
 )
-def test_bad_options_are_one_clear_sentence(flags, message, tmp_path):
+def test_bad_options_are_one_clear_sentence(flags, message, tmp_path, capsys, attention_kernels):
     (tmp_path / "file").write_text("an earlier result")
     (tmp_path / "cut.idx").write_text("MMIDIDX")
     (tmp_path / "cut.bin").write_text("")
-    done = start(ALONE, tmp_path / "record.json", *(flag.format(tmp=tmp_path) for flag in flags))
-    assert done.returncode == 2
-    assert message.format(tmp=tmp_path) in done.stderr
-    assert "Traceback" not in done.stderr
+    record = ["--record", str(tmp_path / "record.json")]
+    assert main([*SHORT, *record, *(flag.format(tmp=tmp_path) for flag in flags)]) == 2
+    told = capsys.readouterr().err
+    assert message.format(tmp=tmp_path) in told
+    assert "Traceback" not in told
     assert (tmp_path / "file").read_text() == "an earlier result"
+
+
+def test_bad_options_end_the_program_with_one_sentence_and_nothing_else(tmp_path):
+    done = start(ALONE, tmp_path / "record.json", "--data", "text", "--data-prefix", f"{tmp_path}/none")
+    assert done.returncode == 2
+    assert f"there is no {tmp_path}/none.idx" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_tensor_parallel_size_that_does_not_divide_the_heads_is_refused_on_every_rank(tmp_path):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.resnet50.train import main
 from tests.waiting import PATIENCE_S
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -115,11 +116,19 @@ def test_a_worker_that_dies_ends_the_run(tmp_path):
         (["--record", "{tmp}/file"], "exists already"),
     ],
 )
-def test_bad_options_are_one_clear_sentence(flags, message, tmp_path):
+def test_bad_options_are_one_clear_sentence(flags, message, tmp_path, capsys):
     (tmp_path / "file").write_text("an earlier result")
-    done = start(ALONE, tmp_path / "record.json", *(flag.format(tmp=tmp_path) for flag in flags))
+    record = ["--record", str(tmp_path / "record.json")]
+    assert main([*SHORT, *record, *(flag.format(tmp=tmp_path) for flag in flags)]) == 2
+    told = capsys.readouterr().err
+    assert message in told
+    assert "Traceback" not in told
+
+
+def test_bad_options_end_the_program_with_one_sentence_and_nothing_else(tmp_path):
+    done = start(ALONE, tmp_path / "record.json", "--data", "imagenet", "--data-dir", str(tmp_path))
     assert done.returncode == 2
-    assert message in done.stderr
+    assert "holds no TFRecords" in done.stderr
     assert "Traceback" not in done.stderr
 
 
