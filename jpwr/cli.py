@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import threading
 from contextlib import ExitStack, suppress
@@ -31,6 +32,9 @@ TOOLS = ("list", "read", "check")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     arguments = sys.argv[1:] if argv is None else list(argv)
+    # Until there is something to lose, a Ctrl-C ends at once, also inside of a library that does not answer.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         if arguments and arguments[0] in TOOLS:
             from jpwr.tools import run_tool
@@ -48,20 +52,43 @@ def _say(message: str) -> None:
     print(f"jpwr: {message}", file=sys.stderr, flush=True)
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong with a command line in one sentence."""
+
     def error(self, message: str) -> NoReturn:
-        self.exit(EXIT_JPWR_FAILED, f"jpwr: {message}; 'jpwr --help' lists the options\n")
+        self.exit(EXIT_JPWR_FAILED, f"jpwr: {message}; '{self.prog} --help' lists the options\n")
+
+
+USAGE = """jpwr [options] -- command [argument ...]
+       jpwr list | read TRACE | check TRACE"""
+DESCRIPTION = """\
+Sample the power of this node's devices while a command runs, and say how much
+energy it took.
+
+  jpwr -- ./my_program           every sensor that is there, every 100 ms;
+                                 the summary comes on stderr
+  jpwr --df-out out -- ./a.out   the same, with every sample in out/trace.csv
+  jpwr list                      the sensors of this machine, and why others
+                                 cannot be used
+  jpwr read out/trace.csv        summary and plot of a trace
+  jpwr check out/trace.csv       whether it keeps the rules of a measurement
+                                 that counts"""
+EPILOG = f"""exit codes:
+  the command's own, 128+n where signal n ended it
+  {EXIT_JPWR_FAILED}  jpwr itself failed, and the command did not run
+  {EXIT_NOT_EXECUTABLE}  the command cannot be executed
+  {EXIT_NOT_FOUND}  the command was not found
+
+A signal is passed on to the command; the second one that asks to end kills it."""
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
-    parser = _Parser(
+    parser = Parser(
         prog="jpwr",
-        usage="jpwr [options] -- command [argument ...]\n       jpwr list | read TRACE | check TRACE",
-        description="Sample the power of this node's devices while a command runs; exit with the command's code. "
-        "'jpwr list' shows this machine's sensors, 'jpwr read' an old trace, 'jpwr check' whether it keeps the rules.",
-        epilog=f"Exit code: the command's own; 128+n when signal n ended it; {EXIT_NOT_FOUND} command not found; "
-        f"{EXIT_NOT_EXECUTABLE} not executable; {EXIT_JPWR_FAILED} jpwr itself failed, and the command did not run. "
-        "A signal is passed on to the command; the second one that asks to end kills it.",
+        usage=USAGE,
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     sampling = parser.add_argument_group("sampling")
@@ -70,8 +97,8 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         nargs="+",
         default=["auto"],
         metavar="METHOD",
-        help=f"sensors to read: {', '.join(METHODS)}; auto (default): every sensor that is there; "
-        "a/b: the first of a and b that is there",
+        help=f"sensors to read: {', '.join(METHODS)}; a/b is the first of a and b that is there; auto (default) is "
+        "every sensor that is there",
     )
     sampling.add_argument(
         "--interval",
@@ -88,19 +115,25 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         help="seconds of idle power to sample before the command starts (default: %(default)g)",
     )
     sampling.add_argument(
-        "--ignore-measure-errors", action="store_true", help="accepted: a reading that fails never ends the run"
+        "--ignore-measure-errors", action="store_true", help="changes nothing: a reading that fails never ends the run"
     )
     output = parser.add_argument_group("output")
     output.add_argument(
-        "--df-out", type=Path, metavar="DIR", help=f"folder for {TRACE_NAME}, written as it comes, and the data frames"
+        "--df-out",
+        type=Path,
+        metavar="DIR",
+        help=f"folder for {TRACE_NAME}, which is on disk as it comes, and at the end the tables power and energy",
     )
     output.add_argument(
-        "--df-filetype", choices=("csv", "h5", "parquet"), default="csv", help="of the data frames (default: csv)"
+        "--df-filetype", choices=("csv", "h5", "parquet"), default="csv", help="format of the two tables (default: csv)"
     )
     output.add_argument(
-        "--df-suffix", default="", metavar="S", help="of the data frames' names; %%q{NAME} is an environment variable"
+        "--df-suffix",
+        default="",
+        metavar="S",
+        help="what the tables' names end in; %%q{NAME} is an environment variable",
     )
-    output.add_argument("--json", action="store_true", help="the summary as one line of JSON")
+    output.add_argument("--json", action="store_true", help="the summary as one line of JSON, on stderr")
     output.add_argument("--live", action="store_true", help="show power in the terminal while the command runs")
     output.add_argument(
         "--prometheus",
@@ -110,11 +143,9 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     )
     ranks = parser.add_argument_group("ranks")
     ranks.add_argument(
-        "--use-mpi", action="store_true", help="started in every rank by a launcher: one process per node samples"
+        "--use-mpi", action="store_true", help="jpwr is started in every rank: one process per node samples"
     )
-    ranks.add_argument(
-        "--mpi-ranks", nargs="+", type=int, default=[], metavar="RANK", help="sample on these ranks only"
-    )
+    ranks.add_argument("--mpi-ranks", nargs="+", type=int, default=[], metavar="RANK", help="only these ranks sample")
     parser.add_argument("--version", action="version", version=f"jpwr {__version__}")
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     own, dashes, command = _split_at_dashes(argv)
@@ -148,6 +179,7 @@ def _run(options: argparse.Namespace, stack: ExitStack) -> int:
         if code:
             return code
     opened = open_methods(options.methods, stack)
+    child.take_signals()
     for note in opened.notes:
         _say(note)
     interval_s = options.interval / 1000
@@ -190,9 +222,13 @@ def _run(options: argparse.Namespace, stack: ExitStack) -> int:
 def _measure(options: argparse.Namespace, child: Child, monitor: PowerMonitor, clock: SystemClock) -> int:
     """Idle phase, then the command, its start and end marked in the trace."""
     sampler = monitor.sampler
+    if options.idle:
+        sampler.sample(wait_s=1.0)
     idle_end_s = clock.now_s() + options.idle
-    while clock.now_s() < idle_end_s and not child.interrupted_by:
+    while clock.now_s() < idle_end_s and not child.asked_to_end:
         clock.sleep_until(min(idle_end_s, clock.now_s() + 0.1))
+    if child.asked_to_end:
+        return child.not_started()
 
     def on_mark(mark: Mark) -> None:
         monitor.mark(mark.event, mark.region, mark.time_s)

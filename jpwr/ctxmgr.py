@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import ExitStack
+from functools import cached_property
 from typing import Any, Sequence
 
 from jpwr.backends import open_methods
 from jpwr.energy import accumulate
+from jpwr.errors import JpwrError
 from jpwr.sampler import PowerMonitor
 from jpwr.summary import JOULES_PER_WH
+from jpwr.trace import Series, Trace
 
 
 class Method:
@@ -20,8 +24,8 @@ class Method:
 class get_power:  # noqa: N801 - its name there
     """Sample with some methods, every `interval` milliseconds, for as long as the `with` block lasts.
 
-    `df` is a pandas data frame with `timestamps` in seconds since 1970 and a column in watts per channel. Raises
-    BackendUnavailable when a method cannot be used.
+    What was measured is in `trace`, whatever is installed and however the block ended; with pandas it is in `df`, too.
+    Raises BackendUnavailable when a method cannot be used, and JpwrError for an interval that is none.
     """
 
     def __init__(
@@ -30,7 +34,7 @@ class get_power:  # noqa: N801 - its name there
         self._names = [method if isinstance(method, str) else method.name for method in power_methods]
         self._interval_s = interval / 1000
         self._stack = ExitStack()
-        self.df: Any = None
+        self._ended = False
 
     def __enter__(self) -> get_power:
         with ExitStack() as stack:
@@ -39,25 +43,61 @@ class get_power:  # noqa: N801 - its name there
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(self, *error: Any) -> None:
-        self._stack.__exit__(*error)
-        import pandas
+    def __exit__(self, kind: type[BaseException] | None, *error: Any) -> None:
+        try:
+            self._stack.__exit__(kind, *error)
+        except Exception:
+            if kind is None:  # else the block's own error is the one to be told
+                raise
+        finally:
+            self._ended = True
 
+    @property
+    def trace(self) -> Trace:
+        """Every reading: times in seconds of the node's monotonic clock, power in watts."""
+        return self._monitor.trace
+
+    @cached_property
+    def df(self) -> Any:
+        """A pandas data frame with `timestamps` in seconds since 1970 and a column in watts per channel.
+
+        Raises JpwrError before the block has ended, and where there is no pandas.
+        """
+        if not self._ended:
+            raise JpwrError("df is there when the with block has ended: look at it after the block")
+        pandas = _pandas()
+        if pandas is None:
+            raise JpwrError(
+                "df needs pandas: pip install pandas; without it, trace and energy() have what was measured"
+            )
         offset_s = self._monitor.clock.epoch_offset_s
         columns = {
             series.info.name: pandas.Series(list(series.power_w), index=list(series.times_s))
-            for series in self._monitor.trace.series()
+            for series in self.trace.series()
         }
         frame = pandas.DataFrame(columns).sort_index()
         frame.insert(0, "timestamps", [time_s + offset_s for time_s in frame.index])
-        self.df = frame.reset_index(drop=True)
+        return frame.reset_index(drop=True)
 
     def energy(self) -> tuple[Any, dict[str, Any]]:
-        """Watt-hours of each channel as a pandas series, and an empty dictionary where there were further tables."""
-        import pandas
+        """Watt-hours of each channel, `nan` without two samples, and an empty dictionary where further tables were.
 
-        energy_j = {
-            series.info.name: accumulate(series.times_s, series.power_w).last.energy_j
-            for series in self._monitor.trace.series()
-        }
-        return pandas.Series(energy_j) / JOULES_PER_WH, {}
+        The watt-hours are a pandas series, or a dictionary where there is no pandas.
+        """
+        energy_wh = {series.info.name: _energy_wh(series) for series in self.trace.series()}
+        pandas = _pandas()
+        return energy_wh if pandas is None else pandas.Series(energy_wh), {}
+
+
+def _energy_wh(series: Series) -> float:
+    totals = accumulate(series.times_s, series.power_w).last
+    return totals.energy_j / JOULES_PER_WH if totals.samples > 1 else math.nan
+
+
+def _pandas() -> Any:
+    """The module, or None where it is not installed, or cannot be loaded."""
+    try:
+        import pandas
+    except Exception:  # one that does not fit its numpy fails in ways of its own
+        return None
+    return pandas

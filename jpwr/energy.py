@@ -134,7 +134,7 @@ def estimate_energy(
     """
     duration_s = end.time_s - start.time_s
     covered_s = end.covered_s - start.covered_s
-    if not covered_s > 0:
+    if not (covered_s > 0 and duration_s > 0):
         raise NotEnoughSamples(
             f"energy needs at least 2 samples, got {end.samples - start.samples} of {info.name}: "
             "sample faster or run longer"

@@ -51,7 +51,7 @@ class LiveView:
                 if power is not None and not math.isnan(power):
                     now.append(power)
 
-    def event(self, name: str, time_s: float, **details: Any) -> None:
+    def event(self, name: str, time_s: float, /, **details: Any) -> None:
         """Nothing: events are in the trace."""
 
     def _refresh(self) -> None:

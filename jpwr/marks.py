@@ -43,15 +43,15 @@ def region(name: str) -> Iterator[None]:
 
 
 def _mark(kind: str, name: str) -> None:
-    now_s = time.monotonic()
+    line = f"{kind} {name} @{time.monotonic():.6f}\n"
     sampler = sys.modules.get("jpwr.sampler")  # who has not imported it has no monitor
     monitors = sampler.active_monitors() if sampler else []
     for monitor in monitors:
-        monitor.mark(KINDS[kind], name, now_s)
+        monitor.mark(KINDS[kind], name)
     path = os.environ.get(MARKS_VARIABLE)
     if path and not monitors:
         with open(path, "a") as file:
-            file.write(f"{kind} {name} @{now_s:.6f}\n")
+            file.write(line)
 
 
 def parse_mark(line: str) -> Mark:

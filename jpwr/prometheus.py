@@ -47,7 +47,7 @@ class Exporter:
                 self._power_w[index] = power
                 self._energy_j[index] = math.nan if energy is None else energy
 
-    def event(self, name: str, time_s: float, **details: Any) -> None:
+    def event(self, name: str, time_s: float, /, **details: Any) -> None:
         """Nothing: events are in the trace."""
 
     def text(self) -> str:

@@ -41,7 +41,7 @@ class Summary:
             if power is not None:
                 accumulator.add(time_s, power, math.nan if counter is None else counter)
 
-    def event(self, name: str, time_s: float, **details: Any) -> None:
+    def event(self, name: str, time_s: float, /, **details: Any) -> None:
         if name == "command_started":
             self.started = self._at(time_s)
         elif name == "command_ended":

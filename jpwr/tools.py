@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import json
+import signal
 import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple, Sequence
 
 from jpwr.backends import METHODS, MODELLED, open_method, plug_ins
-from jpwr.errors import JpwrError
+from jpwr.channel import Channel
+from jpwr.cli import Parser
+from jpwr.errors import JpwrError, TraceError
 from jpwr.sampler import has_random_phase
 from jpwr.summary import Summary
 from jpwr.trace import Event
@@ -24,51 +26,65 @@ MAX_MISSING_SHARE = 0.01
 
 def run_tool(argv: Sequence[str]) -> int:
     """Run the subcommand that the first argument names, and return the exit code."""
-    parser = argparse.ArgumentParser(prog="jpwr", allow_abbrev=False)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as in `jpwr read TRACE | head`
+    parser = Parser(prog="jpwr", allow_abbrev=False)
     commands = parser.add_subparsers(dest="tool", required=True)
-    commands.add_parser("list", help="the sensors of this machine, and why others are not used")
-    read = commands.add_parser("read", help="summary of an old trace, and a plot beside it")
-    read.add_argument("trace", type=Path, metavar="TRACE")
+    about = "the sensors of this machine with their readings, and why others cannot be used; exits with 1 without any"
+    commands.add_parser("list", description=about)
+    about = "summary of a trace on stdout, and a plot of its power over time where matplotlib is installed"
+    read = commands.add_parser("read", description=about)
+    read.add_argument("trace", type=Path, metavar="TRACE", help="a trace.csv that jpwr has written")
     read.add_argument("--json", action="store_true", help="the summary as JSON")
-    read.add_argument("--plot", type=Path, metavar="PNG", help="default: the trace's name with the ending .png")
-    check = commands.add_parser("check", help="does an old trace keep the rules? exits with 1 where it does not")
-    check.add_argument("trace", type=Path, metavar="TRACE")
+    read.add_argument("--plot", type=Path, metavar="FILE", help="the plot (default: the trace's name, ending in .png)")
+    about = "whether a trace keeps the rules of a measurement that counts, rule by rule; exits with 1 where it does not"
+    check = commands.add_parser("check", description=about)
+    check.add_argument("trace", type=Path, metavar="TRACE", help="a trace.csv that jpwr has written")
     options = parser.parse_args(argv)
     if options.tool == "list":
         return list_sensors()
     if options.tool == "read":
-        return show_trace(options.trace, options.json, options.plot or options.trace.with_suffix(".png"))
+        return show_trace(options.trace, options.json, options.plot)
     return check_trace(options.trace)
 
 
 def list_sensors() -> int:
-    """Print every channel that can be read here, with one reading, and a line on each method that cannot be used."""
+    """Print every channel that can be read here, with one reading, then a line on each method that cannot be used."""
+    reasons: list[str] = []
     found = False
     for method in [*METHODS, *plug_ins()]:
         with ExitStack() as stack:
             try:
                 channels = open_method(method, stack)
             except JpwrError as error:
-                print(f"{method}: not here: {error}")
+                reasons.append(f"{method}: not here: {error}")
                 continue
+            found = found or method not in MODELLED
             for channel in channels:
-                found = found or method not in MODELLED
-                info = channel.info
-                period = f"a new value every {info.period_s:g} s" if info.period_s else "update period not known"
-                remarks = [period, "energy counter" if info.has_counter else "no counter"]
-                remarks += ["ESTIMATED, only when asked for by name"] if info.estimated else []
-                remarks += [] if info.mine else ["hidden from this job"]
-                try:
-                    power = f"{channel.read_power_w():.1f} W" if channel.read_power_w else "counter only"
-                except JpwrError as error:
-                    power = f"cannot be read ({error})"
-                print(f"{info.name}: {info.scope.value}, {power}, {', '.join(remarks)}; {info.source}")
+                print(_described(channel))
+    print(*reasons, sep="\n")
+    if not found:
+        print(f"jpwr: no power sensor is here; '--methods {MODELLED[0]}' models power from CPU load", file=sys.stderr)
     return 0 if found else 1
 
 
+def _described(channel: Channel) -> str:
+    info = channel.info
+    try:
+        power = f"{channel.read_power_w():.1f} W" if channel.read_power_w else "counter only"
+    except JpwrError as error:
+        power = f"cannot be read ({error})"
+    period = f"a new value every {info.period_s:g} s" if info.period_s else "update period not known"
+    remarks = [info.scope.value, power, period, "energy counter" if info.has_counter else "no counter"]
+    remarks += ["ESTIMATED, only when asked for by name"] if info.estimated else []
+    remarks += [] if info.mine else ["hidden from this job"]
+    return f"{info.name}: {', '.join(remarks)}; {info.source}"
+
+
 def summarise(path: Path) -> Summary:
-    """The summary of a trace on disk."""
+    """The summary of a trace on disk; raises TraceError."""
     with open_trace(path) as reader:
+        if not reader.channels:
+            raise TraceError(f"{path} has no channel: there is nothing to tell")
         interval_s = reader.meta.get("interval_s", 0.0)
         summary = Summary(
             reader.channels, interval_s, bool(reader.meta.get("random_phase", has_random_phase(interval_s)))
@@ -81,8 +97,8 @@ def summarise(path: Path) -> Summary:
     return summary
 
 
-def show_trace(path: Path, as_json: bool, picture: Path) -> int:
-    """Print the summary, and draw power over time where matplotlib is installed."""
+def show_trace(path: Path, as_json: bool = False, picture: Path | None = None) -> int:
+    """Print the summary, and draw power over time where matplotlib is installed: beside the trace, or as `picture`."""
     summary = summarise(path)
     print(json.dumps(summary.to_dict()) if as_json else "\n".join([*summary.lines(), *summary.notes()]))
     try:
@@ -107,7 +123,13 @@ def show_trace(path: Path, as_json: bool, picture: Path) -> int:
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
     figure.legend(loc="outside right upper", frameon=False, fontsize="small")
-    figure.savefig(picture)
+    picture = picture or path.with_suffix(".png")
+    try:
+        figure.savefig(picture)
+    except (OSError, ValueError) as error:
+        raise JpwrError(
+            f"the plot cannot be written to {picture} ({error}): choose another file with --plot"
+        ) from error
     print(picture, file=sys.stderr)
     return 0
 
@@ -123,8 +145,6 @@ def check_trace(path: Path) -> int:
     """Print each rule on each channel; returns 1 when one is not kept."""
     summary = summarise(path)
     findings = rule_findings(summary)
-    if not findings:
-        raise JpwrError(f"{path} has no channel: there is nothing to check")
     for name, found in findings.items():
         for finding in found:
             print(f"{'ok  ' if finding.kept else 'FAIL'}  {name}: {finding.text}")

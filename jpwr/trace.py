@@ -71,7 +71,7 @@ class Trace:
                 value = energy_j[index]
                 counter.append(math.nan if value is None else value)
 
-    def event(self, name: str, time_s: float, **details: Any) -> None:
+    def event(self, name: str, time_s: float, /, **details: Any) -> None:
         self.events.append(Event(name, time_s, details))
 
     def event_time_s(self, name: str) -> float | None:

@@ -8,6 +8,7 @@ between the rows. Every line is handed to the kernel when it is made.
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +21,7 @@ from jpwr.trace import Event, Trace
 FORMAT = 1
 HEADER = "# jpwr-trace "
 EVENT = "# event "
+NUMBERS = {"interval_s", "epoch_offset_s", "idle_s"}  # of the header, where they are there
 
 
 class Row(NamedTuple):
@@ -44,7 +46,7 @@ class CsvWriter:
             path.parent.mkdir(parents=True, exist_ok=True)
             if path.exists():
                 path.replace(f"{path}.old")
-            self._file = open(path, "w", buffering=1)
+            self._file = open(path, "w", buffering=1, encoding="utf-8")
             described = [dict(info._asdict(), scope=info.scope.value) for info in channels]
             self._file.write(HEADER + json.dumps({"format": FORMAT, **meta, "channels": described}) + "\n")
             self._file.write(",".join(_columns(channels)) + "\n")
@@ -61,7 +63,7 @@ class CsvWriter:
                 fields.append("" if power is None or energy is None else f"{energy:.6f}")
         self._write(",".join(fields) + "\n")
 
-    def event(self, name: str, time_s: float, **details: Any) -> None:
+    def event(self, name: str, time_s: float, /, **details: Any) -> None:
         self._write(EVENT + json.dumps({"event": name, "time_s": time_s, **details}) + "\n")
 
     def _write(self, line: str) -> None:
@@ -118,33 +120,60 @@ class open_trace:  # noqa: N801 - used as a function is
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._number = 0
         try:
-            self._file: TextIO = open(path, errors="replace")
-            self._number = 0
-            header = self._line()
-            if header is None or not header.startswith(HEADER) or self._line() is None:
-                self._file.close()
-                raise TraceError(
-                    f"{path} is not a trace of jpwr: its first line does not begin with '{HEADER.strip()}'"
-                )
+            self._file: TextIO = open(path, encoding="utf-8", errors="replace")
+        except IsADirectoryError as error:
+            raise TraceError(f"{path} is a folder: give the trace in it, such as {path / 'trace.csv'}") from error
         except OSError as error:
-            raise TraceError(f"{path} cannot be read: {error}") from error
+            raise self._unreadable(error) from error
         try:
-            meta = json.loads(header[len(HEADER) :])
-            if meta.pop("format") != FORMAT:
+            self._read_header()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _read_header(self) -> None:
+        header = self._line()
+        if header is None or not header.startswith(HEADER):
+            raise TraceError(
+                f"{self.path} is not a trace of jpwr: "
+                + (f"it has no first line that begins with '{HEADER.strip()}'" if self._file.tell() else "it is empty")
+            )
+        try:
+            meta = _object(header[len(HEADER) :])
+            if meta.pop("format", None) != FORMAT:
                 raise TraceError(
-                    f"{path} has a trace format that this version does not know: use the jpwr that wrote it"
+                    f"{self.path} has a trace format that this version does not know: use the jpwr that wrote it"
                 )
-            self.channels = [ChannelInfo(**dict(one, scope=Scope(one["scope"]))) for one in meta.pop("channels")]
+            channels = meta.pop("channels", None)
+            if not isinstance(channels, list):
+                raise ValueError("its channels are no list")
+            self.channels = [_channel(described) for described in channels]
+            for name in NUMBERS.intersection(meta):
+                _finite(meta[name], name)
             self.meta: dict[str, Any] = meta
-        except (ValueError, KeyError, TypeError) as error:
-            raise TraceError(f"{path} is damaged in line 1: {error}") from error
+        except ValueError as error:
+            raise self._damaged(error) from error
+        if self._line() is None:
+            raise TraceError(f"{self.path} has no rows: its sampler was stopped as it began")
 
     def _line(self) -> str | None:
         """The next whole line: one without its newline may be half a line."""
-        line = self._file.readline()
+        try:
+            line = self._file.readline()
+        except OSError as error:
+            raise self._unreadable(error) from error
         self._number += 1
         return line[:-1] if line.endswith("\n") else None
+
+    def _unreadable(self, error: OSError) -> TraceError:
+        return TraceError(f"{self.path} cannot be read ({error.strerror}): give the path of a trace.csv")
+
+    def _damaged(self, error: ValueError) -> TraceError:
+        whole = self._number - 1
+        to_do = f"'head -n {whole}' of it can be read" if whole > 1 else "copy it once more from where it was measured"
+        return TraceError(f"{self.path} is damaged in line {self._number}: {error}; {to_do}")
 
     def __enter__(self) -> open_trace:
         return self
@@ -159,18 +188,15 @@ class open_trace:  # noqa: N801 - used as a function is
             if line is None:
                 return
             try:
-                yield self._event(line) if line.startswith(EVENT) else self._row(line.split(","), expected)
-            except (ValueError, KeyError, TypeError) as error:
-                raise TraceError(f"{self.path} is damaged in line {self._number}: {error}") from error
-
-    def _event(self, line: str) -> Event:
-        details = json.loads(line[len(EVENT) :])
-        return Event(details.pop("event"), details.pop("time_s"), details)
+                entry = _event(line[len(EVENT) :]) if line.startswith(EVENT) else self._row(line.split(","), expected)
+            except ValueError as error:
+                raise self._damaged(error) from error
+            yield entry
 
     def _row(self, fields: Sequence[str], expected: int) -> Row:
         if len(fields) != expected:
             raise ValueError(f"{len(fields)} columns where {expected} are expected")
-        row = Row(float(fields[0]), [], [])
+        row = Row(_finite(float(fields[0]), "the time of a row"), [], [])
         at = 1
         for info in self.channels:
             width = 2 if info.has_counter else 1
@@ -183,4 +209,50 @@ class open_trace:  # noqa: N801 - used as a function is
 
 def _numbers(fields: Sequence[str]) -> tuple[float | None, float | None]:
     numbers = [float(field) if field else None for field in fields]
+    if any(number is not None and math.isinf(number) for number in numbers):
+        raise ValueError("a reading is beyond all numbers")
     return numbers[0], numbers[1] if len(numbers) > 1 else None
+
+
+def _object(text: str) -> dict[str, Any]:
+    """Raises ValueError for what is no JSON object, or one that nobody can have meant."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError("its JSON cannot be read") from error
+    if not isinstance(found, dict):
+        raise ValueError("its JSON is no object")
+    return found
+
+
+def _finite(value: Any, name: str) -> float:
+    try:
+        if isinstance(value, (int, float)) and math.isfinite(value):
+            return value
+    except OverflowError:  # a whole number that is larger than any float
+        pass
+    raise ValueError(f"{name} is no finite number")
+
+
+def _channel(described: Any) -> ChannelInfo:
+    if not isinstance(described, dict) or not {"name", "scope", "source"} <= set(described):
+        raise ValueError("a channel is described without name, scope and source")
+    unknown = set(described).difference(ChannelInfo._fields)
+    if unknown:
+        raise ValueError(f"a channel has a '{min(unknown)}', which this version does not know")
+    for name, value in described.items():
+        kind = type(ChannelInfo._field_defaults.get(name, ""))
+        if kind in (int, float):
+            _finite(value, f"the {name} of a channel")
+        elif not isinstance(value, kind):
+            raise ValueError(f"the {name} of a channel is not of type {kind.__name__}")
+    return ChannelInfo(**dict(described, scope=Scope(described["scope"])))
+
+
+def _event(text: str) -> Event:
+    details = _object(text)
+    name = details.pop("event", None)
+    time_s = _finite(details.pop("time_s", None), "the time of an event")
+    if not isinstance(name, str) or (name.startswith("region_") and not isinstance(details.get("region"), str)):
+        raise ValueError("an event has no name")
+    return Event(name, time_s, details)

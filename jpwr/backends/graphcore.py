@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
 from jpwr.channel import Channel, ChannelInfo, Scope
+from jpwr.clock import Clock, SystemClock
 from jpwr.errors import BackendUnavailable, ReadError
 
 SHARED_S = 0.005  # one call reads all devices; what it gave serves those that are read right after
 
 
-def open_channels(stack: ExitStack) -> list[Channel]:
+def open_channels(stack: ExitStack, clock: Clock | None = None) -> list[Channel]:
     try:
         import gcipuinfo
     except ImportError as error:
@@ -22,7 +22,7 @@ def open_channels(stack: ExitStack) -> list[Channel]:
     num_devices = len(inventory.getDevices())
     if not num_devices:
         raise BackendUnavailable("gcipuinfo shows no IPU: is a partition of the Pod allocated to you?")
-    readings = _Readings(inventory, gcipuinfo.IpuPower, num_devices)
+    readings = _Readings(inventory, gcipuinfo.IpuPower, num_devices, clock or SystemClock())
     return [
         Channel(
             ChannelInfo(f"gc:{index}", Scope.DEVICE, "IPU power by gcipuinfo"), partial(readings.read_power_w, index)
@@ -34,15 +34,16 @@ def open_channels(stack: ExitStack) -> list[Channel]:
 class _Readings:
     """The powers of all IPUs, each in its own place."""
 
-    def __init__(self, inventory: Any, attribute: Any, num_devices: int) -> None:
+    def __init__(self, inventory: Any, attribute: Any, num_devices: int, clock: Clock) -> None:
         self._inventory = inventory
         self._attribute = attribute
         self._num_devices = num_devices
+        self._clock = clock
         self._values: list[str] = []
         self._read_at_s = float("-inf")
 
     def read_power_w(self, index: int) -> float:
-        now_s = time.monotonic()
+        now_s = self._clock.now_s()
         if now_s - self._read_at_s > SHARED_S:
             self._read_at_s = now_s
             try:

@@ -1,7 +1,8 @@
-"""What the tests of the sampler share: a clock that is set by hand, and a stand-in for the vendor's library."""
+"""What the tests of the sampler share: clocks that they move, waiting for what must come, stand-ins, interpreters."""
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import re
@@ -9,22 +10,43 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+import time
 from pathlib import Path
+from typing import Any, Callable
 
 import pytest
 
 from jpwr.clock import Clock
+from jpwr.node import GLOBAL_RANKS, LOCAL_RANKS
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]
+# No test waits for a time: each waits for something that must come, and this ends one that hangs.
+DEADLINE_S = 120.0
 
-if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # of a job in the background: its children would ignore it, too
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# Of a job in the background, or under nohup: its children would ignore them, too.
+for number, default in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, default)
+
+
+def wait_until(condition: Callable[[], Any], what: str) -> None:
+    """Return as soon as the condition holds; `what` says what did not come."""
+    deadline_s = time.monotonic() + DEADLINE_S
+    while not condition():
+        if time.monotonic() > deadline_s:
+            pytest.fail(f"{what} did not come in {DEADLINE_S:g} s")
+        time.sleep(0.01)
+
+
+def rows_of(trace: Path) -> int:
+    """How many rows a trace that is being written has."""
+    return sum(line[:1].isdigit() for line in trace.read_text().splitlines()) if trace.exists() else 0
 
 
 class FakeClock(Clock):
-    """Time passes when somebody sleeps, or when a test says so."""
+    """Time passes when somebody sleeps, or when a test says so; for one thread."""
 
     def __init__(self) -> None:
         self.time_s = 0.0
@@ -39,9 +61,74 @@ class FakeClock(Clock):
         pass
 
 
+class SteppedClock(Clock):
+    """A clock for the sampler's threads: it stands still while one of them is at work, and a test moves it.
+
+    What happens, and when, is then the same on every machine.
+    """
+
+    def __init__(self, time_s: float = 0.0) -> None:
+        self.time_s = time_s
+        self._asleep: dict[threading.Thread, float] = {}
+        self._changed = threading.Condition()
+        self._awake = False
+
+    def now_s(self) -> float:
+        return self.time_s
+
+    def sleep_until(self, deadline_s: float) -> None:
+        me = threading.current_thread()
+        with self._changed:
+            if deadline_s > self.time_s:
+                self._asleep[me] = deadline_s
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._awake or me not in self._asleep)
+                self._asleep.pop(me, None)
+
+    def wake(self) -> None:
+        with self._changed:
+            self._awake = True
+            self._changed.notify_all()
+
+    def move_to(self, time_s: float) -> None:
+        """Go from deadline to deadline, each sleeper going on at its own, until that time."""
+        with self._changed:
+            while True:
+                self._wait_until_all_sleep()
+                sleeper = min(self._asleep, key=self._asleep.__getitem__)
+                self.set(min(time_s, self._asleep[sleeper]))
+                if self._asleep[sleeper] > time_s:
+                    return
+                del self._asleep[sleeper]
+                self._changed.notify_all()
+
+    def set(self, time_s: float) -> None:
+        self.time_s = max(self.time_s, time_s)
+
+    def _wait_until_all_sleep(self) -> None:
+        end_s = time.monotonic() + DEADLINE_S
+        while not all(one in self._asleep for one in threading.enumerate() if one.name.startswith("jpwr")):
+            if time.monotonic() > end_s:
+                pytest.fail(f"a thread of the sampler did not come to its next sleep in {DEADLINE_S:g} s")
+            self._changed.wait(0.01)  # one that ends tells nobody
+
+
 @pytest.fixture
 def clock() -> FakeClock:
     return FakeClock()
+
+
+@pytest.fixture
+def stepped() -> SteppedClock:
+    return SteppedClock()
+
+
+def needed(module: str) -> Any:
+    """Import what a test needs, or say how to get it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        pytest.fail(f"{module} is needed ({error}): scripts/setup.sh report frames dev installs what the tests need")
 
 
 def build(folder: Path, library: str, *sources: Path) -> Path:
@@ -56,6 +143,7 @@ def build(folder: Path, library: str, *sources: Path) -> Path:
 @pytest.fixture(scope="session")
 def nvml_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a stand-in libnvidia-ml.so.1."""
+    needed("pynvml")
     return build(tmp_path_factory.mktemp("nvml"), "libnvidia-ml.so.1", HERE / "nvml_stand_in.c")
 
 
@@ -65,7 +153,7 @@ def amdsmi_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("amdsmi")
     package = importlib.util.find_spec("amdsmi")
     if package is None or package.origin is None:
-        pytest.fail("amdsmi is needed: pip install amdsmi")
+        pytest.fail("amdsmi is needed: scripts/setup.sh report frames dev installs what the tests need")
     wrapper = Path(package.origin).with_name("amdsmi_wrapper.py").read_text()
     asked = set(re.findall(r"_libraries\['libamd_smi\.so'\]\.(\w+)", wrapper))
     answered = set(re.findall(r"^int (\w+)", (HERE / "amdsmi_stand_in.c").read_text(), re.MULTILINE))
@@ -75,11 +163,14 @@ def amdsmi_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(folder, "libamd_smi.so", HERE / "amdsmi_stand_in.c", rest)
 
 
-Jpwr = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
 def environment(**variables: str) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(REPOSITORY), **variables}
+    """Of a command under test: this one's, but for what would choose ranks or devices; bash knows waits.sh."""
+    chosen = {*GLOBAL_RANKS, *LOCAL_RANKS, "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"}
+    inherited = {name: value for name, value in os.environ.items() if name not in chosen and name[:5] != "JPWR_"}
+    return {**inherited, "PYTHONPATH": str(REPOSITORY), "BASH_ENV": str(HERE / "waits.sh"), **variables}
+
+
+Jpwr = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
@@ -93,7 +184,32 @@ def jpwr(tmp_path: Path) -> Jpwr:
             env=environment(**variables),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=DEADLINE_S,
         )
 
     return run
+
+
+@functools.lru_cache(maxsize=None)
+def interpreters() -> dict[str, str]:
+    """Every Python from 3.8 on that starts, by its version: in PATH, or where pyenv and uv keep theirs."""
+    found: dict[str, str] = {}
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    uv = Path(os.environ.get("UV_PYTHON_INSTALL_DIR", Path.home() / ".local" / "share" / "uv" / "python"))
+    for minor in range(8, 20):
+        name = f"python3.{minor}"
+        kept = [*sorted(pyenv.glob(f"versions/*/bin/{name}")), *sorted(uv.glob(f"*/bin/{name}"))]
+        for path in filter(None, [shutil.which(name), *map(str, kept)]):
+            # One of pyenv's in PATH may be there and not start.
+            if subprocess.run([path, "-c", ""], capture_output=True).returncode == 0:
+                found[f"3.{minor}"] = path
+                break
+    return found
+
+
+def interpreter(version: str) -> str:
+    """The path of that Python; where there is none, the test is skipped, or fails where nobody would see that."""
+    if version not in interpreters():
+        end = pytest.fail if os.environ.get("CI") else pytest.skip
+        end(f"there is no Python {version}: 'pyenv install {version}' or 'uv python install {version}' brings it")
+    return interpreters()[version]

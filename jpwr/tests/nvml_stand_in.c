@@ -5,7 +5,6 @@
  * Faults: no-driver, no-counter, vanish, error, hang, counter-reset, counter-wrap-32, counter-still
  */
 #include <stdio.h>
-#include <unistd.h>
 
 #include "shapes.h"
 
@@ -86,9 +85,9 @@ int nvmlDeviceGetTotalEnergyConsumption(void *handle, unsigned long long *millij
     if (fault("counter-reset", device(handle))) counted_j -= energy_j(start_s);
     *millijoules = (unsigned long long)(1000 * counted_j);
     if (is("STAND_IN_FAULT", "counter-wrap-32")) {
-        /* Placed so that it wraps around STAND_IN_FAULT_S seconds after the start, if power is constant. */
-        double wraps_at_j = energy_j(start_s + number("STAND_IN_FAULT_S", 0));
-        *millijoules = (unsigned)(*millijoules - (unsigned long long)(1000 * wraps_at_j));
+        /* From just below 32 bits of millijoules up to where the fault begins. */
+        *millijoules = (unsigned long long)(1000 * (counted_j - energy_j(start_s)));
+        if (!fault("counter-wrap-32", device(handle))) *millijoules += 0xFFF00000;
     }
     return code;
 }

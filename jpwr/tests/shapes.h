@@ -2,18 +2,22 @@
  * of vendor libraries. The environment chooses:
  *   STAND_IN_SHAPE      square (default), ramp, spikes or constant
  *   STAND_IN_PERIOD_S   of the square wave (default 0.37)
- *   STAND_IN_FAULT      what goes wrong, from STAND_IN_FAULT_S seconds after the start on (default 0), on device
- *                       STAND_IN_FAULT_DEVICE (default: all); each library says which faults it has
+ *   STAND_IN_FAULT      what goes wrong on device STAND_IN_FAULT_DEVICE (default: all), from the moment on at which
+ *                       the file STAND_IN_FAULT_FILE is there (default: always); each library says which faults it has
+ * A program that moves a clock of its own sets stand_in_time_s, which then stands for the monotonic clock.
  */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static const double high_w = 500, low_w = 100, spike_s = 0.02, ramp_w_per_s = 5, ramp_s = 1000;
 static double start_s;
+double stand_in_time_s = -1;
 
 static double now_s(void) {
+    if (stand_in_time_s >= 0) return stand_in_time_s;
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return now.tv_sec + 1e-9 * now.tv_nsec;
@@ -30,8 +34,9 @@ static int is(const char *name, const char *value) {
 }
 
 static int fault(const char *name, unsigned device) {
+    const char *file = getenv("STAND_IN_FAULT_FILE");
     return is("STAND_IN_FAULT", name) && number("STAND_IN_FAULT_DEVICE", device) == device &&
-           now_s() - start_s >= number("STAND_IN_FAULT_S", 0);
+           (!file || access(file, F_OK) == 0);
 }
 
 static double power_w(double t) {

@@ -299,15 +299,25 @@ def gcipuinfo(tmp_path, monkeypatch):
     del sys.modules["gcipuinfo"]
 
 
-def test_an_ipu_without_a_reading_is_missing_and_shifts_no_other(stack, gcipuinfo):
-    channels = graphcore.open_channels(stack)
+def test_an_ipu_without_a_reading_is_missing_and_shifts_no_other(stack, gcipuinfo, clock):
+    channels = graphcore.open_channels(stack, clock)
     assert [channel.info.name for channel in channels] == ["gc:0", "gc:1", "gc:2", "gc:3"]
     assert channels[0].read_power_w() == pytest.approx(45.12)
     with pytest.raises(ReadError, match="N/A"):
         channels[1].read_power_w()
     assert channels[2].read_power_w() == pytest.approx(47.5)
     assert channels[3].read_power_w() == pytest.approx(48.0)
+
+
+def test_one_call_reads_the_ipus_that_are_read_together(stack, gcipuinfo, clock):
+    first, *_, last = graphcore.open_channels(stack, clock)
+    first.read_power_w()
+    clock.time_s += graphcore.SHARED_S
+    last.read_power_w()
     assert len(gcipuinfo.calls) == 1
+    clock.time_s += 0.01
+    first.read_power_w()
+    assert len(gcipuinfo.calls) == 2
 
 
 def test_a_list_of_another_length_than_the_devices_is_missing_altogether(stack, gcipuinfo):

@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+import itertools
 import math
-import time
+import threading
 
 import pytest
 
+import jpwr
 from jpwr.channel import Channel, ChannelInfo, Scope
+from jpwr.clock import SystemClock
 from jpwr.errors import JpwrError, ReadError
-from jpwr.sampler import PowerMonitor, Sampler
-from jpwr.trace import Trace
+from jpwr.sampler import HUNG_S, WATCH_INTERVAL_S, PowerMonitor, Sampler, dither_for
+from jpwr.tests.conftest import DEADLINE_S
+from jpwr.tests.test_energy import square
+from jpwr.trace import Region, Trace
 
 INFO = ChannelInfo("sensor", Scope.DEVICE, "a test")
 
@@ -79,11 +84,22 @@ def test_an_interval_that_is_none_is_refused(clock, interval_s):
         sample(clock, lambda: 1.0, interval_s=interval_s)
 
 
-def test_a_monitor_samples_while_its_block_lasts():
-    with PowerMonitor([Channel(INFO, lambda: 3.0)], interval_s=0.02) as monitor:
-        time.sleep(0.2)
+def steps(times_s):
+    return [later - earlier for earlier, later in zip(times_s, times_s[1:])]
+
+
+def deadlines(interval_s, until_s):
+    """When a monitor reads, from 0 on, at an interval that is too short for random moments."""
+    dither = dither_for(interval_s)
+    ticks = ((tick + dither(tick)) * interval_s for tick in itertools.count(1))
+    return [0.0, *itertools.takewhile(lambda time_s: time_s <= until_s, ticks)]
+
+
+def test_a_monitor_samples_while_its_block_lasts_and_at_its_end(stepped):
+    with PowerMonitor([Channel(INFO, lambda: 3.0)], interval_s=0.02, clock=stepped) as monitor:
+        stepped.move_to(0.2)
     [series] = monitor.trace.series()
-    assert 5 <= series.samples <= 12
+    assert list(series.times_s) == pytest.approx([*deadlines(0.02, 0.2), 0.2])
     assert set(series.power_w) == {3.0}
 
 
@@ -92,4 +108,82 @@ def test_an_error_that_nobody_expected_reaches_the_one_who_waits():
         raise ZeroDivisionError("a bug")
 
     with pytest.raises(ZeroDivisionError), PowerMonitor([Channel(INFO, broken)]):
-        time.sleep(0.05)
+        pass
+
+
+def test_a_sensor_with_a_slow_pace_of_its_own_delays_no_fast_one(stepped):
+    def slow_w() -> float:
+        stepped.sleep_until(stepped.time_s + 0.3)
+        return 7.0
+
+    slow = Channel(INFO._replace(name="slow", period_s=0.3), slow_w)
+    with PowerMonitor([slow, Channel(INFO, lambda: 1.0)], interval_s=0.02, clock=stepped) as monitor:
+        stepped.move_to(2.0)
+    slow_series, fast_series = monitor.trace.series()
+    assert list(fast_series.times_s) == pytest.approx([*deadlines(0.02, 2.0), 2.0])
+    starts_s = list(slow_series.times_s)
+    assert len(starts_s) >= 4
+    assert min(steps(starts_s[:-1])) >= 0.3 - 1e-9
+
+
+def test_a_device_that_does_not_answer_is_left_behind_until_it_does(stepped):
+    def stuck_w() -> float:
+        stepped.sleep_until(3.0 if stepped.time_s >= 1.0 else 0.0)
+        return 2.0
+
+    channels = [Channel(INFO._replace(name=name), read) for name, read in (("a", lambda: 1.0), ("b", stuck_w))]
+    channels.append(Channel(INFO._replace(name="c"), lambda: 3.0))
+    words: list[str] = []
+    with PowerMonitor(channels, interval_s=0.02, clock=stepped, warn=words.append) as monitor:
+        stepped.move_to(2.5)
+        assert monitor.sampler.hung == ["b"]
+        assert monitor.sampler.failed_reads == {"a": 0, "b": 1, "c": 0}
+        stepped.move_to(4.0)
+        assert monitor.sampler.hung == []
+    a, b, c = ([time_s for time_s in series.times_s if time_s < 4.0] for series in monitor.trace.series())
+    assert a == c
+    # For HUNG_S and a look of the one who watches nobody is read, then a and c go on.
+    gaps_s = sorted(steps(a))
+    assert HUNG_S < gaps_s[-1] <= HUNG_S + WATCH_INTERVAL_S + 0.04
+    assert gaps_s[-2] < 0.04
+    assert not [time_s for time_s in b if 1.02 < time_s < 3.0]
+    assert [time_s for time_s in b if time_s >= 3.0]
+    assert [word.split(";")[0] for word in words] == ["b: does not answer", "b: answers again"]
+
+
+def test_a_regions_energy_is_that_between_its_very_edges_whatever_the_interval(stepped):
+    power_w, energy_j = square(4.0)
+    info = INFO._replace(has_counter=True)
+    channel = Channel(info, lambda: power_w(stepped.time_s), lambda: energy_j(stepped.time_s))
+    with PowerMonitor([channel], interval_s=0.3, clock=stepped) as monitor:
+        stepped.move_to(1.234)
+        with jpwr.region("work"):
+            stepped.move_to(4.321)
+        stepped.move_to(6.0)
+    [work] = monitor.trace.regions()
+    assert (work.name, work.start_s, work.end_s) == ("work", 1.234, 4.321)
+    [energy] = monitor.trace.energies(work.start_s, work.end_s)
+    assert energy.counter_j == pytest.approx(energy_j(4.321) - energy_j(1.234))
+
+
+def test_a_region_may_come_more_than_once(stepped):
+    with PowerMonitor([Channel(INFO, lambda: 5.0)], interval_s=0.02, clock=stepped) as monitor:
+        for end_s in (0.1, 0.3):
+            with jpwr.region("twice"):
+                stepped.move_to(end_s)
+    first, second = monitor.trace.regions()
+    assert (first, second) == (Region("twice", 0.0, 0.1), Region("twice", 0.1, 0.3))
+    [energy] = monitor.trace.energies(second.start_s, second.end_s)
+    assert energy.energy_j == pytest.approx(5.0 * 0.2)
+
+
+def test_a_sleep_ends_at_its_deadline_or_when_it_is_woken():
+    clock = SystemClock()
+    deadline_s = clock.now_s() + 0.01
+    clock.sleep_until(deadline_s)
+    assert clock.now_s() >= deadline_s
+    sleeper = threading.Thread(target=clock.sleep_until, args=(clock.now_s() + 1e6,), daemon=True)
+    sleeper.start()
+    clock.wake()
+    sleeper.join(DEADLINE_S)
+    assert not sleeper.is_alive()

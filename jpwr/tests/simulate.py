@@ -1,0 +1,47 @@
+"""Sample a vendor's stand-in on a clock that is moved by hand, and print the summary as JSON.
+
+Usage: python -m jpwr.tests.simulate METHOD INTERVAL_S END_S: from second 1000 on. A program, as the vendor's library
+must be loaded afresh.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+from contextlib import ExitStack
+
+from jpwr.backends import open_methods
+from jpwr.sampler import PowerMonitor, has_random_phase
+from jpwr.summary import Summary
+from jpwr.tests.conftest import SteppedClock
+
+LIBRARIES = {"pynvml": "libnvidia-ml.so.1", "rocm": "libamd_smi.so"}
+START_S = 1000.0
+
+
+class StandInClock(SteppedClock):
+    """Also the stand-in's."""
+
+    def __init__(self, library: str) -> None:
+        super().__init__()
+        self._of_library = ctypes.c_double.in_dll(ctypes.CDLL(library), "stand_in_time_s")
+        self.set(START_S)
+
+    def set(self, time_s: float) -> None:
+        super().set(time_s)
+        self._of_library.value = self.time_s
+
+
+def main(method: str, interval_s: float, end_s: float) -> None:
+    clock = StandInClock(LIBRARIES[method])
+    with ExitStack() as stack:
+        channels = open_methods([method], stack).channels
+        summary = Summary([channel.info for channel in channels], interval_s, has_random_phase(interval_s))
+        with PowerMonitor(channels, interval_s, [summary], clock):
+            clock.move_to(end_s)
+    print(json.dumps(summary.to_dict()))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], float(sys.argv[2]), float(sys.argv[3]))

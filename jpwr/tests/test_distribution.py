@@ -1,0 +1,150 @@
+"""jpwr as a distribution of its own: built, looked at, and installed in Pythons old and new."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from email.parser import Parser
+
+import pytest
+
+import jpwr
+from jpwr.tests.conftest import DEADLINE_S, REPOSITORY, interpreter, needed
+from jpwr.writers import read_trace
+
+NOT_SOURCE = ("__pycache__", "build", "*.egg-info")
+SOURCES = ("benchmarks", "caraml", "jpwr", "results")
+# Whatever points to this checkout, or to a virtual environment, would hide what is missing.
+ENVIRON = {
+    **{name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV", "JPWR_"))},
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+}
+
+
+def run(*command, cwd):
+    done = subprocess.run(command, cwd=cwd, env=ENVIRON, capture_output=True, text=True, timeout=DEADLINE_S)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def build(project, out):
+    """The wheel of a project folder."""
+    needed("setuptools")
+    run(
+        *(sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index"),
+        "-w",
+        out,
+        project,
+        cwd=out,
+    )
+    [wheel] = out.glob("*.whl")
+    return wheel
+
+
+def names_in(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        return archive.namelist()
+
+
+def text_in(wheel, name):
+    with zipfile.ZipFile(wheel) as archive:
+        [path] = [path for path in archive.namelist() if path.endswith(f".dist-info/{name}")]
+        return archive.read(path).decode()
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
+    """A copy of what the wheels are made of, under git."""
+    if shutil.which("git") is None:
+        pytest.fail("git is needed: apt-get install git")
+    folder = tmp_path_factory.mktemp("checkout")
+    for name in SOURCES:
+        shutil.copytree(REPOSITORY / name, folder / name, ignore=shutil.ignore_patterns(*NOT_SOURCE))
+    for name in (".gitignore", "LICENSE", "README.md", "pyproject.toml"):
+        shutil.copy(REPOSITORY / name, folder / name)
+    run("git", "init", "--quiet", cwd=folder)
+    run("git", "add", "--all", cwd=folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(checkout, tmp_path_factory):
+    return build(checkout / "jpwr", tmp_path_factory.mktemp("jpwr"))
+
+
+def test_the_wheel_has_every_module_of_the_package_and_nothing_else(wheel):
+    sources = (path.relative_to(REPOSITORY) for path in (REPOSITORY / "jpwr").rglob("*.py"))
+    expected = {path.as_posix() for path in sources if not {"tests", "build"} & set(path.parts)}
+    in_package = {name for name in names_in(wheel) if ".dist-info/" not in name}
+    assert in_package == expected
+    assert text_in(wheel, "top_level.txt").split() == ["jpwr"]
+
+
+def test_the_wheel_needs_nothing_and_says_what_it_is(wheel):
+    about = Parser().parsestr(text_in(wheel, "METADATA"))
+    assert (about["Name"], about["Version"]) == ("jpwr", jpwr.__version__)
+    assert about["Requires-Python"] == ">=3.8"
+    assert all("extra ==" in needs for needs in about.get_all("Requires-Dist", []))
+    assert about.get_payload().strip() == (REPOSITORY / "jpwr" / "README.md").read_text().strip()
+    assert any(name.endswith("LICENSE") for name in names_in(wheel))
+    assert text_in(wheel, "entry_points.txt").split() == ["[console_scripts]", "jpwr", "=", "jpwr.cli:main"]
+
+
+def test_the_suites_own_wheel_has_the_sampler_too_with_the_same_version(checkout, wheel, tmp_path):
+    # Also where what was left by a build of the sampler lies beside it.
+    assert (checkout / "jpwr" / "build").is_dir()
+    suite = build(checkout, tmp_path)
+    assert Parser().parsestr(text_in(suite, "METADATA"))["Version"] == jpwr.__version__
+    assert {name for name in names_in(suite) if name.startswith("jpwr/")} == {
+        name for name in names_in(wheel) if name.startswith("jpwr/")
+    }
+    assert set(text_in(suite, "top_level.txt").split()) == set(SOURCES)
+    assert run("git", "status", "--porcelain", "--untracked-files", cwd=checkout).count("??") == 0
+
+
+USE = """
+import importlib, pkgutil, sys, time
+import jpwr
+from jpwr.ctxmgr import get_power
+
+for module in pkgutil.walk_packages(jpwr.__path__, "jpwr."):
+    if module.name != "jpwr.__main__":
+        importlib.import_module(module.name)
+with get_power(["estimate"], 20) as measured:
+    with jpwr.region("work"):
+        time.sleep(0.05)
+energy, _ = measured.energy()
+print(energy["estimate:cpu"] > 0, [region.name for region in measured.trace.regions()], "pandas" in sys.modules)
+"""
+
+
+# The interpreter's own pip, from where it is kept for new environments: unpacked into each it takes seconds more.
+PIP = """
+import ensurepip, pathlib, runpy, sys
+sys.path.insert(0, str(max(pathlib.Path(ensurepip.__file__).parent.glob("_bundled/pip-*.whl"))))
+runpy.run_module("pip", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("version", ["3.8", "3.13"])
+def test_it_is_installed_and_measures_on_the_oldest_and_the_newest_python(version, wheel, tmp_path):
+    python = interpreter(version)
+    if subprocess.run([python, "-c", "import ensurepip"], capture_output=True).returncode:
+        pytest.fail(f"Python {version} makes no virtual environments: apt-get install python{version}-venv")
+    run(python, "-m", "venv", "--without-pip", "env", cwd=tmp_path)
+    folder = tmp_path / "env" / "bin"
+    run(folder / "python", "-c", PIP, "install", "--no-index", "--no-compile", wheel, cwd=tmp_path)
+    assert run(folder / "jpwr", "--version", cwd=tmp_path) == f"jpwr {jpwr.__version__}\n"
+    measured = [folder / "python", "-c", "import jpwr\nwith jpwr.region('work'):\n    print('at work')"]
+    assert (
+        run(folder / "jpwr", "--methods", "estimate", "--df-out", "out", "--", *measured, cwd=tmp_path) == "at work\n"
+    )
+    trace = read_trace(tmp_path / "out" / "trace.csv")
+    assert trace.events[-1].details == {"exit_code": 0}
+    assert [region.name for region in trace.regions()] == ["work"]
+    assert len(list((tmp_path / "out").glob("energy.*.csv"))) == 1
+    assert "estimate:cpu" in run(folder / "jpwr", "read", "out/trace.csv", cwd=tmp_path)
+    assert run(folder / "python", "-c", USE, cwd=tmp_path) == "True ['work'] False\n"

@@ -1,0 +1,208 @@
+"""Signals at every moment of a run, and all the ways to end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+
+import pytest
+
+from jpwr.tests.conftest import DEADLINE_S, environment, rows_of, wait_until
+from jpwr.writers import read_trace
+
+# The command with a signal that arrives at a moment of a test's choice: `arrive` returns when it has been handled.
+PATCHED = """
+import os, signal, subprocess, sys
+import jpwr.cli
+
+def arrive():
+    os.kill(os.getpid(), signal.{name})
+
+{patch}
+sys.exit(jpwr.cli.main())
+"""
+BEFORE_THE_CHILD = """
+class Popen(subprocess.Popen):
+    def __init__(self, *arguments, **options):
+        arrive()
+        super().__init__(*arguments, **options)
+
+subprocess.Popen = Popen
+"""
+AFTER_THE_CHILD_HAS_BEGUN = """
+class Popen(subprocess.Popen):
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        arrive()
+
+subprocess.Popen = Popen
+"""
+AT_THE_REPORT = """
+report = jpwr.cli._report
+jpwr.cli._report = lambda *arguments: [arrive(), report(*arguments)]
+"""
+BEFORE_BECOMING_THE_COMMAND = "execvp = os.execvp; os.execvp = lambda *arguments: [arrive(), execvp(*arguments)]"
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Start the command under the sampler, in a session of its own that does not outlive the test."""
+    started = []
+
+    def run(*command, flags=(), patch="", name="", **variables):
+        program = ["-c", PATCHED.format(patch=patch, name=name)] if patch else ["-m", "jpwr"]
+        process = subprocess.Popen(
+            [sys.executable, *program, "--methods", "estimate", "--df-out", "out", *flags, "--", *command],
+            cwd=tmp_path,
+            env=environment(**variables),
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def exit_code_of(process):
+    """The exit code, and what was said."""
+    said = process.communicate(timeout=DEADLINE_S)[1]
+    return process.returncode, said
+
+
+def wait_for(path):
+    wait_until(path.exists, str(path))
+
+
+def trace_of(folder):
+    return read_trace(folder / "out" / "trace.csv")
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
+def test_a_signal_that_ends_the_command_is_the_exit_code(start, tmp_path, name):
+    number = getattr(signal, name)
+    process = start("bash", "-c", "touch up; exec sleep 1000")
+    wait_for(tmp_path / "up")
+    process.send_signal(number)
+    assert exit_code_of(process)[0] == 128 + number
+    assert trace_of(tmp_path).events[-1].details == {"exit_code": 128 + number}
+
+
+@pytest.mark.parametrize(
+    ("patch", "name"),
+    [
+        (BEFORE_THE_CHILD, "SIGTERM"),
+        (BEFORE_THE_CHILD, "SIGUSR1"),
+        (AFTER_THE_CHILD_HAS_BEGUN, "SIGTERM"),
+        (AFTER_THE_CHILD_HAS_BEGUN, "SIGHUP"),
+        (AFTER_THE_CHILD_HAS_BEGUN, "SIGINT"),
+        (AFTER_THE_CHILD_HAS_BEGUN, "SIGUSR1"),
+    ],
+)
+def test_a_signal_that_comes_while_the_child_is_made_reaches_it(start, tmp_path, patch, name):
+    process = start("sleep", "1000", patch=patch, name=name)
+    assert exit_code_of(process)[0] == 128 + getattr(signal, name)
+    assert trace_of(tmp_path).events[-1].name == "command_ended"
+
+
+def test_two_signals_that_come_while_the_child_is_made_kill_it(start):
+    twice = AFTER_THE_CHILD_HAS_BEGUN.replace("arrive()", "arrive(); arrive()")
+    code, said = exit_code_of(start("bash", "-c", "trap '' TERM; file never", patch=twice, name="SIGTERM"))
+    assert code == 137
+    assert said.count("the command is killed") == 1
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_a_signal_in_the_idle_phase_keeps_the_command_from_starting(start, tmp_path, name):
+    process = start("touch", "ran", flags=("--idle", "1000"))
+    wait_until(lambda: rows_of(tmp_path / "out" / "trace.csv") >= 3, "the third row")
+    process.send_signal(getattr(signal, name))
+    code, said = exit_code_of(process)
+    assert code == 128 + getattr(signal, name)
+    assert f"{name} came before the command was started: it is not started" in said
+    assert not (tmp_path / "ran").exists()
+    assert trace_of(tmp_path).events == []
+    assert trace_of(tmp_path).series()[0].samples >= 3
+
+
+def test_a_signal_that_does_not_ask_to_end_waits_for_the_command_and_shortens_no_idle_phase(start, tmp_path):
+    process = start("sleep", "1000", flags=("--idle", "0.5"))
+    wait_until(lambda: rows_of(tmp_path / "out" / "trace.csv"), "the first row")
+    process.send_signal(signal.SIGUSR1)
+    assert exit_code_of(process)[0] == 128 + signal.SIGUSR1
+    assert trace_of(tmp_path).event_time_s("command_started") - trace_of(tmp_path).start_s >= 0.5
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_a_command_that_ignores_a_signal_is_killed_by_the_second(start, tmp_path, name):
+    # It shows that it has had the first one, and lives on after that.
+    script = "trap 'touch had' TERM INT; touch up; file had; sleep 0.01; touch lives; file never"
+    process = start("bash", "-c", script)
+    wait_for(tmp_path / "up")
+    process.send_signal(getattr(signal, name))
+    wait_for(tmp_path / "lives")
+    process.send_signal(getattr(signal, name))
+    code, said = exit_code_of(process)
+    assert code == 137
+    assert "the command is killed" in said
+    assert trace_of(tmp_path).events[-1].name == "command_ended"
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGUSR1"])
+def test_a_signal_after_the_commands_end_changes_nothing(start, tmp_path, name):
+    code, said = exit_code_of(start("bash", "-c", "exit 3", patch=AT_THE_REPORT, name=name))
+    assert code == 3
+    assert "killed" not in said
+    assert len(list((tmp_path / "out").glob("energy.*.csv"))) == 1
+
+
+def test_a_second_signal_after_the_commands_end_ends_what_is_left_to_do(start, tmp_path):
+    twice = AT_THE_REPORT.replace("arrive()", "arrive(), arrive()")
+    assert exit_code_of(start("true", patch=twice, name="SIGTERM"))[0] == -signal.SIGTERM
+    assert trace_of(tmp_path).events[-1].name == "command_ended"
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGUSR1"])
+def test_where_another_process_samples_a_signal_before_the_command_does_what_it_always_does(start, tmp_path, name):
+    process = start("touch", "ran", patch=BEFORE_BECOMING_THE_COMMAND, name=name, SLURM_LOCALID="1")
+    code, said = exit_code_of(process)
+    assert code == -getattr(signal, name)
+    assert "Traceback" not in said
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_ctrl_c_ends_a_library_that_does_not_answer(start, nvml_folder):
+    variables = {"LD_LIBRARY_PATH": str(nvml_folder), "STAND_IN_FAULT": "hang"}
+    process = start("true", flags=("--methods", "pynvml"), **variables)
+    wait_until(lambda: "libnvidia-ml" in read("/proc", process.pid, "maps"), "the library's loading")
+    process.send_signal(signal.SIGINT)
+    code, said = exit_code_of(process)
+    assert code == -signal.SIGINT
+    assert said == ""
+
+
+def read(*parts):
+    with open("/".join(map(str, parts))) as file:
+        return file.read()
+
+
+def test_a_trace_reads_back_after_jpwr_was_killed(start, tmp_path):
+    process = start("sleep", "1000")
+    wait_until(lambda: rows_of(tmp_path / "out" / "trace.csv") >= 3, "the third row")
+    process.kill()
+    assert process.wait(DEADLINE_S) == -signal.SIGKILL
+    assert trace_of(tmp_path).series()[0].samples >= 3
+
+
+def test_processes_that_a_command_leaves_behind_are_not_waited_for(start, tmp_path):
+    process = start("bash", "-c", "(exec sleep 1000 >/dev/null 2>&1) & echo $! > left; exit 3")
+    assert exit_code_of(process)[0] == 3
+    os.kill(int((tmp_path / "left").read_text()), 0)  # it is still there
