@@ -1,1 +1,3 @@
-"""The command `caraml`: look at results and watch over sweeps."""
+"""The command `caraml`: look at results, watch over sweeps, and see what a machine needs."""
+
+__version__ = "1.0.0.dev0"

@@ -6,8 +6,13 @@ import pytest
 
 from caraml import doctor
 from caraml.cli import main
-from caraml.site import REPOSITORY, SiteError, job_lines, read_site, sbatch_flags
+from caraml.errors import SiteError
+from caraml.installation import checkout
+from caraml.site import job_lines, read_site, sbatch_flags
 from caraml.systems import read_system
+
+
+REPOSITORY = checkout()
 
 
 @pytest.fixture

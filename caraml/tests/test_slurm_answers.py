@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from caraml import slurm
+from caraml.errors import SchedulerError
+from caraml.slurm import Slurm
 from caraml.wait import settle, wait
 
 HERE = Path("/somewhere")
@@ -32,7 +33,7 @@ def answers(tmp_path, monkeypatch):
 
 def test_a_job_that_slurm_remembers_is_as_the_scheduler_says(answers):
     answers(SHOWN.format(state="PENDING", reason="Priority"))
-    job = slurm.ask("7", HERE)
+    job = Slurm().job("7", HERE)
     assert (job.state, job.reason, job.has_ended) == ("PENDING", "Priority", False)
     assert str(job) == "job 7: PENDING (Priority)"
 
@@ -42,27 +43,27 @@ def test_a_job_that_the_scheduler_has_forgotten_is_as_its_accounting_says(answer
         sacct="CANCELLED by 1000|None|0:15|2026-01-01T10:00:00|2026-01-01T10:05:00|4000",
         refused="Invalid job id specified",
     )
-    job = slurm.ask("7", HERE)
+    job = Slurm().job("7", HERE)
     assert (job.state, job.has_ended, job.consumed_energy_j) == ("CANCELLED", True, 4000.0)
 
 
 @pytest.mark.parametrize("energy", ["", "0"])
 def test_an_energy_of_nothing_was_not_measured(answers, energy):
     answers(SHOWN.format(state="COMPLETED", reason="None"), f"COMPLETED|None|0:0|a|b|{energy}")
-    assert slurm.ask("7", HERE).consumed_energy_j is None
+    assert Slurm().job("7", HERE).consumed_energy_j is None
 
 
 def test_a_job_that_nobody_knows_has_ended(answers):
     answers(refused="Invalid job id specified")
-    job = slurm.ask("7", HERE)
+    job = Slurm().job("7", HERE)
     assert job.has_ended
     assert "no longer knows" in str(job)
 
 
 def test_a_scheduler_that_does_not_answer_is_no_failed_job(answers):
     answers(refused="Unable to contact slurm controller")
-    with pytest.raises(OSError, match="Slurm does not answer: Unable to contact"):
-        slurm.ask("7", HERE)
+    with pytest.raises(SchedulerError, match="Slurm does not answer: Unable to contact"):
+        Slurm().job("7", HERE)
 
 
 def test_a_point_that_no_job_has_is_open_and_not_waited_for(tmp_path, capsys, monkeypatch):
@@ -94,6 +95,6 @@ def test_slurms_energy_is_kept_beside_ours(answers, tmp_path):
 
 def test_the_number_of_somebody_elses_job_is_not_taken_for_ours(answers):
     answers(SHOWN.format(state="RUNNING", reason="None") + " WorkDir=/elsewhere")
-    assert "another job, in /elsewhere" in str(slurm.ask("7", HERE))
+    assert "another job, in /elsewhere" in str(Slurm().job("7", HERE))
     answers(SHOWN.format(state="RUNNING", reason="None") + " WorkDir=/somewhere")
-    assert slurm.ask("7", HERE).state == "RUNNING"
+    assert Slurm().job("7", HERE).state == "RUNNING"
