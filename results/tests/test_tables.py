@@ -71,6 +71,13 @@ def test_records_are_selected_by_what_stands_in_a_column():
             select(records, [condition])
 
 
+def test_records_are_selected_by_the_text_that_the_table_shows(tmp_path):
+    small = good(1, 8, 123.456)
+    small["metrics"]["comparable"] = False
+    for condition in ("comparable=NO", "comparable=False", "tokens/s=123.5", "tokens/s=123.456"):
+        assert select([small, good(2, 8, 1)], [condition]) == [small]
+
+
 def test_records_are_sorted_by_any_column_and_what_has_no_value_comes_last():
     records = [good(1, 8, 2), failed(8), good(2, 8, 3), good(4, 8, 1)]
     assert [one["layout"]["num_devices"] for one in in_order(records, "tokens/s")] == [4, 1, 2, 1]
