@@ -2,8 +2,10 @@
 SHELL := bash
 ALL_PARTS := llm resnet report frames dev
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
+# One file of tests after the other on each core: what a file's tests share is made once.
+PARALLEL := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo test test-slow lint bench gpu-check image clean
+.PHONY: help setup demo test test-quick test-busy test-slow lint bench gpu-check image clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 10
@@ -15,7 +17,13 @@ demo: setup ## the main job on this machine: train, measure, table and report
 	@scripts/demo.sh
 
 test: lint ## set up what is missing; lint, types, tests
-	pytest
+	pytest $(PARALLEL)
+
+test-quick: lint ## the tests that neither train nor run JUBE, Slurm or containers
+	pytest $(PARALLEL) -m 'not slow and not long'
+
+test-busy: ## the tests 5 times beside twice as many busy loops as cores: make test-busy ROUNDS=5 TIER=quick
+	@scripts/test_busy.sh $(or $(ROUNDS),5) $(or $(TIER),all) $(PARALLEL)
 
 test-slow: lint ## the tests that take minutes each
 	pytest -m slow

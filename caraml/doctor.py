@@ -5,20 +5,25 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from caraml.devices import TOOLS, Device, candidates, find_devices
 from caraml.images import ENDINGS, architecture_of, image_path, read_image
-from caraml.site import REPOSITORY, Site, read_site
-from caraml.systems import Block, read_system
+from caraml.installation import checkout, find_checkout
+from caraml.programs import ProgramError, ask, words
+from caraml.site import Site, read_site
+from caraml.systems import Block, read_system, read_systems
 
 GOOD, WARNING, BAD = "ok", "look", "FAIL"
 OLDEST_JUBE = (2, 5, 1)
 FREE_GB = 20
+LIMIT_S = 30
 FRAMEWORKS = ("pytorch", "tensorflow")
 DATA = {"text": ("text-*", "benchmarks.llm_training.prepare"), "images": ("*imagenet*", "benchmarks.resnet50.prepare")}
+HOW_TO_DESCRIBE = "describe this machine in ten minutes: docs/add_a_machine.md"
 
 
 class Finding(NamedTuple):
@@ -32,10 +37,74 @@ class Finding(NamedTuple):
 
 def examine(name: str) -> list[Finding]:
     """All findings for a system; raises SiteError when there is none of that name, or site.yaml cannot be used."""
-    block, site = read_system(name), read_site(name)
+    block = read_system(name)
+    if find_checkout() is None:
+        missing = Finding("checkout", BAD, f"{Path.cwd()} is in none", "ask in one: it has workflows and site.yaml")
+        return [missing, *jube(), *sensors(block, block["container_runtime"])]
+    site = read_site(name)
     runtime = site["container_runtime"] or block["container_runtime"]
-    checks = (jube(), scheduler(block, site), container(block, site, runtime), data(site), sensors(block), space(site))
+    checks = (
+        jube(),
+        scheduler(block, site),
+        container(block, site, runtime),
+        data(site),
+        sensors(block, runtime),
+        space(site),
+    )
     return [finding for check in checks for finding in check]
+
+
+def identify() -> list[Finding]:
+    """Which system this machine is, by its accelerators."""
+    systems = read_systems()
+    devices, troubles = find_devices()
+    found = [Finding("devices", BAD, trouble, "is the driver loaded? Ask on a compute node") for trouble in troubles]
+    kinds: dict[str, list[Device]] = {}
+    for device in devices:
+        kinds.setdefault(str(device), []).append(device)
+    for alike in kinds.values():
+        found += _which_system(systems, alike)
+    if len(kinds) > 1:
+        to_do = "choose those of one kind, such as with CUDA_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES"
+        found.append(Finding("devices", WARNING, f"there are {len(kinds)} kinds: a run takes the first it sees", to_do))
+    if not kinds:
+        there = [tool for tool in TOOLS if shutil.which(tool)]
+        seen = "" if there else f", as there is none of {', '.join(TOOLS)}; a login node may have no accelerator"
+        found.append(Finding("devices", WARNING if there else GOOD, f"no accelerator is seen{seen}"))
+        found.append(_to_try(systems))
+    return found
+
+
+def _which_system(systems: Mapping[str, Block], alike: list[Device]) -> Iterator[Finding]:
+    where = ", those of this job" if "SLURM_JOB_ID" in os.environ else ""
+    yield Finding("devices", GOOD, f"{len(alike)} x {alike[0]}{where}")
+    if any(device.is_divided for device in alike):
+        to_do = "a run on an instance of MIG is not one of the device that a system describes"
+        yield Finding("devices", WARNING, "MIG divides them", to_do)
+    close = candidates(systems, alike)
+    fitting = [one.system for one in close if not one.differences]
+    if len(fitting) == 1:
+        yield Finding("system", GOOD, fitting[0], f"caraml doctor --system {fitting[0]}: what is missing for its jobs")
+        return
+    if fitting:
+        keys = [key for key in systems[fitting[0]] if len({str(systems[name][key]) for name in fitting}) > 1]
+        found = f"{' and '.join(fitting)} have such devices, and differ in {', '.join(keys)}"
+        yield Finding("system", WARNING, found, f"choose by 'caraml systems --system {fitting[0]}'")
+        return
+    for one in close:
+        yield Finding("system", WARNING, f"{one.system} is not quite this: {'; '.join(one.differences)}")
+    if close:
+        to_do = f"{HOW_TO_DESCRIBE}, from the block of {close[0].system}"
+        yield Finding("system", WARNING, "none is described that is as this machine", to_do)
+    else:
+        yield Finding("system", WARNING, f"none is described with {alike[0].name}", HOW_TO_DESCRIBE)
+    yield _to_try(systems)
+
+
+def _to_try(systems: Mapping[str, Block]) -> Finding:
+    """A system that needs no accelerator."""
+    names = [name for name, block in systems.items() if not block["device_words"]]
+    return Finding("system", GOOD, f"{' or '.join(names)}, to try the suite on the processor")
 
 
 def report(findings: list[Finding]) -> str:
@@ -50,8 +119,11 @@ def report(findings: list[Finding]) -> str:
 
 def jube() -> Iterator[Finding]:
     command = os.environ.get("JUBE", "jube")
-    done = _run(command, "--version")
-    found = re.search(r"(\d+)\.(\d+)\.(\d+)", done.stdout + done.stderr) if done else None
+    try:
+        done = ask(command, "--version", limit_s=LIMIT_S)
+        found = re.search(r"(\d+)\.(\d+)\.(\d+)", done.stdout + done.stderr)
+    except ProgramError:
+        found = None
     if not found:
         yield Finding("JUBE", BAD, f"there is no {command}", "apt-get install jube, or load your site's module")
     elif tuple(map(int, found.groups())) < OLDEST_JUBE:
@@ -67,10 +139,13 @@ def scheduler(block: Block, site: Site) -> Iterator[Finding]:
     if shutil.which("sbatch") is None:
         yield Finding("scheduler", BAD, "there is no sbatch", "run on a login node of the system")
         return
-    done = _run("sinfo", "-h", "-o", "%R %l %G")
-    if done is None or done.returncode:
-        words = (done.stderr.strip().splitlines() if done else [])[-1:] or ["sinfo does not answer"]
-        yield Finding("scheduler", BAD, words[0], "is Slurm up, and SLURM_CONF right?")
+    try:
+        done = ask("sinfo", "-h", "-o", "%R %l %G", limit_s=LIMIT_S)
+        trouble = words(done) if done.returncode else ""
+    except ProgramError as error:
+        trouble = str(error)
+    if trouble:
+        yield Finding("scheduler", BAD, trouble, "is Slurm up, and SLURM_CONF right?")
         return
     partitions = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines() if line.strip()}
     yield Finding("scheduler", GOOD, f"Slurm with partitions {', '.join(partitions)}")
@@ -92,7 +167,7 @@ def scheduler(block: Block, site: Site) -> Iterator[Finding]:
 
 def container(block: Block, site: Site, runtime: str) -> Iterator[Finding]:
     if runtime == "none":
-        there = (REPOSITORY / ".venv" / "bin" / "python").exists()
+        there = (checkout() / ".venv" / "bin" / "python").exists()
         yield Finding(
             "software", GOOD if there else BAD, ".venv" if there else "no .venv", "" if there else "make setup"
         )
@@ -101,7 +176,7 @@ def container(block: Block, site: Site, runtime: str) -> Iterator[Finding]:
     if shutil.which(program) is None:
         yield Finding("container", WARNING, f"there is no {program} here", "it must be there on the compute nodes")
     folder = Path(site["container_folder"])
-    for name in dict.fromkeys(block["image"].replace("$framework", framework) for framework in FRAMEWORKS):
+    for name in images_of(block):
         path = image_path(folder, name, runtime)
         image = read_image(name)
         if not path.exists():
@@ -136,12 +211,21 @@ def data(site: Site) -> Iterator[Finding]:
             yield Finding(f"data, {what}", WARNING, f"none in {folder}", to_do)
 
 
-def sensors(block: Block) -> Iterator[Finding]:
+def sensors(block: Block, runtime: str) -> Iterator[Finding]:
     """Of this machine: a login node may have others than the compute nodes."""
-    done = _run(str(REPOSITORY / "jube" / "include" / "python.sh"), "-m", "jpwr", "list")
-    seen = done.stdout.splitlines() if done else []
+    home = find_checkout()
+    python = str(home / "jube" / "include" / "python.sh") if home else sys.executable
+    try:
+        seen = ask(python, "-m", "jpwr", "list", limit_s=LIMIT_S).stdout.splitlines()
+    except ProgramError as error:
+        yield Finding("sensors", BAD, str(error), "python3 -m jpwr list")
+        return
     for method in re.split(r"[ /]", block["power_methods"]):
         line = next((line for line in seen if re.match(rf"\s*{re.escape(method)}\b", line)), "")
+        package = re.search(r"no module \S+: pip install (\S+?),?(\s|$)", line)
+        if package:
+            yield _without_package(method, package[1], block, runtime)
+            continue
         unused = "not here" in line or not line
         to_do = "on a login node that is as it should be: try 'srun python3 -m jpwr list'" if unused else ""
         yield Finding(
@@ -149,16 +233,27 @@ def sensors(block: Block) -> Iterator[Finding]:
         )
 
 
+def _without_package(method: str, package: str, block: Block, runtime: str) -> Finding:
+    """A sensor whose Python package is not here: in a container it is the image's that counts."""
+    what = f"sensor {method}"
+    if runtime == "none":
+        to_do = f"make setup, on a machine that has the device; or .venv/bin/pip install {package}"
+        return Finding(what, BAD, f"its package {package} is not installed", to_do)
+    without = [name for name in images_of(block) if not any(package in one for one in read_image(name).pip)]
+    if not without:
+        return Finding(what, GOOD, f"its package {package} is in the images")
+    found = f"its package {package} is not here, and not added to {', '.join(without)}"
+    return Finding(what, WARNING, found, f"does the image have it? If not, add it to containers/images.yaml: {package}")
+
+
+def images_of(block: Block) -> list[str]:
+    """The names of a system's images, one for each framework."""
+    return list(dict.fromkeys(block["image"].replace("$framework", framework) for framework in FRAMEWORKS))
+
+
 def space(site: Site) -> Iterator[Finding]:
-    for what, folder in (("results", REPOSITORY / "jube"), ("data", Path(site["data_folder"]))):
+    for what, folder in (("results", checkout() / "jube"), ("data", Path(site["data_folder"]))):
         existing = next(path for path in (folder, *folder.parents) if path.exists())
         free_gb = shutil.disk_usage(existing).free / 1e9
         state = GOOD if free_gb > FREE_GB else WARNING
         yield Finding(f"disk, {what}", state, f"{free_gb:.0f} GB free", "" if state == GOOD else "make room")
-
-
-def _run(*command: str) -> subprocess.CompletedProcess[str] | None:
-    try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=60)
-    except (OSError, subprocess.TimeoutExpired):
-        return None

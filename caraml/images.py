@@ -18,9 +18,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from caraml.site import REPOSITORY, SiteError
+from caraml.errors import SiteError
+from caraml.installation import IMAGES, table_file
+from results.yaml_files import YamlError, read_yaml
 
-IMAGES_FILE = REPOSITORY / "containers" / "images.yaml"
 FORMATS = ("apptainer", "containerfile")
 ENDINGS = {"apptainer": ".sif", "podman": ".tar", "charliecloud": ".dir"}
 SIF_ARCHITECTURES = {b"02": "x86_64", b"04": "aarch64"}
@@ -101,23 +102,22 @@ def _quoted(words: list[str]) -> str:
     return " ".join(f"'{word}'" for word in words)
 
 
-def read_images(file: Path = IMAGES_FILE) -> dict[str, Image]:
+def read_images(file: Path | None = None) -> dict[str, Image]:
     """The table; raises SiteError when it cannot be read as one."""
-    import yaml
-
+    file = file or table_file(IMAGES)
     known = {one.name for one in fields(Image)}
     try:
-        found: dict[str, dict[str, Any]] = yaml.safe_load(file.read_text())
+        found: dict[str, dict[str, Any]] = read_yaml(file)
         for name, values in found.items():
             unknown = sorted(set(values) - known)
             if unknown:
                 raise SiteError(f"{file}: '{name}' has a key '{unknown[0]}', which images do not have")
         return {name: Image(name=name, **values) for name, values in found.items()}
-    except (OSError, yaml.YAMLError, AttributeError, TypeError) as error:
-        raise SiteError(f"{file} cannot be read as a table of images: {' '.join(str(error).split())}") from error
+    except (YamlError, AttributeError, TypeError) as error:
+        raise SiteError(f"{file} cannot be read as a table of images: {error}") from error
 
 
-def read_image(name: str, file: Path = IMAGES_FILE) -> Image:
+def read_image(name: str, file: Path | None = None) -> Image:
     """One image; raises SiteError when there is none of that name."""
     images = read_images(file)
     if name not in images:

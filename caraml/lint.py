@@ -66,39 +66,46 @@ class Workflow:
 
 def lint(file: Path) -> list[Finding]:
     """Everything that is wrong in a workflow and in the files that it takes sets from."""
-    return sorted(set(_lint(file)), key=lambda finding: (str(finding.file), finding.line))
-
-
-def _lint(file: Path) -> list[Finding]:
-    import yaml
-
-    try:
-        root = _compose(file)
-    except OSError as error:
-        return [Finding(file, 0, f"cannot be read: {error.strerror}")]
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        return [Finding(file, mark.line + 1 if mark else 0, f"is no YAML: {getattr(error, 'problem', error)}")]
-    workflow = Workflow(file, root)
-    if not isinstance(root, yaml.MappingNode):
-        workflow.find(root, "must hold keys such as 'parameterset' and 'step'")
-        return workflow.findings
-    _check_keys(workflow, root, "")
-    _check_twice(workflow)
-    included = _references(workflow)
-    for path in sorted(included):
-        workflow.findings += _lint(path)
-    if _entries(root, "step"):
-        _check_names(workflow)
-    return workflow.findings
+    findings: set[Finding] = set()
+    roots = {file: _compose(file)}
+    to_do = [file]
+    for path in to_do:  # which grows
+        if isinstance(roots[path], Finding):
+            findings.add(roots[path])
+            continue
+        workflow = Workflow(path, roots[path])
+        _check_keys(workflow, workflow.root, "")
+        _check_twice(workflow)
+        included = _references(workflow)
+        for other in sorted(included - set(roots)):
+            roots[other] = _compose(other)
+            to_do.append(other)
+        # Names of a file that cannot be read are not known.
+        if _entries(workflow.root, "step") and not any(isinstance(roots[other], Finding) for other in included):
+            _check_names(workflow, roots)
+        findings.update(workflow.findings)
+    return sorted(findings, key=lambda finding: (str(finding.file), finding.line, finding.text))
 
 
 def _compose(file: Path) -> Any:
-    """The file's nodes, which know their lines."""
+    """The file's nodes, which know their lines; a Finding when it is no mapping."""
     import yaml
 
-    with file.open() as stream:
-        return yaml.compose(stream, Loader=yaml.SafeLoader)
+    try:
+        with file.open(encoding="utf-8") as stream:
+            root = yaml.compose(stream, Loader=yaml.SafeLoader)
+    except OSError as error:
+        return Finding(file, 0, f"cannot be read: {error.strerror}")
+    except UnicodeDecodeError:
+        return Finding(file, 0, "is not in UTF-8: store it in that encoding")
+    except RecursionError:
+        return Finding(file, 0, "is nested too deeply")
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        return Finding(file, mark.line + 1 if mark else 0, f"is no YAML: {getattr(error, 'problem', error)}")
+    if not isinstance(root, yaml.MappingNode):
+        return Finding(file, 1, "must hold keys such as 'parameterset' and 'step'")
+    return root
 
 
 def _check_keys(workflow: Workflow, node: Any, place: str) -> None:
@@ -111,7 +118,7 @@ def _check_keys(workflow: Workflow, node: Any, place: str) -> None:
     elif isinstance(node, yaml.MappingNode):
         seen: dict[str, int] = {}
         for key, value in node.value:
-            name = key.value
+            name = str(key.value)
             if name in seen:
                 workflow.find(key, f"'{name}' is written twice, first in line {seen[name]}")
             seen[name] = key.start_mark.line + 1
@@ -185,7 +192,7 @@ def _sets(file: Path, root: Any) -> dict[str, list[Any]]:
     return found
 
 
-def _check_names(workflow: Workflow) -> None:
+def _check_names(workflow: Workflow, roots: dict[Path, Any]) -> None:
     """Steps, sets and variables that do not exist where they are named."""
     own = _sets(workflow.file, workflow.root)
     files: dict[str, dict[str, list[Any]]] = {"": own}
@@ -197,9 +204,9 @@ def _check_names(workflow: Workflow) -> None:
         for entry, source, name in _uses(node):
             if source not in files:
                 path = workflow.file.parent / source
-                if not path.is_file():
+                if path not in roots:
                     continue
-                files[source] = _sets(path, _compose(path))
+                files[source] = _sets(path, roots[path])
             if name not in files[source]:
                 workflow.find(entry, f"there is no set '{name}' in {source or 'this file'}")
             chosen += files[source].get(name, [])

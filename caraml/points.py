@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, cast
 
 from benchmarks.common.options import ConfigError
-from caraml.site import SiteError, read_site
+from caraml.errors import SiteError
+from caraml.site import read_site
 
 
 class Workload(Protocol):

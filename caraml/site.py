@@ -9,7 +9,6 @@ CARAML_KEY, and for one system by a block under `systems`. Also a command, for t
 from __future__ import annotations
 
 import argparse
-import difflib
 import os
 import shlex
 import sys
@@ -17,8 +16,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-REPOSITORY = Path(__file__).resolve().parents[1]
-SITE_FILE = REPOSITORY / "site.yaml"
+from caraml.errors import CaramlError, SiteError, near
+from caraml.installation import checkout, missing_package
+from caraml.systems import read_systems
+from results.yaml_files import YamlError, read_yaml
+
 RUNTIMES = ("apptainer", "podman", "charliecloud", "none")
 DEFAULTS: dict[str, str | list[str]] = {
     "account": "",
@@ -31,71 +33,86 @@ DEFAULTS: dict[str, str | list[str]] = {
     "network_interface": "",
     "container_runtime": "",
     "container_mounts": [],
-    "container_folder": str(REPOSITORY / "containers" / "images"),
-    "data_folder": str(REPOSITORY / "data"),
+    "container_folder": "containers/images",
+    "data_folder": "data",
     "devices": "",
     "batches": "",
     "llm_training_flags": "",
     "resnet50_flags": "",
 }
 SBATCH_FLAGS = ("account", "partition", "reservation", "qos")
+FOLDERS = ("container_folder", "data_folder", "container_mounts")
 
 Site = dict[str, Any]
 
 
-class SiteError(Exception):
-    """The site's facts cannot be used: one sentence with what was found and what to do."""
+def read_site(system: str, file: Path | None = None, environ: Mapping[str, str] = os.environ) -> Site:
+    """Every key of DEFAULTS with its value for a system; folders are whole paths.
 
-
-def read_site(system: str, file: Path = SITE_FILE, environ: Mapping[str, str] = os.environ) -> Site:
-    """Every key of DEFAULTS with its value for a system; raises SiteError for a key that there is not."""
+    Raises SiteError for a key or a system that there is not, and NoCheckout where there is no site.yaml to look for.
+    """
+    root = checkout()
+    file = file or root / "site.yaml"
     whole = _read(file)
     systems = whole.pop("systems", None) or {}
-    if not isinstance(systems, dict) or not all(isinstance(block, dict) for block in systems.values()):
+    if not isinstance(systems, dict):
         raise SiteError(f"{file}: 'systems' must hold a block of keys for each system")
+    known = read_systems() if systems else {}
     site: Site = {**DEFAULTS}
-    for found, where in ((whole, "at the top"), (systems.get(system, {}), f"under systems: {system}")):
-        for key, value in found.items():
-            site[key] = _checked(key, value, f"{file}, {where}")
+    for name, block in {"": whole, **systems}.items():
+        where = f"{file}, under systems: {name}" if name else f"{file}, at the top"
+        if name and name not in known:
+            raise SiteError(f"{file}, under systems: there is no system '{name}': {near(name, known)}")
+        if block and not isinstance(block, dict):
+            raise SiteError(f"{where}: must hold a block of keys, got {block!r}")
+        checked = {key: _checked(key, value, where) for key, value in (block or {}).items()}
+        if name in ("", system):
+            site.update(checked)
     for key, default in DEFAULTS.items():
         value = environ.get(f"CARAML_{key.upper()}")
         if value:
             site[key] = value.split() if isinstance(default, list) else value
+    for key in FOLDERS:
+        value = site[key]
+        site[key] = [_folder(key, one, root) for one in value] if isinstance(value, list) else _folder(key, value, root)
     if site["container_runtime"] not in ("", *RUNTIMES):
         raise SiteError(f"container_runtime is {site['container_runtime']!r}: choose one of {', '.join(RUNTIMES)}")
     return site
 
 
 def _read(file: Path) -> dict[str, Any]:
+    """Each value as it is written: an account 0123 is that, and no number."""
     if not file.exists():
         return {}
-    import yaml
-
     try:
-        found = yaml.safe_load(file.read_text()) or {}
-    except (OSError, yaml.YAMLError) as error:
-        raise SiteError(f"{file} cannot be read: {' '.join(str(error).split())}") from error
-    if not isinstance(found, dict):
+        found = read_yaml(file, as_text=True)
+    except YamlError as error:
+        raise SiteError(f"{file} cannot be read: {error}") from error
+    if found is not None and not isinstance(found, dict):
         raise SiteError(f"{file} must hold keys with values, such as 'account: hpc1'")
-    return found
+    return found or {}
 
 
 def _checked(key: str, value: Any, where: str) -> Any:
     if key not in DEFAULTS:
-        near = difflib.get_close_matches(key, DEFAULTS, n=1)
-        raise SiteError(
-            f"{where}: there is no key '{key}'"
-            + (f": did you mean '{near[0]}'?" if near else f": the keys are {', '.join(DEFAULTS)}")
-        )
+        raise SiteError(f"{where}: there is no key '{key}': {near(key, DEFAULTS)}")
+    if not value or (value == "~" and key not in FOLDERS):  # YAML's ways to say nothing
+        return DEFAULTS[key]
     if isinstance(DEFAULTS[key], list):
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
-            return value
+            return [os.path.expandvars(item) for item in value]
         raise SiteError(f"{where}: '{key}' must be a list of texts, such as ['one', 'two']")
-    if value is None:
-        return ""
-    if not isinstance(value, str | int):
+    if not isinstance(value, str):
         raise SiteError(f"{where}: '{key}' must be a text, got {value!r}")
-    return os.path.expandvars(str(value))
+    return os.path.expandvars(value)
+
+
+def _folder(key: str, text: str, root: Path) -> str:
+    """A folder's whole path: jobs run elsewhere, and take it as it is."""
+    whole = os.path.expanduser(text)  # noqa: PTH111 - that of Path ends in an error for a user that there is not
+    if whole.startswith("~") or "$" in whole:
+        raise SiteError(f"{key} is {text}: there is no such user or environment variable")
+    return str(root / whole)
 
 
 def sbatch_flags(site: Site) -> list[str]:
@@ -131,8 +148,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     try:
         site = read_site(options.system)
-    except SiteError as error:
-        print(f"site: {error}", file=sys.stderr)
+    except (CaramlError, ImportError) as error:
+        sentence = missing_package(error) if isinstance(error, ImportError) else error
+        print(f"site: {sentence}", file=sys.stderr)
         return 2
     if options.get:
         print(site[options.get] or options.default, end="")

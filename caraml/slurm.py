@@ -1,11 +1,17 @@
-"""What Slurm knows of a job."""
+"""What Slurm knows of a job. Also a command, for the workflow: does Slurm answer? Says why not, with exit code 1.
+
+python -m caraml.slurm
+"""
 
 from __future__ import annotations
 
 import re
-import subprocess
+import sys
 from pathlib import Path
 from typing import NamedTuple
+
+from caraml.errors import SchedulerError
+from caraml.programs import ProgramError, ask, words
 
 # squeue(1), job state codes: those of a job that has not ended.
 ACTIVE = {
@@ -21,7 +27,8 @@ ACTIVE = {
     "STOPPED",
 }
 UNKNOWN = "UNKNOWN"
-TIMEOUT_S = 60
+PING_LIMIT_S = 10  # a controller that lives answers at once, however long a question on jobs takes it
+LIMIT_S = 60
 
 
 class Job(NamedTuple):
@@ -44,49 +51,82 @@ class Job(NamedTuple):
         return f"job {self.job_id}: {self.state}{reason}"
 
 
-def ask(job_id: str, folder: Path) -> Job:
-    """The job that was submitted in a folder, as the scheduler or, when that has forgotten it, its accounting says.
-
-    UNKNOWN when neither knows it, or the number is another job's; raises OSError when Slurm does not answer.
-    """
-    done = _run("scontrol", "show", "job", "-o", job_id)
-    accounted = _accounting(job_id)
-    if done.returncode:
-        if "Invalid job id" not in done.stderr:
-            raise OSError(f"Slurm does not answer: {done.stderr.strip() or 'scontrol failed'}")
-        return accounted or Job(job_id, UNKNOWN, "Slurm no longer knows the job")
-    found = dict(re.findall(r"(\S+?)=(\S*)", done.stdout))
-    # A folder can be a copy, from a place where another Slurm counted.
-    if Path(found.get("WorkDir", folder)).resolve() != folder.resolve():
-        return Job(job_id, UNKNOWN, f"the number is that of another job, in {found['WorkDir']}")
-    return Job(
-        job_id,
-        found.get("JobState", UNKNOWN),
-        found.get("Reason", ""),
-        found.get("ExitCode", ""),
-        found.get("StartTime", ""),
-        found.get("EndTime", ""),
-        accounted.consumed_energy_j if accounted else None,
-    )
-
-
-def _accounting(job_id: str) -> Job | None:
-    """From sacct, where the site has it."""
-    fields = "State,Reason,ExitCode,Start,End,ConsumedEnergyRaw"
+def ping() -> None:
+    """Raise SchedulerError, soon, unless Slurm answers."""
     try:
-        done = _run("sacct", "-X", "-n", "-P", "-j", job_id, "-o", fields)
-    except OSError:
-        return None
-    line = done.stdout.strip().splitlines()
-    if done.returncode or not line:
-        return None
-    state, reason, exit_code, start, end, energy = line[0].split("|")
-    # "CANCELLED by 1000"; an energy of 0 or nothing was not measured.
-    return Job(job_id, state.split()[0], reason, exit_code, start, end, float(energy or 0) or None)
+        done = ask("scontrol", "ping", limit_s=PING_LIMIT_S)
+    except ProgramError as error:
+        raise SchedulerError(f"Slurm does not answer: {error}") from error
+    if " is UP" not in done.stdout:
+        raise SchedulerError(f"Slurm does not answer: {words(done)}")
 
 
-def _run(*command: str) -> subprocess.CompletedProcess[str]:
+class Slurm:
+    """The scheduler and its accounting, during one look at many jobs: what does not answer once is not asked again."""
+
+    def __init__(self) -> None:
+        self._has_answered = self._has_no_accounting = False
+
+    def job(self, job_id: str, folder: Path) -> Job:
+        """The job that was submitted in a folder, as the scheduler or, when that has forgotten it, its accounting says.
+
+        UNKNOWN when neither knows it, or the number is another job's; raises SchedulerError when Slurm does not answer.
+        """
+        if not self._has_answered:
+            ping()
+            self._has_answered = True
+        try:
+            done = ask("scontrol", "show", "job", "-o", job_id, limit_s=LIMIT_S)
+        except ProgramError as error:
+            raise SchedulerError(f"Slurm does not answer: {error}") from error
+        if done.returncode:
+            if "Invalid job id" not in done.stderr:
+                raise SchedulerError(f"Slurm does not answer: {words(done)}")
+            return self._accounted(job_id) or Job(job_id, UNKNOWN, "Slurm no longer knows the job")
+        found = dict(re.findall(r"(\S+?)=(\S*)", done.stdout))
+        # A folder can be a copy, from a place where another Slurm counted.
+        if Path(found.get("WorkDir", folder)).resolve() != folder.resolve():
+            return Job(job_id, UNKNOWN, f"the number is that of another job, in {found['WorkDir']}")
+        job = Job(
+            job_id,
+            found.get("JobState", UNKNOWN),
+            found.get("Reason", ""),
+            found.get("ExitCode", ""),
+            found.get("StartTime", ""),
+            found.get("EndTime", ""),
+        )
+        accounted = self._accounted(job_id) if job.has_ended else None
+        return job._replace(consumed_energy_j=accounted.consumed_energy_j) if accounted else job
+
+    def _accounted(self, job_id: str) -> Job | None:
+        """From sacct, where the site has it."""
+        if self._has_no_accounting:
+            return None
+        fields = "State,Reason,ExitCode,Start,End,ConsumedEnergyRaw"
+        try:
+            done = ask("sacct", "-X", "-n", "-P", "-j", job_id, "-o", fields, limit_s=LIMIT_S)
+        except ProgramError:
+            done = None
+        if done is None or done.returncode:
+            self._has_no_accounting = True
+            return None
+        line = done.stdout.strip().splitlines()
+        if not line:
+            return None
+        state, reason, exit_code, start, end, energy = line[0].split("|")
+        # "CANCELLED by 1000"; an energy of 0 or nothing was not measured.
+        return Job(job_id, state.split()[0], reason, exit_code, start, end, float(energy or 0) or None)
+
+
+def main() -> int:
+    """Run from the command line; returns the exit code."""
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
-    except subprocess.TimeoutExpired as error:
-        raise OSError(f"{command[0]} did not answer within {TIMEOUT_S} s") from error
+        ping()
+    except SchedulerError as error:
+        print(f"slurm: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

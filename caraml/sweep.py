@@ -4,18 +4,28 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from caraml.errors import SweepError
 from results.records import RESULT_NAME, RecordError, read_record
 from results.table import failures
 
 
-class SweepError(Exception):
-    """A folder is not that of a sweep: one sentence with what was asked and what to do."""
-
-
 def run_folder(folder: Path) -> Path:
     """The folder itself, or its last run where it holds runs of JUBE."""
-    runs = sorted(path for path in folder.glob("[0-9]*") if (path / "workpackages.xml").is_file())
-    return runs[-1] if runs else folder
+    return max(_runs(folder), default=folder)
+
+
+def _runs(folder: Path) -> list[Path]:
+    return [path for path in folder.glob("[0-9]*") if (path / "workpackages.xml").is_file()]
+
+
+def no_results(folder: Path) -> str:
+    """A sentence on a folder without a result, which names the last run beside it that has some."""
+    looked_at = run_folder(folder)
+    looked_at = looked_at if looked_at.name else looked_at.absolute()
+    others = [run for run in _runs(looked_at.parent) if run != looked_at and points(run)]
+    if others:
+        return f"{looked_at} has no result; the last run with results is {max(others)}: give that folder"
+    return f"{looked_at} has no result: run a sweep first"
 
 
 def check_run(run: Path) -> None:
@@ -56,7 +66,7 @@ def problems(run: Path) -> list[str]:
         elif not (point / "done").exists():
             found.append(f"{point.name}: not finished")
     if not points(run):
-        found.append(f"{run.name}: no point of the sweep has a result")
+        found.append(no_results(run))
     return found
 
 

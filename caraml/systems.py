@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from caraml.site import REPOSITORY, SiteError
+from caraml.errors import SiteError
+from caraml.installation import SYSTEMS, table_file
 from results.table import aligned
+from results.yaml_files import YamlError, read_yaml
 
-SYSTEMS_FILE = REPOSITORY / "jube" / "include" / "systems.yaml"
 COLUMNS = (
     ("system", "system_name"),
     ("accelerator", "accelerator"),
@@ -25,28 +26,32 @@ COLUMNS = (
 Block = dict[str, Any]
 
 
-def read_systems(file: Path = SYSTEMS_FILE) -> dict[str, Block]:
+def read_systems(file: Path | None = None) -> dict[str, Block]:
     """For each system its keys with their values; of a key with several tags, the value without a tag asked for.
 
-    Raises SiteError when the file cannot be read as blocks of systems.
+    Raises SiteError when the file cannot be read as blocks of systems that all have the same keys.
     """
-    import yaml
-
+    file = file or table_file(SYSTEMS)
+    found: dict[str, Block] = {}
     try:
-        blocks = yaml.safe_load(file.read_text())["parameterset"]
-        found: dict[str, Block] = {}
-        for block in blocks:
+        for block in read_yaml(file)["parameterset"]:
             values: Block = {}
             for parameter in block["parameter"]:
                 if str(parameter.get("tag", "!")).startswith("!"):
                     values[parameter["name"]] = parameter["_"]
-            found[block["tag"]] = values
-    except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
-        raise SiteError(f"{file} cannot be read as blocks of systems: {' '.join(str(error).split())}") from error
+            found[str(block["tag"])] = values
+    except YamlError as error:
+        raise SiteError(f"{file} cannot be read: {error}") from error
+    except (AttributeError, KeyError, TypeError) as error:
+        raise SiteError(f"{file}: block {len(found) + 1} is not that of a system ({error!r})") from error
+    for name, values in found.items():
+        missing = [key for key in next(iter(found.values())) if key not in values]
+        if missing:
+            raise SiteError(f"{file}: system {name} has no '{missing[0]}', which {next(iter(found))} has")
     return found
 
 
-def read_system(name: str, file: Path = SYSTEMS_FILE) -> Block:
+def read_system(name: str, file: Path | None = None) -> Block:
     """One system; raises SiteError when there is none of that name."""
     systems = read_systems(file)
     if name not in systems:

@@ -15,11 +15,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from caraml import slurm
-from caraml.site import REPOSITORY
-from caraml.sweep import SweepError, check_run, points, runs_of
+from caraml.errors import SchedulerError, SweepError
+from caraml.installation import checkout
+from caraml.slurm import Job, Slurm, ping
+from caraml.sweep import check_run, no_results, points, runs_of
 from results.collect import JOULES_PER_WH, failed_result
-from results.records import RESULT_NAME, read_record, write_record
+from results.records import RESULT_NAME, Record, read_record, write_record
 
 JOB_ID, SUBMITTED = "job.id", "submitted"
 PENDING = ("PENDING", "CONFIGURING", "REQUEUED")
@@ -51,19 +52,25 @@ def wait(run: Path, interval_s: float, limit_s: float | None) -> bool:
     """Wait until no point of the sweep is queued or running; False when the limit came first.
 
     Then every point that had a job has its result: jobs that Slurm has ended without a word are failed ones, with
-    Slurm's reason.
+    Slurm's reason. A scheduler that does not answer, as while it is started again, is said once and asked again.
     """
     started_s, said, looks_at_rest = time.monotonic(), "", 0
+    answers = True
     while True:
-        standings = settle(run)
-        text = describe(standings)
+        try:
+            standings = settle(run)
+            answers, text = True, describe(standings)
+            states = {standing.state for standing in standings}
+            # Where JUBE itself runs the jobs, a moment passes between two of them.
+            looks_at_rest = 0 if states & {"queued", "running"} else looks_at_rest + 1
+            has_ended = looks_at_rest > ("open" in states)
+        except SchedulerError as error:
+            text = f"{error}; asking again every {interval_s:g} s" if answers else said
+            answers = has_ended = False
         if text != said:
             print(f"{run}: {text}", flush=True)
             said = text
-        states = {standing.state for standing in standings}
-        # Where JUBE itself runs the jobs, a moment passes between two of them.
-        looks_at_rest = 0 if states & {"queued", "running"} else looks_at_rest + 1
-        if looks_at_rest > ("open" in states):
+        if has_ended:
             break
         if limit_s is not None and time.monotonic() - started_s > limit_s:
             return False
@@ -72,9 +79,29 @@ def wait(run: Path, interval_s: float, limit_s: float | None) -> bool:
     return True
 
 
+def has_jobs(run: Path) -> bool:
+    """Has the scheduler a job of which the sweep does not know the end?"""
+    return any(map(_job_id, points(run)))
+
+
 def settle(run: Path) -> list[Standing]:
-    """Where each point is; those whose job has ended get their result."""
-    return [_settle_point(point) for point in points(run)]
+    """Where each point is; those whose job has ended get their result.
+
+    Raises SchedulerError, with all results as they were, when Slurm does not answer.
+    """
+    scheduler, found = Slurm(), points(run)
+    jobs = {point: scheduler.job(job_id, point) for point in found if (job_id := _job_id(point))}
+    if any(job.has_ended and not _has_ended(point) for point, job in jobs.items()):
+        time.sleep(SETTLE_S)
+    return [_settle_point(point, jobs.get(point)) for point in found]
+
+
+def _job_id(point: Path) -> str:
+    """The number of a point's job, empty where there is none, or its end is known."""
+    file = point / JOB_ID
+    if not file.exists() or "slurm" in read_record(point / RESULT_NAME):
+        return ""
+    return file.read_text().strip().split(";")[0]
 
 
 def describe(standings: Sequence[Standing]) -> str:
@@ -91,36 +118,35 @@ def describe(standings: Sequence[Standing]) -> str:
     return f"{len(standings)} points: {', '.join(parts)}" + (f"; at the latest until {latest}" if latest else "")
 
 
-def _settle_point(point: Path) -> Standing:
-    job_file = point / JOB_ID
-    job = None
-    if job_file.exists() and "slurm" not in read_record(point / RESULT_NAME):
-        job = slurm.ask(job_file.read_text().strip().split(";")[0], point)
-        if not job.has_ended:
-            queued = job.state in PENDING
-            return Standing("queued" if queued else "running", job.reason if queued else "", job.latest_end)
-        if not _has_ended(point):
-            time.sleep(SETTLE_S)
-    if not _has_ended(point) and job is None:
+def _settle_point(point: Path, job: Job | None) -> Standing:
+    if job is not None and not job.has_ended:
+        queued = job.state in PENDING
+        return Standing("queued" if queued else "running", job.reason if queued else "", job.latest_end)
+    told = _has_ended(point)
+    if not told and job is None:
         return Standing("running" if _has_process(point) else "open")
-    good = {_settle_run(folder, job, _has_ended(point)) for folder in runs_of(point)} == {"ok"}
-    if not _has_ended(point):
+    good = {_settle_run(folder, job, told) for folder in runs_of(point)} == {"ok"}
+    if not told:
         (point / ("ready" if good else "error")).touch()
     return Standing("ok" if good else "failed")
 
 
-def _settle_run(folder: Path, job: slurm.Job | None, job_told: bool) -> str:
-    """The status of a run whose job has ended; what Slurm says of the job goes into its result."""
+def _settle_run(folder: Path, job: Job | None, told: bool) -> str:
+    """The status of a run whose job has ended, told or not; what Slurm says of the job goes into its result."""
     result = read_record(folder / RESULT_NAME)
-    if not job_told and result["status"] == "unfinished":
+    if not told and result["status"] == "unfinished":
         result = failed_result(folder, 1, f"Slurm ended the {job}")
     if job is not None:
-        joules = job.consumed_energy_j
-        result["slurm"] = {**job._asdict(), "consumed_energy_wh": joules / JOULES_PER_WH if joules else None}
-        if result["status"] != "ok" and job.state not in ("COMPLETED", "FAILED") and "Slurm" not in result["error"]:
-            result["error"] = f"Slurm ended the {job}; {result['error']}"
+        _add_job(result, job)
         write_record(result, folder / RESULT_NAME)
     return str(result["status"])
+
+
+def _add_job(result: Record, job: Job) -> None:
+    joules = job.consumed_energy_j
+    result["slurm"] = {**job._asdict(), "consumed_energy_wh": joules / JOULES_PER_WH if joules else None}
+    if result["status"] != "ok" and job.state not in ("COMPLETED", "FAILED") and "Slurm" not in result["error"]:
+        result["error"] = f"Slurm ended the {job}; {result['error']}"
 
 
 def _has_ended(point: Path) -> bool:
@@ -139,14 +165,17 @@ def _has_process(point: Path) -> bool:
 
 
 def retry_failed(run: Path) -> list[Path]:
-    """Submit the failed points again, and only those; what they left is kept in `attempts`. Returns their folders."""
+    """Submit the failed points again, and only those; what they left is kept in `attempts`. Returns their folders.
+
+    Raises SchedulerError, with everything as it was, when Slurm does not answer.
+    """
+    submit = checkout() / "jube" / "include" / "submit.sh"
     settle(run)
     failed = [point for point in points(run) if _statuses(point) - {"ok", "unfinished"}]
-    for point in failed:
-        how = point / SUBMITTED
-        if not how.exists():
-            raise SweepError(f"{point} does not say how it was submitted: run the sweep again")
-        command = how.read_text().split()
+    commands = {point: _submitted(point) for point in failed}
+    if any(how == "sbatch" for how, *_ in commands.values()):
+        ping()
+    for point, command in commands.items():
         result = read_record(point / RESULT_NAME)
         kept = point / "attempts" / str(len(list(point.glob("attempts/*"))) + 1)
         kept.mkdir(parents=True)
@@ -156,7 +185,7 @@ def retry_failed(run: Path) -> list[Path]:
         again = {key: result[key] for key in ("schema_version", "benchmark", "system", "model", "work_unit", "layout")}
         again |= {"status": "unfinished", "error": "the job has not ended, or ended without a word"}
         write_record(again, point / RESULT_NAME)
-        subprocess.run([REPOSITORY / "jube" / "include" / "submit.sh", *command], cwd=point)
+        subprocess.run([submit, *command], cwd=point)
     return failed
 
 
@@ -164,9 +193,19 @@ def _statuses(point: Path) -> set[str]:
     return {read_record(folder / RESULT_NAME)["status"] for folder in runs_of(point)}
 
 
+def _submitted(point: Path) -> list[str]:
+    """How a point was submitted, as submit.sh takes it."""
+    file = point / SUBMITTED
+    if not file.exists():
+        raise SweepError(f"{point} does not say how it was submitted: run the sweep again")
+    return file.read_text().split()
+
+
 def let_jube_go_on(run: Path) -> None:
     """JUBE's own record of the sweep follows, so that `jube result` shows it."""
     jube = os.environ.get("JUBE", "jube")
+    if not run.name.isdigit():  # a copy, of which JUBE knows nothing
+        return
     if shutil.which(jube) is None:
         print(f"caraml: there is no {jube} on this machine: 'jube result' will show what it knew", file=sys.stderr)
         return
@@ -177,4 +216,4 @@ def check_open(run: Path) -> None:
     """Raise SweepError unless the folder is one of a sweep with points."""
     check_run(run)
     if not points(run):
-        raise SweepError(f"{run} has no points: did its first step fail? 'caraml check {run}' says")
+        raise SweepError(f"{no_results(run)}; did its first step fail? 'caraml check {run}' says")

@@ -6,7 +6,7 @@ share of the machine's price for the time that it takes.
 
 from __future__ import annotations
 
-import math
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -15,8 +15,9 @@ from typing import Any
 from results.plots import COLOURS, INK, THROUGHPUT, Chart, new_figure, styled
 from results.points import rounded
 from results.quality import energy_kind
-from results.records import RecordError
+from results.records import LARGEST, RecordError
 from results.statistics import PointResults
+from results.yaml_files import YamlError, read_yaml
 
 HOURS_PER_YEAR = 365.25 * 24
 IMAGENET_EPOCHS = 90
@@ -80,16 +81,14 @@ class Cost:
 
 def read_prices(path: Path) -> Costs:
     """The prices file; raises RecordError for what it lacks, does not know, or cannot be."""
-    import yaml
-
     try:
-        content = yaml.safe_load(path.read_text())
-    except (OSError, yaml.YAMLError) as error:
-        raise RecordError(f"{path} cannot be read as prices: {' '.join(str(error).split())}") from error
+        content = read_yaml(path)
+    except YamlError as error:
+        raise RecordError(f"{path} cannot be read as prices: {error}") from error
     systems = content.pop("systems", None) if isinstance(content, dict) else None
     if not isinstance(systems, dict) or not systems:
         raise RecordError(f"{path} names no systems: write 'systems: {{NAME: {{price_per_device: 10000}}}}'")
-    prices = {name: _checked(Price, values, f"{path}, system {name}") for name, values in systems.items()}
+    prices = {str(name): _checked(Price, values, f"{path}, system {name}") for name, values in systems.items()}
     costs: Costs = _checked(Costs, {**content, "systems": prices}, str(path))
     return costs
 
@@ -102,13 +101,10 @@ def _checked(kind: type[Any], values: Any, where: str) -> Any:
         if name not in names:
             raise RecordError(f"{where} has an unknown key '{name}': it may have {', '.join(names)}")
         is_text = names[name].type == "str"
-        is_number = (
-            isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
-        )
+        is_number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < LARGEST
         if name != "systems" and (not isinstance(value, str) if is_text else not is_number):
-            raise RecordError(
-                f"{where}: {name} is {value!r}, a {'text' if is_text else 'number of 0 or more'} is needed"
-            )
+            kind_of_value = "text" if is_text else f"number from 0 to below {LARGEST:g}"
+            raise RecordError(f"{where}: {name} is {reprlib.repr(value)}, a {kind_of_value} is needed")
     try:
         found = kind(**values)
     except TypeError as error:

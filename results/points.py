@@ -3,33 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
 from results.quality import deviations, energy_kind
 from results.statistics import PointResults, Summary
-from results.table import value_at
+from results.table import column_of, ordered, value_at
 
-HEADER = (
-    "system",
-    "model",
-    "data",
-    "devices",
-    "global batch",
-    "options",
-    "runs",
-    "{unit}/s",
-    "± 95 %",
-    "{unit}/s/device",
-    "TFLOP/s/device",
-    "MFU [%]",
-    "avg power [W]",
-    "{unit}/Wh",
-    "± 95 %",
-    "sensor ± [%]",
-    "energy",
-    "status",
-)
+THROUGHPUT, WORK = "metrics.{unit}_per_s", "energy.{unit}_per_wh"
+PER_DEVICE = "metrics.{unit}_per_s_per_device"
 SIGNIFICANT = 4  # digits of a number without an interval
 
 
@@ -70,47 +52,55 @@ def plain(value: float | None, half_width: float | None = None) -> str:
     return "" if value is None or not math.isfinite(value) else repr(value)
 
 
+class PointColumn(NamedTuple):
+    """One column: a value of a point, and half of its interval, which says how many of its digits are written."""
+
+    title: str
+    value: Callable[[PointResults], str | int | float | None]  # a count is an int
+    half_width: Callable[[PointResults], float | None] = lambda one: None
+
+
 def point_rows(
     results: Sequence[PointResults], without: Sequence[str] = (), number: Number = rounded
 ) -> list[list[str]]:
     """The header and one row per point, as text; a column without a value, or not wanted, is left out."""
     units = dict.fromkeys(one.any["work_unit"] for one in results)
-    header = [title.format(unit=" or ".join(units)) for title in HEADER]
-    body = [_row(one, number) for one in results]
-    known = [index for index in range(len(HEADER)) if HEADER[index] not in without and any(row[index] for row in body)]
-    return [[row[index] for index in known] for row in [header, *body]]
-
-
-def _row(one: PointResults, number: Number) -> list[str]:
-    throughput, work = one.summary("metrics.{unit}_per_s"), one.summary("energy.{unit}_per_wh")
-    per_device = one.summary("metrics.{unit}_per_s_per_device")
-    mfu = one.value("metrics.mfu")
-    kinds = sorted({kind for record in one.good if (kind := energy_kind(record))})
-    return [
-        one.system,
-        one.point.model,
-        one.point.data,
-        str(one.point.devices),
-        str(one.point.global_batch),
-        ", ".join(one.variant),
-        str(len(one.good)),
-        *_with_interval(throughput, number),
-        _with_interval(per_device, number)[0],
-        number(one.value("metrics.tflops_per_device")),
-        number(None if mfu is None else 100 * mfu),
-        number(one.value("energy.avg_power_w")),
-        *_with_interval(work, number),
-        number(sensor_uncertainty_percent(one)),
-        " and ".join(kinds),
-        status(one),
+    rows = [[column.title.format(unit=" or ".join(units)) for column in COLUMNS]]
+    rows += [[_text(one, column, number) for column in COLUMNS] for one in results]
+    known = [
+        index
+        for index, column in enumerate(COLUMNS)
+        if column.title not in without and any(row[index] for row in rows[1:])
     ]
+    return [[row[index] for index in known] for row in rows]
 
 
-def _with_interval(summary: Summary | None, number: Number) -> tuple[str, str]:
-    if summary is None:
-        return "", ""
-    half = half_width(summary)
-    return number(summary.median, half), "" if half is None else number(half, half)
+def _text(one: PointResults, column: PointColumn, number: Number) -> str:
+    value = column.value(one)
+    return str(value) if isinstance(value, str | int) else number(value, column.half_width(one))
+
+
+def points_in_order(results: Sequence[PointResults], title: str, largest_first: bool = False) -> list[PointResults]:
+    """By a column's value; points without a value come last. Raises RecordError for a title of no column."""
+    column = column_of(title, COLUMNS, [one.any for one in results])
+    return ordered(results, column.value, largest_first)
+
+
+def _interval_of(path: str) -> Callable[[PointResults], float | None]:
+    return lambda one: half_width(one.summary(path))
+
+
+def _median_of(path: str) -> Callable[[PointResults], float | None]:
+    return lambda one: None if (value := one.value(path)) is None else float(value)
+
+
+def _mfu_percent(one: PointResults) -> float | None:
+    mfu = one.value("metrics.mfu")
+    return None if mfu is None else 100.0 * mfu
+
+
+def _energy_kinds(one: PointResults) -> str:
+    return " and ".join(sorted({kind for record in one.good if (kind := energy_kind(record))}))
 
 
 def sensor_uncertainty_percent(one: PointResults) -> float | None:
@@ -127,3 +117,25 @@ def sensor_uncertainty_percent(one: PointResults) -> float | None:
 def notes(results: Sequence[PointResults]) -> list[tuple[str, list[str]]]:
     """For each point that deviates from the rules its name, and how it does."""
     return [(f"{one.system}: {one.point}", found) for one in results if (found := deviations(one))]
+
+
+COLUMNS: tuple[PointColumn, ...] = (
+    PointColumn("system", lambda one: one.system),
+    PointColumn("model", lambda one: one.point.model),
+    PointColumn("data", lambda one: one.point.data),
+    PointColumn("devices", lambda one: one.point.devices),
+    PointColumn("global batch", lambda one: one.point.global_batch),
+    PointColumn("options", lambda one: ", ".join(one.variant)),
+    PointColumn("runs", lambda one: len(one.good)),
+    PointColumn("{unit}/s", _median_of(THROUGHPUT), _interval_of(THROUGHPUT)),
+    PointColumn("± 95 %", _interval_of(THROUGHPUT), _interval_of(THROUGHPUT)),
+    PointColumn("{unit}/s/device", _median_of(PER_DEVICE), _interval_of(PER_DEVICE)),
+    PointColumn("TFLOP/s/device", _median_of("metrics.tflops_per_device")),
+    PointColumn("MFU [%]", _mfu_percent),
+    PointColumn("avg power [W]", _median_of("energy.avg_power_w")),
+    PointColumn("{unit}/Wh", _median_of(WORK), _interval_of(WORK)),
+    PointColumn("± 95 %", _interval_of(WORK), _interval_of(WORK)),
+    PointColumn("sensor ± [%]", sensor_uncertainty_percent),
+    PointColumn("energy", _energy_kinds),
+    PointColumn("status", status),
+)

@@ -13,6 +13,9 @@ from typing import Any, NamedTuple
 SCHEMA_VERSION = 2
 SCHEMA = Path(__file__).with_name("record.schema.json")
 RESULT_NAME = "result.json"
+# A file with more is damaged: tables and plots could not use it.
+DEEPEST = 30  # levels of lists and objects
+LARGEST = 1e30  # of a number
 # What a record has from the moment its job is planned; the rest comes when it is known.
 NEEDED = {"benchmark": str, "system": str, "model": str, "work_unit": str, "status": str, "layout": dict}
 
@@ -44,10 +47,15 @@ def read_record(path: Path) -> Record:
 
 
 def _parse(content: bytes, path: Path) -> Record:
+    if not content.strip():
+        raise RecordError(f"{path} is empty: leave it out or run the point again")
     try:
         record = json.loads(content, parse_constant=_refuse_constant)
+        _check_values(record, DEEPEST)
     except ValueError as error:
         raise _unreadable(path, error) from error
+    except RecursionError as error:
+        raise _unreadable(path, ValueError("its values are nested too deeply")) from error
     if not isinstance(record, dict) or "schema_version" not in record:
         raise RecordError(f"{path} is not a record of this suite: it has no schema_version")
     version = record["schema_version"]
@@ -72,6 +80,21 @@ def _unreadable(path: Path, error: Exception) -> RecordError:
 
 def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is no number")
+
+
+def _check_values(value: Any, levels: int) -> None:
+    """Raise ValueError for what JSON can hold and a record cannot."""
+    if isinstance(value, dict | list):
+        if not levels:
+            raise ValueError(f"its values are nested in more than {DEEPEST} levels")
+        for one in value:
+            _check_values(one, levels - 1)
+            if isinstance(value, dict):
+                _check_values(value[one], levels - 1)
+    elif isinstance(value, str):
+        value.encode()  # half of a surrogate pair cannot be printed
+    elif isinstance(value, int | float) and not abs(value) < LARGEST:
+        raise ValueError(f"a number in it is {LARGEST:g} or more")
 
 
 def _from_version_1(record: Record) -> None:

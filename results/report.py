@@ -26,9 +26,10 @@ from results.summary import by_energy_kind, ranked_points, sentences, summary_ro
 from results.table import failures
 
 TEMPLATE = Path(__file__).with_name("report.html.j2")
+ENDINGS = (".html", ".htm", ".pdf")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 BENCHMARKS = {"llm_training": "GPT training", "resnet50": "ResNet-50 training"}
-PDF_TIMEOUT_S = 120
+PDF_TIMEOUT_S = 600
 
 
 class Section(NamedTuple):
@@ -40,6 +41,16 @@ class Section(NamedTuple):
     published: list[Throughput]
     charts: list[Chart]
     sentences: list[str]
+
+
+def check_page(page: Path) -> None:
+    """Raise RecordError unless a report can be written there: it takes time, and should not be in vain."""
+    if page.suffix.lower() not in ENDINGS:
+        raise RecordError(f"--out {page}: a report is a .html or a .pdf")
+    if page.is_dir():
+        raise RecordError(f"--out {page} is a folder: name a file in it")
+    if page.suffix.lower() == ".pdf":
+        _browser(page)
 
 
 def write_report(
@@ -56,7 +67,7 @@ def write_report(
     if page.suffix.lower() == ".pdf":
         write_pdf(text, page)
     else:
-        page.write_text(text)
+        page.write_text(text, encoding="utf-8")
     folder = page.with_name(f"{page.stem}_plots")
     folder.mkdir(exist_ok=True)
     written = [page]
@@ -236,7 +247,7 @@ def _render(records: Sequence[Record], skipped: Sequence[str], sections: Sequenc
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    return environment.from_string(TEMPLATE.read_text()).render(
+    return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         runs=len(records),
         systems=list(dict.fromkeys(record["system"] for record in records)),
         dates=sorted(
@@ -263,17 +274,23 @@ def _render(records: Sequence[Record], skipped: Sequence[str], sections: Sequenc
     )
 
 
-def write_pdf(text: str, page: Path) -> None:
-    """Print the page with a browser; raises RecordError without one, or where it fails."""
-    browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
-    if browser is None:
+def _browser(page: Path) -> str:
+    found = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if found is None:
         raise RecordError(
             f"{page}: a PDF needs a browser that prints, one of {', '.join(BROWSERS)}: "
             "install one, or write report.html and print it elsewhere"
         )
+    return found
+
+
+def write_pdf(text: str, page: Path) -> None:
+    """Print the page with a browser; raises RecordError without one, or where it fails."""
+    browser = _browser(page)
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "report.html"
-        source.write_text(text)
+        source.write_text(text, encoding="utf-8")
+        printed = Path(folder) / "report.pdf"  # under this name, whatever the ending's case
         command = [
             browser,
             "--headless",
@@ -282,13 +299,12 @@ def write_pdf(text: str, page: Path) -> None:
             "--no-pdf-header-footer",
         ]
         command += ["--no-sandbox"] if os.geteuid() == 0 else []  # which Chromium refuses to root
-        done = subprocess.run(
-            [*command, f"--print-to-pdf={page.absolute()}", source.as_uri()],
-            capture_output=True,
-            text=True,
-            timeout=PDF_TIMEOUT_S,
-        )
-    if done.returncode or not page.exists():
-        raise RecordError(
-            f"{page}: {browser} could not print it: {(done.stderr.strip() or 'no message').splitlines()[-1]}"
-        )
+        command += [f"--print-to-pdf={printed}", source.as_uri()]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=PDF_TIMEOUT_S)
+        except subprocess.TimeoutExpired as error:
+            raise RecordError(f"{page}: {browser} did not print it within {PDF_TIMEOUT_S} s") from error
+        if done.returncode or not printed.exists():
+            words = (done.stderr.strip() or "no message").splitlines()[-1]
+            raise RecordError(f"{page}: {browser} could not print it: {words}")
+        shutil.copyfile(printed, page)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from results.records import Record, RecordError
 
@@ -70,7 +70,7 @@ CARAML_COLUMNS = (
 def value_at(record: Record, path: str) -> Any:
     """The value at a path such as `metrics.tokens_per_s`, None where the record has none."""
     value: Any = record
-    for key in path.format(unit=record["work_unit"]).split("."):
+    for key in path.replace("{unit}", record["work_unit"]).split("."):
         value = value.get(key) if isinstance(value, dict) else None
     return value
 
@@ -142,16 +142,17 @@ def render_rows(lines: Sequence[Sequence[str]], form: str) -> str:
         return aligned(lines)
     if form == "csv":
         return _csv(lines)
+    header, *body = lines
+    if form == "markdown":
+        escaped = [[field.replace("|", "\\|") for field in line] for line in lines]
+        escaped.insert(1, ["---"] * len(header))
+        return "\n".join(f"| {' | '.join(line)} |" for line in escaped)
     import pandas
 
-    header, *body = lines
     frame = pandas.DataFrame(body, columns=header)
     if form == "html":
         return str(frame.to_html(index=False, escape=True, border=0))
-    if form == "latex":
-        return str(frame.to_latex(index=False, escape=True))
-    escaped = [["---"] * len(header) if line is None else line for line in (header, None, *body)]
-    return "\n".join(f"| {' | '.join(field.replace('|', chr(92) + '|') for field in line)} |" for line in escaped)
+    return str(frame.to_latex(index=False, escape=True))
 
 
 def _csv(lines: Sequence[Sequence[Any]]) -> str:
@@ -162,25 +163,51 @@ def _csv(lines: Sequence[Sequence[Any]]) -> str:
     return file.getvalue().rstrip("\n")
 
 
-def _column(title: str, records: Sequence[Record]) -> Column:
-    """The column of that title or path; raises RecordError where there is none."""
-    units = {record["work_unit"] for record in records}
-    for column in COLUMNS:
-        if title.strip() in {column.path, column.title, *(column.title.format(unit=unit) for unit in units)}:
-            return column
-    titles = ", ".join(dict.fromkeys(one.title.format(unit=unit) for one in COLUMNS for unit in sorted(units)))
-    raise RecordError(f"there is no column {title.strip()!r}: the columns are {titles}")
+class Titled(Protocol):
+    """A column, of whatever kind of row."""
+
+    @property
+    def title(self) -> str: ...
 
 
-def in_order(records: Sequence[Record], title: str, largest_first: bool = False) -> list[Record]:
+AnyColumn = TypeVar("AnyColumn", bound=Titled)
+Row = TypeVar("Row")
+
+
+def column_of(title: str, columns: Sequence[AnyColumn], records: Sequence[Record]) -> AnyColumn:
+    """The column of that title or path; raises RecordError where there is none, or more than one."""
+    units = sorted({record["work_unit"] for record in records})
+
+    def names(column: AnyColumn) -> list[str]:
+        titles = [column.title.format(unit=unit, Unit=unit.capitalize()) for unit in units]
+        return list(dict.fromkeys([*titles, column.title, getattr(column, "path", column.title)]))
+
+    found = [column for column in columns if title.strip() in names(column)]
+    if not found:
+        titles = ", ".join(dict.fromkeys(names(column)[0] for column in columns))
+        raise RecordError(f"there is no column {title.strip()!r}: the columns are {titles}")
+    if len(found) > 1:
+        raise RecordError(f"{len(found)} columns are called {title.strip()!r}: choose another")
+    return found[0]
+
+
+def ordered(rows: Sequence[Row], value: Callable[[Row], Any], largest_first: bool) -> list[Row]:
+    """By a value of each, texts after numbers; those without a value come last."""
+    values = [value(row) for row in rows]
+    known = [(isinstance(one, str), one, row) for one, row in zip(values, rows, strict=True) if one not in (None, "")]
+    known.sort(key=lambda one: one[:2], reverse=largest_first)
+    return [row for *_, row in known] + [row for one, row in zip(values, rows, strict=True) if one in (None, "")]
+
+
+def in_order(
+    records: Sequence[Record], title: str, largest_first: bool = False, columns: Sequence[Column] = COLUMNS
+) -> list[Record]:
     """By a column's value; records without a value come last.
 
     Raises RecordError for a title of no column.
     """
-    column = _column(title, records)
-    known = [record for record in records if value_at(record, column.path) is not None]
-    rest = [record for record in records if value_at(record, column.path) is None]
-    return sorted(known, key=lambda record: value_at(record, column.path), reverse=largest_first) + rest
+    path = column_of(title, columns, records).path
+    return ordered(records, lambda record: value_at(record, path), largest_first)
 
 
 def select(records: Sequence[Record], conditions: Sequence[str]) -> list[Record]:
@@ -193,12 +220,14 @@ def select(records: Sequence[Record], conditions: Sequence[str]) -> list[Record]
         title, sign, wanted = condition.partition("=")
         if not sign:
             raise RecordError(f"{condition!r} is no condition: write COLUMN=TEXT, such as devices=2")
-        column = _column(title, records)
-        chosen = [record for record in chosen if str(value_at(record, column.path)) == wanted.strip()]
+        column = column_of(title, COLUMNS, records)
+        chosen = [
+            record for record in chosen if wanted.strip() in (str(value_at(record, column.path)), _text(record, column))
+        ]
     return chosen
 
 
-def pivot_table(records: Sequence[Record], path: str) -> str:
+def pivot_rows(records: Sequence[Record], path: str) -> list[list[str]]:
     """One value of one system and model: devices downwards, global batch sizes across; a failed point says so.
 
     Raises RecordError when two records have the same place.
@@ -221,7 +250,7 @@ def pivot_table(records: Sequence[Record], path: str) -> str:
     devices, batches = (sorted({place[axis] for place in cells}) for axis in (0, 1))
     table = [["devices", *(f"batch {batch}" for batch in batches)]]
     table += [[str(number), *(cells.get((number, batch), "") for batch in batches)] for number in devices]
-    return aligned(table)
+    return table
 
 
 def aligned(

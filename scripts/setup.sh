@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Make .venv with what the named parts need, and see that JUBE is there. Does nothing when all is in place.
+# Make .venv with what the named parts need, and with the packages that read the power of the accelerators that are
+# here; see that JUBE is there. Does nothing when all is in place.
 # Usage: setup.sh [PART ...]        (PART is an extra of pyproject.toml; default: llm resnet report)
 set -euo pipefail
 cd -- "$(dirname -- "$0")/.."
 (($#)) || set -- llm resnet report
 venv=.venv
+log=$venv/pip.log # of the last call; pip's warnings are there alone
 jube_version=2.7.1
 
 say() { printf 'setup: %s\n' "$*"; }
@@ -22,34 +24,85 @@ make_venv() {
     }
 }
 
-has_nvidia_gpu() { command -v nvidia-smi >/dev/null && nvidia-smi -L 2>/dev/null | grep -q GPU; }
+pip_install() { "$venv/bin/pip" install --quiet --disable-pip-version-check "$@" >"$log" 2>&1; }
+pip_failed() {
+    cat "$log" >&2
+    fail "$1"
+}
+
+has_nvidia_gpu() { command -v nvidia-smi >/dev/null && [[ $(timeout 60 nvidia-smi -L 2>/dev/null) == *GPU\ [0-9]* ]]; }
+
+# The folder of a ROCm that brings AMD SMI, empty where there is none.
+find_rocm() {
+    local folder tool folders=("${ROCM_PATH:-/opt/rocm}")
+    for tool in amd-smi rocm-smi; do
+        tool=$(command -v "$tool") && folders+=("${tool%/bin/*}")
+    done
+    for folder in "${folders[@]}"; do
+        [[ -d $folder/share/amd_smi || -e $folder/lib/libamd_smi.so ]] && echo "$folder" && break
+    done
+    return 0
+}
+
+rocm_version() { sed -n '1s/^\([0-9]*\.[0-9]*\.[0-9]*\).*/\1/p' "$1/.info/version" 2>/dev/null || true; }
+
+version_of() {
+    "$venv/bin/python" -c 'import sys; from importlib.metadata import version; print(version(sys.argv[1]))' "$1" 2>/dev/null ||
+        true
+}
 
 # The plain torch of Linux brings gigabytes of CUDA; the CPU build is elsewhere called X+cpu, and mostly on PyTorch's own index.
 install_torch() {
-    local version
+    local version there gpu=$1
     version=$(sed -n 's/^llm = .*"torch==\([^"]*\)".*/\1/p' pyproject.toml)
-    if [[ $(uname -s) != Linux ]] || has_nvidia_gpu; then
-        pip_install "torch==$version"
-    elif ! pip_install "torch==$version+cpu" 2>/dev/null; then
-        pip_install "torch==$version+cpu" --extra-index-url https://download.pytorch.org/whl/cpu ||
-            fail "the CPU build of torch $version cannot be installed: is there a connection to download.pytorch.org?"
+    there=$(version_of torch)
+    if [[ $(uname -s) != Linux || -n $gpu ]]; then
+        [[ $there == "$version" || ($there == "$version"+* && $there != *+cpu) ]] && return
+        say "installing PyTorch $version${gpu:+ with CUDA (about 2.7 GB)}"
+        [[ $there == *+cpu ]] && "$venv/bin/pip" uninstall --quiet --yes torch >"$log" 2>&1 # else it counts as the same version
+        pip_install "torch==$version" || pip_failed "PyTorch could not be installed: see the message of pip above"
+        return
     fi
+    [[ $there == "$version" || $there == "$version"+* ]] && return
+    say "installing PyTorch $version for the CPU (about 190 MB)"
+    pip_install "torch==$version+cpu" ||
+        pip_install "torch==$version+cpu" --extra-index-url https://download.pytorch.org/whl/cpu ||
+        pip_failed "the CPU build of torch $version cannot be installed: is there a connection to download.pytorch.org?"
 }
 
-pip_install() { "$venv/bin/pip" install --quiet --disable-pip-version-check "$@"; }
+# ROCm's own Python package fits its library; of the public ones that of the same release does.
+install_amdsmi() {
+    local rocm=$1 version=$2 copy
+    say "installing amdsmi for the ROCm in $rocm"
+    if [[ -d $rocm/share/amd_smi ]]; then
+        copy=$(mktemp -d)
+        cp -r "$rocm/share/amd_smi" "$copy" # pip builds where the source is, which may not be ours to write
+        pip_install --force-reinstall "$copy/amd_smi" && rm -rf "$copy" && return
+        rm -rf "$copy"
+    fi
+    [[ -n $version ]] && { pip_install "amdsmi==$version" || pip_install "amdsmi==${version%.*}.*"; } && return
+    cat "$log" >&2
+    say "amdsmi for ROCm ${version:-of a release that is not known} could not be installed: without it jpwr looks for ROCm SMI in \$ROCM_PATH"
+}
 
 install_parts() {
-    local parts stamp
+    local parts stamp gpu="" rocm release=""
+    has_nvidia_gpu && gpu=yes
+    [[ -n $gpu && " $* " != *" nvidia "* ]] && set -- "$@" nvidia
+    rocm=$(find_rocm)
+    [[ -n $rocm ]] && release=$(rocm_version "$rocm")
     parts=$(IFS=,; echo "$*")
-    # Stamped with all that decides what is installed, and where: a moved checkout is set up again.
-    stamp="$PWD $parts $(cksum <pyproject.toml)"
+    # Stamped with all that decides what is installed, and where: a moved checkout is set up again, and one with a new GPU.
+    stamp="$PWD $parts $(cksum <pyproject.toml)${rocm:+ ROCm $release in $rocm}"
     [[ -f $venv/installed ]] && grep -qxF "$stamp" "$venv/installed" && return
-    if [[ " $* " == *" llm "* ]] && ! "$venv/bin/python" -c 'import torch' 2>/dev/null; then
-        say "installing PyTorch"
-        install_torch
+    if [[ -z $gpu ]] && command -v nvidia-smi >/dev/null; then
+        say "nvidia-smi is here and shows no GPU, so nothing is installed for one: run this again where it does"
     fi
+    [[ " $* " == *" llm "* ]] && install_torch "$gpu"
     say "installing what $parts need"
-    pip_install --editable ".[$parts]" || fail "the packages could not be installed: see the message of pip above"
+    pip_install --editable ".[$parts]" || pip_failed "the packages could not be installed: see the message of pip above"
+    sed -n '/^ERROR/,$p' "$log" >&2 # what does not fit together is no failure to pip
+    [[ -n $rocm ]] && install_amdsmi "$rocm" "$release"
     echo "$stamp" >>"$venv/installed"
 }
 
@@ -63,8 +116,8 @@ find_jube() {
     if command -v apt-get >/dev/null && as_root true 2>/dev/null; then
         as_root apt-get -qq update && as_root apt-get -qq install -y jube >/dev/null && return
     fi
-    pip_install "https://github.com/FZJ-JSC/JUBE/archive/refs/tags/v$jube_version.tar.gz" && return
-    fail "JUBE is not there and could not be installed: on Debian and Ubuntu, 'sudo apt-get install jube'; elsewhere, \
+    pip_install "https://github.com/FZJ-JSC/JUBE/archive/refs/tags/v$jube_version.tar.gz" ||
+        pip_failed "JUBE is not there and could not be installed: on Debian and Ubuntu, 'sudo apt-get install jube'; elsewhere, \
 install the release $jube_version from its authors with pip, or load your site's module"
 }
 

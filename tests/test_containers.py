@@ -21,6 +21,8 @@ from caraml.systems import read_systems
 from tests.conftest import SMALL, made_up_system, make_checkout
 from tests.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.long
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 NEEDED = ("podman", "runc", "ch-run", "ch-image", "mmdebstrap")
 INSTALL = "apt-get install podman runc charliecloud python3-lark python3-requests mmdebstrap"

@@ -6,7 +6,11 @@ import json
 import os
 import subprocess
 
+import pytest
+
 from tests.conftest import make_checkout
+
+pytestmark = pytest.mark.long
 
 
 def gpu_check(checkout, *arguments, path):

@@ -17,6 +17,8 @@ from tests.conftest import SMALL, made_up_system, make_checkout, run_in_place_of
 from tests.private_slurm import missing_programs, private_slurm
 from tests.waiting import NEVER_S, PATIENCE_S, processes, sleeper, until
 
+pytestmark = pytest.mark.long
+
 NODE_W = 200
 BLOCK = made_up_system(
     submit="sbatch",

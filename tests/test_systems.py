@@ -16,6 +16,8 @@ from caraml.systems import read_systems
 from tests.conftest import SYSTEMS, made_up_system, make_checkout
 from tests.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.long
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 ONE_POINT = made_up_system(submit="sbatch", devices_sweep="1", batch_sweep="8", image_batch_sweep="8")
 GOLDEN = Path(__file__).with_name("golden")

@@ -9,8 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import REPOSITORY, SYSTEMS, make_checkout
 from tests.waiting import PATIENCE_S
+
+pytestmark = pytest.mark.long
 
 TUTORIAL = REPOSITORY / "docs" / "add_a_machine.md"
 

@@ -18,6 +18,8 @@ from jpwr.writers import read_trace
 from tests.conftest import SMALL, made_up_system, make_checkout, run_in_place_of_training
 from tests.waiting import NEVER_S, PATIENCE_S, processes, sleeper, until
 
+pytestmark = pytest.mark.long
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 WORKFLOW = str(REPOSITORY / "jube" / "llm.yaml")
 # Further versions of JUBE to test with, as commands separated by colons.

@@ -74,16 +74,16 @@ def spawn(place: Place, command: Sequence[str]) -> int:
     """Run `python -m` with the command in each rank; returns 0, or the exit code of the first that failed."""
     asked: list[int] = []  # signals that are still to be passed on: one can come before the last rank is there
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, frame: asked.append(number))
+        signal.signal(number, lambda caught, frame: asked.append(caught))
     ranks = [
         subprocess.Popen([sys.executable, "-m", *command], env={**os.environ, **place.environ(local_rank)})
         for local_rank in range(place.processes)
     ]
     while True:
         while asked:
-            number = asked.pop()
+            caught = asked.pop()
             for rank in ranks:
-                rank.send_signal(number)
+                rank.send_signal(caught)
         codes = [rank.poll() for rank in ranks]
         failed = [(index, code) for index, code in enumerate(codes) if code]
         if failed:

@@ -1,22 +1,15 @@
 from __future__ import annotations
 
+import csv
 import json
 
 import pytest
 
-from caraml.cli import main
+from caraml import __version__, cli
+from caraml.cli import COMMANDS, GROUPS, main
+from results.tests import made_up
 
-RECORD = {
-    "schema_version": 2,
-    "benchmark": "llm_training",
-    "system": "CPU",
-    "model": "tiny",
-    "work_unit": "tokens",
-    "status": "ok",
-    "error": "",
-    "layout": {"num_devices": 1, "global_batch_size": 8},
-    "metrics": {"tokens_per_s": 123.4},
-}
+RECORD = made_up.result("CPU", tokens_per_s=123.4)
 
 
 @pytest.fixture
@@ -45,7 +38,7 @@ def test_a_good_sweep_passes(sweep):
 
 @pytest.mark.parametrize("status", ["failed", "out_of_memory", "unfinished"])
 def test_a_point_that_is_not_ok_fails_the_sweep_and_is_named(sweep, capsys, status):
-    add_point(sweep / "000001", "000002_benchmark", {**RECORD, "status": status, "error": "why"})
+    add_point(sweep / "000001", "000002_benchmark", made_up.failed("CPU", status=status, error="why"))
     assert main(["check", str(sweep)]) == 1
     assert f"000002_benchmark: CPU, tiny, 1 device, global batch 8: {status}: why" in capsys.readouterr().err
 
@@ -60,9 +53,47 @@ def test_a_step_that_failed_or_did_not_end_fails_the_sweep(sweep, capsys):
     assert "000004_collect: not finished" in told
 
 
+COMMANDS_OF_RESULTS = (
+    ["check"],
+    ["table"],
+    ["wait"],
+    ["report", "-o", "{folder}/report.html"],
+    ["archive", "-o", "{folder}/a.tar.zst"],
+    ["compare", "{folder}/000001"],
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS_OF_RESULTS, ids=lambda command: command[0])
+def test_a_last_run_without_a_result_is_named_with_the_one_that_has_some(sweep, capsys, command):
+    (sweep / "000004").mkdir()
+    (sweep / "000004" / "workpackages.xml").touch()
+    name, *arguments = [text.format(folder=sweep) for text in command]
+    assert main([name, *arguments, str(sweep)]) == (1 if name == "check" else 2)
+    told = capsys.readouterr().err
+    assert (
+        f"caraml: {sweep}/000004 has no result; the last run with results is {sweep}/000001: give that folder" in told
+    )
+
+
 def test_a_sweep_without_any_result_fails(sweep, capsys):
     assert main(["check", str(sweep / "000000")]) == 1
-    assert "no point of the sweep has a result" in capsys.readouterr().err
+    assert f"{sweep}/000000 has no result" in capsys.readouterr().err
+    (sweep / "000001").rename(sweep / "other")
+    assert main(["table", str(sweep)]) == 2
+    assert f"{sweep}/000000 has no result: run a sweep first" in capsys.readouterr().err
+
+
+def test_the_current_folder_can_be_a_run(sweep, capsys, monkeypatch):
+    monkeypatch.chdir(sweep / "000000")
+    assert main(["table", "."]) == 2
+    assert f"the last run with results is {sweep}/000001" in capsys.readouterr().err
+
+
+def test_one_of_several_folders_without_a_result_is_said_and_the_others_are_shown(sweep, capsys):
+    assert main(["table", str(sweep / "000000"), str(sweep / "000001")]) == 0
+    told = capsys.readouterr()
+    assert "123.4" in told.out
+    assert f"caraml: skipped: {sweep}/000000 has no result" in told.err
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path, capsys):
@@ -71,7 +102,7 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path, capsys):
 
 
 def test_the_table_is_of_the_last_run_and_lists_failures_below(sweep, capsys):
-    add_point(sweep / "000001", "000002_benchmark", {**RECORD, "status": "failed", "error": "why"})
+    add_point(sweep / "000001", "000002_benchmark", made_up.failed("CPU", error="why"))
     assert main(["table", str(sweep)]) == 0
     told = capsys.readouterr().out
     assert "123.4" in told
@@ -80,4 +111,95 @@ def test_the_table_is_of_the_last_run_and_lists_failures_below(sweep, capsys):
 
 def test_a_report_of_nothing_is_refused(tmp_path, capsys):
     assert main(["report", str(tmp_path), "-o", str(tmp_path / "report.html")]) == 2
-    assert "there is no result" in capsys.readouterr().err
+    assert f"{tmp_path} has no result" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["report.docx", "report", "report.html.gz"])
+def test_a_report_of_an_unknown_kind_is_refused_before_any_work(tmp_path, capsys, name):
+    assert main(["report", str(tmp_path / "none"), "-o", str(tmp_path / name)]) == 2
+    assert f"--out {tmp_path / name}: a report is a .html or a .pdf" in capsys.readouterr().err
+
+
+def test_help_begins_with_what_the_command_is_for_and_names_every_subcommand(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out
+    assert "See what a machine needs to run the benchmarks" in text.split("\n\n")[1]
+    for name in COMMANDS:
+        assert f"\n  {name} " in text
+    assert sorted(name for group in GROUPS.values() for name in group) == sorted(COMMANDS)
+    assert main([]) == 2
+    assert capsys.readouterr().err == text
+
+
+def test_the_version_is_told(capsys):
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out == f"caraml {__version__}\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(capsys, command):
+    with pytest.raises(SystemExit) as stop:
+        main([command, "--help"])
+    assert stop.value.code == 0
+    assert COMMANDS[command].help[1:20] in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["table", "{run}", "--repeats", "--titles", "caraml"], "not allowed with argument"),
+        (["table", "{run}", "--repeats", "--pivot", "metrics.tokens_per_s"], "not allowed with argument"),
+        (["table", "{run}", "--pivot", "metrics.tokens_per_s", "--sort", "devices"], "leave out --sort"),
+        (["table", "{run}", "--pivot", "metrics.{{nothing}}"], "a good record has no such number"),
+        (["table", "{run}", "--largest-first"], "--largest-first needs --sort"),
+        (["table", "{run}", "--sort", "speed"], "there is no column 'speed': the columns are system,"),
+        (["table", "{run}", "--repeats", "--sort", "speed"], "there is no column 'speed': the columns are system,"),
+        (["table", "{run}", "--repeats", "--sort", "± 95 %"], "2 columns are called '± 95 %'"),
+        (["table", "{run}", "--repeats", "--filter", "speed=1"], "there is no column 'speed'"),
+        (["table", "{run}", "--filter", "devices=7"], "no record keeps devices=7"),
+        (["published", "-o", "x.png"], "--out needs --plot"),
+        (["published", "--plot", "bars", "JEDI"], "leave out JEDI"),
+        (["image", "cpu", "--print", "apptainer", "--runtime", "podman"], "not allowed with argument"),
+        (["systems", "--get", "vendor"], "--get needs --system"),
+    ],
+)
+def test_an_option_that_would_be_ignored_is_refused(tmp_path, capsys, arguments, words):
+    run = made_up.store(tmp_path / "run", [made_up.result()])
+    try:
+        code = main([text.format(run=run) for text in arguments])
+    except SystemExit as stop:
+        code = stop.code
+    assert code == 2
+    assert words in capsys.readouterr().err
+
+
+def test_points_are_sorted_and_filtered_too(tmp_path, capsys):
+    speeds = ((1, 8, 100.0), (2, 8, 50.0), (4, 8, 300.0), (4, 16, 200.0))
+    run = made_up.store(tmp_path / "run", [made_up.result("A", *speed) for speed in speeds])
+
+    def devices(*arguments):
+        assert main(["table", str(run), "--repeats", "--format", "csv", *arguments]) == 0
+        header, *rows = csv.reader(capsys.readouterr().out.splitlines())
+        return [row[header.index("devices")] for row in rows]
+
+    assert devices("--sort", "tokens/s") == ["2", "1", "4", "4"]
+    assert devices("--sort", "tokens/s", "--largest-first") == ["4", "4", "1", "2"]
+    assert devices("--sort", "global batch", "--largest-first")[0] == "4"
+    assert devices("--filter", "devices=4", "--sort", "tokens/s") == ["4", "4"]
+
+
+def test_a_pivot_has_every_form_of_a_table(tmp_path, capsys):
+    run = made_up.store(tmp_path / "run", [made_up.result("A", 1, 8, 100.0), made_up.result("A", 2, 8, 200.0)])
+    assert main(["table", str(run), "--pivot", "metrics.tokens_per_s", "--format", "csv"]) == 0
+    assert capsys.readouterr().out == "devices,batch 8\n1,100\n2,200\n"
+
+
+def test_a_key_that_interrupts_is_no_traceback(monkeypatch, sweep, capsys):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "wait", interrupted)
+    assert main(["wait", str(sweep)]) == 130
+    assert capsys.readouterr().err == "caraml: interrupted; jobs that were submitted go on\n"

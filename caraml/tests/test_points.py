@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.common.options import ConfigError
+from caraml.errors import SiteError
 from caraml.points import fitting_batches, fitting_devices, main, numbers, workload
-from caraml.site import SiteError
 
 GPT = workload("llm_training")
 

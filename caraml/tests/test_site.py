@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
 from caraml import doctor
 from caraml.cli import main
-from caraml.site import REPOSITORY, SiteError, job_lines, read_site, sbatch_flags
+from caraml.errors import SiteError
+from caraml.installation import checkout
+from caraml.site import job_lines, read_site, sbatch_flags
 from caraml.systems import read_system
+
+REPOSITORY = checkout()
 
 
 @pytest.fixture
@@ -43,36 +49,70 @@ def test_a_job_takes_in_modules_folders_and_the_interface(site_file):
     [
         ("acount: me", "there is no key 'acount': did you mean 'account'?"),
         ("modules: GCC", "'modules' must be a list"),
+        ("modules: [[GCC]]", "'modules' must be a list"),
         ("account: [a]", "'account' must be a text"),
         ("systems: {JEDI: {partion: x}}", "under systems: JEDI: there is no key 'partion'"),
+        ("systems: {JEDY: {partition: x}}", "under systems: there is no system 'JEDY': did you mean 'JEDI'?"),
+        ("systems: {qqq: {partition: x}}", "there is no system 'qqq': choose one of CPU,"),
         ("systems: [JEDI]", "'systems' must hold a block"),
+        ("systems: {JEDI: x}", "under systems: JEDI: must hold a block of keys, got 'x'"),
         ("- a", "must hold keys"),
-        ("a: [", "cannot be read"),
+        ("a: [", "cannot be read: line "),
+        ("account: a\npartition: b\naccount: c", "line 3: 'account' is written twice, first in line 1"),
         ("container_runtime: docker", "container_runtime is 'docker': choose one of"),
+        ("data_folder: ~nobody-of-that-name/x", "there is no such user or environment variable"),
+        ("container_mounts: [$NO_SUCH_VARIABLE/x]", "there is no such user or environment variable"),
+        ("[" * 5000 + "]" * 5000, "nested in more than"),
+        (b"account: M\xfcller", "is not in UTF-8"),
+        (b"account: \x00", "cannot be read"),
     ],
 )
 def test_a_site_with_a_mistake_is_one_clear_sentence(site_file, text, message):
-    site_file.write_text(text)
+    site_file.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(SiteError) as error:
         read_site("JEDI", site_file, {})
     assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "account"),
+    [
+        ("account: 123", "123"),
+        ("account: 0123", "0123"),
+        ("account: 12:30", "12:30"),
+        ("account: no", "no"),
+        ("account:", ""),
+        ("account: ~", ""),
+        ("account: Müller", "Müller"),
+        ("systems: {JEDI: {account: 1_000}}", "1_000"),
+        ("systems:\n  JEDI:\n", ""),
+    ],
+)
+def test_a_value_is_what_is_written(site_file, text, account):
+    site_file.write_text(text, encoding="utf-8")
+    assert read_site("JEDI", site_file, {})["account"] == account
+
+
+def test_folders_are_whole_paths(site_file, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("SCRATCH", "/scratch")
+    site_file.write_text("data_folder: ~/data\ncontainer_folder: images\ncontainer_mounts: [~, $SCRATCH/x]\n")
+    site = read_site("JEDI", site_file, {})
+    assert site["data_folder"] == "/home/me/data"
+    assert site["container_folder"] == str(REPOSITORY / "images")
+    assert site["container_mounts"] == ["/home/me", "/scratch/x"]
+    assert read_site("JEDI", site_file, {"CARAML_DATA_FOLDER": "~/other"})["data_folder"] == "/home/me/other"
+
+
+def test_without_a_file_folders_are_in_the_checkout(site_file):
+    site = read_site("JEDI", site_file, {})
+    assert site["data_folder"] == str(REPOSITORY / "data")
+    assert site["container_folder"] == str(REPOSITORY / "containers" / "images")
+
+
 def states(findings):
     return {finding.what: finding.state for finding in findings}
-
-
-@pytest.fixture
-def programs(tmp_path, monkeypatch):
-    """A folder that comes first in PATH, for programs that are made up."""
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-
-    def add(name, script):
-        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
-        (tmp_path / name).chmod(0o755)
-
-    return add
 
 
 def test_a_partition_that_slurm_does_not_know_is_found_before_the_first_job(programs):
@@ -117,6 +157,28 @@ def test_an_image_that_holds_programs_of_another_processor_is_found(tmp_path):
     assert "holds programs for aarch64, pytorch-nvidia-x86_64 is for x86_64" in bad.found
 
 
+@pytest.mark.parametrize(
+    ("runtime", "listed", "state", "words"),
+    [
+        ("none", "no module pynvml: pip install nvidia-ml-py", "FAIL", "its package nvidia-ml-py is not installed"),
+        ("apptainer", "no module pynvml: pip install nvidia-ml-py", "ok", "its package nvidia-ml-py is in the images"),
+        (
+            "apptainer",
+            "no module x: pip install other, and no more",
+            "look",
+            "its package other is not here, and not added",
+        ),
+        ("none", "NVML cannot be used", "look", "NVML cannot be used"),
+    ],
+)
+def test_a_sensor_without_its_package_is_told_from_one_without_its_device(monkeypatch, runtime, listed, state, words):
+    says = subprocess.CompletedProcess([], 0, f"pynvml: not here: Python has {listed}\n", "")
+    monkeypatch.setattr(doctor, "ask", lambda *command, limit_s: says)
+    [finding] = doctor.sensors({**read_system("A100"), "power_methods": "pynvml"}, runtime)
+    assert finding.state == state
+    assert words in finding.found
+
+
 def test_jube_that_is_missing_or_too_old_is_found(programs, monkeypatch):
     programs("old-jube", "echo 'JUBE, version 2.4.0'")
     for name, state in (("old-jube", "FAIL"), ("no-such-jube", "FAIL")):
@@ -128,7 +190,7 @@ def test_jube_that_is_missing_or_too_old_is_found(programs, monkeypatch):
 
 def test_the_command_names_what_is_missing_and_fails(capsys, programs):
     programs("sinfo", "echo 'slurm_load_partitions: no controller' >&2; exit 1")
-    programs("sbatch", "exit 1")
+    programs("sbatch", "exit 1", rest="/usr/bin:/bin")
     assert main(["doctor", "--system", "GH200"]) == 1
     out = capsys.readouterr().out
     assert "FAIL  scheduler: slurm_load_partitions: no controller" in out

@@ -4,35 +4,80 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from caraml import slurm
+from caraml import wait as waiting
+from caraml.cli import main
+from caraml.errors import SchedulerError
+from caraml.slurm import Slurm
 from caraml.wait import settle, wait
 
 HERE = Path("/somewhere")
 RECORD = {"schema_version": 2, "benchmark": "b", "system": "s", "model": "m", "work_unit": "tokens", "layout": {}}
 SHOWN = "JobId=7 JobName=x JobState={state} Reason={reason} ExitCode=0:0 StartTime=2026-01-01T10:00:00 EndTime=Unknown"
+UP, DOWN = "Slurmctld(primary) at here is UP", "Slurmctld(primary) at here is DOWN"
+# Takes note of each call, and answers after what is in the files beside it.
+SCONTROL = """#!/bin/sh
+here=${0%/*}
+echo "$*" >>"$here/asked"
+case "$1" in
+ping) while read -r line; do echo "$line"; done <"$here/ping" ;;
+*)
+    while read -r line; do echo "$line" >&2; exit 1; done <"$here/refused"
+    while read -r line; do echo "$line"; done <"$here/shown"
+    ;;
+esac
+"""
+
+
+class Answers:
+    """What scontrol and sacct say from now on."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.program("scontrol", SCONTROL)
+        self(SHOWN.format(state="RUNNING", reason="None"))
+
+    def __call__(self, scontrol="", sacct="", refused="", ping=UP):
+        for name, text in (("shown", scontrol), ("refused", refused), ("ping", ping)):
+            (self.folder / name).write_text(text + "\n" if text else "")
+        self.program("sacct", f"#!/bin/sh\necho '{sacct}'\n")
+
+    def program(self, name, text):
+        (self.folder / name).write_text(text)
+        (self.folder / name).chmod(0o755)
+
+    def asked(self):
+        return (self.folder / "asked").read_text().splitlines()
 
 
 @pytest.fixture
 def answers(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setenv("JUBE", "no-such-jube")
+    return Answers(folder)
 
-    def answer(scontrol="", sacct="", refused=""):
-        for name, said, fault in (("scontrol", scontrol, refused), ("sacct", sacct, "")):
-            script = f"#!/bin/sh\necho '{said}'\n" if not fault else f"#!/bin/sh\necho '{fault}' >&2\nexit 1\n"
-            (tmp_path / name).write_text(script)
-            (tmp_path / name).chmod(0o755)
 
-    return answer
+def add_points(run, *numbers):
+    """Points whose jobs are with Slurm."""
+    for number in numbers:
+        point = run / f"{number:06d}_benchmark" / "work"
+        point.mkdir(parents=True)
+        (point / "result.json").write_text(json.dumps({**RECORD, "status": "unfinished", "error": ""}))
+        (point / "job.id").write_text(f"{number}\n")
+    (run / "workpackages.xml").touch()
+    return run
 
 
 def test_a_job_that_slurm_remembers_is_as_the_scheduler_says(answers):
     answers(SHOWN.format(state="PENDING", reason="Priority"))
-    job = slurm.ask("7", HERE)
+    job = Slurm().job("7", HERE)
     assert (job.state, job.reason, job.has_ended) == ("PENDING", "Priority", False)
     assert str(job) == "job 7: PENDING (Priority)"
 
@@ -42,27 +87,27 @@ def test_a_job_that_the_scheduler_has_forgotten_is_as_its_accounting_says(answer
         sacct="CANCELLED by 1000|None|0:15|2026-01-01T10:00:00|2026-01-01T10:05:00|4000",
         refused="Invalid job id specified",
     )
-    job = slurm.ask("7", HERE)
+    job = Slurm().job("7", HERE)
     assert (job.state, job.has_ended, job.consumed_energy_j) == ("CANCELLED", True, 4000.0)
 
 
 @pytest.mark.parametrize("energy", ["", "0"])
 def test_an_energy_of_nothing_was_not_measured(answers, energy):
     answers(SHOWN.format(state="COMPLETED", reason="None"), f"COMPLETED|None|0:0|a|b|{energy}")
-    assert slurm.ask("7", HERE).consumed_energy_j is None
+    assert Slurm().job("7", HERE).consumed_energy_j is None
 
 
 def test_a_job_that_nobody_knows_has_ended(answers):
     answers(refused="Invalid job id specified")
-    job = slurm.ask("7", HERE)
+    job = Slurm().job("7", HERE)
     assert job.has_ended
     assert "no longer knows" in str(job)
 
 
 def test_a_scheduler_that_does_not_answer_is_no_failed_job(answers):
     answers(refused="Unable to contact slurm controller")
-    with pytest.raises(OSError, match="Slurm does not answer: Unable to contact"):
-        slurm.ask("7", HERE)
+    with pytest.raises(SchedulerError, match="Slurm does not answer: Unable to contact"):
+        Slurm().job("7", HERE)
 
 
 def test_a_point_that_no_job_has_is_open_and_not_waited_for(tmp_path, capsys, monkeypatch):
@@ -70,9 +115,10 @@ def test_a_point_that_no_job_has_is_open_and_not_waited_for(tmp_path, capsys, mo
     point = tmp_path / "run" / "000001_benchmark" / "work"
     point.mkdir(parents=True)
     (point / "result.json").write_text(json.dumps({**RECORD, "status": "unfinished", "error": ""}))
-    with subprocess.Popen(["sleep", "60"], cwd=point) as process:
-        while Path(f"/proc/{process.pid}/cwd").resolve() != point:
-            time.sleep(0.01)
+    # It says so when it is in its folder.
+    command = ["sh", "-c", "echo here; exec sleep 600"]
+    with subprocess.Popen(command, cwd=point, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
         assert settle(tmp_path / "run")[0].state == "running"
         process.kill()
     assert wait(tmp_path / "run", 0.01, None)
@@ -94,6 +140,129 @@ def test_slurms_energy_is_kept_beside_ours(answers, tmp_path):
 
 def test_the_number_of_somebody_elses_job_is_not_taken_for_ours(answers):
     answers(SHOWN.format(state="RUNNING", reason="None") + " WorkDir=/elsewhere")
-    assert "another job, in /elsewhere" in str(slurm.ask("7", HERE))
+    assert "another job, in /elsewhere" in str(Slurm().job("7", HERE))
     answers(SHOWN.format(state="RUNNING", reason="None") + " WorkDir=/somewhere")
-    assert slurm.ask("7", HERE).state == "RUNNING"
+    assert Slurm().job("7", HERE).state == "RUNNING"
+
+
+def records(run):
+    return [path.read_text() for path in sorted(run.glob("*/work/result.json"))]
+
+
+@pytest.mark.parametrize("flags", [[], ["--retry-failed"]])
+def test_an_unreachable_scheduler_is_one_sentence_at_once_and_changes_nothing(answers, tmp_path, capsys, flags):
+    run = add_points(tmp_path / "000000", *range(35))
+    before = records(run)
+    answers(ping=DOWN)
+    assert main(["wait", str(run), *flags]) == 2
+    assert capsys.readouterr().err == f"caraml: Slurm does not answer: {DOWN}\n"
+    assert answers.asked() == ["ping"]
+    assert records(run) == before
+
+
+def hanging(monkeypatch, hangs):
+    """From now on a program hangs; returns the list of when it was asked."""
+    asked = []
+    real = slurm.ask
+
+    def ask(program, *arguments, limit_s):
+        if program != hangs:
+            return real(program, *arguments, limit_s=limit_s)
+        asked.append(arguments)
+        return real("/bin/sleep", "600", limit_s=0.01)
+
+    monkeypatch.setattr(slurm, "ask", ask)
+    return asked
+
+
+def test_a_scheduler_that_hangs_is_waited_for_once_and_not_for_each_job(answers, tmp_path, capsys, monkeypatch):
+    asked = hanging(monkeypatch, "scontrol")
+    run = add_points(tmp_path / "000000", *range(35))
+    before = records(run)
+    assert main(["wait", str(run)]) == 2
+    assert "caraml: Slurm does not answer: /bin/sleep did not answer within 0.01 s" in capsys.readouterr().err
+    assert asked == [("ping",)]
+    assert records(run) == before
+
+
+def test_a_machine_without_slurm_is_told_from_a_scheduler_that_is_down(answers, tmp_path, capsys):
+    (answers.folder / "scontrol").unlink()
+    assert main(["wait", str(add_points(tmp_path / "000000", 1))]) == 2
+    assert "there is no scontrol on this machine" in capsys.readouterr().err
+
+
+def test_an_accounting_that_hangs_is_waited_for_once(answers, tmp_path, monkeypatch):
+    answers(refused="Invalid job id specified")
+    asked = hanging(monkeypatch, "sacct")
+    monkeypatch.setattr(waiting, "SETTLE_S", 0.0)
+    standings = settle(add_points(tmp_path / "000000", *range(5)))
+    assert [standing.state for standing in standings] == ["failed"] * 5
+    assert len(asked) == 1
+
+
+def test_a_scheduler_that_vanishes_while_it_is_waited_for_is_said_once_and_asked_again(
+    answers, tmp_path, capsys, monkeypatch
+):
+    run = add_points(tmp_path / "000000", 1, 2)
+    looks = []
+
+    def next_look(seconds):
+        """What happens between two looks: Slurm goes away for three of them, and then has ended the jobs."""
+        looks.append(records(run))
+        if len(looks) == 2:
+            answers(ping=DOWN)
+        if len(looks) == 5:
+            answers(SHOWN.format(state="CANCELLED", reason="None"))
+
+    monkeypatch.setattr(waiting, "time", SimpleNamespace(sleep=next_look, monotonic=lambda: 0.0))
+    assert main(["wait", str(run), "--interval", "7"]) == 1
+    told = capsys.readouterr()
+    assert told.out.splitlines() == [
+        f"{run}: 2 points: 2 running",
+        f"{run}: Slurm does not answer: {DOWN}; asking again every 7 s",
+        f"{run}: 2 points: 2 failed",
+    ]
+    assert "job 1: CANCELLED" in told.err
+    assert all(look == looks[0] for look in looks[:5])
+
+
+def test_a_limit_holds_while_the_scheduler_is_away(answers, tmp_path, capsys, monkeypatch):
+    now_s = [0.0]
+
+    def sleep(seconds):
+        answers(ping=DOWN)
+        now_s[0] += seconds
+
+    monkeypatch.setattr(waiting, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: now_s[0]))
+    assert main(["wait", str(add_points(tmp_path / "000000", 1)), "--interval", "10", "--limit", "45"]) == 3
+    assert "has not ended within 45 s" in capsys.readouterr().err
+    assert now_s[0] == 50
+
+
+@pytest.mark.parametrize(("ping", "code", "words"), [(UP, 0, ""), (DOWN, 1, f"slurm: Slurm does not answer: {DOWN}\n")])
+def test_the_workflow_can_ask_whether_slurm_answers(answers, capsys, ping, code, words):
+    answers(ping=ping)
+    assert slurm.main() == code
+    assert capsys.readouterr().err == words
+
+
+@pytest.mark.parametrize("flag", ["--interval", "--limit"])
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "soon"])
+def test_a_time_that_is_none_is_refused(tmp_path, capsys, flag, value):
+    with pytest.raises(SystemExit) as stop:
+        main(["wait", str(tmp_path), f"{flag}={value}"])
+    assert stop.value.code == 2
+    assert f"'{value}' is no number of seconds above 0" in capsys.readouterr().err
+
+
+def test_failed_points_are_left_as_they_are_when_they_cannot_be_submitted_again(answers, tmp_path, capsys):
+    run = add_points(tmp_path / "000000", 1, 2)
+    for point in run.glob("*/work"):
+        (point / "result.json").write_text(json.dumps({**RECORD, "status": "failed", "error": "why", "slurm": {}}))
+        (point / "submitted").write_text("sbatch s\n")
+        (point / "error").touch()
+    answers(ping=DOWN)
+    before = sorted(run.rglob("*"))
+    assert main(["wait", str(run), "--retry-failed"]) == 2
+    assert "Slurm does not answer" in capsys.readouterr().err
+    assert sorted(run.rglob("*")) == before

@@ -3,8 +3,10 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import shutil
 import struct
 import tarfile
+from pathlib import Path
 
 import pytest
 import zstandard
@@ -14,20 +16,27 @@ from results.archive import verify
 from results.tests import made_up
 
 
-@pytest.fixture
-def runs(tmp_path):
-    """Two good runs with their traces, and a failed one."""
-    folder = tmp_path / "llm_run"
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Two good runs with their traces, and a failed one, for all to read."""
+    folder = tmp_path_factory.mktemp("runs") / "llm_run"
     for batch in (8, 16):
         made_up.store_run(folder / f"{batch}_benchmark" / "work", made_up.result(batch=batch))
     made_up.store(folder, [made_up.failed()])
     return folder
 
 
+@pytest.fixture(scope="module")
+def stored(runs):
+    path = runs.parent / "a.tar.zst"
+    assert main(["archive", str(runs), "-o", str(path)]) == 0
+    return path
+
+
 @pytest.fixture
-def archive(runs, tmp_path):
-    assert main(["archive", str(runs), "-o", str(tmp_path / "a.tar.zst")]) == 0
-    return tmp_path / "a.tar.zst"
+def archive(stored, tmp_path):
+    """One to change."""
+    return Path(shutil.copy(stored, tmp_path))
 
 
 def members(archive):
@@ -161,7 +170,7 @@ def test_two_sweeps_are_in_one_archive(tmp_path):
 def test_a_folder_without_a_run_is_refused_and_leaves_no_file(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     assert main(["archive", str(tmp_path / "empty"), "-o", str(tmp_path / "c.tar.zst")]) == 2
-    assert "there is no result.json below" in capsys.readouterr().err
+    assert f"{tmp_path / 'empty'} has no result" in capsys.readouterr().err
     assert not (tmp_path / "c.tar.zst").exists()
 
 

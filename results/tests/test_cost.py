@@ -61,12 +61,38 @@ def test_the_time_to_report_is_that_of_twenty_million_tokens():
         (("pue: 1.2", "pue: -1"), "pue is -1"),
         (("  A100", "A100"), "names no systems"),
         (("currency: EUR", "currency: [EUR"), "cannot be read as prices"),
+        (("0.25", ".inf"), "electricity_per_kwh is inf, a number from 0 to below 1e+30"),
+        (("0.25", "1.0e+400"), "electricity_per_kwh is inf, a number"),
+        (("0.25", "1" + "0" * 400), "electricity_per_kwh is 1000000000"),
+        (("0.25", "1" + "0" * 5000), "cannot be read as prices"),
+        (("0.25", "[" * 1000 + "]" * 1000), "nested in more than"),
+        (("EUR", "\x00"), "cannot be read as prices"),
+        (("pue: 1.2", "electricity_per_kwh: 1"), "'electricity_per_kwh' is written twice"),
+        ((PRICES, ""), "names no systems"),
+        (
+            ("  A100: {price_per_device: 10000, overhead_w_per_device: 100}", "  100: 5"),
+            "system 100: 5 is no list of prices",
+        ),
     ],
 )
 def test_a_prices_file_with_a_mistake_is_refused_in_one_sentence(tmp_path, change, message):
     path = tmp_path / "prices.yaml"
+    assert change[0] in PRICES
     path.write_text(PRICES.replace(*change))
     with pytest.raises(RecordError) as error:
         read_prices(path)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_prices_that_are_not_in_utf_8_are_refused_in_one_sentence(tmp_path):
+    path = tmp_path / "prices.yaml"
+    path.write_bytes(PRICES.replace("EUR", "\xa3").encode("latin-1"))
+    with pytest.raises(RecordError, match="is not in UTF-8"):
+        read_prices(path)
+
+
+def test_a_system_whose_name_looks_like_a_number_has_its_price(tmp_path):
+    path = tmp_path / "prices.yaml"
+    path.write_text(PRICES.replace("A100", "100"))
+    assert list(read_prices(path).systems) == ["100"]

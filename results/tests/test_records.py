@@ -26,6 +26,18 @@ BAD = [
     (json.dumps({**made_up.result(), "energy": None}), "energy must be object"),
     (json.dumps(made_up.result() | {"metrics": {"tokens_per_s": "fast"}}), "tokens_per_s must be number or null"),
     (json.dumps(made_up.result() | {"metrics": {"tokens_per_s": float("nan")}}), "NaN is no number"),
+    ("", "is empty"),
+    ("\n", "is empty"),
+    (b"\xff\xfe\x00", "cannot be read as a record"),
+    (json.dumps(made_up.result()).replace("CPU", "\\ud800").replace("A100", "\\ud800"), "cannot be read as a record"),
+    (json.dumps(made_up.result(losses=[1e30])), "a number in it is 1e+30 or more"),
+    (json.dumps(made_up.result(losses=[3.5])).replace("3.5", "1e400"), "a number in it is 1e+30 or more"),
+    (json.dumps(made_up.result(losses=[-(10**400)])), "a number in it is 1e+30 or more"),
+    (json.dumps(made_up.result(losses=[10**4000])) * 2, "cannot be read as a record"),
+    (json.dumps(made_up.result(layout=made_up.result()["layout"] | {"num_devices": 10**12})), "must be smaller than"),
+    (json.dumps(made_up.result(tokens_per_s=-1.0)), "tokens_per_s must be bigger than or equal to 0"),
+    ('{"a":' * 100 + "1" + "}" * 100, "nested in more than 30 levels"),
+    ("[" * 100_000 + "]" * 100_000, "nested too deeply"),
     (json.dumps({key: value for key, value in made_up.result().items() if key != "energy"}), "must contain"),
 ]
 
@@ -33,12 +45,13 @@ BAD = [
 @pytest.mark.parametrize(("text", "message"), BAD)
 def test_a_file_that_is_no_record_is_named_and_skipped(tmp_path, text, message):
     made_up.store(tmp_path, [made_up.result(run_id="good")])
-    (tmp_path / "result.json").write_text(text)
+    (tmp_path / "result.json").write_bytes(text if isinstance(text, bytes) else text.encode())
     records, skipped = find_records([tmp_path])
     assert [record["run_id"] for record in records] == ["good"]
     [sentence] = skipped
     assert message in sentence
     assert str(tmp_path / "result.json") in sentence
+    assert "\n" not in sentence
 
 
 def test_a_record_of_the_first_version_is_brought_to_this_one(tmp_path):

@@ -7,13 +7,12 @@ import shutil
 import struct
 
 import pytest
-from playwright.sync_api import sync_playwright
 
 from caraml.cli import main
 from results import plots
 from results.plots import lines
 from results.records import RecordError, find_records
-from results.report import write_report
+from results.report import BROWSERS, write_pdf, write_report
 from results.statistics import by_point
 from results.tests import made_up
 
@@ -44,29 +43,50 @@ def page(folder):
     return out
 
 
+LONG_MS = 600_000  # against hanging alone: a busy machine takes what it takes
+
+
 @pytest.fixture(scope="module")
-def browser():
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+def chromium():
+    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     if found is None:
         pytest.fail("a browser is needed: apt-get install chromium")
+    return found
+
+
+@pytest.fixture(scope="module")
+def browser(chromium):
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        pytest.fail("playwright is needed: scripts/setup.sh report frames dev")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"], timeout=LONG_MS)
         yield browser
         browser.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def opened(browser, page):
-    """The page in a window, and all that it complained of or asked for."""
-    complaints = []
+    """The page in a window; at the end it must not have complained of anything, nor have asked for more."""
+    complaints, windows = [], {}
 
-    def open_page(width=1280, height=900, scheme="light"):
-        window = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
-        window.on("console", lambda message: complaints.append(message.text))
-        window.on("pageerror", lambda error: complaints.append(str(error)))
-        window.on("request", lambda request: complaints.append(request.url) if request.url != page.as_uri() else None)
-        window.goto(page.as_uri())
-        return window
+    def open_page(width=1280, height=900, scheme="light", to_change=False):
+        """One window of a kind for all who only read in it."""
+        kind = (width, height, scheme)
+        if to_change or kind not in windows:
+            window = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+            window.set_default_timeout(LONG_MS)
+            window.on("console", lambda message: complaints.append(message.text))
+            window.on("pageerror", lambda error: complaints.append(str(error)))
+            window.on(
+                "request", lambda request: complaints.append(request.url) if request.url != page.as_uri() else None
+            )
+            window.goto(page.as_uri())
+            if to_change:
+                return window
+            windows[kind] = window
+        return windows[kind]
 
     yield open_page
     assert complaints == []
@@ -89,7 +109,7 @@ def test_the_summary_ranks_what_may_be_ranked(opened):
 
 
 def test_a_click_on_a_title_sorts_by_numbers(opened):
-    window = opened()
+    window = opened(to_change=True)
     table, index, before = column(window, "tokens/s")
     table.locator("thead th").nth(index).get_by_role("button").click()
     _, _, after = column(window, "tokens/s")
@@ -174,7 +194,7 @@ def test_names_are_text_and_never_markup(opened, page):
 
 
 def test_origin_checksums_and_commands_are_there(opened, folder):
-    window = opened()
+    window = opened(to_change=True)
     window.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
     text = window.locator("body").inner_text()
     records = find_records([folder]).records
@@ -202,22 +222,36 @@ def test_the_plots_are_png_files_too(page):
         assert height > 150
 
 
-def test_a_pdf_is_printed_by_the_browser(folder, tmp_path):
-    assert main(["report", str(folder / "run"), "-o", str(tmp_path / "report.pdf")]) == 0
-    content = (tmp_path / "report.pdf").read_bytes()
+def test_a_pdf_is_printed_by_the_browser_whatever_the_case_of_its_ending(folder, tmp_path, chromium):
+    assert main(["report", str(folder / "run"), "-o", str(tmp_path / "report.PDF")]) == 0
+    content = (tmp_path / "report.PDF").read_bytes()
     assert content.startswith(b"%PDF-")
     assert content.count(b"/Type /Page") > 1
 
 
-def test_a_pdf_without_a_browser_is_refused_in_one_sentence(folder, tmp_path, monkeypatch):
+def test_a_pdf_without_a_browser_is_refused_in_one_sentence_before_any_work(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(RecordError, match="a PDF needs a browser that prints"):
-        write_report(*find_records([folder / "run"]), tmp_path / "report.pdf")
+    assert main(["report", str(tmp_path / "no results at all"), "-o", str(tmp_path / "report.pdf")]) == 2
+    assert "a PDF needs a browser that prints" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("script", "limit_s", "message"),
+    [("echo no >&2; echo fonts >&2", 600, "could not print it: fonts"), ("exec /bin/sleep 600", 0.1, "within 0.1 s")],
+)
+def test_a_browser_that_does_not_print_is_refused_in_one_sentence(tmp_path, monkeypatch, script, limit_s, message):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("results.report.PDF_TIMEOUT_S", limit_s)
+    (tmp_path / BROWSERS[0]).write_text(f"#!/bin/sh\n{script}\n")
+    (tmp_path / BROWSERS[0]).chmod(0o755)
+    with pytest.raises(RecordError, match=message):
+        write_pdf("text", tmp_path / "report.pdf")
+    assert not (tmp_path / "report.pdf").exists()
 
 
 def test_a_report_without_a_good_run_says_so(tmp_path):
     made_up.store(tmp_path / "runs", [made_up.failed()])
-    [page, *_] = write_report(*find_records([tmp_path / "runs"]), tmp_path / "report.html")
+    [page, *_] = write_report(*find_records([tmp_path / "runs"]), tmp_path / "report.HTML")
     text = page.read_text()
     assert "1 of 1 runs failed." in text
     assert "No run has an energy." in text

@@ -6,7 +6,7 @@ import io
 import pytest
 
 from results.records import RecordError
-from results.table import CARAML_COLUMNS, failures, in_order, pivot_table, render, rows, select, sort_key, text_table
+from results.table import CARAML_COLUMNS, failures, in_order, pivot_rows, render, rows, select, sort_key, text_table
 from results.tests import made_up
 from results.tests.conftest import make_record
 
@@ -71,6 +71,13 @@ def test_records_are_selected_by_what_stands_in_a_column():
             select(records, [condition])
 
 
+def test_records_are_selected_by_the_text_that_the_table_shows(tmp_path):
+    small = good(1, 8, 123.456)
+    small["metrics"]["comparable"] = False
+    for condition in ("comparable=NO", "comparable=False", "tokens/s=123.5", "tokens/s=123.456"):
+        assert select([small, good(2, 8, 1)], [condition]) == [small]
+
+
 def test_records_are_sorted_by_any_column_and_what_has_no_value_comes_last():
     records = [good(1, 8, 2), failed(8), good(2, 8, 3), good(4, 8, 1)]
     assert [one["layout"]["num_devices"] for one in in_order(records, "tokens/s")] == [4, 1, 2, 1]
@@ -78,14 +85,15 @@ def test_records_are_sorted_by_any_column_and_what_has_no_value_comes_last():
 
 
 def test_one_value_is_laid_out_over_devices_and_batch():
-    lines = pivot_table([good(1, 8, 100), good(2, 16, 200), failed(16)], "metrics.{unit}_per_s").splitlines()
-    assert [field.strip() for field in lines[0].split("|")] == ["devices", "batch 8", "batch 16"]
-    assert [field.strip() for field in lines[2].split("|")] == ["1", "100", "failed"]
-    assert [field.strip() for field in lines[3].split("|")] == ["2", "", "200"]
+    assert pivot_rows([good(1, 8, 100), good(2, 16, 200), failed(16)], "metrics.{unit}_per_s") == [
+        ["devices", "batch 8", "batch 16"],
+        ["1", "100", "failed"],
+        ["2", "", "200"],
+    ]
     with pytest.raises(RecordError, match="two records have 1 devices and batch 8"):
-        pivot_table([good(1, 8, 1), good(1, 8, 2)], "metrics.tokens_per_s")
+        pivot_rows([good(1, 8, 1), good(1, 8, 2)], "metrics.tokens_per_s")
     with pytest.raises(RecordError, match="no such number"):
-        pivot_table([good(1, 8, 1)], "metrics.nothing")
+        pivot_rows([good(1, 8, 1)], "metrics.nothing")
 
 
 def test_a_result_that_is_not_comparable_says_so():

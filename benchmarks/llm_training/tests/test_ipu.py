@@ -16,6 +16,8 @@ from benchmarks.llm_training.ipu import ipus_of_layers
 from benchmarks.llm_training.points import check_point
 from tests.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.long
+
 REPOSITORY = Path(__file__).resolve().parents[3]
 STAND_IN = Path(__file__).with_name("poptorch_stand_in.py")
 FLAGS = ["--device", "ipu", "--precision", "fp32", "--sequence-length", "32", "--learning-rate", "1e-3"]

@@ -34,6 +34,8 @@ from benchmarks.llm_training.plan import stage_memory
 from benchmarks.llm_training.tests.test_train import ENVIRONMENT
 from tests.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.long
+
 HERE = Path(__file__).parent
 
 

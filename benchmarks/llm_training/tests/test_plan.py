@@ -16,6 +16,8 @@ from benchmarks.llm_training.plan import GIB, stage_memory, stage_parameters
 from benchmarks.llm_training.tests.test_train import ALONE, ENVIRONMENT
 from tests.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.long
+
 COUNT = str(Path(__file__).with_name("count_parameters.py"))
 
 

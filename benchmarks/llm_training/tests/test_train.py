@@ -18,6 +18,8 @@ from benchmarks.llm_training.config import SIZES
 from benchmarks.llm_training.train import main
 from tests.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.long
+
 REPOSITORY = Path(__file__).resolve().parents[3]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
 ALONE = [sys.executable, "-m", "benchmarks.llm_training"]

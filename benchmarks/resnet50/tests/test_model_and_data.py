@@ -37,6 +37,8 @@ from benchmarks.resnet50.parallel import Target, check_cpu, choose_target, descr
 from benchmarks.resnet50.trainer import Trainer, learning_rate
 from tests.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.long
+
 REPOSITORY = Path(__file__).resolve().parents[3]
 TARGET = Target("cpu", "fp32", False, "channels_last", tf.distribute.get_strategy())
 

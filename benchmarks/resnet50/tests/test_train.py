@@ -14,6 +14,8 @@ import pytest
 from benchmarks.resnet50.train import main
 from tests.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.long
+
 REPOSITORY = Path(__file__).resolve().parents[3]
 ENVIRON = {**os.environ, "PYTHONPATH": str(REPOSITORY), "TF_CPP_MIN_LOG_LEVEL": "2"}
 ALONE = [sys.executable, "-m", "benchmarks.resnet50"]

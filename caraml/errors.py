@@ -1,0 +1,33 @@
+"""What a person can mend: each is one sentence with what was asked, what was found and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class CaramlError(Exception):
+    """The command cannot do what was asked."""
+
+
+class NoCheckout(CaramlError):
+    """What was asked for is in a checkout, and there is none."""
+
+
+class SiteError(CaramlError):
+    """The facts of a site, a system or an image cannot be used."""
+
+
+class SweepError(CaramlError):
+    """A folder is not that of a sweep, or a sweep is not as it should be."""
+
+
+class SchedulerError(CaramlError):
+    """The scheduler does not answer."""
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """How to go on after a name that there is not."""
+    known = list(known)
+    found = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean '{found[0]}'?" if found else f"choose one of {', '.join(known)}"

@@ -1,0 +1,49 @@
+"""What of the suite is here: a checkout, the tables of systems and images, and the packages that a command needs.
+
+Workflows, images and site.yaml are in a checkout alone. An installed `caraml` takes the checkout that the current
+folder is in; without one it still has both tables, as copies that setup.py puts into the package.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from caraml.errors import NoCheckout
+
+PACKAGE = Path(__file__).resolve().parent
+SYSTEMS, IMAGES = Path("jube/include/systems.yaml"), Path("containers/images.yaml")
+OURS = ("benchmarks", "caraml", "results")
+
+
+def find_checkout() -> Path | None:
+    """The checkout that this code is in, else the one that the current folder is in."""
+    here = Path.cwd()
+    return next((folder for folder in (PACKAGE.parent, here, *here.parents) if (folder / SYSTEMS).is_file()), None)
+
+
+def checkout() -> Path:
+    """The checkout; raises NoCheckout when there is none."""
+    found = find_checkout()
+    if found is None:
+        raise NoCheckout(
+            f"this needs a checkout of CARAML, with its workflows and site.yaml, and {Path.cwd()} is in none: "
+            "change to one and ask again"
+        )
+    return found
+
+
+def table_file(name: Path) -> Path:
+    """Where SYSTEMS or IMAGES is: in the checkout, else the package's copy."""
+    found = find_checkout()
+    return found / name if found else PACKAGE / "tables" / name.name
+
+
+def missing_package(error: ImportError) -> str:
+    """One sentence on a package that Python lacks, or cannot load; raises the error itself when the module is ours."""
+    name = (error.name or "").partition(".")[0]
+    if name in OURS:
+        raise error
+    to_do = "make setup" if (PACKAGE.parent / SYSTEMS).is_file() else "pip install 'caraml[report]'"
+    found = f"has no module {name}" if isinstance(error, ModuleNotFoundError) else f"cannot load {name}: {error}"
+    return f"{sys.executable} {found}: install it with {to_do}"

@@ -1,0 +1,280 @@
+"""Which system a machine is; the vendors' tools are made up, and print what the real ones do."""
+
+from __future__ import annotations
+
+import json
+import platform
+
+import pytest
+
+from caraml import devices, doctor
+from caraml.cli import main
+from caraml.devices import Device, candidates, find_devices
+from caraml.systems import read_systems
+
+HERE = platform.machine()
+ELSEWHERE = "riscv64"
+
+
+def block(words, memory_gb, count, arch=HERE, **values):
+    return {
+        "device_words": words,
+        "accelerator": f"a {words}",
+        "memory_gb_per_device": memory_gb,
+        "devices_per_node": count,
+        "cpu_arch": arch,
+        "submit": "sbatch",
+        **values,
+    }
+
+
+SYSTEMS = {
+    "ONLY-CPU": block("", 0, 2),
+    "SXM": block("A100 SXM4", 40, 4),
+    "PCIE": block("H100 PCIe", 80, 4),
+    "LARGE": block("H100 -PCIe -NVL", 94, 4),
+    "ONE": block("GH200", 96, 1),
+    "FOUR": block("GH200", 96, 4),
+    "CARD": block("MI250 -MI250X", 64, 8),
+    "APU": block("MI300A", 128, 4),
+    "IPU": block("ipu2", 0.9, 4),
+}
+
+
+def nvidia_smi(*gpus, mig=()):
+    """A program that prints name and memory [MiB] of GPUs, and of those in `mig` an instance."""
+    query = "\n".join(f"{name}, {memory}" for name, memory in gpus)
+    listed = "\n".join(
+        f"GPU {index}: {name} (UUID: GPU-{index})" + ("\n  MIG 1g.5gb  Device 0: (UUID: MIG-1)" if index in mig else "")
+        for index, (name, _) in enumerate(gpus)
+    )
+    return f'if [ "$1" = -L ]; then echo "{listed}"; else echo "{query}"; fi'
+
+
+def rocm_smi(*cards, key="Card Series"):
+    """One that answers with the last question's table alone, after a warning."""
+    names = {f"card{index}": {key: name, "Card model": "0x0b0c"} for index, (name, _) in enumerate(cards)}
+    memories = {f"card{index}": {"VRAM Total Memory (B)": str(memory)} for index, (_, memory) in enumerate(cards)}
+    system = {"system": {"Driver version": "6"}}
+    return f"""echo 'WARNING: AMD GPU device(s) is/are in a low-power state'
+case "$*" in
+*product*) echo '{json.dumps(names | system)}' ;;
+*) echo '{json.dumps(memories | system)}' ;;
+esac"""
+
+
+@pytest.fixture
+def told(monkeypatch, capsys):
+    """What `caraml doctor` says among the made-up systems, with its exit code."""
+    monkeypatch.setattr(doctor, "read_systems", lambda: SYSTEMS)
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+
+    def tell():
+        code = main(["doctor"])
+        return code, capsys.readouterr().out
+
+    return tell
+
+
+@pytest.mark.parametrize(
+    ("gpus", "tag"),
+    [
+        ([("NVIDIA A100-SXM4-40GB", 40960)] * 4, "SXM"),
+        ([("NVIDIA H100 PCIe", 81559)] * 4, "PCIE"),
+        ([("NVIDIA H100", 95830)] * 4, "LARGE"),
+        ([("NVIDIA GH200 480GB", 97871)], "ONE"),
+        ([("NVIDIA GH200 120GB", 97871)] * 4, "FOUR"),
+    ],
+)
+def test_the_one_system_with_these_gpus_is_named(programs, told, gpus, tag):
+    programs("nvidia-smi", nvidia_smi(*gpus))
+    code, out = told()
+    assert code == 0
+    assert f"ok    system: {tag}\n      -> caraml doctor --system {tag}:" in out
+    assert f"ok    devices: {len(gpus)} x {gpus[0][0]}" in out
+
+
+@pytest.mark.parametrize(
+    ("gpus", "sentences"),
+    [
+        ([("NVIDIA A100-SXM4-80GB", 81920)] * 4, ["SXM is not quite this: its device has 40 GB"]),
+        ([("NVIDIA A100-PCIE-40GB", 40960)] * 4, ["SXM is not quite this: its device is a A100 SXM4"]),
+        ([("A100-SXM-64GB", 65536)] * 4, ["SXM is not quite this: its device is a A100 SXM4; its device has 40 GB"]),
+        ([("NVIDIA A100-SXM4-40GB", 40960)] * 8, ["SXM is not quite this: it has 4 on a node"]),
+        (
+            [("NVIDIA H100 80GB HBM3", 81559)] * 4,
+            ["LARGE is not quite this: its device has 94 GB", "PCIE is not quite this: its device is a H100 PCIe"],
+        ),
+        ([("NVIDIA H100 NVL", 95830)] * 4, ["LARGE is not quite this: its device is a H100 -PCIe -NVL"]),
+        ([("NVIDIA GH200 144G HBM3e", 147456)] * 4, ["FOUR is not quite this: its device has 96 GB"]),
+        (
+            [("NVIDIA GH200 480GB", 97871)] * 2,
+            ["ONE is not quite this: it has 1 on", "FOUR is not quite this: it has 4"],
+        ),
+    ],
+)
+def test_a_gpu_of_the_same_family_is_not_taken_for_another_and_the_difference_is_said(programs, told, gpus, sentences):
+    programs("nvidia-smi", nvidia_smi(*gpus))
+    code, out = told()
+    assert code == 0
+    for sentence in sentences:
+        assert sentence in out
+    assert "none is described that is as this machine" in out
+    assert "docs/add_a_machine.md" in out
+    assert "ok    system: ONLY-CPU" in out
+
+
+@pytest.mark.parametrize(
+    "name", ["NVIDIA H200 NVL", "NVIDIA H20", "Tesla V100-SXM2-16GB", "NVIDIA GeForce RTX 5090", "Orin (nvgpu)"]
+)
+def test_a_card_of_another_family_fits_no_system(programs, told, name):
+    programs("nvidia-smi", nvidia_smi((name, "[N/A]")))
+    code, out = told()
+    assert code == 0
+    assert f"none is described with {name}" in out
+    assert "is not quite" not in out
+    assert "ok    system: ONLY-CPU" in out
+
+
+def test_systems_that_fit_equally_are_all_named_with_what_differs(programs, told, monkeypatch):
+    monkeypatch.setitem(SYSTEMS, "TWIN", block("A100 SXM4", 40, 4, submit="bash"))
+    programs("nvidia-smi", nvidia_smi(*[("NVIDIA A100-SXM4-40GB", 40960)] * 4))
+    assert "SXM and TWIN have such devices, and differ in submit" in told()[1]
+
+
+def test_another_processor_is_another_machine():
+    [found] = candidates({"X": block("H200", 141, 1, arch=ELSEWHERE)}, [Device("NVIDIA H200", 140.4)])
+    assert found.differences == [f"its processor is {ELSEWHERE}"]
+    [found] = candidates({"X": block("H200", 141, 1, arch="uname -m")}, [Device("NVIDIA H200", 140.4)])
+    assert found.differences == []
+
+
+def test_a_gpu_that_mig_divides_is_said(programs, told):
+    programs("nvidia-smi", nvidia_smi(*[("NVIDIA A100-SXM4-40GB", 40960)] * 4, mig=[1]))
+    out = told()[1]
+    assert "look  devices: MIG divides them" in out
+    assert "ok    system: SXM" in out
+
+
+def test_each_kind_of_mixed_cards_is_looked_at_on_its_own(programs, told):
+    programs("nvidia-smi", nvidia_smi(*[("NVIDIA A100-SXM4-40GB", 40960)] * 4, ("NVIDIA T1000", 4096)))
+    out = told()[1]
+    assert "ok    system: SXM" in out
+    assert "none is described with NVIDIA T1000" in out
+    assert "there are 2 kinds" in out
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        (
+            "echo 'NVIDIA-SMI has failed because it could not talk to the driver.'; exit 9",
+            "could not talk to the driver",
+        ),
+        ("echo 'No devices were found'; exit 6", "No devices were found"),
+        ("exit 1", "ended with exit code 1 and said nothing"),
+        ("echo garbage; echo", "garbage"),
+    ],
+)
+def test_a_tool_that_fails_is_no_machine_without_a_gpu(programs, told, script, words):
+    programs("nvidia-smi", script)
+    code, out = told()
+    assert code == 1
+    [line, to_do, *_] = out.splitlines()
+    assert line.startswith("FAIL  devices: nvidia-smi shows no device: ")
+    assert words in line
+    assert "Ask on a compute node" in to_do
+
+
+def test_a_tool_that_hangs_is_not_waited_for(programs, told, monkeypatch):
+    monkeypatch.setattr(devices, "LIMIT_S", 0.2)
+    programs("nvidia-smi", "exec /bin/sleep 600")
+    code, out = told()
+    assert code == 1
+    assert "nvidia-smi did not answer within 0.2 s" in out
+
+
+def test_a_machine_without_any_tool_is_for_trying_the_suite(programs, told):
+    code, out = told()
+    assert code == 0
+    assert "no accelerator is seen, as there is none of nvidia-smi, rocm-smi, amd-smi, gc-info" in out
+    assert "ok    system: ONLY-CPU" in out
+
+
+@pytest.mark.parametrize("key", ["Card series", "Card Series"])
+@pytest.mark.parametrize(
+    ("name", "memory", "count", "words"),
+    [
+        ("AMD INSTINCT MI250 (MCM) OAM AC MBA", 68702699520, 8, "ok    system: CARD"),
+        ("AMD Instinct MI250X", 68702699520, 8, "CARD is not quite this: its device is"),
+        ("AMD Instinct MI250X/MI250", 68702699520, 8, "CARD is not quite this: its device is"),
+        ("AMD Instinct MI300A", 128 * 2**30, 4, "ok    system: APU"),
+        ("AMD Instinct MI300X", 192 * 2**30, 8, "none is described with AMD Instinct MI300X"),
+        ("0x740c", 68702699520, 8, "none is described with AMD GPU"),
+    ],
+)
+def test_amds_gpus_are_recognised_by_rocm_smi(programs, told, key, name, memory, count, words):
+    programs("rocm-smi", rocm_smi(*[(name, memory)] * count, key=key))
+    code, out = told()
+    assert code == 0
+    assert words in out
+
+
+@pytest.mark.parametrize("vram", [{"size": {"value": 131072, "unit": "MB"}}, {"type": "HBM3", "vram_size_mb": 131072}])
+@pytest.mark.parametrize("wrap", [lambda gpus: gpus, lambda gpus: {"gpu_data": gpus}])
+def test_amd_smi_is_asked_where_rocm_smi_is_not_or_fails(programs, told, vram, wrap):
+    gpus = [{"gpu": index, "asic": {"market_name": "AMD Instinct MI300A"}, "vram": vram} for index in range(4)]
+    programs("amd-smi", f"echo '{json.dumps(wrap(gpus))}'")
+    assert "ok    system: APU" in told()[1]
+    programs("rocm-smi", "echo 'ERROR: no driver'; exit 2")
+    code, out = told()
+    assert (code, "ok    system: APU" in out) == (0, True)
+
+
+def test_graphcores_devices_are_counted_without_their_groups(programs, told):
+    one = "-+- Id:  [{}], target:   [Fabric], IPU-M host:  [10.1.5.1], IPU#: [{}]"
+    listed = "\n".join(
+        ["Graphcore device listing:", *(one.format(i, i) for i in range(4)), "-+- Id: [4], target: [Multi IPU]"]
+    )
+    facts = "Device Info:\n  id: 0\n  board type: M2000\n  clock: 1330MHz\n  ipu architecture: ipu2"
+    programs("gc-info", f'case "$1" in --list*) echo "{listed}" ;; *) echo "{facts}" ;; esac')
+    out = told()[1]
+    assert "4 x Graphcore M2000 ipu2" in out
+    assert "ok    system: IPU" in out
+
+
+# As the tools of the machines print them, with memory in GB; None: the tool does not say.
+NAMES = {
+    "A100": ("NVIDIA A100-SXM4-40GB", 40.0),
+    "H100": ("NVIDIA H100 PCIe", 79.6),
+    "WAIH100": ("NVIDIA H100", 93.6),
+    "GH200": ("NVIDIA GH200 480GB", 95.6),
+    "JEDI": ("NVIDIA GH200 120GB", 95.6),
+    "H200": ("NVIDIA H200", 140.4),
+    "GB200": ("NVIDIA GB200", 185.0),
+    "MI250": ("AMD INSTINCT MI250 (MCM) OAM AC MBA", 63.98),
+    "MI300X": ("AMD Instinct MI300X", 191.98),
+    "MI300A": ("AMD Instinct MI300A", 128.0),
+    "GC200": ("Graphcore M2000 ipu2", None),
+}
+
+
+@pytest.mark.parametrize("tag", NAMES)
+def test_a_system_of_the_suite_is_recognised_by_its_devices_name(tag, monkeypatch):
+    systems = read_systems()
+    monkeypatch.setattr(platform, "machine", lambda: systems[tag]["cpu_arch"])
+    found = candidates(systems, [Device(*NAMES[tag])] * systems[tag]["devices_per_node"])
+    assert tag in [one.system for one in found if not one.differences]
+
+
+def test_every_system_says_by_which_words_its_device_is_known_or_that_it_needs_none():
+    for block in read_systems().values():
+        assert bool(str(block["device_words"])) == (block["vendor"] != "none")
+
+
+def test_what_is_seen_is_read_from_each_vendors_tool(programs):
+    programs("nvidia-smi", nvidia_smi(("NVIDIA H200", 143771)))
+    programs("rocm-smi", rocm_smi(("AMD Instinct MI300X", 192 * 2**30)))
+    found, troubles = find_devices()
+    assert [str(device) for device in found] == ["NVIDIA H200, 140 GB", "AMD Instinct MI300X, 192 GB"]
+    assert troubles == []

@@ -1,0 +1,135 @@
+"""scripts/setup.sh with a pip that only takes notes: what it installs on which machine, and what it says."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from caraml.installation import checkout
+
+PIP = """#!/bin/sh
+echo "$@" >>"$NOTES"
+echo "WARNING: a setting of pip's is old" >&2
+case "$*" in *"${REFUSED:-nothing at all}"*)
+    echo "ERROR: first line" >&2
+    echo "ERROR: last line" >&2
+    exit 1 ;;
+esac
+"""
+TORCH = re.search(r'"torch==([^"]+)"', (checkout() / "pyproject.toml").read_text())[1]
+GPU = "#!/bin/sh\necho 'GPU 0: NVIDIA H100 NVL (UUID: GPU-1)'\n"
+NO_GPU = "#!/bin/sh\necho 'NVIDIA-SMI has failed because it could not communicate with the driver'\nexit 9\n"
+
+
+class Machine:
+    """A checkout with an environment that is made already, and the programs and folders that a test adds."""
+
+    def __init__(self, folder):
+        self.folder, self.notes = folder, folder / "notes"
+        (folder / "scripts").mkdir()
+        shutil.copy(checkout() / "scripts" / "setup.sh", folder / "scripts")
+        shutil.copy(checkout() / "pyproject.toml", folder)
+        self.add(".venv/bin/pip", PIP)
+        self.add(".venv/bin/python", '#!/bin/sh\n[ -n "$TORCH" ] && echo "$TORCH"\n')
+        self.add("bin/jube", "#!/bin/sh\n")
+
+    def add(self, name, text):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def setup(self, *parts, **environ):
+        """What it said, and what pip was asked to do."""
+        self.notes.write_text("")
+        here = {"PATH": f"{self.folder}/bin:/usr/bin:/bin", "NOTES": str(self.notes), "HOME": os.environ["HOME"]}
+        rocm = {"ROCM_PATH": str(self.folder / "rocm")}
+        command = [self.folder / "scripts" / "setup.sh", *parts]
+        done = subprocess.run(command, env={**here, **rocm, **environ}, capture_output=True, text=True)
+        return done, self.notes.read_text().splitlines()
+
+
+@pytest.fixture
+def machine(tmp_path):
+    return Machine(tmp_path)
+
+
+def test_a_machine_without_an_accelerator_gets_the_build_for_the_cpu_once_and_no_sensors_package(machine):
+    done, asked = machine.setup()
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[-1] for line in asked] == [f"torch=={TORCH}+cpu", ".[llm,resnet,report]"]
+    assert done.stderr == ""
+    assert f"installing PyTorch {TORCH} for the CPU (about 190 MB)" in done.stdout
+    assert machine.setup()[1] == []
+
+
+def test_the_package_of_a_gpus_sensor_comes_with_the_gpu_also_when_that_is_found_later(machine):
+    machine.setup("report")
+    machine.add("bin/nvidia-smi", NO_GPU)
+    assert machine.setup("report")[1] == []
+    machine.add("bin/nvidia-smi", GPU)
+    assert [line.split()[-1] for line in machine.setup("report")[1]] == [".[report,nvidia]"]
+    assert machine.setup("report")[1] == []
+
+
+def test_a_cpu_build_of_pytorch_makes_way_for_that_with_cuda_when_a_gpu_is_found(machine):
+    machine.add("bin/nvidia-smi", GPU)
+    _, asked = machine.setup("llm", TORCH=f"{TORCH}+cpu")
+    assert [line.split()[-1] for line in asked] == ["torch", f"torch=={TORCH}", ".[llm,nvidia]"]
+    assert asked[0].startswith("uninstall ")
+    (machine.folder / ".venv" / "installed").unlink()
+    assert [line.split()[-1] for line in machine.setup("llm", TORCH=TORCH)[1]] == [".[llm,nvidia]"]
+
+
+def test_a_gpu_that_its_driver_does_not_show_is_said_and_not_installed_for(machine):
+    machine.add("bin/nvidia-smi", NO_GPU)
+    done, asked = machine.setup("report")
+    assert asked[-1].endswith(".[report]")
+    assert "nvidia-smi is here and shows no GPU" in done.stdout
+
+
+def test_rocms_own_package_is_installed_from_a_copy_of_its_folder(machine):
+    machine.add("rocm/share/amd_smi/setup.py", "")
+    machine.add("rocm/.info/version", "6.4.1-83\n")
+    _, asked = machine.setup("report")
+    assert asked[0].endswith(".[report]")
+    assert asked[1].endswith("/amd_smi")
+    assert str(machine.folder) not in asked[1]
+    assert machine.setup("report")[1] == []
+
+
+def test_without_rocms_own_package_that_of_the_same_release_is_installed(machine):
+    machine.add("opt/rocm-6.3/lib/libamd_smi.so", "")
+    machine.add("opt/rocm-6.3/bin/rocm-smi", "#!/bin/sh\n")
+    machine.add("opt/rocm-6.3/.info/version", "6.3.2-66\n")
+    path = f"{machine.folder}/opt/rocm-6.3/bin:{machine.folder}/bin:/usr/bin:/bin"
+    _, asked = machine.setup("report", PATH=path)
+    assert asked[1].endswith("amdsmi==6.3.2")
+    (machine.folder / ".venv" / "installed").unlink()
+    done, asked = machine.setup("report", PATH=path, REFUSED="amdsmi==6.3.2")
+    assert asked[2].endswith("amdsmi==6.3.*")
+    assert done.returncode == 0
+    machine.add("opt/rocm-6.3/.info/version", "7.0.1-9\n")  # another release is another package
+    assert machine.setup("report", PATH=path)[1][-1].endswith("amdsmi==7.0.1")
+
+
+def test_a_sensors_package_that_cannot_be_had_is_said_and_the_rest_is_set_up(machine):
+    machine.add("rocm/lib/libamd_smi.so", "")
+    machine.add("rocm/.info/version", "6.4.1-83\n")
+    done, _ = machine.setup("report", REFUSED="amdsmi")
+    assert done.returncode == 0
+    assert "amdsmi for ROCm 6.4.1 could not be installed" in done.stdout
+    assert "ERROR: last line" in done.stderr
+
+
+def test_an_error_of_pips_is_whole_and_its_warnings_are_in_the_log(machine):
+    done, _ = machine.setup("report", REFUSED=".[report")
+    assert done.returncode == 1
+    assert "ERROR: first line\nERROR: last line" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("setup: the packages could not be installed")
+    assert machine.setup("report")[0].stderr == ""
+    assert "WARNING" in (machine.folder / ".venv" / "pip.log").read_text()
