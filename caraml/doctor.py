@@ -10,9 +10,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks.common.options import ConfigError
 from caraml.devices import TOOLS, Device, candidates, find_devices
+from caraml.errors import SiteError
+from caraml.forecast import forecast
 from caraml.images import ENDINGS, architecture_of, image_path, read_image
 from caraml.installation import checkout, find_checkout
+from caraml.points import workloads
 from caraml.programs import ProgramError, ask, words
 from caraml.site import Site, read_site
 from caraml.systems import Block, read_system, read_systems
@@ -50,6 +54,7 @@ def examine(name: str) -> list[Finding]:
         data(site),
         sensors(block, runtime),
         space(site),
+        cost(block, site),
     )
     return [finding for check in checks for finding in check]
 
@@ -105,6 +110,18 @@ def _to_try(systems: Mapping[str, Block]) -> Finding:
     """A system that needs no accelerator."""
     names = [name for name, block in systems.items() if not block["device_words"]]
     return Finding("system", GOOD, f"{' or '.join(names)}, to try the suite on the processor")
+
+
+def cost(block: Block, site: Site) -> Iterator[Finding]:
+    """What one run of each workflow would take."""
+    for known in workloads():
+        what = f"jube/{known.WORKFLOW}.yaml"
+        try:
+            yield Finding(what, GOOD, str(forecast(known, block, site)))
+        except (ConfigError, SiteError) as error:
+            yield Finding(what, BAD, str(error), "correct CARAML_DEVICES or CARAML_BATCHES")
+    smaller = "CARAML_DEVICES='1 4' CARAML_BATCHES='64 512' jube run ... for these points alone, and --tag once"
+    yield Finding("a smaller run", GOOD, smaller)
 
 
 def report(findings: list[Finding]) -> str:

@@ -12,15 +12,27 @@ import argparse
 import importlib
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Protocol, cast
 
+import benchmarks
 from benchmarks.common.options import ConfigError
 from caraml.errors import SiteError
 from caraml.site import read_site
+from caraml.systems import Block
 
 
 class Workload(Protocol):
     """What `benchmarks.NAME.points` says of a workload."""
+
+    WORKFLOW: str
+    MAX_MEASURED_S: float
+
+    def default_model(self, block: Block) -> str: ...
+
+    def batch_sweep(self, block: Block) -> str: ...
+
+    def flops_per_sample(self, block: Block, model: str) -> float: ...
 
     def devices_needed(self, model: str) -> int: ...
 
@@ -37,6 +49,13 @@ class Workload(Protocol):
 def workload(benchmark: str) -> Workload:
     """The workload of that name."""
     return cast(Workload, importlib.import_module(f"benchmarks.{benchmark}.points"))
+
+
+def workloads() -> list[Workload]:
+    """Every folder of benchmarks/ that has points."""
+    folders = sorted(Path(folder) for folder in benchmarks.__path__)
+    names = sorted(file.parent.name for folder in folders for file in folder.glob("*/points.py"))
+    return [workload(name) for name in names]
 
 
 def numbers(text: str, key: str) -> list[int]:

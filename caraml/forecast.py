@@ -1,0 +1,72 @@
+"""What a sweep will take, before it is submitted: jobs, node-hours and kilowatt-hours.
+
+An estimate from the system's figures: every step at ASSUMED_MFU of the peak, every device of each node at its thermal
+design power for the whole time, and START_S of each run before its first step.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import NamedTuple
+
+from caraml.points import Workload, fitting_batches, fitting_devices, numbers
+from caraml.site import Site
+from caraml.systems import Block
+
+ASSUMED_MFU = 0.3
+START_S = 90.0
+SECONDS_PER_HOUR = 3600.0
+WATTS_PER_KW = 1000.0
+
+
+class Forecast(NamedTuple):
+    """Of one run of a workflow on a system without further tags; None: the system's figures do not tell."""
+
+    workflow: str
+    model: str
+    points: int  # and so many jobs, as the runs of a point share one
+    runs: int
+    node_hours: float | None
+    energy_kwh: float | None  # of the devices
+
+    def __str__(self) -> str:
+        """In words."""
+        if self.node_hours is None:
+            cost = "how long is not known, as no peak of the devices is"
+        else:
+            energy = "" if self.energy_kwh is None else f" and {self.energy_kwh:.2g} kWh of the devices"
+            cost = f"about {self.node_hours:.2g} node-hours{energy}"
+        return f"{self.model}: {self.points} jobs with {self.runs} runs, {cost}"
+
+
+def forecast(known: Workload, block: Block, site: Site) -> Forecast:
+    """What all points of a workload's sweep take; raises ConfigError and SiteError where it cannot run."""
+    model = known.default_model(block)
+    per_node, repeats = int(block["devices_per_node"]), int(block["default_repeats"])
+    asked = {key: numbers(site[key], f"CARAML_{key.upper()}") for key in ("devices", "batches")}
+    micro_batch_size = int(block["micro_batch_size"]) if block["micro_batch_size"] else None
+    most = per_node if block["submit"] == "bash" else None
+    sweep = numbers(str(block["devices_sweep"]), "devices_sweep")
+    peak_flops = float(block[f"peak_tflops_{block['default_precision']}"]) * 1e12
+    points, node_s = 0, 0.0
+    for devices in fitting_devices(known, model, sweep, asked["devices"], most):
+        pipeline = devices if block["vendor"] == "graphcore" else None  # one pipeline of all IPUs
+
+        def check(batch: int, devices: int = devices, pipeline: int | None = pipeline) -> None:
+            known.check_point(model, devices, batch, micro_batch_size, pipeline)
+
+        nodes = ceil(devices / per_node)
+        for batch in fitting_batches(check, numbers(known.batch_sweep(block), "batch_sweep"), asked["batches"]):
+            points += 1
+            if peak_flops:
+                step_s = batch * known.flops_per_sample(block, model) / (devices * peak_flops * ASSUMED_MFU)
+                node_s += nodes * repeats * _run_s(block, step_s, known.MAX_MEASURED_S)
+    node_hours = node_s / SECONDS_PER_HOUR if peak_flops else None
+    tdp_w = float(block["tdp_w_per_device"]) * per_node
+    energy_kwh = node_hours * tdp_w / WATTS_PER_KW if node_hours and tdp_w else None
+    return Forecast(known.WORKFLOW, model, points, points * repeats, node_hours, energy_kwh)
+
+
+def _run_s(block: Block, step_s: float, max_measured_s: float) -> float:
+    warmup_s, measured_s = int(block["warmup_steps"]) * step_s, int(block["measured_steps"]) * step_s
+    return START_S + warmup_s + max(step_s, min(max(measured_s, float(block["min_measured_s"])), max_measured_s))

@@ -1,0 +1,68 @@
+"""What a sweep will take, by hand."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from caraml.forecast import ASSUMED_MFU, START_S, forecast
+from caraml.points import workloads
+from caraml.site import read_site
+from caraml.systems import read_systems
+
+BLOCK = {
+    "devices_per_node": 4,
+    "devices_sweep": "1 8",
+    "default_repeats": 2,
+    "default_precision": "bf16",
+    "peak_tflops_bf16": 1,
+    "micro_batch_size": "",
+    "submit": "sbatch",
+    "vendor": "made up",
+    "tdp_w_per_device": 250,
+    "warmup_steps": 1,
+    "measured_steps": 2,
+    "min_measured_s": 5,
+}
+SITE = {"devices": "", "batches": ""}
+
+
+def made_up(**values):
+    """A step of batch N takes N seconds on one device."""
+    known = {
+        "WORKFLOW": "made_up",
+        "MAX_MEASURED_S": 100.0,
+        "default_model": lambda block: "small",
+        "batch_sweep": lambda block: "2 80",
+        "flops_per_sample": lambda block, model: 1e12 * ASSUMED_MFU,
+        "devices_needed": lambda model: 1,
+        "check_point": lambda *point: None,
+    }
+    return SimpleNamespace(**{**known, **values})
+
+
+def test_node_hours_and_energy_are_those_of_all_runs():
+    found = forecast(made_up(), BLOCK, SITE)
+    assert (found.points, found.runs) == (4, 8)
+    # Warm-up and window: one device, then eight of two nodes; 2 x 80 s end at 100 s, and 2 x 2 s are less than 5 s.
+    node_s = 2 * ((START_S + 2 + 5) + (START_S + 80 + 100) + 2 * (START_S + 0.25 + 5) + 2 * (START_S + 10 + 20))
+    assert found.node_hours == pytest.approx(node_s / 3600)
+    assert found.energy_kwh == pytest.approx(node_s / 3600)  # nodes of four devices of 250 W
+    assert "4 jobs with 8 runs, about " in str(found)
+
+
+def test_what_the_figures_do_not_tell_is_not_made_up():
+    assert "how long is not known" in str(forecast(made_up(), {**BLOCK, "peak_tflops_bf16": 0}, SITE))
+    assert "kWh" not in str(forecast(made_up(), {**BLOCK, "tdp_w_per_device": 0}, SITE))
+
+
+def test_a_narrowed_sweep_is_forecast():
+    found = forecast(made_up(), BLOCK, {"devices": "4", "batches": "16"})
+    assert (found.points, found.runs) == (1, 2)
+
+
+def test_every_workload_can_be_forecast_on_every_system():
+    for name, block in read_systems().items():
+        for known in workloads():
+            assert forecast(known, block, read_site(name)).points > 0
