@@ -1,20 +1,61 @@
 #!/usr/bin/env bash
-# Run both workflows on this machine and show what came out. Fails when any point failed.
+# Run a few short points of both workflows on this machine and show what came out. Fails when any point failed.
 # Usage: demo.sh [TAG ...]        (default: CPU)
 set -euo pipefail
 cd -- "$(dirname -- "$0")/.."
 (($#)) || set -- CPU
-
-caraml check jube/*.yaml
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
 good=0
-runs=()
-for name in llm resnet50; do
-    jube run "jube/$name.yaml" --tag "$@"
+
+say() { printf '\ndemo, %d s: %s\n' "$SECONDS" "$*"; }
+newest_run() { find "jube/$1_run" -maxdepth 1 -name '[0-9]*' 2>/dev/null | sort | tail -n 1; }
+
+# One line for each point that ends, with what the others may still take.
+follow() {
+    local name=$1 jube=$2 before=$3 run total ended said=0 start=$SECONDS
+    while kill -0 "$jube" 2>/dev/null; do
+        sleep 1
+        run=$(newest_run "$name")
+        [[ $run == "$before" || ! -e $run/workpackages.xml ]] && start=$SECONDS && continue
+        total=$(grep -c '>benchmark</step>' "$run/workpackages.xml") || continue
+        ended=$(find "$run" -path '*_benchmark/*' -maxdepth 2 \( -name done -o -name error \) | wc -l)
+        ((ended > said)) || continue
+        said=$ended
+        echo "  $ended of $total points, about $(((SECONDS - start) * (total - ended) / ended)) s to go"
+    done
+}
+
+# JUBE's own output is shown where it fails.
+sweep() {
+    local name=$1 before jube
+    shift
+    before=$(newest_run "$name")
+    jube run "jube/$name.yaml" --tag "$@" >"$logs/jube" 2>&1 &
+    jube=$!
+    follow "$name" "$jube" "$before"
+    wait "$jube" || { tail -n 20 "$logs/jube" >&2; exit 1; }
     jube result "jube/${name}_run" --id last
     caraml check "jube/${name}_run" || good=1
-    runs+=("jube/${name}_run")
-done
-caraml published --plot heat-maps --out report/published_heat_maps.png
-caraml published --plot bars --out report/published_bars.png
-caraml report "${runs[@]}" --out report/report.html
+}
+
+caraml check jube/*.yaml
+data=$(python3 -m caraml.site "$1" --get data_folder)
+say "text for GPT and pictures for ResNet-50, side by side (made once)"
+python3 -m benchmarks.llm_training.prepare --out "$data/text-tiny" --size tiny >"$logs/text" 2>&1 &
+text=$!
+python3 -m benchmarks.resnet50.prepare --out "$data/fake-imagenet" >"$logs/pictures" 2>&1 || { cat "$logs/pictures" >&2; exit 1; }
+wait "$text" || { cat "$logs/text" >&2; exit 1; }
+
+say "GPT with megatron-core: one process and two, two batch sizes"
+sweep llm "$@"
+say "ResNet-50 with TensorFlow, on small pictures: two batch sizes"
+CARAML_DEVICES=${CARAML_DEVICES:-1} sweep resnet50 "$@"
+
+say "the report"
+caraml published --plot heat-maps --out report/published_heat_maps.png >/dev/null &
+caraml published --plot bars --out report/published_bars.png >/dev/null &
+caraml report jube/llm_run jube/resnet50_run --out report/report.html >"$logs/report"
+wait
+head -n 1 "$logs/report"
 exit "$good"

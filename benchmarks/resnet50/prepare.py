@@ -38,7 +38,7 @@ class PrepareOptions:
         "", "ImageNet to convert: ILSVRC2012_img_train.tar, or a folder with a folder or tar file for each class"
     )
     split: str = option("train", "which part of ImageNet this is", tuple(USUAL_FILES))
-    images: int = option(512, "number of made pictures, without --imagenet")
+    images: int = option(256, "number of made pictures, without --imagenet")
     classes: int = option(NUM_CLASSES, "number of classes of the made pictures")
     files: int | None = option(None, "number of files; default: 1024 or 128 of ImageNet, 4 of made pictures")
     jobs: int | None = option(None, "processes; default: one for each usable core")
