@@ -8,9 +8,9 @@ import pty
 import socket
 import subprocess
 import sys
-import threading
 import time
 import urllib.request
+from contextlib import suppress
 
 import pytest
 
@@ -349,28 +349,27 @@ def test_a_port_that_is_taken_is_one_clear_sentence(jpwr):
 def test_the_live_view_shows_each_channel_with_its_recent_past(nvml_folder, tmp_path):
     needed("rich")
     terminal, other = pty.openpty()
-    seen: list[bytes] = []
+    os.set_blocking(terminal, False)
+    seen = bytearray()
 
-    def follow() -> None:
-        while True:
-            try:
-                seen.append(os.read(terminal, 4096))
-            except OSError:
-                return
+    def screen() -> str:
+        with suppress(BlockingIOError):
+            seen.extend(os.read(terminal, 65536))
+        return seen.decode(errors="replace")
 
-    reader = threading.Thread(target=follow)
-    reader.start()
     command = [sys.executable, "-m", "jpwr", "--methods", "pynvml", "--live", "--", "bash", "-c", "file seen"]
     variables = environment(LD_LIBRARY_PATH=str(nvml_folder), TERM="xterm", **CONSTANT)
     with subprocess.Popen(command, cwd=tmp_path, env=variables, stderr=other) as process:
         try:
-            wait_until(lambda: "█".encode() in b"".join(seen), "the live view")
+            wait_until(lambda: "█" in screen(), "the live view")
+            (tmp_path / "seen").touch()
+            wait_until(lambda: screen() and process.poll() is not None, "the end")
         finally:
             (tmp_path / "seen").touch()
-    assert process.returncode == 0
+            process.kill()
     os.close(other)
-    reader.join(DEADLINE_S)
-    text = b"".join(seen).decode()
-    assert "pynvml:0" in text
-    assert "300.0" in text
-    assert "█" in text
+    os.close(terminal)
+    assert process.returncode == 0
+    shown = seen.decode(errors="replace")
+    assert "pynvml:0" in shown
+    assert "300.0" in shown
