@@ -191,25 +191,22 @@ def jpwr(tmp_path: Path) -> Jpwr:
 
 
 @functools.lru_cache(maxsize=None)
-def interpreters() -> dict[str, str]:
-    """Every Python from 3.8 on that starts, by its version: in PATH, or where pyenv and uv keep theirs."""
-    found: dict[str, str] = {}
+def interpreter_or_none(version: str) -> str | None:
+    """A Python of that version, such as 3.8, that starts: where pyenv and uv keep theirs, or in PATH."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     uv = Path(os.environ.get("UV_PYTHON_INSTALL_DIR", Path.home() / ".local" / "share" / "uv" / "python"))
-    for minor in range(8, 20):
-        name = f"python3.{minor}"
-        kept = [*sorted(pyenv.glob(f"versions/*/bin/{name}")), *sorted(uv.glob(f"*/bin/{name}"))]
-        for path in filter(None, [shutil.which(name), *map(str, kept)]):
-            # One of pyenv's in PATH may be there and not start.
-            if subprocess.run([path, "-c", ""], capture_output=True).returncode == 0:
-                found[f"3.{minor}"] = path
-                break
-    return found
+    kept = [*pyenv.glob(f"versions/{version}.*/bin/python{version}"), *uv.glob(f"*-{version}.*/bin/python{version}")]
+    for path in filter(None, [*map(str, kept), shutil.which(f"python{version}")]):
+        # One of pyenv's in PATH may be there and not start.
+        if subprocess.run([path, "-c", ""], capture_output=True).returncode == 0:
+            return path
+    return None
 
 
 def interpreter(version: str) -> str:
     """The path of that Python; where there is none, the test is skipped, or fails where nobody would see that."""
-    if version not in interpreters():
+    path = interpreter_or_none(version)
+    if path is None:
         end = pytest.fail if os.environ.get("CI") else pytest.skip
         end(f"there is no Python {version}: 'pyenv install {version}' or 'uv python install {version}' brings it")
-    return interpreters()[version]
+    return path
