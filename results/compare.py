@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from results.records import Record, RecordError
 from results.statistics import Point, PointResults, Ratio, by_point, compare_values, geometric_mean, point_of
-from results.table import value_at
+from results.table import PRECISION, value_at
 
 # What is compared: its title and where it is; for all of them more is better.
 METRICS = (
@@ -25,12 +25,12 @@ OPERATORS: dict[str, Callable[[float, float], bool]] = {
 REQUIREMENT = re.compile(r"\s*([\w.]+)\s*(>=|<=|>|<)\s*([-+\d.eE_]+)\s*")
 # What may differ between two systems, and should be known where it does.
 REMARKS = (
-    ("precision", ("config.model.precision", "config.compute.precision")),
-    ("micro batch", ("layout.micro_batch_size",)),
-    ("recomputation", ("config.parallel.recompute",)),
-    ("layers of", ("config.kernels.layers",)),
-    ("compiled", ("config.kernels.compile",)),
-    ("XLA", ("config.compute.xla",)),
+    ("precision", PRECISION),
+    ("micro batch", "layout.micro_batch_size"),
+    ("recomputation", "config.parallel.recompute"),
+    ("layers of", "config.kernels.layers"),
+    ("compiled", "config.kernels.compile"),
+    ("XLA", "config.compute.xla"),
 )
 
 
@@ -120,10 +120,10 @@ def _why_not(path: str, *sides: Sequence[Record]) -> str:
 
 def _remarks(*sides: Sequence[Record]) -> list[str]:
     found = []
-    for title, paths in REMARKS:
+    for title, path in REMARKS:
         values = []
         for side in sides:
-            seen = {str(value) for record in side for path in paths if (value := value_at(record, path)) is not None}
+            seen = {str(value) for record in side if (value := value_at(record, path)) is not None}
             values.append(" and ".join(sorted(seen)) or "unknown")
         if values[0] != values[1]:
             found.append(f"{title} {values[0]} against {values[1]}")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from results.records import Record
-from results.table import devices_text, sort_key, value_at
+from results.table import PRECISION, devices_text, sort_key, value_at
 
 CONFIDENCE = 0.95
 # What makes a run unsteady: fewer steps tell nothing.
@@ -135,7 +135,7 @@ def variant_of(record: Record) -> tuple[str, ...]:
         for name, key in (("TP", "tensor_parallel_size"), ("PP", "pipeline_parallel_size"))
         if layout.get(key, 1) > 1
     ]
-    precision = value_at(record, "config.model.precision") or value_at(record, "config.compute.precision") or ""
+    precision = value_at(record, PRECISION) or ""
     micro_batch = layout.get("micro_batch_size")
     kernels = [words.get(str(value_at(record, path)), "") for path, words in KERNELS]
     return tuple(filter(None, [precision, f"micro batch {micro_batch}" if micro_batch else "", *parallel, *kernels]))

@@ -12,17 +12,21 @@ from results.records import Record, RecordError
 FORMS = ("text", "csv", "markdown", "latex", "html")
 
 
+PRECISION = "config.model.precision|config.compute.precision"  # each workload has it among its own options
+
+
 class Column(NamedTuple):
     """One column: where its value is in a record, and how it is written."""
 
     title: str
-    path: str  # keys from the top of the record, joined by dots; {unit} is the record's work unit
+    path: str  # keys from the top of the record, joined by dots, or several paths joined by |; {unit} is its work unit
     form: str = ""  # format specification of a number
 
 
 COLUMNS = (
     Column("system", "system"),
     Column("model", "model"),
+    Column("precision", PRECISION),
     Column("data", "config.data.data"),
     Column("pixels", "layout.image_size"),
     Column("comparable", "metrics.comparable"),
@@ -68,11 +72,14 @@ CARAML_COLUMNS = (
 
 
 def value_at(record: Record, path: str) -> Any:
-    """The value at a path such as `metrics.tokens_per_s`, None where the record has none."""
-    value: Any = record
-    for key in path.replace("{unit}", record["work_unit"]).split("."):
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
+    """The value at a path such as `metrics.tokens_per_s`, or the first of several; None where the record has none."""
+    for one in path.replace("{unit}", record["work_unit"]).split("|"):
+        value: Any = record
+        for key in one.split("."):
+            value = value.get(key) if isinstance(value, dict) else None
+        if value is not None:
+            return value
+    return None
 
 
 def name(record: Record) -> str:

@@ -3,7 +3,6 @@
 # Usage: demo.sh [TAG ...]        (default: CPU)
 set -euo pipefail
 cd -- "$(dirname -- "$0")/.."
-(($#)) || set -- CPU
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 good=0
@@ -39,6 +38,11 @@ sweep() {
     caraml check "jube/${name}_run" || good=1
 }
 
+if ((! $#)); then
+    caraml doctor || true # which tag is this machine's
+    echo "demo: on the processor; 'make setup' has made .venv, so 'jube run jube/llm.yaml --tag TAG' is for an accelerator"
+    set -- CPU
+fi
 caraml check jube/*.yaml
 data=$(python3 -m caraml.site "$1" --get data_folder)
 say "text for GPT and pictures for ResNet-50, side by side (made once)"
