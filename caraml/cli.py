@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from caraml import __version__, slurm
 from caraml.doctor import BAD, examine, identify, report
-from caraml.errors import CaramlError, SiteError, SweepError
+from caraml.errors import CaramlError, SchedulerError, SiteError, SweepError
 from caraml.images import ENDINGS, FORMATS, definition, make_image, read_image
 from caraml.installation import checkout, missing_package
 from caraml.lint import lint
@@ -57,6 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("caraml: interrupted; jobs that were submitted go on", file=sys.stderr)
         return 128 + signal.SIGINT
+    except SchedulerError as error:
+        print(f"caraml: {error}: ask again when it does; nothing was changed", file=sys.stderr)
     except ImportError as error:
         print(f"caraml: {missing_package(error)}", file=sys.stderr)
     except (CaramlError, RecordError, OSError) as error:

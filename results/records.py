@@ -15,7 +15,7 @@ SCHEMA = Path(__file__).with_name("record.schema.json")
 RESULT_NAME = "result.json"
 # A file with more is damaged: tables and plots could not use it.
 DEEPEST = 30  # levels of lists and objects
-LARGEST = 1e30  # of a number
+LARGEST = 1e30  # of a number; 1 / LARGEST the smallest above 0
 # What a record has from the moment its job is planned; the rest comes when it is known.
 NEEDED = {"benchmark": str, "system": str, "model": str, "work_unit": str, "status": str, "layout": dict}
 
@@ -59,7 +59,7 @@ def _parse(content: bytes, path: Path) -> Record:
     if not isinstance(record, dict) or "schema_version" not in record:
         raise RecordError(f"{path} is not a record of this suite: it has no schema_version")
     version = record["schema_version"]
-    while version in MIGRATIONS:
+    while isinstance(version, int) and version in MIGRATIONS:
         MIGRATIONS[version](record)
         version += 1
     if version != SCHEMA_VERSION:
@@ -93,8 +93,8 @@ def _check_values(value: Any, levels: int) -> None:
                 _check_values(value[one], levels - 1)
     elif isinstance(value, str):
         value.encode()  # half of a surrogate pair cannot be printed
-    elif isinstance(value, int | float) and not abs(value) < LARGEST:
-        raise ValueError(f"a number in it is {LARGEST:g} or more")
+    elif isinstance(value, int | float) and value and not 1 / LARGEST < abs(value) < LARGEST:
+        raise ValueError(f"a number in it is not between {1 / LARGEST:g} and {LARGEST:g}")
 
 
 def _from_version_1(record: Record) -> None:

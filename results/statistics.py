@@ -11,6 +11,7 @@ from results.records import Record
 from results.table import PRECISION, devices_text, sort_key, value_at
 
 CONFIDENCE = 0.95
+LARGEST_LOG = 700.0  # of what a float can be
 # What makes a run unsteady: fewer steps tell nothing.
 FEWEST_STEPS = 12
 TREND = 0.03
@@ -135,7 +136,7 @@ def variant_of(record: Record) -> tuple[str, ...]:
         for name, key in (("TP", "tensor_parallel_size"), ("PP", "pipeline_parallel_size"))
         if layout.get(key, 1) > 1
     ]
-    precision = value_at(record, PRECISION) or ""
+    precision = str(value_at(record, PRECISION) or "")
     micro_batch = layout.get("micro_batch_size")
     kernels = [words.get(str(value_at(record, path)), "") for path, words in KERNELS]
     return tuple(filter(None, [precision, f"micro batch {micro_batch}" if micro_batch else "", *parallel, *kernels]))
@@ -211,7 +212,8 @@ def compare_values(base: Sequence[float], other: Sequence[float]) -> Ratio:
     if all(len(set(values)) == 1 for values in logs):
         return Ratio(ratio, ratio, ratio)
     interval = stats.ttest_ind(*logs, equal_var=False).confidence_interval(CONFIDENCE)
-    return Ratio(ratio, math.exp(interval.low), math.exp(interval.high))
+    low, high = (math.exp(min(end, LARGEST_LOG)) for end in (interval.low, interval.high))
+    return Ratio(ratio, low, high)
 
 
 def geometric_mean(values: Sequence[float]) -> float:

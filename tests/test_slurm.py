@@ -243,7 +243,7 @@ def test_a_sweep_that_does_not_end_in_time_is_said_to_be_open(jube_command, slow
 def test_the_sites_facts_reach_the_scheduler_and_the_job(jube_command, slow_checkout, slurm):
     (slow_checkout / "site.yaml").write_text(
         "account: project\nsbatch: ['--comment=by the site']\nnetwork_interface: lo0\n"
-        "systems: {TESTBED: {partition: batch}, OTHER: {partition: none}}\n"
+        "systems: {TESTBED: {partition: batch}, CPU: {partition: none}}\n"
     )
     sweep = Sweep(jube_command, slow_checkout, slurm, "llm", "synthetic")
     shown = sweep.call("scontrol", "show", "job", "-o", sweep.job_id(0)).stdout
