@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("caraml: interrupted; jobs that were submitted go on", file=sys.stderr)
         return 128 + signal.SIGINT
     except SchedulerError as error:
-        print(f"caraml: {error}: ask again when it does; nothing was changed", file=sys.stderr)
+        print(f"caraml: {error}: ask again when it does", file=sys.stderr)
     except ImportError as error:
         print(f"caraml: {missing_package(error)}", file=sys.stderr)
     except (CaramlError, RecordError, OSError) as error:

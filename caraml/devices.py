@@ -48,6 +48,8 @@ def find_devices() -> tuple[list[Device], list[str]]:
                 break
             except ProgramError as error:
                 failed.append(str(error))
+            except (AttributeError, TypeError):
+                failed.append(f"{tool} prints its devices in a form that is not known")
         else:
             troubles += failed
     return devices, troubles
@@ -92,8 +94,9 @@ def _amd_smi() -> list[Device]:
     found = []
     for gpu in gpus:
         # 196592, "196592 MB", or {"value": 196592, "unit": "MB"}, by release
-        size = next((str(value) for key, value in gpu.get("vram", {}).items() if "size" in key), "")
-        number = re.search(r"\d+", size)
+        vram = gpu.get("vram")
+        sizes = (str(value) for key, value in vram.items() if "size" in key) if isinstance(vram, dict) else ()
+        number = re.search(r"\d+", next(iter(sizes), ""))
         name = str(gpu.get("asic", {}).get("market_name", "AMD GPU"))
         found.append(Device(name, int(number[0]) / MIB_PER_GB if number else None))
     if not found:

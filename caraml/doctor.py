@@ -24,7 +24,7 @@ from caraml.systems import Block, read_system, read_systems
 GOOD, WARNING, BAD = "ok", "look", "FAIL"
 OLDEST_JUBE = (2, 5, 1)
 FREE_GB = 20
-LIMIT_S = 30
+LIMIT_S = 60
 FRAMEWORKS = ("pytorch", "tensorflow")
 DATA = {"text": ("text-*", "benchmarks.llm_training.prepare"), "images": ("*imagenet*", "benchmarks.resnet50.prepare")}
 HOW_TO_DESCRIBE = "describe this machine in ten minutes: docs/add_a_machine.md"

@@ -26,4 +26,5 @@ def ask(*command: str, limit_s: float) -> subprocess.CompletedProcess[str]:
 def words(done: subprocess.CompletedProcess[str]) -> str:
     """Why a program failed, in the one line of its own that most likely says it."""
     lines = [line.strip() for text in (done.stderr, done.stdout) for line in text.splitlines() if line.strip()]
+    lines.sort(key=lambda line: "fatal" not in line)
     return lines[0] if lines else f"it ended with exit code {done.returncode} and said nothing"

@@ -231,6 +231,20 @@ def test_amd_smi_is_asked_where_rocm_smi_is_not_or_fails(programs, told, vram, w
     assert (code, "ok    system: APU" in out) == (0, True)
 
 
+@pytest.mark.parametrize("answer", ["[1, 2]", '{"gpu_data": 5}', '[{"asic": "N/A"}]'])
+def test_a_form_of_a_tool_that_is_not_known_is_said(programs, told, answer):
+    programs("amd-smi", f"echo '{answer}'")
+    code, out = told()
+    assert code == 1
+    assert "FAIL  devices: amd-smi prints its devices in a form that is not known" in out
+
+
+def test_a_gpu_whose_memory_is_not_told_is_known_by_its_name(programs, told):
+    gpus = [{"gpu": index, "asic": {"market_name": "AMD Instinct MI300A"}, "vram": "N/A"} for index in range(4)]
+    programs("amd-smi", f"echo '{json.dumps(gpus)}'")
+    assert "ok    system: APU" in told()[1]
+
+
 def test_graphcores_devices_are_counted_without_their_groups(programs, told):
     one = "-+- Id:  [{}], target:   [Fabric], IPU-M host:  [10.1.5.1], IPU#: [{}]"
     listed = "\n".join(
