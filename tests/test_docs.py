@@ -40,7 +40,7 @@ MOST_LINES = 150  # of README.md
 
 # What stands in a block `sh` and is not run here, and what runs it.
 RUN_BY = {
-    "make": "make lint, test and demo by .ci/run, make setup by caraml/tests/test_setup.py",
+    "make": ".ci/run: make lint, test and demo; the other tiers are parts of make test",
     "jube run": "tests/test_workflow.py; here one short sweep is shared by all pages",
     "pytest": "make test",
     "ruff": "make lint",
