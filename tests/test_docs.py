@@ -22,6 +22,7 @@ import yaml
 from caraml.cli import COMMANDS
 from caraml.site import DEFAULTS
 from caraml.systems import read_systems
+from jpwr.backends import METHODS
 from tests.conftest import REPOSITORY, make_checkout, run_in_place_of_training
 from tests.waiting import PATIENCE_S
 
@@ -39,7 +40,7 @@ MOST_LINES = 150  # of README.md
 
 # What stands in a block `sh` and is not run here, and what runs it.
 RUN_BY = {
-    "make": "make lint, test and demo by .ci/run, make setup by caraml/tests/test_setup.py",
+    "make": ".ci/run: make lint, test and demo; the other tiers are parts of make test",
     "jube run": "tests/test_workflow.py; here one short sweep is shared by all pages",
     "pytest": "make test",
     "ruff": "make lint",
@@ -396,6 +397,20 @@ def test_links_lead_somewhere(page):
             titles = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)
             anchors = [re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles]
             assert anchor in anchors, f"{page} links to {target}: its titles are {', '.join(anchors)}"
+
+
+def test_nothing_that_has_a_place_in_a_table_is_missing_there():
+    rows = {
+        page: {
+            name for line in re.findall(r"^\| *(.*?) *\|", text, re.MULTILINE) for name in re.findall(r"[\w-]+", line)
+        }
+        for page, text in TEXTS.items()
+    }
+    systems = set(read_systems())
+    assert systems | set(METHODS) <= rows["docs/what_has_run.md"]
+    assert set(METHODS) <= rows["jpwr/README.md"]
+    assert (_tags("llm_training") | _tags("resnet50")) - systems <= rows["docs/performance_engineer.md"]
+    assert set(DEFAULTS) <= set(yaml.safe_load((REPOSITORY / "site.example.yaml").read_text()))
 
 
 def test_the_readme_is_short():
