@@ -223,7 +223,7 @@ def _measure(options: argparse.Namespace, child: Child, monitor: PowerMonitor, c
     """Idle phase, then the command, its start and end marked in the trace."""
     sampler = monitor.sampler
     if options.idle:
-        sampler.sample(wait_s=1.0)
+        sampler.sample(wait_s=1.0)  # so that all of the idle phase is covered
     idle_end_s = clock.now_s() + options.idle
     while clock.now_s() < idle_end_s and not child.asked_to_end:
         clock.sleep_until(min(idle_end_s, clock.now_s() + 0.1))

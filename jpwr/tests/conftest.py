@@ -165,9 +165,16 @@ def amdsmi_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def environment(**variables: str) -> dict[str, str]:
     """Of a command under test: this one's, but for what would choose ranks or devices; bash knows waits.sh."""
-    chosen = {*GLOBAL_RANKS, *LOCAL_RANKS, "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"}
-    inherited = {name: value for name, value in os.environ.items() if name not in chosen and name[:5] != "JPWR_"}
+    devices = {"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"}
+    chosen = {*GLOBAL_RANKS, *LOCAL_RANKS, *devices, "JPWR_MARKS", "JPWR_CPU_TDP_W"}
+    inherited = {name: value for name, value in os.environ.items() if name not in chosen}
     return {**inherited, "PYTHONPATH": str(REPOSITORY), "BASH_ENV": str(HERE / "waits.sh"), **variables}
+
+
+def run(*command: str, cwd: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+    """A program with what it said, whatever its exit code; keyword arguments are environment variables."""
+    environ = environment(**variables)
+    return subprocess.run(command, cwd=cwd, env=environ, capture_output=True, text=True, timeout=DEADLINE_S)
 
 
 Jpwr = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -176,18 +183,7 @@ Jpwr = Callable[..., "subprocess.CompletedProcess[str]"]
 @pytest.fixture
 def jpwr(tmp_path: Path) -> Jpwr:
     """Run the command in an empty folder; keyword arguments are environment variables."""
-
-    def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "jpwr", *arguments],
-            cwd=tmp_path,
-            env=environment(**variables),
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-        )
-
-    return run
+    return functools.partial(run, sys.executable, "-m", "jpwr", cwd=tmp_path)
 
 
 @functools.lru_cache(maxsize=None)

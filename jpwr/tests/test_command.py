@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 
 import pytest
 
-from jpwr.tests.conftest import environment, interpreter, interpreter_or_none
+from jpwr.tests.conftest import REPOSITORY, interpreter, interpreter_or_none, run
 from jpwr.tests.test_energy import square
 from jpwr.writers import read_trace
 
@@ -21,8 +20,7 @@ def trace_of(folder):
 
 def simulate(method, interval_s, end_s, **variables):
     """The summary of a run on the stand-in's own clock, from second 1000 on."""
-    command = [sys.executable, "-m", "jpwr.tests.simulate", method, str(interval_s), str(end_s)]
-    done = subprocess.run(command, env=environment(**variables), capture_output=True, text=True)
+    done = run(sys.executable, "-m", "jpwr.tests.simulate", method, str(interval_s), str(end_s), **variables)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -183,16 +181,16 @@ def test_the_command_loads_the_standard_library_alone(tmp_path):
         "print(*(name for name in sys.modules if name not in before))"
     )
     # Isolated, and without the site's packages: whatever is not the standard library's cannot be found.
-    path = f"import sys; sys.path.insert(0, {environment()['PYTHONPATH']!r});"
-    done = subprocess.run([sys.executable, "-I", "-S", "-c", path + script], capture_output=True, text=True, check=True)
+    path = f"import sys; sys.path.insert(0, {str(REPOSITORY)!r});"
+    done = run(sys.executable, "-I", "-S", "-c", path + script)
+    assert done.returncode == 0, done.stderr
     tops = {name.split(".")[0] for name in done.stdout.split()}
     assert tops <= {"jpwr", *sys.stdlib_module_names}
 
 
 def measure_with(python, folder):
     """From PYTHONPATH alone, with no package installed, as inside a vendor's container."""
-    command = [python, "-S", "-m", "jpwr", *ESTIMATE, "--df-out", "out", "--", "true"]
-    done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True)
+    done = run(python, "-S", "-m", "jpwr", *ESTIMATE, "--df-out", "out", "--", "true", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert trace_of(folder).series()[0].samples >= 3
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
 
 from jpwr.backends import METHODS
-from jpwr.tests.conftest import environment
+from jpwr.tests.conftest import environment, run
 from jpwr.tests.contract import keep_contract
 
 
@@ -67,12 +66,7 @@ def test_every_method_keeps_the_contract(method, tmp_path, request):
         program.write_text("#!/bin/sh\necho ' Instantaneous power reading:  220 Watts'\n")
         program.chmod(0o755)
         variables = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
-    done = subprocess.run(
-        [sys.executable, "-m", "jpwr.tests.contract", method],
-        env=environment(**variables),
-        capture_output=True,
-        text=True,
-    )
+    done = run(sys.executable, "-m", "jpwr.tests.contract", method, **variables)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[0].startswith(f"{method}:")
     if method == "pynvml":
@@ -104,10 +98,5 @@ class Smi:
     write(tmp_path / "6" / "libexec/rocm_smi/rsmiBindings.py", library + "def initRsmiBindings(silent): return Smi()")
     write(tmp_path / "5" / "rocm_smi/bindings/rsmiBindings.py", library + "rocmsmi = Smi()")
     for version in ("5", "6"):
-        done = subprocess.run(
-            [sys.executable, "-m", "jpwr.tests.contract", "rocm"],
-            env=environment(ROCM_PATH=str(tmp_path / version)),
-            capture_output=True,
-            text=True,
-        )
+        done = run(sys.executable, "-m", "jpwr.tests.contract", "rocm", ROCM_PATH=str(tmp_path / version))
         assert done.stdout.split() == ["rocm:0", "rocm:1"], done.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import math
-import subprocess
 import sys
 
 import pytest
@@ -14,7 +13,7 @@ from jpwr.backends import OpenedMethods
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.ctxmgr import get_power
 from jpwr.errors import JpwrError, ReadError
-from jpwr.tests.conftest import DEADLINE_S, environment, needed
+from jpwr.tests.conftest import needed, run
 
 OLD_CODE = """
 import time
@@ -30,9 +29,8 @@ seconds = times_s[-1] - times_s[0]
 """
 
 
-def run(script, *flags, **variables):
-    command = [sys.executable, *flags, "-c", script]
-    done = subprocess.run(command, env=environment(**variables), capture_output=True, text=True, timeout=DEADLINE_S)
+def lines_of(script, *flags, **variables):
+    done = run(sys.executable, *flags, "-c", script, **variables)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
@@ -48,7 +46,7 @@ print(abs(passed_s / seconds - 1) < 1e-3, abs(energy["pynvml:0"] / (300 * second
 print(type(energy).__name__, additional_data)
 """
     variables = {"STAND_IN_SHAPE": "constant", "STAND_IN_DEVICES": "1"}
-    lines = run(script, LD_LIBRARY_PATH=str(nvml_folder), **variables)
+    lines = lines_of(script, LD_LIBRARY_PATH=str(nvml_folder), **variables)
     assert lines == ["timestamps pynvml:0 True True", "True True", "Series {}"]
 
 
@@ -64,7 +62,7 @@ except Exception as error:
     print(error)
 """
     )
-    energy, sentence = run(script, "-S")
+    energy, sentence = lines_of(script, "-S")
     assert energy == "dict estimate:cpu True {}"
     assert sentence.startswith("df needs pandas: pip install pandas")
 

@@ -16,7 +16,7 @@ import pytest
 
 import jpwr
 from jpwr.marks import Mark, parse_mark
-from jpwr.tests.conftest import DEADLINE_S, environment, needed, wait_until
+from jpwr.tests.conftest import DEADLINE_S, environment, needed, run, wait_until
 from jpwr.tests.test_command import simulate
 from jpwr.trace import Event
 from jpwr.writers import open_trace, read_trace
@@ -34,7 +34,7 @@ def summary_of(done):
 def measure(jpwr, nvml_folder):
     """Run a script under the sampler on the stand-in; returns the summary."""
 
-    def run(script, *flags, **variables):
+    def measured(script, *flags, **variables):
         done = jpwr(
             *("--methods", "pynvml", "--json", "--df-out", "out", *flags, "--", "bash", "-c", script),
             **{"LD_LIBRARY_PATH": str(nvml_folder), **CONSTANT, **variables},
@@ -42,7 +42,7 @@ def measure(jpwr, nvml_folder):
         assert done.returncode == 0, done.stderr
         return summary_of(done)
 
-    return run
+    return measured
 
 
 def region(summary, name):
@@ -235,9 +235,7 @@ def test_a_disk_that_is_full_ends_the_trace_and_not_the_run(tmp_path):
     command = "is_full() { (($(stat -c %s out/trace.csv) == 4096)); }; wait_until is_full"
     script = f"ulimit -f 4; exec {sys.executable} -m jpwr --methods estimate --interval 1 --df-out out -- "
     script += f"bash -c '{command}'"
-    done = subprocess.run(
-        ["bash", "-c", script], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=DEADLINE_S
-    )
+    done = run("bash", "-c", script, cwd=tmp_path)
     assert done.returncode == 0
     assert done.stderr.count("cannot be written any more") == 1
     assert trace_of(tmp_path).series()[0].samples > 20
@@ -257,9 +255,7 @@ def test_ranks_without_a_number_agree_by_a_lock(tmp_path):
     barrier = "touch up-$i; for other in 1 2 3; do file up-$other; done"
     one = f"i=$i {sys.executable} -m jpwr --use-mpi --methods estimate --df-out out-$i -- bash -c '{barrier}'"
     script = f"for i in 1 2 3; do {one} & done; wait"
-    done = subprocess.run(
-        ["bash", "-c", script], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=DEADLINE_S
-    )
+    done = run("bash", "-c", script, cwd=tmp_path)
     assert done.stderr.count("samples this node") == 2
     assert len(list(tmp_path.glob("out-*/trace.csv"))) == 1
 
