@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from caraml import __version__, slurm
 from caraml.doctor import BAD, examine, identify, report
@@ -66,13 +66,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 2
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong with a command line in one sentence, and takes no flag by its beginning."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options, allow_abbrev=False)
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"caraml: {message}; '{self.prog} --help' lists what there is\n")
+
+
 def _parser() -> argparse.ArgumentParser:
     width = max(map(len, COMMANDS)) + 2
     overview = "\n\n".join(
         "\n".join([f"{title}:", *(f"  {name:{width}}{COMMANDS[name].help}" for name in group)])
         for title, group in GROUPS.items()
     )
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="caraml",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="caraml [-h] [--version] COMMAND ...",

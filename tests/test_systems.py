@@ -80,10 +80,10 @@ def one_point_checkout(tmp_path_factory):
     text = (folder / SYSTEMS).read_text()
     text = re.sub(r'(name: (?:devices_sweep|(?:image_)?batch_sweep),.*_: )"[^"]*?(\d+)"', r'\1"\2"', text)
     (folder / SYSTEMS).write_text(text)
-    sbatch = folder / "bin" / "sbatch"
-    sbatch.parent.mkdir()
-    sbatch.write_text("#!/bin/sh\necho 1\n")
-    sbatch.chmod(0o755)
+    (folder / "bin").mkdir()
+    for name, said in (("sbatch", "1"), ("scontrol", "Slurmctld(primary) at made-up is UP")):
+        (folder / "bin" / name).write_text(f"#!/bin/sh\necho '{said}'\n")
+        (folder / "bin" / name).chmod(0o755)
     return folder
 
 
@@ -130,6 +130,19 @@ def test_the_runs_of_a_point_are_one_job_or_each_one(one_point_checkout, jube_co
     assert found == {"shared": ["06:00:00"], "apart": ["02:00:00"] * 3}
 
 
+def test_a_scheduler_that_does_not_answer_is_said_before_anything_is_submitted(
+    one_point_checkout, jube_command, tmp_path
+):
+    (tmp_path / "scontrol").write_text("#!/bin/sh\necho 'Slurmctld(primary) at made-up is DOWN'\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    command = [jube_command, "run", "jube/llm.yaml", "--tag", "A100", "synthetic", "--outpath", str(tmp_path / "run")]
+    environ = {**os.environ, "PATH": f"{tmp_path}:{one_point_checkout}/bin:{os.environ['PATH']}"}
+    done = subprocess.run(command, cwd=one_point_checkout, env=environ, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert (done.stdout + done.stderr).count("Slurm does not answer: ") == 1
+    assert not list(tmp_path.rglob("result.json"))
+
+
 def test_a_sweep_is_narrowed_without_editing_a_file(one_point_checkout, jube_command, tmp_path, monkeypatch):
     monkeypatch.setenv("CARAML_BATCHES", "64")
     monkeypatch.setenv("CARAML_DEVICES", "2")
@@ -140,7 +153,8 @@ def test_a_sweep_is_narrowed_without_editing_a_file(one_point_checkout, jube_com
     monkeypatch.setenv("CARAML_BATCHES", "63")
     command = [jube_command, "run", "jube/resnet50.yaml", "--tag", "A100", "synthetic"]
     command += ["--outpath", str(tmp_path / "none")]
-    done = subprocess.run(command, cwd=one_point_checkout, capture_output=True, text=True)
+    environ = {**os.environ, "PATH": f"{one_point_checkout}/bin:{os.environ['PATH']}"}
+    done = subprocess.run(command, cwd=one_point_checkout, env=environ, capture_output=True, text=True)
     assert done.returncode != 0
     assert "v1.5 on 2 devices: global_batch_size 63 is not a multiple of the 2 devices" in done.stdout + done.stderr
 
