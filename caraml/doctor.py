@@ -113,15 +113,19 @@ def _to_try(systems: Mapping[str, Block]) -> Finding:
 
 
 def cost(block: Block, site: Site) -> Iterator[Finding]:
-    """What one run of each workflow would take."""
+    """What one run of each workflow would take, and how to take less."""
     for known in workloads():
-        what = f"jube/{known.WORKFLOW}.yaml"
+        workflow = f"jube/{known.WORKFLOW}.yaml"
         try:
-            yield Finding(what, GOOD, str(forecast(known, block, site)))
+            expected = forecast(known, block, site)
         except (ConfigError, SiteError) as error:
-            yield Finding(what, BAD, str(error), "correct CARAML_DEVICES or CARAML_BATCHES")
-    smaller = "CARAML_DEVICES='1 4' CARAML_BATCHES='64 512' jube run ... for these points alone, and --tag once"
-    yield Finding("a smaller run", GOOD, smaller)
+            yield Finding(workflow, BAD, str(error), "correct CARAML_DEVICES or CARAML_BATCHES")
+            continue
+        fewer = f"CARAML_DEVICES={expected.devices} CARAML_BATCHES={expected.batch} jube run {workflow}"
+        to_do = (
+            f"for one point and one run of it: {fewer} --tag {block['system_name']} once" if expected.runs > 1 else ""
+        )
+        yield Finding(workflow, GOOD, str(expected), to_do)
 
 
 def report(findings: list[Finding]) -> str:

@@ -26,6 +26,8 @@ class Forecast(NamedTuple):
     model: str
     points: int  # and so many jobs, as the runs of a point share one
     runs: int
+    devices: int  # of the smallest point
+    batch: int
     node_hours: float | None
     energy_kwh: float | None  # of the devices
 
@@ -48,7 +50,8 @@ def forecast(known: Workload, block: Block, site: Site) -> Forecast:
     most = per_node if block["submit"] == "bash" else None
     sweep = numbers(str(block["devices_sweep"]), "devices_sweep")
     peak_flops = float(block[f"peak_tflops_{block['default_precision']}"]) * 1e12
-    points, node_s = 0, 0.0
+    points: list[tuple[int, int]] = []
+    node_s = 0.0
     for devices in fitting_devices(known, model, sweep, asked["devices"], most):
         pipeline = devices if block["vendor"] == "graphcore" else None  # one pipeline of all IPUs
 
@@ -57,14 +60,14 @@ def forecast(known: Workload, block: Block, site: Site) -> Forecast:
 
         nodes = ceil(devices / per_node)
         for batch in fitting_batches(check, numbers(known.batch_sweep(block), "batch_sweep"), asked["batches"]):
-            points += 1
+            points.append((devices, batch))
             if peak_flops:
                 step_s = batch * known.flops_per_sample(block, model) / (devices * peak_flops * ASSUMED_MFU)
                 node_s += nodes * repeats * _run_s(block, step_s, known.MAX_MEASURED_S)
     node_hours = node_s / SECONDS_PER_HOUR if peak_flops else None
     tdp_w = float(block["tdp_w_per_device"]) * per_node
     energy_kwh = node_hours * tdp_w / WATTS_PER_KW if node_hours and tdp_w else None
-    return Forecast(known.WORKFLOW, model, points, points * repeats, node_hours, energy_kwh)
+    return Forecast(known.WORKFLOW, model, len(points), len(points) * repeats, *points[0], node_hours, energy_kwh)
 
 
 def _run_s(block: Block, step_s: float, max_measured_s: float) -> float:
