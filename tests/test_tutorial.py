@@ -49,3 +49,9 @@ def test_a_machine_is_added_by_what_the_tutorial_says(tmp_path, jube_command):
     assert "1 points: 1 ok" in said
     [result] = (checkout / "jube" / "llm_run").glob("*/*_benchmark/work/result.json")
     assert json.loads(result.read_text())["system"] == "MYBOX"
+    # The tests that look at every system find nothing wrong with one more.
+    looks = "same_keys or described or every_system or place_in_a_table or other_file or every_workload"
+    files = ["tests/test_systems.py", "tests/test_containers.py", "tests/test_docs.py", "caraml/tests"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", looks, *files]
+    done = subprocess.run(command, cwd=checkout, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.returncode == 0, done.stdout + done.stderr
