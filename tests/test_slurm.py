@@ -32,7 +32,7 @@ BLOCK = made_up_system(
     image_batch_sweep="8",
     warmup_steps=1,
     measured_steps=2,
-    min_measured_s=1,
+    min_measured_s=5,
 )
 
 

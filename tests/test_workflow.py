@@ -83,7 +83,7 @@ def kill_when_it_trains(out: Path, point: str, ended: threading.Event) -> None:
 @pytest.fixture(scope="module")
 def sweep(jube, tmp_path_factory):
     """A sweep on made tokens, the benchmark of its second point killed."""
-    block = made_up_system(warmup_steps=1, measured_steps=2, min_measured_s=1)
+    block = made_up_system(warmup_steps=1, measured_steps=2, min_measured_s=5)
     checkout = make_checkout(tmp_path_factory.mktemp("sweep") / "caraml", block, SMALL)
     out = checkout / "run"
     ended = threading.Event()
