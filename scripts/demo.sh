@@ -8,7 +8,7 @@ trap 'rm -rf "$logs"' EXIT
 good=0
 
 say() { printf '\ndemo, %d s: %s\n' "$SECONDS" "$*"; }
-newest_run() { find "jube/$1_run" -maxdepth 1 -name '[0-9]*' 2>/dev/null | sort | tail -n 1; }
+newest_run() { find jube -maxdepth 2 -path "jube/$1_run/[0-9]*" | sort | tail -n 1; }
 
 # One line for each point that ends, with what the others may still take.
 follow() {
