@@ -27,7 +27,7 @@ def known_tags(folder: Path, name: str) -> set[str]:
     workflows = {found[1]: file for file in sorted(folder.glob("*.yaml")) if (found := NAME.search(file.read_text()))}
     own = tags_of([workflows[name]])
     others = tags_of([file for other, file in workflows.items() if other != name])
-    return own | tags_of(sorted(folder.glob("include/*.yaml"))) - others | own
+    return own | (tags_of(sorted(folder.glob("include/*.yaml"))) - others)
 
 
 def main() -> None:
