@@ -89,7 +89,7 @@ def trace_of(folder):
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
 def test_a_signal_that_ends_the_command_is_the_exit_code(start, tmp_path, name):
     number = getattr(signal, name)
-    process = start("bash", "-c", "touch up; exec sleep 1000")
+    process = start("bash", "-c", ": >up; exec sleep 1000")
     wait_for(tmp_path / "up")
     process.send_signal(number)
     assert exit_code_of(process)[0] == 128 + number
