@@ -33,7 +33,8 @@ class ChannelInfo(NamedTuple):
     period_s: float = 0.0  # how often the sensor has a new value, in seconds; 0: not known
     averaging_s: float = 0.0  # time over which a power reading is a mean, in seconds; 0: an instant, or not known
     counter_resolution_j: float = 0.0  # smallest step of the counter, in joules
-    counter_refresh_s: float = 0.0  # time between two new values of the counter, in seconds; 0: at each reading
+    counter_refresh_s: float = 0.0  # longest time between two new values of the counter, in seconds; 0: not known
+    held_s: float = 0.0  # how long the sensor may show a power before it has a new one, in seconds; 0: not known
 
 
 class Channel(NamedTuple):

@@ -19,8 +19,9 @@ from jpwr.clock import SystemClock
 from jpwr.errors import JpwrError
 from jpwr.marks import MARKS_VARIABLE, Mark, MarkReader
 from jpwr.node import GLOBAL_RANKS, rank_of, why_not_sampling
-from jpwr.sampler import DEFAULT_INTERVAL_S, PowerMonitor, Sink, has_random_phase
+from jpwr.sampler import DEFAULT_INTERVAL_S, PowerMonitor, Sink
 from jpwr.summary import Summary
+from jpwr.trace import Trace
 from jpwr.writers import CsvWriter
 
 # As for env(1) and timeout(1): below 125 the code is the command's own.
@@ -191,13 +192,13 @@ def _run(options: argparse.Namespace, stack: ExitStack) -> int:
 
     clock = SystemClock()
     infos = [channel.info for channel in opened.channels]
-    summary = Summary(infos, interval_s, has_random_phase(interval_s))
-    sinks: list[Sink] = [summary]
+    meta = _meta(options, clock.epoch_offset_s)
+    trace = Trace(infos, meta)
+    sinks: list[Sink] = [trace]
     if options.df_out:
         from jpwr.frames import check_file_type
 
         check_file_type(options.df_filetype)
-        meta = _meta(options, clock.epoch_offset_s)
         sinks.append(stack.enter_context(CsvWriter(options.df_out / TRACE_NAME, infos, meta)))
     if options.prometheus is not None:
         from jpwr.prometheus import Exporter
@@ -211,7 +212,7 @@ def _run(options: argparse.Namespace, stack: ExitStack) -> int:
     monitor = PowerMonitor(opened.channels, interval_s, sinks, clock, _say)
     with monitor:
         exit_code = _measure(options, child, monitor, clock)
-    _report(options, summary, monitor, exit_code)
+    _report(options, Summary(trace), monitor, exit_code)
     if monitor.sampler.hung:
         # A thread is inside a library that does not answer, and would keep this process from ending.
         sys.stdout.flush()
@@ -289,7 +290,7 @@ def _meta(options: argparse.Namespace, epoch_offset_s: float) -> dict[str, Any]:
         "boot_id": boot_id,
         "epoch_offset_s": epoch_offset_s,
         "interval_s": options.interval / 1000,
-        "random_phase": has_random_phase(options.interval / 1000),
+        "random_phase": True,
         "idle_s": options.idle,
         "methods": options.methods,
         "command": options.command,

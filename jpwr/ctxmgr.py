@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any, Sequence
 
 from jpwr.backends import open_methods
-from jpwr.energy import accumulate
-from jpwr.errors import JpwrError
+from jpwr.energy import integral_j
+from jpwr.errors import JpwrError, NotEnoughSamples
 from jpwr.sampler import PowerMonitor
 from jpwr.summary import JOULES_PER_WH
 from jpwr.trace import Series, Trace
@@ -90,8 +90,10 @@ class get_power:  # noqa: N801 - its name there
 
 
 def _energy_wh(series: Series) -> float:
-    totals = accumulate(series.times_s, series.power_w).last
-    return totals.energy_j / JOULES_PER_WH if totals.samples > 1 else math.nan
+    try:
+        return integral_j(series.times_s, series.power_w) / JOULES_PER_WH
+    except NotEnoughSamples:
+        return math.nan
 
 
 def _pandas() -> Any:

@@ -1,6 +1,7 @@
-"""Turn sampled power and energy counters into energy, and say how sure it is.
+"""Turn readings of power and of an energy counter into energy between two moments, and say how sure it is.
 
-Pure arithmetic: no clock, no files, no vendor library.
+Pure arithmetic: no clock, no files, no vendor library. A channel has up to two witnesses: its power, whose integral is
+taken, and its counter. Both are heard, and the counter is believed unless it is at fault.
 """
 
 from __future__ import annotations
@@ -9,99 +10,15 @@ import math
 from typing import NamedTuple, Sequence
 
 from jpwr.channel import ChannelInfo
+from jpwr.counter_curve import CounterCurve, CounterEnergy
 from jpwr.errors import NotEnoughSamples
+from jpwr.power_curve import PowerCurve, PowerEnergy
 
-# Half-width of the stated interval per root of summed squared steps. What power did between two samples is unknown
-# up to the step between them; a step is rarely alone, as what is brief is seen by chance. 1.5 covers the truth in at
-# least 95 of 100 windows of square waves, ramps and spikes shorter than the interval (held by a test).
-COVERAGE = 1.5
-# Counter and integral come from one sensor in two ways: what is beyond their uncertainties is allowed this share.
-COUNTER_TOLERANCE = 0.05
-
-
-class Totals(NamedTuple):
-    """What a channel has gone through up to a moment; the difference of two is what happened between them."""
-
-    time_s: float = math.nan
-    energy_j: float = 0.0  # by the trapezoidal rule
-    covered_s: float = 0.0  # time between finite samples
-    roughness: float = 0.0  # sum over all steps of (change of power x time)^2, in J^2
-    variation: float = 0.0  # sum over all steps of |change of power| x time / 2, in J
-    samples: int = 0
-    missing: int = 0
-    counter_j: float = math.nan
-    counter_faults: int = 0  # times that the counter fell or could not be read
-    power_w: float = math.nan  # the last finite reading
-
-
-class Accumulator:
-    """Fed one reading of a channel at a time, in constant memory.
-
-    Energy by the trapezoidal rule: power is taken to change in a straight line between two samples. A missing sample
-    (`nan`) is counted, and its neighbours are joined across it.
-    """
-
-    def __init__(self) -> None:
-        self.peak_power_w = math.nan
-        self.largest_gap_s = 0.0
-        self.first = Totals()
-        self.last = Totals()
-        self._before_last = Totals()
-        self._sample_time_s = math.nan
-
-    def add(self, time_s: float, power_w: float, counter_j: float = math.nan) -> None:
-        now = self.last
-        energy_j, covered_s, roughness, last_power_w = now.energy_j, now.covered_s, now.roughness, now.power_w
-        variation, samples, missing = now.variation, now.samples, now.missing
-        if power_w != power_w:
-            missing += 1
-        else:
-            if samples:
-                step_s = time_s - self._sample_time_s
-                energy_j += step_s * (power_w + last_power_w) / 2
-                covered_s += step_s
-                change_j = (power_w - last_power_w) * step_s
-                roughness += change_j * change_j
-                variation += abs(change_j) / 2
-                if step_s > self.largest_gap_s:
-                    self.largest_gap_s = step_s
-                if power_w > self.peak_power_w:
-                    self.peak_power_w = power_w
-            else:
-                self.peak_power_w = power_w
-            samples += 1
-            last_power_w = power_w
-            self._sample_time_s = time_s
-        faults = now.counter_faults
-        if counter_j != counter_j:
-            faults += now.counter_j == now.counter_j  # it could be read before
-            counter_j = now.counter_j
-        elif counter_j < now.counter_j:
-            faults += 1
-        self._before_last = now
-        self.last = Totals(
-            time_s, energy_j, covered_s, roughness, variation, samples, missing, counter_j, faults, last_power_w
-        )
-        if self._before_last.time_s != self._before_last.time_s:
-            self.first = self.last
-
-    def at(self, time_s: float) -> Totals:
-        """The totals at a moment between the last two readings, power and counter on straight lines between them."""
-        before, after = self._before_last, self.last
-        if not before.time_s < after.time_s or time_s >= after.time_s:
-            return after
-        step_s = after.time_s - before.time_s
-        share = max(0.0, (time_s - before.time_s) / step_s)
-        energy_share = share
-        if after.energy_j > before.energy_j and before.power_w == before.power_w:
-            middle_w = before.power_w + share * (after.power_w - before.power_w) / 2
-            energy_share = min(1.0, share * step_s * middle_w / (after.energy_j - before.energy_j))
-        return after._replace(
-            time_s=before.time_s + share * step_s,
-            energy_j=before.energy_j + energy_share * (after.energy_j - before.energy_j),
-            covered_s=before.covered_s + share * (after.covered_s - before.covered_s),
-            counter_j=before.counter_j + share * (after.counter_j - before.counter_j),
-        )
+# Counter and integral come from one sensor in two ways. Over the whole trace, what is beyond their uncertainties is
+# allowed this share; one window can only tell what is beyond doubt.
+TOLERANCE_WHOLE, DOUBT_WHOLE = 0.05, 1.6
+TOLERANCE_WINDOW, DOUBT_WINDOW = 0.2, 2.5
+BROKEN = 10.0  # a counter that is this many times off has no part in the interval
 
 
 class EnergyEstimate(NamedTuple):
@@ -116,88 +33,110 @@ class EnergyEstimate(NamedTuple):
     avg_power_w: float
     samples: int
     missing: int
+    largest_gap_s: float  # the longest time of the window without a finite sample
     integral_j: float
     integral_uncertainty_j: float
     counter_j: float  # nan without a sound counter
     difference: float  # (integral - counter) / counter
+    lasting_j: float  # of the uncertainty, what may be off in the same direction in every window
+    integral_lasting_j: float  # the same of the integral's
 
 
-def estimate_energy(
-    start: Totals, end: Totals, whole: Totals, info: ChannelInfo, random_phase: bool = False
-) -> EnergyEstimate:
-    """Energy between two moments of a channel; `whole` is the channel's totals over the whole trace.
+class ChannelEnergy:
+    """Energy of one channel between any two moments of its trace.
 
-    With `random_phase`, samples were taken at random within their intervals, so that what is missed in between adds up
-    as independent errors do; without, every change may have been missed in the same direction.
-    The uncertainty is that of sampling alone: the sensor's own calibration is its maker's to state. Raises
-    NotEnoughSamples when fewer than two samples tell of the window.
+    `times_s` and `power_w` are its samples of power, `counter_times_s` and `counter_j` the readings of its counter.
+    The counter is judged once, over the whole trace: in a short window chance speaks too loud.
     """
-    duration_s = end.time_s - start.time_s
-    covered_s = end.covered_s - start.covered_s
-    if not (covered_s > 0 and duration_s > 0):
-        raise NotEnoughSamples(
-            f"energy needs at least 2 samples, got {end.samples - start.samples} of {info.name}: "
-            "sample faster or run longer"
-        )
-    avg_power_w = (end.energy_j - start.energy_j) / covered_s
-    integral_j = avg_power_w * duration_s
-    # A window may by chance have seen less change than is usual in this trace.
-    usual = whole.roughness / whole.covered_s * covered_s if whole.covered_s > 0 else 0.0
-    spread_j = COVERAGE * math.sqrt(max(end.roughness - start.roughness, usual))
-    if not random_phase:
-        spread_j = max(spread_j, end.variation - start.variation)
-    # Where readings are missing, power may have been anything up to twice the average.
-    lost_j = avg_power_w * max(0.0, duration_s - covered_s)
-    # A reading that is a mean over some time lags behind: the window's ends belong in part to its neighbours.
-    lag_j = info.averaging_s * abs(_finite(end.power_w) - _finite(start.power_w))
-    integral_uncertainty_j = spread_j + lost_j + lag_j
 
-    counter_j, reason = end.counter_j - start.counter_j, ""
-    counter_uncertainty_j = 2 * info.counter_resolution_j + avg_power_w * info.counter_refresh_s
-    tolerance_j = integral_uncertainty_j + counter_uncertainty_j + COUNTER_TOLERANCE * abs(integral_j)
-    if not info.has_counter:
-        counter_j = math.nan
-    elif math.isnan(counter_j):
-        reason = "the counter could not be read"
-    elif end.counter_faults > start.counter_faults:
-        reason = "the counter fell or could not be read"
-    elif counter_j == 0:
-        reason = "the counter stood still"
-    elif abs(counter_j - integral_j) > tolerance_j:
+    def __init__(
+        self,
+        info: ChannelInfo,
+        times_s: Sequence[float],
+        power_w: Sequence[float],
+        counter_times_s: Sequence[float] = (),
+        counter_j: Sequence[float] = (),
+        random_phase: bool = False,
+    ) -> None:
+        self.info = info
+        self.power = PowerCurve(times_s, power_w, random_phase, info.averaging_s, info.held_s)
+        self.counter = CounterCurve(counter_times_s, counter_j, info, self.power) if info.has_counter else None
+        self._contradicts = bool(self.counter) and self._judge_whole()
+
+    def _judge_whole(self) -> bool:
+        assert self.counter is not None
+        times_s = self.power.times_s
+        if len(times_s) < 2 or not self.counter.readings:
+            return False
+        part_s = self.counter.longest_sound(times_s[0], times_s[-1])
+        integral, counter = self.power.between(*part_s), self.counter.between(*part_s)
+        return integral is not None and _are_apart(integral, counter, DOUBT_WHOLE, TOLERANCE_WHOLE)
+
+    def between(self, start_s: float, end_s: float) -> EnergyEstimate:
+        """The energy of a window. Its uncertainty is that of sampling alone: the sensor's own calibration is its
+        maker's to state. Raises NotEnoughSamples when fewer than two samples tell of it.
+        """
+        integral = self.power.between(start_s, end_s)
+        duration_s = end_s - start_s
+        if integral is None:
+            raise NotEnoughSamples(
+                f"energy needs at least 2 samples, got {len(self.power.times_s)} of {self.info.name} around "
+                f"{duration_s:.3f} s: sample faster or run longer"
+            )
+        integral_uncertainty_j = integral.sampling_j + integral.lasting_j
+        counter, reason, widened_j = None, "", 0.0
+        if self.counter is not None:
+            counter = self.counter.between(start_s, end_s)
+            reason, widened_j = self._judge(integral, counter)
+        by_counter = counter is not None and not reason
+        if counter is not None and by_counter:
+            energy_j, lasting_j = counter.energy_j, counter.lasting_j
+            uncertainty_j = counter.lasting_j + counter.edges_j
+        else:
+            energy_j, lasting_j = integral.energy_j, integral.lasting_j + widened_j
+            uncertainty_j = integral_uncertainty_j + widened_j
+        counter_j = counter.energy_j if counter is not None else math.nan
+        return EnergyEstimate(
+            energy_j=energy_j,
+            uncertainty_j=uncertainty_j,
+            method="counter" if by_counter else "integral",
+            reason=reason,
+            duration_s=duration_s,
+            covered_s=integral.covered_s,
+            avg_power_w=energy_j / duration_s,
+            samples=integral.samples,
+            missing=integral.missing,
+            largest_gap_s=integral.largest_gap_s,
+            integral_j=integral.energy_j,
+            integral_uncertainty_j=integral_uncertainty_j,
+            counter_j=counter_j,
+            difference=relative_difference(integral.energy_j, counter_j),
+            lasting_j=lasting_j,
+            integral_lasting_j=integral.lasting_j,
+        )
+
+    def _judge(self, integral: PowerEnergy, counter: CounterEnergy) -> tuple[str, float]:
+        """Why the counter is not used, empty where it is; and what it adds to the interval all the same, in joules."""
+        if counter.fault:
+            return f"the counter {counter.fault}", 0.0
+        if counter.energy_j == 0:
+            return "the counter stood still", 0.0
+        if not (self._contradicts or _are_apart(integral, counter, DOUBT_WINDOW, TOLERANCE_WINDOW)):
+            return "", 0.0
         reason = (
-            f"the counter says {counter_j:.0f} J, the integral {integral_j:.0f} J: "
-            f"more apart than the {tolerance_j:.0f} J that are not sure"
+            f"the counter says {counter.energy_j:.4g} J, the integral {integral.energy_j:.4g} J: "
+            "more apart than what is not sure"
         )
-    by_counter = info.has_counter and not reason
-    return EnergyEstimate(
-        energy_j=counter_j if by_counter else integral_j,
-        uncertainty_j=counter_uncertainty_j if by_counter else integral_uncertainty_j,
-        method="counter" if by_counter else "integral",
-        reason=reason,
-        duration_s=duration_s,
-        covered_s=covered_s,
-        avg_power_w=(counter_j if by_counter else integral_j) / duration_s,
-        samples=end.samples - start.samples,
-        missing=end.missing - start.missing,
-        integral_j=integral_j,
-        integral_uncertainty_j=integral_uncertainty_j,
-        counter_j=counter_j,
-        difference=relative_difference(integral_j, counter_j),
-    )
+        larger, smaller = max(counter.energy_j, integral.energy_j), min(counter.energy_j, integral.energy_j)
+        if smaller < larger / BROKEN:
+            return reason, 0.0
+        return f"{reason}, and the interval holds both", larger - smaller + counter.edges_j + counter.lasting_j
 
 
-def _finite(value: float) -> float:
-    return 0.0 if math.isnan(value) else value
-
-
-def accumulate(
-    times_s: Sequence[float], power_w: Sequence[float], counter_j: Sequence[float] | None = None
-) -> Accumulator:
-    """Feed a whole series of readings: seconds, watts, and joules of a counter where there is one."""
-    accumulator = Accumulator()
-    for index, time_s in enumerate(times_s):
-        accumulator.add(time_s, power_w[index], counter_j[index] if counter_j is not None else math.nan)
-    return accumulator
+def _are_apart(integral: PowerEnergy, counter: CounterEnergy, doubt: float, tolerance: float) -> bool:
+    """Whether the two witnesses cannot both be right, each with so many times the uncertainty that it states."""
+    unsure_j = doubt * (integral.sampling_j + integral.lasting_j) + counter.edges_j + counter.lasting_j
+    return not abs(counter.energy_j - integral.energy_j) <= unsure_j + tolerance * abs(integral.energy_j)
 
 
 def integral_j(times_s: Sequence[float], power_w: Sequence[float]) -> float:
@@ -205,15 +144,12 @@ def integral_j(times_s: Sequence[float], power_w: Sequence[float]) -> float:
 
     Raises NotEnoughSamples with fewer than two finite samples.
     """
-    totals = accumulate(times_s, power_w).last
-    if totals.samples < 2:
-        raise NotEnoughSamples(f"energy needs at least 2 samples, got {totals.samples}: sample faster or run longer")
-    return totals.energy_j
-
-
-def counter_step(before: int, after: int, counter_range: int) -> int:
-    """How far a counter went that starts again at 0 once it has reached `counter_range`, in its own unit."""
-    return after - before if after >= before else after - before + counter_range
+    curve = PowerCurve(times_s, power_w)
+    if len(curve.times_s) < 2:
+        raise NotEnoughSamples(
+            f"energy needs at least 2 samples, got {len(curve.times_s)}: sample faster or run longer"
+        )
+    return curve.energy_until_j(curve.times_s[-1])
 
 
 def relative_difference(value: float, reference: float) -> float:
@@ -222,12 +158,17 @@ def relative_difference(value: float, reference: float) -> float:
 
 
 def add_estimates(a: EnergyEstimate, b: EnergyEstimate) -> EnergyEstimate:
-    """Two windows of one channel as one: uncertainties are independent, and one bad counter spoils the sum."""
-    counter_j, integral_j = a.counter_j + b.counter_j, a.integral_j + b.integral_j
+    """Two windows of one channel as one: one bad counter spoils the sum.
+
+    What sampling missed is independent from window to window; what lasts adds up.
+    """
+    counter_j, integral_sum_j = a.counter_j + b.counter_j, a.integral_j + b.integral_j
     energy_j, duration_s = a.energy_j + b.energy_j, a.duration_s + b.duration_s
+    lasting_j = a.lasting_j + b.lasting_j
+    integral_lasting_j = a.integral_lasting_j + b.integral_lasting_j
     return EnergyEstimate(
         energy_j=energy_j,
-        uncertainty_j=math.hypot(a.uncertainty_j, b.uncertainty_j),
+        uncertainty_j=lasting_j + math.hypot(a.uncertainty_j - a.lasting_j, b.uncertainty_j - b.lasting_j),
         method=a.method if a.method == b.method else "counter+integral",
         reason=a.reason or b.reason,
         duration_s=duration_s,
@@ -235,8 +176,17 @@ def add_estimates(a: EnergyEstimate, b: EnergyEstimate) -> EnergyEstimate:
         avg_power_w=energy_j / duration_s,
         samples=a.samples + b.samples,
         missing=a.missing + b.missing,
-        integral_j=integral_j,
-        integral_uncertainty_j=math.hypot(a.integral_uncertainty_j, b.integral_uncertainty_j),
+        largest_gap_s=max(a.largest_gap_s, b.largest_gap_s),
+        integral_j=integral_sum_j,
+        integral_uncertainty_j=integral_lasting_j
+        + math.hypot(a.integral_uncertainty_j - a.integral_lasting_j, b.integral_uncertainty_j - b.integral_lasting_j),
         counter_j=counter_j,
-        difference=(integral_j - counter_j) / counter_j if counter_j else math.nan,
+        difference=relative_difference(integral_sum_j, counter_j),
+        lasting_j=lasting_j,
+        integral_lasting_j=integral_lasting_j,
     )
+
+
+def counter_step(before: int, after: int, counter_range: int) -> int:
+    """How far a counter went that starts again at 0 once it has reached `counter_range`, in its own unit."""
+    return after - before if after >= before else after - before + counter_range

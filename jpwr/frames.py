@@ -46,7 +46,7 @@ def write_frames(trace: Path, suffix: str, file_type: str, summary: Summary) -> 
         file.write(",".join(["", "timestamps", *(info.name for info in reader.channels)]) + "\n")
         number = 0
         for entry in reader:
-            if isinstance(entry, Event):
+            if isinstance(entry, Event) or all(power_w is None for power_w in entry.power_w):
                 continue
             time_s = entry.time_s + reader.meta["epoch_offset_s"]
             values = ["" if value is None or value != value else f"{value:.3f}" for value in entry.power_w]
@@ -54,8 +54,8 @@ def write_frames(trace: Path, suffix: str, file_type: str, summary: Summary) -> 
             number += 1
     with open(energy, "w") as file:
         file.write(",0\n")
-        for info, accumulator in zip(summary.infos, summary.accumulators):
-            file.write(f"{info.name},{accumulator.last.energy_j / JOULES_PER_WH:.9f}\n")
+        for info, estimate in zip(summary.infos, summary.command):
+            file.write(f"{info.name},{'' if estimate is None else f'{estimate.energy_j / JOULES_PER_WH:.9f}'}\n")
     return [power, energy] if file_type == "csv" else [_convert(path, file_type) for path in (power, energy)]
 
 

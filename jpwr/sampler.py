@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 import threading
 from functools import partial
@@ -18,11 +19,8 @@ from jpwr.trace import Trace
 # adds rows and no information (Yang et al. 2023, arXiv:2312.02741).
 DEFAULT_INTERVAL_S = 0.1
 STATUS_INTERVAL_S = 1.0
-# A load with a period of its own can keep step with samples at equal distances, which then see it always at the same
-# phase. So where in its interval a sample is taken changes: from this interval on at random (stratified sampling),
-# which makes what is missed in between independent errors; below, slowly up and down, as the gaps shall stay even.
-RANDOM_FROM_S = 0.05
-SWEEP_PER_TICK = (5**0.5 - 1) / 40  # irrational, so that no load keeps step with it; gaps vary by 3 %
+# Readings that are no further apart are of one moment: at 1 kW, 0.2 J may pass in between.
+SAME_MOMENT_S = 0.0002
 # A reading that takes longer than this holds up its neighbours: they go on in another thread.
 HUNG_S = 0.5
 WATCH_INTERVAL_S = 0.25
@@ -53,13 +51,40 @@ class _Lane:
         self.hung = False
 
 
+class _Row:
+    """What is read at one moment; a reading that comes later begins another row."""
+
+    def __init__(self, sampler: Sampler, width: int) -> None:
+        self._sampler = sampler
+        self._none: list[float | None] = [None] * width
+        self._time_s = -math.inf
+        self._power_w = self._energy_j = self._none
+
+    def put(self, time_s: float, index: int, power_w: float | None = None, energy_j: float | None = None) -> None:
+        if time_s - self._time_s > SAME_MOMENT_S:
+            self.end()
+            self._time_s, self._power_w, self._energy_j = time_s, self._none[:], self._none[:]
+        if power_w is not None:
+            self._power_w[index] = power_w
+        if energy_j is not None:
+            self._energy_j[index] = energy_j
+
+    def end(self) -> None:
+        if self._time_s > -math.inf:
+            self._sampler.emit(self._time_s, self._power_w, self._energy_j)
+
+
 class Sampler:
     """Deadline loops, one for each rhythm.
 
+    A load with a period of its own can keep step with samples at equal distances, which then see it always at the same
+    phase. So each sample is taken at a random moment of its interval (stratified sampling), which makes what is missed
+    in between independent errors.
+
     A read that comes late skips ticks and never bursts; a read that fails is `nan`, is counted, and is warned about
     once per channel. A channel with a period of its own has its own loop, and a channel that does not answer is left
-    behind in one, so that it holds up no other. `dither(tick)` gives a number from 0 to 1: where in its interval
-    a sample is taken.
+    behind in one, so that it holds up no other. `chance()` gives a number from 0 to 1: where in its interval a sample
+    is taken.
     """
 
     def __init__(
@@ -69,7 +94,7 @@ class Sampler:
         interval_s: float = DEFAULT_INTERVAL_S,
         clock: Clock | None = None,
         warn: Callable[[str], None] = _warn,
-        dither: Callable[[int], float] = lambda tick: 0.0,
+        chance: Callable[[], float] = lambda: 0.0,
     ) -> None:
         if not interval_s > 0 or math.isinf(interval_s):
             raise JpwrError(f"the sampling interval must be above 0 s, got {interval_s}")
@@ -80,7 +105,7 @@ class Sampler:
         self.skipped_ticks = 0
         self.failed_reads: dict[str, int] = {channel.info.name: 0 for channel in self.channels}
         self._warn = warn
-        self._dither = dither
+        self._chance = chance
         self._last_counter = [(math.nan, math.nan)] * len(self.channels)
         self._emitting = threading.Lock()
         rhythms: dict[float, list[int]] = {interval_s: []}
@@ -124,6 +149,12 @@ class Sampler:
             if lane.interval_s == self.interval_s and not lane.hung and lane.indices:
                 self._sample(lane, wait_s)
 
+    def sample_counters(self, wait_s: float = -1) -> None:
+        """The same for counters alone: at a moment that the load has chosen, power is no fair sample."""
+        for lane in list(self._lanes):
+            if lane.interval_s == self.interval_s and not lane.hung:
+                self._sample(lane, wait_s, counters_only=True)
+
     def event(self, name: str, time_s: float, **details: Any) -> None:
         """Hand an event to all sinks."""
         with self._emitting:
@@ -145,15 +176,17 @@ class Sampler:
         start_s = self.clock.now_s()
         tick = 0
         while not stopped():
+            begun_s = self.clock.now_s()
             if lane.indices:
                 self._sample(lane)
             # A deadline depends on its tick alone: what one tick takes does not move the next.
             tick += 1
             deadline_s = self._deadline_s(start_s, tick, lane)
-            late_s = self.clock.now_s() - deadline_s
-            if late_s > 0:
-                skipped = math.ceil(late_s / lane.interval_s - 1e-9)
-                self.skipped_ticks += skipped
+            now_s = self.clock.now_s()
+            if now_s > deadline_s:
+                skipped = math.ceil((now_s - deadline_s) / lane.interval_s - 1e-9)
+                # Two random moments may be closer together than a reading takes: no tick is lost by that.
+                self.skipped_ticks += skipped if now_s - begun_s > lane.interval_s else skipped - 1
                 tick += skipped
                 deadline_s = self._deadline_s(start_s, tick, lane)
             self.clock.sleep_until(deadline_s)
@@ -161,7 +194,7 @@ class Sampler:
             self._sample(lane)
 
     def _deadline_s(self, start_s: float, tick: int, lane: _Lane) -> float:
-        return start_s + (tick + self._dither(tick)) * lane.interval_s
+        return start_s + (tick + self._chance()) * lane.interval_s
 
     def _leave_behind(self, lane: _Lane, stopped: Callable[[], bool]) -> None:
         hung = lane.reading
@@ -177,33 +210,47 @@ class Sampler:
             self._lanes.append(heir)
             self._start(partial(self._loop, heir, stopped))
 
-    def _sample(self, lane: _Lane, wait_s: float = -1) -> None:
+    def _sample(self, lane: _Lane, wait_s: float = -1, counters_only: bool = False) -> None:
         if not lane.lock.acquire(timeout=wait_s):
             return
         try:
-            self._read_lane(lane)
+            self._read_lane(lane, counters_only)
         finally:
             lane.lock.release()
 
-    def _read_lane(self, lane: _Lane) -> None:
-        time_s = self.clock.now_s()
-        power_w: list[float | None] = [None] * len(self.channels)
-        energy_j: list[float | None] = [None] * len(self.channels)
+    def _read_lane(self, lane: _Lane, counters_only: bool) -> None:
+        now_s = self.clock.now_s
+        row = _Row(self, len(self.channels))
         for index in list(lane.indices):
-            lane.since_s, lane.reading = self.clock.now_s(), index
             channel = self.channels[index]
-            counter_j = self._read(channel, channel.read_energy_j) if channel.read_energy_j else math.nan
-            if channel.read_power_w:
-                power_w[index] = self._read(channel, channel.read_power_w)
-            else:
-                power_w[index] = self._slope_w(index, time_s, counter_j)
-            energy_j[index] = counter_j
+            if counters_only and not channel.read_energy_j:
+                continue
+            before_s = lane.since_s = now_s()
+            lane.reading = index
+            counter_j = power_w = None
+            if channel.read_energy_j:
+                counter_j = self._read(channel, channel.read_energy_j)
+                read_s = now_s()
+                counter_s, before_s = (before_s + read_s) / 2, read_s
+            if channel.read_power_w and not counters_only:
+                power_w = self._read(channel, channel.read_power_w)
+            after_s = now_s()
             if lane.hung:  # others have gone on meanwhile: this reading is of now
-                lane.hung, time_s = False, self.clock.now_s()
+                lane.hung, counter_s, before_s = False, after_s, after_s
                 self._warn(f"{channel.info.name}: answers again")
-                power_w = [power if i == index else None for i, power in enumerate(power_w)]
+            if counter_j is not None:
+                row.put(counter_s, index, energy_j=counter_j)
+                if not channel.read_power_w and not counters_only:
+                    row.put(counter_s, index, power_w=self._slope_w(index, counter_s, counter_j))
+            if power_w is not None:
+                row.put((before_s + after_s) / 2, index, power_w=power_w)
+            if index not in lane.indices:  # the others were left to another lane
                 break
         lane.reading = None
+        row.end()
+
+    def emit(self, time_s: float, power_w: Sequence[float | None], energy_j: Sequence[float | None]) -> None:
+        """Hand a row to all sinks."""
         with self._emitting:
             for sink in self.sinks:
                 sink.append(time_s, power_w, energy_j)
@@ -259,12 +306,13 @@ class PowerMonitor:
         sinks: Sequence[Sink] | None = None,
         clock: Clock | None = None,
         warn: Callable[[str], None] = _warn,
+        chance: Callable[[], float] | None = None,
     ) -> None:
         self.clock = clock or SystemClock()
         infos = [channel.info for channel in channels]
-        self.trace = Trace(infos, {"random_phase": has_random_phase(interval_s)})
+        self.trace = Trace(infos, {"random_phase": True, "interval_s": interval_s})
         self.sampler = Sampler(
-            channels, [self.trace] if sinks is None else sinks, interval_s, self.clock, warn, dither_for(interval_s)
+            channels, [self.trace] if sinks is None else sinks, interval_s, self.clock, warn, chance or any_moment
         )
         self._stop = threading.Event()
         self._error: BaseException | None = None
@@ -280,9 +328,9 @@ class PowerMonitor:
         self.sampler.watch(self._stop.is_set)
 
     def mark(self, event: str, name: str, time_s: float | None = None) -> None:
-        """Note a region_begin or region_end, and sample now, so that the region's edge is sharp."""
+        """Note a region_begin or region_end, and read the counters now, so that the region's edge is sharp."""
         time_s = self.clock.now_s() if time_s is None else time_s
-        self.sampler.sample(wait_s=0.1)
+        self.sampler.sample_counters(wait_s=0.1)
         self.sampler.event(event, time_s, region=name)
 
     def __enter__(self) -> PowerMonitor:
@@ -311,17 +359,6 @@ def active_monitors() -> list[PowerMonitor]:
     return list(_active)
 
 
-def has_random_phase(interval_s: float) -> bool:
-    """Whether samples at that interval are taken at random moments."""
-    return interval_s >= RANDOM_FROM_S
-
-
-def dither_for(interval_s: float, chance: Callable[[], float] | None = None) -> Callable[[int], float]:
-    """Where in its interval the sample of a tick is taken, from 0 to 1."""
-    if not has_random_phase(interval_s):
-        return lambda tick: abs((tick * SWEEP_PER_TICK) % 2 - 1)
-    if chance is None:
-        import random
-
-        chance = random.Random().random
-    return lambda tick: chance()
+def any_moment() -> float:
+    """A number from 0 to 1 by chance, without the 5 ms that the module random takes to load."""
+    return int.from_bytes(os.urandom(4), "little") / 2**32

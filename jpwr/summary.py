@@ -1,16 +1,19 @@
-"""What came out of a run, per channel and region, in constant memory while it goes on."""
+"""What came out of a run, per channel and region."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from jpwr.channel import ChannelInfo
-from jpwr.energy import Accumulator, EnergyEstimate, Totals, add_estimates, estimate_energy
+from jpwr.energy import EnergyEstimate, add_estimates
 from jpwr.errors import NotEnoughSamples
+from jpwr.trace import Trace
 
 JOULES_PER_WH = 3600.0
 HEADER = ("channel", "samples", "missing", "avg W", "peak W", "Wh", "+- Wh", "counter Wh", "differs", "")
+MANY = 20  # regions, or names in a note: a person reads no more
 
 
 class RegionSum(NamedTuple):
@@ -24,104 +27,75 @@ class RegionSum(NamedTuple):
 
 
 class Summary:
-    """A sink that keeps running totals."""
+    """Energy and power of a trace that has come to its end."""
 
-    def __init__(self, infos: Sequence[ChannelInfo], interval_s: float, random_phase: bool) -> None:
-        self.infos = list(infos)
-        self.interval_s = interval_s
-        self.random_phase = random_phase
-        self.accumulators = [Accumulator() for _ in self.infos]
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.infos = trace.channels
+        self.interval_s: float = trace.meta.get("interval_s", 0.0)
+        self.outside: dict[str, int] = {}  # regions that lie outside of the trace, and how often
         self.regions: dict[str, RegionSum] = {}
-        self.started: list[Totals] | None = None  # when the command started
-        self.ended: list[Totals] | None = None
-        self._open: dict[str, list[list[Totals]]] = {}
-
-    def append(self, time_s: float, power_w: Sequence[float | None], energy_j: Sequence[float | None]) -> None:
-        for accumulator, power, counter in zip(self.accumulators, power_w, energy_j):
-            if power is not None:
-                accumulator.add(time_s, power, math.nan if counter is None else counter)
-
-    def event(self, name: str, time_s: float, /, **details: Any) -> None:
-        if name == "command_started":
-            self.started = self._at(time_s)
-        elif name == "command_ended":
-            self.ended = self._at(time_s)
-        elif name == "region_begin":
-            self._open.setdefault(details["region"], []).append(self._at(time_s))
-        elif name == "region_end" and self._open.get(details["region"]):
-            self._close(details["region"], self._open[details["region"]].pop(), self._at(time_s))
-
-    def _at(self, time_s: float) -> list[Totals]:
-        return [accumulator.at(time_s)._replace(time_s=time_s) for accumulator in self.accumulators]
-
-    def _close(self, name: str, start: list[Totals], end: list[Totals]) -> None:
-        duration_s = end[0].time_s - start[0].time_s if start else 0.0
-        estimates = self._estimates(start, end)
-        before = self.regions.get(name)
-        if before is not None:
-            estimates = [
-                None if a is None or b is None else add_estimates(a, b) for a, b in zip(before.estimates, estimates)
-            ]
-            self.regions[name] = RegionSum(
-                name, before.times + 1, before.duration_s + duration_s, min(before.shortest_s, duration_s), estimates
-            )
-        else:
-            self.regions[name] = RegionSum(name, 1, duration_s, duration_s, estimates)
-
-    def _estimates(self, start: list[Totals], end: list[Totals]) -> list[EnergyEstimate | None]:
-        found: list[EnergyEstimate | None] = []
-        for info, accumulator, first, last in zip(self.infos, self.accumulators, start, end):
+        for name, start_s, end_s in trace.regions():
             try:
-                found.append(estimate_energy(first, last, accumulator.last, info, self.random_phase))
+                estimates = trace.known_energies(start_s, end_s)
             except NotEnoughSamples:
-                found.append(None)
-        return found
+                self.outside[name] = self.outside.get(name, 0) + 1
+                continue
+            self.regions[name] = _added(self.regions.get(name), name, end_s - start_s, estimates)
 
+    @cached_property
     def command(self) -> list[EnergyEstimate | None]:
         """The energy of each channel while the command ran, or over everything seen where none did."""
-        start = self.started or [accumulator.first for accumulator in self.accumulators]
-        end = self.ended or [accumulator.last for accumulator in self.accumulators]
-        return self._estimates(start, end)
-
-    def idle_power_w(self) -> list[float]:
-        """Average power of each channel before the command started, `nan` where there was no such time."""
-        idle_w = []
-        for accumulator, started in zip(self.accumulators, self.started or []):
-            covered_s = started.covered_s - accumulator.first.covered_s
-            idle_w.append(started.energy_j / covered_s if covered_s > 0 and started.samples > 2 else math.nan)
-        return idle_w or [math.nan] * len(self.infos)
+        started_s, ended_s = self.trace.event_time_s("command_started"), self.trace.event_time_s("command_ended")
+        start_s = self.trace.start_s if started_s is None else max(started_s, self.trace.start_s)
+        end_s = self.trace.end_s if ended_s is None else min(ended_s, self.trace.end_s)
+        try:
+            return self.trace.known_energies(start_s, end_s)
+        except NotEnoughSamples:
+            return [None] * len(self.infos)
 
     def notes(self) -> list[str]:
-        """Sentences on what limits the numbers: counters not used, regions too short."""
+        """Sentences on what limits the numbers, one for each kind: counters not used, regions too short or lost."""
         found = [
             f"{info.name}: {estimate.reason}; the integral is used"
-            for info, estimate in zip(self.infos, self.command())
+            for info, estimate in zip(self.infos, self.command)
             if estimate is not None and estimate.reason
         ]
-        for region in self.regions.values():
-            for info in self.infos:
-                resolves_s = max(info.period_s, info.averaging_s, self.interval_s)
-                if region.shortest_s < resolves_s:
-                    found.append(
-                        f"region '{region.name}' lasted {region.shortest_s:.3f} s, "
-                        f"less than {info.name} can resolve ({resolves_s:g} s)"
-                    )
+        for info in self.infos:
+            resolves_s = max(info.period_s, info.averaging_s, self.interval_s)
+            short = [region for region in self.regions.values() if region.shortest_s < resolves_s]
+            if short:
+                shortest = min(short, key=lambda region: region.shortest_s)
+                others = f"; so did {len(short) - 1} other regions" if len(short) > 1 else ""
+                found.append(
+                    f"region '{shortest.name}' lasted {shortest.shortest_s:.3f} s, "
+                    f"less than {info.name} can resolve ({resolves_s:g} s){others}"
+                )
+        for fault, names in self.trace.faulty_marks().items():
+            found.append(f"{_counted(names)} {fault}: there is no energy of that")
+        if self.outside:
+            found.append(f"{_counted(self.outside)} lies outside of what was sampled: there is no energy of that")
         return found
+
+    @property
+    def peak_power_w(self) -> list[float]:
+        """The highest power that was read of each channel, `nan` without any."""
+        return [curve.power.peak_w for curve in self.trace.curves()]
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON: units in the keys; what is not known is null."""
         return {
             "interval_s": self.interval_s,
-            "random_phase": self.random_phase,
+            "random_phase": bool(self.trace.meta.get("random_phase")),
             "channels": [
                 {
                     **_channel(info, estimate),
-                    "peak_power_w": _known(accumulator.peak_power_w),
+                    "peak_power_w": _known(peak_w),
                     "idle_power_w": _known(idle_w),
-                    "largest_gap_s": accumulator.largest_gap_s,
+                    "largest_gap_s": None if estimate is None else estimate.largest_gap_s,
                 }
-                for info, estimate, accumulator, idle_w in zip(
-                    self.infos, self.command(), self.accumulators, self.idle_power_w()
+                for info, estimate, peak_w, idle_w in zip(
+                    self.infos, self.command, self.peak_power_w, self.trace.idle_power_w()
                 )
             ],
             "regions": [
@@ -139,15 +113,34 @@ class Summary:
     def lines(self) -> list[str]:
         """A table that a person reads at a glance."""
         rows: list[tuple[str, ...]] = [HEADER]
-        for info, estimate, accumulator in zip(self.infos, self.command(), self.accumulators):
-            rows.append(_row(info.name, info, estimate, f"{accumulator.peak_power_w:.1f}"))
-        for region in self.regions.values():
+        for info, estimate, peak_w in zip(self.infos, self.command, self.peak_power_w):
+            rows.append(_row(info.name, info, estimate, f"{peak_w:.1f}"))
+        shown = list(self.regions.values())
+        if len(shown) > MANY:
+            shown = sorted(shown, key=lambda region: -region.duration_s)[:MANY]
+        for region in shown:
             times = f" x {region.times}" if region.times > 1 else ""
             rows.append((f"region '{region.name}'{times}, {region.duration_s:.3f} s", *[""] * (len(HEADER) - 1)))
             rows += [_row(f"  {info.name}", info, estimate, "") for info, estimate in zip(self.infos, region.estimates)]
+        left = len(self.regions) - len(shown)
         # A region's title may be longer than a channel's name, and has nothing beside it.
         widths = [max(len(row[i]) for row in rows if i or not row[0].startswith("region")) for i in range(len(HEADER))]
-        return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows]
+        lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows]
+        return lines + [f"and {left} shorter regions, which the summary as JSON has"] * bool(left)
+
+
+def _added(before: RegionSum | None, name: str, duration_s: float, estimates: list[EnergyEstimate | None]) -> RegionSum:
+    if before is None:
+        return RegionSum(name, 1, duration_s, duration_s, estimates)
+    summed = [None if a is None or b is None else add_estimates(a, b) for a, b in zip(before.estimates, estimates)]
+    return RegionSum(name, before.times + 1, before.duration_s + duration_s, min(before.shortest_s, duration_s), summed)
+
+
+def _counted(names: dict[str, int]) -> str:
+    """Names with how often each was met, cut where there are many."""
+    shown = [f"'{name}'" + (f" ({times} times)" if times > 1 else "") for name, times in list(names.items())[:3]]
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"region {', '.join(shown)}{more}"
 
 
 def _row(title: str, info: ChannelInfo, estimate: EnergyEstimate | None, peak: str) -> tuple[str, ...]:

@@ -13,10 +13,8 @@ from jpwr.backends import METHODS, MODELLED, open_method, plug_ins
 from jpwr.channel import Channel
 from jpwr.cli import Parser
 from jpwr.errors import JpwrError, TraceError
-from jpwr.sampler import has_random_phase
 from jpwr.summary import Summary
-from jpwr.trace import Event
-from jpwr.writers import open_trace, read_trace
+from jpwr.writers import read_trace
 
 # The rules of a measurement that counts, after the Green500's for a run of its own length.
 MIN_RATE_HZ = 1.0
@@ -82,19 +80,10 @@ def _described(channel: Channel) -> str:
 
 def summarise(path: Path) -> Summary:
     """The summary of a trace on disk; raises TraceError."""
-    with open_trace(path) as reader:
-        if not reader.channels:
-            raise TraceError(f"{path} has no channel: there is nothing to tell")
-        interval_s = reader.meta.get("interval_s", 0.0)
-        summary = Summary(
-            reader.channels, interval_s, bool(reader.meta.get("random_phase", has_random_phase(interval_s)))
-        )
-        for entry in reader:
-            if isinstance(entry, Event):
-                summary.event(entry.name, entry.time_s, **entry.details)
-            else:
-                summary.append(*entry)
-    return summary
+    trace = read_trace(path)
+    if not trace.channels:
+        raise TraceError(f"{path} has no channel: there is nothing to tell")
+    return Summary(trace)
 
 
 def show_trace(path: Path, as_json: bool = False, picture: Path | None = None) -> int:
@@ -106,7 +95,7 @@ def show_trace(path: Path, as_json: bool = False, picture: Path | None = None) -
     except ImportError:
         print("no plot was drawn: pip install matplotlib", file=sys.stderr)
         return 0
-    trace = read_trace(path)
+    trace = summary.trace
     figure = Figure(figsize=(9, 4), dpi=120, layout="constrained")
     axes = figure.add_subplot()
     for series in trace.series():
@@ -154,14 +143,14 @@ def check_trace(path: Path) -> int:
 def rule_findings(summary: Summary) -> dict[str, list[Finding]]:
     """Every rule on every channel, over the command's time."""
     findings: dict[str, list[Finding]] = {}
-    for info, estimate, accumulator in zip(summary.infos, summary.command(), summary.accumulators):
+    for info, estimate in zip(summary.infos, summary.command):
         found = findings.setdefault(info.name, [])
         if estimate is None:
             found.append(Finding(False, "there are too few samples for any energy"))
             continue
         rate_hz = estimate.samples / estimate.duration_s
         missing = estimate.missing / max(1, estimate.samples + estimate.missing)
-        gap_s = accumulator.largest_gap_s
+        gap_s = estimate.largest_gap_s
         found += [
             Finding(not info.estimated, "a measurement" if not info.estimated else "an estimate, not a measurement"),
             Finding(rate_hz >= MIN_RATE_HZ, f"{rate_hz:.1f} samples per second, {MIN_RATE_HZ:g} needed"),

@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from typing import Any, NamedTuple, Sequence
 
 from jpwr.channel import ChannelInfo
-from jpwr.energy import Accumulator, EnergyEstimate, Totals, estimate_energy
+from jpwr.energy import ChannelEnergy, EnergyEstimate
 from jpwr.errors import NotEnoughSamples
+
+# What can be wrong with the marks of a region.
+NEVER_ENDED, NEVER_BEGUN, BACKWARDS = "never ended", "ended without a beginning", "ended before it began"
 
 
 class Event(NamedTuple):
@@ -29,12 +33,16 @@ class Region(NamedTuple):
 
 
 class Series(NamedTuple):
-    """One channel's readings; `nan` is a reading that is missing. `energy_j` is None without a counter."""
+    """One channel's readings; `nan` is a reading that is missing. `energy_j` is None without a counter.
+
+    Power is read at `times_s` and the counter at `counter_times_s`, in seconds: each at its own moments.
+    """
 
     info: ChannelInfo
     times_s: Sequence[float]
     power_w: Sequence[float]
     energy_j: Sequence[float] | None
+    counter_times_s: Sequence[float]
 
     @property
     def samples(self) -> int:
@@ -54,22 +62,30 @@ class Trace:
         self.events: list[Event] = []
         self._times_s = [array("d") for _ in self.channels]
         self._power_w = [array("d") for _ in self.channels]
-        self._energy_j = [array("d") if info.has_counter else None for info in self.channels]
+        self._counter_times_s = [array("d") for _ in self.channels]
+        self._energy_j = [array("d") for _ in self.channels]
+        self._columns = [
+            (times_s, power_w, counter_times_s if info.has_counter else None, energy_j)
+            for info, times_s, power_w, counter_times_s, energy_j in zip(
+                self.channels, self._times_s, self._power_w, self._counter_times_s, self._energy_j
+            )
+        ]
+        self._curves: list[ChannelEnergy] = []
 
     def append(self, time_s: float, power_w: Sequence[float | None], energy_j: Sequence[float | None]) -> None:
-        """Add one row: for each channel its power in watts and its counter in joules.
+        """Add one row of what was read at one moment: for each channel its power in watts and its counter in joules.
 
-        A power of None is a channel that this row did not read; `nan` is a reading that failed.
+        Both None is a channel that this row did not read; `nan` is a reading that failed.
         """
-        for index, power in enumerate(power_w):
-            if power is None:
-                continue
-            self._times_s[index].append(time_s)
-            self._power_w[index].append(power)
-            counter = self._energy_j[index]
-            if counter is not None:
-                value = energy_j[index]
-                counter.append(math.nan if value is None else value)
+        if self._curves:
+            self._curves = []
+        for (times_s, powers_w, counter_times_s, counters_j), power, counter in zip(self._columns, power_w, energy_j):
+            if power is not None:
+                times_s.append(time_s)
+                powers_w.append(power)
+            if counter_times_s is not None and (counter is not None or power is not None):
+                counter_times_s.append(time_s)
+                counters_j.append(math.nan if counter is None else counter)
 
     def event(self, name: str, time_s: float, /, **details: Any) -> None:
         self.events.append(Event(name, time_s, details))
@@ -80,32 +96,52 @@ class Trace:
 
     def regions(self) -> list[Region]:
         """The regions that were marked and ended, in the order of their ends. An end closes the last open beginning."""
+        return self._regions()[0]
+
+    def faulty_marks(self) -> dict[str, dict[str, int]]:
+        """Marks that make no region: for each kind of fault, the regions' names and how often it was met."""
+        return self._regions()[1]
+
+    def _regions(self) -> tuple[list[Region], dict[str, dict[str, int]]]:
         opened: dict[str, list[float]] = {}
-        found = []
+        found: list[Region] = []
+        faults: dict[str, Counter[str]] = {kind: Counter() for kind in (NEVER_ENDED, NEVER_BEGUN, BACKWARDS)}
         for event in self.events:
             name = event.details.get("region", "")
             if event.name == "region_begin":
                 opened.setdefault(name, []).append(event.time_s)
-            elif event.name == "region_end" and opened.get(name):
-                found.append(Region(name, opened[name].pop(), event.time_s))
-        return found
+            elif event.name == "region_end":
+                if not opened.get(name):
+                    faults[NEVER_BEGUN][name] += 1
+                    continue
+                region = Region(name, opened[name].pop(), event.time_s)
+                if region.start_s <= region.end_s:  # nan compares false
+                    found.append(region)
+                else:
+                    faults[BACKWARDS][name] += 1
+        faults[NEVER_ENDED].update({name: len(left) for name, left in opened.items() if left})
+        return found, {kind: dict(names) for kind, names in faults.items() if names}
 
     @property
     def start_s(self) -> float:
-        """Time of the first reading, `nan` without any."""
+        """Time of the first sample of power, `nan` without any."""
         return min((times_s[0] for times_s in self._times_s if times_s), default=math.nan)
 
     @property
     def end_s(self) -> float:
-        """Time of the last reading, `nan` without any."""
+        """Time of the last sample of power, `nan` without any."""
         return max((times_s[-1] for times_s in self._times_s if times_s), default=math.nan)
 
     def series(self, start_s: float = -math.inf, end_s: float = math.inf) -> list[Series]:
         """The readings of each channel from `start_s` to `end_s`, both included."""
         found = []
-        for info, times_s, power_w, counter in zip(self.channels, self._times_s, self._power_w, self._energy_j):
-            rows = slice(bisect_left(times_s, start_s), bisect_right(times_s, end_s))
-            found.append(Series(info, times_s[rows], power_w[rows], counter[rows] if counter is not None else None))
+        for info, (times_s, power_w, counter_times_s, energy_j) in zip(self.channels, self._columns):
+            rows = _rows(times_s, start_s, end_s)
+            if counter_times_s is None:
+                found.append(Series(info, times_s[rows], power_w[rows], None, array("d")))
+                continue
+            counted = _rows(counter_times_s, start_s, end_s)
+            found.append(Series(info, times_s[rows], power_w[rows], energy_j[counted], counter_times_s[counted]))
         return found
 
     def energies(self, start_s: float, end_s: float) -> list[EnergyEstimate]:
@@ -113,30 +149,47 @@ class Trace:
 
         Raises NotEnoughSamples when the trace does not reach over the window, or a channel has no two readings in it.
         """
-        if not (self.start_s <= start_s and end_s <= self.end_s):  # nan compares false
+        self._check_covered(start_s, end_s)
+        return [curve.between(start_s, end_s) for curve in self.curves()]
+
+    def known_energies(self, start_s: float, end_s: float) -> list[EnergyEstimate | None]:
+        """The same with None for a channel that has too few readings in the window."""
+        self._check_covered(start_s, end_s)
+        found: list[EnergyEstimate | None] = []
+        for curve in self.curves():
+            try:
+                found.append(curve.between(start_s, end_s))
+            except NotEnoughSamples:
+                found.append(None)
+        return found
+
+    def idle_power_w(self) -> list[float]:
+        """Average power of each channel before the command started; `nan` where there was no such time."""
+        started_s = self.event_time_s("command_started")
+        try:
+            idle = self.known_energies(self.start_s, math.nan if started_s is None else started_s)
+        except NotEnoughSamples:
+            return [math.nan] * len(self.channels)
+        return [math.nan if one is None or one.samples < 3 else one.avg_power_w for one in idle]
+
+    def curves(self) -> list[ChannelEnergy]:
+        """Each channel's readings, made ready for questions."""
+        if not self._curves:
+            random_phase = bool(self.meta.get("random_phase"))
+            self._curves = [
+                ChannelEnergy(info, times_s, power_w, counter_times_s or (), energy_j, random_phase)
+                for info, (times_s, power_w, counter_times_s, energy_j) in zip(self.channels, self._columns)
+            ]
+        return self._curves
+
+    def _check_covered(self, start_s: float, end_s: float) -> None:
+        if not (self.start_s <= start_s <= end_s <= self.end_s):  # nan compares false
             covered = f"{self.start_s:.3f} s to {self.end_s:.3f} s" if self.start_s == self.start_s else "nothing"
             raise NotEnoughSamples(
                 f"the window {start_s:.3f} s to {end_s:.3f} s is not covered by the trace, which has {covered}: "
                 "start the sampler before the window and stop it after"
             )
-        return [self._energy(series, start_s, end_s) for series in self.series()]
 
-    def _energy(self, series: Series, start_s: float, end_s: float) -> EnergyEstimate:
-        accumulator = Accumulator()
-        start: Totals | None = None
-        end: Totals | None = None
-        for index, time_s in enumerate(series.times_s):
-            counter_j = series.energy_j[index] if series.energy_j is not None else math.nan
-            accumulator.add(time_s, series.power_w[index], counter_j)
-            if start is None and time_s >= start_s:
-                start = accumulator.at(start_s)
-            if end is None and time_s >= end_s:
-                end = accumulator.at(end_s)
-        whole = accumulator.last
-        if start is None:
-            raise NotEnoughSamples(f"channel {series.info.name} has no reading after {start_s:.3f} s: it stopped early")
-        # A channel that ends before its window does is short of samples, and its estimate says how sure it is.
-        end = (end or whole)._replace(time_s=end_s)
-        return estimate_energy(
-            start._replace(time_s=start_s), end, whole, series.info, bool(self.meta.get("random_phase"))
-        )
+
+def _rows(times_s: Sequence[float], start_s: float, end_s: float) -> slice:
+    return slice(bisect_left(times_s, start_s), bisect_right(times_s, end_s))

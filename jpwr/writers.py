@@ -1,7 +1,7 @@
 """Traces on disk: streamed as CSV, and read back, also after a crash.
 
 The first line is a comment with all that is known of the run as JSON, the second names the columns, and then a row
-per sample. A field that is empty was not read in that row, `nan` is a reading that failed. An event is a comment line
+per moment. A field that is empty was not read in that row, `nan` is a reading that failed. An event is a comment line
 between the rows. Every line is handed to the kernel when it is made.
 """
 
@@ -60,7 +60,7 @@ class CsvWriter:
         for has_counter, power, energy in zip(self._with_counter, power_w, energy_j):
             fields.append("" if power is None else f"{power:.3f}")
             if has_counter:
-                fields.append("" if power is None or energy is None else f"{energy:.6f}")
+                fields.append("" if energy is None else f"{energy:.6f}")
         self._write(",".join(fields) + "\n")
 
     def event(self, name: str, time_s: float, /, **details: Any) -> None:

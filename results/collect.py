@@ -6,7 +6,6 @@ Standard library and jpwr's core only, so that it runs on any login node.
 from __future__ import annotations
 
 import argparse
-import itertools
 import math
 import re
 import signal
@@ -18,8 +17,8 @@ from typing import Any, NamedTuple
 
 from jpwr.channel import ChannelInfo
 from jpwr.energy import EnergyEstimate, add_estimates
-from jpwr.errors import JpwrError, NotEnoughSamples
-from jpwr.trace import Series, Trace
+from jpwr.errors import JpwrError
+from jpwr.trace import Trace
 from jpwr.writers import read_trace
 from results.records import RESULT_NAME, Record, RecordError, read_record, write_record
 
@@ -42,7 +41,6 @@ class Reading(NamedTuple):
     info: ChannelInfo
     estimate: EnergyEstimate
     idle_power_w: float
-    largest_gap_s: float  # the longest time in a window without a finite sample
 
 
 class EnergyError(Exception):
@@ -148,12 +146,7 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
         device_ids = [device["device_id"] for device in record["devices"] if device["hostname"] == hostname]
         of_windows = [trace.energies(window["start_s"], window["end_s"]) for window in windows]
         estimates = [reduce(add_estimates, of_channel) for of_channel in zip(*of_windows, strict=True)]
-        readings = [
-            Reading(*reading)
-            for reading in zip(
-                trace.channels, estimates, _idle_power_w(trace), _largest_gaps_s(trace, windows), strict=True
-            )
-        ]
+        readings = [Reading(*reading) for reading in zip(trace.channels, estimates, trace.idle_power_w(), strict=True)]
         for reading in readings:
             scope = reading.info.scope.value
             by_scope_wh[scope] = by_scope_wh.get(scope, 0.0) + reading.estimate.energy_j / JOULES_PER_WH
@@ -170,7 +163,8 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
         "energy_wh": energy_wh,
         "energy_wh_per_device": energy_wh / num_devices,
         "avg_power_w": energy_wh * JOULES_PER_WH / duration_s,
-        "uncertainty_wh": math.sqrt(math.fsum(channel["uncertainty_wh"] ** 2 for channel in channels)),
+        # Devices that are read at the same moments, under the same load, are off in the same direction.
+        "uncertainty_wh": math.fsum(channel["uncertainty_wh"] for channel in channels),
         "idle_power_w": _sum_or_none([channel["idle_power_w"] for channel in channels]),
         f"{unit}_per_wh": work_per_wh,
         "epoch_wh": epoch / work_per_wh if epoch else None,
@@ -213,29 +207,6 @@ def _choose(found: Sequence[Reading], device_ids: Sequence[str]) -> list[Reading
     raise EnergyError("the trace has no channel")
 
 
-def _idle_power_w(trace: Trace) -> list[float]:
-    """Average power of each channel before the command started; `nan` where there was no such time."""
-    started_s = trace.event_time_s("command_started")
-    try:
-        return [one.avg_power_w for one in trace.energies(trace.start_s, math.nan if started_s is None else started_s)]
-    except NotEnoughSamples:
-        return [math.nan] * len(trace.channels)
-
-
-def _largest_gaps_s(trace: Trace, windows: Sequence[dict[str, Any]]) -> list[float]:
-    """Of each channel, over all windows."""
-    of_windows = [
-        [_largest_gap_s(series, window["start_s"], window["end_s"]) for series in trace.series()] for window in windows
-    ]
-    return [max(of_channel) for of_channel in zip(*of_windows, strict=True)]
-
-
-def _largest_gap_s(series: Series, start_s: float, end_s: float) -> float:
-    read_s = [time_s for time_s, power_w in zip(series.times_s, series.power_w, strict=True) if not math.isnan(power_w)]
-    inside_s = [start_s, *(time_s for time_s in read_s if start_s < time_s < end_s), end_s]
-    return max(after - before for before, after in itertools.pairwise(inside_s))
-
-
 def _describe(reading: Reading, hostname: str) -> dict[str, Any]:
     info, estimate = reading.info, reading.estimate
     if estimate.samples < 1:
@@ -262,7 +233,7 @@ def _describe(reading: Reading, hostname: str) -> dict[str, Any]:
         "counter_wh": _none_if_nan(estimate.counter_j / JOULES_PER_WH),
         "integral_vs_counter": _none_if_nan(estimate.difference),
         "idle_power_w": _none_if_nan(reading.idle_power_w),
-        "largest_gap_s": reading.largest_gap_s,
+        "largest_gap_s": estimate.largest_gap_s,
         "samples": estimate.samples,
         "missing": estimate.missing,
     }

@@ -14,7 +14,7 @@ from jpwr.errors import BackendUnavailable, ReadError
 # NVIDIA's documentation of nvmlDeviceGetPowerUsage: a one-second average on Ampere and later, but not on GA100.
 AVERAGED_S = 1.0
 COUNTER_STEP_J = 0.001  # it counts millijoules
-COUNTER_REFRESH_S = 0.1  # the longest that Yang et al. 2023 (arXiv:2312.02741) saw between two values of the sensor
+REFRESH_S = 0.1  # the longest that Yang et al. 2023 (arXiv:2312.02741) saw between two values of the sensor
 
 
 def open_channels(stack: ExitStack, environ: Mapping[str, str] = os.environ) -> list[Channel]:
@@ -59,7 +59,8 @@ class _Device:
             mine=is_visible(environ, ("CUDA_VISIBLE_DEVICES",), self._index, uuid),
             averaging_s=0.0 if self._has_instant else AVERAGED_S,
             counter_resolution_j=COUNTER_STEP_J if self._has_counter else 0.0,
-            counter_refresh_s=COUNTER_REFRESH_S if self._has_counter else 0.0,
+            counter_refresh_s=REFRESH_S if self._has_counter else 0.0,
+            held_s=REFRESH_S,
         )
         read_power_w = self._read_instant_w if self._has_instant else self._read_averaged_w
         return Channel(info, read_power_w, self._read_energy_j if self._has_counter else None, self._read_status)

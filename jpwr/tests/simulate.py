@@ -12,7 +12,7 @@ import sys
 from contextlib import ExitStack
 
 from jpwr.backends import open_methods
-from jpwr.sampler import PowerMonitor, has_random_phase
+from jpwr.sampler import PowerMonitor
 from jpwr.summary import Summary
 from jpwr.tests.conftest import SteppedClock
 
@@ -37,10 +37,9 @@ def main(method: str, interval_s: float, end_s: float) -> None:
     clock = StandInClock(LIBRARIES[method])
     with ExitStack() as stack:
         channels = open_methods([method], stack).channels
-        summary = Summary([channel.info for channel in channels], interval_s, has_random_phase(interval_s))
-        with PowerMonitor(channels, interval_s, [summary], clock):
+        with PowerMonitor(channels, interval_s, clock=clock) as monitor:
             clock.move_to(end_s)
-    print(json.dumps(summary.to_dict()))
+    print(json.dumps(Summary(monitor.trace).to_dict()))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from jpwr.tests.conftest import REPOSITORY, interpreter, interpreter_or_none, run
-from jpwr.tests.test_energy import square
+from jpwr.tests.loads import square
 from jpwr.writers import read_trace
 
 ESTIMATE = ["--methods", "estimate"]

@@ -10,9 +10,9 @@ import jpwr
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.clock import SystemClock
 from jpwr.errors import JpwrError, ReadError
-from jpwr.sampler import HUNG_S, WATCH_INTERVAL_S, PowerMonitor, Sampler, dither_for
+from jpwr.sampler import HUNG_S, WATCH_INTERVAL_S, PowerMonitor, Sampler
 from jpwr.tests.conftest import DEADLINE_S
-from jpwr.tests.test_energy import square
+from jpwr.tests.loads import square
 from jpwr.trace import Region, Trace
 
 INFO = ChannelInfo("sensor", Scope.DEVICE, "a test")
@@ -89,14 +89,17 @@ def steps(times_s):
 
 
 def deadlines(interval_s, until_s):
-    """When a monitor reads, from 0 on, at an interval that is too short for random moments."""
-    dither = dither_for(interval_s)
-    ticks = ((tick + dither(tick)) * interval_s for tick in itertools.count(1))
-    return [0.0, *itertools.takewhile(lambda time_s: time_s <= until_s, ticks)]
+    """When a monitor reads that takes no moment by chance, from 0 on."""
+    ticks = (tick * interval_s for tick in itertools.count())
+    return list(itertools.takewhile(lambda time_s: time_s <= until_s + 1e-9, ticks))
+
+
+def even() -> float:
+    return 0.0
 
 
 def test_a_monitor_samples_while_its_block_lasts_and_at_its_end(stepped):
-    with PowerMonitor([Channel(INFO, lambda: 3.0)], interval_s=0.02, clock=stepped) as monitor:
+    with PowerMonitor([Channel(INFO, lambda: 3.0)], interval_s=0.02, clock=stepped, chance=even) as monitor:
         stepped.move_to(0.2)
     [series] = monitor.trace.series()
     assert list(series.times_s) == pytest.approx([*deadlines(0.02, 0.2), 0.2])
@@ -117,7 +120,7 @@ def test_a_sensor_with_a_slow_pace_of_its_own_delays_no_fast_one(stepped):
         return 7.0
 
     slow = Channel(INFO._replace(name="slow", period_s=0.3), slow_w)
-    with PowerMonitor([slow, Channel(INFO, lambda: 1.0)], interval_s=0.02, clock=stepped) as monitor:
+    with PowerMonitor([slow, Channel(INFO, lambda: 1.0)], interval_s=0.02, clock=stepped, chance=even) as monitor:
         stepped.move_to(2.0)
     slow_series, fast_series = monitor.trace.series()
     assert list(fast_series.times_s) == pytest.approx([*deadlines(0.02, 2.0), 2.0])
@@ -134,7 +137,7 @@ def test_a_device_that_does_not_answer_is_left_behind_until_it_does(stepped):
     channels = [Channel(INFO._replace(name=name), read) for name, read in (("a", lambda: 1.0), ("b", stuck_w))]
     channels.append(Channel(INFO._replace(name="c"), lambda: 3.0))
     words: list[str] = []
-    with PowerMonitor(channels, interval_s=0.02, clock=stepped, warn=words.append) as monitor:
+    with PowerMonitor(channels, interval_s=0.02, clock=stepped, warn=words.append, chance=even) as monitor:
         stepped.move_to(2.5)
         assert monitor.sampler.hung == ["b"]
         assert monitor.sampler.failed_reads == {"a": 0, "b": 1, "c": 0}
@@ -156,7 +159,7 @@ def test_a_regions_energy_is_that_between_its_very_edges_whatever_the_interval(s
     info = INFO._replace(has_counter=True)
     channel = Channel(info, lambda: power_w(stepped.time_s), lambda: energy_j(stepped.time_s))
     # Between 0 and 5 s no sample is taken but for the marks, and power changes at 2 s and at 4 s.
-    with PowerMonitor([channel], interval_s=5.0, clock=stepped) as monitor:
+    with PowerMonitor([channel], interval_s=5.0, clock=stepped, chance=even) as monitor:
         stepped.move_to(1.2)
         with jpwr.region("work"):
             stepped.move_to(4.3)
@@ -168,7 +171,7 @@ def test_a_regions_energy_is_that_between_its_very_edges_whatever_the_interval(s
 
 
 def test_a_region_may_come_more_than_once(stepped):
-    with PowerMonitor([Channel(INFO, lambda: 5.0)], interval_s=0.02, clock=stepped) as monitor:
+    with PowerMonitor([Channel(INFO, lambda: 5.0)], interval_s=0.02, clock=stepped, chance=even) as monitor:
         for end_s in (0.1, 0.3):
             with jpwr.region("twice"):
                 stepped.move_to(end_s)
