@@ -19,7 +19,6 @@ DIFFERENCE_SHARE = 0.78
 STEPS_TO_TELL_A_VALUE = 2  # a change of fewer steps of the counter's resolution says nothing of its refresh
 NEIGHBOURS = 8
 ALIKE = 0.02  # powers that differ by less are the same one, read in two ways
-MEAN_S = 0.2  # a counter that is renewed less often tells no more of power's changes than an average of it
 MIN_SAMPLES_TO_FOLLOW = 4
 
 
@@ -164,13 +163,13 @@ class CounterCurve:
             watts for watts in map(self._step_w, range(slot - NEIGHBOURS, slot + 1 + NEIGHBOURS)) if watts is not None
         ]
         lowest_w, highest_w = min(average_w, *around_w), max(average_w, *around_w)
-        # A step is a mean itself. One that stands out may hold less of something higher still.
+        # A step is a mean itself, and hides as much as its own height of what was inside of it. One that stands out may
+        # hold less of something higher still.
         if average_w >= highest_w:
             highest_w = max(highest_w, self._power.peak_w, self._peak_w)
         if average_w <= lowest_w:
             lowest_w = min(lowest_w, self._power.least_w, self._least_w)
-        hidden_w = average_w / 2 if self._moments_s[slot + 1] - self._moments_s[slot] > MEAN_S else 0.0
-        return max(0.0, lowest_w - hidden_w), highest_w + hidden_w
+        return max(0.0, lowest_w - average_w / 2), highest_w + average_w / 2
 
     def _step_w(self, slot: int) -> float | None:
         """Average power from one refresh to the next, in watts; None where there is none."""

@@ -11,8 +11,8 @@ from itertools import accumulate
 from operator import add, mul, ne, sub
 from typing import NamedTuple, Sequence
 
-# Intervals hold the truth in at least 95 of 100 windows: this many standard deviations of a normal distribution.
-DEVIATIONS = 1.96
+# Intervals hold the truth in at least 95 of 100 windows: so many standard deviations, which are themselves estimated.
+DEVIATIONS = 2.2
 # Variance of a step's error as a share of (change of power x step)^2, with samples at random moments. A load that
 # changes faster than it is sampled makes samples independent: their differences have twice the variance of power,
 # spread over gaps of which the mean square is 7/6. One that changes rarely has its change anywhere in a step: 1/12.
@@ -29,6 +29,7 @@ LAG_SHARE = 0.75  # of the time for which a value is held: its own age, and the 
 MIN_CHANGES_TO_TELL = 4
 MOSTLY = 0.9
 CHANCE = 0.05  # below this, what was seen is no chance
+TRIED, TRIED_STEP, MOST_STAYS = 60, 0.87, 30  # down to a 4000th of what is possible at all
 
 
 class PowerEnergy(NamedTuple):
@@ -70,7 +71,7 @@ class PowerCurve:
         self.peak_w = max(power_w, default=math.nan)
         self.least_w = min(power_w, default=math.nan)
         self.range_w = self.peak_w - self.least_w
-        self._averaging_s, self._random_phase = averaging_s, random_phase
+        self._averaging_s, self._documented_s, self._random_phase = averaging_s, held_s, random_phase
         steps_s: list[float] = list(map(sub, times_s[1:], times_s))
         changes_w = list(map(sub, power_w[1:], power_w))
         self._steps_s = steps_s
@@ -109,8 +110,8 @@ class PowerCurve:
 
     @property
     def lags(self) -> bool:
-        """Whether a reading tells of more than its moment."""
-        return self._late_s > 0
+        """Whether a reading tells of a time and not of its moment."""
+        return self._averaging_s > 0 or self.held_s > 0
 
     def covers(self, start_s: float, end_s: float) -> bool:
         """Whether there are samples at and beyond both moments."""
@@ -132,7 +133,7 @@ class PowerCurve:
     def range_between_w(self, start_s: float, end_s: float) -> tuple[float, float]:
         """Lowest and highest sample between two moments and of the two before and after them, in watts."""
         first = max(0, bisect_right(self.times_s, start_s) - 2)
-        near = self.power_w[first : bisect_left(self.times_s, end_s) + 2] or self.power_w[-2:]
+        near = self.power_w[first : bisect_left(self.times_s, end_s + self._documented_s) + 2] or self.power_w[-2:]
         return min(near, default=0.0), max(near, default=0.0)
 
     def between(self, start_s: float, end_s: float) -> PowerEnergy | None:
@@ -222,11 +223,16 @@ def _lattice_s(changes_s: Sequence[float], levels_w: Sequence[float], usual_step
     if all(max(times_s) - min(times_s) <= 2 * unsure_s for times_s in by_level.values()):
         return 0.0
     for parts in (1, 2, 3):
-        held_s = min(stays_s) / parts
-        if held_s < 4 * unsure_s:
+        shortest_s = min(stays_s) / parts
+        if shortest_s < 3 * unsure_s:
             break
-        if all(abs(stay_s - round(stay_s / held_s) * held_s) <= unsure_s for stay_s in stays_s):
-            return held_s
+        tried = [shortest_s * (1 + step / 100) for step in range(-30, 31)]
+        off_s: list[float] = [
+            max(abs(stay_s - round(stay_s / held_s) * held_s) for stay_s in stays_s) for held_s in tried
+        ]
+        if min(off_s) <= unsure_s:
+            found_s: float = tried[off_s.index(min(off_s))]
+            return found_s
     return 0.0
 
 
@@ -241,24 +247,30 @@ def find_refresh(before_s: Sequence[float], after_s: Sequence[float], telling: S
     """From the reading before each change and the one after it, in seconds; `telling` is whether the value between a
     change and the next is one that would have changed with any refresh.
     """
-    held_s = max((seen_s for seen_s, tells in zip(map(sub, before_s[1:], after_s), telling) if tells), default=0.0)
+    stays_s = [seen_s for seen_s, tells in zip(map(sub, before_s[1:], after_s), telling) if tells and seen_s > 0]
+    held_s = max(stays_s, default=0.0)
     # Two refreshes lie between the reading before one change and the reading after the next.
     spans_s = list(map(sub, after_s[1:], before_s))
-    if held_s > 0:
-        return Refresh(min(spans_s) if min(spans_s) >= held_s else max(spans_s), True)
-    return Refresh(min(min(spans_s), _longest_unseen_s(sorted(map(sub, after_s, before_s)))), False)
+    longest_s = min(spans_s)
+    if longest_s < held_s:  # it has no even pace
+        return Refresh(max(spans_s), True)
+    return Refresh(_likely_s(held_s, longest_s, sorted(map(sub, after_s, before_s)), stays_s), held_s > 0)
 
 
-def _longest_unseen_s(gaps_s: Sequence[float]) -> float:
-    """The longest refresh with which a change in every one of the gaps is no miracle.
+def _likely_s(least_s: float, most_s: float, changed_s: Sequence[float], stayed_s: Sequence[float]) -> float:
+    """The longest refresh between two limits with which what was seen is no miracle.
 
-    A gap that is shorter than a refresh of T shows a change with the chance gap / T.
+    A gap of g shows a change with the chance g / T, where that is below 1, and none with the chance 1 - g / T.
     """
-    log_product = -math.log(CHANCE)
-    longest_s = math.inf
-    for number, gap_s in enumerate(gaps_s, 1):
-        if gap_s >= longest_s:
+    logs = [0.0, *accumulate(math.log(gap_s) if gap_s > 0 else -100.0 for gap_s in changed_s)]
+    tried = [most_s * TRIED_STEP**power for power in range(TRIED)]
+    found: list[tuple[float, float]] = []
+    for refresh_s in tried:
+        if refresh_s <= least_s:
             break
-        log_product += math.log(gap_s) if gap_s > 0 else -math.inf
-        longest_s = math.exp(log_product / number)
-    return longest_s
+        shorter = bisect_left(changed_s, refresh_s)
+        log_chance = logs[shorter] - shorter * math.log(refresh_s)
+        log_chance += sum(math.log(1 - gap_s / refresh_s) for gap_s in stayed_s[:MOST_STAYS])
+        found.append((log_chance, refresh_s))
+    best = max(log_chance for log_chance, _ in found) if found else 0.0
+    return max((refresh_s for log_chance, refresh_s in found if log_chance >= best + math.log(CHANCE)), default=most_s)

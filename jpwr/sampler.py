@@ -235,8 +235,10 @@ class Sampler:
             if channel.read_power_w and not counters_only:
                 power_w = self._read(channel, channel.read_power_w)
             after_s = now_s()
-            if lane.hung:  # others have gone on meanwhile: this reading is of now
+            was_hung = lane.hung
+            if was_hung:  # others have gone on meanwhile: this reading is of now, and what came before it is old
                 lane.hung, counter_s, before_s = False, after_s, after_s
+                row = _Row(self, len(self.channels))
                 self._warn(f"{channel.info.name}: answers again")
             if counter_j is not None:
                 row.put(counter_s, index, energy_j=counter_j)
@@ -244,7 +246,7 @@ class Sampler:
                     row.put(counter_s, index, power_w=self._slope_w(index, counter_s, counter_j))
             if power_w is not None:
                 row.put((before_s + after_s) / 2, index, power_w=power_w)
-            if index not in lane.indices:  # the others were left to another lane
+            if was_hung:
                 break
         lane.reading = None
         row.end()

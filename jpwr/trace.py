@@ -75,7 +75,7 @@ class Trace:
     def append(self, time_s: float, power_w: Sequence[float | None], energy_j: Sequence[float | None]) -> None:
         """Add one row of what was read at one moment: for each channel its power in watts and its counter in joules.
 
-        Both None is a channel that this row did not read; `nan` is a reading that failed.
+        None is what this row did not read; `nan` is a reading that failed.
         """
         if self._curves:
             self._curves = []
@@ -83,9 +83,9 @@ class Trace:
             if power is not None:
                 times_s.append(time_s)
                 powers_w.append(power)
-            if counter_times_s is not None and (counter is not None or power is not None):
+            if counter_times_s is not None and counter is not None:
                 counter_times_s.append(time_s)
-                counters_j.append(math.nan if counter is None else counter)
+                counters_j.append(counter)
 
     def event(self, name: str, time_s: float, /, **details: Any) -> None:
         self.events.append(Event(name, time_s, details))

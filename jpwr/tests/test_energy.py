@@ -243,8 +243,7 @@ def test_a_counter_of_another_scale_is_refused_in_every_window_and_the_interval_
 def test_a_right_counter_is_never_refused(window_s, refresh_s):
     for number in range(40):
         chance = random.Random(number)
-        load = square(chance.choice(loads_periods := (0.05, 0.37, 1.0, 3.0)), chance.random())
-        assert loads_periods
+        load = square(chance.choice((0.05, 0.37, 1.0, 3.0)), chance.random())
         counter_j = counter_of(load, refresh_s, refresh_s * chance.random())
         curve = channel(moments(chance, 0.0, 60.0, 0.1), load.power_w, counter_j)
         for start_s in range(5, 50, 9):
@@ -301,9 +300,8 @@ def test_a_channel_has_power_and_counter_at_moments_of_their_own():
         trace.append(row[0], [row[1]], [row[2]])
     [series] = trace.series()
     assert (list(series.times_s), list(series.power_w)) == ([0.0, 1.0, 2.0], [1.0, 2.0, 3.0])
-    assert list(series.counter_times_s) == [0.0, 1.0, 1.5, 2.0]
-    assert math.isnan(series.energy_j[1])
-    assert list(series.energy_j[2:]) == [7.0, 8.0]
+    assert list(series.counter_times_s) == [0.0, 1.5, 2.0]
+    assert list(series.energy_j) == [0.0, 7.0, 8.0]
 
 
 def step_ramp() -> Trace:

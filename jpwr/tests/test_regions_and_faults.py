@@ -15,11 +15,13 @@ from contextlib import suppress
 import pytest
 
 import jpwr
+from jpwr.channel import ChannelInfo, Scope
 from jpwr.marks import Mark, parse_mark
 from jpwr.tests.conftest import DEADLINE_S, environment, needed, run, wait_until
+from jpwr.tests.loads import square
 from jpwr.tests.test_command import simulate
 from jpwr.trace import Event
-from jpwr.writers import open_trace, read_trace
+from jpwr.writers import CsvWriter, open_trace, read_trace
 
 CONSTANT = {"STAND_IN_SHAPE": "constant", "STAND_IN_DEVICES": "1"}
 
@@ -119,6 +121,51 @@ json.dump(times_s, open("times.json", "w"))
         assert before_s - rounded_s <= marked.start_s <= start_s + rounded_s
         assert end_s - rounded_s <= marked.end_s <= after_s + rounded_s
         assert region(summary, name)["duration_s"] == pytest.approx(marked.end_s - marked.start_s)
+
+
+def test_marks_that_come_late_count_at_their_own_time(measure, tmp_path):
+    # Both marks come when the region is long past.
+    program = """
+import os, subprocess, time
+subprocess.run(["bash", "-c", "rows 20"], check=True)
+start_s = time.monotonic()
+subprocess.run(["bash", "-c", "rows 40"], check=True)
+end_s = time.monotonic()
+subprocess.run(["bash", "-c", "rows 60"], check=True)
+with open(os.environ["JPWR_MARKS"], "a") as file:
+    print(f"begin late @{start_s}", f"end late @{end_s}", sep=chr(10), file=file)
+    print(f"begin too early @{start_s - 1000}", f"end too early @{end_s}", sep=chr(10), file=file)
+"""
+    (tmp_path / "program.py").write_text(program)
+    summary, _ = measure(f"{sys.executable} program.py; noted 'too early'", "--interval", "10", STAND_IN_SHAPE="square")
+    [marked] = [marked for marked in trace_of(tmp_path).regions() if marked.name == "late"]
+    _, energy_j = square(0.37)
+    true_wh = (energy_j(marked.end_s) - energy_j(marked.start_s)) / 3600
+    [channel] = region(summary, "late")["channels"]
+    assert abs(channel["energy_wh"] - true_wh) <= channel["uncertainty_wh"] < 0.2 * true_wh
+    assert channel["samples"] >= 39
+    read = run(sys.executable, "-m", "jpwr", "read", "out/trace.csv", "--json", cwd=tmp_path)
+    [again] = region(json.loads(read.stdout), "late")["channels"]
+    assert again["energy_wh"] == pytest.approx(channel["energy_wh"], rel=1e-4)
+    assert [one["region"] for one in summary["regions"]] == ["late"]
+    assert any("'too early' lies outside of what was sampled" in note for note in summary["notes"])
+
+
+def test_ten_thousand_regions_make_one_note_of_a_kind_and_a_table_that_can_be_read(tmp_path):
+    info = ChannelInfo("made:0", Scope.DEVICE, "made up")
+    path = tmp_path / "trace.csv"
+    with CsvWriter(path, [info], {"interval_s": 0.1}) as writer:
+        for tick in range(200):
+            writer.append(0.1 * tick, [100.0], [None])
+        for number in range(10_000):
+            writer.event("region_begin", 0.001 * number, region=f"name {number}")
+            writer.event("region_end", 0.001 * number + 0.05, region=f"name {number}")
+            writer.event("region_begin", 1.0, region=f"never ended {number}")
+    done = run(sys.executable, "-m", "jpwr", "read", str(path))
+    assert len(done.stdout.splitlines()) < 60
+    assert "lasted 0.050 s, less than made:0 can resolve (0.1 s); so did 9999 other regions" in done.stdout
+    assert "and 9997 more never ended" in done.stdout
+    assert "9980 shorter regions" in done.stdout
 
 
 def test_a_region_shorter_than_the_sensor_resolves_is_noted(measure, tmp_path):
@@ -271,7 +318,7 @@ def test_old_command_lines_leave_the_files_that_they_left(jpwr, nvml_folder, tmp
     before_s = time.time()
     done = jpwr(
         *("--methods", "pynvml", "--interval", "50", "--ignore-measure-errors", "--df-out", "energy_meas"),
-        *("--df-filetype", "csv", "--df-suffix", "%q{SLURM_PROCID}", "bash", "-c", "rows 5"),
+        *("--df-filetype", "csv", "--df-suffix", "%q{SLURM_PROCID}", "--idle", "0.2", "bash", "-c", "rows 5"),
         **{"LD_LIBRARY_PATH": str(nvml_folder), "SLURM_PROCID": "7", **CONSTANT, "STAND_IN_DEVICES": "2"},
         TRACE="energy_meas/trace.csv",
     )
@@ -283,9 +330,12 @@ def test_old_command_lines_leave_the_files_that_they_left(jpwr, nvml_folder, tmp
     assert before_s <= power["timestamps"].min() < power["timestamps"].max() <= time.time()
     assert set(power["pynvml:1"]) == {600.0}
     energy = pandas.read_csv(energy_path, index_col=0)["0"]
-    assert energy["pynvml:1"] == pytest.approx(2 * energy["pynvml:0"])
-    seconds = power["timestamps"].max() - power["timestamps"].min()
-    assert energy["pynvml:0"] == pytest.approx(300 * seconds / 3600, rel=1e-4)
+    assert energy["pynvml:1"] == pytest.approx(2 * energy["pynvml:0"], rel=1e-3)
+    # Of the command alone, without the idle phase.
+    trace = read_trace(tmp_path / "energy_meas" / "trace.csv")
+    seconds = trace.event_time_s("command_ended") - trace.event_time_s("command_started")
+    assert seconds < power["timestamps"].max() - power["timestamps"].min() - 0.2
+    assert energy["pynvml:0"] == pytest.approx(300 * seconds / 3600, rel=1e-3)
 
 
 @pytest.mark.parametrize(("file_type", "engine"), [("h5", "tables"), ("parquet", "pyarrow")])
