@@ -21,6 +21,8 @@ DEFAULT_INTERVAL_S = 0.1
 STATUS_INTERVAL_S = 1.0
 # Readings that are no further apart are of one moment: at 1 kW, 0.2 J may pass in between.
 SAME_MOMENT_S = 0.0002
+# How often a counter is renewed shows in readings that are close together: the first ticks are followed by such ones.
+PROBES = tuple(0.3 / 2**power for power in range(8)) * 3  # shares of the interval
 # A reading that takes longer than this holds up its neighbours: they go on in another thread.
 HUNG_S = 0.5
 WATCH_INTERVAL_S = 0.25
@@ -49,6 +51,7 @@ class _Lane:
         self.reading: int | None = None  # which channel is being read
         self.since_s = 0.0  # since when
         self.hung = False
+        self.probes = list(PROBES)
 
 
 class _Row:
@@ -179,6 +182,9 @@ class Sampler:
             begun_s = self.clock.now_s()
             if lane.indices:
                 self._sample(lane)
+                if lane.probes and any(self.channels[index].read_energy_j for index in lane.indices):
+                    self.clock.sleep_until(self.clock.now_s() + lane.probes.pop() * lane.interval_s)
+                    self._sample(lane, counters_only=True)
             # A deadline depends on its tick alone: what one tick takes does not move the next.
             tick += 1
             deadline_s = self._deadline_s(start_s, tick, lane)

@@ -120,12 +120,14 @@ def test_nvml_is_read_in_watts_and_joules_at_the_times_that_are_told(jpwr, tmp_p
     power_w, energy_j = square(4.0)
     sure = 0
     for factor, series in enumerate(trace.series(), 1):
-        for time_s, next_s, watts, joules in zip(series.times_s, series.times_s[1:], series.power_w, series.energy_j):
-            # What a row tells was read after its own time, and before the next one's.
-            assert factor * energy_j(time_s) - 0.01 <= joules <= factor * energy_j(next_s) + 0.01
+        # What a row tells was read between the row before it and the next one.
+        counted_s = series.counter_times_s
+        for before_s, next_s, joules in zip(counted_s, counted_s[2:], series.energy_j[1:]):
+            assert factor * energy_j(before_s) - 0.01 <= joules <= factor * energy_j(next_s) + 0.01
+        for before_s, next_s, watts in zip(series.times_s, series.times_s[2:], series.power_w[1:]):
             assert watts in (100.0 * factor, 500.0 * factor)
-            if next_s - time_s < 2 and power_w(time_s) == power_w(next_s):
-                assert watts == factor * power_w(time_s)
+            if next_s - before_s < 2 and power_w(before_s) == power_w(next_s):
+                assert watts == factor * power_w(before_s)
                 sure += 1
     assert sure
 
