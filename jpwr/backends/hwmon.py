@@ -12,6 +12,7 @@ from pathlib import Path
 
 from jpwr.backends.files import reading_of, text_of
 from jpwr.backends.parts import channel_of, one_at_least, unless_all_are_lost
+from jpwr.backends.rocm import has_cpu
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import BackendUnavailable
 
@@ -41,6 +42,8 @@ def open_channels(stack: ExitStack, hwmon: Path = HWMON) -> list[Channel]:
             if scope is None or not re.fullmatch(labels, label):
                 others.append(f"{chip_name} {label or sensor}".strip())
                 continue
+            if scope is Scope.DEVICE and has_cpu("", _pci_id(chip)):
+                scope = Scope.MODULE
             name = ":".join(["hwmon", chip_name, label or sensor])
             while name in channels:
                 name = _next(name)
@@ -54,6 +57,13 @@ def open_channels(stack: ExitStack, hwmon: Path = HWMON) -> list[Channel]:
 def _number(chip: Path) -> int:
     digits = re.sub(r"\D", "", chip.name)
     return int(digits) if digits else 0
+
+
+def _pci_id(chip: Path) -> int:
+    try:
+        return int(text_of(chip / "device" / "device"), 16)
+    except ValueError:
+        return 0
 
 
 def _sensors(chip: Path) -> list[tuple[str, str]]:

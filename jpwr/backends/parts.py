@@ -38,9 +38,11 @@ def one_at_least(power: Part, energy: Part) -> tuple[Part, Part]:
     if power is None or energy is None:
         return power, energy
     of_power, of_energy = attempt(power), attempt(energy)
-    if isinstance(of_power, Lost) == isinstance(of_energy, Lost):
-        return power, energy
-    return (of_power, energy) if isinstance(of_power, Lost) else (power, of_energy)
+    if isinstance(of_power, Lost) and not isinstance(of_energy, Lost):
+        return of_power, energy
+    if isinstance(of_energy, Lost) and not isinstance(of_power, Lost):
+        return power, of_energy
+    return power, energy
 
 
 def channel_of(
@@ -67,5 +69,5 @@ def unless_all_are_lost(channels: list[Channel]) -> list[Channel]:
     """The channels; raises BackendUnavailable when none of them can be read."""
     reasons = [channel.read_power_w.reason for channel in channels if isinstance(channel.read_power_w, Lost)]
     if channels and len(reasons) == len(channels):
-        raise BackendUnavailable(reasons[0])
+        raise BackendUnavailable(f"none of its sensors can be read: {reasons[0]}")
     return channels
