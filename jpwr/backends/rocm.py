@@ -68,6 +68,11 @@ def open_channels(stack: ExitStack, environ: Mapping[str, str] = os.environ) -> 
             raise BackendUnavailable(f"{no_amdsmi}, and {no_rocm_smi}") from no_rocm_smi
     if not devices:
         raise BackendUnavailable(f"{library} is there, but it shows no GPU")
+    # One that is lost does not tell its name: it is what all others are.
+    models = {(device.name, device.with_cpu) for device in devices if device.name}
+    if len(models) == 1:
+        [(name, with_cpu)] = models
+        devices = [device._replace(name=name, with_cpu=with_cpu) for device in devices]
     sensors = [_try(device) for device in devices]
     cards = _cards(devices, sensors)
     return unless_all_are_lost([_channel(library, devices, sensors, card, environ) for card in cards])
@@ -101,12 +106,9 @@ def _cards(devices: list[Device], sensors: list[Sensor]) -> list[list[int]]:
     gpus: dict[str, list[int]] = {}
     for index, device in enumerate(devices):
         gpus.setdefault(device.address or str(index), []).append(index)
-    # Only dies of one model are a pair. A device that is lost has no name: it is what all others are.
-    names = {device.name for device in devices if device.name}
-    nameless = names.pop() if len(names) == 1 else ""
     models: dict[str, list[list[int]]] = {}
     for gpu in gpus.values():
-        models.setdefault(devices[gpu[0]].name or nameless, []).append(gpu)
+        models.setdefault(devices[gpu[0]].name, []).append(gpu)
     cards = []
     for model in models.values():
         for first in range(0, len(model), 2):
