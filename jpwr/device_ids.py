@@ -2,7 +2,8 @@
 
 NVML and CUDA have a UUID for each GPU. AMD has a number of 64 bits: rocminfo and ROCR_VISIBLE_DEVICES show it as
 "GPU-" and 16 hexadecimal digits, and the 16 bytes of HIP's UUID are these digits' letters (ROCm/clr,
-Device::populateOCLDeviceConstants), so that PyTorch shows the letters in hexadecimal. Every PCI device has an address.
+Device::populateOCLDeviceConstants), so that PyTorch shows the letters in hexadecimal; amdsmi's UUID holds the number in
+parts (ROCm/amdsmi, amdsmi_uuid_gen). Every PCI device has an address.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import re
 
 UUID = re.compile(r"(?:gpu-)?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
+AMDSMI_UUID = re.compile(r"([0-9a-f]{2})[0-9a-f]{6}-0000-1000-80([0-9a-f]{2})-([0-9a-f]{12})")
 AMD_ID = re.compile(r"(?:gpu-)?([0-9a-f]{16})")
 PCI_ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})(?:\.[0-7])?")
 NO_AMD_ID = (0, 2**64 - 1)
@@ -38,6 +40,9 @@ def _one_form(text: str) -> str:
     if amd:
         return amd_id(int(amd[1], 16))
     if uuid:
+        of_amdsmi = AMDSMI_UUID.fullmatch(uuid[1])
+        if of_amdsmi:
+            return amd_id(int("".join(of_amdsmi.groups()), 16))
         raw = bytes.fromhex(uuid[1].replace("-", ""))
         letters = raw.rstrip(b"\0").decode("ascii", "replace")
         if AMD_ID.fullmatch(letters.lower()):

@@ -16,7 +16,7 @@ from typing import Any, Callable, Mapping, NamedTuple
 from jpwr.backends.parts import Lost, Part, attempt, channel_of, unless_all_are_lost
 from jpwr.backends.visible import is_visible
 from jpwr.channel import Channel, ChannelInfo, Scope
-from jpwr.device_ids import amd_id, pci_address
+from jpwr.device_ids import amd_id, pci_address, same_ids
 from jpwr.errors import BackendUnavailable, ReadError
 
 MICRO = 1e-6
@@ -32,6 +32,8 @@ NO_POWER_W = 0xFFFF  # and above: all bits of a field of 16, 32 or 64 bits say t
 NO_TICKS = 2**64 - 1
 # A processor with its GPU on one socket, such as MI300A: its socket power contains the CPU's.
 WITH_CPU = re.compile(r"\bMI\d+A\b", re.IGNORECASE)
+INSTINCT = re.compile(r"\bMI(\d{3})", re.IGNORECASE)
+TWO_DIES = "250"
 PCI_IDS_WITH_CPU = (0x74A0,)  # MI300A, which a library without the kernel's names does not call so
 
 
@@ -101,7 +103,8 @@ def _cards(devices: list[Device], sensors: list[Sensor]) -> list[list[int]]:
     """The devices, by their indices, in groups that share one power sensor.
 
     All partitions of a GPU have its address, and its power. Of an MI250's two dies, which are neighbours, one has the
-    card's power; the other one answers, and with 0 (ROCm SMI's checkIfSecondaryDie).
+    card's power; the other one answers with 0 (ROCm SMI's checkIfSecondaryDie), by which it is known where the library
+    does not tell the product.
     """
     gpus: dict[str, list[int]] = {}
     for index, device in enumerate(devices):
@@ -113,9 +116,17 @@ def _cards(devices: list[Device], sensors: list[Sensor]) -> list[list[int]]:
     for model in models.values():
         for first in range(0, len(model), 2):
             pair = model[first : first + 2]
-            dark = [all(sensors[index].answers and not sensors[index].measures for index in gpu) for gpu in pair]
-            cards += [pair[0] + pair[1]] if sorted(dark) == [False, True] else pair
+            cards += [pair[0] + pair[1]] if len(pair) == 2 and _are_one_card(devices, sensors, pair) else pair
     return sorted(cards)
+
+
+def _are_one_card(devices: list[Device], sensors: list[Sensor], pair: list[list[int]]) -> bool:
+    product = INSTINCT.search(devices[pair[0][0]].name)
+    if product:
+        measure = [any(sensors[index].measures for index in gpu) for gpu in pair]
+        return product[1] == TWO_DIES and not all(measure)
+    only_zeros = [all(sensors[index].answers and not sensors[index].measures for index in gpu) for gpu in pair]
+    return sorted(only_zeros) == [False, True]
 
 
 def _channel(
@@ -159,7 +170,7 @@ def _amdsmi_device(amdsmi: Any, handle: Any) -> Device:
     def call(name: str) -> Any:
         try:
             return getattr(amdsmi, name)(handle)
-        except amdsmi.AmdSmiException as error:
+        except (amdsmi.AmdSmiException, AttributeError) as error:  # an older amdsmi lacks a function
             raise ReadError(f"amdsmi: {_one_line(error)}") from error
 
     def read_power_w() -> float:
@@ -183,8 +194,12 @@ def _amdsmi_device(amdsmi: Any, handle: Any) -> Device:
     name = facts.get("market_name", "N/A").replace("N/A", "")
     bdf = attempt(partial(call, "amdsmi_get_gpu_device_bdf"))
     address = "" if isinstance(bdf, Lost) else bdf.rpartition(".")[0]
+    uuid = attempt(partial(call, "amdsmi_get_gpu_device_uuid"))
+    # ROCm 6.0 makes its UUID of another number than the serial's.
+    serial = amd_id(_number(facts.get("asic_serial")))
+    device_id = serial or next(iter([] if isinstance(uuid, Lost) else same_ids(uuid)), address)
     return Device(
-        amd_id(_number(facts.get("asic_serial"))) or address,
+        device_id,
         address,
         name,
         has_cpu(name, _number(facts.get("device_id"))),

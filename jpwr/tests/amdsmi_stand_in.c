@@ -2,7 +2,8 @@
  *   STAND_IN_GPU         MI250 (two devices a card, one of them without a sensor), MI300X (default) or MI300A
  *   STAND_IN_DEVICES     number of cards (default 2)
  *   STAND_IN_PARTITIONS  devices into which each card is divided (default 1): all show the card's power
- * Faults: vanish; no-power, no-counter; no-id: the kernel does not tell the devices' unique ids.
+ *   STAND_IN_FIRST_DIE   1: of an MI250's dies the second one has the sensor
+ * Faults: vanish; no-power, no-counter, zeros; nameless, no-serial; no-id: the kernel does not tell the unique ids.
  * What the package asks for and nothing here answers is in the file that the tests make.
  */
 #include <stdint.h>
@@ -41,7 +42,9 @@ static unsigned devices(void) { return (unsigned)number("STAND_IN_DEVICES", 2) *
 /* A handle is the device's number plus one. */
 static unsigned device(void *handle) { return (unsigned)(size_t)handle - 1; }
 static unsigned card(void *handle) { return device(handle) / per_card(); }
-static int is_second_die(void *handle) { return is_gpu("MI250") && device(handle) % 2; }
+static int is_without_sensor(void *handle) {
+    return (is_gpu("MI250") && device(handle) % 2 != number("STAND_IN_FIRST_DIE", 0)) || fault("zeros", device(handle));
+}
 /* One digit less than 16: the library leaves leading zeros out. */
 static uint64_t unique_id(void *handle) { return 0xf1182f2988c0a40 + device(handle); }
 
@@ -61,7 +64,7 @@ int amdsmi_get_processor_handles(void *socket, uint32_t *count, void **handles) 
 int amdsmi_get_power_info(void *handle, power_info *info) {
     if (fault("vanish", device(handle))) return NOT_FOUND;
     memset(info, 0, sizeof *info);
-    uint32_t watts = is_second_die(handle) ? 0 : (uint32_t)((card(handle) + 1) * power_w(now_s()));
+    uint32_t watts = is_without_sensor(handle) ? 0 : (uint32_t)((card(handle) + 1) * power_w(now_s()));
     if (fault("no-power", device(handle))) watts = no_power;
     info->current_socket_power = is_gpu("MI250") ? no_power : watts;
     info->average_socket_power = is_gpu("MI250") ? watts : no_power;
@@ -71,7 +74,7 @@ int amdsmi_get_power_info(void *handle, power_info *info) {
 int amdsmi_get_energy_count(void *handle, uint64_t *ticks, float *resolution_uj, uint64_t *timestamp_ns) {
     if (fault("vanish", device(handle))) return NOT_FOUND;
     *resolution_uj = 15.259F;
-    *ticks = is_second_die(handle) ? 0 : (uint64_t)((card(handle) + 1) * energy_j(now_s()) * 1e6 / *resolution_uj);
+    *ticks = is_without_sensor(handle) ? 0 : (uint64_t)((card(handle) + 1) * energy_j(now_s()) * 1e6 / *resolution_uj);
     if (fault("no-counter", device(handle))) *ticks = UINT64_MAX;
     *timestamp_ns = (uint64_t)(now_s() * 1e9);
     return SUCCESS;
@@ -79,11 +82,19 @@ int amdsmi_get_energy_count(void *handle, uint64_t *ticks, float *resolution_uj,
 int amdsmi_get_gpu_asic_info(void *handle, asic_info *info) {
     if (fault("vanish", device(handle))) return NOT_FOUND;
     memset(info, 0, sizeof *info);
-    snprintf(info->market_name, sizeof info->market_name, "%s",
-             is_gpu("MI250") ? "AMD Instinct MI250X/MI250" : is_gpu("MI300A") ? "AMD Instinct MI300A" : "AMD Instinct MI300X");
+    const char *name = is_gpu("MI250") ? "MI250X/MI250" : is_gpu("MI300A") ? "MI300A" : "MI300X";
+    if (!fault("nameless", device(handle))) snprintf(info->market_name, sizeof info->market_name, "AMD Instinct %s", name);
     info->device_id = is_gpu("MI250") ? 0x740c : is_gpu("MI300A") ? 0x74a0 : 0x74a1;
-    uint64_t serial = fault("no-id", device(handle)) ? UINT64_MAX : unique_id(handle);
+    int is_told = !fault("no-id", device(handle)) && !fault("no-serial", device(handle));
+    uint64_t serial = !is_told ? UINT64_MAX : unique_id(handle);
     snprintf(info->asic_serial, sizeof info->asic_serial, "%llx", (unsigned long long)serial);
+    return SUCCESS;
+}
+int amdsmi_get_gpu_device_uuid(void *handle, unsigned *length, char *uuid) {
+    if (fault("vanish", device(handle)) || fault("no-id", device(handle))) return NOT_SUPPORTED;
+    uint64_t id = unique_id(handle);
+    snprintf(uuid, *length, "%02xff74a1-0000-1000-80%02x-%04x%08x", (unsigned)(id >> 56), (unsigned)(id >> 48 & 0xFF),
+             (unsigned)(id >> 32 & 0xFFFF), (unsigned)id);
     return SUCCESS;
 }
 int amdsmi_get_gpu_device_bdf(void *handle, uint64_t *bdf) {

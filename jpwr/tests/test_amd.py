@@ -30,6 +30,7 @@ def hip_uuid(amd_id):
         (f"GPU-{hip_uuid(IDS[0])}", [IDS[0]]),
         (IDS[0].upper(), [IDS[0]]),
         (f"{IDS[0]} {IDS[1]}", IDS[:2]),
+        ("0fff74a1-0000-1000-8011-82f2988c0a40", [IDS[0]]),  # amdsmi's
         (f"GPU-{NVIDIA}", [f"GPU-{NVIDIA}"]),
         (NVIDIA.upper(), [f"GPU-{NVIDIA}"]),
         ("00000000:C1:00.0", ["0000:c1:00"]),
@@ -109,9 +110,26 @@ def test_a_gpu_that_is_lost_stays_in_sight_and_takes_no_other_along(sample, gpu)
     assert heard == [info is not lost for info in trace.channels]
 
 
+@pytest.mark.parametrize("product", ["", "nameless"])
+def test_the_die_that_measures_may_be_the_second(sample, product):
+    trace, _ = sample(STAND_IN_GPU="MI250", STAND_IN_FIRST_DIE="1", STAND_IN_FAULT=product)
+    assert [info.name for info in trace.channels] == ["rocm:1", "rocm:3"]
+    assert [info.device_id for info in trace.channels] == [" ".join(IDS[:2]), " ".join(IDS[2:4])]
+    assert means_w(trace) == [300, 600]
+
+
 def test_a_second_die_that_is_lost_leaves_the_first_with_the_cards_power(sample):
     trace, _ = sample(STAND_IN_GPU="MI250", STAND_IN_FAULT="vanish", STAND_IN_FAULT_DEVICE="1")
-    assert [info.name for info in trace.channels if not info.lacks] == ["rocm:0", "rocm:2"]
+    assert [(info.name, info.num_devices, info.lacks) for info in trace.channels] == [
+        ("rocm:0", 2, ""),
+        ("rocm:2", 2, ""),
+    ]
+
+
+def test_a_gpu_that_gives_nothing_but_zeros_is_no_die_of_its_neighbour(sample):
+    trace, _ = sample(STAND_IN_GPU="MI300X", STAND_IN_FAULT="zeros", STAND_IN_FAULT_DEVICE="1")
+    assert [(info.name, info.num_devices) for info in trace.channels] == [("rocm:0", 1), ("rocm:1", 1)]
+    assert trace.channels[1].lacks == "cannot be read (it gives 0)"
 
 
 def test_where_all_gpus_are_lost_one_sentence_says_so(amdsmi_folder):
@@ -131,6 +149,11 @@ def test_what_a_gpu_does_not_tell_is_left_out_and_said(sample, fault, lacks):
     assert second.has_counter == (fault == "no-power")
     assert f"rocm:1: {lacks} (amdsmi: " in said
     assert trace.series()[1].samples
+
+
+def test_a_gpu_without_a_serial_has_the_id_in_its_uuid(sample):
+    trace, _ = sample(STAND_IN_FAULT="no-serial")
+    assert [info.device_id for info in trace.channels] == IDS[:2]
 
 
 def test_a_gpu_whose_id_the_kernel_does_not_tell_has_its_address(sample):
