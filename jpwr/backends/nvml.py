@@ -66,8 +66,8 @@ def _channel(nvml: Any, index: int, environ: Mapping[str, str]) -> Channel:
 class _Device:
     """One GPU.
 
-    What is read at each sample calls the library that nvidia-ml-py has opened, but not through its wrappers: they make
-    a new place for each result, which takes longer than the call.
+    What is read at each sample calls the library that nvidia-ml-py has opened, but not through its wrappers: these make
+    a new place for each result, which takes about as long as the call.
     """
 
     def __init__(self, nvml: Any, handle: Any) -> None:
