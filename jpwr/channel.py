@@ -27,7 +27,7 @@ class ChannelInfo(NamedTuple):
     source: str  # where the number comes from, in words
     estimated: bool = False  # modelled, not measured
     num_devices: int = 1  # devices whose power this channel includes
-    device_id: str = ""  # the vendor's unique id of the device, where there is one
+    device_id: str = ""  # the vendor's unique id of the device, where there is one; several are separated by spaces
     has_counter: bool = False  # an energy counter is read with every sample
     mine: bool = True  # False: a device of this node that is hidden from this job
     period_s: float = 0.0  # how often the sensor has a new value, in seconds; 0: not known
@@ -35,6 +35,7 @@ class ChannelInfo(NamedTuple):
     counter_resolution_j: float = 0.0  # smallest step of the counter, in joules
     counter_refresh_s: float = 0.0  # longest time between two new values of the counter, in seconds; 0: not known
     held_s: float = 0.0  # how long the sensor may show a power before it has a new one, in seconds; 0: not known
+    lacks: str = ""  # what of this sensor cannot be read, and why
 
 
 class Channel(NamedTuple):

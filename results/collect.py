@@ -10,12 +10,14 @@ import math
 import re
 import signal
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jpwr.channel import ChannelInfo
+from jpwr.device_ids import same_ids
 from jpwr.energy import EnergyEstimate, add_estimates
 from jpwr.errors import JpwrError
 from jpwr.trace import Trace
@@ -28,9 +30,11 @@ TRACES = "power/*/trace.csv"
 JOB_ERRORS = "job.err"
 EXIT_JPWR_FAILED = 125
 TELLING = re.compile("error|signal", re.IGNORECASE)  # the last line with such a word says most of why a job failed
+NOT_SAMPLED = "has no sample inside the window: sample faster or run longer"
 MIN_COVERED = 0.95  # of the window, by a channel's first to last reading
 # What a benchmark's energy is taken from: the narrowest scope that was measured.
 SCOPES = ("device", "module", "cpu", "node")
+IDENTIFIED = SCOPES[:2]  # channels of these may have the ids of the devices that they measure
 # Memory is beside its processor, not inside it.
 ADDED_TO = {"cpu": "dram"}
 
@@ -66,6 +70,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (RecordError, OSError) as error:
         print(f"collect: {error}", file=sys.stderr)
         return 1
+    for note in result.get("energy", {}).get("notes", []):
+        print(f"collect: {note}", file=sys.stderr)
     if result["status"] != "ok":
         print(f"collect: {result['error']}", file=sys.stderr)
         return 1
@@ -140,17 +146,24 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
     if not nodes:
         raise EnergyError(f"the record has no {kind} window")
     channels = []
+    notes = []
     by_scope_wh: dict[str, float] = {}
     for hostname, windows in nodes.items():
         trace = _trace_of(windows[0], traces)
         device_ids = [device["device_id"] for device in record["devices"] if device["hostname"] == hostname]
-        of_windows = [trace.energies(window["start_s"], window["end_s"]) for window in windows]
-        estimates = [reduce(add_estimates, of_channel) for of_channel in zip(*of_windows, strict=True)]
-        readings = [Reading(*reading) for reading in zip(trace.channels, estimates, trace.idle_power_w(), strict=True)]
-        for reading in readings:
+        heard = _heard(trace, windows)
+        for reading in heard.values():
             scope = reading.info.scope.value
             by_scope_wh[scope] = by_scope_wh.get(scope, 0.0) + reading.estimate.energy_j / JOULES_PER_WH
-        channels += [_describe(reading, hostname) for reading in _choose(readings, device_ids)]
+        for info, trained in _choose(trace.channels, device_ids).items():
+            if info not in heard:
+                raise EnergyError(f"channel {info.name} {info.lacks or NOT_SAMPLED}")
+            channels.append(_describe(heard[info], hostname))
+            if trained < info.num_devices and any(device_ids):
+                notes.append(
+                    f"channel {info.name} of node {hostname} measures {info.num_devices} devices, of which {trained} "
+                    "trained: the energy of all is counted"
+                )
     duration_s = max(sum(window["end_s"] - window["start_s"] for window in windows) for windows in nodes.values())
     num_devices = record["layout"]["num_devices"]
     energy_wh = math.fsum(channel["energy_wh"] for channel in channels)
@@ -177,6 +190,7 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
         "sampling_interval_s": traces[0].meta.get("interval_s"),
         "jpwr_version": traces[0].meta.get("jpwr_version"),
         "channels": channels,
+        "notes": notes,
         # Of all that was sampled, used or not; scopes contain each other and are not to be added up.
         "sampled_by_scope": {f"{scope}_wh": _none_if_nan(energy) for scope, energy in sorted(by_scope_wh.items())},
     }
@@ -191,26 +205,50 @@ def _trace_of(window: dict[str, Any], traces: Sequence[Trace]) -> Trace:
     raise EnergyError(f"node {window['hostname']} has no power trace of the boot that it trained under")
 
 
-def _choose(found: Sequence[Reading], device_ids: Sequence[str]) -> list[Reading]:
-    """The channels of one node that count: one scope, and of devices only those that trained."""
+def _heard(trace: Trace, windows: Sequence[dict[str, Any]]) -> dict[ChannelInfo, Reading]:
+    """What the channels say of the windows; one that is lost in a window says nothing, and takes no other's along."""
+    of_windows = [trace.known_energies(window["start_s"], window["end_s"]) for window in windows]
+    heard = {}
+    for info, idle_w, *estimates in zip(trace.channels, trace.idle_power_w(), *of_windows, strict=True):
+        if None not in estimates:
+            heard[info] = Reading(info, reduce(add_estimates, estimates), idle_w)
+    return heard
+
+
+def _choose(found: Sequence[ChannelInfo], device_ids: Sequence[str]) -> dict[ChannelInfo, int]:
+    """The channels of one node that count, and how many of the devices in each are known to have trained.
+
+    They are of one scope, and of devices with ids only those that trained: whatever the job's environment shows.
+    """
+    if any(same_ids(text) for text in device_ids):
+        of_scopes = [_of_devices(found, scope, device_ids) for scope in IDENTIFIED]
+        best = min(of_scopes, key=lambda chosen: chosen.count(None))
+        chosen = [info for info in best if info is not None]
+        if len(chosen) == len(best):
+            return Counter(chosen)
+        if any(info.scope.value == "device" or (info.scope.value in IDENTIFIED and info.device_id) for info in found):
+            raise EnergyError(f"device {device_ids[best.index(None)]} trained, but no power channel has its id")
     for scope in SCOPES:
-        chosen = [reading for reading in found if reading.info.scope.value == scope and reading.info.mine]
-        if not chosen:
-            continue
-        if scope == "device" and any(device_ids):
-            by_id = {reading.info.device_id: reading for reading in chosen}
-            unknown = [device_id for device_id in device_ids if device_id not in by_id]
-            if unknown:
-                raise EnergyError(f"device {unknown[0]} trained, but no power channel has its id")
-            return [by_id[device_id] for device_id in dict.fromkeys(device_ids)]
-        return chosen + [reading for reading in found if reading.info.scope.value == ADDED_TO.get(scope)]
+        chosen = [info for info in found if info.scope.value == scope and info.mine]
+        if chosen:
+            beside = [info for info in found if info.scope.value == ADDED_TO.get(scope)]
+            return dict.fromkeys(chosen + beside, 0)
     raise EnergyError("the trace has no channel")
+
+
+def _of_devices(found: Sequence[ChannelInfo], scope: str, device_ids: Sequence[str]) -> list[ChannelInfo | None]:
+    """For each device the first channel of a scope that has one of its ids."""
+    by_id: dict[str, ChannelInfo] = {}
+    for info in reversed(found):
+        if info.scope.value == scope:
+            by_id.update(dict.fromkeys(same_ids(info.device_id), info))
+    return [next((by_id[one] for one in same_ids(text) if one in by_id), None) for text in device_ids]
 
 
 def _describe(reading: Reading, hostname: str) -> dict[str, Any]:
     info, estimate = reading.info, reading.estimate
     if estimate.samples < 1:
-        raise EnergyError(f"channel {info.name} has no sample inside the window: sample faster or run longer")
+        raise EnergyError(f"channel {info.name} {NOT_SAMPLED}")
     if estimate.covered_s < MIN_COVERED * estimate.duration_s:
         raise EnergyError(
             f"the samples of channel {info.name} cover {estimate.covered_s:.1f} s of the window's "

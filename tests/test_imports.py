@@ -18,6 +18,7 @@ FLOORS = {
     "jpwr": 4,
     "jpwr.channel": 0,
     "jpwr.clock": 0,
+    "jpwr.device_ids": 0,
     "jpwr.errors": 0,
     "jpwr.trace": 1,
     "jpwr.energy": 1,

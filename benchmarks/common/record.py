@@ -40,7 +40,7 @@ class Device:
     hostname: str
     rank: int
     name: str
-    device_id: str  # the vendor's unique id, by which the power channel is found; empty where there is none
+    device_id: str  # its ids, separated by spaces, by which the power channel is found; empty where there is none
     peak_memory_bytes: int | None
 
 

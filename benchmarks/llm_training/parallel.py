@@ -158,11 +158,21 @@ def describe_device(launch: Launch, target: Target) -> Device:
     hostname = node_name()
     if target.on_gpu:
         properties = torch.cuda.get_device_properties(target.device)
-        uuid = getattr(properties, "uuid", "")
         peak_bytes = torch.cuda.max_memory_allocated(target.device)
-        return Device(hostname, launch.rank, properties.name, f"GPU-{uuid}" if uuid else "", peak_bytes)
+        return Device(hostname, launch.rank, properties.name, device_ids(properties), peak_bytes)
     peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # Linux reports KiB
     return Device(hostname, launch.rank, f"CPU, {torch.get_num_threads()} threads", "", peak_bytes)
+
+
+def device_ids(properties: Any) -> str:
+    """The UUID of a GPU and its PCI address, as PyTorch has them; older versions lack one or both."""
+    found = []
+    if getattr(properties, "uuid", None):
+        found.append(f"GPU-{properties.uuid}")
+    if hasattr(properties, "pci_bus_id"):
+        address = properties.pci_domain_id, properties.pci_bus_id, properties.pci_device_id
+        found.append("{:04x}:{:02x}:{:02x}.0".format(*address))
+    return " ".join(found)
 
 
 def software(target: Target) -> dict[str, Any]:

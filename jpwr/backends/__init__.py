@@ -29,7 +29,7 @@ METHODS: Dict[str, str] = {  # noqa: UP006 - a type that Python 3.8 evaluates
 MODELLED = ("estimate",)
 ENTRY_POINTS = "jpwr.methods"
 # What several methods can show of the same part; `auto` takes it from the first that does.
-SHARED_SCOPES = (Scope.DEVICE, Scope.CPU, Scope.DRAM, Scope.NODE)
+SHARED_SCOPES = (Scope.DEVICE, Scope.MODULE, Scope.CPU, Scope.DRAM, Scope.NODE)
 
 Open = Callable[[ExitStack], "list[Channel]"]
 
@@ -52,7 +52,16 @@ def open_methods(names: Sequence[str], stack: ExitStack) -> OpenedMethods:
         known = {channel.info.name for channel in channels}
         channels += [channel for channel in opened.channels if channel.info.name not in known]
         notes += opened.notes
-    return OpenedMethods(channels, notes)
+    return OpenedMethods(channels, notes + _lacking(channels))
+
+
+def _lacking(channels: Sequence[Channel]) -> list[str]:
+    """One note on all channels that lack the same for the same reason."""
+    names: dict[str, list[str]] = {}
+    for channel in channels:
+        if channel.info.lacks:
+            names.setdefault(channel.info.lacks, []).append(channel.info.name)
+    return [f"{', '.join(those)}: {lacks}" for lacks, those in names.items()]
 
 
 def plug_ins() -> dict[str, Any]:

@@ -10,7 +10,8 @@ import re
 from contextlib import ExitStack
 from pathlib import Path
 
-from jpwr.backends.files import NumberFile
+from jpwr.backends.files import reading_of
+from jpwr.backends.parts import channel_of, one_at_least, unless_all_are_lost
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import BackendUnavailable
 
@@ -28,20 +29,19 @@ def open_channels(stack: ExitStack, pm_counters: Path = PM_COUNTERS) -> list[Cha
             continue
         part = found[1] or "node"
         energy_path = path.with_name(path.name[: -len("power")] + "energy")
-        energy = NumberFile(stack, energy_path, 1.0) if energy_path.exists() else None
+        readings = one_at_least(reading_of(stack, path, 1.0), reading_of(stack, energy_path, 1.0))
         info = ChannelInfo(
             f"cray:{part}",
             _scope(part),
             "HPE Cray pm_counters",
-            has_counter=energy is not None,
             period_s=PERIOD_S,
-            counter_resolution_j=COUNTER_STEP_J if energy else 0.0,
-            counter_refresh_s=PERIOD_S if energy else 0.0,
+            counter_resolution_j=COUNTER_STEP_J,
+            counter_refresh_s=PERIOD_S,
         )
-        channels.append(Channel(info, NumberFile(stack, path, 1.0).read, energy.read if energy else None))
+        channels.append(channel_of(info, *readings))
     if not channels:
         raise BackendUnavailable(f"there is no {pm_counters}/power: this is not an HPE Cray node")
-    return channels
+    return unless_all_are_lost(channels)
 
 
 def _scope(part: str) -> Scope:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import TextIO
+from typing import Callable, TextIO
 
+from jpwr.backends.parts import Part, attempt
 from jpwr.errors import BackendUnavailable, ReadError
 
 
@@ -29,6 +31,15 @@ class NumberFile:
             return int(self._file.read().split(None, 1)[0]) * self._scale
         except (OSError, ValueError, IndexError) as error:
             raise ReadError(f"{self._file.name}: {error}") from error
+
+
+def open_reading(stack: ExitStack, path: Path, scale: float) -> Callable[[], float]:
+    return NumberFile(stack, path, scale).read
+
+
+def reading_of(stack: ExitStack, path: Path, scale: float) -> Part:
+    """What reads a file that a sensor may have, None where there is none."""
+    return attempt(partial(open_reading, stack, path, scale)) if path.exists() else None
 
 
 def text_of(path: Path) -> str:

@@ -7,9 +7,11 @@ with its memory, for the CPU's rail and for SysIO, named in power1_oem_info.
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
-from jpwr.backends.files import NumberFile, text_of
+from jpwr.backends.files import open_reading, text_of
+from jpwr.backends.parts import attempt, channel_of, unless_all_are_lost
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import BackendUnavailable
 
@@ -27,7 +29,6 @@ def open_channels(stack: ExitStack, hwmon: Path = HWMON) -> list[Channel]:
         scope = SCOPES.get(label.split(" ")[0])
         if scope is None:
             continue
-        power = NumberFile(stack, meter.with_name("power1_average"), MICROWATT)
         interval_ms = text_of(meter.with_name("power1_average_interval"))
         info = ChannelInfo(
             f"gh:{label}",
@@ -35,7 +36,8 @@ def open_channels(stack: ExitStack, hwmon: Path = HWMON) -> list[Channel]:
             "ACPI power meter by hwmon",
             averaging_s=int(interval_ms) / 1000 if interval_ms.isdigit() else 0.0,
         )
-        channels.append(Channel(info, power.read))
+        power = attempt(partial(open_reading, stack, meter.with_name("power1_average"), MICROWATT))
+        channels.append(channel_of(info, power))
     if not channels:
         raise BackendUnavailable(f"no power meter of a Grace module is under {hwmon}: this is not a Grace-Hopper node")
-    return channels
+    return unless_all_are_lost(channels)

@@ -10,7 +10,9 @@ import re
 from contextlib import ExitStack
 from pathlib import Path
 
-from jpwr.backends.files import NumberFile, text_of
+from jpwr.backends.files import reading_of, text_of
+from jpwr.backends.parts import channel_of, one_at_least, unless_all_are_lost
+from jpwr.backends.rocm import has_cpu
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import BackendUnavailable
 
@@ -40,6 +42,8 @@ def open_channels(stack: ExitStack, hwmon: Path = HWMON) -> list[Channel]:
             if scope is None or not re.fullmatch(labels, label):
                 others.append(f"{chip_name} {label or sensor}".strip())
                 continue
+            if scope is Scope.DEVICE and has_cpu("", _pci_id(chip)):
+                scope = Scope.MODULE
             name = ":".join(["hwmon", chip_name, label or sensor])
             while name in channels:
                 name = _next(name)
@@ -47,12 +51,19 @@ def open_channels(stack: ExitStack, hwmon: Path = HWMON) -> list[Channel]:
     if not channels:
         seen = f"; its other sensors ({', '.join(others)}) cannot be put into a sum" if others else ""
         raise BackendUnavailable(f"no power of a known kind of device is under {hwmon}{seen}")
-    return list(channels.values())
+    return unless_all_are_lost(list(channels.values()))
 
 
 def _number(chip: Path) -> int:
     digits = re.sub(r"\D", "", chip.name)
     return int(digits) if digits else 0
+
+
+def _pci_id(chip: Path) -> int:
+    try:
+        return int(text_of(chip / "device" / "device"), 16)
+    except ValueError:
+        return 0
 
 
 def _sensors(chip: Path) -> list[tuple[str, str]]:
@@ -70,18 +81,16 @@ def _channel(stack: ExitStack, chip: Path, chip_name: str, number: str, name: st
     average, instant = chip / f"power{number}_average", chip / f"power{number}_input"
     power_path = instant if instant.exists() else average
     energy_path = chip / f"energy{number}_input"
-    power = NumberFile(stack, power_path, MICRO) if power_path.exists() else None
-    energy = NumberFile(stack, energy_path, MICRO) if energy_path.exists() else None
+    power, energy = one_at_least(reading_of(stack, power_path, MICRO), reading_of(stack, energy_path, MICRO))
     bus_id = (chip / "device").resolve().name if (chip / "device").exists() else ""
     info = ChannelInfo(
         name,
         scope,
         f"{chip_name} by hwmon, {power_path.name if power else energy_path.name}",
         device_id=bus_id,
-        has_counter=energy is not None,
-        counter_resolution_j=MICRO if energy else 0.0,
+        counter_resolution_j=MICRO,
     )
-    return Channel(info, power.read if power else None, energy.read if energy else None)
+    return channel_of(info, power, energy)
 
 
 def _next(name: str) -> str:

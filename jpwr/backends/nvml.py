@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from contextlib import ExitStack
 from functools import partial
 from typing import Any, Callable, Mapping
 
+from jpwr.backends.parts import Lost, attempt, channel_of, unless_all_are_lost
 from jpwr.backends.visible import is_visible
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import BackendUnavailable, ReadError
 
+VISIBLE = ("CUDA_VISIBLE_DEVICES",)
 # NVIDIA's documentation of nvmlDeviceGetPowerUsage: a one-second average on Ampere and later, but not on GA100.
 AVERAGED_S = 1.0
 COUNTER_STEP_J = 0.001  # it counts millijoules
@@ -25,85 +28,147 @@ def open_channels(stack: ExitStack, environ: Mapping[str, str] = os.environ) -> 
     try:
         pynvml.nvmlInit()
         stack.callback(pynvml.nvmlShutdown)
-        devices = [_Device(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount())]
+        count = pynvml.nvmlDeviceGetCount()
     except pynvml.NVMLError as error:
         raise BackendUnavailable(f"NVML cannot be used ({error}): is this a node with an NVIDIA driver?") from error
-    if not devices:
+    if not count:
         raise BackendUnavailable("the NVIDIA driver is there, but it shows no GPU")
-    return [device.channel(environ) for device in devices]
+    return unless_all_are_lost([_channel(pynvml, index, environ) for index in range(count)])
+
+
+def _channel(nvml: Any, index: int, environ: Mapping[str, str]) -> Channel:
+    """One GPU, with what its driver can tell. One that tells nothing is not asked again: a lost one may hang."""
+    info = ChannelInfo(f"pynvml:{index}", Scope.DEVICE, "a GPU by NVML", mine=is_visible(environ, VISIBLE, index, ""))
+    try:
+        device = _Device(nvml, nvml.nvmlDeviceGetHandleByIndex(index))
+    except nvml.NVMLError as error:
+        return channel_of(info, Lost(f"NVML: {error}"))
+    instant, averaged = attempt(device.instant_power), attempt(device.averaged_power)
+    power, kind, averaging_s = instant, "instant power", 0.0
+    if isinstance(instant, Lost):
+        power, kind, averaging_s = averaged, "averaged power", AVERAGED_S
+    if isinstance(power, Lost):
+        kind, averaging_s = "energy", 0.0
+    uuid = device.text("nvmlDeviceGetUUID")
+    name = device.text("nvmlDeviceGetName") or "NVIDIA GPU"
+    divided = "; divided by MIG: all its instances together" if device.is_divided() else ""
+    info = info._replace(
+        source=f"{name}, {kind} of the board by NVML{divided}",
+        device_id=uuid,
+        mine=is_visible(environ, VISIBLE, index, uuid),
+        averaging_s=averaging_s,
+        counter_resolution_j=COUNTER_STEP_J,
+        counter_refresh_s=REFRESH_S,
+        held_s=REFRESH_S,
+    )
+    return channel_of(info, power, attempt(device.energy), device.status())
 
 
 class _Device:
-    """One GPU, and what its driver can tell."""
+    """One GPU.
 
-    def __init__(self, pynvml: Any, index: int) -> None:
-        self._nvml = pynvml
-        self._index = index
-        self._handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-        self._has_instant = self._try(self._read_instant_w) is not None
-        self._has_counter = self._try(self._read_energy_j) is not None
+    What is read at each sample calls the library that nvidia-ml-py has opened, but not through its wrappers: these make
+    a new place for each result, which takes about as long as the call.
+    """
 
-    def channel(self, environ: Mapping[str, str]) -> Channel:
-        uuid = _text(self._nvml.nvmlDeviceGetUUID(self._handle))
-        kind = "instant power" if self._has_instant else "averaged power"
-        source = f"{_text(self._nvml.nvmlDeviceGetName(self._handle))}, {kind} of the board by NVML"
-        mig = self._try(partial(self._call, self._nvml.nvmlDeviceGetMigMode))
-        if mig and mig[0]:
-            source += "; divided by MIG: all its instances together"
-        info = ChannelInfo(
-            name=f"pynvml:{self._index}",
-            scope=Scope.DEVICE,
-            source=source,
-            device_id=uuid,
-            has_counter=self._has_counter,
-            mine=is_visible(environ, ("CUDA_VISIBLE_DEVICES",), self._index, uuid),
-            averaging_s=0.0 if self._has_instant else AVERAGED_S,
-            counter_resolution_j=COUNTER_STEP_J if self._has_counter else 0.0,
-            counter_refresh_s=REFRESH_S if self._has_counter else 0.0,
-            held_s=REFRESH_S,
-        )
-        read_power_w = self._read_instant_w if self._has_instant else self._read_averaged_w
-        return Channel(info, read_power_w, self._read_energy_j if self._has_counter else None, self._read_status)
+    def __init__(self, nvml: Any, handle: Any) -> None:
+        self._nvml = nvml
+        self._handle = handle
 
-    def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def averaged_power(self) -> Callable[[], float]:
+        """What reads watts; this and the next two raise ReadError where there is no such reading."""
+        return _thousandth(self._number("nvmlDeviceGetPowerUsage"))
+
+    def energy(self) -> Callable[[], float]:
+        """What reads joules."""
+        return _thousandth(self._number("nvmlDeviceGetTotalEnergyConsumption", kind=ctypes.c_ulonglong))
+
+    def instant_power(self) -> Callable[[], float]:
+        """What reads watts of this moment, which newer drivers have as a field."""
         try:
-            return function(self._handle, *arguments)
-        except self._nvml.NVMLError as error:
-            raise ReadError(f"NVML: {error}") from error
+            layout = self._nvml.c_nvmlFieldValue_t
+            field = layout(fieldId=self._nvml.NVML_FI_DEV_POWER_INSTANT)
+        except AttributeError as error:
+            raise ReadError("this nvidia-ml-py knows no instant power") from error
+        call = self._call("nvmlDeviceGetFieldValues", 1, ctypes.byref(field))
+        code = ctypes.c_int.from_buffer(field, layout.nvmlReturn.offset)
+        milliwatts = ctypes.c_uint.from_buffer(field, layout.value.offset)
 
-    def _try(self, read: Callable[[], Any]) -> Any:
-        """What `read` gives, None where driver or device cannot tell."""
-        try:
-            return read()
-        except (ReadError, AttributeError):  # an older nvidia-ml-py lacks a function
-            return None
+        def read() -> float:
+            call()
+            if code.value:
+                raise self._error(code.value)
+            return milliwatts.value / 1000
 
-    def _read_averaged_w(self) -> float:
-        return float(self._call(self._nvml.nvmlDeviceGetPowerUsage)) / 1000  # NVML reports milliwatts
+        read()
+        return read
 
-    def _read_instant_w(self) -> float:
-        [field] = self._call(self._nvml.nvmlDeviceGetFieldValues, [self._nvml.NVML_FI_DEV_POWER_INSTANT])
-        if field.nvmlReturn != self._nvml.NVML_SUCCESS:
-            raise ReadError(f"NVML: {self._nvml.NVMLError(field.nvmlReturn)}")
-        return int(field.value.uiVal) / 1000
-
-    def _read_energy_j(self) -> float:
-        return float(self._call(self._nvml.nvmlDeviceGetTotalEnergyConsumption)) / 1000  # and millijoules
-
-    def _read_status(self) -> dict[str, Any]:
-        """Clocks in MHz, limit in W, temperature in degrees Celsius, and why clocks are held back; what is known."""
-        nvml = self._nvml
-        limit_mw = self._try(partial(self._call, nvml.nvmlDeviceGetEnforcedPowerLimit))
-        throttle = self._try(partial(self._call, nvml.nvmlDeviceGetCurrentClocksThrottleReasons))
-        status = {
-            "sm_clock_mhz": self._try(partial(self._call, nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM)),
-            "memory_clock_mhz": self._try(partial(self._call, nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_MEM)),
-            "temperature_c": self._try(partial(self._call, nvml.nvmlDeviceGetTemperature, nvml.NVML_TEMPERATURE_GPU)),
-            "power_limit_w": None if limit_mw is None else limit_mw / 1000,
-            "throttle_reasons": None if throttle is None else f"0x{throttle:x}",
+    def status(self) -> Callable[[], dict[str, Any]] | None:
+        """What reads clocks in MHz, limit in W, temperature in degrees Celsius, and why clocks are held back."""
+        nvml, number = self._nvml, self._number
+        asked: dict[str, tuple[Callable[[], Callable[[], int]], Callable[[int], Any]]] = {
+            "sm_clock_mhz": (partial(number, "nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM), int),
+            "memory_clock_mhz": (partial(number, "nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM), int),
+            "temperature_c": (partial(number, "nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU), int),
+            "power_limit_w": (partial(number, "nvmlDeviceGetEnforcedPowerLimit"), lambda milliwatts: milliwatts / 1000),
+            "throttle_reasons": (
+                partial(number, "nvmlDeviceGetCurrentClocksThrottleReasons", kind=ctypes.c_ulonglong),
+                "0x{:x}".format,
+            ),
         }
-        return {key: value for key, value in status.items() if value is not None}
+        opened = [(key, attempt(make), form) for key, (make, form) in asked.items()]
+        known = [(key, read, form) for key, read, form in opened if not isinstance(read, Lost)]
+
+        def read_status() -> dict[str, Any]:
+            return {key: form(read()) for key, read, form in known}
+
+        return read_status if known else None
+
+    def text(self, name: str) -> str:
+        """What nvidia-ml-py's function of that name tells, empty where it cannot."""
+        try:
+            value = getattr(self._nvml, name)(self._handle)
+        except self._nvml.NVMLError:
+            return ""
+        return value.decode() if isinstance(value, bytes) else str(value)  # bytes before nvidia-ml-py 11.510
+
+    def is_divided(self) -> bool:
+        """Whether the GPU is divided by MIG."""
+        try:
+            return bool(self._nvml.nvmlDeviceGetMigMode(self._handle)[0])
+        except (self._nvml.NVMLError, AttributeError):  # an older driver, an older nvidia-ml-py
+            return False
+
+    def _number(self, name: str, *arguments: int, kind: type[Any] = ctypes.c_uint) -> Callable[[], int]:
+        """What reads one number, which it has done once; raises ReadError where it cannot."""
+        number = kind()
+        call = self._call(name, *arguments, ctypes.byref(number))
+
+        def read() -> int:
+            call()
+            return number.value  # type: ignore[no-any-return]
+
+        read()
+        return read
+
+    def _call(self, name: str, *arguments: Any) -> Callable[[], None]:
+        """A function of the library with its arguments."""
+        try:
+            function = self._nvml.nvmlLib[name]
+        except AttributeError as error:
+            raise ReadError(f"this driver's NVML has no {name}") from error
+        whole = (self._handle, *arguments)
+
+        def call() -> None:
+            code = function(*whole)
+            if code:
+                raise self._error(code)
+
+        return call
+
+    def _error(self, code: int) -> ReadError:
+        return ReadError(f"NVML: {self._nvml.NVMLError(code)}")
 
 
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)  # bytes before nvidia-ml-py 11.510
+def _thousandth(read: Callable[[], int]) -> Callable[[], float]:
+    return lambda: read() / 1000  # NVML reports milliwatts and millijoules

@@ -7,9 +7,12 @@ https://docs.kernel.org/power/powercap/powercap.html: `energy_uj` counts microjo
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from typing import Callable
 
 from jpwr.backends.files import NumberFile, text_of
+from jpwr.backends.parts import attempt, channel_of, unless_all_are_lost
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.energy import counter_step
 from jpwr.errors import BackendUnavailable
@@ -25,20 +28,23 @@ def open_channels(stack: ExitStack, powercap: Path = POWERCAP) -> list[Channel]:
         scope = _scope(text_of(zone / "name"))
         if scope is None:
             continue
-        counter_range = text_of(zone / "max_energy_range_uj")
-        counter = _Counter(NumberFile(stack, zone / "energy_uj", 1), int(counter_range or 0))
         info = ChannelInfo(
             _name(powercap, zone),
             scope,
             f"RAPL counter {zone.name}",
-            has_counter=True,
             counter_resolution_j=MICROJOULE,
             counter_refresh_s=REFRESH_S,
         )
-        channels.append(Channel(info, read_energy_j=counter.read_j))
+        channels.append(channel_of(info, None, attempt(partial(_open, stack, zone))))
     if not channels:
         raise BackendUnavailable(f"no RAPL counter is under {powercap}: a virtual machine has none as a rule")
-    return channels
+    return unless_all_are_lost(channels)
+
+
+def _open(stack: ExitStack, zone: Path) -> Callable[[], float]:
+    counter_range = text_of(zone / "max_energy_range_uj")
+    counter = NumberFile(stack, zone / "energy_uj", 1)
+    return _Counter(counter, int(counter_range) if counter_range.isdigit() else 0).read_j
 
 
 def _scope(zone_name: str) -> Scope | None:

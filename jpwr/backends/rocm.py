@@ -6,30 +6,58 @@ import contextlib
 import ctypes
 import io
 import os
+import re
 import sys
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Mapping, NamedTuple
 
+from jpwr.backends.parts import Lost, Part, attempt, channel_of, unless_all_are_lost
 from jpwr.backends.visible import is_visible
 from jpwr.channel import Channel, ChannelInfo, Scope
+from jpwr.device_ids import amd_id, pci_address, same_ids
 from jpwr.errors import BackendUnavailable, ReadError
 
 MICRO = 1e-6
 ENERGY_STEP_J = 15.3e-6  # ROCm SMI's documentation of the counter's resolution
-VISIBLE = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+# The driver gives the same table of metrics, with the counter in it, for a millisecond (Linux, smu_v13_0_6_ppt.c).
+ENERGY_REFRESH_S = 0.001
+VISIBLE = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 # ROCm 6 and 5 keep the bindings here, below $ROCM_PATH.
 BINDINGS = ("libexec/rocm_smi", "rocm_smi/bindings")
+# MI300 has the current power, MI200 the average; the third is whichever of them newer libraries have.
+SOCKET_POWERS = ("current_socket_power", "average_socket_power", "socket_power")
+NO_POWER_W = 0xFFFF  # and above: all bits of a field of 16, 32 or 64 bits say that there is no value
+NO_TICKS = 2**64 - 1
+# A processor with its GPU on one socket, such as MI300A: its socket power contains the CPU's.
+WITH_CPU = re.compile(r"\bMI\d+A\b", re.IGNORECASE)
+INSTINCT = re.compile(r"\bMI(\d{3})", re.IGNORECASE)
+TWO_DIES = "250"
+PCI_IDS_WITH_CPU = (0x74A0,)  # MI300A, which a library without the kernel's names does not call so
 
 
 class Device(NamedTuple):
-    """One GPU of a library: how it is read, and what it is called."""
+    """One GPU of a library: what it is called, and how it is read."""
 
-    device_id: str
+    device_id: str  # AMD's, or the PCI address where it has none
+    address: str  # on the PCI bus: the same for all partitions of a GPU
     name: str
-    read_power_w: Callable[[], float]
+    with_cpu: bool  # its power is that of a processor, too
+    read_power_w: Callable[[], float]  # these two raise ReadError; both are 0 on a die that has no sensor
     read_energy_j: Callable[[], float]
+
+
+class Sensor(NamedTuple):
+    """What a device's two readings gave when they were tried."""
+
+    power: Part
+    energy: Part
+    answers: bool  # one of them gave a number, if only 0
+
+    @property
+    def measures(self) -> bool:
+        return not (isinstance(self.power, Lost) and isinstance(self.energy, Lost))
 
 
 def open_channels(stack: ExitStack, environ: Mapping[str, str] = os.environ) -> list[Channel]:
@@ -42,43 +70,84 @@ def open_channels(stack: ExitStack, environ: Mapping[str, str] = os.environ) -> 
             raise BackendUnavailable(f"{no_amdsmi}, and {no_rocm_smi}") from no_rocm_smi
     if not devices:
         raise BackendUnavailable(f"{library} is there, but it shows no GPU")
-    return _channels(library, devices, environ)
+    # One that is lost does not tell its name: it is what all others are.
+    models = {(device.name, device.with_cpu) for device in devices if device.name}
+    if len(models) == 1:
+        [(name, with_cpu)] = models
+        devices = [device._replace(name=name, with_cpu=with_cpu) for device in devices]
+    sensors = [_try(device) for device in devices]
+    cards = _cards(devices, sensors)
+    return unless_all_are_lost([_channel(library, devices, sensors, card, environ) for card in cards])
 
 
-def _channels(library: str, devices: list[Device], environ: Mapping[str, str]) -> list[Channel]:
-    """One channel per sensor: a card's second device has none of its own, and belongs to the first one's."""
-    channels: list[Channel] = []
+def _try(device: Device) -> Sensor:
+    def part(value: float | Lost, read: Callable[[], float]) -> Callable[[], float] | Lost:
+        return value if isinstance(value, Lost) else partial(_above_zero, read) if value > 0 else Lost("it gives 0")
+
+    power_w, energy_j = attempt(device.read_power_w), attempt(device.read_energy_j)
+    return Sensor(
+        part(power_w, device.read_power_w),
+        part(energy_j, device.read_energy_j),
+        answers=not (isinstance(power_w, Lost) and isinstance(energy_j, Lost)),
+    )
+
+
+def _above_zero(read: Callable[[], float]) -> float:
+    value = read()
+    if value > 0:
+        return value
+    raise ReadError("it gives 0")  # as a GPU does that is being reset
+
+
+def _cards(devices: list[Device], sensors: list[Sensor]) -> list[list[int]]:
+    """The devices, by their indices, in groups that share one power sensor.
+
+    All partitions of a GPU have its address, and its power. Of an MI250's two dies, which are neighbours, one has the
+    card's power; the other one answers with 0 (ROCm SMI's checkIfSecondaryDie), by which it is known where the library
+    does not tell the product.
+    """
+    gpus: dict[str, list[int]] = {}
     for index, device in enumerate(devices):
-        power_w, energy_j = _value(device.read_power_w), _value(device.read_energy_j)
-        mine = is_visible(environ, VISIBLE, index, device.device_id)
-        if not power_w and not energy_j:
-            # On MI250 one of a card's two devices reports the power of the card, and the other one none.
-            if not channels or channels[-1].info.num_devices > 1:
-                raise BackendUnavailable(f"{library} gives no power for device {index} ({device.name})")
-            first = channels[-1].info
-            both = first._replace(
-                num_devices=2, device_id=f"{first.device_id} {device.device_id}", mine=first.mine or mine
-            )
-            channels[-1] = channels[-1]._replace(info=both)
-            continue
-        info = ChannelInfo(
-            f"rocm:{index}",
-            Scope.DEVICE,
-            f"{device.name}, socket power by {library}",
-            device_id=device.device_id,
-            has_counter=bool(energy_j),
-            mine=mine,
-            counter_resolution_j=ENERGY_STEP_J if energy_j else 0.0,
-        )
-        channels.append(Channel(info, device.read_power_w, device.read_energy_j if energy_j else None))
-    return channels
+        gpus.setdefault(device.address or str(index), []).append(index)
+    models: dict[str, list[list[int]]] = {}
+    for gpu in gpus.values():
+        models.setdefault(devices[gpu[0]].name, []).append(gpu)
+    cards = []
+    for model in models.values():
+        for first in range(0, len(model), 2):
+            pair = model[first : first + 2]
+            cards += [pair[0] + pair[1]] if len(pair) == 2 and _are_one_card(devices, sensors, pair) else pair
+    return sorted(cards)
 
 
-def _value(read: Callable[[], float]) -> float:
-    try:
-        return read()
-    except ReadError:
-        return 0.0
+def _are_one_card(devices: list[Device], sensors: list[Sensor], pair: list[list[int]]) -> bool:
+    product = INSTINCT.search(devices[pair[0][0]].name)
+    if product:
+        measure = [any(sensors[index].measures for index in gpu) for gpu in pair]
+        return product[1] == TWO_DIES and not all(measure)
+    only_zeros = [all(sensors[index].answers and not sensors[index].measures for index in gpu) for gpu in pair]
+    return sorted(only_zeros) == [False, True]
+
+
+def _channel(
+    library: str, devices: list[Device], sensors: list[Sensor], card: list[int], environ: Mapping[str, str]
+) -> Channel:
+    # The one that measures, else the one that is lost and not the one that never measures.
+    index = min(card, key=lambda index: (not sensors[index].measures, sensors[index].answers))
+    device, sensor = devices[index], sensors[index]
+    what = "power of the socket, CPU and GPU," if device.with_cpu else "socket power"
+    shared = f"; {len(card)} devices together" if len(card) > 1 else ""
+    info = ChannelInfo(
+        f"rocm:{index}",
+        Scope.MODULE if device.with_cpu else Scope.DEVICE,
+        f"{device.name or 'AMD GPU'}, {what} by {library}{shared}",
+        num_devices=len(card),
+        device_id=" ".join(dict.fromkeys(filter(None, (devices[other].device_id for other in card)))),
+        mine=any(is_visible(environ, VISIBLE, other, devices[other].device_id) for other in card),
+        counter_resolution_j=ENERGY_STEP_J,
+        counter_refresh_s=ENERGY_REFRESH_S,
+    )
+    return channel_of(info, sensor.power, sensor.energy)
 
 
 def _open_amdsmi(stack: ExitStack) -> list[Device]:
@@ -94,39 +163,66 @@ def _open_amdsmi(stack: ExitStack) -> list[Device]:
         stack.callback(amdsmi.amdsmi_shut_down)
         return [_amdsmi_device(amdsmi, handle) for handle in amdsmi.amdsmi_get_processor_handles()]
     except amdsmi.AmdSmiException as error:
-        raise BackendUnavailable(f"amdsmi cannot be used ({error}): is the amdgpu driver loaded?") from error
+        raise BackendUnavailable(f"amdsmi cannot be used ({_one_line(error)}): is the amdgpu driver loaded?") from error
 
 
 def _amdsmi_device(amdsmi: Any, handle: Any) -> Device:
     def call(name: str) -> Any:
         try:
             return getattr(amdsmi, name)(handle)
-        except amdsmi.AmdSmiException as error:
-            raise ReadError(f"amdsmi: {error}") from error
+        except (amdsmi.AmdSmiException, AttributeError) as error:  # an older amdsmi lacks a function
+            raise ReadError(f"amdsmi: {_one_line(error)}") from error
 
     def read_power_w() -> float:
         info = call("amdsmi_get_power_info")
-        # Which of them a GPU fills depends on its generation; the others are "N/A" or 0.
-        for key in ("current_socket_power", "socket_power", "average_socket_power"):
-            value = info.get(key)
-            if isinstance(value, (int, float)) and value:
-                return float(value)
-        raise ReadError("amdsmi: every socket power is N/A")
+        known = [
+            value for value in map(info.get, SOCKET_POWERS) if isinstance(value, (int, float)) and value < NO_POWER_W
+        ]
+        if not known:
+            raise ReadError("amdsmi: every socket power is N/A")
+        return float(next(filter(None, known), 0))
 
     def read_energy_j() -> float:
         count = call("amdsmi_get_energy_count")
         ticks = count.get("energy_accumulator", count.get("power"))  # "power" before ROCm 6.3
+        if ticks == NO_TICKS:
+            raise ReadError("amdsmi: the energy counter is N/A")
         return float(ticks * count["counter_resolution"] * MICRO)
 
-    def text(name: str, key: str = "") -> str:
-        try:
-            value = call(name)
-        except ReadError:
-            return ""
-        return str(value[key] if key else value)
+    asic = attempt(partial(call, "amdsmi_get_gpu_asic_info"))
+    facts: dict[str, Any] = {} if isinstance(asic, Lost) else asic
+    name = facts.get("market_name", "N/A").replace("N/A", "")
+    bdf = attempt(partial(call, "amdsmi_get_gpu_device_bdf"))
+    address = "" if isinstance(bdf, Lost) else bdf.rpartition(".")[0]
+    uuid = attempt(partial(call, "amdsmi_get_gpu_device_uuid"))
+    # ROCm 6.0 makes its UUID of another number than the serial's.
+    serial = amd_id(_number(facts.get("asic_serial")))
+    device_id = serial or next(iter([] if isinstance(uuid, Lost) else same_ids(uuid)), address)
+    return Device(
+        device_id,
+        address,
+        name,
+        has_cpu(name, _number(facts.get("device_id"))),
+        read_power_w,
+        read_energy_j,
+    )
 
-    name = text("amdsmi_get_gpu_asic_info", "market_name") or "AMD GPU"
-    return Device(text("amdsmi_get_gpu_device_uuid"), name, read_power_w, read_energy_j)
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def _number(text: Any) -> int:
+    """An amdsmi number such as "0x74A0", 0 where it is "N/A"."""
+    try:
+        return int(text, 16)
+    except (TypeError, ValueError):
+        return 0
+
+
+def has_cpu(name: str, pci_id: int) -> bool:
+    """Whether what has that name or PCI device id is a processor, too."""
+    return bool(WITH_CPU.search(name)) or pci_id in PCI_IDS_WITH_CPU
 
 
 def _open_rocm_smi(stack: ExitStack, environ: Mapping[str, str]) -> list[Device]:
@@ -152,25 +248,57 @@ def _open_rocm_smi(stack: ExitStack, environ: Mapping[str, str]) -> list[Device]
 
 
 def _rocm_smi_device(smi: Any, index: int) -> Device:
-    def read(function: Callable[..., int], *arguments: Any) -> None:
+    def call(name: str, *arguments: Any) -> None:
+        try:
+            function = getattr(smi, name)
+        except AttributeError as error:
+            raise ReadError(f"this ROCm SMI has no {name}") from error
         code = function(index, *arguments)
         if code:
             raise ReadError(f"ROCm SMI: error {code}")
 
-    def read_power_w() -> float:
+    def number(kind: Any, name: str) -> int:
+        """What a function gives that asks for a device alone, 0 where it cannot."""
+        value = kind()
+        return 0 if isinstance(attempt(partial(call, name, ctypes.byref(value))), Lost) else int(value.value)
+
+    def current_power_w() -> float:
         power_uw = ctypes.c_uint64()
-        read(partial(smi.rsmi_dev_power_ave_get), 0, ctypes.byref(power_uw))
+        call("rsmi_dev_current_socket_power_get", ctypes.byref(power_uw))
+        return power_uw.value * MICRO
+
+    def either_power_w() -> float:
+        power_uw, kind = ctypes.c_uint64(), ctypes.c_int()
+        call("rsmi_dev_power_get", ctypes.byref(power_uw), ctypes.byref(kind))
+        return power_uw.value * MICRO
+
+    def average_power_w() -> float:
+        power_uw = ctypes.c_uint64()
+        call("rsmi_dev_power_ave_get", 0, ctypes.byref(power_uw))
         return power_uw.value * MICRO
 
     def read_energy_j() -> float:
         ticks, resolution, when = ctypes.c_uint64(), ctypes.c_float(), ctypes.c_uint64()
-        read(smi.rsmi_dev_energy_count_get, ctypes.byref(ticks), ctypes.byref(resolution), ctypes.byref(when))
+        call("rsmi_dev_energy_count_get", ctypes.byref(ticks), ctypes.byref(resolution), ctypes.byref(when))
+        if ticks.value == NO_TICKS:
+            raise ReadError("ROCm SMI: the energy counter is N/A")
         return ticks.value * resolution.value * MICRO
 
-    unique_id = ctypes.c_uint64()
-    try:
-        read(smi.rsmi_dev_unique_id_get, ctypes.byref(unique_id))
-    except ReadError:
-        unique_id.value = 0
-    device_id = f"GPU-{unique_id.value:016x}" if unique_id.value else ""
-    return Device(device_id, "AMD GPU", read_power_w, read_energy_j)
+    # MI300 has the current power alone, MI200 and ROCm 5 the average.
+    powers = (current_power_w, either_power_w, average_power_w)
+    read_power_w = next(
+        (read for read in powers if not isinstance(attempt(partial(_above_zero, read)), Lost)), average_power_w
+    )
+    bdf = number(ctypes.c_uint64, "rsmi_dev_pci_id_get")
+    address = pci_address(bdf >> 32, bdf >> 8 & 0xFF, bdf >> 3 & 0x1F) if bdf else ""
+    letters = ctypes.create_string_buffer(256)
+    named = attempt(partial(call, "rsmi_dev_name_get", letters, ctypes.c_size_t(len(letters))))
+    name = "" if isinstance(named, Lost) else letters.value.decode(errors="replace").strip()
+    return Device(
+        amd_id(number(ctypes.c_uint64, "rsmi_dev_unique_id_get")) or address,
+        address,
+        name,
+        has_cpu(name, number(ctypes.c_uint16, "rsmi_dev_id_get")),
+        read_power_w,
+        read_energy_j,
+    )

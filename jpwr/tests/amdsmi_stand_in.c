@@ -1,14 +1,19 @@
-/* A stand-in for AMD's libamd_smi; shapes.h tells what it draws. Socket i draws (i + 1) times that.
- *   STAND_IN_DEVICES   number of sockets with one device each (default 2)
- *   STAND_IN_MI250     1: each device is followed by one without power and energy of its own
- * Fault: vanish. What the package asks for and nothing here answers is in the file that the tests make.
+/* A stand-in for AMD's libamd_smi of ROCm 7; shapes.h tells what it draws. Card i draws (i + 1) times that.
+ *   STAND_IN_GPU         MI250 (two devices a card, one of them without a sensor), MI300X (default) or MI300A
+ *   STAND_IN_DEVICES     number of cards (default 2)
+ *   STAND_IN_PARTITIONS  devices into which each card is divided (default 1): all show the card's power
+ *   STAND_IN_FIRST_DIE   1: of an MI250's dies the second one has the sensor
+ * Faults: vanish; no-power, no-counter, zeros; nameless, no-serial; no-id: the kernel does not tell the unique ids.
+ * What the package asks for and nothing here answers is in the file that the tests make.
  */
 #include <stdint.h>
 #include <stdio.h>
 
 #include "shapes.h"
 
-enum { SUCCESS = 0, NOT_FOUND = 31, NO_DATA = 40 };
+enum { SUCCESS = 0, NOT_SUPPORTED = 2, NOT_FOUND = 31 };
+/* All bits of a field are set where a GPU has no such number. */
+static const uint32_t no_power = 0xFFFF;
 
 typedef struct {
     uint64_t socket_power;
@@ -18,42 +23,84 @@ typedef struct {
     uint64_t reserved[18];
 } power_info;
 
-static unsigned sockets(void) { return (unsigned)number("STAND_IN_DEVICES", 2); }
-static unsigned per_socket(void) { return is("STAND_IN_MI250", "1") ? 2 : 1; }
+typedef struct __attribute__((packed)) {
+    char market_name[256];
+    uint32_t vendor_id;
+    char vendor_name[256];
+    uint32_t subvendor_id;
+    uint64_t device_id;
+    uint32_t rev_id;
+    char asic_serial[256];
+    uint32_t oam_id, num_of_compute_units, padding;
+    uint64_t target_graphics_version;
+    uint32_t subsystem_id, reserved[21];
+} asic_info;
+
+static int is_gpu(const char *name) { return strcmp(name, getenv("STAND_IN_GPU") ? getenv("STAND_IN_GPU") : "MI300X") == 0; }
+static unsigned per_card(void) { return is_gpu("MI250") ? 2 : (unsigned)number("STAND_IN_PARTITIONS", 1); }
+static unsigned devices(void) { return (unsigned)number("STAND_IN_DEVICES", 2) * per_card(); }
 /* A handle is the device's number plus one. */
 static unsigned device(void *handle) { return (unsigned)(size_t)handle - 1; }
-static int is_second(void *handle) { return device(handle) % per_socket() == 1; }
-static unsigned socket_of(void *handle) { return device(handle) / per_socket(); }
+static unsigned card(void *handle) { return device(handle) / per_card(); }
+static int is_without_sensor(void *handle) {
+    return (is_gpu("MI250") && device(handle) % 2 != number("STAND_IN_FIRST_DIE", 0)) || fault("zeros", device(handle));
+}
+/* One digit less than 16: the library leaves leading zeros out. */
+static uint64_t unique_id(void *handle) { return 0xf1182f2988c0a40 + device(handle); }
 
 int amdsmi_init(uint64_t flags) { (void)flags; start_s = now_s(); return SUCCESS; }
 int amdsmi_shut_down(void) { return SUCCESS; }
+/* What the library calls a socket is a PCI device: the two dies of a card are two. */
 int amdsmi_get_socket_handles(uint32_t *count, void **handles) {
-    *count = sockets();
+    *count = devices();
     for (unsigned i = 0; handles && i < *count; i++) handles[i] = (void *)(size_t)(i + 1);
     return SUCCESS;
 }
 int amdsmi_get_processor_handles(void *socket, uint32_t *count, void **handles) {
-    *count = per_socket();
-    for (unsigned i = 0; handles && i < *count; i++)
-        handles[i] = (void *)(((size_t)socket - 1) * per_socket() + i + 1);
+    *count = 1;
+    if (handles) handles[0] = socket;
     return SUCCESS;
 }
 int amdsmi_get_power_info(void *handle, power_info *info) {
     if (fault("vanish", device(handle))) return NOT_FOUND;
     memset(info, 0, sizeof *info);
-    unsigned watts = is_second(handle) ? 0 : (unsigned)((socket_of(handle) + 1) * power_w(now_s()));
-    info->socket_power = info->current_socket_power = watts;
-    info->average_socket_power = 0xFFFF;
+    uint32_t watts = is_without_sensor(handle) ? 0 : (uint32_t)((card(handle) + 1) * power_w(now_s()));
+    if (fault("no-power", device(handle))) watts = no_power;
+    info->current_socket_power = is_gpu("MI250") ? no_power : watts;
+    info->average_socket_power = is_gpu("MI250") ? watts : no_power;
+    info->socket_power = watts == no_power ? UINT64_MAX : watts;
     return SUCCESS;
 }
 int amdsmi_get_energy_count(void *handle, uint64_t *ticks, float *resolution_uj, uint64_t *timestamp_ns) {
     if (fault("vanish", device(handle))) return NOT_FOUND;
     *resolution_uj = 15.259F;
-    *ticks = is_second(handle) ? 0 : (uint64_t)((socket_of(handle) + 1) * energy_j(now_s()) * 1e6 / *resolution_uj);
+    *ticks = is_without_sensor(handle) ? 0 : (uint64_t)((card(handle) + 1) * energy_j(now_s()) * 1e6 / *resolution_uj);
+    if (fault("no-counter", device(handle))) *ticks = UINT64_MAX;
     *timestamp_ns = (uint64_t)(now_s() * 1e9);
     return SUCCESS;
 }
+int amdsmi_get_gpu_asic_info(void *handle, asic_info *info) {
+    if (fault("vanish", device(handle))) return NOT_FOUND;
+    memset(info, 0, sizeof *info);
+    const char *name = is_gpu("MI250") ? "MI250X/MI250" : is_gpu("MI300A") ? "MI300A" : "MI300X";
+    if (!fault("nameless", device(handle))) snprintf(info->market_name, sizeof info->market_name, "AMD Instinct %s", name);
+    info->device_id = is_gpu("MI250") ? 0x740c : is_gpu("MI300A") ? 0x74a0 : 0x74a1;
+    int is_told = !fault("no-id", device(handle)) && !fault("no-serial", device(handle));
+    uint64_t serial = !is_told ? UINT64_MAX : unique_id(handle);
+    snprintf(info->asic_serial, sizeof info->asic_serial, "%llx", (unsigned long long)serial);
+    return SUCCESS;
+}
 int amdsmi_get_gpu_device_uuid(void *handle, unsigned *length, char *uuid) {
-    snprintf(uuid, *length, "GPU-amd-%u", device(handle));
+    if (fault("vanish", device(handle)) || fault("no-id", device(handle))) return NOT_SUPPORTED;
+    uint64_t id = unique_id(handle);
+    snprintf(uuid, *length, "%02xff74a1-0000-1000-80%02x-%04x%08x", (unsigned)(id >> 56), (unsigned)(id >> 48 & 0xFF),
+             (unsigned)(id >> 32 & 0xFFFF), (unsigned)id);
+    return SUCCESS;
+}
+int amdsmi_get_gpu_device_bdf(void *handle, uint64_t *bdf) {
+    if (fault("vanish", device(handle))) return NOT_FOUND;
+    /* Bits 0 to 2 are the function, which tells partitions apart; 3 to 7 the device, 8 to 15 the bus. */
+    unsigned bus = 0xc1 + 5 * (is_gpu("MI250") ? device(handle) : card(handle));
+    *bdf = bus << 8 | (is_gpu("MI250") ? 0 : device(handle) % per_card());
     return SUCCESS;
 }

@@ -27,6 +27,7 @@ def keep_contract(method: str, *places: Any) -> list[str]:
             assert info.source, "it does not say where its numbers come from"
             assert info.num_devices >= 1
             assert channel.read_power_w or channel.read_energy_j, "it can be read in no way"
+            assert not info.lacks, f"{info.name} {info.lacks}"
             assert info.has_counter == (channel.read_energy_j is not None)
             if channel.read_power_w:
                 assert 0 < channel.read_power_w() < 1e6

@@ -2,7 +2,8 @@
  *   STAND_IN_DEVICES   number of devices (default 2)
  *   STAND_IN_INSTANT   1: instant power is there, as a field value
  *   STAND_IN_MIG       1: the devices are divided by MIG
- * Faults: no-driver, no-counter, vanish, error, hang, counter-reset, counter-wrap-32, counter-still
+ * Faults: no-driver, no-counter, no-power, lost (from the beginning), vanish, error, hang, counter-reset,
+ * counter-wrap-32, counter-still
  */
 #include <stdio.h>
 
@@ -38,6 +39,7 @@ int nvmlShutdown(void) {
     return SUCCESS;
 }
 const char *nvmlErrorString(int code) {
+    if (code == NOT_SUPPORTED) return "Not Supported";
     return code == DRIVER_NOT_LOADED ? "Driver Not Loaded" : code == GPU_IS_LOST ? "GPU is lost" : "Unknown Error";
 }
 int nvmlDeviceGetCount_v2(unsigned *count) {
@@ -46,7 +48,7 @@ int nvmlDeviceGetCount_v2(unsigned *count) {
 }
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle) {
     *handle = (void *)(size_t)(index + 1);
-    return SUCCESS;
+    return fault("lost", index) ? GPU_IS_LOST : SUCCESS;
 }
 int nvmlDeviceGetName(void *handle, char *name, unsigned size) {
     (void)handle;
@@ -63,6 +65,7 @@ int nvmlDeviceGetMigMode(void *handle, unsigned *current, unsigned *pending) {
     return SUCCESS;
 }
 int nvmlDeviceGetPowerUsage(void *handle, unsigned *milliwatts) {
+    if (fault("no-power", device(handle))) return NOT_SUPPORTED;
     int code = trouble(handle);
     *milliwatts = (unsigned)(1000 * (device(handle) + 1) * power_w(now_s()));
     return code;
@@ -78,7 +81,7 @@ int nvmlDeviceGetFieldValues(void *handle, int count, field_value *values) {
 }
 int nvmlDeviceGetTotalEnergyConsumption(void *handle, unsigned long long *millijoules) {
     static double still_j;
-    if (is("STAND_IN_FAULT", "no-counter")) return NOT_SUPPORTED;
+    if (fault("no-counter", device(handle))) return NOT_SUPPORTED;
     int code = trouble(handle);
     double counted_j = (device(handle) + 1) * energy_j(now_s());
     if (fault("counter-still", device(handle))) counted_j = still_j = still_j ? still_j : counted_j;

@@ -11,6 +11,8 @@ from jpwr.backends import cray, estimate, files, grace_hopper, graphcore, hwmon,
 from jpwr.backends.visible import is_visible
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import BackendUnavailable, JpwrError, ReadError
+from jpwr.tests.conftest import run
+from jpwr.writers import read_trace
 
 
 @pytest.fixture
@@ -67,6 +69,46 @@ def test_a_rapl_counter_that_may_not_be_read_says_which_and_how(stack, tmp_path,
     monkeypatch.setattr(files, "open", refuse, raising=False)  # root may read everything
     with pytest.raises(BackendUnavailable, match=r"intel-rapl:0/energy_uj may be read by root only.*chmod a\+r"):
         rapl.open_channels(stack, tmp_path)
+
+
+@pytest.fixture
+def refused(monkeypatch):
+    """Paths that may not be opened; root may open everything."""
+    paths = set()
+
+    def open_others(path, *rest):
+        if path in paths:
+            raise PermissionError(13, "Permission denied")
+        return open(path, *rest)
+
+    monkeypatch.setattr(files, "open", open_others, raising=False)
+    return paths
+
+
+def lost_and_heard(channels):
+    """Names of the channels that give nothing, and of those that give something; each keeps what it says of itself."""
+    lost, heard = [], []
+    for channel in channels:
+        assert channel.info.has_counter == (channel.read_energy_j is not None)
+        try:
+            (channel.read_energy_j or channel.read_power_w)()
+        except ReadError:
+            assert channel.info.lacks.startswith("cannot be read (")
+            lost.append(channel.info.name)
+        else:
+            assert channel.info.lacks == ""
+            heard.append(channel.info.name)
+    return lost, heard
+
+
+def test_a_package_whose_counter_may_not_be_read_stays_in_sight_and_loses_no_other(stack, tmp_path, refused):
+    refused.add(write_zone(tmp_path, "intel-rapl:0", "package-0"))
+    write_zone(tmp_path, "intel-rapl:1", "package-1")
+    write_zone(tmp_path, "intel-rapl:2", "psys").write_text("none\n")
+    channels = rapl.open_channels(stack, tmp_path)
+    assert lost_and_heard(channels) == (["rapl:package-0", "rapl:psys"], ["rapl:package-1"])
+    assert "chmod a+r" in channels[0].info.lacks
+    assert channels[0].info.scope is Scope.CPU  # so that a sum over the packages is not taken for whole
 
 
 def write_proc(proc, model="AMD EPYC 7742 64-Core Processor", cores=4, busy=0, idle=0):
@@ -152,6 +194,21 @@ def test_of_alternatives_the_first_that_works_is_used_with_a_word_on_the_others(
     assert opened.notes == ["method 'broken' was asked for, but there is no device; using 'works' instead"]
 
 
+def test_what_channels_lack_is_one_note_a_kind(stack, monkeypatch):
+    lacks = ["no counter (Not Supported)", "", "no counter (Not Supported)", "cannot be read (GPU is lost)"]
+    channels = [
+        Channel(ChannelInfo(f"mine:{index}", Scope.DEVICE, "", lacks=text), lambda: 1.0)
+        for index, text in enumerate(lacks)
+    ]
+    method = type("Method", (), {"open_channels": staticmethod(lambda stack: channels)})
+    monkeypatch.setattr(backends, "METHODS", {"mine": "mine"})
+    monkeypatch.setattr(backends.importlib, "import_module", {"mine": method}.__getitem__)
+    assert open_methods(["mine"], stack).notes == [
+        "mine:0, mine:2: no counter (Not Supported)",
+        "mine:3: cannot be read (GPU is lost)",
+    ]
+
+
 def test_an_unknown_method_is_refused_with_what_there_is(stack):
     with pytest.raises(JpwrError, match=r"method 'nvidia' is unknown: choose from pynvml, .*auto"):
         open_methods(["nvidia"], stack)
@@ -206,6 +263,69 @@ def test_cray_counters_have_node_parts_and_accelerators(stack, tmp_path):
     assert channels["cray:node"].read_power_w() == 812
     assert channels["cray:node"].read_energy_j() == 123456
     assert channels["cray:cpu"].read_energy_j is None
+
+
+@pytest.mark.parametrize(("lost", "lacks"), [("power", "no power"), ("energy", "no counter")])
+def test_a_cray_sensor_gives_what_of_it_can_be_read(stack, tmp_path, refused, lost, lacks):
+    write(tmp_path / "power", "812 W 1700000000000000 us")
+    write(tmp_path / "energy", "123456 J 1700000000000000 us")
+    refused.add(tmp_path / lost)
+    [channel] = cray.open_channels(stack, tmp_path)
+    assert channel.info.lacks.startswith(f"{lacks} (")
+    assert (channel.read_power_w is None) == (lost == "power")
+    assert (channel.read_energy_j is None) == (lost == "energy")
+    assert (channel.info.counter_resolution_j > 0) == channel.info.has_counter == (lost == "power")
+
+
+def test_an_accelerator_of_a_cray_that_cannot_be_read_loses_no_other(stack, tmp_path, refused):
+    for part in ("accel0", "accel1", "accel2"):
+        write(tmp_path / f"{part}_power", "401 W 1700000000000000 us")
+    refused.add(tmp_path / "accel1_power")
+    channels = cray.open_channels(stack, tmp_path)
+    assert lost_and_heard(channels) == (["cray:accel1"], ["cray:accel0", "cray:accel2"])
+
+
+def test_a_module_that_cannot_be_read_loses_no_other(stack, tmp_path, refused):
+    for number in range(3):
+        write_meter(tmp_path, number, f"Module Power Socket {number}", 165_627_000)
+    refused.add(tmp_path / "hwmon0" / "device" / "power1_average")
+    (tmp_path / "hwmon1" / "device" / "power1_average").unlink()
+    lost, heard = lost_and_heard(grace_hopper.open_channels(stack, tmp_path))
+    assert lost == ["gh:Module Power Socket 0", "gh:Module Power Socket 1"]
+    assert heard == ["gh:Module Power Socket 2"]
+
+
+def test_a_card_that_cannot_be_read_loses_no_other_and_power_loses_no_counter(stack, tmp_path, refused):
+    for number in range(3):
+        write(tmp_path / f"hwmon{number}" / "name", "xe")
+        write(tmp_path / f"hwmon{number}" / "power1_input", 90_000_000)
+        write(tmp_path / f"hwmon{number}" / "energy1_input", 5_000_000)
+        write(tmp_path / f"hwmon{number}" / "energy1_label", "card")
+    refused |= {tmp_path / "hwmon0" / f"{kind}1_input" for kind in ("power", "energy")}
+    write(tmp_path / "hwmon1" / "power1_input", "none")
+    first, second, third = hwmon.open_channels(stack, tmp_path)
+    assert lost_and_heard([first, third]) == (["hwmon:xe:card"], ["hwmon:xe:card#3"])
+    assert second.info.lacks.startswith("no power (")
+    assert (second.read_power_w, second.read_energy_j()) == (None, pytest.approx(5.0))
+
+
+def test_what_sleeps_may_wake(stack, tmp_path):
+    write(tmp_path / "hwmon0" / "name", "xe")
+    write(tmp_path / "hwmon0" / "power1_input", "none")
+    write(tmp_path / "hwmon0" / "energy1_input", "none")
+    [channel] = hwmon.open_channels(stack, tmp_path)
+    write(tmp_path / "hwmon0" / "power1_input", 90_000_000)
+    assert channel.read_power_w() == pytest.approx(90.0)
+
+
+def test_where_no_sensor_can_be_read_the_method_cannot_be_used(stack, tmp_path, refused):
+    for part in ("accel0", "accel1"):
+        write(tmp_path / f"{part}_power", "401 W 1700000000000000 us")
+        refused.add(tmp_path / f"{part}_power")
+    with pytest.raises(
+        BackendUnavailable, match=r"none of its sensors can be read: .*accel0_power may be read by root"
+    ):
+        cray.open_channels(stack, tmp_path)
 
 
 def test_hwmon_counts_known_devices_once_and_nothing_inside_of_them(stack, tmp_path):
@@ -387,3 +507,57 @@ def test_another_package_adds_a_method_by_an_entry_point(plug_in, stack):
     opened = open_methods(["auto"], stack)
     assert "mine:0" in names(opened)
     assert any(note.startswith("bad: not used: its package cannot be loaded") for note in opened.notes)
+
+
+@pytest.fixture
+def sampled_nvml(tmp_path, nvml_folder):
+    """Some rows of the stand-in NVML, and what was said."""
+
+    def sampled(**variables):
+        command = ("--methods", "pynvml", "--interval", "10", "--df-out", "out", "--", "bash", "-c", "rows 3")
+        library = {"LD_LIBRARY_PATH": str(nvml_folder), "STAND_IN_SHAPE": "constant", "STAND_IN_DEVICES": "4"}
+        done = run(sys.executable, "-m", "jpwr", *command, cwd=tmp_path, **library, **variables)
+        assert done.returncode == 0, done.stderr
+        return read_trace(tmp_path / "out" / "trace.csv"), done.stderr
+
+    return sampled
+
+
+@pytest.mark.parametrize(("fault", "device_id"), [("lost", ""), ("vanish", "GPU-2"), ("error", "GPU-2")])
+def test_a_gpu_that_is_lost_stays_in_sight_and_takes_no_other_along(sampled_nvml, fault, device_id):
+    trace, said = sampled_nvml(STAND_IN_FAULT=fault, STAND_IN_FAULT_DEVICE="2")
+    assert [info.name for info in trace.channels] == [f"pynvml:{index}" for index in range(4)]
+    assert [series.samples > 0 for series in trace.series()] == [True, True, False, True]
+    lost = trace.channels[2]
+    assert lost.device_id == device_id
+    assert lost.lacks.startswith("cannot be read (NVML: ")
+    assert f"pynvml:2: {lost.lacks}" in said
+
+
+@pytest.mark.parametrize("instant", ["0", "1"])
+def test_a_gpu_whose_power_is_not_supported_is_read_by_its_counter(sampled_nvml, instant):
+    trace, said = sampled_nvml(STAND_IN_FAULT="no-power", STAND_IN_FAULT_DEVICE="1", STAND_IN_INSTANT=instant)
+    info, series = trace.channels[1], trace.series()[1]
+    assert info.lacks == "no power (NVML: Not Supported)"
+    assert "energy of the board by NVML" in info.source
+    assert f"pynvml:1: {info.lacks}" in said
+    assert series.energy_j[-1] > series.energy_j[0]
+    assert series.power_w[-1] > 0  # the counter's slope
+    assert [other.lacks for other in trace.channels if other is not info] == [""] * 3
+
+
+def test_a_gpu_whose_counter_is_not_supported_is_read_by_its_power(sampled_nvml):
+    trace, said = sampled_nvml(STAND_IN_FAULT="no-counter", STAND_IN_FAULT_DEVICE="1")
+    assert [info.has_counter for info in trace.channels] == [True, False, True, True]
+    assert trace.channels[1].lacks == "no counter (NVML: Not Supported)"
+    assert set(trace.series()[1].power_w) == {600}
+    assert "pynvml:1: no counter (NVML: Not Supported)" in said
+
+
+def test_where_all_gpus_are_lost_one_sentence_says_so(nvml_folder):
+    variables = {"LD_LIBRARY_PATH": str(nvml_folder), "STAND_IN_FAULT": "lost"}
+    done = run(sys.executable, "-m", "jpwr", "--methods", "pynvml", "--", "true", **variables)
+    assert done.returncode == 125
+    assert done.stderr == (
+        "jpwr: method 'pynvml' was asked for, but none of its sensors can be read: NVML: GPU is lost\n"
+    )

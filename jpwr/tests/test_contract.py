@@ -80,23 +80,3 @@ def test_a_method_whose_device_is_missing_says_so_in_one_sentence(method, jpwr, 
     [sentence] = done.stderr.splitlines()
     assert sentence.startswith(f"jpwr: method '{method}' was asked for, but ")
     assert len(sentence) > 70
-
-
-def test_rocm_smi_is_read_where_there_is_no_amdsmi(tmp_path):
-    """Both layouts of ROCm's own bindings: a function that hands out the library, and a name."""
-    library = """
-import ctypes, time
-class Smi:
-    def rsmi_init(self, flags): return 0
-    def rsmi_shut_down(self): return 0
-    def rsmi_num_monitor_devices(self, count): count._obj.value = 2; return 0
-    def rsmi_dev_power_ave_get(self, device, sensor, power): power._obj.value = 250_000_000; return 0
-    def rsmi_dev_unique_id_get(self, device, unique): unique._obj.value = 0xabc + device; return 0
-    def rsmi_dev_energy_count_get(self, device, count, resolution, when):
-        count._obj.value = int(time.monotonic() * 250 / 15.3e-6); resolution._obj.value = 15.3; return 0
-"""
-    write(tmp_path / "6" / "libexec/rocm_smi/rsmiBindings.py", library + "def initRsmiBindings(silent): return Smi()")
-    write(tmp_path / "5" / "rocm_smi/bindings/rsmiBindings.py", library + "rocmsmi = Smi()")
-    for version in ("5", "6"):
-        done = run(sys.executable, "-m", "jpwr.tests.contract", "rocm", ROCM_PATH=str(tmp_path / version))
-        assert done.stdout.split() == ["rocm:0", "rocm:1"], done.stderr

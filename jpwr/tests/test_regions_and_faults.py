@@ -264,13 +264,13 @@ def test_amd_gpus_are_read_through_the_real_amdsmi(amdsmi_folder):
         *("rocm", 0.02, 1001.0),
         LD_LIBRARY_PATH=str(amdsmi_folder),
         STAND_IN_SHAPE="constant",
-        STAND_IN_MI250="1",
+        STAND_IN_GPU="MI250",
         ROCR_VISIBLE_DEVICES="0",
     )
     first, second = summary["channels"]
     assert (first["name"], second["name"]) == ("rocm:0", "rocm:2")  # a card's second device has no sensor
     assert first["num_devices"] == second["num_devices"] == 2
-    assert first["device_id"] == "GPU-amd-0 GPU-amd-1"
+    assert first["device_id"] == "GPU-0f1182f2988c0a40 GPU-0f1182f2988c0a41"
     assert (first["mine"], second["mine"]) == (True, False)
     for factor, channel in enumerate((first, second), 1):
         assert channel["method"] == "counter"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from jpwr.channel import ChannelInfo, Scope
+from jpwr.tests.conftest import amdsmi_folder as amdsmi_folder
 from jpwr.writers import CsvWriter
 
 

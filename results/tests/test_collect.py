@@ -4,13 +4,16 @@ import json
 import math
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 
 import pytest
 
 from jpwr.channel import ChannelInfo, Scope
+from jpwr.tests.conftest import run as run_program
+from jpwr.writers import read_trace
 from results.collect import collect, main
-from results.tests.conftest import CPU, DRAM, GPU0, GPU1, MODULE, PACKAGE, JobFolder
+from results.tests.conftest import CPU, DRAM, GPU0, GPU1, MODULE, PACKAGE, JobFolder, make_record
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -71,6 +74,124 @@ def test_a_device_without_a_power_channel_is_a_failure_and_not_a_smaller_sum(job
     assert result["status"] == "failed"
     assert "GPU-7 trained, but no power channel has its id" in result["error"]
     assert result["metrics"]["tokens_per_s"] == 100.0
+
+
+def on_gpus(*ids: str, hostname: str = "n1") -> list[dict]:
+    return [
+        {"hostname": hostname, "rank": rank, "name": "GPU", "device_id": device_id, "peak_memory_bytes": 1}
+        for rank, device_id in enumerate(ids)
+    ]
+
+
+@pytest.mark.parametrize("gone_at_s", [-1.0, 8.0])
+def test_a_device_that_was_lost_takes_no_others_energy_along_and_has_none(job, gone_at_s):
+    def power_w(channel: int, time_s: float) -> float:
+        return math.nan if channel == 1 and time_s > gone_at_s else 300.0
+
+    def counter_j(channel: int, time_s: float) -> float:
+        return power_w(channel, time_s) * time_s
+
+    job.record(devices=on_gpus("GPU-0")).trace([GPU0, GPU1], power_w, counter_j)
+    found = energy(job)
+    assert [channel["name"] for channel in found["channels"]] == ["nvml:0"]
+    assert found["energy_wh"] == pytest.approx(3000 / 3600)
+    job.record(devices=on_gpus("GPU-0", "GPU-1"))
+    result = collect(job.path)
+    assert result["status"] == "failed"
+    assert "channel nvml:1 has no sample inside the window" in result["error"]
+
+
+def test_a_channel_that_could_not_be_read_says_why_there_is_no_energy(job):
+    lost = GPU1._replace(lacks="cannot be read (NVML: GPU is lost)")
+    job.record(devices=on_gpus("GPU-1"))
+    job.trace([GPU0, lost], lambda channel, _: [300.0, math.nan][channel])
+    assert "no energy: channel nvml:1 cannot be read (NVML: GPU is lost)" in collect(job.path)["error"]
+
+
+def test_a_device_that_trained_counts_whatever_the_environment_hides(job):
+    job.record(devices=on_gpus("GPU-1")).trace([GPU0, GPU1._replace(mine=False)], lambda channel, _: 100.0 + channel)
+    assert energy(job)["avg_power_w"] == pytest.approx(101.0)
+
+
+def test_of_a_device_with_several_ids_one_is_enough(job):
+    by_address = GPU1._replace(device_id="0000:C6:00.0")
+    job.record(devices=on_gpus("GPU-7 0000:c6:00.0")).trace([GPU0, by_address], lambda channel, _: 100.0 + channel)
+    assert energy(job)["avg_power_w"] == pytest.approx(101.0)
+
+
+def test_modules_with_ids_are_chosen_by_them_and_others_all_count(job):
+    modules = [MODULE._replace(name=f"m{index}", device_id=f"GPU-{index}") for index in range(2)]
+    job.record(devices=on_gpus("GPU-1")).trace([*modules, PACKAGE], lambda channel, _: 100.0 + channel)
+    assert energy(job)["avg_power_w"] == pytest.approx(101.0)
+    job.record(devices=on_gpus("GPU-2"))
+    assert "GPU-2 trained, but no power channel has its id" in collect(job.path)["error"]
+    job.trace([MODULE, MODULE._replace(name="m1"), PACKAGE], lambda channel, _: 100.0 + channel)
+    assert energy(job)["avg_power_w"] == pytest.approx(201.0)
+
+
+def test_modules_with_ids_are_found_beside_devices_without(job):
+    devices = [GPU0._replace(name=f"cray:accel{index}", device_id="") for index in range(2)]
+    modules = [MODULE._replace(name=f"m{index}", device_id=f"GPU-{index}") for index in range(2)]
+    job.record(devices=on_gpus("GPU-1")).trace([*devices, *modules], lambda channel, _: 100.0 + channel)
+    assert energy(job)["avg_power_w"] == pytest.approx(103.0)
+
+
+def as_pytorch_writes(number: int) -> str:
+    """The id of the stand-in's AMD GPU of that number: HIP's UUID is made of the letters of AMD's id."""
+    letters = f"0f1182f2988c0a{0x40 + number:02x}"
+    return f"GPU-{uuid.UUID(bytes=letters.encode())}"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "trained", "channels", "power_w", "scope"),
+    [
+        ("MI250", (0, 1), ["rocm:0"], 300, "device"),
+        ("MI250", (0,), ["rocm:0"], 300, "device"),
+        ("MI250", (3,), ["rocm:2"], 600, "device"),
+        ("MI250", (0, 1, 2, 3), ["rocm:0", "rocm:2"], 900, "device"),
+        ("MI300X", (1,), ["rocm:1"], 600, "device"),
+        ("MI300X", (1, 0), ["rocm:1", "rocm:0"], 900, "device"),
+        ("MI300A", (0, 1), ["rocm:0", "rocm:1"], 900, "module"),
+        ("MI300A", (1,), ["rocm:1"], 600, "module"),
+    ],
+)
+def test_pytorchs_ids_of_amd_gpus_find_their_channels(job, amdsmi_folder, gpu, trained, channels, power_w, scope):
+    command = ("--methods", "rocm", "--interval", "10", "--df-out", "power/n1", "--", "bash", "-c", "rows 10")
+    done = run_program(
+        *(sys.executable, "-m", "jpwr", *command),
+        cwd=job.path,
+        LD_LIBRARY_PATH=str(amdsmi_folder),
+        STAND_IN_SHAPE="constant",
+        STAND_IN_GPU=gpu,
+        TRACE="power/n1/trace.csv",
+    )
+    assert done.returncode == 0, done.stderr
+    trace = read_trace(job.path / "power" / "n1" / "trace.csv")
+    times_s = trace.series()[0].times_s
+    window = {**trace.meta, "start_s": times_s[1], "end_s": times_s[-2], "kind": "measured"}
+    devices = on_gpus(*map(as_pytorch_writes, trained), hostname=trace.meta["hostname"])
+    job.record(windows=[window], devices=devices, layout={**make_record()["layout"], "num_devices": len(trained)})
+    found = energy(job)
+    assert [channel["name"] for channel in found["channels"]] == channels
+    assert found["power_scope"] == scope
+    # Of constant power the integral is exact, however late a reading comes.
+    integral_wh = sum(channel["integral_wh"] for channel in found["channels"])
+    assert integral_wh == pytest.approx(power_w * found["window_s"] / 3600)
+    half = gpu == "MI250" and len(trained) == 1
+    assert [channel["num_devices"] for channel in found["channels"]] == [2 if gpu == "MI250" else 1] * len(channels)
+    assert [
+        note.endswith("2 devices, of which 1 trained: the energy of all is counted") for note in found["notes"]
+    ] == ([True] if half else [])
+
+
+def test_what_is_counted_beyond_what_trained_is_said(job, capsys):
+    card = GPU0._replace(device_id="GPU-0 GPU-1", num_devices=2)
+    job.record(devices=on_gpus("GPU-1")).trace([card], lambda _, __: 500.0)
+    assert main([str(job.path)]) == 0
+    assert "nvml:0 of node n1 measures 2 devices, of which 1 trained" in capsys.readouterr().err
+    job.record(devices=on_gpus("GPU-1", "GPU-0"))
+    assert main([str(job.path)]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_scopes_are_never_added_up_but_memory_is_beside_its_processor(job):

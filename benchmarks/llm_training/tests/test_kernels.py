@@ -9,6 +9,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ from benchmarks.llm_training.config import (
     TrainingOptions,
 )
 from benchmarks.llm_training.optimizer import norm_of_all, scale_all
-from benchmarks.llm_training.parallel import DTYPES, Target
+from benchmarks.llm_training.parallel import DTYPES, Target, device_ids
 from benchmarks.llm_training.plan import stage_memory
 from benchmarks.llm_training.tests.test_train import ENVIRONMENT
 from tests.waiting import PATIENCE_S
@@ -37,6 +38,21 @@ from tests.waiting import PATIENCE_S
 pytestmark = pytest.mark.long
 
 HERE = Path(__file__).parent
+
+
+@pytest.mark.parametrize(
+    ("properties", "ids"),
+    [
+        ({}, ""),
+        ({"uuid": "6e8a3b1c-2d4f-4a6b-8c0d-1e2f3a4b5c6d"}, "GPU-6e8a3b1c-2d4f-4a6b-8c0d-1e2f3a4b5c6d"),
+        (
+            {"uuid": "30663131-3832-6632-3938-386330613430", "pci_domain_id": 1, "pci_bus_id": 193, "pci_device_id": 0},
+            "GPU-30663131-3832-6632-3938-386330613430 0001:c1:00.0",
+        ),
+    ],
+)
+def test_a_gpu_is_recorded_with_the_ids_that_pytorch_has(properties, ids):
+    assert device_ids(SimpleNamespace(**properties)) == ids
 
 
 def run(module: str, *arguments: str) -> dict[str, Any]:

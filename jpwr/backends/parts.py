@@ -1,0 +1,73 @@
+"""A channel is made of what can be read of its sensor: what cannot is left out, and said."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, TypeVar, Union
+
+from jpwr.channel import Channel, ChannelInfo
+from jpwr.errors import BackendUnavailable, ReadError
+
+
+class Lost:
+    """What stands for a reading that is known of and cannot be had: it fails, always, and says why."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def __call__(self) -> float:
+        raise ReadError(self.reason)
+
+
+T = TypeVar("T")
+Part = Union[Callable[[], float], Lost, None]  # None: such a sensor has none
+
+
+def attempt(make: Callable[[], T]) -> T | Lost:
+    """What `make` gives, or why it cannot."""
+    try:
+        return make()
+    except (BackendUnavailable, ReadError) as error:
+        return Lost(str(error))
+
+
+def one_at_least(power: Part, energy: Part) -> tuple[Part, Part]:
+    """The two readings of one sensor; one that gives nothing while the other one does is lost.
+
+    What neither gives now may come later, from a device that sleeps.
+    """
+    if power is None or energy is None:
+        return power, energy
+    of_power, of_energy = attempt(power), attempt(energy)
+    if isinstance(of_power, Lost) and not isinstance(of_energy, Lost):
+        return of_power, energy
+    if isinstance(of_energy, Lost) and not isinstance(of_power, Lost):
+        return power, of_energy
+    return power, energy
+
+
+def channel_of(
+    info: ChannelInfo, power: Part, energy: Part = None, status: Callable[[], dict[str, Any]] | None = None
+) -> Channel:
+    """The channel with those of its two readings that can be had; what `info` says of a counter counts if there is one.
+
+    Without either, every reading is missing: a device that is lost stays in sight.
+    """
+    lost = {name: part.reason for name, part in (("power", power), ("counter", energy)) if isinstance(part, Lost)}
+    lacks = "; ".join(f"no {name} ({reason})" for name, reason in lost.items())
+    read_power_w = None if isinstance(power, Lost) else power
+    read_energy_j = None if isinstance(energy, Lost) else energy
+    if read_power_w is None and read_energy_j is None:
+        lacks = f"cannot be read ({'; '.join(dict.fromkeys(lost.values()))})"
+        read_power_w, status = power or energy, None
+    info = info._replace(lacks=lacks, has_counter=read_energy_j is not None)
+    if read_energy_j is None:
+        info = info._replace(counter_resolution_j=0.0, counter_refresh_s=0.0)
+    return Channel(info, read_power_w, read_energy_j, status)
+
+
+def unless_all_are_lost(channels: list[Channel]) -> list[Channel]:
+    """The channels; raises BackendUnavailable when none of them can be read."""
+    reasons = [channel.read_power_w.reason for channel in channels if isinstance(channel.read_power_w, Lost)]
+    if channels and len(reasons) == len(channels):
+        raise BackendUnavailable(f"none of its sensors can be read: {reasons[0]}")
+    return channels

@@ -1,0 +1,195 @@
+"""AMD GPUs, as their libraries show them on MI250, MI300X and MI300A."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from contextlib import ExitStack
+
+import pytest
+
+from jpwr.backends import hwmon
+from jpwr.channel import Scope
+from jpwr.device_ids import same_ids
+from jpwr.tests.conftest import HERE, run
+from jpwr.writers import read_trace
+
+IDS = [f"GPU-0f1182f2988c0a{number:02x}" for number in range(0x40, 0x60)]
+NVIDIA = "6e8a3b1c-2d4f-4a6b-8c0d-1e2f3a4b5c6d"
+
+
+def hip_uuid(amd_id):
+    """The UUID that HIP makes of it, as PyTorch writes one."""
+    return str(uuid.UUID(bytes=amd_id.replace("GPU-", "").encode()))
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        (hip_uuid(IDS[0]), [IDS[0]]),
+        (f"GPU-{hip_uuid(IDS[0])}", [IDS[0]]),
+        (IDS[0].upper(), [IDS[0]]),
+        (f"{IDS[0]} {IDS[1]}", IDS[:2]),
+        ("0fff74a1-0000-1000-8011-82f2988c0a40", [IDS[0]]),  # amdsmi's
+        (f"GPU-{NVIDIA}", [f"GPU-{NVIDIA}"]),
+        (NVIDIA.upper(), [f"GPU-{NVIDIA}"]),
+        ("00000000:C1:00.0", ["0000:c1:00"]),
+        ("0000:c1:00.0", ["0000:c1:00"]),
+        ("GPU-58580000-0000-0000-0000-000000000000", []),  # HIP's "XX", where there is no id
+        ("GPU-00000000-0000-0000-0000-000000000000", []),
+        ("GPU-0000000000000000", []),
+        ("", []),
+        ("GPU-1", ["GPU-1"]),
+        ("amd_energy.0", ["amd_energy.0"]),
+    ],
+)
+def test_an_id_has_one_form_whoever_tells_it(text, ids):
+    assert same_ids(text) == ids
+
+
+@pytest.fixture
+def sample(tmp_path, amdsmi_folder):
+    """Sample some rows through the real amdsmi on the stand-in; returns the trace, and what was said."""
+
+    def sampled(**variables):
+        command = ("--methods", "rocm", "--interval", "10", "--df-out", "out", "--", "bash", "-c", "rows 3")
+        library = {"LD_LIBRARY_PATH": str(amdsmi_folder), "STAND_IN_SHAPE": "constant"}
+        done = run(sys.executable, "-m", "jpwr", *command, cwd=tmp_path, **{**library, **variables})
+        assert done.returncode == 0, done.stderr
+        return read_trace(tmp_path / "out" / "trace.csv"), done.stderr
+
+    return sampled
+
+
+def means_w(trace):
+    return [sum(series.power_w) / len(series.power_w) for series in trace.series()]
+
+
+def test_an_mi250_is_one_channel_of_two_devices(sample):
+    trace, _ = sample(STAND_IN_GPU="MI250")
+    assert [info.name for info in trace.channels] == ["rocm:0", "rocm:2"]
+    assert [info.device_id for info in trace.channels] == [" ".join(IDS[:2]), " ".join(IDS[2:4])]
+    assert {info.num_devices for info in trace.channels} == {2}
+    assert {info.scope for info in trace.channels} == {Scope.DEVICE}
+    assert {info.has_counter for info in trace.channels} == {True}
+    assert means_w(trace) == [300, 600]
+
+
+def test_an_mi300x_has_the_current_power_of_each_gpu(sample):
+    trace, _ = sample(STAND_IN_GPU="MI300X", ROCR_VISIBLE_DEVICES=IDS[1])
+    assert [info.device_id for info in trace.channels] == IDS[:2]
+    assert [info.mine for info in trace.channels] == [False, True]
+    assert {info.num_devices for info in trace.channels} == {1}
+    assert means_w(trace) == [300, 600]
+
+
+def test_the_partitions_of_a_gpu_have_its_power_once(sample):
+    trace, _ = sample(STAND_IN_GPU="MI300X", STAND_IN_PARTITIONS="8")
+    assert [(info.name, info.num_devices) for info in trace.channels] == [("rocm:0", 8), ("rocm:8", 8)]
+    assert trace.channels[1].device_id == " ".join(IDS[8:16])
+    assert means_w(trace) == [300, 600]
+
+
+def test_an_mi300as_power_is_that_of_its_module(sample):
+    trace, _ = sample(STAND_IN_GPU="MI300A")
+    assert {info.scope for info in trace.channels} == {Scope.MODULE}
+    assert "power of the socket, CPU and GPU" in trace.channels[0].source
+
+
+@pytest.mark.parametrize("gpu", ["MI250", "MI300X", "MI300A"])
+def test_a_gpu_that_is_lost_stays_in_sight_and_takes_no_other_along(sample, gpu):
+    trace, said = sample(STAND_IN_GPU=gpu, STAND_IN_DEVICES="4", STAND_IN_FAULT="vanish", STAND_IN_FAULT_DEVICE="2")
+    assert len(trace.channels) == 4
+    assert len({info.scope for info in trace.channels}) == 1
+    [lost] = [info for info in trace.channels if info.lacks]
+    assert lost.name == "rocm:2"
+    assert "rocm:2: cannot be read (amdsmi: " in said
+    if gpu == "MI250":  # the card's other die, which never measures
+        assert lost.device_id == IDS[3]
+    heard = [series.samples > 0 for series in trace.series()]
+    assert heard == [info is not lost for info in trace.channels]
+
+
+@pytest.mark.parametrize("product", ["", "nameless"])
+def test_the_die_that_measures_may_be_the_second(sample, product):
+    trace, _ = sample(STAND_IN_GPU="MI250", STAND_IN_FIRST_DIE="1", STAND_IN_FAULT=product)
+    assert [info.name for info in trace.channels] == ["rocm:1", "rocm:3"]
+    assert [info.device_id for info in trace.channels] == [" ".join(IDS[:2]), " ".join(IDS[2:4])]
+    assert means_w(trace) == [300, 600]
+
+
+def test_a_second_die_that_is_lost_leaves_the_first_with_the_cards_power(sample):
+    trace, _ = sample(STAND_IN_GPU="MI250", STAND_IN_FAULT="vanish", STAND_IN_FAULT_DEVICE="1")
+    assert [(info.name, info.num_devices, info.lacks) for info in trace.channels] == [
+        ("rocm:0", 2, ""),
+        ("rocm:2", 2, ""),
+    ]
+
+
+def test_a_gpu_that_gives_nothing_but_zeros_is_no_die_of_its_neighbour(sample):
+    trace, _ = sample(STAND_IN_GPU="MI300X", STAND_IN_FAULT="zeros", STAND_IN_FAULT_DEVICE="1")
+    assert [(info.name, info.num_devices) for info in trace.channels] == [("rocm:0", 1), ("rocm:1", 1)]
+    assert trace.channels[1].lacks == "cannot be read (it gives 0)"
+
+
+def test_where_all_gpus_are_lost_one_sentence_says_so(amdsmi_folder):
+    variables = {"LD_LIBRARY_PATH": str(amdsmi_folder), "STAND_IN_FAULT": "vanish"}
+    done = run(sys.executable, "-m", "jpwr", "--methods", "rocm", "--", "true", **variables)
+    assert done.returncode == 125
+    assert done.stderr.startswith("jpwr: method 'rocm' was asked for, but none of its sensors can be read: amdsmi: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("fault", "lacks"), [("no-counter", "no counter"), ("no-power", "no power")])
+def test_what_a_gpu_does_not_tell_is_left_out_and_said(sample, fault, lacks):
+    trace, said = sample(STAND_IN_FAULT=fault, STAND_IN_FAULT_DEVICE="1")
+    first, second = trace.channels
+    assert (first.lacks, first.has_counter) == ("", True)
+    assert second.lacks.startswith(lacks)
+    assert second.has_counter == (fault == "no-power")
+    assert f"rocm:1: {lacks} (amdsmi: " in said
+    assert trace.series()[1].samples
+
+
+def test_a_gpu_without_a_serial_has_the_id_in_its_uuid(sample):
+    trace, _ = sample(STAND_IN_FAULT="no-serial")
+    assert [info.device_id for info in trace.channels] == IDS[:2]
+
+
+def test_a_gpu_whose_id_the_kernel_does_not_tell_has_its_address(sample):
+    trace, _ = sample(STAND_IN_FAULT="no-id")
+    assert [info.device_id for info in trace.channels] == ["0000:c1:00", "0000:c6:00"]
+
+
+@pytest.mark.parametrize(("gpu", "version"), [("MI250", "5"), ("MI250", "6"), ("MI300X", "6"), ("MI300A", "6")])
+def test_rocm_smi_is_read_where_there_is_no_amdsmi(tmp_path, gpu, version):
+    """Both layouts of ROCm's own bindings: a function that hands out the library, and a name."""
+    folder = tmp_path / {"5": "rocm_smi/bindings", "6": "libexec/rocm_smi"}[version]
+    folder.mkdir(parents=True)
+    (folder / "rsmiBindings.py").write_text((HERE / "rocm_smi_stand_in.py").read_text())
+    variables = {"ROCM_PATH": str(tmp_path), "ROCM_VERSION": version, "STAND_IN_GPU": gpu}
+    command = ("--methods", "rocm", "--df-out", "out", "--", "true")
+    done = run(sys.executable, "-m", "jpwr", *command, cwd=tmp_path, **variables)
+    assert done.returncode == 0, done.stderr
+    trace = read_trace(tmp_path / "out" / "trace.csv")
+    if gpu == "MI250":
+        assert [info.device_id for info in trace.channels] == [" ".join(IDS[:2]), " ".join(IDS[2:4])]
+    else:
+        assert [info.device_id for info in trace.channels] == IDS[:4]
+    assert {info.scope for info in trace.channels} == {Scope.MODULE if gpu == "MI300A" else Scope.DEVICE}
+    assert {info.lacks for info in trace.channels} == {""}
+    assert set(means_w(trace)) == {250}
+    contract = run(sys.executable, "-m", "jpwr.tests.contract", "rocm", **variables)
+    assert contract.returncode == 0, contract.stderr
+
+
+def test_the_kernels_power_of_an_mi300a_is_that_of_its_module(tmp_path):
+    for number, pci_id in enumerate(("0x74a0", "0x74a1")):
+        chip = tmp_path / f"hwmon{number}"
+        (chip / "device").mkdir(parents=True)
+        (chip / "device" / "device").write_text(f"{pci_id}\n")
+        (chip / "name").write_text("amdgpu\n")
+        (chip / "power1_input").write_text("90000000\n")
+    with ExitStack() as stack:
+        found = {channel.info.name: channel.info.scope for channel in hwmon.open_channels(stack, tmp_path)}
+    assert found == {"hwmon:amdgpu:1": Scope.MODULE, "hwmon:amdgpu:1#2": Scope.DEVICE}
