@@ -24,7 +24,7 @@ LONG_STEPS = 4.0  # a step of this many usual ones is a gap: readings are missin
 # that time each, and an edge is off by an eighth of range x time: two edges by 0.2 of it in 95 of 100 cases.
 HIDDEN_IN_A_MEAN = 0.2
 FEW_STEPS = 5  # what is rare shows late: an interval from few steps is widened by their number's share in this
-HIDDEN_STEPS = 10  # fewer steps than this tell of no energy more than that it is none or twice as much
+HIDDEN_STEPS = 10  # fewer steps than this tell no more of energy than that it is below peak power x time
 LAG_SHARE = 0.75  # of the time for which a value is held: its own age, and the age that it had when it was new
 MIN_CHANGES_TO_TELL = 4
 MOSTLY = 0.9
@@ -154,10 +154,10 @@ class PowerCurve:
         high = min(bisect_left(times_s, last_s), len(times_s) - 1)
         edges_s = [start_s, *times_s[begin:end], end_s]
         average_w = seen_j / covered_s
-        few = high - low < HIDDEN_STEPS
+        few_j = self.peak_w * covered_s if high - low < HIDDEN_STEPS else 0.0
         return PowerEnergy(
             energy_j=average_w * duration_s,
-            sampling_j=max(self._sampling_j(low, high, missing), abs(seen_j) if few else 0.0),
+            sampling_j=max(self._sampling_j(low, high, missing), few_j),
             lasting_j=self._lasting_j(first_s, last_s, average_w)
             + max(abs(average_w), self.range_w) * (duration_s - covered_s),
             covered_s=covered_s,
@@ -168,8 +168,9 @@ class PowerCurve:
 
     def _sampling_j(self, low: int, high: int, missing: int) -> float:
         steps = high - low
+        times_s = self.times_s
         # A window may by chance have seen less change than is usual in this trace.
-        usual = self._squares[-1] * steps / len(self._steps_s)
+        usual = self._squares[-1] * (times_s[high] - times_s[low]) / (times_s[-1] - times_s[0])
         square = max(self._squares[high] - self._squares[low], usual)
         found_j = DEVIATIONS * (1 + FEW_STEPS / steps) * math.sqrt(self._share(low, high, missing) * square)
         if not self._random_phase:
