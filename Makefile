@@ -5,7 +5,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # One file of tests after the other on each core: what a file's tests share is made once.
 PARALLEL := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo test test-quick test-busy test-slow lint bench gpu-check image clean
+.PHONY: help setup demo test test-quick test-busy test-slow lint bench coverage gpu-check image clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 10
@@ -41,6 +41,10 @@ bench: ## speed and memory, as ratios against a peer in the same run
 	python -m benchmarks.resnet50.bench
 	python -m jpwr.tests.bench
 	python -m results.tests.bench
+
+coverage: ## whether the stated intervals of energy hold, every case 100 times, into docs/trust.md: half an hour
+	@scripts/setup.sh $(ALL_PARTS)
+	python -m jpwr.tests.coverage --table docs/trust.md
 
 gpu-check: setup ## train both GPT sizes on one NVIDIA GPU, 8 minutes: make gpu-check SYSTEM=H200
 	@scripts/gpu_check.sh $(SYSTEM)
