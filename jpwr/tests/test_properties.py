@@ -30,7 +30,8 @@ def moments(seed: int, number: int, interval_s: float = 0.1) -> list[float]:
 def counted(times_s, powers_w):
     """A counter that is right, if power goes in straight lines."""
     curve = PowerCurve(times_s, powers_w)
-    return ChannelEnergy(COUNTED, times_s, powers_w, times_s, [curve.energy_until_j(time_s) for time_s in times_s], True)
+    counter_j = [curve.energy_until_j(time_s) for time_s in times_s]
+    return ChannelEnergy(COUNTED, times_s, powers_w, times_s, counter_j, True)
 
 
 def inside(times_s, share):
