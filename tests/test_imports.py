@@ -22,6 +22,8 @@ FLOORS = {
     "jpwr.errors": 0,
     "jpwr.trace": 1,
     "jpwr.energy": 1,
+    "jpwr.power_curve": 1,
+    "jpwr.counter_curve": 1,
     "jpwr.backends": 2,
     "jpwr.sampler": 3,
     "jpwr.writers": 3,
