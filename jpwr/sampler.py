@@ -268,7 +268,7 @@ class Sampler:
         try:
             return read()
         except ReadError as error:
-            if not self.failed_reads[name]:
+            if not self.failed_reads[name] and not channel.info.lacks.startswith("cannot be read"):
                 self._warn(f"{name}: {error}; readings that fail are recorded as missing")
             self.failed_reads[name] += 1
             return math.nan
