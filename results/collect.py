@@ -31,7 +31,7 @@ EXIT_JPWR_FAILED = 125
 TELLING = re.compile("error|signal", re.IGNORECASE)  # the last line with such a word says most of why a job failed
 MIN_COVERED = 0.95  # of the window, by a channel's first to last reading
 # What a benchmark's energy is taken from: the narrowest scope that was measured.
-SCOPES = ("device", "module", "cpu", "node")
+SCOPES = ("device", "module", "cpu", "node", "supply")
 # Memory is beside its processor, not inside it.
 ADDED_TO = {"cpu": "dram"}
 
