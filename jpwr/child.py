@@ -54,6 +54,12 @@ class Child:
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup stays in force
                 signal.signal(number, self._on_signal)
 
+    def ignore_signals(self) -> None:
+        """When all is done: Python's own end would give signals back what they do to any, and change the exit code."""
+        for number in FORWARDED_SIGNALS:
+            if signal.getsignal(number) == self._on_signal:
+                signal.signal(number, signal.SIG_IGN)
+
     @property
     def asked_to_end(self) -> bool:
         """Whether a signal has asked to end, before the command's own end."""
@@ -62,9 +68,9 @@ class Child:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if number in ENDING_SIGNALS:
             now_s = time.monotonic()
-            last_s, self._last_s[number] = self._last_s.get(number, -math.inf), now_s
-            if now_s - last_s < AGAIN_S:
+            if now_s - self._last_s.get(number, -math.inf) < AGAIN_S:
                 return
+            self._last_s[number] = now_s
             self._asked_to_end.append(number)
         if self.exit_code is not None:
             if len(self._asked_to_end) > 1:  # what is left to do does not come to its end

@@ -223,6 +223,7 @@ def _run(options: argparse.Namespace) -> int:
     with _whatever_happens(child, "at the end"), ExitStack() as stack:
         _sample(options, child, stack)
     assert child.exit_code is not None
+    child.ignore_signals()
     return child.exit_code
 
 
