@@ -9,7 +9,8 @@ from typing import Any, Callable, NamedTuple
 class Scope(enum.Enum):
     """What a channel's watts cover.
 
-    A module contains its device, a node contains all: watts are added within one scope and never across two.
+    A module contains its device, a node contains all, and so does the supply line, with what the power supply itself
+    takes: watts are added within one scope and never across two.
     """
 
     DEVICE = "device"
@@ -17,6 +18,7 @@ class Scope(enum.Enum):
     CPU = "cpu"
     DRAM = "dram"
     NODE = "node"
+    SUPPLY = "supply"  # a meter between the node and the mains
 
 
 class ChannelInfo(NamedTuple):

@@ -2,41 +2,63 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
-import sys
+import time
 from contextlib import suppress
 from types import FrameType
 from typing import Callable, Sequence
+
+from jpwr.say import settle_streams
 
 EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
 FORWARDED_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+# Who ends a job may signal its process and then its group, as timeout(1) does: for so long, the same signal is the same
+# request.
+AGAIN_S = 1.0
+# Who signals the processes of a job one after the other, as some schedulers do, has come to the last one by then.
+SETTLE_S = 0.1
 
 
 class Child:
-    """The child process, and the signals that are for it.
+    """The child process, and the signals that are for it: each reaches it once.
 
     From take_signals() on a signal is the command's: it is passed on, or kept until the command runs, and one that asks
-    to end keeps the command from starting. The second one that asks to end kills the child: it had its chance. When
-    the child has ended, processes that it left behind are not waited for; a second one then ends jpwr itself.
+    to end keeps the command from starting. A signal that was sent to the process group, or to all processes of the job,
+    has reached the child already and is not passed on; see Witness. The second one that asks to end, after AGAIN_S or
+    of another number, kills the child: it had its chance. When the child has ended, processes that it left behind are
+    not waited for; a second one then ends jpwr itself.
+
+    Not covered: a child that has left the process group does not get what is sent to the group; and where there is no
+    `cat`, or who signals one process after the other takes longer than SETTLE_S, a signal may come twice.
     """
 
     def __init__(self, command: Sequence[str], say: Callable[[str], None]) -> None:
         self._command = list(command)
         self._say = say
         self._process: subprocess.Popen[bytes] | None = None
+        self._witness: Witness | None = None
         self._kept: list[int] = []  # what came before the process was known
+        self._weighed: set[int] = set()  # of these it is being found out whether they have reached the child
+        self._last_s: dict[int, float] = {}  # when each came that asks to end
         self._asked_to_end: list[int] = []
-        self._ended = False
+        self.exit_code: int | None = None  # of the command, once it has one
 
     def take_signals(self) -> None:
         """Keep and pass on signals from now on; until then they do to this process what they do to any."""
         for number in FORWARDED_SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup stays in force
                 signal.signal(number, self._on_signal)
+
+    def ignore_signals(self) -> None:
+        """When all is done: Python's own end would give signals back what they do to any, and change the exit code."""
+        for number in FORWARDED_SIGNALS:
+            if signal.getsignal(number) == self._on_signal:
+                signal.signal(number, signal.SIG_IGN)
 
     @property
     def asked_to_end(self) -> bool:
@@ -45,25 +67,43 @@ class Child:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if number in ENDING_SIGNALS:
+            now_s = time.monotonic()
+            if now_s - self._last_s.get(number, -math.inf) < AGAIN_S:
+                return
+            self._last_s[number] = now_s
             self._asked_to_end.append(number)
-        if self._ended:
+        if self.exit_code is not None:
             if len(self._asked_to_end) > 1:  # what is left to do does not come to its end
                 signal.signal(number, signal.SIG_DFL)
                 os.kill(os.getpid(), number)
         elif self._process is None:
             self._kept.append(number)
-        # A Ctrl-C reaches the whole foreground process group: the command has it already.
-        elif number != signal.SIGINT or len(self._asked_to_end) > 1 or not _in_foreground():
-            self._pass_on(self._process, number)
+        elif len(self._asked_to_end) > 1:
+            self._kill(self._process)
+        elif number not in self._weighed:
+            self._weighed.add(number)
+            reached = self._witness is not None and self._witness.has_got(number)
+            self._weighed.discard(number)
+            if not reached:
+                self._pass_on(self._process, number)
+
+    def _pass_on_kept(self, process: subprocess.Popen[bytes], witness: Witness) -> None:
+        """What came while the child was made, it may have missed, also where the witness got it."""
+        if len(self._asked_to_end) > 1:
+            self._kept.clear()
+            self._kill(process)
+        while self._kept:
+            self._pass_on(process, self._kept.pop(0))
+        witness.forget()
 
     def _pass_on(self, process: subprocess.Popen[bytes], number: int) -> None:
         with suppress(ProcessLookupError):
-            if len(self._asked_to_end) > 1:
-                self._say("asked to end once more: the command is killed")
-                self._kept.clear()
-                process.kill()
-            else:
-                process.send_signal(number)
+            process.send_signal(number)
+
+    def _kill(self, process: subprocess.Popen[bytes]) -> None:
+        self._say("asked to end once more: the command is killed")
+        with suppress(ProcessLookupError):
+            process.kill()
 
     def check(self) -> int:
         """127, with a word, when there is no such command, else 0: before time is spent on its account."""
@@ -76,15 +116,15 @@ class Child:
 
     def run(self, environ: dict[str, str]) -> int:
         """Start the command, wait for it, and return its exit code: 128 and the signal when a signal ended it."""
-        try:
-            return self._run(environ)
-        finally:
-            self._asked_to_end.clear()
-            self._ended = True
+        if self._asked_to_end:
+            self.exit_code = self.not_started()
+        else:
+            with Witness() as self._witness:
+                self.exit_code = self._run(environ)
+        self._asked_to_end.clear()
+        return self.exit_code
 
     def _run(self, environ: dict[str, str]) -> int:
-        if self._asked_to_end:
-            return self.not_started()
         try:
             process = subprocess.Popen(self._command, env=environ)
         except FileNotFoundError:
@@ -92,9 +132,8 @@ class Child:
         except OSError as error:
             return self._not_executable(error)
         self._process = process
-        # What came while the child was made, it may have missed.
-        while self._kept:
-            self._pass_on(process, self._kept.pop(0))
+        if self._kept and self._witness:
+            self._pass_on_kept(process, self._witness)
         exit_code = process.wait()
         return exit_code if exit_code >= 0 else 128 - exit_code
 
@@ -107,7 +146,7 @@ class Child:
     def become(self) -> int:
         """Be the command, in place of this process; returns only when that fails."""
         try:
-            sys.stdout.flush()
+            settle_streams()
             os.execvp(self._command[0], self._command)
         except FileNotFoundError:
             return self._not_found()
@@ -125,8 +164,65 @@ class Child:
         return EXIT_NOT_EXECUTABLE
 
 
-def _in_foreground() -> bool:
-    try:
-        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
-    except (OSError, ValueError, AttributeError):
-        return False
+class Witness:
+    """A process beside the child, in its process group, that does nothing: what it got, the child got too.
+
+    The sender of a signal cannot be asked whether it was for one process or for the group. All signals that are
+    passed on are blocked there, so that the kernel tells in /proc which ones came. It ends when jpwr does, in whatever
+    way, as its stdin does then.
+    """
+
+    def __init__(self) -> None:
+        self._got: set[int] = set()
+        self._start()
+
+    def _start(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED_SIGNALS)
+        try:
+            self._process = subprocess.Popen(
+                ["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/"
+            )
+        except OSError:
+            pass  # no such program, or no more processes
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def has_got(self, number: int) -> bool:
+        """Whether that signal has come here, or comes within SETTLE_S, since the last time that it had."""
+        self._look()
+        if number not in self._got:
+            time.sleep(SETTLE_S)
+            self._look()
+        got = number in self._got
+        self._got.discard(number)
+        return got
+
+    def forget(self) -> None:
+        """As if none had come."""
+        self._look()
+        self._got.clear()
+
+    def _look(self) -> None:
+        """Note what has come; a signal that is blocked stays, so that a new process then takes the place."""
+        found = self._pending()
+        self._got |= found
+        if found or self._process is None or self._process.poll() is not None:
+            self.__exit__()
+            self._start()
+
+    def _pending(self) -> set[int]:
+        mask = 0
+        if self._process is not None:
+            with suppress(OSError), open(f"/proc/{self._process.pid}/status") as status:
+                mask = next((int(line.split()[1], 16) for line in status if line.startswith("ShdPnd:")), 0)
+        return {int(number) for number in FORWARDED_SIGNALS if mask & 1 << (number - 1)}
+
+    def __enter__(self) -> Witness:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.communicate()

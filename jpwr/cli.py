@@ -6,11 +6,11 @@ import argparse
 import json
 import os
 import signal
+import stat
 import sys
-import threading
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NoReturn, Sequence
+from typing import Any, Iterator, NoReturn, Sequence
 
 from jpwr import __version__
 from jpwr.backends import METHODS, open_methods
@@ -20,6 +20,7 @@ from jpwr.errors import JpwrError
 from jpwr.marks import MARKS_VARIABLE, Mark, MarkReader
 from jpwr.node import GLOBAL_RANKS, rank_of, why_not_sampling
 from jpwr.sampler import DEFAULT_INTERVAL_S, PowerMonitor, Sink
+from jpwr.say import open_standard_streams, say, settle_streams, write
 from jpwr.summary import Summary
 from jpwr.trace import Trace
 from jpwr.writers import CsvWriter
@@ -27,11 +28,15 @@ from jpwr.writers import CsvWriter
 # As for env(1) and timeout(1): below 125 the code is the command's own.
 EXIT_JPWR_FAILED = 125
 TRACE_NAME = "trace.csv"
+# No sensor has a new value more often, and no machine keeps that up beside a program; the other end is an hour.
+MIN_INTERVAL_MS = 1
+MAX_INTERVAL_MS = 3_600_000
 TOOLS = ("list", "read", "check")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
+    open_standard_streams()
     arguments = sys.argv[1:] if argv is None else list(argv)
     # Until there is something to lose, a Ctrl-C ends at once, also inside of a library that does not answer.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -41,23 +46,20 @@ def main(argv: Sequence[str] | None = None) -> int:
             from jpwr.tools import run_tool
 
             return run_tool(arguments)
-        options = _parse(arguments)
-        with ExitStack() as stack:
-            return _run(options, stack)
+        return _run(_parse(arguments))
     except JpwrError as error:
-        _say(str(error))
+        say(str(error))
         return EXIT_JPWR_FAILED
-
-
-def _say(message: str) -> None:
-    print(f"jpwr: {message}", file=sys.stderr, flush=True)
+    finally:
+        settle_streams()
 
 
 class Parser(argparse.ArgumentParser):
     """Says what is wrong with a command line in one sentence."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(EXIT_JPWR_FAILED, f"jpwr: {message}; '{self.prog} --help' lists the options\n")
+        say(f"{message}; '{self.prog} --help' lists the options")
+        self.exit(EXIT_JPWR_FAILED)
 
 
 USAGE = """jpwr [options] -- command [argument ...]
@@ -135,6 +137,12 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         help="what the tables' names end in; %%q{NAME} is an environment variable",
     )
     output.add_argument("--json", action="store_true", help="the summary as one line of JSON, on stderr")
+    output.add_argument(
+        "--json-out",
+        type=Path,
+        metavar="FILE",
+        help="the summary as JSON in a file, or a pipe as in '>(jq .)', at the end",
+    )
     output.add_argument("--live", action="store_true", help="show power in the terminal while the command runs")
     output.add_argument(
         "--prometheus",
@@ -157,8 +165,14 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         parser.error("no command was given: put it after '--', as in 'jpwr --methods auto -- sleep 10'")
     if not 0 <= options.idle < float("inf"):
         parser.error(f"--idle must be 0 or more seconds, got {options.idle:g}")
-    if not 0 < options.interval < float("inf"):
-        parser.error(f"--interval must be above 0 milliseconds, got {options.interval:g}")
+    if not MIN_INTERVAL_MS <= options.interval <= MAX_INTERVAL_MS:
+        parser.error(
+            f"--interval must be from {MIN_INTERVAL_MS} to {MAX_INTERVAL_MS} milliseconds, got {options.interval:g}: "
+            "10 is enough for what sensors can resolve"
+        )
+    if options.json_out is not None:
+        _check_json_out(options.json_out)
+    options.suffix = _suffix(options)
     return options
 
 
@@ -169,37 +183,101 @@ def _split_at_dashes(argv: list[str]) -> tuple[list[str], list[str], list[str]]:
     return argv[:at], ["--"], argv[at + 1 :]
 
 
-def _run(options: argparse.Namespace, stack: ExitStack) -> int:
-    child = Child(options.command, _say)
+def _suffix(options: argparse.Namespace) -> str:
+    if not (options.df_out or options.df_suffix):
+        return ""
+    from jpwr.frames import suffix_of
+
+    return suffix_of(options.df_suffix, rank_of(os.environ, GLOBAL_RANKS) if options.use_mpi else None)
+
+
+def _check_json_out(path: Path) -> None:
+    """Raise JpwrError where the file cannot be written at the end, as far as that can be told now."""
+    try:
+        if os.path.isdir(path):  # noqa: PTH112 - raises nothing
+            raise JpwrError(f"--json-out {path} is a folder: name a file in it")
+        if _is_stream(path):
+            if not os.access(path, os.W_OK):
+                raise JpwrError(f"--json-out {path} cannot be written to: choose another")
+            return
+        part = _part_of(path)
+        part.touch(exist_ok=False)
+        part.unlink()
+    except OSError as error:
+        raise JpwrError(f"--json-out {path} cannot be written ({error.strerror}): choose another file") from error
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether it is a pipe, a device, or a name of a file that is open, none of which may be replaced."""
+    folder = str(path.parent.resolve())
+    of_kernel = folder == "/dev" or f"{folder}/".startswith("/proc/")
+    return of_kernel or (os.path.exists(path) and not stat.S_ISREG(path.stat().st_mode))  # noqa: PTH110
+
+
+def _part_of(path: Path) -> Path:
+    whole = path.resolve()
+    return whole.with_name(f".{whole.name}.{os.getpid()}.part")
+
+
+def _run(options: argparse.Namespace) -> int:
+    child = Child(options.command, say)
+    with _whatever_happens(child, "at the end"), ExitStack() as stack:
+        _sample(options, child, stack)
+    assert child.exit_code is not None
+    child.ignore_signals()
+    return child.exit_code
+
+
+@contextmanager
+def _whatever_happens(child: Child, where: str) -> Iterator[None]:
+    """Nothing that goes wrong in the block once the command has ended changes its exit code; it is said.
+
+    Before that, it raises JpwrError.
+    """
+    try:
+        yield
+    except Exception as error:
+        words = str(error) if isinstance(error, JpwrError) else f"{type(error).__name__}: {error}"
+        if child.exit_code is None:
+            raise JpwrError(words) from error
+        say(f"{where}: {words}")
+
+
+def _sample(options: argparse.Namespace, child: Child, stack: ExitStack) -> None:
     not_sampling = why_not_sampling(stack, options.use_mpi, options.mpi_ranks)
     if not_sampling:
-        _say(f"not sampling: {not_sampling}")
-        return child.become()
+        say(f"not sampling: {not_sampling}")
+        child.exit_code = child.become()
+        return
     if options.idle:
-        code = child.check()
-        if code:
-            return code
+        child.exit_code = child.check() or None
+        if child.exit_code:
+            return
     opened = open_methods(options.methods, stack)
     child.take_signals()
     for note in opened.notes:
-        _say(note)
+        say(note)
     interval_s = options.interval / 1000
     for channel in opened.channels:
         if channel.info.estimated:
-            _say(f"{channel.info.name} is an ESTIMATE, not a measurement: {channel.info.source}")
+            say(f"{channel.info.name} is an ESTIMATE, not a measurement: {channel.info.source}")
         if channel.info.period_s > interval_s:
-            _say(f"{channel.info.name} has a new value every {channel.info.period_s:g} s and is read at that rate")
+            say(f"{channel.info.name} has a new value every {channel.info.period_s:g} s and is read at that rate")
 
     clock = SystemClock()
     infos = [channel.info for channel in opened.channels]
     meta = _meta(options, clock.epoch_offset_s)
     trace = Trace(infos, meta)
     sinks: list[Sink] = [trace]
+    file = None
     if options.df_out:
         from jpwr.frames import check_file_type
 
         check_file_type(options.df_filetype)
-        sinks.append(stack.enter_context(CsvWriter(options.df_out / TRACE_NAME, infos, meta)))
+        file = stack.enter_context(CsvWriter(options.df_out / TRACE_NAME, infos, meta))
+        if file.path.name != TRACE_NAME:
+            say(f"{options.df_out / TRACE_NAME} may still be written to by another: this run's trace is {file.path}")
+        sinks.append(file)
     if options.prometheus is not None:
         from jpwr.prometheus import Exporter
 
@@ -209,18 +287,24 @@ def _run(options: argparse.Namespace, stack: ExitStack) -> int:
 
         sinks.append(stack.enter_context(LiveView(infos)))
 
-    monitor = PowerMonitor(opened.channels, interval_s, sinks, clock, _say)
-    with monitor:
-        exit_code = _measure(options, child, monitor, clock)
-    _report(options, Summary(trace), monitor, exit_code)
+    monitor = PowerMonitor(opened.channels, interval_s, sinks, clock, say)
+    with _whatever_happens(child, "while sampling"), monitor:
+        _measure(options, child, monitor, clock)
+    with _whatever_happens(child, "in the summary"):
+        summary = Summary(trace)
+        if file is not None and not monitor.sampler.hung:
+            with _whatever_happens(child, f"the trace is {file.path}, but its tables could not be written"):
+                from jpwr.frames import write_frames
+
+                write_frames(file, options.suffix, options.df_filetype, summary)
+        _report(options, child, summary, monitor)
     if monitor.sampler.hung:
         # A thread is inside a library that does not answer, and would keep this process from ending.
-        sys.stdout.flush()
-        os._exit(exit_code)
-    return exit_code
+        settle_streams()
+        os._exit(child.exit_code or 0)
 
 
-def _measure(options: argparse.Namespace, child: Child, monitor: PowerMonitor, clock: SystemClock) -> int:
+def _measure(options: argparse.Namespace, child: Child, monitor: PowerMonitor, clock: SystemClock) -> None:
     """Idle phase, then the command, its start and end marked in the trace."""
     sampler = monitor.sampler
     if options.idle:
@@ -229,54 +313,70 @@ def _measure(options: argparse.Namespace, child: Child, monitor: PowerMonitor, c
     while clock.now_s() < idle_end_s and not child.asked_to_end:
         clock.sleep_until(min(idle_end_s, clock.now_s() + 0.1))
     if child.asked_to_end:
-        return child.not_started()
+        child.exit_code = child.not_started()
+        return
 
-    def on_mark(mark: Mark) -> None:
-        monitor.mark(mark.event, mark.region, mark.time_s)
+    def on_marks(marks: Sequence[Mark]) -> None:
+        now_s = clock.now_s()
+        if child.exit_code is None:
+            sampler.sample(wait_s=0.1)  # so that a region's edges are sharp
+        for mark in marks:
+            sampler.event(mark.event, now_s if mark.time_s is None else mark.time_s, region=mark.region)
 
-    marks = MarkReader(_marks_path(), on_mark, _say)
-    ended = threading.Event()
-    reader = threading.Thread(target=marks.run, args=(ended.is_set,), name="jpwr-marks", daemon=True)
-    reader.start()
+    environ = dict(os.environ)
+    marks: MarkReader | None = None
+    try:
+        marks = MarkReader(on_marks, say)
+        environ[MARKS_VARIABLE] = marks.path
+        marks.start()
+    except JpwrError as error:
+        say(str(error))
     sampler.sample(wait_s=1.0)
     sampler.event("command_started", clock.now_s())
-    exit_code = child.run({**os.environ, MARKS_VARIABLE: marks.path})
-    ended_s = clock.now_s()
-    sampler.sample(wait_s=1.0)
-    sampler.event("command_ended", ended_s, exit_code=exit_code)
-    ended.set()
-    with suppress(OSError), open(marks.path, "a") as file:
-        file.write("\n")  # wakes the reader
-    reader.join(1.0)
-    marks.read()
-    marks.close()
-    return exit_code
+    try:
+        exit_code = child.run(environ)
+        ended_s = clock.now_s()
+        with _whatever_happens(child, "in the last sample"):
+            sampler.sample(wait_s=1.0)
+        sampler.event("command_ended", ended_s, exit_code=exit_code)
+    finally:
+        if marks is not None:
+            marks.stop(patience=lambda: not sampler.hung)
 
 
-def _marks_path() -> str:
-    return os.path.join(os.environ.get("TMPDIR", "/tmp"), f"jpwr-{os.getuid()}-{os.getpid()}.marks")  # noqa: PTH118
-
-
-def _report(options: argparse.Namespace, summary: Summary, monitor: PowerMonitor, exit_code: int) -> None:
+def _report(options: argparse.Namespace, child: Child, summary: Summary, monitor: PowerMonitor) -> None:
     sampler = monitor.sampler
-    if options.df_out and not sampler.hung:
-        from jpwr.frames import suffix_of, write_frames
-
-        suffix = suffix_of(options.df_suffix, rank_of(os.environ, GLOBAL_RANKS) if options.use_mpi else None)
-        try:
-            write_frames(options.df_out / TRACE_NAME, suffix, options.df_filetype, summary)
-        except (OSError, JpwrError) as error:
-            _say(f"the data frames could not be written ({error}); the trace is {options.df_out / TRACE_NAME}")
-    if options.json:
-        about = {"command": options.command, "exit_code": exit_code, "skipped_ticks": sampler.skipped_ticks}
-        print(json.dumps({**about, "hung": sampler.hung, **summary.to_dict()}), file=sys.stderr)
-        return
-    for line in summary.lines():
-        _say(line)
-    for note in summary.notes():
-        _say(note)
+    if options.json or options.json_out is not None:
+        about = {"command": options.command, "exit_code": child.exit_code, "skipped_ticks": sampler.skipped_ticks}
+        line = json.dumps({**about, "hung": sampler.hung, **summary.to_dict()}) + "\n"
+        if options.json_out is not None:
+            with _whatever_happens(child, f"--json-out {options.json_out} could not be written"):
+                _write_json(options.json_out, line)
+        if options.json:
+            write(line)
+            return
+    for text in [*summary.lines(), *summary.notes()]:
+        say(text)
     if sampler.skipped_ticks:
-        _say(f"{sampler.skipped_ticks} ticks were skipped: reading took longer than {options.interval:g} ms")
+        say(f"{sampler.skipped_ticks} ticks were skipped: reading took longer than {options.interval:g} ms")
+
+
+def _write_json(path: Path, line: str) -> None:
+    """A file is there whole or not at all; a stream is written to as it is, and no reader is waited for."""
+    if _is_stream(path):
+        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC)
+        os.set_blocking(file, True)
+        with open(file, "w", encoding="utf-8") as stream:
+            stream.write(line)
+        return
+    part = _part_of(path)
+    try:
+        with open(part, "x", encoding="utf-8") as whole:
+            whole.write(line)
+        part.replace(path.resolve())
+    except BaseException:
+        part.unlink()
+        raise
 
 
 def _meta(options: argparse.Namespace, epoch_offset_s: float) -> dict[str, Any]:

@@ -152,9 +152,9 @@ class CounterCurve:
         lowest_w, highest_w = self._power.range_between_w(start_s, end_s)
         # What no sample has shown may have been as far off as any.
         if average_w > (1 + ALIKE) * highest_w:
-            highest_w = self._power.peak_w
+            highest_w = max(self._power.peak_w, self._peak_w)
         if average_w < (1 - ALIKE) * lowest_w:
-            lowest_w = self._power.least_w
+            lowest_w = min(self._power.least_w, self._least_w)
         return min(lowest_w, average_w), max(highest_w, average_w)
 
     def _levels_around_w(self, slot: int, average_w: float) -> tuple[float, float]:

@@ -10,6 +10,7 @@ from typing import Any, Sequence
 from jpwr.backends import open_methods
 from jpwr.energy import integral_j
 from jpwr.errors import JpwrError, NotEnoughSamples
+from jpwr.frames import COUNTER_TABLE, has_counter_table
 from jpwr.sampler import PowerMonitor
 from jpwr.summary import JOULES_PER_WH
 from jpwr.trace import Series, Trace
@@ -80,13 +81,18 @@ class get_power:  # noqa: N801 - its name there
         return frame.reset_index(drop=True)
 
     def energy(self) -> tuple[Any, dict[str, Any]]:
-        """Watt-hours of each channel, `nan` without two samples, and an empty dictionary where further tables were.
+        """Watt-hours of each channel, `nan` without two samples, and further tables: `energy_from_counter` for ROCm.
 
-        The watt-hours are a pandas series, or a dictionary where there is no pandas.
+        The watt-hours are a pandas series, and a table a data frame of one row; without pandas both are dictionaries.
         """
         energy_wh = {series.info.name: _energy_wh(series) for series in self.trace.series()}
+        counted_wh = {
+            series.info.name: _counted_wh(series) for series in self.trace.series() if has_counter_table(series.info)
+        }
         pandas = _pandas()
-        return energy_wh if pandas is None else pandas.Series(energy_wh), {}
+        if pandas is None:
+            return energy_wh, {COUNTER_TABLE: counted_wh} if counted_wh else {}
+        return pandas.Series(energy_wh), {COUNTER_TABLE: pandas.DataFrame(counted_wh, [0])} if counted_wh else {}
 
 
 def _energy_wh(series: Series) -> float:
@@ -94,6 +100,11 @@ def _energy_wh(series: Series) -> float:
         return integral_j(series.times_s, series.power_w) / JOULES_PER_WH
     except NotEnoughSamples:
         return math.nan
+
+
+def _counted_wh(series: Series) -> float:
+    seen_j = [counter_j for counter_j in series.energy_j or () if not math.isnan(counter_j)]
+    return (seen_j[-1] - seen_j[0]) / JOULES_PER_WH if seen_j else math.nan
 
 
 def _pandas() -> Any:

@@ -7,18 +7,29 @@ A program under the command `jpwr` appends a line to the file named in $JPWR_MAR
 
 SECONDS are of the node's monotonic clock; without them the moment counts at which the line is seen. In Python,
 `with jpwr.region("name"):` does that, and also serves under a PowerMonitor of the same process.
+
+Whatever is written there, the run goes on: a line that is no mark is left out and counted.
 """
 
 from __future__ import annotations
 
+import fcntl
+import math
 import os
+import stat
 import sys
+import threading
 import time
-from contextlib import contextmanager
-from typing import Callable, Iterator, NamedTuple
+from contextlib import contextmanager, suppress
+from typing import Callable, Iterator, NamedTuple, Sequence
+
+from jpwr.errors import JpwrError
+from jpwr.say import printable
 
 MARKS_VARIABLE = "JPWR_MARKS"
 KINDS = {"begin": "region_begin", "end": "region_end"}
+MAX_LINE_BYTES = 4096
+CHUNK_BYTES = 65536
 POLL_S = 0.01  # where the kernel cannot tell that the file has grown
 WAIT_S = 1.0  # where it can, this is but a precaution
 IN_MODIFY = 2  # inotify(7)
@@ -43,81 +54,236 @@ def region(name: str) -> Iterator[None]:
 
 
 def _mark(kind: str, name: str) -> None:
-    line = f"{kind} {name} @{time.monotonic():.6f}\n"
+    line = f"{kind} {printable(name)} @{time.monotonic():.6f}\n"
     sampler = sys.modules.get("jpwr.sampler")  # who has not imported it has no monitor
     monitors = sampler.active_monitors() if sampler else []
     for monitor in monitors:
         monitor.mark(KINDS[kind], name)
     path = os.environ.get(MARKS_VARIABLE)
     if path and not monitors:
-        with open(path, "a") as file:
+        # A full disk, or a sampler that is gone with its file, is no reason to end the program.
+        with suppress(OSError), open(path, "a", encoding="utf-8") as file:
             file.write(line)
 
 
 def parse_mark(line: str) -> Mark:
-    """Raises ValueError for a line that is no mark."""
+    """Raises ValueError for a line that is no mark, and for a time that is no number of seconds."""
     kind, _, rest = line.strip().partition(" ")
     name, at, seconds = rest.rpartition(" @")
     if not at:
         name, seconds = rest, ""
-    if kind not in KINDS or not name.strip():
-        raise ValueError(f"'{line.strip()}' is no mark: a line is 'begin NAME' or 'end NAME'")
-    return Mark(KINDS[kind], name.strip(), float(seconds) if seconds else None)
+    name = printable(name.strip())
+    if kind not in KINDS or not name:
+        raise ValueError(f"'{printable(line.strip())}' is no mark: a line is 'begin NAME' or 'end NAME'")
+    return Mark(KINDS[kind], name, _seconds(seconds) if at else None)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not math.isfinite(seconds):
+        raise ValueError(f"'@{printable(text)}' is no time in seconds of the monotonic clock, such as @1234.5")
+    return seconds
 
 
 class MarkReader:
-    """Follows the file of marks for as long as it is run."""
+    """Follows the file of marks, in a thread of its own, from start() to stop().
 
-    def __init__(self, path: str, on_mark: Callable[[Mark], None], warn: Callable[[str], None]) -> None:
-        self.path = path
-        os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600))
-        self._file = open(path)
-        self._on_mark = on_mark
-        self._warn = warn
-        self._warned = False
-        self._rest = ""
+    The file is in a folder that only its owner may look into and that nobody can have put there before. What is handed
+    to `on_marks` at once was seen at the same moment. Raises JpwrError where no such folder can be made.
+    """
 
-    def run(self, stopped: Callable[[], bool]) -> None:
-        """Wait for lines and hand them on, until stopped."""
-        wait = _waiter(self.path)
-        while not stopped():
-            self.read()
-            wait()
+    def __init__(self, on_marks: Callable[[Sequence[Mark]], None], say: Callable[[str], None]) -> None:
+        self._on_marks = on_marks
+        self._say = say
+        self._folder = _PrivateFolder()
+        self.path = self._folder.path + "/marks"
+        try:
+            self._file = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDONLY | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            self._folder.remove()
+            raise JpwrError(f"the file of marks cannot be made ({error.strerror}): regions are not seen") from error
+        self._position = 0
+        self._rest = b""
+        self._too_long = False  # the line that is being read
+        self._left_out = 0
+        self._woken, self._wake = os.pipe()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="jpwr-marks", daemon=True)
 
-    def read(self) -> None:
-        """Hand on what is new."""
-        text = self._file.read()
-        if not text:
-            return
-        *lines, self._rest = (self._rest + text).split("\n")
-        for line in filter(None, lines):
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, patience: Callable[[], bool] = lambda: True) -> None:
+        """Hand on what has been written until now, and remove the file. Where `patience` ends, the rest is left."""
+        self._stop.set()
+        os.write(self._wake, b".")
+        self._thread.join(WAIT_S)
+        while self._thread.is_alive() and patience():
+            self._thread.join(WAIT_S)
+        if self._left_out > 1:
+            self._say(f"{self._left_out} lines in ${MARKS_VARIABLE} were left out")
+        if not self._is_in_place():
+            self._say(f"the command has removed or replaced the file in ${MARKS_VARIABLE}: later marks were not seen")
+        self._folder.remove()
+
+    def _run(self) -> None:
+        try:
+            wait = _waiter(self.path, self._woken)
+            while not self._stop.is_set():
+                self._read()
+                wait()
+            self._read()
+        except Exception as error:  # nothing in marks ends a run
+            self._say(f"marks are not read any more ({type(error).__name__}: {error})")
+
+    def _read(self) -> None:
+        """Hand on what is new, up to the end that the file has now: who writes for ever holds up nothing."""
+        end = os.fstat(self._file).st_size
+        if end < self._position:  # it was emptied, as by '>' in place of '>>'
+            self._position, self._rest, self._too_long = 0, b"", False
+        while self._position < end:
+            data = os.pread(self._file, min(CHUNK_BYTES, end - self._position), self._position)
+            if not data:
+                return
+            self._position += len(data)
+            marks = list(self._marks_in(data))
+            if marks:
+                self._on_marks(marks)
+
+    def _marks_in(self, data: bytes) -> Iterator[Mark]:
+        # Lines are decoded whole: a character may be cut between two writes.
+        *lines, rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            if self._too_long or len(line) > MAX_LINE_BYTES:
+                self._leave_out(f"it is longer than {MAX_LINE_BYTES} bytes")
+                self._too_long = False
+            elif line.strip():
+                try:
+                    yield parse_mark(line.decode("utf-8", "backslashreplace"))
+                except ValueError as error:
+                    self._leave_out(str(error))
+        self._too_long = self._too_long or len(rest) > MAX_LINE_BYTES
+        self._rest = b"" if self._too_long else rest
+
+    def _leave_out(self, reason: str) -> None:
+        if not self._left_out:
+            self._say(f"a line in ${MARKS_VARIABLE} is left out: {reason}")
+        self._left_out += 1
+
+    def _is_in_place(self) -> bool:
+        try:
+            return os.path.samestat(os.fstat(self._file), os.lstat(self.path))
+        except OSError:
+            return False
+
+
+class _PrivateFolder:
+    """A new folder of this user alone, in the first folder for temporary files in which one can be made.
+
+    It is locked for as long as it is in use, so that the next one who comes removes what a killed one left.
+    """
+
+    def __init__(self) -> None:
+        reasons = []
+        for parent in dict.fromkeys([os.environ.get("TMPDIR") or "/tmp", "/tmp", "/var/tmp"]):
             try:
-                self._on_mark(parse_mark(line))
-            except ValueError as error:
-                if not self._warned:
-                    self._warn(f"a line in ${MARKS_VARIABLE} is left out: {error}")
-                self._warned = True
+                if os.stat(parent).st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:  # noqa: PTH116
+                    reasons.append(f"{parent}: everybody may replace what others have there")
+                    continue
+                with suppress(OSError):  # one that may not be listed will still do
+                    _remove_left_behind(parent)
+                self.path, self._lock = _make_locked(os.path.abspath(parent))  # noqa: PTH100
+                return
+            except OSError as error:
+                reasons.append(f"{parent}: {error.strerror}")
+        raise JpwrError(
+            f"no folder for temporary files can be written to ({', '.join(reasons)}), so regions are not seen: "
+            "set TMPDIR to one"
+        )
 
-    def close(self) -> None:
-        self._file.close()
-        os.unlink(self.path)  # noqa: PTH108 - pathlib is slower to start
+    def remove(self) -> None:
+        _remove(self.path)
+        os.close(self._lock)
 
 
-def _waiter(path: str) -> Callable[[], object]:
-    """A function that returns when the file has grown, or after a while."""
+def _prefix() -> str:
+    """Of the folders' names: a lock says something to processes of the same kernel, and only of it."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            boot = file.read(8)
+    except OSError:
+        boot = "0"
+    return f"jpwr-{boot}-"
+
+
+def _make_locked(parent: str) -> tuple[str, int]:
+    while True:
+        path = f"{parent}/{_prefix()}{os.urandom(8).hex()}"
+        os.mkdir(path, 0o700)  # noqa: PTH102 - pathlib is slower to start
+        try:
+            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue  # another took it for left behind
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            continue
+        except OSError:
+            pass  # a file system without locks: then nobody takes it for left behind
+        if os.path.exists(path):  # noqa: PTH110
+            return path, lock
+        os.close(lock)
+
+
+def _remove_left_behind(parent: str) -> None:
+    """Remove this user's folders that nobody holds."""
+    prefix = _prefix()
+    for name in os.listdir(parent):  # noqa: PTH208
+        path = f"{parent}/{name}"
+        if not name.startswith(prefix):
+            continue
+        with suppress(OSError):
+            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                if os.fstat(lock).st_uid == os.getuid():
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    _remove(path)
+            finally:
+                os.close(lock)
+
+
+def _remove(path: str) -> None:
+    """Remove a folder of ours with whatever was put into it; what cannot be removed stays."""
+    with suppress(OSError):
+        os.unlink(f"{path}/marks")  # noqa: PTH108
+    try:
+        os.rmdir(path)  # noqa: PTH106
+    except OSError:
+        import shutil
+
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _waiter(path: str, woken: int) -> Callable[[], object]:
+    """A function that returns when the file has grown, when there is something in the pipe, or after a while."""
+    import select
+
     try:
         import ctypes
-        import select
 
         libc = ctypes.CDLL(None, use_errno=True)
         notify = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if notify < 0 or libc.inotify_add_watch(notify, os.fsencode(path), IN_MODIFY) < 0:
             raise OSError("no inotify")
     except (ImportError, OSError, AttributeError):
-        return lambda: time.sleep(POLL_S)
+        return lambda: select.select([woken], [], [], POLL_S)
 
     def wait() -> None:
-        if select.select([notify], [], [], WAIT_S)[0]:
-            os.read(notify, 65536)
+        if notify in select.select([notify, woken], [], [], WAIT_S)[0]:
+            os.read(notify, CHUNK_BYTES)
 
     return wait

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Mapping, Sequence
 
 from jpwr.errors import JpwrError
@@ -17,7 +15,7 @@ GLOBAL_RANKS = ("SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK",
 
 def rank_of(environ: Mapping[str, str], names: Sequence[str]) -> int | None:
     """The first rank that is set, or None."""
-    return next((int(environ[name]) for name in names if environ.get(name, "").isdigit()), None)
+    return next((int(environ[name]) for name in names if environ.get(name, "").isdecimal()), None)
 
 
 def why_not_sampling(
@@ -38,12 +36,19 @@ def why_not_sampling(
         return f"local rank {local_rank}: local rank 0 samples this node" if local_rank else ""
     if not use_mpi:
         return ""
-    # Ranks that one launcher has started have the same parent on a node.
-    lock = Path(environ.get("TMPDIR", "/tmp")) / f"jpwr-{os.getuid()}-{os.getppid()}.lock"
-    file = stack.enter_context(open(lock, "a"))
+    import errno
+    import socket
+
+    # Ranks that one launcher has started have the same parent on a node. The name is no file: nobody can put one in its
+    # place, and it goes with its process.
+    lock = stack.enter_context(socket.socket(socket.AF_UNIX))
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return f"another process has the lock {lock} and samples this node"
-    stack.callback(lock.unlink)
+        name = f"jpwr-{os.getuid()}-{os.readlink('/proc/self/ns/pid')}-{os.getppid()}"
+        lock.bind(f"\0{name}")
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise JpwrError(
+                f"the ranks of this node cannot agree which one samples ({error}): name it by --mpi-ranks"
+            ) from error
+        return f"another process has the lock {name} and samples this node"
     return ""

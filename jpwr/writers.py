@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import json
 import math
-import sys
+import os
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Iterator, NamedTuple, Sequence, TextIO
 
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.errors import TraceError
+from jpwr.files import create_trace
+from jpwr.say import say
 from jpwr.trace import Event, Trace
 
 FORMAT = 1
@@ -33,13 +35,13 @@ class Row(NamedTuple):
 
 
 class CsvWriter:
-    """A sink that appends each row to a file. An older file of that name is kept as NAME.old.
+    """A sink that appends each row to a file. An older trace of that name is kept; see create_trace for when and how.
 
+    `path` is the file's own, which another sampler in the folder can have made another than the one asked for.
     When the file cannot be written to any more, as on a full disk, that is said once and the run goes on: `failed`.
     """
 
     def __init__(self, path: Path, channels: Sequence[ChannelInfo], meta: dict[str, Any]) -> None:
-        self.path = path
         self.failed = False
         self._with_counter = [info.has_counter for info in channels]
         self._forms = ["%.6f"]
@@ -48,12 +50,10 @@ class CsvWriter:
         self._whole_row = ",".join(self._forms) + "\n"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            if path.exists():
-                path.replace(f"{path}.old")
-            self._file = open(path, "w", buffering=1, encoding="utf-8")
             described = [dict(info._asdict(), scope=info.scope.value) for info in channels]
-            self._file.write(HEADER + json.dumps({"format": FORMAT, **meta, "channels": described}) + "\n")
-            self._file.write(",".join(_columns(channels)) + "\n")
+            header = HEADER + json.dumps({"format": FORMAT, **meta, "channels": described}) + "\n"
+            self.path, file = create_trace(path, header + ",".join(_columns(channels)) + "\n")
+            self._file = open(file, "a", buffering=1, encoding="utf-8")
         except OSError as error:
             raise TraceError(
                 f"the trace cannot be written to {path} ({error.strerror}): choose another folder with --df-out"
@@ -81,11 +81,14 @@ class CsvWriter:
             self._file.write(line)
         except OSError as error:
             self.failed = True
-            print(
-                f"jpwr: the trace {self.path} cannot be written any more ({error.strerror}): what was written so far "
-                "is kept, and the command goes on",
-                file=sys.stderr,
+            say(
+                f"the trace {self.path} cannot be written any more ({error.strerror}): what was written so far is "
+                "kept, and the command goes on"
             )
+
+    def reader(self) -> open_trace:
+        """What has been written, read back from this very file, whatever has become of its name."""
+        return open_trace(self.path, os.dup(self._file.fileno()))
 
     def __enter__(self) -> CsvWriter:
         return self
@@ -126,11 +129,13 @@ class open_trace:  # noqa: N801 - used as a function is
     Raises TraceError for a file that is no trace, and for a line that is damaged unless it is a cut last one.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, file: int | None = None) -> None:
         self.path = path
         self._number = 0
         try:
-            self._file: TextIO = open(path, encoding="utf-8", errors="replace")
+            self._file: TextIO = open(path if file is None else file, encoding="utf-8", errors="replace")
+            if file is not None:
+                self._file.seek(0)
         except IsADirectoryError as error:
             raise TraceError(f"{path} is a folder: give the trace in it, such as {path / 'trace.csv'}") from error
         except OSError as error:
@@ -176,7 +181,10 @@ class open_trace:  # noqa: N801 - used as a function is
         return line[:-1] if line.endswith("\n") else None
 
     def _unreadable(self, error: OSError) -> TraceError:
-        return TraceError(f"{self.path} cannot be read ({error.strerror}): give the path of a trace.csv")
+        to_do = "give the path of a trace.csv"
+        if isinstance(error, PermissionError):
+            to_do = "its owner must let you read it, and look into its folders"
+        return TraceError(f"{self.path} cannot be read ({error.strerror}): {to_do}")
 
     def _damaged(self, error: ValueError) -> TraceError:
         whole = self._number - 1

@@ -33,7 +33,7 @@ TELLING = re.compile("error|signal", re.IGNORECASE)  # the last line with such a
 NOT_SAMPLED = "has no sample inside the window: sample faster or run longer"
 MIN_COVERED = 0.95  # of the window, by a channel's first to last reading
 # What a benchmark's energy is taken from: the narrowest scope that was measured.
-SCOPES = ("device", "module", "cpu", "node")
+SCOPES = ("device", "module", "cpu", "node", "supply")
 IDENTIFIED = SCOPES[:2]  # channels of these may have the ids of the devices that they measure
 # Memory is beside its processor, not inside it.
 ADDED_TO = {"cpu": "dram"}

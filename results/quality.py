@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from jpwr.rules import MAX_GAP_S, MAX_MISSING, MIN_RATE_HZ, MIN_SAMPLES
 from results.records import Record
 from results.statistics import PointResults, unsteady
 from results.table import value_at
@@ -16,10 +17,6 @@ GRADES = {
     "Q2": "node: the node's own or its management controller's sensor",
     "Q3": "supply: a meter in the supply line",
 }
-MIN_RATE_HZ = 1.0
-MIN_SAMPLES = 60
-MAX_GAP_S = 2.0
-MAX_MISSING = 0.05
 SAME_WINDOW = 0.01  # relative
 MAX_DIFFERENCE = 0.05  # of counter and integral
 MIN_REPEATS = 3

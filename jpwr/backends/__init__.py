@@ -29,7 +29,7 @@ METHODS: Dict[str, str] = {  # noqa: UP006 - a type that Python 3.8 evaluates
 MODELLED = ("estimate",)
 ENTRY_POINTS = "jpwr.methods"
 # What several methods can show of the same part; `auto` takes it from the first that does.
-SHARED_SCOPES = (Scope.DEVICE, Scope.MODULE, Scope.CPU, Scope.DRAM, Scope.NODE)
+SHARED_SCOPES = (Scope.DEVICE, Scope.MODULE, Scope.CPU, Scope.DRAM, Scope.NODE, Scope.SUPPLY)
 
 Open = Callable[[ExitStack], "list[Channel]"]
 

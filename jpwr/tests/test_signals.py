@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import os
+import pty
 import signal
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
+from jpwr.child import Witness
 from jpwr.tests.conftest import DEADLINE_S, environment, rows_of, wait_until
 from jpwr.writers import read_trace
 
-# The command with a signal that arrives at a moment of a test's choice: `arrive` returns when it has been handled.
+# The command with a signal that arrives at a moment of a test's choice: `arrive` returns when it has been handled. Two
+# of them are two requests, however short the time between them.
 PATCHED = """
 import os, signal, subprocess, sys
-import jpwr.cli
+import jpwr.child, jpwr.cli
+
+jpwr.child.AGAIN_S = 0
 
 def arrive():
     os.kill(os.getpid(), signal.{name})
@@ -26,17 +32,19 @@ sys.exit(jpwr.cli.main())
 """
 BEFORE_THE_CHILD = """
 class Popen(subprocess.Popen):
-    def __init__(self, *arguments, **options):
-        arrive()
-        super().__init__(*arguments, **options)
+    def __init__(self, command, **options):
+        if command != ["cat"]:
+            arrive()
+        super().__init__(command, **options)
 
 subprocess.Popen = Popen
 """
 AFTER_THE_CHILD_HAS_BEGUN = """
 class Popen(subprocess.Popen):
-    def __init__(self, *arguments, **options):
-        super().__init__(*arguments, **options)
-        arrive()
+    def __init__(self, command, **options):
+        super().__init__(command, **options)
+        if command != ["cat"]:
+            arrive()
 
 subprocess.Popen = Popen
 """
@@ -52,15 +60,16 @@ def start(tmp_path):
     """Start the command under the sampler, in a session of its own that does not outlive the test."""
     started = []
 
-    def run(*command, flags=(), patch="", name="", **variables):
+    def run(*command, flags=(), patch="", name="", under=(), stdin=None, **variables):
         program = ["-c", PATCHED.format(patch=patch, name=name)] if patch else ["-m", "jpwr"]
         process = subprocess.Popen(
-            [sys.executable, *program, "--methods", "estimate", "--df-out", "out", *flags, "--", *command],
+            [*under, sys.executable, *program, "--methods", "estimate", "--df-out", "out", *flags, "--", *command],
             cwd=tmp_path,
             env=environment(**variables),
+            stdin=stdin,
             stderr=subprocess.PIPE,
             text=True,
-            start_new_session=True,
+            start_new_session=not under,
         )
         started.append(process)
         return process
@@ -70,6 +79,18 @@ def start(tmp_path):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
+
+
+def descendants(number):
+    """Processes under one, the youngest first."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    found = [number]
+    for one in found:
+        found += [child for child, parent in parents.items() if parent == one]
+    return found[:0:-1]
 
 
 def exit_code_of(process):
@@ -144,12 +165,19 @@ def test_a_signal_that_does_not_ask_to_end_waits_for_the_command_and_shortens_no
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
 def test_a_command_that_ignores_a_signal_is_killed_by_the_second(start, tmp_path, name):
     # It shows that it has had the first one, and lives on after that.
-    script = "trap 'touch had' TERM INT; touch up; file had; sleep 0.01; touch lives; file never"
+    script = "trap 'touch had' TERM INT; echo $$ >up; file had; sleep 0.01; touch lives; file never"
     process = start("bash", "-c", script)
     wait_for(tmp_path / "up")
     process.send_signal(getattr(signal, name))
     wait_for(tmp_path / "lives")
-    process.send_signal(getattr(signal, name))
+
+    command = int((tmp_path / "up").read_text())
+
+    def is_killed():  # what comes at once after the first is the same request
+        process.send_signal(getattr(signal, name))
+        return not is_running(command)
+
+    wait_until(is_killed, "the end of the command")
     code, said = exit_code_of(process)
     assert code == 137
     assert "the command is killed" in said
@@ -187,6 +215,120 @@ def test_a_ctrl_c_ends_a_library_that_does_not_answer(start, nvml_folder):
     code, said = exit_code_of(process)
     assert code == -signal.SIGINT
     assert said == ""
+
+
+# It notes each signal that it has, and ends at SIGUSR2.
+NOTES = """
+import os, signal
+def note(number, frame):
+    with open("had", "a") as file:
+        file.write(signal.Signals(number).name + chr(10))
+    if number == signal.SIGUSR2:
+        os._exit(7)
+for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
+    signal.signal(number, note)
+open("up", "w").close()
+while True:
+    signal.pause()
+"""
+
+
+def lines_in(path):
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def had_once(folder, process, name):
+    """Whether the command had that signal, and no other, once it has had a last one."""
+    wait_until(lambda: name in lines_in(folder / "had"), name)
+    os.kill(process, signal.SIGUSR2)
+    wait_until(lambda: "SIGUSR2" in lines_in(folder / "had"), "SIGUSR2")
+    return lines_in(folder / "had") == [name, "SIGUSR2"]
+
+
+def one_after_the_other(process, number):
+    """As some schedulers signal the processes of a job."""
+    for one in [*descendants(process), process]:
+        os.kill(one, number)
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT", "SIGUSR1"])
+@pytest.mark.parametrize("send", [os.kill, os.killpg, one_after_the_other], ids=lambda send: send.__name__)
+def test_a_signal_reaches_the_command_once(start, tmp_path, send, name):
+    process = start(sys.executable, "-c", NOTES)
+    wait_for(tmp_path / "up")
+    send(process.pid, getattr(signal, name))
+    assert had_once(tmp_path, process.pid, name)
+    code, said = exit_code_of(process)
+    assert code == 7
+    assert "killed" not in said
+    assert trace_of(tmp_path).events[-1].details == {"exit_code": 7}
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_under_timeout_which_signals_jpwr_and_its_group_the_command_has_it_once(start, tmp_path, name):
+    timeout = start(sys.executable, "-c", NOTES, under=("timeout", "1000"))
+    wait_for(tmp_path / "up")
+    [jpwr] = [one for one in descendants(timeout.pid) if b"jpwr" in Path(f"/proc/{one}/cmdline").read_bytes()]
+    timeout.send_signal(getattr(signal, name))
+    assert had_once(tmp_path, jpwr, name)
+    _, said = exit_code_of(timeout)
+    assert "killed" not in said
+
+
+def test_a_ctrl_c_at_a_terminal_reaches_the_command_once(start, tmp_path):
+    terminal, other = pty.openpty()
+    process = start(sys.executable, "-c", NOTES, under=("setsid", "--ctty"), stdin=other)
+    wait_for(tmp_path / "up")
+    os.write(terminal, b"\x03")
+    assert had_once(tmp_path, process.pid, "SIGINT")
+    assert exit_code_of(process)[0] == 7
+    os.close(terminal)
+    os.close(other)
+
+
+def test_each_signal_that_a_witness_gets_is_told_once():
+    with Witness() as witness:
+        assert not witness.has_got(signal.SIGUSR1)
+        for number in (signal.SIGUSR1, signal.SIGTERM):
+            os.kill(witness._process.pid, number)
+        assert witness.has_got(signal.SIGUSR1)
+        assert not witness.has_got(signal.SIGUSR1)
+        assert witness.has_got(signal.SIGTERM)
+        os.kill(witness._process.pid, signal.SIGUSR1)
+        assert witness.has_got(signal.SIGUSR1)
+        os.kill(witness._process.pid, signal.SIGHUP)
+        witness.forget()
+        assert not witness.has_got(signal.SIGHUP)
+
+
+def test_where_there_is_no_cat_a_signal_is_passed_on(start, tmp_path):
+    process = start(sys.executable, "-c", NOTES, PATH="/nowhere")
+    wait_for(tmp_path / "up")
+    os.kill(process.pid, signal.SIGTERM)
+    assert had_once(tmp_path, process.pid, "SIGTERM")
+
+
+def test_a_signal_to_the_group_while_the_child_is_made_reaches_it(start, tmp_path):
+    patch = "arrive = lambda: os.killpg(0, signal.SIGTERM)" + BEFORE_THE_CHILD
+    assert exit_code_of(start("sleep", "1000", patch=patch, name="SIGTERM"))[0] == 128 + signal.SIGTERM
+
+
+def test_nothing_is_left_when_jpwr_or_its_group_is_killed(start, tmp_path):
+    process = start("bash", "-c", ": >up; exec sleep 1000")
+    wait_for(tmp_path / "up")
+    below = descendants(process.pid)
+    assert len(below) == 2
+    process.kill()  # the command goes on, as it would where its shell was killed
+    wait_until(lambda: sum(is_running(one) for one in below) == 1, "the end of what jpwr had for itself")
+    os.killpg(process.pid, signal.SIGKILL)
+    wait_until(lambda: not any(map(is_running, below)), "the end of all")
+
+
+def is_running(process):
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 def read(*parts):

@@ -130,7 +130,7 @@ def test_a_good_measurement_keeps_every_rule():
         (changed(samples=30), "sampling rate", "0.5 samples/s of the slowest channel, at least 1.0 wanted"),
         (changed(samples=59), "samples", "59 samples of the slowest channel, at least 60 wanted"),
         (changed(largest_gap_s=7.5), "gaps", "the longest time without a sample is 7.5 s, at most 2.0 wanted"),
-        (changed(missing=200), "missing samples", "25.0% of the samples of the worst channel, at most 5.0% wanted"),
+        (changed(missing=200), "missing samples", "25.0% of the samples of the worst channel, at most 1.0% wanted"),
         (changed(integral_vs_counter=-0.2), "counter and integral", "they differ by 20.0%, at most 5.0% wanted"),
         (
             changed(num_devices=1) | {"layout": {**made_up.result()["layout"], "num_devices": 2}},

@@ -1,0 +1,127 @@
+"""Files that several samplers may write into one folder: none is ever written by two, replaced or removed."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import stat
+import time
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import BinaryIO
+
+TAIL_BYTES = 65536
+HEADER_BYTES = 1 << 20
+LOCK_TRIES = 100
+ENDED = b'# event {"event": "command_ended"'
+
+
+def own_name(path: Path) -> Path:
+    """The path with node and process in its name, as in trace.NODE.PID.csv."""
+    return path.with_name(f"{path.stem}.{os.uname().nodename}.{os.getpid()}{path.suffix}")
+
+
+def create_trace(path: Path, header: str) -> tuple[Path, int]:
+    """A new trace that begins with the header: its path, and the file, open to be read and appended to.
+
+    It is locked until it is closed. An older trace of that name is kept as NAME.old, NAME.old.2 and so on, once nobody
+    writes to it any more. Where somebody may, or the file is no trace, the new one is own_name(path). Raises OSError.
+    """
+    tried = path
+    for number in count(1):
+        with suppress(FileExistsError):
+            return tried, _create(tried, header)
+        if tried == path and _set_aside_trace(path, header):
+            continue
+        tried = own_name(path) if tried == path else own_name(path).with_suffix(f".{number}{path.suffix}")
+    raise AssertionError("there is always a free name")
+
+
+def create_table(path: Path) -> BinaryIO:
+    """A new file to be written to; an older one of that name is kept as NAME.old and so on. Raises OSError."""
+    while True:
+        try:
+            return open(path, "xb")
+        except FileExistsError:
+            _set_aside(path)
+
+
+def _create(path: Path, header: str) -> int:
+    file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC, 0o666)
+    try:
+        _lock(file, tries=LOCK_TRIES)
+        rest = header.encode()
+        while rest:
+            rest = rest[os.write(file, rest) :]
+    except BaseException:
+        os.close(file)
+        path.unlink()
+        raise
+    return file
+
+
+def _lock(file: int, tries: int = 1) -> bool | None:
+    """Whether the lock is ours now; None on a file system without locks."""
+    for _ in range(tries):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            time.sleep(0.01 if tries > 1 else 0)  # who comes upon a new trace has its lock for a moment
+        except OSError:
+            return None
+    return False
+
+
+def _set_aside_trace(path: Path, header: str) -> bool:
+    """Rename an older trace unless another sampler may be writing to it; whether the name is free now."""
+    try:
+        if not stat.S_ISREG(path.lstat().st_mode):
+            return False
+        with open(path, "rb") as file:
+            locked = _lock(file.fileno())
+            if locked is False or not _is_at_rest(file, header, locked is True):
+                return False
+            # Who came first has renamed it, and perhaps begun another.
+            if os.path.samestat(os.fstat(file.fileno()), path.lstat()):
+                _set_aside(path)
+    except FileNotFoundError:
+        pass
+    except OSError:
+        return False
+    return True
+
+
+def _is_at_rest(file: BinaryIO, header: str, locked: bool) -> bool:
+    """Whether nobody writes to a trace any more: it came to its end, or was written on this node and is not locked.
+
+    Locks of another node's processes are not seen on every file system.
+    """
+    first = file.readline(HEADER_BYTES)
+    if not first.startswith(header[: header.index("{")].encode()):
+        return False
+    file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
+    return ENDED in file.read() or (locked and _kernel(first) == _kernel(header.encode()))
+
+
+def _kernel(header: bytes) -> object:
+    try:
+        meta = json.loads(header.splitlines()[0][header.index(b"{") :])
+        return meta.get("boot_id") or meta.get("hostname")
+    except ValueError:
+        return header
+
+
+def _set_aside(path: Path) -> None:
+    for number in count(1):
+        old = Path(f"{path}.old" if number == 1 else f"{path}.old.{number}")
+        with suppress(FileExistsError), open(old, "xb"):
+            break
+    try:
+        path.replace(old)
+    except OSError as error:
+        old.unlink()
+        if not isinstance(error, FileNotFoundError):
+            raise

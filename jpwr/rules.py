@@ -1,0 +1,10 @@
+"""The limits of a measurement that counts; `jpwr check` and the suite's reports hold to the same."""
+
+from __future__ import annotations
+
+# After the Green500's (EE HPC Working Group, level 1), for a run of its own length.
+MIN_RATE_HZ = 1.0
+MIN_SAMPLES = 60
+MAX_GAP_S = 2.0
+# Of the readings of a channel. SPECpower_ssj2008's run rules: less than 1 % of a power analyzer's readings are errors.
+MAX_MISSING = 0.01

@@ -1,0 +1,57 @@
+"""What jpwr says, on stderr: it is never what ends a run, also where nobody listens or the disk is full."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from contextlib import suppress
+
+STDERR = 2
+WAIT_S = 1.0  # for who reads a pipe that is full and may not be waited for
+
+
+def say(message: str) -> None:
+    """One line, which begins with `jpwr: `."""
+    write(f"jpwr: {message}\n")
+
+
+def write(text: str) -> None:
+    """Text on stderr as it is; what cannot be written is left."""
+    # Past Python's stream: what that could not write, it tries again at the end, and changes the exit code.
+    rest = text.encode("utf-8", "backslashreplace")
+    with suppress(OSError):
+        while rest:
+            try:
+                rest = rest[os.write(STDERR, rest) :]
+            except BlockingIOError:
+                if not select.select([], [STDERR], [], WAIT_S)[1]:
+                    return
+
+
+def printable(text: str) -> str:
+    """The text with what no terminal can show, such as control characters, escaped."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def open_standard_streams() -> None:
+    """Open /dev/null where stdin, stdout or stderr is closed: else the next file that is opened is taken for it.
+
+    The command still finds it closed.
+    """
+    for number in (0, 1, STDERR):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+
+
+def settle_streams() -> None:
+    """Write out Python's own stdout and stderr; what cannot be written is dropped, as it would change the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except (OSError, ValueError):
+            with suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
