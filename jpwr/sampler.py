@@ -189,12 +189,14 @@ class Sampler:
             tick += 1
             deadline_s = self._deadline_s(start_s, tick, lane)
             now_s = self.clock.now_s()
-            if now_s > deadline_s:
+            if now_s > deadline_s and (
+                now_s - begun_s > lane.interval_s or now_s > start_s + (tick + 1) * lane.interval_s
+            ):
                 skipped = math.ceil((now_s - deadline_s) / lane.interval_s - 1e-9)
-                # Two random moments may be closer together than a reading takes: no tick is lost by that.
-                self.skipped_ticks += skipped if now_s - begun_s > lane.interval_s else skipped - 1
+                self.skipped_ticks += skipped
                 tick += skipped
                 deadline_s = self._deadline_s(start_s, tick, lane)
+            # Else two random moments are closer together than a reading takes: the second one is now.
             self.clock.sleep_until(deadline_s)
         if lane.indices and not lane.hung:
             self._sample(lane)

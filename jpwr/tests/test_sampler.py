@@ -111,7 +111,7 @@ def test_the_refresh_of_a_counter_is_found_by_readings_that_are_close_together(s
     [curve] = monitor.trace.curves()
     assert 0.9 * refresh_s <= curve.counter.refresh_s <= 1.5 * refresh_s + 0.002
     assert estimate.method == "counter"
-    assert abs(estimate.energy_j - 2400.0) <= estimate.uncertainty_j <= 2400 * (0.001 + 0.1 * refresh_s)
+    assert abs(estimate.energy_j - 2400.0) <= estimate.uncertainty_j <= 2400 * (0.001 + 0.15 * refresh_s)
 
 
 def test_samples_are_at_random_moments_whatever_the_interval():
@@ -131,6 +131,7 @@ def test_moments_that_are_close_together_are_no_skipped_ticks(clock):
     sampler = Sampler([Channel(INFO, read)], [trace], 0.1, clock, chance=lambda: next(chances))
     sampler.run(lambda: clock.time_s >= 5)
     assert sampler.skipped_ticks == 0
+    assert len(times_of(trace)) >= 50
 
 
 def test_a_failed_read_is_missing_counted_and_warned_about_once(clock):
