@@ -10,7 +10,7 @@ from typing import Any, Sequence
 from jpwr.backends import open_methods
 from jpwr.energy import integral_j
 from jpwr.errors import JpwrError, NotEnoughSamples
-from jpwr.frames import COUNTER_TABLE, has_counter_table
+from jpwr.frames import COUNTER_TABLE, has_counter_table, ticks
 from jpwr.sampler import PowerMonitor
 from jpwr.summary import JOULES_PER_WH
 from jpwr.trace import Series, Trace
@@ -72,13 +72,22 @@ class get_power:  # noqa: N801 - its name there
                 "df needs pandas: pip install pandas; without it, trace and energy() have what was measured"
             )
         offset_s = self._monitor.clock.epoch_offset_s
-        columns = {
-            series.info.name: pandas.Series(list(series.power_w), index=list(series.times_s))
-            for series in self.trace.series()
-        }
-        frame = pandas.DataFrame(columns).sort_index()
-        frame.insert(0, "timestamps", [time_s + offset_s for time_s in frame.index])
-        return frame.reset_index(drop=True)
+        every = self.trace.series()
+        readings = sorted(
+            (time_s, index, power_w)
+            for index, series in enumerate(every)
+            for time_s, power_w in zip(series.times_s, series.power_w)
+        )
+        width = range(len(every))
+        rows = [
+            (time_s + offset_s, *power_w)
+            for time_s, power_w in ticks(
+                (time_s, [power_w if column == index else None for column in width])
+                for time_s, index, power_w in readings
+            )
+        ]
+        names = [series.info.name for series in every]
+        return pandas.DataFrame(rows, columns=["timestamps", *names], dtype=float)
 
     def energy(self) -> tuple[Any, dict[str, Any]]:
         """Watt-hours of each channel, `nan` without two samples, and further tables: `energy_from_counter` for ROCm.

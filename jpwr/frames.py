@@ -14,7 +14,7 @@ import re
 from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
-from typing import BinaryIO, Callable, Mapping, Sequence, TextIO
+from typing import BinaryIO, Callable, Iterable, Iterator, Mapping, Sequence, TextIO
 
 from jpwr.channel import ChannelInfo
 from jpwr.errors import JpwrError
@@ -89,17 +89,30 @@ def has_counter_table(info: ChannelInfo) -> bool:
     return info.has_counter and info.name.startswith("rocm:")
 
 
+def ticks(rows: Iterable[tuple[float, Sequence[float | None]]]) -> Iterator[tuple[float, list[float | None]]]:
+    """Rows of moments as rows of ticks: one goes on until a channel comes again, and has the time of the first."""
+    time_s = math.nan
+    tick_w: list[float | None] = []
+    for moment_s, power_w in rows:
+        if all(watts is None for watts in power_w):
+            continue
+        if tick_w and all(before is None or now is None for before, now in zip(tick_w, power_w)):
+            tick_w = [now if before is None else before for before, now in zip(tick_w, power_w)]
+            continue
+        if tick_w:
+            yield time_s, tick_w
+        time_s, tick_w = moment_s, list(power_w)
+    if tick_w:
+        yield time_s, tick_w
+
+
 def _write_power(trace: CsvWriter, file: TextIO) -> None:
     with trace.reader() as reader:
         file.write(",".join(["", "timestamps", *(info.name for info in reader.channels)]) + "\n")
-        number = 0
-        for entry in reader:
-            if isinstance(entry, Event) or all(power_w is None for power_w in entry.power_w):
-                continue
-            time_s = entry.time_s + reader.meta["epoch_offset_s"]
-            values = ["" if value is None or value != value else f"{value:.3f}" for value in entry.power_w]
-            file.write(",".join([str(number), f"{time_s:.6f}", *values]) + "\n")
-            number += 1
+        rows = ((entry.time_s, entry.power_w) for entry in reader if not isinstance(entry, Event))
+        for number, (time_s, power_w) in enumerate(ticks(rows)):
+            values = ["" if watts is None or watts != watts else f"{watts:.3f}" for watts in power_w]
+            file.write(",".join([str(number), f"{time_s + reader.meta['epoch_offset_s']:.6f}", *values]) + "\n")
 
 
 def _write_energy(summary: Summary, file: TextIO) -> None:

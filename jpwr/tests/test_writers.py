@@ -8,6 +8,7 @@ import pytest
 
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.errors import TraceError
+from jpwr.frames import ticks
 from jpwr.trace import Event
 from jpwr.writers import CsvWriter, read_trace
 
@@ -180,3 +181,21 @@ def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(TraceError, match="cannot be written"):
         write(tmp_path / "file" / "trace.csv")
+
+
+def test_rows_of_moments_become_rows_of_ticks():
+    rows = [
+        (1.0, [5.0, None]),
+        (1.1, [None, 6.0]),
+        (1.5, [None, None]),
+        (2.0, [7.0, 8.0]),
+        (3.0, [9.0, None]),
+        (4.0, [10.0, None]),
+        (4.1, [None, math.nan]),
+    ]
+    assert [(time_s, str(power_w)) for time_s, power_w in ticks(rows)] == [
+        (1.0, "[5.0, 6.0]"),
+        (2.0, "[7.0, 8.0]"),
+        (3.0, "[9.0, None]"),
+        (4.0, "[10.0, nan]"),
+    ]
