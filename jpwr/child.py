@@ -33,8 +33,8 @@ class Child:
     of another number, kills the child: it had its chance. When the child has ended, processes that it left behind are
     not waited for; a second one then ends jpwr itself.
 
-    Not covered: a child that has left the process group does not get what is sent to the group; and where there is no
-    `cat`, or who signals one process after the other takes longer than SETTLE_S, a signal may come twice.
+    Not covered: a signal may come twice where there is no `cat`, where who signals one process after the other takes
+    longer than SETTLE_S, or does so to a child that has left the process group.
     """
 
     def __init__(self, command: Sequence[str], say: Callable[[str], None]) -> None:
@@ -84,7 +84,7 @@ class Child:
             self._weighed.add(number)
             reached = self._witness is not None and self._witness.has_got(number)
             self._weighed.discard(number)
-            if not reached:
+            if not reached or not _is_in_our_group(self._process):
                 self._pass_on(self._process, number)
 
     def _pass_on_kept(self, process: subprocess.Popen[bytes], witness: Witness) -> None:
@@ -140,6 +140,7 @@ class Child:
     def not_started(self) -> int:
         """The exit code, with a word, where a signal has asked to end before the command was started."""
         number = self._asked_to_end[0]
+        self._asked_to_end.clear()
         self._say(f"{signal.Signals(number).name} came before the command was started: it is not started")
         return 128 + number
 
@@ -162,6 +163,14 @@ class Child:
             f"command '{self._command[0]}' cannot be executed ({error.strerror}): is it a program, with its x bit set?"
         )
         return EXIT_NOT_EXECUTABLE
+
+
+def _is_in_our_group(process: subprocess.Popen[bytes]) -> bool:
+    """Not under `setsid` or `timeout`, which what is sent to our group does not reach."""
+    try:
+        return os.getpgid(process.pid) == os.getpgrp()
+    except ProcessLookupError:
+        return True
 
 
 class Witness:

@@ -30,6 +30,7 @@ MARKS_VARIABLE = "JPWR_MARKS"
 KINDS = {"begin": "region_begin", "end": "region_end"}
 MAX_LINE_BYTES = 4096
 CHUNK_BYTES = 65536
+MAX_LATE_BYTES = 1 << 24  # read after the command's end: some seconds' work
 POLL_S = 0.01  # where the kernel cannot tell that the file has grown
 WAIT_S = 1.0  # where it can, this is but a precaution
 IN_MODIFY = 2  # inotify(7)
@@ -145,6 +146,12 @@ class MarkReader:
         if end < self._position:  # it was emptied, as by '>' in place of '>>'
             self._position, self._rest, self._too_long = 0, b"", False
         while self._position < end:
+            if self._stop.is_set() and end - self._position > MAX_LATE_BYTES:
+                self._say(
+                    f"the last {end - self._position} bytes in ${MARKS_VARIABLE} are left out: they came too fast"
+                )
+                self._position = end
+                return
             data = os.pread(self._file, min(CHUNK_BYTES, end - self._position), self._position)
             if not data:
                 return

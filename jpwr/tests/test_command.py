@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 import pytest
 
-from jpwr.tests.conftest import REPOSITORY, interpreter, interpreter_or_none, run
+from jpwr.tests.conftest import REPOSITORY, interpreter, interpreter_or_none, run, wait_until
 from jpwr.tests.loads import square
 from jpwr.writers import read_trace
 
@@ -64,10 +65,25 @@ def test_a_command_that_cannot_be_executed_is_126(jpwr, tmp_path):
         ([*ESTIMATE], "no command was given"),
         ([*ESTIMATE, "--interval", "0", "--", "true"], "--interval must be from 1 to"),
         ([*ESTIMATE, "--interval", "-5", "--", "true"], "--interval must be from 1 to"),
+        ([*ESTIMATE, "--interval", "0.000001", "--", "true"], "got 1e-06"),
+        ([*ESTIMATE, "--interval", "0.99", "--", "true"], "--interval must be from 1 to"),
+        ([*ESTIMATE, "--interval", "1e300", "--", "true"], "--interval must be from 1 to"),
+        ([*ESTIMATE, "--interval", "nan", "--", "true"], "--interval must be from 1 to"),
+        ([*ESTIMATE, "--df-out", "o", "--df-suffix", "a/b", "--", "true"], "leave out '/'"),
+        ([*ESTIMATE, "--df-out", "o", "--df-suffix", "../a", "--", "true"], "leave out '/'"),
+        ([*ESTIMATE, "--df-out", "o", "--df-suffix", "a\nb", "--", "true"], r"makes 'a\nb."),
+        ([*ESTIMATE, "--df-out", "o", "--df-suffix", "x" * 250, "--", "true"], "choose a shorter one"),
+        ([*ESTIMATE, "--df-out", "o", "--df-suffix", "%q{NOPE}", "--", "true"], "$NOPE, which is not set or empty"),
+        ([*ESTIMATE, "--df-out", "o", "--df-suffix", "a%q{HOME}", "--", "true"], "leave out '/'"),
+        ([*ESTIMATE, "--json-out", "none/x", "--", "true"], "--json-out none/x cannot be written (No such file"),
+        ([*ESTIMATE, "--json-out", ".", "--", "true"], "--json-out . is a folder"),
+        ([*ESTIMATE, "--json-out", "file/x", "--", "true"], "--json-out file/x cannot be written"),
+        ([*ESTIMATE, "--json-out", "x" * 254, "--", "true"], "cannot be written (File name too long)"),
         ([*ESTIMATE, "--interval", "often", "--", "true"], "--interval"),
         ([*ESTIMATE, "--idle", "-1", "--", "true"], "--idle must be 0 or more"),
         ([*ESTIMATE, "--df-out", "file", "--", "true"], "cannot be written"),
     ],
+    ids=lambda value: value[:40] if isinstance(value, str) else None,
 )
 def test_bad_input_is_125_with_one_clear_sentence(jpwr, tmp_path, arguments, message):
     (tmp_path / "file").touch()
@@ -75,6 +91,7 @@ def test_bad_input_is_125_with_one_clear_sentence(jpwr, tmp_path, arguments, mes
     assert done.returncode == 125
     assert message in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_dash_dash_of_the_commands_own_is_left_alone(jpwr):
@@ -215,3 +232,69 @@ def test_an_interval_that_is_faster_than_the_sensor_is_told(jpwr, tmp_path):
     done = jpwr("--methods", "ipmi", "--interval", "50", "--", "true", PATH=f"{tmp_path}:/usr/bin:/bin")
     assert done.returncode == 0
     assert "ipmi:node has a new value every 1 s and is read at that rate" in done.stderr
+
+
+def test_the_summary_can_be_had_as_json_in_a_file_beside_the_words(jpwr, tmp_path):
+    (tmp_path / "old.json").write_text("old")
+    (tmp_path / "link.json").symlink_to("old.json")
+    done = jpwr(*ESTIMATE, "--json-out", "link.json", "--", "bash", "-c", "cat old.json; exit 5")
+    assert (done.returncode, done.stdout) == (5, "old")
+    assert "channel " in done.stderr
+    summary = json.loads((tmp_path / "old.json").read_text())
+    assert (summary["exit_code"], summary["channels"][0]["name"]) == (5, "estimate:cpu")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.json", "old.json"]
+
+
+def test_the_summary_can_be_piped_and_the_commands_output_stays_its_own(tmp_path):
+    script = f"{sys.executable} -m jpwr --methods estimate --json-out >(cat >summary) -- echo hello; wait $!"
+    done = run("bash", "-c", script, cwd=tmp_path)
+    assert done.stdout == "hello\n"
+    wait_until(lambda: (tmp_path / "summary").read_text().endswith("}\n"), "the summary")
+    assert json.loads((tmp_path / "summary").read_text())["exit_code"] == 0
+
+
+def test_a_summary_to_stdout_comes_after_what_the_command_wrote_there(tmp_path):
+    script = f"{sys.executable} -m jpwr --methods estimate --json-out /dev/stdout -- echo hello >both"
+    assert run("bash", "-c", script, cwd=tmp_path).returncode == 0
+    first, second = (tmp_path / "both").read_text().splitlines()
+    assert first == "hello"
+    assert json.loads(second)["exit_code"] == 0
+
+
+@pytest.mark.parametrize("script", ["mkdir x.json", "mkdir moved; mv .??* moved; rmdir moved"])
+def test_a_summary_that_cannot_be_written_at_the_end_is_said_and_no_more(jpwr, script):
+    done = jpwr(*ESTIMATE, "--json-out", "x.json", "--", "bash", "-c", f"{script} 2>/dev/null; rm -rf $PWD; exit 5")
+    assert done.returncode == 5
+    assert "--json-out x.json could not be written: " in done.stderr
+
+
+def test_nobody_who_reads_a_named_pipe_is_waited_for(jpwr, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    done = jpwr(*ESTIMATE, "--json-out", "pipe", "--", "bash", "-c", "exit 5")
+    assert done.returncode == 5
+    assert "--json-out pipe could not be written: " in done.stderr
+
+
+def test_tables_that_cannot_be_written_are_said_and_change_no_exit_code(jpwr, tmp_path):
+    done = jpwr(*ESTIMATE, "--df-out", "out", "--", "bash", "-c", "mv out away; exit 5")
+    assert done.returncode == 5
+    assert "its tables could not be written: FileNotFoundError" in done.stderr
+    assert "estimate:cpu" in done.stderr.splitlines()[-1]
+
+
+def test_a_back_end_that_fails_at_its_end_changes_no_exit_code(tmp_path):
+    (tmp_path / "broken.py").write_text(
+        "from jpwr.channel import Channel, ChannelInfo, Scope\n"
+        "def open_channels(stack):\n"
+        "    stack.callback(lambda: 1 / 0)\n"
+        "    return [Channel(ChannelInfo('broken:0', Scope.NODE, 'a meter'), lambda: 42.0)]\n"
+    )
+    info = tmp_path / "broken-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[jpwr.methods]\nbroken = broken:open_channels\n")
+    command = [sys.executable, "-m", "jpwr", "--methods", "broken", "--", "bash", "-c", "exit 5"]
+    done = run(*command, cwd=tmp_path, PYTHONPATH=f"{REPOSITORY}:{tmp_path}")
+    assert done.returncode == 5
+    assert "ZeroDivisionError" in done.stderr
+    assert "Traceback" not in done.stderr

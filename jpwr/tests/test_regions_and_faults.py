@@ -288,6 +288,52 @@ def test_a_disk_that_is_full_ends_the_trace_and_not_the_run(tmp_path):
     assert trace_of(tmp_path).series()[0].samples > 20
 
 
+def test_samplers_that_share_a_folder_never_mix_and_keep_what_was_there(jpwr, tmp_path, nvml_folder):
+    shared = ("--use-mpi", "--df-out", "out")
+    inner = f"{sys.executable} -m jpwr --methods pynvml {' '.join(shared)} -- bash -c 'rows 2'"
+    for _ in "ab":  # the second time there are files of the first
+        done = jpwr(
+            *("--methods", "estimate", *shared, "--", "bash", "-c", f"rows 1; SLURM_PROCID=1 {inner}; rows 1"),
+            LD_LIBRARY_PATH=str(nvml_folder),
+            SLURM_PROCID="0",
+            **CONSTANT,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count("may still be written to by another: this run's trace is out/trace.") == 1
+    channels = {path: {info.name for info in read_trace(path).channels} for path in (tmp_path / "out").glob("trace*")}
+    assert sorted(map(min, channels.values())) == ["estimate:cpu"] * 2 + ["pynvml:0"] * 2
+    assert channels[tmp_path / "out" / "trace.csv"] == channels[tmp_path / "out" / "trace.csv.old"] == {"estimate:cpu"}
+    for path in (tmp_path / "out").glob("power.*"):
+        expected = "estimate:cpu" if path.name.startswith("power.0.") else "pynvml:0"
+        assert path.read_text().splitlines()[0] == f",timestamps,{expected}"
+    assert len(list((tmp_path / "out").iterdir())) == 12
+
+
+def test_amd_gpus_have_the_table_of_their_counters_that_they_had(jpwr, tmp_path, amdsmi_folder):
+    pandas = needed("pandas")
+    variables = {"LD_LIBRARY_PATH": str(amdsmi_folder), "STAND_IN_SHAPE": "constant"}
+    done = jpwr("--methods", "rocm", "--df-out", "out", "--df-suffix", "s", "--", "bash", "-c", "rows 3", **variables)
+    assert done.returncode == 0, done.stderr
+    [path] = (tmp_path / "out").glob("energy_from_counter.s.*.csv")
+    table = pandas.read_csv(path, index_col=0)
+    trace = trace_of(tmp_path)
+    assert list(table.columns) == [info.name for info in trace.channels]
+    for series in trace.series():
+        counted_j = series.energy_j[-1] - series.energy_j[0]
+        assert counted_j > 0
+        assert table[series.info.name].tolist() == pytest.approx([counted_j / 3600], rel=1e-4)
+    script = """
+from jpwr.ctxmgr import get_power
+from jpwr.gpu.rocm import power
+with get_power([power()], 20) as measured:
+    while measured.trace.series()[0].samples < 5:
+        pass
+energy, additional = measured.energy()
+print(*additional, list(additional["energy_from_counter"]) == list(energy.index))
+"""
+    assert run(sys.executable, "-c", script, **variables).stdout == "energy_from_counter True\n"
+
+
 def test_ranks_of_a_node_have_one_sampler(jpwr, tmp_path):
     first = jpwr("--methods", "estimate", "--df-out", "out", "--", "bash", "-c", "exit 4", SLURM_LOCALID="0")
     other = jpwr("--methods", "estimate", "--df-out", "no", "--", "bash", "-c", "exit 5", SLURM_LOCALID="1")

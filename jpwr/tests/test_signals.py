@@ -286,6 +286,14 @@ def test_a_ctrl_c_at_a_terminal_reaches_the_command_once(start, tmp_path):
     os.close(other)
 
 
+def test_a_command_that_has_left_the_group_has_what_is_sent_there_too(start, tmp_path):
+    process = start("setsid", sys.executable, "-c", NOTES)
+    wait_for(tmp_path / "up")
+    os.killpg(process.pid, signal.SIGTERM)
+    assert had_once(tmp_path, process.pid, "SIGTERM")
+    assert exit_code_of(process)[0] == 7
+
+
 def test_each_signal_that_a_witness_gets_is_told_once():
     with Witness() as witness:
         assert not witness.has_got(signal.SIGUSR1)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
+import os
+import sys
 
 import pytest
 
+from jpwr import rules
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.errors import JpwrError
-from jpwr.tests.conftest import needed
-from jpwr.tools import show_trace
+from jpwr.tests.conftest import needed, run
+from jpwr.tools import check_trace, show_trace
 from jpwr.writers import CsvWriter
+from results import quality
 
 
 def test_the_help_fits_a_terminal_and_tells_of_every_exit_code(jpwr):
@@ -80,6 +85,52 @@ def test_a_plot_that_cannot_be_written_is_said_after_the_summary(tmp_path, capsy
     assert "pynvml:0" in capsys.readouterr().out
 
 
+# Root may look into every folder, unless it has given that up.
+AS_OTHERS = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search", "--inh-caps", "-all")
+
+
+@pytest.mark.parametrize("tool", ["read", "check"])
+@pytest.mark.parametrize("path", ["closed", "closed/trace.csv", "open/trace.csv"])
+def test_a_trace_that_may_not_be_read_is_one_clear_sentence(tmp_path, tool, path):
+    for folder in ("closed", "open"):
+        write_trace(tmp_path / folder / "trace.csv", seconds=1)
+    (tmp_path / "open" / "trace.csv").chmod(0)
+    (tmp_path / "closed").chmod(0)
+    privileges = AS_OTHERS if os.getuid() == 0 else ()
+    done = run(*privileges, sys.executable, "-m", "jpwr", tool, path, cwd=tmp_path)
+    assert done.returncode == 125
+    [sentence] = done.stderr.splitlines()
+    assert sentence.startswith(f"jpwr: {path} cannot be read (Permission denied): its owner must let you")
+
+
+def test_a_trace_in_a_folder_of_somebody_else_is_summarised_without_a_plot(tmp_path):
+    needed("matplotlib")
+    write_trace(tmp_path / "theirs" / "trace.csv", seconds=10)
+    (tmp_path / "theirs").chmod(0o500)
+    privileges = AS_OTHERS if os.getuid() == 0 else ()
+    done = run(*privileges, sys.executable, "-m", "jpwr", "read", "theirs/trace.csv", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "pynvml:0" in done.stdout
+    assert "the plot cannot be written to theirs/trace.png" in done.stderr
+
+
+def test_a_trace_from_a_pipe_is_summarised(tmp_path):
+    write_trace(tmp_path / "trace.csv", seconds=10)
+    done = run("bash", "-c", f"{sys.executable} -m jpwr read <(cat trace.csv)", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "pynvml:0" in done.stdout
+
+
+@pytest.mark.parametrize("tool", ["read", "check", "list"])
+def test_a_stdout_that_is_full_is_one_clear_sentence(tmp_path, tool):
+    write_trace(tmp_path / "trace.csv", seconds=10)
+    trace = "" if tool == "list" else "trace.csv"
+    done = run("bash", "-c", f"{sys.executable} -m jpwr {tool} {trace} >/dev/full", cwd=tmp_path)
+    assert done.returncode == 125
+    assert "jpwr: the output cannot be written (No space left on device)" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_trace_is_checked_against_the_rules(jpwr, tmp_path):
     write_trace(tmp_path / "long.csv", seconds=10)
     done = jpwr("check", "long.csv")
@@ -91,6 +142,18 @@ def test_a_trace_is_checked_against_the_rules(jpwr, tmp_path):
     assert [line for line in done.stdout.splitlines() if line.startswith("FAIL")] == [
         "FAIL  pynvml:0: 51 samples, 60 needed"
     ]
+
+
+@pytest.mark.parametrize(("missing", "code"), [(1, 0), (3, 1)])
+def test_no_more_than_one_reading_in_a_hundred_may_be_missing_here_and_in_the_suites_rules(tmp_path, missing, code):
+    info = ChannelInfo("pynvml:0", Scope.DEVICE, "a board")
+    with CsvWriter(tmp_path / "trace.csv", [info], {"interval_s": 0.1, "random_phase": True}) as writer:
+        writer.event("command_started", 0.0)
+        for row in range(200):
+            writer.append(row / 10, [math.nan if 50 <= row < 50 + missing else 300.0], [None])
+        writer.event("command_ended", 19.9, exit_code=0)
+    assert check_trace(tmp_path / "trace.csv") == code
+    assert quality.MAX_MISSING is rules.MAX_MISSING == 0.01
 
 
 def test_a_machine_without_sensors_is_told_what_is_left(jpwr, tmp_path):

@@ -1,14 +1,23 @@
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import math
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
+from jpwr import frames
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.errors import TraceError
-from jpwr.frames import ticks
+from jpwr.frames import ticks, write_frames
+from jpwr.summary import Summary
+from jpwr.tests.conftest import DEADLINE_S, environment, needed
 from jpwr.trace import Event
 from jpwr.writers import CsvWriter, read_trace
 
@@ -170,11 +179,138 @@ def test_a_file_that_is_not_there_is_one_clear_sentence(tmp_path):
         read_trace(tmp_path / "none.csv")
 
 
-def test_an_earlier_trace_is_kept(tmp_path):
-    path = write(tmp_path / "trace.csv", rows=2)
-    write(path, rows=3)
-    assert len(times_of(read_trace(path))) == 3
-    assert len(times_of(read_trace(tmp_path / "trace.csv.old"))) == 2
+def test_earlier_traces_are_all_kept(tmp_path):
+    path = tmp_path / "trace.csv"
+    for rows in (2, 3, 4, 5):
+        write(path, rows)
+    kept = [
+        len(times_of(read_trace(tmp_path / name))) for name in ("trace.csv.old", "trace.csv.old.2", "trace.csv.old.3")
+    ]
+    assert kept == [2, 3, 4]
+    assert len(times_of(read_trace(path))) == 5
+
+
+def begun(path, ended=False, **meta):
+    """A writer that is at work, with one row."""
+    writer = CsvWriter(path, CHANNELS, {"hostname": "n1", "boot_id": "b1", "epoch_offset_s": 0.0, **meta})
+    writer.append(float(len(meta)), [1.0, 2.0], [3.0, None])
+    if ended:
+        writer.event("command_ended", 9.0, exit_code=0)
+    return writer
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_trace_that_is_being_written_keeps_its_name_and_the_next_has_one_of_its_own(tmp_path, ended):
+    path = tmp_path / "trace.csv"
+    own = tmp_path / f"trace.{os.uname().nodename}.{os.getpid()}.csv"
+    with begun(path, ended) as first, begun(path) as second, begun(path) as third:
+        assert [one.path for one in (first, second, third)] == [path, own, own.with_suffix(".2.csv")]
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_on_a_file_system_without_locks_only_what_has_ended_makes_room(tmp_path, monkeypatch):
+    def no_locks(file, kind):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    path = tmp_path / "trace.csv"
+    with begun(path), begun(path) as second:
+        assert second.path != path
+    with begun(tmp_path / "a" / "trace.csv", ended=True) as first, begun(first.path) as second:
+        assert second.path == tmp_path / "a" / "trace.csv"
+
+
+def test_an_unfinished_trace_of_another_node_stays_and_a_finished_one_makes_room(tmp_path):
+    path = tmp_path / "trace.csv"
+    with begun(path, boot_id="b2", hostname="n2"):
+        pass  # locks of another node's processes may be unseen: it may still be at work
+    with begun(path) as second:
+        assert second.path != path
+    with begun(path, ended=True, boot_id="b2", hostname="n2") as third:
+        assert third.path == path
+    with begun(path) as fourth:
+        assert fourth.path == path
+
+
+@pytest.mark.parametrize("text", ["", "time_s,a\n1,2\n", "# jpwr-trace {", '# jpwr-trace {"format": 1'])
+def test_a_file_that_is_no_trace_is_left_alone(tmp_path, text):
+    path = tmp_path / "trace.csv"
+    path.write_text(text)
+    with begun(path) as writer:
+        assert writer.path != path
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("elsewhere")])
+def test_what_is_no_file_is_left_alone(tmp_path, make):
+    path = tmp_path / "trace.csv"
+    make(path)
+    with begun(path) as writer:
+        assert writer.path != path
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_samplers_that_begin_at_once_have_each_a_trace_of_its_own(tmp_path):
+    program = """
+import os, sys, time
+from pathlib import Path
+from jpwr.tests.test_writers import CHANNELS
+from jpwr.writers import CsvWriter
+number = int(sys.argv[1])
+Path(f"up-{number}").touch()
+while len(list(Path().glob("up-*"))) < 8:
+    pass
+with CsvWriter(Path("out/trace.csv"), CHANNELS, {"boot_id": "b1"}) as writer:
+    for row in range(50):
+        writer.append(float(row), [number, 0.0], [0.0, None])
+    Path(f"has-{number}").touch()
+    while len(list(Path().glob("has-*"))) < 8:
+        time.sleep(0.01)
+"""
+    write(tmp_path / "out" / "trace.csv", rows=1)
+    started = [
+        subprocess.Popen([sys.executable, "-c", program, str(number)], cwd=tmp_path, env=environment())
+        for number in range(8)
+    ]
+    assert [process.wait(DEADLINE_S) for process in started] == [0] * 8
+    traces = [read_trace(path) for path in (tmp_path / "out").iterdir()]
+    written = [tuple(trace.series()[0].power_w) for trace in traces]
+    assert sorted(written) == sorted([*[(float(number),) * 50 for number in range(8)], (100.0,)])
+
+
+def test_what_is_read_back_is_what_was_written_here_whatever_became_of_the_name(tmp_path):
+    path = tmp_path / "trace.csv"
+    with begun(path) as writer:
+        path.rename(tmp_path / "moved")
+        write(path)
+        with writer.reader() as reader:
+            assert [entry.power_w for entry in reader] == [[1.0, 2.0]]
+        writer.append(7.0, [1.0, 2.0], [3.0, None])  # after reading, too, it is appended to
+    assert times_of(read_trace(tmp_path / "moved")) == [0.0, 7.0]
+
+
+@pytest.mark.parametrize("file_type", ["csv", "h5", "parquet"])
+def test_tables_of_one_name_are_all_kept(tmp_path, file_type):
+    pandas = needed("pandas")
+    summary = Summary(CHANNELS, 0.1, True)
+    for rows in (1, 2, 3):
+        with CsvWriter(tmp_path / str(rows) / "trace.csv", CHANNELS, {"epoch_offset_s": 0.0}) as writer:
+            for row in range(rows):
+                writer.append(float(row), [1.0, 2.0], [3.0, None])
+            writer.path = tmp_path / "trace.csv"
+            power, _ = write_frames(writer, "0", file_type, summary)
+    read = {"csv": pandas.read_csv, "h5": pandas.read_hdf, "parquet": pandas.read_parquet}[file_type]
+    assert [len(read(f"{power}{end}")) for end in (".old", ".old.2", "")] == [1, 2, 3]
+
+
+def test_half_a_table_is_not_left(tmp_path, monkeypatch):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(frames, "_write_energy", full)
+    with begun(tmp_path / "trace.csv") as writer, pytest.raises(OSError, match="No space"):
+        write_frames(writer, "0", "csv", Summary(CHANNELS, 0.1, True))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["power.0.csv", "trace.csv"]
 
 
 def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path):

@@ -5,14 +5,17 @@ import math
 import subprocess
 import sys
 import uuid
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from jpwr.backends import open_methods
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.tests.conftest import run as run_program
 from jpwr.writers import read_trace
 from results.collect import collect, main
+from results.quality import grade
 from results.tests.conftest import CPU, DRAM, GPU0, GPU1, MODULE, PACKAGE, JobFolder, make_record
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -201,6 +204,26 @@ def test_scopes_are_never_added_up_but_memory_is_beside_its_processor(job):
     found = energy(job)
     assert found["avg_power_w"] == pytest.approx(100.0)
     assert found["power_scope"] == "cpu+dram"
+
+
+def test_a_meter_in_the_supply_line_that_a_package_adds_reaches_the_highest_grade(job, tmp_path, monkeypatch):
+    (tmp_path / "meter.py").write_text(
+        "from jpwr.channel import Channel, ChannelInfo, Scope\n"
+        "def open_channels(stack):\n"
+        "    return [Channel(ChannelInfo('meter:0', Scope('supply'), 'a wattmeter'), lambda: 1200.0)]\n"
+    )
+    info = tmp_path / "meter-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: meter\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[jpwr.methods]\nmeter = meter:open_channels\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with ExitStack() as stack:
+        [meter] = open_methods(["meter"], stack).channels
+    job.record().trace([meter.info], lambda _, __: meter.read_power_w())
+    result = collect(job.path)
+    assert result["status"] == "ok", result["error"]
+    assert result["energy"]["power_scope"] == "supply"
+    assert grade(result) == "Q3"
 
 
 def test_a_sound_counter_is_used_and_both_are_shown(job):

@@ -1,0 +1,259 @@
+"""Whatever is written into the file of marks, and whoever hears jpwr, the command runs and its end is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import jpwr
+from jpwr.marks import MAX_LINE_BYTES, Mark, MarkReader, parse_mark
+from jpwr.say import printable
+from jpwr.tests.conftest import DEADLINE_S, environment, run, wait_until
+
+JPWR = [sys.executable, "-m", "jpwr", "--methods", "estimate"]
+
+
+class Reader:
+    """A reader whose file the test writes, and whose thread is begun at its end alone."""
+
+    def __init__(self):
+        self.batches = []
+        self.said = []
+        self.reader = MarkReader(self.batches.append, self.said.append)
+
+    def write(self, data, mode="ab"):
+        with open(self.reader.path, mode) as file:
+            file.write(data)
+        self.reader._read()
+
+    def stop(self):
+        if not self.reader._stop.is_set():
+            self.reader.start()
+            self.reader.stop()
+
+    @property
+    def marks(self):
+        return [mark for batch in self.batches for mark in batch]
+
+    @property
+    def names(self):
+        return [mark.region for mark in self.marks]
+
+
+@pytest.fixture
+def reader():
+    made = Reader()
+    yield made
+    made.stop()
+
+
+def test_a_character_that_is_cut_between_two_writes_is_whole(reader):
+    for half in ("begin ü\n".encode()[:7], "begin ü\n".encode()[7:]):
+        reader.write(half)
+    assert reader.names == ["ü"]
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        (b"begin \xfc\n", r"\xfc"),
+        (b"begin a\xff\xfeb\n", r"a\xff\xfeb"),
+        (b"begin a\x00b\n", r"a\x00b"),
+        (b"begin \x1b[31mred\n", r"\x1b[31mred"),
+        (b"begin a\rb\tc\n", r"a\rb\tc"),
+        ("begin a\u2028b\n".encode(), r"a\u2028b"),
+    ],
+)
+def test_a_name_of_any_bytes_is_one_that_a_terminal_can_show(reader, line, name):
+    reader.write(line)
+    assert reader.names == [name]
+    assert reader.said == []
+
+
+def test_lines_that_are_no_marks_are_told_once_counted_and_left_out(reader):
+    reader.write(b"hello\n" + b"begin " + b"x" * 10 * MAX_LINE_BYTES)
+    reader.write(b"x" * 10 * MAX_LINE_BYTES + b"\n\n  \nbegin a\nend a @soon\nend a\n")
+    assert reader.names == ["a", "a"]
+    [said] = reader.said
+    assert "'hello' is no mark" in said
+    reader.stop()
+    assert reader.said[1:] == ["3 lines in $JPWR_MARKS were left out"]
+
+
+def test_a_file_that_is_emptied_is_read_from_its_beginning(reader):
+    reader.write(b"begin a long name\n")
+    reader.write(b"end a\n", mode="wb")
+    assert reader.names == ["a long name", "a"]
+
+
+def test_what_is_seen_at_once_is_handed_on_at_once(reader):
+    reader.write(b"begin a\nend a\n" * 1000)
+    [batch] = reader.batches
+    assert len(batch) == 2000
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "-inf", "1e999", "soon", "", "0x10", "1 2"])
+def test_a_time_that_is_no_number_of_seconds_is_refused(seconds):
+    with pytest.raises(ValueError, match="is no time in seconds"):
+        parse_mark(f"begin a @{seconds}x" if not seconds else f"end a @{seconds}")
+
+
+def test_a_name_from_python_stays_one_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("JPWR_MARKS", str(tmp_path / "marks"))
+    with jpwr.region("a\nend b"):
+        pass
+    lines = (tmp_path / "marks").read_text().splitlines()
+    assert [parse_mark(line)._replace(time_s=None) for line in lines] == [
+        Mark("region_begin", printable("a\nend b"), None),
+        Mark("region_end", printable("a\nend b"), None),
+    ]
+
+
+@pytest.mark.parametrize("path", ["gone/marks", ".", "/dev/full"])
+def test_a_region_ends_no_program_where_the_file_cannot_be_written(monkeypatch, tmp_path, path):
+    monkeypatch.setenv("JPWR_MARKS", str(tmp_path / path))
+    with jpwr.region("a"):
+        ran = True
+    assert ran
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        r"printf 'begin \377\nend \374\n' >>$JPWR_MARKS",
+        r"printf 'begin \303' >>$JPWR_MARKS; printf '\274\n' >>$JPWR_MARKS",
+        "head -c 3000000 /dev/urandom >>$JPWR_MARKS",
+        "head -c 3000000 /dev/zero >>$JPWR_MARKS",
+        "yes 'begin a' | head -n 20000 >>$JPWR_MARKS",
+        "rm $JPWR_MARKS",
+        "rm -r ${JPWR_MARKS%/*}",
+        "rm $JPWR_MARKS; mkfifo $JPWR_MARKS",
+        "rm $JPWR_MARKS; mkdir -p $JPWR_MARKS/deep",
+        "rm $JPWR_MARKS; ln -s /dev/zero $JPWR_MARKS",
+        "mv ${JPWR_MARKS%/*} ${JPWR_MARKS%/*}.moved; rm -r ${JPWR_MARKS%/*}.moved",
+        "chmod 000 ${JPWR_MARKS%/*}",
+        ">$JPWR_MARKS",
+        "truncate -s 1T $JPWR_MARKS",
+    ],
+)
+def test_whatever_becomes_of_the_marks_the_exit_code_is_the_commands_and_the_summary_comes(tmp_path, script):
+    done = run(*JPWR, "--df-out", "out", "--", "bash", "-c", f"{script}; exit 5", cwd=tmp_path, TMPDIR=str(tmp_path))
+    assert done.returncode == 5, done.stderr
+    assert "estimate:cpu" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(list((tmp_path / "out").glob("energy.*.csv"))) == 1
+    assert list(tmp_path.iterdir()) == [tmp_path / "out"]
+
+
+def test_a_file_of_marks_that_was_taken_away_is_said(tmp_path):
+    done = run(*JPWR, "--", "bash", "-c", "rm $JPWR_MARKS", cwd=tmp_path)
+    assert done.stderr.count("has removed or replaced the file in $JPWR_MARKS") == 1
+
+
+@pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full", "2>closed", "1>&- 2>&-", "<&- 1>&- 2>&-"])
+@pytest.mark.parametrize("flags", [[], ["--json"], ["--df-out", "out"]], ids=" ".join)
+def test_a_stderr_that_takes_no_words_changes_no_exit_code(tmp_path, redirection, flags):
+    closed = "exec 9> >(:); wait $!; " if "closed" in redirection else ""
+    command = " ".join([*JPWR, *flags])
+    script = f"{closed}{command} -- bash -c 'exit 5' {redirection.replace('closed', '&9')}"
+    done = run("bash", "-c", script, cwd=tmp_path)
+    assert done.returncode == 5, done.stderr
+    if "--df-out" in flags:
+        [power] = (tmp_path / "out").glob("power.*.csv")
+        text = power.read_text() + (tmp_path / "out" / "trace.csv").read_text()
+        assert "ESTIMATE," not in text  # words meant for stderr are in no file of ours
+
+
+@pytest.mark.parametrize("arguments", [["--nonsense"], ["--interval", "0", "--", "true"], ["read", "none"]])
+def test_a_stderr_that_is_closed_changes_no_exit_code_of_bad_input(tmp_path, arguments):
+    script = f"{' '.join([*JPWR[:3], *arguments])} 2>&-"
+    assert run("bash", "-c", script, cwd=tmp_path).returncode == 125
+
+
+@pytest.mark.parametrize("folder", ["/nowhere", "/dev/null", "/proc"])
+def test_where_the_folder_for_temporary_files_is_missing_another_serves(tmp_path, folder):
+    script = "echo begin a >>$JPWR_MARKS; echo end a >>$JPWR_MARKS; exit 5"
+    done = run(*JPWR, "--json", "--", "bash", "-c", script, cwd=tmp_path, TMPDIR=folder)
+    assert done.returncode == 5
+    [region] = json.loads(done.stderr.splitlines()[-1])["regions"]
+    assert region["region"] == "a"
+
+
+def test_where_no_folder_will_do_the_command_runs_without_marks(tmp_path):
+    program = """
+import os, sys
+import jpwr.cli, jpwr.marks
+jpwr.marks.os = type("", (), {**vars(os), "mkdir": lambda *_: os.mkdir("/proc/none")})
+sys.exit(jpwr.cli.main())
+"""
+    script = "exit $((5 + ${#JPWR_MARKS}))"
+    done = run(sys.executable, "-c", program, *JPWR[3:], "--", "bash", "-c", script, cwd=tmp_path)
+    assert done.returncode == 5, done.stderr
+    assert done.stderr.count("regions are not seen: set TMPDIR") == 1
+
+
+def test_a_folder_in_which_everybody_may_replace_files_is_not_used(tmp_path):
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    done = run(*JPWR, "--", "bash", "-c", "echo $JPWR_MARKS", cwd=tmp_path, TMPDIR=str(tmp_path / "open"))
+    assert not done.stdout.startswith(str(tmp_path))
+    (tmp_path / "open").chmod(0o1777)
+    done = run(*JPWR, "--", "bash", "-c", "echo $JPWR_MARKS", cwd=tmp_path, TMPDIR=str(tmp_path / "open"))
+    assert done.stdout.startswith(str(tmp_path))
+
+
+def test_the_file_of_marks_is_the_users_alone_and_has_a_name_that_nobody_can_guess(tmp_path):
+    script = "stat -c %a ${JPWR_MARKS%/*} $JPWR_MARKS; echo $JPWR_MARKS $PPID"
+    seen = [run(*JPWR, "--", "bash", "-c", script, cwd=tmp_path, TMPDIR=str(tmp_path)).stdout.split() for _ in "ab"]
+    assert [one[:2] for one in seen] == [["700", "600"]] * 2
+    names = [Path(path).parent.name for _, _, path, _ in seen]
+    assert names[0].rpartition("-")[2] != names[1].rpartition("-")[2]
+    assert all(len(name.rpartition("-")[2]) == 16 for name in names)
+
+
+def test_what_a_killed_sampler_left_is_removed_by_the_next_and_what_is_in_use_is_not(tmp_path):
+    script = "echo $JPWR_MARKS >marks.part; mv marks.part $0; exec sleep 1000"
+    variables = environment(TMPDIR=str(tmp_path))
+
+    def start(name):
+        command = [*JPWR, "--", "bash", "-c", script, name]
+        process = subprocess.Popen(command, cwd=tmp_path, env=variables, start_new_session=True)
+        wait_until((tmp_path / name).exists, name)
+        return process, Path((tmp_path / name).read_text().strip())
+
+    first, left = start("first")
+    second, in_use = start("second")
+    try:
+        assert left.exists()
+        os.killpg(first.pid, 9)
+        first.wait(DEADLINE_S)
+        assert left.exists()
+        run(*JPWR, "--", "true", cwd=tmp_path, TMPDIR=str(tmp_path))
+        assert not left.parent.exists()
+        assert in_use.exists()
+    finally:
+        os.killpg(second.pid, 9)
+        second.wait(DEADLINE_S)
+
+
+def test_links_that_lie_in_wait_are_not_followed(tmp_path):
+    # Where the lock of a launcher without ranks, and the marks, could be guessed to be.
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    folder = tmp_path / "all"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    script = f"""
+for name in jpwr-$(id -u)-$$.lock jpwr-$(id -u)-$$.marks; do ln -s {victim} {folder}/$name; done
+ln -s {tmp_path} {folder}/jpwr-$(head -c 8 /proc/sys/kernel/random/boot_id)-0123456789abcdef
+{" ".join(JPWR)} --use-mpi -- true
+"""
+    done = run("bash", "-c", script, cwd=tmp_path, TMPDIR=str(folder))
+    assert done.returncode == 0, done.stderr
+    assert victim.read_text() == "precious"
+    assert len(list(folder.iterdir())) == 3
