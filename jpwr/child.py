@@ -17,11 +17,9 @@ EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
 FORWARDED_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-# Who ends a job may signal its process and then its group, as timeout(1) does: for so long, the same signal is the same
-# request.
-AGAIN_S = 1.0
-# Who signals the processes of a job one after the other, as some schedulers do, has come to the last one by then.
-SETTLE_S = 0.1
+# Who ends a job may signal its process and then its group, as timeout(1) does, or one process after the other, as some
+# schedulers do: for so long, it is one request.
+SETTLE_S = 0.2
 
 
 class Child:
@@ -29,9 +27,9 @@ class Child:
 
     From take_signals() on a signal is the command's: it is passed on, or kept until the command runs, and one that asks
     to end keeps the command from starting. A signal that was sent to the process group, or to all processes of the job,
-    has reached the child already and is not passed on; see Witness. The second one that asks to end, after AGAIN_S or
-    of another number, kills the child: it had its chance. When the child has ended, processes that it left behind are
-    not waited for; a second one then ends jpwr itself.
+    has reached the child already and is not passed on; see Witness. The second one that asks to end kills the child:
+    it had its chance. When the child has ended, processes that it left behind are not waited for; a second one then
+    ends jpwr itself.
 
     Not covered: a signal may come twice where there is no `cat`, where who signals one process after the other takes
     longer than SETTLE_S, or does so to a child that has left the process group.
@@ -68,7 +66,7 @@ class Child:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if number in ENDING_SIGNALS:
             now_s = time.monotonic()
-            if now_s - self._last_s.get(number, -math.inf) < AGAIN_S:
+            if now_s - self._last_s.get(number, -math.inf) < SETTLE_S:
                 return
             self._last_s[number] = now_s
             self._asked_to_end.append(number)
