@@ -12,10 +12,10 @@ from types import FrameType
 from typing import Callable, Sequence
 
 from jpwr.say import settle_streams
+from jpwr.threads import FORWARDED_SIGNALS
 
 EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
-FORWARDED_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 # Who ends a job may signal its process and then its group, as timeout(1) does, or one process after the other, as some
 # schedulers do: for so long, it is one request.

@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from typing import Any, Sequence
 
+from jpwr import threads
 from jpwr.channel import ChannelInfo
 from jpwr.errors import JpwrError
 
@@ -79,7 +80,7 @@ class LiveView:
 
     def __enter__(self) -> LiveView:
         self._live.start()
-        self._thread.start()
+        threads.start(self._thread)
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -23,6 +23,7 @@ import time
 from contextlib import contextmanager, suppress
 from typing import Callable, Iterator, NamedTuple, Sequence
 
+from jpwr import threads
 from jpwr.errors import JpwrError
 from jpwr.say import printable
 
@@ -115,7 +116,7 @@ class MarkReader:
         self._thread = threading.Thread(target=self._run, name="jpwr-marks", daemon=True)
 
     def start(self) -> None:
-        self._thread.start()
+        threads.start(self._thread)
 
     def stop(self, patience: Callable[[], bool] = lambda: True) -> None:
         """Hand on what has been written until now, and remove the file. Where `patience` ends, the rest is left."""

@@ -7,6 +7,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Sequence
 
+from jpwr import threads
 from jpwr.channel import ChannelInfo
 from jpwr.errors import JpwrError
 
@@ -67,7 +68,7 @@ class Exporter:
         ]
 
     def __enter__(self) -> Exporter:
-        self._thread.start()
+        threads.start(self._thread)
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -6,5 +6,5 @@ from __future__ import annotations
 MIN_RATE_HZ = 1.0
 MIN_SAMPLES = 60
 MAX_GAP_S = 2.0
-# Of the readings of a channel. SPECpower_ssj2008's run rules: less than 1 % of a power analyzer's readings are errors.
+# Of the readings of a channel; our own.
 MAX_MISSING = 0.01

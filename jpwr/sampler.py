@@ -10,6 +10,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Callable, Protocol, Sequence
 
+from jpwr import threads
 from jpwr.channel import Channel
 from jpwr.clock import Clock, SystemClock
 from jpwr.errors import JpwrError, ReadError
@@ -173,7 +174,7 @@ class Sampler:
 
         thread = threading.Thread(target=run, name="jpwr-lane", daemon=True)
         self._threads.append(thread)
-        thread.start()
+        threads.start(thread)
 
     def _loop(self, lane: _Lane, stopped: Callable[[], bool]) -> None:
         start_s = self.clock.now_s()
@@ -345,8 +346,7 @@ class PowerMonitor:
 
     def __enter__(self) -> PowerMonitor:
         _active.append(self)
-        for thread in self._threads:
-            thread.start()
+        threads.start(*self._threads)
         return self
 
     def __exit__(

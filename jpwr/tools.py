@@ -80,6 +80,7 @@ def _described(channel: Channel) -> str:
     period = f"a new value every {info.period_s:g} s" if info.period_s else "update period not known"
     remarks = [info.scope.value, power, period, "energy counter" if info.has_counter else "no counter"]
     remarks += ["ESTIMATED, only when asked for by name"] if info.estimated else []
+    remarks += [info.lacks] if info.lacks else []
     remarks += [] if info.mine else ["hidden from this job"]
     return f"{info.name}: {', '.join(remarks)}; {info.source}"
 

@@ -105,7 +105,7 @@ def _same_window(record: Record, window_s: float | None) -> Rule:
 
 def _all_devices(channels: Sequence[dict[str, Any]], num_devices: int) -> Rule:
     if any(channel["scope"] != "device" for channel in channels):
-        return Rule("all devices", True, f"the sensors are of {channels[0]['scope']}s, which contain them")
+        return Rule("all devices", True, f"the sensors are of scope {channels[0]['scope']}, which contains them")
     counted = sum(channel.get("num_devices") or 1 for channel in channels)
     words = f"{counted:g} of {num_devices} devices"
     if counted > num_devices:  # sensors without ids, such as IPUs', and cards of two devices

@@ -20,6 +20,7 @@ FLOORS = {
     "jpwr.clock": 0,
     "jpwr.device_ids": 0,
     "jpwr.errors": 0,
+    "jpwr.threads": 0,
     "jpwr.rules": 1,
     "jpwr.trace": 1,
     "jpwr.energy": 1,

@@ -9,7 +9,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -107,7 +107,8 @@ def mark(kind: str, name: str, time_s: float, environ: Mapping[str, str] = os.en
     """
     path = environ.get(MARKS_VARIABLE)
     if path:
-        with open(path, "a") as file:
+        # A mark that is lost must not end a training.
+        with suppress(OSError), open(path, "a") as file:
             file.write(f"{kind} {name} @{time_s:.6f}\n")
 
 

@@ -18,7 +18,7 @@ from jpwr.errors import TraceError
 from jpwr.frames import ticks, write_frames
 from jpwr.summary import Summary
 from jpwr.tests.conftest import DEADLINE_S, environment, needed
-from jpwr.trace import Event
+from jpwr.trace import Event, Trace
 from jpwr.writers import CsvWriter, read_trace
 
 CHANNELS = [
@@ -292,7 +292,7 @@ def test_what_is_read_back_is_what_was_written_here_whatever_became_of_the_name(
 @pytest.mark.parametrize("file_type", ["csv", "h5", "parquet"])
 def test_tables_of_one_name_are_all_kept(tmp_path, file_type):
     pandas = needed("pandas")
-    summary = Summary(CHANNELS, 0.1, True)
+    summary = Summary(Trace(CHANNELS))
     for rows in (1, 2, 3):
         with CsvWriter(tmp_path / str(rows) / "trace.csv", CHANNELS, {"epoch_offset_s": 0.0}) as writer:
             for row in range(rows):
@@ -309,7 +309,7 @@ def test_half_a_table_is_not_left(tmp_path, monkeypatch):
 
     monkeypatch.setattr(frames, "_write_energy", full)
     with begun(tmp_path / "trace.csv") as writer, pytest.raises(OSError, match="No space"):
-        write_frames(writer, "0", "csv", Summary(CHANNELS, 0.1, True))
+        write_frames(writer, "0", "csv", Summary(Trace(CHANNELS)))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["power.0.csv", "trace.csv"]
 
 
