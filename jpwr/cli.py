@@ -319,7 +319,7 @@ def _measure(options: argparse.Namespace, child: Child, monitor: PowerMonitor, c
     def on_marks(marks: Sequence[Mark]) -> None:
         now_s = clock.now_s()
         if child.exit_code is None:
-            sampler.sample(wait_s=0.1)  # so that a region's edges are sharp
+            sampler.sample_counters(wait_s=0.1)  # so that a region's edges are sharp
         for mark in marks:
             sampler.event(mark.event, now_s if mark.time_s is None else mark.time_s, region=mark.region)
 

@@ -110,7 +110,7 @@ class CounterCurve:
         return CounterEnergy(
             energy_j=end.value_j - start.value_j,
             edges_j=start.moment_j + end.moment_j,
-            lasting_j=start.shape_j + end.shape_j + 2 * self._info.counter_resolution_j,
+            lasting_j=start.shape_j + end.shape_j + self._info.counter_resolution_j,
             fault=faults[0][1] if faults else "",
         )
 

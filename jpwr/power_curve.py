@@ -49,9 +49,9 @@ class PowerCurve:
 
     `times_s` in seconds, `power_w` in watts; what is not finite is a missing sample, across which its neighbours are
     joined. `averaging_s` is the time over which a reading is a mean, `held_s` for how long the sensor may show the same
-    one; that is also looked for. With `random_phase`, samples were taken at random
-    within their intervals, so that what is missed in between adds up as independent errors do; without, every change
-    may have been missed in the same direction.
+    one; that is also looked for. With `random_phase`, samples were taken at random within their intervals, so that what
+    is missed in between adds up as independent errors do; without, every change may have been missed in the same
+    direction.
     """
 
     def __init__(
@@ -102,10 +102,9 @@ class PowerCurve:
         """Energy from the first sample to a moment between the first and the last one, in joules."""
         index = min(bisect_right(self.times_s, time_s), len(self.times_s) - 1) - 1
         since_s = time_s - self.times_s[index]
-        change_w = self.power_w[index + 1] - self.power_w[index]
-        middle_w = (
-            self.power_w[index] + change_w * since_s / self._steps_s[index] / 2 if change_w else self.power_w[index]
-        )
+        middle_w = self.power_w[index]
+        if since_s:
+            middle_w += (self.power_w[index + 1] - middle_w) * since_s / self._steps_s[index] / 2
         return self._twice_j[index] / 2 + since_s * middle_w
 
     @property

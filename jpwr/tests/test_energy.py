@@ -87,6 +87,13 @@ def test_failed_readings_at_a_windows_edge_move_no_energy_into_it_and_make_it_le
     assert flat.energy_j == pytest.approx(800.0)
 
 
+def test_two_readings_of_one_moment_are_no_trouble():
+    times_s = [0.0, 0.0, 1.0, 1.0, 2.0, 3.0, 3.0]
+    estimate = whole(times_s, [1.0, 5.0, 5.0, 7.0, 7.0, 7.0, 9.0], [0.0, 1.0, 5.0, 6.0, 12.0, 19.0, 20.0])
+    assert estimate.integral_j == pytest.approx(5 + 7 + 7)
+    assert math.isfinite(estimate.energy_j)
+
+
 def test_missing_time_makes_the_integral_unsure_by_all_of_it():
     estimate = whole(times(0.1, 10), [100.0 if i < 80 else math.nan for i in range(101)], info=POWER)
     assert estimate.energy_j == pytest.approx(1000.0)
