@@ -16,6 +16,7 @@ from jpwr import __version__
 from jpwr.backends import METHODS, open_methods
 from jpwr.child import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Child
 from jpwr.clock import SystemClock
+from jpwr.edges import EdgeReader
 from jpwr.errors import JpwrError
 from jpwr.marks import MARKS_VARIABLE, Mark, MarkReader
 from jpwr.node import GLOBAL_RANKS, rank_of, why_not_sampling
@@ -316,21 +317,26 @@ def _measure(options: argparse.Namespace, child: Child, monitor: PowerMonitor, c
         child.exit_code = child.not_started()
         return
 
+    edges = EdgeReader(sampler, clock)
+
     def on_marks(marks: Sequence[Mark]) -> None:
         now_s = clock.now_s()
         if child.exit_code is None:
             sampler.sample_counters(wait_s=0.1)  # so that a region's edges are sharp
+            edges.begin()
         for mark in marks:
             sampler.event(mark.event, now_s if mark.time_s is None else mark.time_s, region=mark.region)
 
     environ = dict(os.environ)
     marks: MarkReader | None = None
     try:
-        marks = MarkReader(on_marks, say)
+        marks = MarkReader(on_marks, edges.step, say)
         environ[MARKS_VARIABLE] = marks.path
         marks.start()
     except JpwrError as error:
         say(str(error))
+    edges.begin()
+    edges.finish()
     sampler.sample(wait_s=1.0)
     sampler.event("command_started", clock.now_s())
     try:
@@ -339,6 +345,10 @@ def _measure(options: argparse.Namespace, child: Child, monitor: PowerMonitor, c
         with _whatever_happens(child, "in the last sample"):
             sampler.sample(wait_s=1.0)
         sampler.event("command_ended", ended_s, exit_code=exit_code)
+        with _whatever_happens(child, "in the last sample"):
+            beside_end = EdgeReader(sampler, clock)
+            beside_end.begin()
+            beside_end.finish()
     finally:
         if marks is not None:
             marks.stop(patience=lambda: not sampler.hung)

@@ -63,38 +63,32 @@ class CounterCurve:
         self._faults += [(times_s[index], "fell") for index in changed if energy_j[index] < energy_j[index - 1]]
         self._faults.sort()
         self._fault_times_s = [time_s for time_s, _ in self._faults]
-        self.refresh_s, held = self._find_refresh(times_s, before_s, after_s, values_j)
+        refresh = self._find_refresh(times_s, changed, values_j)
+        self.refresh_s = refresh.longest_s
         if not self.readings:
             return
         # Of the first value it is not known when it was renewed.
-        before_s, after_s = [-math.inf, *before_s], [times_s[0], *after_s]
+        before_s, latest_s = [-math.inf, *before_s], [times_s[0], *after_s]
         self._values_j = [energy_j[0], *values_j]
-        earliest_s = [max(before, after - self.refresh_s) for before, after in zip(before_s, after_s)]
-        if held:
-            self._moments_s = [(earliest + latest) / 2 for earliest, latest in zip(earliest_s, after_s)]
-            self._unsure_s = [(latest - earliest) / 2 for earliest, latest in zip(earliest_s, after_s)]
+        earliest_s = [max(before, latest - self.refresh_s) for before, latest in zip(before_s, latest_s)]
+        if refresh.shortest_s:
+            earliest_s, latest_s = _narrowed(earliest_s, latest_s, refresh)
+            self._moments_s = [(earliest + latest) / 2 for earliest, latest in zip(earliest_s, latest_s)]
+            self._unsure_s = [(latest - earliest) / 2 for earliest, latest in zip(earliest_s, latest_s)]
         else:
             # No reading has shown an old value: the refresh is short, and both edges are late by some of it.
-            self._moments_s = after_s
-            self._unsure_s = [DIFFERENCE_SHARE / 2 * (latest - early) for early, latest in zip(earliest_s, after_s)]
+            self._moments_s = latest_s
+            self._unsure_s = [DIFFERENCE_SHARE / 2 * (latest - early) for early, latest in zip(earliest_s, latest_s)]
         steps_w = [watts for watts in map(self._step_w, range(len(self._moments_s))) if watts is not None]
         self._least_w, self._peak_w = min(steps_w, default=math.nan), max(steps_w, default=math.nan)
 
-    def _find_refresh(
-        self,
-        times_s: Sequence[float],
-        before_s: Sequence[float],
-        after_s: Sequence[float],
-        values_j: Sequence[float],
-    ) -> Refresh:
+    def _find_refresh(self, times_s: Sequence[float], changed: Sequence[int], values_j: Sequence[float]) -> Refresh:
         documented_s = self._info.counter_refresh_s or math.inf
-        if len(after_s) < 2:
-            return Refresh(min(documented_s, times_s[-1] - times_s[0] if times_s else 0.0), True)
+        if len(changed) < 2:
+            return Refresh(min(documented_s, times_s[-1] - times_s[0] if times_s else 0.0), 0.0)
         least_j = STEPS_TO_TELL_A_VALUE * self._info.counter_resolution_j
-        telling = [step_j > least_j for step_j in map(sub, values_j[1:], values_j)]
-        found = find_refresh(before_s, after_s, telling)
-        held_s = max(map(sub, before_s[1:], after_s)) if found.seen_twice else 0.0
-        return found._replace(longest_s=min(found.longest_s, documented_s)) if held_s <= documented_s else found
+        found = find_refresh(times_s, changed, [step_j > least_j for step_j in map(sub, values_j[1:], values_j)])
+        return found._replace(longest_s=min(found.longest_s, max(documented_s, found.shortest_s)))
 
     def between(self, start_s: float, end_s: float) -> CounterEnergy:
         """The energy of a window in joules; `nan` where the counter was never read."""
@@ -205,3 +199,26 @@ class CounterCurve:
             abs(away_s) * (highest_w - lowest_w) / 2,
             slot,
         )
+
+
+def _narrowed(earliest_s: list[float], latest_s: list[float], refresh: Refresh) -> tuple[list[float], list[float]]:
+    """When each refresh was, from what is known of its neighbours: so many times the refresh before and after.
+
+    What contradicts itself has no even pace, and is left as it was seen.
+    """
+    early_s, late_s = list(earliest_s), list(latest_s)
+    last = len(early_s) - 1
+    for before in (*range(last), *reversed(range(last))):
+        after = before + 1
+        least = math.ceil((early_s[after] - late_s[before]) / refresh.longest_s - 1e-9)
+        times = math.floor((late_s[after] - early_s[before]) / refresh.shortest_s + 1e-9)
+        if times < 1 or max(1, least) != times:
+            continue
+        shortest_s, longest_s = times * refresh.shortest_s, times * refresh.longest_s
+        early_s[after] = max(early_s[after], early_s[before] + shortest_s)
+        late_s[after] = min(late_s[after], late_s[before] + longest_s)
+        early_s[before] = max(early_s[before], early_s[after] - longest_s)
+        late_s[before] = min(late_s[before], late_s[after] - shortest_s)
+    if any(early > late for early, late in zip(early_s, late_s)):
+        return earliest_s, latest_s
+    return early_s, late_s

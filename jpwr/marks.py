@@ -34,6 +34,7 @@ CHUNK_BYTES = 65536
 MAX_LATE_BYTES = 1 << 24  # read after the command's end: some seconds' work
 POLL_S = 0.01  # where the kernel cannot tell that the file has grown
 WAIT_S = 1.0  # where it can, this is but a precaution
+SOON_S = 0.004
 IN_MODIFY = 2  # inotify(7)
 
 
@@ -94,11 +95,15 @@ class MarkReader:
     """Follows the file of marks, in a thread of its own, from start() to stop().
 
     The file is in a folder that only its owner may look into and that nobody can have put there before. What is handed
-    to `on_marks` at once was seen at the same moment. Raises JpwrError where no such folder can be made.
+    to `on_marks` at once was seen at the same moment. `beside()` is what is to be done between marks, and whether again
+    soon. Raises JpwrError where no such folder can be made.
     """
 
-    def __init__(self, on_marks: Callable[[Sequence[Mark]], None], say: Callable[[str], None]) -> None:
+    def __init__(
+        self, on_marks: Callable[[Sequence[Mark]], None], beside: Callable[[], bool], say: Callable[[str], None]
+    ) -> None:
         self._on_marks = on_marks
+        self._beside = beside
         self._say = say
         self._folder = _PrivateFolder()
         self.path = self._folder.path + "/marks"
@@ -136,7 +141,7 @@ class MarkReader:
             wait = _waiter(self.path, self._woken)
             while not self._stop.is_set():
                 self._read()
-                wait()
+                wait(SOON_S if self._beside() else WAIT_S)
             self._read()
         except Exception as error:  # nothing in marks ends a run
             self._say(f"marks are not read any more ({type(error).__name__}: {error})")
@@ -276,8 +281,11 @@ def _remove(path: str) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _waiter(path: str, woken: int) -> Callable[[], object]:
-    """A function that returns when the file has grown, when there is something in the pipe, or after a while."""
+def _waiter(path: str, woken: int) -> Callable[[float], object]:
+    """A function that returns when the file has grown, when there is something in the pipe, or after so many seconds.
+
+    Where the kernel cannot tell that a file has grown, it returns early.
+    """
     import select
 
     try:
@@ -288,10 +296,10 @@ def _waiter(path: str, woken: int) -> Callable[[], object]:
         if notify < 0 or libc.inotify_add_watch(notify, os.fsencode(path), IN_MODIFY) < 0:
             raise OSError("no inotify")
     except (ImportError, OSError, AttributeError):
-        return lambda: select.select([woken], [], [], POLL_S)
+        return lambda wait_s: select.select([woken], [], [], min(wait_s, POLL_S))
 
-    def wait() -> None:
-        if notify in select.select([notify, woken], [], [], WAIT_S)[0]:
+    def wait(wait_s: float) -> None:
+        if notify in select.select([notify, woken], [], [], wait_s)[0]:
             os.read(notify, CHUNK_BYTES)
 
     return wait

@@ -28,7 +28,7 @@ HIDDEN_STEPS = 10  # fewer steps than this tell no more of energy than that it i
 LAG_SHARE = 0.75  # of the time for which a value is held: its own age, and the age that it had when it was new
 MIN_CHANGES_TO_TELL = 4
 MOSTLY = 0.9
-CHANCE = 0.05  # below this, what was seen is no chance
+CHANCE = 1e-4  # below this, what was seen is no chance
 TRIED, TRIED_STEP, MOST_STAYS = 60, 0.87, 30  # down to a 4000th of what is possible at all
 
 
@@ -204,9 +204,7 @@ def _held_s(times_s: Sequence[float], power_w: Sequence[float], usual_step_s: fl
         return 0.0
     if len({power_w[index] for index in changed}) > MOSTLY * len(changed):
         # Hardly a value comes twice: the same one in two samples is one that was not renewed.
-        return find_refresh(
-            [times_s[index - 1] for index in changed], [times_s[index] for index in changed], [True] * len(changed)
-        ).longest_s
+        return find_refresh(times_s, changed, [True] * len(changed)).longest_s
     return _lattice_s([times_s[index] for index in changed], [power_w[index] for index in changed], usual_step_s)
 
 
@@ -240,28 +238,39 @@ class Refresh(NamedTuple):
     """How often a sensor has a new value, told from the moments at which readings changed."""
 
     longest_s: float  # time between two new values, at most
-    seen_twice: bool  # whether one value was in two readings
+    shortest_s: float  # and at least; 0 where no value was in two readings
 
 
-def find_refresh(before_s: Sequence[float], after_s: Sequence[float], telling: Sequence[bool]) -> Refresh:
-    """From the reading before each change and the one after it, in seconds; `telling` is whether the value between a
-    change and the next is one that would have changed with any refresh.
+def find_refresh(times_s: Sequence[float], changed: Sequence[int], telling: Sequence[bool]) -> Refresh:
+    """From the times of readings, the indices of those that differ from the one before, at least two, and for each
+    value between two of these whether it would have changed with any refresh.
     """
-    stays_s = [seen_s for seen_s, tells in zip(map(sub, before_s[1:], after_s), telling) if tells and seen_s > 0]
-    held_s = max(stays_s, default=0.0)
+    before_s, after_s = [times_s[index - 1] for index in changed], [times_s[index] for index in changed]
+    shown_s = [shown_s for shown_s, tells in zip(map(sub, before_s[1:], after_s), telling) if tells]
+    least_s = max(shown_s, default=0.0)
     # Two refreshes lie between the reading before one change and the reading after the next.
     spans_s = list(map(sub, after_s[1:], before_s))
-    longest_s = min(spans_s)
-    if longest_s < held_s:  # it has no even pace
-        return Refresh(max(spans_s), True)
-    return Refresh(_likely_s(held_s, longest_s, sorted(map(sub, after_s, before_s)), stays_s), held_s > 0)
+    if min(spans_s) < least_s:  # it has no even pace
+        return Refresh(max(spans_s), min(spans_s))
+    stayed_s = [
+        times_s[index] - times_s[index - 1]
+        for first, last, tells in zip(changed, changed[1:], telling)
+        if tells
+        for index in range(first + 1, last)
+    ]
+    gaps_s = sorted(map(sub, after_s, before_s))
+    return Refresh(_likely_s(least_s, min(spans_s), gaps_s, sorted(stayed_s)[-MOST_STAYS:]), least_s)
 
 
 def _likely_s(least_s: float, most_s: float, changed_s: Sequence[float], stayed_s: Sequence[float]) -> float:
     """The longest refresh between two limits with which what was seen is no miracle.
 
-    A gap of g shows a change with the chance g / T, where that is below 1, and none with the chance 1 - g / T.
+    A gap of g shows a change with the chance g / T, where that is below 1, and none with the chance 1 - g / T. Gaps
+    that follow each other are not independent, so that the limit is far below the usual one, and nothing is won so
+    where the two limits are close.
     """
+    if least_s > most_s / 2:
+        return most_s
     logs = [0.0, *accumulate(math.log(gap_s) if gap_s > 0 else -100.0 for gap_s in changed_s)]
     tried = [most_s * TRIED_STEP**power for power in range(TRIED)]
     found: list[tuple[float, float]] = []
@@ -270,7 +279,7 @@ def _likely_s(least_s: float, most_s: float, changed_s: Sequence[float], stayed_
             break
         shorter = bisect_left(changed_s, refresh_s)
         log_chance = logs[shorter] - shorter * math.log(refresh_s)
-        log_chance += sum(math.log(1 - gap_s / refresh_s) for gap_s in stayed_s[:MOST_STAYS])
+        log_chance += sum(math.log(1 - gap_s / refresh_s) for gap_s in stayed_s)
         found.append((log_chance, refresh_s))
     best = max(log_chance for log_chance, _ in found) if found else 0.0
     return max((refresh_s for log_chance, refresh_s in found if log_chance >= best + math.log(CHANCE)), default=most_s)

@@ -110,6 +110,7 @@ class Sampler:
         self.failed_reads: dict[str, int] = {channel.info.name: 0 for channel in self.channels}
         self._warn = warn
         self._chance = chance
+        self.counters_j = [math.nan] * len(self.channels)  # as last read; nan where there is none
         self._last_counter = [(math.nan, math.nan)] * len(self.channels)
         self._emitting = threading.Lock()
         rhythms: dict[float, list[int]] = {interval_s: []}
@@ -250,6 +251,7 @@ class Sampler:
                 row = _Row(self, len(self.channels))
                 self._warn(f"{channel.info.name}: answers again")
             if counter_j is not None:
+                self.counters_j[index] = counter_j
                 row.put(counter_s, index, energy_j=counter_j)
                 if not channel.read_power_w and not counters_only:
                     row.put(counter_s, index, power_w=self._slope_w(index, counter_s, counter_j))

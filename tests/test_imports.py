@@ -28,6 +28,7 @@ FLOORS = {
     "jpwr.counter_curve": 1,
     "jpwr.backends": 2,
     "jpwr.sampler": 3,
+    "jpwr.edges": 3,
     "jpwr.files": 2,
     "jpwr.say": 2,
     "jpwr.writers": 3,

@@ -10,6 +10,7 @@ import pytest
 import jpwr
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.clock import SystemClock
+from jpwr.edges import MOST_S, EdgeReader
 from jpwr.errors import JpwrError, ReadError
 from jpwr.sampler import HUNG_S, WATCH_INTERVAL_S, PowerMonitor, Sampler, any_moment
 from jpwr.tests.conftest import DEADLINE_S
@@ -109,9 +110,44 @@ def test_the_refresh_of_a_counter_is_found_by_readings_that_are_close_together(s
     [work] = monitor.trace.regions()
     [estimate] = monitor.trace.energies(work.start_s, work.end_s)
     [curve] = monitor.trace.curves()
-    assert 0.9 * refresh_s <= curve.counter.refresh_s <= 1.5 * refresh_s + 0.002
+    assert 0.9 * refresh_s <= curve.counter.refresh_s <= 2.2 * refresh_s + 0.004
     assert estimate.method == "counter"
     assert abs(estimate.energy_j - 2400.0) <= estimate.uncertainty_j <= 2400 * (0.001 + 0.15 * refresh_s)
+
+
+@pytest.mark.parametrize("refresh_s", [0.02, 0.05, 0.1])
+def test_an_edge_beside_which_counters_are_read_is_sharp(clock, refresh_s):
+    chance = random.Random(5).random
+    info = INFO._replace(has_counter=True, counter_resolution_j=0.001)
+
+    def counter_j() -> float:
+        return math.floor(300_000 * math.floor((clock.time_s - 0.013) / refresh_s) * refresh_s) / 1000
+
+    trace = Trace([info])
+    sampler = Sampler([Channel(info, lambda: 300.0, counter_j)], [trace], 0.1, clock, chance=chance)
+    window_s = []
+    for end_s in (5.0, 13.1, 16.0):
+        sampler.run(lambda end_s=end_s: clock.time_s >= end_s)
+        window_s.append(clock.time_s)
+        edge = EdgeReader(sampler, clock)
+        edge.begin()
+        edge.finish()
+        assert clock.time_s - window_s[-1] <= refresh_s + 0.005
+    [estimate] = trace.energies(*window_s[:2])
+    error_j = abs(estimate.energy_j - 300 * (window_s[1] - window_s[0]))
+    assert error_j <= estimate.uncertainty_j <= 0.006 * estimate.energy_j
+
+
+def test_a_counter_that_does_not_change_is_waited_for_no_longer_than_a_moment(clock):
+    info = INFO._replace(has_counter=True)
+    sampler = Sampler([Channel(info, lambda: 300.0, lambda: 5.0), Channel(INFO, lambda: 1.0)], [], 0.1, clock)
+    sampler.sample()
+    edge = EdgeReader(sampler, clock)
+    edge.begin()
+    edge.finish()
+    assert MOST_S <= clock.time_s <= MOST_S + 0.01
+    edge.begin()  # soon after another
+    assert not edge.step()
 
 
 def test_samples_are_at_random_moments_whatever_the_interval():

@@ -1,0 +1,54 @@
+"""Counters read at short distances beside a moment that is a window's edge, until each has been renewed.
+
+A counter tells of the moments of its refreshes alone: a window's edge is as sharp as the refresh beside it is known.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Sequence
+
+from jpwr.clock import Clock
+from jpwr.sampler import Sampler
+
+STEP_S = 0.004
+MOST_S = 0.12  # a counter that is renewed less often is not waited for
+PAUSE_S = 1.0  # marks that come faster than this do not make it read without end
+
+
+class EdgeReader:
+    """Reads beside one edge at a time."""
+
+    def __init__(self, sampler: Sampler, clock: Clock) -> None:
+        self._sampler, self._clock = sampler, clock
+        self._before_j: Sequence[float] = ()
+        self._end_s = self._next_s = -math.inf
+
+    def begin(self) -> None:
+        """There is an edge now."""
+        now_s = self._clock.now_s()
+        if now_s < self._next_s:
+            return
+        self._before_j = list(self._sampler.counters_j)
+        self._end_s, self._next_s = now_s + MOST_S, now_s + PAUSE_S
+
+    def step(self) -> bool:
+        """Read once more, where there is something to wait for; whether there still is."""
+        if not self._is_waiting():
+            return False
+        self._sampler.sample_counters(wait_s=0.1)
+        return self._is_waiting()
+
+    def finish(self) -> None:
+        """Read until there is nothing more to wait for."""
+        while self._is_waiting():
+            self._clock.sleep_until(self._clock.now_s() + STEP_S)
+            self.step()
+
+    def _is_waiting(self) -> bool:
+        if self._clock.now_s() >= self._end_s:
+            return False
+        if all(now != before or now != now for before, now in zip(self._before_j, self._sampler.counters_j)):
+            self._end_s = -math.inf
+            return False
+        return True
