@@ -140,30 +140,29 @@ class CounterCurve:
 
     def _levels_w(self, slot: int, average_w: float) -> tuple[float, float]:
         """Between which powers it has been from one refresh to the next, in watts."""
-        start_s, end_s = self._moments_s[slot : slot + 2]
-        if self._power.lags:
-            return self._levels_around_w(slot, average_w)
-        lowest_w, highest_w = self._power.range_between_w(start_s, end_s)
-        # What no sample has shown may have been as far off as any.
-        if average_w > (1 + ALIKE) * highest_w:
-            highest_w = max(self._power.peak_w, self._peak_w)
-        if average_w < (1 - ALIKE) * lowest_w:
-            lowest_w = min(self._power.least_w, self._least_w)
-        return min(lowest_w, average_w), max(highest_w, average_w)
+        power = self._power
+        if power.lags:
+            lowest_w, highest_w = self._range_of_steps_w(slot)
+            # A step is a mean itself, and hides as much as its own height of what was inside of it.
+            hidden_w, alike = average_w / 2, 0.0
+        else:
+            lowest_w, highest_w = power.range_between_w(*self._moments_s[slot : slot + 2])
+            if power.may_be_old:
+                least_w, most_w = self._range_of_steps_w(slot)
+                lowest_w, highest_w = min(lowest_w, least_w), max(highest_w, most_w)
+            hidden_w, alike = 0.0, ALIKE
+        # A step that stands out among what was seen may hold less of something that is further off still.
+        if average_w > (1 + alike) * highest_w or (power.lags and average_w >= highest_w):
+            highest_w = max(power.peak_w, self._peak_w)
+        if average_w < (1 - alike) * lowest_w or (power.lags and average_w <= lowest_w):
+            lowest_w = min(power.least_w, self._least_w)
+        return max(0.0, min(lowest_w, average_w) - hidden_w), max(highest_w, average_w) + hidden_w
 
-    def _levels_around_w(self, slot: int, average_w: float) -> tuple[float, float]:
-        """The same where a sample tells of more than its moment: from the counter's own steps around."""
-        around_w = [
-            watts for watts in map(self._step_w, range(slot - NEIGHBOURS, slot + 1 + NEIGHBOURS)) if watts is not None
-        ]
-        lowest_w, highest_w = min(average_w, *around_w), max(average_w, *around_w)
-        # A step is a mean itself, and hides as much as its own height of what was inside of it. One that stands out may
-        # hold less of something higher still.
-        if average_w >= highest_w:
-            highest_w = max(highest_w, self._power.peak_w, self._peak_w)
-        if average_w <= lowest_w:
-            lowest_w = min(lowest_w, self._power.least_w, self._least_w)
-        return max(0.0, lowest_w - average_w / 2), highest_w + average_w / 2
+    def _range_of_steps_w(self, slot: int) -> tuple[float, float]:
+        """Lowest and highest average from one refresh to the next, here and around."""
+        around = range(slot - NEIGHBOURS, slot + 1 + NEIGHBOURS)
+        steps_w = [watts for watts in map(self._step_w, around) if watts is not None]
+        return min(steps_w, default=math.inf), max(steps_w, default=-math.inf)
 
     def _step_w(self, slot: int) -> float | None:
         """Average power from one refresh to the next, in watts; None where there is none."""
@@ -177,7 +176,7 @@ class CounterCurve:
         """Follow the samples of power through a long slot, where that is surer than a straight line."""
         start_s, end_s = self._moments_s[slot : slot + 2]
         power = self._power
-        if power.lags or not power.covers(start_s, end_s):
+        if power.lags or power.may_be_old or not power.covers(start_s, end_s):
             return value_j, shape_j
         inside = power.between(start_s, end_s)
         if inside is None or inside.samples < MIN_SAMPLES_TO_FOLLOW or inside.sampling_j / 2 >= shape_j:

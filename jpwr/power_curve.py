@@ -24,7 +24,7 @@ LONG_STEPS = 4.0  # a step of this many usual ones is a gap: readings are missin
 # that time each, and an edge is off by an eighth of range x time: two edges by 0.2 of it in 95 of 100 cases.
 HIDDEN_IN_A_MEAN = 0.2
 FEW_STEPS = 5  # what is rare shows late: an interval from few steps is widened by their number's share in this
-HIDDEN_STEPS = 10  # fewer steps than this tell no more of energy than that it is below peak power x time
+HIDDEN_STEPS = 12  # fewer steps than this tell no more of energy than that it is below peak power x time
 LAG_SHARE = 0.75  # of the time for which a value is held: its own age, and the age that it had when it was new
 MIN_CHANGES_TO_TELL = 4
 MOSTLY = 0.9
@@ -111,6 +111,11 @@ class PowerCurve:
     def lags(self) -> bool:
         """Whether a reading tells of a time and not of its moment."""
         return self._averaging_s > 0 or self.held_s > 0
+
+    @property
+    def may_be_old(self) -> bool:
+        """Whether a reading may be of an earlier moment than its own, by the sensor's documentation."""
+        return self._documented_s > 0
 
     def covers(self, start_s: float, end_s: float) -> bool:
         """Whether there are samples at and beyond both moments."""
