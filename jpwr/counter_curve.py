@@ -12,7 +12,7 @@ from operator import ne, sub
 from typing import NamedTuple, Sequence
 
 from jpwr.channel import ChannelInfo
-from jpwr.power_curve import PowerCurve, Refresh, find_refresh
+from jpwr.power_curve import LONG_STEPS, MIN_STEPS_TO_TELL, PowerCurve, Refresh, find_refresh
 
 # The difference of two moments that lie anywhere in a refresh is below this share of it in 95 of 100 cases.
 DIFFERENCE_SHARE = 0.78
@@ -20,6 +20,8 @@ STEPS_TO_TELL_A_VALUE = 2  # a change of fewer steps of the counter's resolution
 NEIGHBOURS = 8
 ALIKE = 0.02  # powers that differ by less are the same one, read in two ways
 MIN_SAMPLES_TO_FOLLOW = 4
+UNEVEN = 0.08  # a refresh may be so much longer or shorter than what was seen of others
+JUMP = 3.0  # a step that stands for so many times the highest power of all others is none of energy
 
 
 class CounterEnergy(NamedTuple):
@@ -57,6 +59,7 @@ class CounterCurve:
             read = [(time_s, value) for time_s, value in zip(times_s, energy_j) if math.isfinite(value)]
             times_s, energy_j = [time_s for time_s, _ in read], [value for _, value in read]
         self.readings = len(times_s)
+        self._read_s = (times_s[0], times_s[-1]) if times_s else (math.nan, math.nan)
         changed = [index for index, differs in enumerate(map(ne, energy_j[1:], energy_j), 1) if differs]
         before_s, after_s = [times_s[index - 1] for index in changed], [times_s[index] for index in changed]
         values_j = [energy_j[index] for index in changed]
@@ -72,7 +75,8 @@ class CounterCurve:
         self._values_j = [energy_j[0], *values_j]
         earliest_s = [max(before, latest - self.refresh_s) for before, latest in zip(before_s, latest_s)]
         if refresh.shortest_s:
-            earliest_s, latest_s = _narrowed(earliest_s, latest_s, refresh)
+            if refresh.is_even:
+                earliest_s, latest_s = _narrowed(earliest_s, latest_s, refresh)
             self._moments_s = [(earliest + latest) / 2 for earliest, latest in zip(earliest_s, latest_s)]
             self._unsure_s = [(latest - earliest) / 2 for earliest, latest in zip(earliest_s, latest_s)]
         else:
@@ -80,6 +84,7 @@ class CounterCurve:
             self._moments_s = latest_s
             self._unsure_s = [DIFFERENCE_SHARE / 2 * (latest - early) for early, latest in zip(earliest_s, latest_s)]
         steps_w = [watts for watts in map(self._step_w, range(len(self._moments_s))) if watts is not None]
+        self._find_jumps(sorted(steps_w))
         self._least_w, self._peak_w = min(steps_w, default=math.nan), max(steps_w, default=math.nan)
 
     def _find_refresh(self, times_s: Sequence[float], changed: Sequence[int], values_j: Sequence[float]) -> Refresh:
@@ -88,7 +93,21 @@ class CounterCurve:
             return Refresh(min(documented_s, times_s[-1] - times_s[0] if times_s else 0.0), 0.0)
         least_j = STEPS_TO_TELL_A_VALUE * self._info.counter_resolution_j
         found = find_refresh(times_s, changed, [step_j > least_j for step_j in map(sub, values_j[1:], values_j)])
-        return found._replace(longest_s=min(found.longest_s, max(documented_s, found.shortest_s)))
+        return found if found.shortest_s else found._replace(longest_s=min(found.longest_s, documented_s))
+
+    def _find_jumps(self, steps_w: Sequence[float]) -> None:
+        if len(steps_w) < MIN_STEPS_TO_TELL:
+            return
+        usual_w = JUMP * max(self._power.peak_w, steps_w[int(0.95 * len(steps_w))])
+        if not steps_w[-1] > usual_w:
+            return
+        for slot in range(len(self._moments_s) - 1):
+            # What was counted may be of all the time that is not sure.
+            most_s = self._moments_s[slot + 1] - self._moments_s[slot] + self._unsure_s[slot] + self._unsure_s[slot + 1]
+            if self._values_j[slot + 1] - self._values_j[slot] > usual_w * most_s:
+                self._faults.append((self._moments_s[slot + 1], "jumped"))
+        self._faults.sort()
+        self._fault_times_s = [time_s for time_s, _ in self._faults]
 
     def between(self, start_s: float, end_s: float) -> CounterEnergy:
         """The energy of a window in joules; `nan` where the counter was never read."""
@@ -96,6 +115,9 @@ class CounterCurve:
             return CounterEnergy(math.nan, 0.0, 0.0, "could not be read")
         if len(self._values_j) == 1:
             return CounterEnergy(0.0, 0.0, 0.0, "stood still")
+        reach_s = self._reach_s
+        if start_s < self._read_s[0] - reach_s or end_s > self._read_s[1] + reach_s:
+            return CounterEnergy(math.nan, 0.0, 0.0, "was not read in all of that time")
         start, end = self._edge(start_s), self._edge(end_s)
         moments_s = self._moments_s
         first_s = min(start_s, moments_s[max(0, start.slot)])
@@ -107,6 +129,11 @@ class CounterCurve:
             lasting_j=start.shape_j + end.shape_j + self._info.counter_resolution_j,
             fault=faults[0][1] if faults else "",
         )
+
+    @property
+    def _reach_s(self) -> float:
+        """For how long it goes on as power does, before the first reading and after the last one."""
+        return self.refresh_s + LONG_STEPS * self._power.usual_step_s
 
     def longest_sound(self, start_s: float, end_s: float) -> tuple[float, float]:
         """The longest part of a time in which the counter neither fell nor was unreadable."""
@@ -188,8 +215,7 @@ class CounterCurve:
     def _beyond(self, time_s: float, knot: int, slot: int) -> _Edge:
         """Before the first refresh that was seen, or after the last one: as power goes on, for no longer than one."""
         moment_s = self._moments_s[knot]
-        reach_s = self.refresh_s + self._power.usual_step_s
-        away_s = max(-reach_s, min(reach_s, time_s - moment_s))
+        away_s = max(-self._reach_s, min(self._reach_s, time_s - moment_s))
         lowest_w, highest_w = self._power.range_between_w(min(moment_s, time_s), max(moment_s, time_s))
         middle_w = self._power.average_w(*sorted((moment_s, moment_s + away_s)))
         return _Edge(
@@ -206,14 +232,15 @@ def _narrowed(earliest_s: list[float], latest_s: list[float], refresh: Refresh) 
     What contradicts itself has no even pace, and is left as it was seen.
     """
     early_s, late_s = list(earliest_s), list(latest_s)
+    least_s, most_s = (1 - UNEVEN) * refresh.shortest_s, (1 + UNEVEN) * refresh.longest_s
     last = len(early_s) - 1
     for before in (*range(last), *reversed(range(last))):
         after = before + 1
-        least = math.ceil((early_s[after] - late_s[before]) / refresh.longest_s - 1e-9)
-        times = math.floor((late_s[after] - early_s[before]) / refresh.shortest_s + 1e-9)
+        least = math.ceil((early_s[after] - late_s[before]) / most_s - 1e-9)
+        times = math.floor((late_s[after] - early_s[before]) / least_s + 1e-9)
         if times < 1 or max(1, least) != times:
             continue
-        shortest_s, longest_s = times * refresh.shortest_s, times * refresh.longest_s
+        shortest_s, longest_s = times * least_s, times * most_s
         early_s[after] = max(early_s[after], early_s[before] + shortest_s)
         late_s[after] = min(late_s[after], late_s[before] + longest_s)
         early_s[before] = max(early_s[before], early_s[after] - longest_s)

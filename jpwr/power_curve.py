@@ -6,6 +6,7 @@ Pure arithmetic: no clock, no files, no vendor library.
 from __future__ import annotations
 
 import math
+from array import array
 from bisect import bisect_left, bisect_right
 from itertools import accumulate
 from operator import add, mul, ne, sub
@@ -72,31 +73,35 @@ class PowerCurve:
         self.least_w = min(power_w, default=math.nan)
         self.range_w = self.peak_w - self.least_w
         self._averaging_s, self._documented_s, self._random_phase = averaging_s, held_s, random_phase
-        steps_s: list[float] = list(map(sub, times_s[1:], times_s))
+        steps_s = array("d", map(sub, times_s[1:], times_s))
         changes_w = list(map(sub, power_w[1:], power_w))
         self._steps_s = steps_s
         self.usual_step_s = sorted(steps_s)[len(steps_s) // 2] if steps_s else 0.0
         self.held_s = _held_s(times_s, power_w, self.usual_step_s)
         self._late_s = averaging_s / 2 + LAG_SHARE * max(held_s, self.held_s)
-        self._twice_j: list[float] = [0.0, *accumulate(map(mul, steps_s, map(add, power_w[1:], power_w)))]
+        self._twice_j = array("d", accumulate(map(mul, steps_s, map(add, power_w[1:], power_w)), initial=0.0))
         unseen_s = [max(step_s, self.held_s) for step_s in steps_s] if self.held_s else steps_s
         swings_j = list(map(mul, changes_w, unseen_s))
         squares = list(map(mul, swings_j, swings_j))
         self._fill_gaps(squares)
-        self._squares: list[float] = [0.0, *accumulate(squares)]
-        self._swings_j: list[float] = [0.0, *accumulate(map(abs, swings_j))]
-        self._near: list[float] = [0.0, *accumulate(map(mul, changes_w, changes_w))]
+        self._squares = array("d", accumulate(squares, initial=0.0))
+        self._swings_j = array("d", accumulate(map(abs, swings_j), initial=0.0))
+        self._near = array("d", accumulate(map(mul, changes_w, changes_w), initial=0.0))
         far_w = list(map(sub, power_w[2:], power_w))
-        self._far: list[float] = [0.0, *accumulate(map(mul, far_w, far_w))]
+        self._far = array("d", accumulate(map(mul, far_w, far_w), initial=0.0))
 
     def _fill_gaps(self, squares: list[float]) -> None:
         """Where samples are missing, power may have been anywhere in the range that the channel has shown."""
         long_s = LONG_STEPS * self.usual_step_s
-        gaps = {index for index, step_s in enumerate(self._steps_s) if step_s > long_s}
-        gaps.update(bisect_right(self.times_s, time_s) - 1 for time_s in self.missing_s)
-        for index in gaps:
+        # In a long one it may have been low, or idle, also where all that was seen is one power.
+        gaps_w = {
+            index: max(self.range_w, self.peak_w / 2) for index, step_s in enumerate(self._steps_s) if step_s > long_s
+        }
+        for time_s in self.missing_s:
+            gaps_w.setdefault(bisect_right(self.times_s, time_s) - 1, self.range_w)
+        for index, watts in gaps_w.items():
             if 0 <= index < len(squares):
-                squares[index] = max(squares[index], (self.range_w * self._steps_s[index]) ** 2)
+                squares[index] = max(squares[index], (watts * self._steps_s[index]) ** 2)
 
     def energy_until_j(self, time_s: float) -> float:
         """Energy from the first sample to a moment between the first and the last one, in joules."""
@@ -105,7 +110,7 @@ class PowerCurve:
         middle_w = self.power_w[index]
         if since_s:
             middle_w += (self.power_w[index + 1] - middle_w) * since_s / self._steps_s[index] / 2
-        return self._twice_j[index] / 2 + since_s * middle_w
+        return float(self._twice_j[index] / 2 + since_s * middle_w)
 
     @property
     def lags(self) -> bool:
@@ -156,19 +161,25 @@ class PowerCurve:
         # Steps that the window touches, from the sample before it to the one after it.
         low = bisect_right(times_s, first_s) - 1
         high = min(bisect_left(times_s, last_s), len(times_s) - 1)
-        edges_s = [start_s, *times_s[begin:end], end_s]
         average_w = seen_j / covered_s
-        few_j = self.peak_w * covered_s if high - low < HIDDEN_STEPS else 0.0
+        most_j = max(abs(self.peak_w), abs(self.least_w)) * covered_s
+        sampling_j = most_j if high - low < HIDDEN_STEPS else min(most_j, self._sampling_j(low, high, missing))
         return PowerEnergy(
             energy_j=average_w * duration_s,
-            sampling_j=max(self._sampling_j(low, high, missing), few_j),
+            sampling_j=sampling_j,
             lasting_j=self._lasting_j(first_s, last_s, average_w)
             + max(abs(average_w), self.range_w) * (duration_s - covered_s),
             covered_s=covered_s,
             samples=end - begin,
             missing=missing,
-            largest_gap_s=max(map(sub, edges_s[1:], edges_s)),
+            largest_gap_s=self._largest_gap_s(start_s, end_s, begin, end),
         )
+
+    def _largest_gap_s(self, start_s: float, end_s: float, begin: int, end: int) -> float:
+        if begin == end:
+            return end_s - start_s
+        edges_s = max(self.times_s[begin] - start_s, end_s - self.times_s[end - 1])
+        return float(max(edges_s, max(self._steps_s[begin : end - 1], default=0.0)))
 
     def _sampling_j(self, low: int, high: int, missing: int) -> float:
         steps = high - low
@@ -243,7 +254,8 @@ class Refresh(NamedTuple):
     """How often a sensor has a new value, told from the moments at which readings changed."""
 
     longest_s: float  # time between two new values, at most
-    shortest_s: float  # and at least; 0 where no value was in two readings
+    shortest_s: float  # what one value was seen for; 0 where none was in two readings
+    is_even: bool = True  # whether one time between two new values explains all
 
 
 def find_refresh(times_s: Sequence[float], changed: Sequence[int], telling: Sequence[bool]) -> Refresh:
@@ -256,7 +268,7 @@ def find_refresh(times_s: Sequence[float], changed: Sequence[int], telling: Sequ
     # Two refreshes lie between the reading before one change and the reading after the next.
     spans_s = list(map(sub, after_s[1:], before_s))
     if min(spans_s) < least_s:  # it has no even pace
-        return Refresh(max(spans_s), min(spans_s))
+        return Refresh(max(spans_s), least_s, is_even=False)
     stayed_s = [
         times_s[index] - times_s[index - 1]
         for first, last, tells in zip(changed, changed[1:], telling)

@@ -8,7 +8,6 @@ between the rows. Every line is handed to the kernel when it is made.
 from __future__ import annotations
 
 import json
-import math
 import os
 from pathlib import Path
 from types import TracebackType
@@ -17,12 +16,13 @@ from typing import Any, Iterator, NamedTuple, Sequence, TextIO
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.errors import TraceError
 from jpwr.files import create_trace
-from jpwr.say import say
+from jpwr.say import printable, say
 from jpwr.trace import Event, Trace
 
 FORMAT = 1
 HEADER = "# jpwr-trace "
 EVENT = "# event "
+MOST = 1e15  # of seconds, watts and joules: more is damage, and its square is still a number
 NUMBERS = {"interval_s", "epoch_offset_s", "idle_s"}  # of the header, where they are there
 
 
@@ -225,7 +225,7 @@ class open_trace:  # noqa: N801 - used as a function is
 
 def _numbers(fields: Sequence[str]) -> tuple[float | None, float | None]:
     numbers = [float(field) if field else None for field in fields]
-    if any(number is not None and math.isinf(number) for number in numbers):
+    if any(number is not None and abs(number) > MOST for number in numbers):  # nan is not
         raise ValueError("a reading is beyond all numbers")
     return numbers[0], numbers[1] if len(numbers) > 1 else None
 
@@ -243,7 +243,7 @@ def _object(text: str) -> dict[str, Any]:
 
 def _finite(value: Any, name: str) -> float:
     try:
-        if isinstance(value, (int, float)) and math.isfinite(value):
+        if isinstance(value, (int, float)) and abs(float(value)) <= MOST:  # nan is not
             return value
     except OverflowError:  # a whole number that is larger than any float
         pass
@@ -271,4 +271,6 @@ def _event(text: str) -> Event:
     time_s = _finite(details.pop("time_s", None), "the time of an event")
     if not isinstance(name, str) or (name.startswith("region_") and not isinstance(details.get("region"), str)):
         raise ValueError("an event has no name")
+    if "region" in details:
+        details["region"] = printable(str(details["region"]))
     return Event(name, time_s, details)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from bisect import bisect_right
 
 import pytest
 
@@ -209,7 +210,7 @@ def test_a_sound_counter_is_believed_and_both_witnesses_are_told():
         (lambda t: 5.0, "stood still"),
         (lambda t: 100 * t if t < 5 else 100 * (t - 5), "fell"),  # reset
         (lambda t: (100 * t + 4000) % 4294.967296, "fell"),  # 32 bits of millijoules wrap around
-        (lambda t: 100 * t + (5e6 if t > 5 else 0), "more apart"),  # jumps
+        (lambda t: 100 * t + (5e6 if t > 5 else 0), "jumped"),
         (lambda t: 100 * min(t, 3.0), "more apart"),  # stops
         (lambda t: 50 * t, "more apart"),
         (lambda t: math.nan if 4 < t < 5 else 100 * t, "could not be read"),
@@ -275,6 +276,67 @@ def test_a_counters_interval_is_as_narrow_as_its_own_refresh_allows(refresh_s, s
         error_j = abs(estimate.energy_j - 2400.0)
         assert error_j <= estimate.uncertainty_j <= share * 2400.0
         assert estimate.method == "counter"
+
+
+@pytest.mark.parametrize("read_s", [(0.0, 16.0), (16.0, 30.0), (0.0, 18.5), (13.0, 30.0)])
+def test_a_counter_that_was_not_read_in_all_of_a_window_is_not_used(read_s):
+    times_s = moments(random.Random(2), 0.0, 30.0, 0.1)
+    mine_s = [time_s for time_s in times_s if read_s[0] <= time_s <= read_s[1]]
+    counter_j = [300 * time_s for time_s in mine_s]
+    info = INFO._replace(has_counter=True)
+    estimate = ChannelEnergy(info, mine_s, [300.0] * len(mine_s), mine_s, counter_j, True).between(12.0, 20.0)
+    assert estimate.method == "integral"
+    assert "was not read in all of that time" in estimate.reason
+    assert abs(estimate.energy_j - 2400) <= estimate.uncertainty_j
+
+
+@pytest.mark.parametrize("pace", ["3 % of jitter", "one or two", "one in 20 is ten times as long", "0.8 to 1.2 s"])
+@pytest.mark.parametrize("documented_s", [0.0, 0.1])
+def test_a_counter_of_uneven_pace_has_an_interval_that_holds(pace, documented_s):
+    info = INFO._replace(counter_refresh_s=documented_s)
+    for interval_s in (0.02, 0.1):
+        covered = 0
+        for number in range(30):
+            chance = random.Random(number)
+            refreshes_s = [-2.0]
+            while refreshes_s[-1] < 31:
+                refreshes_s.append(
+                    refreshes_s[-1]
+                    + {
+                        "3 % of jitter": max(0.05, chance.gauss(0.1, 0.003)),
+                        "one or two": chance.choice((0.1, 0.2)),
+                        "one in 20 is ten times as long": 1.0 if chance.random() < 0.05 else 0.1,
+                        "0.8 to 1.2 s": chance.uniform(0.8, 1.2),
+                    }[pace]
+                )
+
+            def counter_j(time_s, refreshes_s=refreshes_s):
+                return 300 * refreshes_s[bisect_right(refreshes_s, time_s) - 1]
+
+            times_s = moments(chance, 0.0, 30.0, interval_s)
+            estimate = channel(times_s, lambda _: 300.0, counter_j, info).between(12.3, 16.3)
+            covered += abs(estimate.energy_j - 1200) <= estimate.uncertainty_j
+        assert covered >= 28
+
+
+@pytest.mark.parametrize("jump_j", [400.0, 5000.0, 1e7])
+def test_a_counter_that_jumps_is_not_used_in_windows_over_the_jump_and_is_in_others(jump_j):
+    load = square(0.37)
+    times_s = moments(random.Random(4), 0.0, 60.0, 0.1)
+    curve = channel(times_s, load.power_w, lambda t: load.energy_j(t) + (jump_j if t > 15 else 0))
+    over, after = curve.between(11.0, 19.0), curve.between(30.0, 38.0)
+    assert over.reason == "the counter jumped"
+    assert abs(over.energy_j - load.between_j(11.0, 19.0)) <= over.uncertainty_j
+    assert after.method == "counter"
+    assert abs(after.energy_j - load.between_j(30.0, 38.0)) <= after.uncertainty_j
+
+
+def test_a_gap_says_no_more_than_peak_power_can_be_and_no_less_than_that_it_was_not_seen():
+    times_s = [time_s for time_s in times(0.1, 30) if not 10 < time_s < 15]
+    curve = channel(times_s, lambda _: 300.0)
+    inside, around = curve.between(12.0, 13.0), curve.between(5.0, 20.0)
+    assert inside.uncertainty_j <= 300.0
+    assert around.uncertainty_j > 0.1 * around.energy_j
 
 
 def test_two_windows_add_up_and_what_lasts_does_not_cancel():

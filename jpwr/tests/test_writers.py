@@ -335,3 +335,21 @@ def test_rows_of_moments_become_rows_of_ticks():
         (3.0, "[9.0, None]"),
         (4.0, "[10.0, nan]"),
     ]
+
+
+@pytest.mark.parametrize("row", ["1.0,1e300", "1e300,5.0", "1.0,-1.7e308"])
+def test_numbers_beyond_all_that_can_be_measured_are_damage(tmp_path, row):
+    path = tmp_path / "trace.csv"
+    with CsvWriter(path, [ChannelInfo("a", Scope.DEVICE, "")], {}) as writer:
+        writer.append(0.0, [1.0], [None])
+    path.write_text(path.read_text() + row + "\n")
+    with pytest.raises(TraceError, match="is damaged in line 4"):
+        read_trace(path)
+
+
+def test_a_regions_name_that_no_terminal_can_show_is_escaped(tmp_path):
+    path = tmp_path / "trace.csv"
+    with CsvWriter(path, [ChannelInfo("a", Scope.DEVICE, "")], {}) as writer:
+        writer.append(0.0, [1.0], [None])
+    path.write_text(path.read_text() + '# event {"event": "region_begin", "time_s": 0.0, "region": "\\ud800"}\n')
+    assert read_trace(path).events[0].details["region"] == r"\ud800"
