@@ -203,7 +203,7 @@ class PowerCurve:
             return FAST_SHARE
         far = self._far[high - 1] - self._far[low]
         slow = min(1.0, max(0.0, (far / near - 1.2) / 0.6))
-        return FAST_SHARE + slow * (SLOW_SHARE - FAST_SHARE)
+        return float(FAST_SHARE + slow * (SLOW_SHARE - FAST_SHARE))
 
     def _lasting_j(self, start_s: float, end_s: float, average_w: float) -> float:
         """What a reading that lags behind leaves unsure: the window's ends belong in part to its neighbours."""
