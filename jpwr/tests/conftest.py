@@ -163,6 +163,17 @@ def amdsmi_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(folder, "libamd_smi.so", HERE / "amdsmi_stand_in.c", rest)
 
 
+def install_method(folder: Path, name: str, lines: str, entry_points: str = "") -> None:
+    """A package in a folder of Python's path that adds a method; `lines` are the body of its open_channels(stack)."""
+    body = "".join(f"    {line}\n" for line in lines.splitlines())
+    source = f"from jpwr.channel import Channel, ChannelInfo, Scope\ndef open_channels(stack):\n{body}"
+    (folder / f"{name}_method.py").write_text(source)
+    info = folder / f"{name}-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(f"[jpwr.methods]\n{name} = {name}_method:open_channels\n{entry_points}")
+
+
 def environment(**variables: str) -> dict[str, str]:
     """Of a command under test: this one's, but for what would choose ranks or devices; bash knows waits.sh."""
     devices = {"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"}

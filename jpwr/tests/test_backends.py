@@ -11,7 +11,7 @@ from jpwr.backends import cray, estimate, files, grace_hopper, graphcore, hwmon,
 from jpwr.backends.visible import is_visible
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import BackendUnavailable, JpwrError, ReadError
-from jpwr.tests.conftest import run
+from jpwr.tests.conftest import install_method, run
 from jpwr.writers import read_trace
 
 
@@ -489,15 +489,8 @@ def test_auto_takes_a_scope_from_the_first_method_that_shows_it(stack, monkeypat
 @pytest.fixture
 def plug_in(tmp_path, monkeypatch):
     """An installed package that adds the method `mine`, and one whose import fails."""
-    (tmp_path / "plugged.py").write_text(
-        "from jpwr.channel import Channel, ChannelInfo, Scope\n"
-        "def open_channels(stack):\n"
-        "    return [Channel(ChannelInfo('mine:0', Scope.NODE, 'a wattmeter'), lambda: 42.0)]\n"
-    )
-    info = tmp_path / "plugged-1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugged\nVersion: 1\n")
-    (info / "entry_points.txt").write_text("[jpwr.methods]\nmine = plugged:open_channels\nbad = no_such_module:f\n")
+    channel = "return [Channel(ChannelInfo('mine:0', Scope.NODE, 'a wattmeter'), lambda: 42.0)]"
+    install_method(tmp_path, "mine", channel, "bad = no_such_module:f\n")
     monkeypatch.syspath_prepend(str(tmp_path))
 
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from jpwr.tests.conftest import REPOSITORY, interpreter, interpreter_or_none, run, wait_until
+from jpwr.tests.conftest import REPOSITORY, install_method, interpreter, interpreter_or_none, run, wait_until
 from jpwr.tests.loads import square
 from jpwr.writers import read_trace
 
@@ -283,16 +283,8 @@ def test_tables_that_cannot_be_written_are_said_and_change_no_exit_code(jpwr, tm
 
 
 def test_a_back_end_that_fails_at_its_end_changes_no_exit_code(tmp_path):
-    (tmp_path / "broken.py").write_text(
-        "from jpwr.channel import Channel, ChannelInfo, Scope\n"
-        "def open_channels(stack):\n"
-        "    stack.callback(lambda: 1 / 0)\n"
-        "    return [Channel(ChannelInfo('broken:0', Scope.NODE, 'a meter'), lambda: 42.0)]\n"
-    )
-    info = tmp_path / "broken-1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
-    (info / "entry_points.txt").write_text("[jpwr.methods]\nbroken = broken:open_channels\n")
+    channel = "return [Channel(ChannelInfo('broken:0', Scope.NODE, 'a meter'), lambda: 42.0)]"
+    install_method(tmp_path, "broken", f"stack.callback(lambda: 1 / 0)\n{channel}")
     command = [sys.executable, "-m", "jpwr", "--methods", "broken", "--", "bash", "-c", "exit 5"]
     done = run(*command, cwd=tmp_path, PYTHONPATH=f"{REPOSITORY}:{tmp_path}")
     assert done.returncode == 5

@@ -12,6 +12,7 @@ import pytest
 
 from jpwr.backends import open_methods
 from jpwr.channel import ChannelInfo, Scope
+from jpwr.tests.conftest import install_method
 from jpwr.tests.conftest import run as run_program
 from jpwr.writers import read_trace
 from results.collect import collect, main
@@ -207,15 +208,8 @@ def test_scopes_are_never_added_up_but_memory_is_beside_its_processor(job):
 
 
 def test_a_meter_in_the_supply_line_that_a_package_adds_reaches_the_highest_grade(job, tmp_path, monkeypatch):
-    (tmp_path / "meter.py").write_text(
-        "from jpwr.channel import Channel, ChannelInfo, Scope\n"
-        "def open_channels(stack):\n"
-        "    return [Channel(ChannelInfo('meter:0', Scope('supply'), 'a wattmeter'), lambda: 1200.0)]\n"
-    )
-    info = tmp_path / "meter-1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: meter\nVersion: 1\n")
-    (info / "entry_points.txt").write_text("[jpwr.methods]\nmeter = meter:open_channels\n")
+    channel = "return [Channel(ChannelInfo('meter:0', Scope('supply'), 'a wattmeter'), lambda: 1200.0)]"
+    install_method(tmp_path, "meter", channel)
     monkeypatch.syspath_prepend(str(tmp_path))
     with ExitStack() as stack:
         [meter] = open_methods(["meter"], stack).channels
