@@ -64,8 +64,6 @@ class CounterCurve:
         before_s, after_s = [times_s[index - 1] for index in changed], [times_s[index] for index in changed]
         values_j = [energy_j[index] for index in changed]
         self._faults += [(times_s[index], "fell") for index in changed if energy_j[index] < energy_j[index - 1]]
-        self._faults.sort()
-        self._fault_times_s = [time_s for time_s, _ in self._faults]
         refresh = self._find_refresh(times_s, changed, values_j)
         self.refresh_s = refresh.longest_s
         if not self.readings:
@@ -84,7 +82,8 @@ class CounterCurve:
             self._moments_s = latest_s
             self._unsure_s = [DIFFERENCE_SHARE / 2 * (latest - early) for early, latest in zip(earliest_s, latest_s)]
         steps_w = [watts for watts in map(self._step_w, range(len(self._moments_s))) if watts is not None]
-        self._find_jumps(sorted(steps_w))
+        self._faults = sorted(self._faults + self._jumps(sorted(steps_w)))
+        self._fault_times_s = [time_s for time_s, _ in self._faults]
         self._least_w, self._peak_w = min(steps_w, default=math.nan), max(steps_w, default=math.nan)
 
     def _find_refresh(self, times_s: Sequence[float], changed: Sequence[int], values_j: Sequence[float]) -> Refresh:
@@ -95,19 +94,20 @@ class CounterCurve:
         found = find_refresh(times_s, changed, [step_j > least_j for step_j in map(sub, values_j[1:], values_j)])
         return found if found.shortest_s else found._replace(longest_s=min(found.longest_s, documented_s))
 
-    def _find_jumps(self, steps_w: Sequence[float]) -> None:
+    def _jumps(self, steps_w: Sequence[float]) -> list[tuple[float, str]]:
+        """Steps that no power explains, told from all of them in the order of their size."""
         if len(steps_w) < MIN_STEPS_TO_TELL:
-            return
+            return []
         usual_w = JUMP * max(self._power.peak_w, steps_w[int(0.95 * len(steps_w))])
         if not steps_w[-1] > usual_w:
-            return
+            return []
+        found = []
         for slot in range(len(self._moments_s) - 1):
             # What was counted may be of all the time that is not sure.
             most_s = self._moments_s[slot + 1] - self._moments_s[slot] + self._unsure_s[slot] + self._unsure_s[slot + 1]
             if self._values_j[slot + 1] - self._values_j[slot] > usual_w * most_s:
-                self._faults.append((self._moments_s[slot + 1], "jumped"))
-        self._faults.sort()
-        self._fault_times_s = [time_s for time_s, _ in self._faults]
+                found.append((self._moments_s[slot + 1], "jumped"))
+        return found
 
     def between(self, start_s: float, end_s: float) -> CounterEnergy:
         """The energy of a window in joules; `nan` where the counter was never read."""
