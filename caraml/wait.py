@@ -91,7 +91,7 @@ def settle(run: Path) -> list[Standing]:
     """
     scheduler, found = Slurm(), points(run)
     jobs = {point: scheduler.job(job_id, point) for point in found if (job_id := _job_id(point))}
-    if any(job.has_ended and not _has_ended(point) for point, job in jobs.items()):
+    if any(job.has_ended and not _has_told(point) for point, job in jobs.items()):
         time.sleep(SETTLE_S)
     return [_settle_point(point, jobs.get(point)) for point in found]
 
@@ -122,7 +122,7 @@ def _settle_point(point: Path, job: Job | None) -> Standing:
     if job is not None and not job.has_ended:
         queued = job.state in PENDING
         return Standing("queued" if queued else "running", job.reason if queued else "", job.latest_end)
-    told = _has_ended(point)
+    told = _has_told(point)
     if not told and job is None:
         return Standing("running" if _has_process(point) else "open")
     good = {_settle_run(folder, job, told) for folder in runs_of(point)} == {"ok"}
@@ -149,8 +149,9 @@ def _add_job(result: Record, job: Job) -> None:
         result["error"] = f"Slurm ended the {job}; {result['error']}"
 
 
-def _has_ended(point: Path) -> bool:
-    return (point / "ready").exists() or (point / "error").exists()
+def _has_told(point: Path) -> bool:
+    """Has its job said how each of its runs ended?"""
+    return ((point / "ready").exists() or (point / "error").exists()) and "unfinished" not in _statuses(point)
 
 
 def _has_process(point: Path) -> bool:

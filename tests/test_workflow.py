@@ -203,10 +203,12 @@ def test_the_runs_of_a_point_share_a_job_and_one_that_fails_fails_the_point(jube
     assert "000001_benchmark, run_2: TESTBED, tiny, 1 device, global batch 8: failed" in checked.stderr
 
 
-def job_folder(tmp_path: Path, program: str, methods: str = "estimate", runs: int = 1) -> Path:
+def job_folder(
+    tmp_path: Path, program: str, methods: str = "estimate", runs: int = 1, repo: Path = REPOSITORY
+) -> Path:
     """A point of the sweep as JUBE makes it, with another program in place of the benchmark."""
     values = {
-        "REPO": str(REPOSITORY),
+        "REPO": str(repo),
         "BENCHMARK": "llm_training",
         "WORK_UNIT": "tokens",
         "SYSTEM": "CPU",
@@ -285,3 +287,16 @@ def test_a_job_that_is_told_to_stop_leaves_a_failed_row(tmp_path):
         assert job.wait(timeout=PATIENCE_S) == 143
     result = json.loads((folder / "result.json").read_text())
     assert (result["status"], result["error"].split(":")[0]) == ("failed", "ended by signal 15 (SIGTERM)")
+
+
+def test_a_job_whose_own_end_is_killed_does_not_say_that_it_has_told(tmp_path):
+    collector = tmp_path / "elsewhere" / "jube" / "include" / "python.sh"
+    collector.parent.mkdir(parents=True)
+    collector.write_text("#!/bin/sh\nkill -9 $$\n")
+    collector.chmod(0o755)
+    folder = job_folder(tmp_path, "x", repo=tmp_path / "elsewhere")
+    (folder / "site.sh").touch()
+    done = subprocess.run(["bash", "job.sh"], cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.returncode != 0
+    assert json.loads((folder / "result.json").read_text())["status"] == "unfinished"
+    assert not (folder / "error").exists()

@@ -226,6 +226,16 @@ def test_a_scheduler_that_vanishes_while_it_is_waited_for_is_said_once_and_asked
     assert all(look == looks[0] for look in looks[:5])
 
 
+def test_a_job_that_was_killed_while_it_told_of_its_end_has_failed(answers, tmp_path, capsys):
+    [point] = add_points(tmp_path / "000000", 7).glob("*/work")
+    (point / "error").touch()
+    answers(SHOWN.format(state="NODE_FAIL", reason="NodeDown"))
+    assert wait(tmp_path / "000000", 0.01, None)
+    assert "1 points: 1 failed" in capsys.readouterr().out
+    result = json.loads((point / "result.json").read_text())
+    assert (result["status"], result["error"]) == ("failed", "Slurm ended the job 7: NODE_FAIL (NodeDown)")
+
+
 def test_a_limit_holds_while_the_scheduler_is_away(answers, tmp_path, capsys, monkeypatch):
     now_s = [0.0]
 
