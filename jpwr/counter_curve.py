@@ -12,6 +12,7 @@ from operator import ne, sub
 from typing import NamedTuple, Sequence
 
 from jpwr.channel import ChannelInfo
+from jpwr.pace import Change, Pace
 from jpwr.power_curve import LONG_STEPS, MIN_STEPS_TO_TELL, PowerCurve, Refresh, find_refresh
 
 # The difference of two moments that lie anywhere in a refresh is below this share of it in 95 of 100 cases.
@@ -20,7 +21,8 @@ STEPS_TO_TELL_A_VALUE = 2  # a change of fewer steps of the counter's resolution
 NEIGHBOURS = 8
 ALIKE = 0.02  # powers that differ by less are the same one, read in two ways
 MIN_SAMPLES_TO_FOLLOW = 4
-UNEVEN = 0.08  # a refresh may be so much longer or shorter than what was seen of others
+MUCH_SURER = 8.0
+SHARP_S = 0.0025  # a moment that is known so well is sure enough
 JUMP = 3.0  # a step that stands for so many times the highest power of all others is none of energy
 
 
@@ -37,7 +39,8 @@ class _Edge(NamedTuple):
     value_j: float
     moment_j: float
     shape_j: float
-    slot: int
+    first: int  # between which two values' renewals it is
+    last: int
 
 
 class CounterCurve:
@@ -61,38 +64,48 @@ class CounterCurve:
         self.readings = len(times_s)
         self._read_s = (times_s[0], times_s[-1]) if times_s else (math.nan, math.nan)
         changed = [index for index, differs in enumerate(map(ne, energy_j[1:], energy_j), 1) if differs]
-        before_s, after_s = [times_s[index - 1] for index in changed], [times_s[index] for index in changed]
-        values_j = [energy_j[index] for index in changed]
         self._faults += [(times_s[index], "fell") for index in changed if energy_j[index] < energy_j[index - 1]]
-        refresh = self._find_refresh(times_s, changed, values_j)
+        values_j = [energy_j[index] for index in changed]
+        tells = [
+            step_j > STEPS_TO_TELL_A_VALUE * info.counter_resolution_j for step_j in map(sub, values_j[1:], values_j)
+        ]
+        refresh = self._find_refresh(times_s, changed, tells)
         self.refresh_s = refresh.longest_s
         if not self.readings:
             return
         # Of the first value it is not known when it was renewed.
-        before_s, latest_s = [-math.inf, *before_s], [times_s[0], *after_s]
+        before_s = [-math.inf, *(times_s[index - 1] for index in changed)]
+        self._seen_s = seen_s = [times_s[0], *(times_s[index] for index in changed)]
         self._values_j = [energy_j[0], *values_j]
-        earliest_s = [max(before, latest - self.refresh_s) for before, latest in zip(before_s, latest_s)]
+        earliest_s = [max(before, seen - self.refresh_s) for before, seen in zip(before_s, seen_s)]
+        self._pace: Pace | None = None
         if refresh.shortest_s:
-            if refresh.is_even:
-                earliest_s, latest_s = _narrowed(earliest_s, latest_s, refresh)
-            self._moments_s = [(earliest + latest) / 2 for earliest, latest in zip(earliest_s, latest_s)]
-            self._unsure_s = [(latest - earliest) / 2 for earliest, latest in zip(earliest_s, latest_s)]
+            self._moments_s = [(earliest + seen) / 2 for earliest, seen in zip(earliest_s, seen_s)]
+            self._unsure_s = [(seen - earliest) / 2 for earliest, seen in zip(earliest_s, seen_s)]
+            shown_s = [shown if tell else -math.inf for shown, tell in zip(before_s[1:], [False, *tells])]
+            self._pace = Pace(list(map(Change, [0, *changed], before_s, seen_s, [*shown_s, -math.inf])), refresh)
         else:
             # No reading has shown an old value: the refresh is short, and both edges are late by some of it.
-            self._moments_s = latest_s
-            self._unsure_s = [DIFFERENCE_SHARE / 2 * (latest - early) for early, latest in zip(earliest_s, latest_s)]
+            self._moments_s = seen_s
+            self._unsure_s = [DIFFERENCE_SHARE / 2 * (seen - earliest) for earliest, seen in zip(earliest_s, seen_s)]
         steps_w = [watts for watts in map(self._step_w, range(len(self._moments_s))) if watts is not None]
         self._faults = sorted(self._faults + self._jumps(sorted(steps_w)))
         self._fault_times_s = [time_s for time_s, _ in self._faults]
         self._least_w, self._peak_w = min(steps_w, default=math.nan), max(steps_w, default=math.nan)
 
-    def _find_refresh(self, times_s: Sequence[float], changed: Sequence[int], values_j: Sequence[float]) -> Refresh:
+    def _find_refresh(self, times_s: Sequence[float], changed: Sequence[int], tells: Sequence[bool]) -> Refresh:
         documented_s = self._info.counter_refresh_s or math.inf
         if len(changed) < 2:
             return Refresh(min(documented_s, times_s[-1] - times_s[0] if times_s else 0.0), 0.0)
-        least_j = STEPS_TO_TELL_A_VALUE * self._info.counter_resolution_j
-        found = find_refresh(times_s, changed, [step_j > least_j for step_j in map(sub, values_j[1:], values_j)])
+        found = find_refresh(times_s, changed, tells)
         return found if found.shortest_s else found._replace(longest_s=min(found.longest_s, documented_s))
+
+    def _knot(self, index: int) -> tuple[float, float]:
+        """When a value was renewed, in seconds, and half the width of what is not sure of that."""
+        if self._pace is None or self._unsure_s[index] <= SHARP_S:
+            return self._moments_s[index], self._unsure_s[index]
+        earliest_s, latest_s = self._pace.moment_s(index)
+        return (earliest_s + latest_s) / 2, (latest_s - earliest_s) / 2
 
     def _jumps(self, steps_w: Sequence[float]) -> list[tuple[float, str]]:
         """Steps that no power explains, told from all of them in the order of their size."""
@@ -119,9 +132,7 @@ class CounterCurve:
         if start_s < self._read_s[0] - reach_s or end_s > self._read_s[1] + reach_s:
             return CounterEnergy(math.nan, 0.0, 0.0, "was not read in all of that time")
         start, end = self._edge(start_s), self._edge(end_s)
-        moments_s = self._moments_s
-        first_s = min(start_s, moments_s[max(0, start.slot)])
-        last_s = max(end_s, moments_s[min(end.slot + 1, len(moments_s) - 1)])
+        first_s, last_s = min(start_s, self._seen_s[start.first]), max(end_s, self._seen_s[end.last])
         faults = self._faults[bisect_left(self._fault_times_s, first_s) : bisect_right(self._fault_times_s, last_s)]
         return CounterEnergy(
             energy_j=end.value_j - start.value_j,
@@ -145,37 +156,56 @@ class CounterCurve:
         )
 
     def _edge(self, time_s: float) -> _Edge:
-        moments_s = self._moments_s
-        slot = bisect_right(moments_s, time_s) - 1
-        if slot < 0 or slot == len(moments_s) - 1:
-            return self._beyond(time_s, max(slot, 0), slot)
-        slot_s = moments_s[slot + 1] - moments_s[slot]
-        step_j = self._values_j[slot + 1] - self._values_j[slot]
-        share = (time_s - moments_s[slot]) / slot_s
+        slot = self._slot(time_s)
+        if slot < 0 or slot == len(self._moments_s) - 1:
+            return self._beyond(time_s, max(slot, 0))
+        first, last = self._surer(slot, -1), self._surer(slot + 1, 1)
+        (start_s, start_unsure_s), (end_s, end_unsure_s) = self._knot(first), self._knot(last)
+        slot_s = end_s - start_s
+        step_j = self._values_j[last] - self._values_j[first]
+        share = (time_s - start_s) / slot_s
         average_w = step_j / slot_s
-        lowest_w, highest_w = self._levels_w(slot, average_w)
+        lowest_w, highest_w = self._levels_w(first, last, average_w)
         # Of all ways from here to there between these powers, a straight line is off by no more than this.
         rest = 1 - share
         above_w = min(highest_w * share, average_w - lowest_w * rest) - average_w * share
         below_w = average_w * share - max(lowest_w * share, average_w - highest_w * rest)
         shape_j = slot_s * max(above_w, below_w)
-        late_s = rest * self._unsure_s[slot] + share * self._unsure_s[slot + 1]
-        value_j = self._values_j[slot] + share * step_j
+        late_s = rest * start_unsure_s + share * end_unsure_s
+        value_j = self._values_j[first] + share * step_j
         if shape_j:
-            value_j, shape_j = self._followed(slot, time_s, share, value_j, shape_j)
-        return _Edge(value_j, abs(average_w) * late_s, shape_j, slot)
+            value_j, shape_j = self._followed(first, last, time_s, share, value_j, shape_j)
+        return _Edge(value_j, abs(average_w) * late_s, shape_j, first, last)
 
-    def _levels_w(self, slot: int, average_w: float) -> tuple[float, float]:
-        """Between which powers it has been from one refresh to the next, in watts."""
+    def _slot(self, time_s: float) -> int:
+        """Which value's time a moment is in; -1 before the first one."""
+        slot = bisect_right(self._moments_s, time_s) - 1
+        while slot >= 0 and self._knot(slot)[0] > time_s:
+            slot -= 1
+        while slot + 1 < len(self._moments_s) and self._knot(slot + 1)[0] <= time_s:
+            slot += 1
+        return slot
+
+    def _surer(self, index: int, step: int) -> int:
+        """A value, or its neighbour where it is much surer when that was renewed."""
+        neighbour = index + step
+        if self._pace is None:
+            return index
+        if 0 <= neighbour < len(self._moments_s) and MUCH_SURER * self._knot(neighbour)[1] < self._knot(index)[1]:
+            return neighbour
+        return index
+
+    def _levels_w(self, first: int, last: int, average_w: float) -> tuple[float, float]:
+        """Between which powers it has been from one renewal to another, in watts."""
         power = self._power
         if power.lags:
-            lowest_w, highest_w = self._range_of_steps_w(slot)
+            lowest_w, highest_w = self._range_of_steps_w(first, last)
             # A step is a mean itself, and hides as much as its own height of what was inside of it.
             hidden_w, alike = average_w / 2, 0.0
         else:
-            lowest_w, highest_w = power.range_between_w(*self._moments_s[slot : slot + 2])
+            lowest_w, highest_w = power.range_between_w(self._knot(first)[0], self._knot(last)[0])
             if power.may_be_old:
-                least_w, most_w = self._range_of_steps_w(slot)
+                least_w, most_w = self._range_of_steps_w(first, last)
                 lowest_w, highest_w = min(lowest_w, least_w), max(highest_w, most_w)
             hidden_w, alike = 0.0, ALIKE
         # A step that stands out among what was seen may hold less of something that is further off still.
@@ -185,9 +215,9 @@ class CounterCurve:
             lowest_w = min(power.least_w, self._least_w)
         return max(0.0, min(lowest_w, average_w) - hidden_w), max(highest_w, average_w) + hidden_w
 
-    def _range_of_steps_w(self, slot: int) -> tuple[float, float]:
+    def _range_of_steps_w(self, first: int, last: int) -> tuple[float, float]:
         """Lowest and highest average from one refresh to the next, here and around."""
-        around = range(slot - NEIGHBOURS, slot + 1 + NEIGHBOURS)
+        around = range(first - NEIGHBOURS, last + NEIGHBOURS)
         steps_w = [watts for watts in map(self._step_w, around) if watts is not None]
         return min(steps_w, default=math.inf), max(steps_w, default=-math.inf)
 
@@ -199,9 +229,11 @@ class CounterCurve:
         step_j = self._values_j[slot + 1] - self._values_j[slot]
         return step_j / slot_s if slot_s > 0 and step_j >= 0 else None
 
-    def _followed(self, slot: int, time_s: float, share: float, value_j: float, shape_j: float) -> tuple[float, float]:
+    def _followed(
+        self, first: int, last: int, time_s: float, share: float, value_j: float, shape_j: float
+    ) -> tuple[float, float]:
         """Follow the samples of power through a long slot, where that is surer than a straight line."""
-        start_s, end_s = self._moments_s[slot : slot + 2]
+        start_s, end_s = self._knot(first)[0], self._knot(last)[0]
         power = self._power
         if power.lags or power.may_be_old or not power.covers(start_s, end_s):
             return value_j, shape_j
@@ -209,42 +241,19 @@ class CounterCurve:
         if inside is None or inside.samples < MIN_SAMPLES_TO_FOLLOW or inside.sampling_j / 2 >= shape_j:
             return value_j, shape_j
         since_j = power.energy_until_j(time_s) - power.energy_until_j(start_s)
-        step_j = self._values_j[slot + 1] - self._values_j[slot]
-        return self._values_j[slot] + since_j + share * (step_j - inside.energy_j), inside.sampling_j / 2
+        step_j = self._values_j[last] - self._values_j[first]
+        return self._values_j[first] + since_j + share * (step_j - inside.energy_j), inside.sampling_j / 2
 
-    def _beyond(self, time_s: float, knot: int, slot: int) -> _Edge:
+    def _beyond(self, time_s: float, knot: int) -> _Edge:
         """Before the first refresh that was seen, or after the last one: as power goes on, for no longer than one."""
-        moment_s = self._moments_s[knot]
+        moment_s, unsure_s = self._knot(knot)
         away_s = max(-self._reach_s, min(self._reach_s, time_s - moment_s))
         lowest_w, highest_w = self._power.range_between_w(min(moment_s, time_s), max(moment_s, time_s))
         middle_w = self._power.average_w(*sorted((moment_s, moment_s + away_s)))
         return _Edge(
             self._values_j[knot] + away_s * middle_w,
-            abs(middle_w) * self._unsure_s[knot],
+            abs(middle_w) * unsure_s,
             abs(away_s) * (highest_w - lowest_w) / 2,
-            slot,
+            knot,
+            knot,
         )
-
-
-def _narrowed(earliest_s: list[float], latest_s: list[float], refresh: Refresh) -> tuple[list[float], list[float]]:
-    """When each refresh was, from what is known of its neighbours: so many times the refresh before and after.
-
-    What contradicts itself has no even pace, and is left as it was seen.
-    """
-    early_s, late_s = list(earliest_s), list(latest_s)
-    least_s, most_s = (1 - UNEVEN) * refresh.shortest_s, (1 + UNEVEN) * refresh.longest_s
-    last = len(early_s) - 1
-    for before in (*range(last), *reversed(range(last))):
-        after = before + 1
-        least = math.ceil((early_s[after] - late_s[before]) / most_s - 1e-9)
-        times = math.floor((late_s[after] - early_s[before]) / least_s + 1e-9)
-        if times < 1 or max(1, least) != times:
-            continue
-        shortest_s, longest_s = times * least_s, times * most_s
-        early_s[after] = max(early_s[after], early_s[before] + shortest_s)
-        late_s[after] = min(late_s[after], late_s[before] + longest_s)
-        early_s[before] = max(early_s[before], early_s[after] - longest_s)
-        late_s[before] = min(late_s[before], late_s[after] - shortest_s)
-    if any(early > late for early, late in zip(early_s, late_s)):
-        return earliest_s, latest_s
-    return early_s, late_s

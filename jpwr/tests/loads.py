@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import random
+import statistics
 from bisect import bisect_right
 from itertools import accumulate
+from operator import sub
 from typing import Callable, NamedTuple, Sequence
 
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.energy import ChannelEnergy
+from jpwr.sampler import PROBES
 
 LOW_W, HIGH_W = 100.0, 500.0
 LOOKS_S, LOOKS_EVERY_S = 0.025, 0.1  # A100 and H100, Yang et al. 2023 (arXiv:2312.02741)
@@ -117,9 +120,14 @@ def channel(
     counter_j: Callable[[float], float] | None = None,
     info: ChannelInfo = INFO,
 ) -> ChannelEnergy:
-    """What was read at those moments, made ready for questions."""
+    """What was read at those moments, made ready for questions; counters also a little after the first ones, as the
+    sampler does.
+    """
     samples_w = [power_w(time_s) for time_s in times_s]
     if counter_j is None:
         return ChannelEnergy(info, times_s, samples_w, random_phase=True)
     counted = info._replace(has_counter=True, counter_resolution_j=info.counter_resolution_j or 0.001)
-    return ChannelEnergy(counted, times_s, samples_w, times_s, [counter_j(time_s) for time_s in times_s], True)
+    usual_s = statistics.median(map(sub, times_s[1:], times_s))
+    probes_s = [time_s + share * usual_s for time_s, share in zip(times_s, reversed(PROBES))]
+    counted_s = sorted([*times_s, *probes_s])
+    return ChannelEnergy(counted, times_s, samples_w, counted_s, [counter_j(time_s) for time_s in counted_s], True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import statistics
 from bisect import bisect_right
 
 import pytest
@@ -266,16 +267,50 @@ def test_a_counter_in_step_with_what_its_sensor_sees_is_no_more_believed_than_th
     assert abs(estimate.energy_j - load.between_j(10.0, 18.0)) <= estimate.uncertainty_j
 
 
-@pytest.mark.parametrize(("refresh_s", "share"), [(0.0, 0.001), (0.001, 0.001), (0.1, 0.005), (1.0, 0.005)])
-def test_a_counters_interval_is_as_narrow_as_its_own_refresh_allows(refresh_s, share):
+@pytest.mark.parametrize(
+    ("interval_s", "refresh_s", "share"),
+    [
+        (0.01, 0.0, 0.0002),
+        (0.01, 0.001, 0.0005),
+        (0.01, 0.1, 0.0003),
+        (0.01, 1.0, 0.001),
+        (0.1, 0.0, 0.0005),
+        (0.1, 0.1, 0.001),
+        (0.1, 1.0, 0.005),
+    ],
+)
+def test_a_counters_interval_is_as_narrow_as_its_own_refresh_allows(interval_s, refresh_s, share):
     load = constant()
+    widths_j = []
     for number in range(20):
         chance = random.Random(number)
         counter_j = counter_of(load, refresh_s, refresh_s * chance.random())
-        estimate = channel(moments(chance, 0.0, 30.0, 0.01), load.power_w, counter_j).between(9.123, 17.123)
-        error_j = abs(estimate.energy_j - 2400.0)
-        assert error_j <= estimate.uncertainty_j <= share * 2400.0
+        estimate = channel(moments(chance, 0.0, 60.0, interval_s), load.power_w, counter_j).between(29.123, 37.123)
+        assert abs(estimate.energy_j - 2400.0) <= estimate.uncertainty_j
         assert estimate.method == "counter"
+        widths_j.append(estimate.uncertainty_j)
+    assert statistics.median(widths_j) <= share * 2400.0
+
+
+@pytest.mark.parametrize("walk", [0.003, 0.01, 0.05, 0.2])
+@pytest.mark.parametrize("jitter", [0.0, 0.03])
+def test_an_interval_is_no_narrower_than_the_pace_of_a_counter_is_even(walk, jitter):
+    covered = 0
+    for number in range(30):
+        chance = random.Random(number)
+        base_s, refreshes_s = 0.1 * chance.random() - 1.0, []
+        while base_s < 31:
+            refreshes_s.append(base_s + 0.1 * chance.uniform(-jitter, jitter))
+            base_s += 0.1 * (1 + chance.uniform(-walk, walk))
+
+        def counter_j(time_s, refreshes_s=refreshes_s):
+            return 300 * refreshes_s[bisect_right(refreshes_s, time_s) - 1]
+
+        curve = channel(moments(chance, 0.0, 30.0, 0.1), lambda _: 300.0, counter_j)
+        for start_s in (9.3, 12.34):
+            estimate = curve.between(start_s, start_s + 8)
+            covered += abs(estimate.energy_j - 2400) <= estimate.uncertainty_j
+    assert covered >= 57
 
 
 @pytest.mark.parametrize("read_s", [(0.0, 16.0), (16.0, 30.0), (0.0, 18.5), (13.0, 30.0)])
