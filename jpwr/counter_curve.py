@@ -21,8 +21,12 @@ STEPS_TO_TELL_A_VALUE = 2  # a change of fewer steps of the counter's resolution
 NEIGHBOURS = 8
 ALIKE = 0.02  # powers that differ by less are the same one, read in two ways
 MIN_SAMPLES_TO_FOLLOW = 4
-MUCH_SURER = 8.0
+MUCH_SURER = 8.0  # so many times surer is worth the next value, further away
 SHARP_S = 0.0025  # a moment that is known so well is sure enough
+# A value that is shown for so many usual times may have held up the count. It has, if less was counted then than such
+# a share of the lowest power, or of the mean, stands for.
+STALL = 1.5
+LEAST_OF_LOWEST, LEAST_OF_MEAN = 0.9, 0.5
 JUMP = 3.0  # a step that stands for so many times the highest power of all others is none of energy
 
 
@@ -66,9 +70,14 @@ class CounterCurve:
         changed = [index for index, differs in enumerate(map(ne, energy_j[1:], energy_j), 1) if differs]
         self._faults += [(times_s[index], "fell") for index in changed if energy_j[index] < energy_j[index - 1]]
         values_j = [energy_j[index] for index in changed]
-        tells = [
-            step_j > STEPS_TO_TELL_A_VALUE * info.counter_resolution_j for step_j in map(sub, values_j[1:], values_j)
-        ]
+        stalls = self._stalls(times_s, changed, values_j)
+        for stall in stalls:
+            for edge in changed[stall : stall + 2]:
+                self._faults.append((times_s[edge], "stood still for a while"))
+        least_j = STEPS_TO_TELL_A_VALUE * info.counter_resolution_j
+        tells = [step_j > least_j for step_j in map(sub, values_j[1:], values_j)]
+        for stall in stalls:
+            tells[stall] = False
         refresh = self._find_refresh(times_s, changed, tells)
         self.refresh_s = refresh.longest_s
         if not self.readings:
@@ -92,6 +101,25 @@ class CounterCurve:
         self._faults = sorted(self._faults + self._jumps(sorted(steps_w)))
         self._fault_times_s = [time_s for time_s, _ in self._faults]
         self._least_w, self._peak_w = min(steps_w, default=math.nan), max(steps_w, default=math.nan)
+
+    def _stalls(self, times_s: Sequence[float], changed: Sequence[int], values_j: Sequence[float]) -> list[int]:
+        """The values that were shown for long, and followed by less than power can have been meanwhile."""
+        if len(changed) < MIN_STEPS_TO_TELL or self._power.lags:
+            return []
+        seen_s = [times_s[index] for index in changed]
+        long_s = STALL * sorted(map(sub, seen_s[1:], seen_s))[len(seen_s) // 2]
+        found = []
+        for number, (start_s, next_index) in enumerate(zip(seen_s, changed[1:])):
+            end_s = times_s[next_index - 1]
+            shown_s = end_s - start_s
+            if shown_s <= long_s or not self._power.covers(start_s, end_s):
+                continue
+            seen_j = self._power.energy_until_j(end_s) - self._power.energy_until_j(start_s)
+            lowest_w, _ = self._power.range_between_w(start_s, end_s)
+            least_j = max(LEAST_OF_LOWEST * lowest_w * shown_s, LEAST_OF_MEAN * seen_j)
+            if values_j[number + 1] - values_j[number] < least_j:
+                found.append(number)
+        return found
 
     def _find_refresh(self, times_s: Sequence[float], changed: Sequence[int], tells: Sequence[bool]) -> Refresh:
         documented_s = self._info.counter_refresh_s or math.inf
@@ -203,11 +231,14 @@ class CounterCurve:
             # A step is a mean itself, and hides as much as its own height of what was inside of it.
             hidden_w, alike = average_w / 2, 0.0
         else:
+            hidden_w = 0.0
             lowest_w, highest_w = power.range_between_w(self._knot(first)[0], self._knot(last)[0])
             if power.may_be_old:
                 least_w, most_w = self._range_of_steps_w(first, last)
                 lowest_w, highest_w = min(lowest_w, least_w), max(highest_w, most_w)
-            hidden_w, alike = 0.0, ALIKE
+                # Where steps differ, power did so inside of them, too.
+                hidden_w = most_w - least_w
+            alike = ALIKE
         # A step that stands out among what was seen may hold less of something that is further off still.
         if average_w > (1 + alike) * highest_w or (power.lags and average_w >= highest_w):
             highest_w = max(power.peak_w, self._peak_w)

@@ -18,6 +18,7 @@ from jpwr.power_curve import PowerCurve, PowerEnergy
 # allowed this share; one window can only tell what is beyond doubt.
 TOLERANCE_WHOLE, DOUBT_WHOLE = 0.05, 1.6
 TOLERANCE_WINDOW, DOUBT_WINDOW = 0.2, 2.5
+DOUBT_SCALE = 1.25  # beyond which the interval of a counter that is believed holds the integral, too
 BROKEN = 10.0  # a counter that is this many times off has no part in the interval
 
 
@@ -61,16 +62,20 @@ class ChannelEnergy:
         self.info = info
         self.power = PowerCurve(times_s, power_w, random_phase, info.averaging_s, info.held_s)
         self.counter = CounterCurve(counter_times_s, counter_j, info, self.power) if info.has_counter else None
-        self._contradicts = bool(self.counter) and self._judge_whole()
+        self._contradicts, self._scale_off = self._judge_whole()
 
-    def _judge_whole(self) -> bool:
-        assert self.counter is not None
+    def _judge_whole(self) -> tuple[bool, float]:
+        """Whether the counter is of another scale than power; if not, by which share it may be."""
         times_s = self.power.times_s
-        if len(times_s) < 2 or not self.counter.readings:
-            return False
+        if self.counter is None or len(times_s) < 2 or not self.counter.readings:
+            return False, 0.0
         part_s = self.counter.longest_sound(times_s[0], times_s[-1])
         integral, counter = self.power.between(*part_s), self.counter.between(*part_s)
-        return integral is not None and _are_apart(integral, counter, DOUBT_WHOLE, TOLERANCE_WHOLE)
+        if integral is None or _are_apart(integral, counter, DOUBT_WHOLE, TOLERANCE_WHOLE):
+            return integral is not None, 0.0
+        if counter.energy_j and _are_apart(integral, counter, DOUBT_SCALE, 0.0):
+            return False, abs(relative_difference(integral.energy_j, counter.energy_j))
+        return False, 0.0
 
     def between(self, start_s: float, end_s: float) -> EnergyEstimate:
         """The energy of a window. Its uncertainty is that of sampling alone: the sensor's own calibration is its
@@ -90,8 +95,9 @@ class ChannelEnergy:
             reason, widened_j = self._judge(integral, counter)
         by_counter = counter is not None and not reason
         if counter is not None and by_counter:
-            energy_j, lasting_j = counter.energy_j, counter.lasting_j
-            uncertainty_j = counter.lasting_j + counter.edges_j
+            energy_j = counter.energy_j
+            lasting_j = counter.lasting_j + self._scale_off * abs(energy_j)
+            uncertainty_j = lasting_j + counter.edges_j
         else:
             energy_j, lasting_j = integral.energy_j, integral.lasting_j + widened_j
             uncertainty_j = integral_uncertainty_j + widened_j

@@ -26,6 +26,7 @@ LONG_STEPS = 4.0  # a step of this many usual ones is a gap: readings are missin
 HIDDEN_IN_A_MEAN = 0.2
 FEW_STEPS = 5  # what is rare shows late: an interval from few steps is widened by their number's share in this
 HIDDEN_STEPS = 12  # fewer steps than this tell no more of energy than that it is below peak power x time
+ROUNDING = 1e-9  # of sums of many numbers
 LAG_SHARE = 0.75  # of the time for which a value is held: its own age, and the age that it had when it was new
 MIN_CHANGES_TO_TELL = 4
 MOSTLY = 0.9
@@ -168,6 +169,7 @@ class PowerCurve:
             energy_j=average_w * duration_s,
             sampling_j=sampling_j,
             lasting_j=self._lasting_j(first_s, last_s, average_w)
+            + ROUNDING * most_j
             + max(abs(average_w), self.range_w) * (duration_s - covered_s),
             covered_s=covered_s,
             samples=end - begin,
