@@ -36,6 +36,7 @@ SHAPES = {
 }
 WINDOWS_S = (1.0, 5.0, 60.0)
 STARTS = 15
+PAIRS = 3
 
 
 class Cost(NamedTuple):
@@ -156,15 +157,33 @@ class Bench:
             )
 
     def sampling_cost(self) -> None:
-        print("\nCPU time of 10 s of sampling, beyond start-up")
+        """CPU time of the sampler and all of its processes, and for each reading of power or of a counter."""
+        print(f"\nCPU time of 10 s of sampling {DEVICES} devices, beyond start-up; median of {PAIRS} pairs")
         for interval_ms in (100, 10):
-            for name, command, environ in (
-                ("ours", self.ours, self.environ),
-                ("jpwr 0.0.10", self.published, self.peer_environ),
-            ):
-                start = median([run(command(interval_ms, "true"), environ) for _ in range(3)])
-                cost = run(command(interval_ms, "sleep", "10"), environ)
-                print(f"  {name:<12} at {interval_ms:3d} ms  {cost.cpu_s - start.cpu_s:6.3f} s")
+            costs: dict[str, list[float]] = {}
+            for _ in range(PAIRS):
+                for name in ("ours", "jpwr 0.0.10", "Zeus, power"):
+                    start, whole = self._sampling(name, interval_ms, 0), self._sampling(name, interval_ms, 10)
+                    costs.setdefault(name, []).append(whole.cpu_s - start.cpu_s)
+            own_s = statistics.median(costs["ours"])
+            for name, found_s in costs.items():
+                cost_s = statistics.median(found_s)
+                print(
+                    f"  {name:<12} at {interval_ms:3d} ms  {cost_s:6.3f} s   ratio {cost_s / own_s:5.2f}   "
+                    f"{1e6 * cost_s / self._readings(name, interval_ms):5.1f} us a reading"
+                )
+
+    def _sampling(self, name: str, interval_ms: int, length_s: int) -> Cost:
+        if name == "ours":
+            return run(self.ours(interval_ms, "sleep", str(length_s), out="cost"), self.environ)
+        if name == "jpwr 0.0.10":
+            return run(self.published(interval_ms, "sleep", str(length_s), out="cost-published"), self.peer_environ)
+        return run(self.peer("zeus-power", interval_ms / 1000, (length_s,)), self.peer_environ)
+
+    def _readings(self, name: str, interval_ms: int) -> float:
+        """In 10 s. Ours reads power and a counter; jpwr 0.0.10 power alone, at half the interval that it is told."""
+        ticks = DEVICES * 10_000 / interval_ms
+        return ticks if name == "Zeus, power" else 2 * ticks
 
     def rows(self) -> None:
         print("\nrows in 10 s at 100 ms, and gaps at 10 ms")

@@ -1,6 +1,6 @@
 """One other sampler, measured: run by bench.py with the Python that has it installed; prints a line of JSON.
 
-Usage: bench_peers.py zeus|codecarbon startup|windows INTERVAL_S [SECONDS ...]
+Usage: bench_peers.py zeus|zeus-power|codecarbon INTERVAL_S [SECONDS ...]
 """
 
 from __future__ import annotations
@@ -23,6 +23,17 @@ def zeus(interval_s: float, windows_s: list[float]) -> list[tuple[float, float, 
         measured = monitor.end_window(str(index), sync_execution=False)
         found.append((start_s, end_s, measured.gpu_energy[0]))
     return found
+
+
+def zeus_power(interval_s: float, windows_s: list[float]) -> list[tuple[float, float, float]]:
+    """Its sampler of power, in processes of its own."""
+    from zeus.monitor import PowerMonitor
+
+    monitor = PowerMonitor(update_period=interval_s)
+    for window_s in windows_s:
+        time.sleep(window_s)
+    monitor.stop()
+    return []
 
 
 def codecarbon(interval_s: float, windows_s: list[float]) -> list[tuple[float, float, float]]:
@@ -48,7 +59,7 @@ def codecarbon(interval_s: float, windows_s: list[float]) -> list[tuple[float, f
     return found
 
 
-if __name__ == "__main__":
+if __name__ == "__main__":  # its processes are spawned, and import this file
     peer, interval_s, *windows_s = sys.argv[1:]
-    measure = {"zeus": zeus, "codecarbon": codecarbon}[peer]
+    measure = {"zeus": zeus, "zeus-power": zeus_power, "codecarbon": codecarbon}[peer]
     print(json.dumps(measure(float(interval_s), [float(window_s) for window_s in windows_s])))
