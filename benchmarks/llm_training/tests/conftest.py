@@ -1,0 +1,12 @@
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.common.tests import forked
+
+
+@pytest.fixture(scope="session")
+def imported():
+    """PyTorch and megatron-core, for the processes of `forked.run`."""
+    modules = ("model", "optimizer", "data")  # with all that they need
+    forked.prepare([f"benchmarks.llm_training.{name}" for name in modules], {"OMP_NUM_THREADS": "1"})
