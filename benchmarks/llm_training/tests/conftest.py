@@ -9,4 +9,6 @@ from benchmarks.common.tests import forked
 def imported():
     """PyTorch and megatron-core, for the processes of `forked.run`."""
     modules = ("model", "optimizer", "data")  # with all that they need
-    forked.prepare([f"benchmarks.llm_training.{name}" for name in modules], {"OMP_NUM_THREADS": "1"})
+    # Processes of PyTorch's own that compile would each import it anew.
+    environ = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    forked.prepare([f"benchmarks.llm_training.{name}" for name in modules], environ)
