@@ -54,9 +54,9 @@ def test_a_gpu_is_recorded_with_the_ids_that_pytorch_has(properties, ids):
     assert device_ids(SimpleNamespace(**properties)) == ids
 
 
-def start(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def start(module: str, *arguments: str, trainings: int = 1) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", f"benchmarks.llm_training.tests.{module}", *arguments]
-    return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE_S)
+    return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=trainings * PATIENCE_S)
 
 
 def train_variant(variant: str) -> dict[str, Any]:
@@ -186,7 +186,7 @@ def gpu_runs(gpu_library):
             (rank, world_size, ["--size", size, "--precision", precision, *flags])
             for rank, world_size, size, precision, flags in cases
         ]
-        done = start("gpu_without_data", gpu_library, json.dumps(told))
+        done = start("gpu_without_data", gpu_library, json.dumps(told), trainings=len(told))
         found |= dict.fromkeys(cases, done.stderr)
         found |= {cases[number]: held for number, held in map(json.loads, done.stdout.splitlines())}
     return found
