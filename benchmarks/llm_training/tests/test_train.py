@@ -24,7 +24,7 @@ from tests.waiting import PATIENCE_S
 pytestmark = pytest.mark.long
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
 ALONE = [sys.executable, "-m", "benchmarks.llm_training"]
 SHORT = ["--global-batch-size", "8", "--sequence-length", "64", "--warmup-steps", "1", "--measured-steps", "4"]
 LAYOUT = [*SHORT, "--learning-rate", "1e-3", "--micro-batch-size", "2"]
