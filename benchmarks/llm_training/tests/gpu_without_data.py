@@ -1,7 +1,8 @@
 """Started by a test: the path of a GPU, on tensors that have shape, type and device, but no data.
 
-gpu_without_data.py LIBRARY RANK WORLD_SIZE [flag ...] trains two steps as one of so many GPUs and prints what it holds.
-LIBRARY is gpu_without_data.cpp, compiled. Shapes, types, devices and megatron-core's own checks are those of a GPU;
+gpu_without_data.py LIBRARY CASES trains two steps of each case, each in a process of its own, and prints a line with
+the case's number and what it holds. LIBRARY is gpu_without_data.cpp, compiled; CASES are JSON: each is a rank, the
+number of GPUs it is one of, and flags. Shapes, types, devices and megatron-core's own checks are those of a GPU;
 kernels, communication and random numbers are not there.
 """
 
@@ -18,13 +19,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-LIBRARY, RANK, WORLD_SIZE, FLAGS = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
+LIBRARY, CASES = sys.argv[1], json.loads(sys.argv[2])
 os.environ["TORCHDYNAMO_DISABLE"] = "1"  # compiled functions run as they are written
 ctypes.CDLL(LIBRARY)  # before PyTorch asks whether there is a GPU
 
 from benchmarks.llm_training.tests import transformer_engine_stand_in  # noqa: E402
 
-if "transformer-engine" in FLAGS:
+if any("transformer-engine" in flags for _, _, flags in CASES):
     transformer_engine_stand_in.install()
 
 import torch  # noqa: E402
@@ -115,13 +116,13 @@ def stand_in_for_a_gpu() -> None:
     random._get_cuda_rng_state = cuda.get_rng_state
 
 
-def stand_in_for_data() -> None:
+def stand_in_for_data(flags: list[str]) -> None:
     """What a step asks of values: a gradient that is clipped, or, in fp16, that did not overflow."""
     known, made = torch.Tensor.item, torch.tensor
 
     def item(tensor: torch.Tensor) -> Any:
         if tensor.is_cuda:
-            return 0.0 if "fp16" in FLAGS else 4.0
+            return 0.0 if "fp16" in flags else 4.0
         try:
             return known(tensor)
         except Exception:
@@ -166,13 +167,14 @@ def stand_in_for_communication() -> None:
     parallel.process_group = process_group
 
 
-def main() -> None:
+def train_case(rank: int, world_size: int, flags: list[str]) -> dict[str, Any]:
+    """Two steps; returns what it holds."""
     warnings.filterwarnings("ignore")
     stand_in_for_a_gpu()
-    stand_in_for_data()
+    stand_in_for_data(flags)
     stand_in_for_communication()
-    config = Config(*parse_config(OPTION_GROUPS, FLAGS, "", ""))
-    launch = Launch(rank=RANK, world_size=WORLD_SIZE, local_world_size=WORLD_SIZE)
+    config = Config(*parse_config(OPTION_GROUPS, flags, "", ""))
+    launch = Launch(rank=rank, world_size=world_size, local_world_size=world_size)
     layout, plan = train.plan_run(config, launch)
     target = parallel.choose_target(launch, config.model.device, config.model.precision, None)
     with WITHOUT_DATA, MemoryMode() as memory:
@@ -187,33 +189,46 @@ def main() -> None:
     moments = [value for state in inner.optimizer.state.values() for value in state.values() if value.dim()]
     size = lambda tensors: sum(tensor.numel() * tensor.element_size() for tensor in tensors)  # noqa: E731
     of_masters = size(moments) + (size(masters) if target.precision != "fp32" else 0)
-    print(
-        json.dumps(
-            {
-                "losses": [[str(loss.dtype), str(loss.device)] for loss in trainer.losses],
-                "weights": sorted({str(weight.dtype) for weight in model.parameters()}),
-                "devices": sorted({str(weight.device) for weight in model.parameters()}),
-                "kernels": vars(chosen) | {"optimizer": trainer.optimizer_description},
-                "fused": all(group.get("fused") for group in inner.optimizer.param_groups),
-                "overlap": [model.ddp_config.overlap_grad_reduce, model.ddp_config.overlap_param_gather],
-                "fp8_passes": transformer_engine_stand_in.fp8_passes,
-                "peak_bytes": memory.peak,
-                "bytes": {
-                    "weights": size(model.parameters()),
-                    "gradients": size(buffer.grad_data for buffer in model.buffers),
-                    "optimizer": of_masters,
-                },
-            }
-        )
-    )
+    return {
+        "losses": [[str(loss.dtype), str(loss.device)] for loss in trainer.losses],
+        "weights": sorted({str(weight.dtype) for weight in model.parameters()}),
+        "devices": sorted({str(weight.device) for weight in model.parameters()}),
+        "kernels": vars(chosen) | {"optimizer": trainer.optimizer_description},
+        "fused": all(group.get("fused") for group in inner.optimizer.param_groups),
+        "overlap": [model.ddp_config.overlap_grad_reduce, model.ddp_config.overlap_param_gather],
+        "fp8_passes": transformer_engine_stand_in.fp8_passes,
+        "peak_bytes": memory.peak,
+        "bytes": {
+            "weights": size(model.parameters()),
+            "gradients": size(buffer.grad_data for buffer in model.buffers),
+            "optimizer": of_masters,
+        },
+    }
 
 
-if __name__ == "__main__":
+def run_case(number: int) -> None:
+    """In a process of its own, which this ends."""
     code = 0
     try:
-        main()
+        os.write(1, f"{json.dumps([number, train_case(*CASES[number])])}\n".encode())
     except BaseException:
         traceback.print_exc()
         code = 1
-    sys.stdout.flush()
     os._exit(code)  # autograd's threads for a GPU cannot be ended
+
+
+def main() -> int:
+    """As many at a time as there are cores."""
+    ends = []
+    for number in range(len(CASES)):
+        if number >= (os.cpu_count() or 1):
+            ends.append(os.wait())
+        if not os.fork():
+            run_case(number)
+    while len(ends) < len(CASES):
+        ends.append(os.wait())
+    return int(any(status for _, status in ends))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.long
 REPOSITORY = Path(__file__).resolve().parents[3]
 STAND_IN = Path(__file__).with_name("poptorch_stand_in.py")
 FLAGS = ["--device", "ipu", "--precision", "fp32", "--sequence-length", "32", "--learning-rate", "1e-3"]
+BATCH = ["--micro-batch-size", "1", "--global-batch-size", "8"]
 STEPS = ["--warmup-steps", "1", "--measured-steps", "3"]
 
 
@@ -32,10 +33,17 @@ def start(folder: Path, *flags: str, with_sdk: bool = True) -> subprocess.Comple
     return subprocess.run([*command, *flags], env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
-def test_a_pipeline_of_four_ipus_trains_in_one_process(tmp_path):
-    done = start(tmp_path, "--pipeline-parallel-size", "4", "--micro-batch-size", "1", "--global-batch-size", "8")
+@pytest.fixture(scope="module")
+def pipeline(tmp_path_factory):
+    """What a pipeline of four leaves in its folder."""
+    folder = tmp_path_factory.mktemp("pipeline")
+    done = start(folder, *BATCH, "--pipeline-parallel-size", "4")
     assert done.returncode == 0, done.stderr
-    record = json.loads((tmp_path / "record.json").read_text())
+    return folder
+
+
+def test_a_pipeline_of_four_ipus_trains_in_one_process(pipeline):
+    record = json.loads((pipeline / "record.json").read_text())
     assert record["status"] == "ok"
     layout = record["layout"]
     assert (layout["num_devices"], layout["num_nodes"], layout["grad_accum_steps"]) == (4, 1, 8)
@@ -43,22 +51,16 @@ def test_a_pipeline_of_four_ipus_trains_in_one_process(tmp_path):
     # Tokens, not sequences.
     assert record["metrics"]["measured_tokens"] == 3 * 8 * 32
     assert record["losses"][-1] < record["losses"][0]
-    asked = json.loads((tmp_path / "asked.json").read_text())
+    asked = json.loads((pipeline / "asked.json").read_text())
     assert asked["gradientAccumulation"] == 8
     assert asked["strategy"] == "PipelinedExecution(AutoIncrement)"
     assert asked["blocks"] == [["embedding", 0], ["layers from 0", 1], ["layers from 2", 2], ["output", 0]]
 
 
-def test_one_ipu_has_the_losses_of_a_pipeline(tmp_path):
-    losses = []
-    for ipus in (1, 4):
-        folder = tmp_path / str(ipus)
-        folder.mkdir()
-        done = start(
-            folder, "--pipeline-parallel-size", str(ipus), "--micro-batch-size", "1", "--global-batch-size", "8"
-        )
-        assert done.returncode == 0, done.stderr
-        losses.append(json.loads((folder / "record.json").read_text())["losses"])
+def test_one_ipu_has_the_losses_of_a_pipeline(pipeline, tmp_path):
+    done = start(tmp_path, *BATCH, "--pipeline-parallel-size", "1")
+    assert done.returncode == 0, done.stderr
+    losses = [json.loads((folder / "record.json").read_text())["losses"] for folder in (tmp_path, pipeline)]
     assert losses[0] == pytest.approx(losses[1])
 
 

@@ -4,44 +4,35 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from benchmarks.common.batch_plan import BatchPlan
+from benchmarks.common.tests import forked
 from benchmarks.llm_training.config import SIZES, Layout
 from benchmarks.llm_training.metrics import gpt_flops_per_token, recomputed_flops_per_token, training_metrics
 from benchmarks.llm_training.plan import GIB, stage_memory, stage_parameters
 from benchmarks.llm_training.tests.test_train import ALONE, ENVIRONMENT
-from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.long
 
-COUNT = str(Path(__file__).with_name("count_parameters.py"))
 
-
-def count(ranks: int, *arguments: str) -> dict:
-    run = [sys.executable]
-    if ranks > 1:
-        run += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-    done = subprocess.run(
-        [*run, COUNT, *arguments], env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE_S
-    )
+def count(*arguments: str, ranks: int = 0) -> dict:
+    done = forked.run("benchmarks.llm_training.tests.count_parameters", *arguments, ranks=ranks)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_the_planned_parameters_are_those_of_the_real_model_on_every_rank():
+def test_the_planned_parameters_are_those_of_the_real_model_on_every_rank(imported):
     tensor, pipeline = 2, 2
-    found = count(4, "tiny", str(tensor), str(pipeline))["parameters"]
+    found = count("tiny", str(tensor), str(pipeline), ranks=4)["parameters"]
     layout = Layout(4, tensor, pipeline)
     # megatron-core counts ranks through the tensor-parallel group first.
     assert found == [stage_parameters(SIZES["tiny"], layout, rank // tensor) for rank in range(4)]
 
 
-def test_flops_and_parameters_of_one_rank_are_those_that_pytorch_counts():
-    found, shape = count(1, "tiny", "1", "1", "flops"), SIZES["tiny"]
+def test_flops_and_parameters_of_one_rank_are_those_that_pytorch_counts(imported):
+    found, shape = count("tiny", "1", "1", "flops"), SIZES["tiny"]
     assert found["parameters"] == [shape.num_parameters]
     planned = gpt_flops_per_token(shape.num_layers, shape.hidden_size, found["length"], shape.padded_vocab_size)
     assert found["flops_per_token"] == pytest.approx(planned, rel=1e-6)

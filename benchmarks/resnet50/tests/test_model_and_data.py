@@ -22,8 +22,9 @@ from benchmarks.common.launch import Launch
 from benchmarks.common.options import ConfigError, RunOptions, WindowOptions
 from benchmarks.common.record import RunRecord
 from benchmarks.common.step_timer import percentile
-from benchmarks.resnet50 import data, prepare
+from benchmarks.resnet50 import data, model, prepare
 from benchmarks.resnet50.config import (
+    STAGES,
     BatchOptions,
     ComputeOptions,
     Config,
@@ -42,6 +43,7 @@ pytestmark = pytest.mark.long
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 TARGET = Target("cpu", "fp32", False, "channels_last", tf.distribute.get_strategy())
+FEW_STAGES = STAGES[:2]  # for what does not depend on depth: they have blocks of every kind
 
 
 @pytest.mark.parametrize("variant", ["v1.5", "v2"])
@@ -195,10 +197,10 @@ def imagenet_tar(folder):
     return folder / "train.tar"
 
 
-@pytest.mark.parametrize("make_source", [imagenet_folder, imagenet_tar])
-def test_imagenet_is_converted_whole_and_what_is_no_picture_is_named(make_source, tmp_path, capsys):
+@pytest.mark.parametrize(("make_source", "jobs"), [(imagenet_folder, "1"), (imagenet_tar, "2")])
+def test_imagenet_is_converted_whole_and_what_is_no_picture_is_named(make_source, jobs, tmp_path, capsys):
     source, out = make_source(tmp_path / "source"), tmp_path / "out"
-    assert prepare.main(["--imagenet", str(source), "--out", str(out), "--files", "3", "--jobs", "2"]) == 0
+    assert prepare.main(["--imagenet", str(source), "--out", str(out), "--files", "3", "--jobs", jobs]) == 0
     files = data.find_files(out)
     assert [Path(file).name for file in files] == [f"train-{index:05d}-of-00003" for index in range(3)]
     found = [tf.io.parse_single_example(one, data.FEATURES) for one in tf.data.TFRecordDataset(files)]
@@ -288,9 +290,10 @@ def test_tensorflow_is_told_of_all_workers():
 SAME_BATCH = """
 import numpy as np
 from benchmarks.common.launch import read_launch
-from benchmarks.resnet50 import data, parallel, trainer
-from benchmarks.resnet50.tests.test_model_and_data import config
+from benchmarks.resnet50 import data, model, parallel, trainer
+from benchmarks.resnet50.tests.test_model_and_data import FEW_STAGES, config
 import dataclasses
+model.STAGES = FEW_STAGES
 launch = read_launch()
 options = config()
 batch = dataclasses.replace(options.batch, global_batch_size=4 * launch.world_size)
@@ -386,12 +389,14 @@ def slowest_step_s(trainer: Trainer, options: Config) -> float:
 
 
 @pytest.mark.parametrize("source", ["synthetic", "fake-imagenet"])
-def test_several_steps_in_one_call_train_as_many_calls_do(pictures, source):
+def test_several_steps_in_one_call_train_as_many_calls_do(pictures, source, monkeypatch):
+    monkeypatch.setattr(model, "STAGES", FEW_STAGES)
     files = {"data_dir": str(pictures)} if source == "fake-imagenet" else {}
     options = config(data=source, **files)
     several = dataclasses.replace(options, compute=ComputeOptions(steps_per_call=3))
     losses = []
-    for one, calls in ((options, 3), (several, 1)):
+    # What the files give has another order each time: their loss can be compared with that of chance alone.
+    for one, calls in ((several, 1), (options, 3))[: 2 if source == "synthetic" else 1]:
         trainer, batches = Trainer(one, TARGET), data.Batches(one, TARGET, 8, 0, 1)
         for _ in range(calls):
             trainer.call(batches)
@@ -399,7 +404,7 @@ def test_several_steps_in_one_call_train_as_many_calls_do(pictures, source):
         losses.append(trainer.losses[-1])
     if source == "synthetic":
         assert losses[0] == pytest.approx(losses[1], rel=1e-4)
-    assert losses[1] == pytest.approx(6.9, abs=0.5)
+    assert losses[0] == pytest.approx(6.9, abs=0.5)
 
 
 def test_the_learning_rate_rises_in_a_line_and_stays():
