@@ -27,7 +27,8 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 NEEDED = ("podman", "runc", "ch-run", "ch-image", "mmdebstrap")
 INSTALL = "apt-get install podman runc charliecloud python3-lark python3-requests mmdebstrap"
 PACKAGES = "python3,base-files,bash,dash,coreutils,libc-bin,hostname,libgomp1,libstdc++6"
-SITE_PACKAGES = next(path for path in sys.path if path.endswith("site-packages"))
+# Runtimes mount no folder that is named by way of a link.
+SITE_PACKAGES = str(Path(next(path for path in sys.path if path.endswith("site-packages"))).resolve())
 # What runs without a session of systemd, and as root without all rights.
 PODMAN = """
 [containers]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,14 +27,15 @@ def until(look: Callable[[], Seen], what: str, explain: Callable[[], str] = lamb
 
 def processes(folder: Path, *words: str) -> dict[int, list[str]]:
     """The command lines of those that work in a folder and have all of these words in theirs."""
-    found = {}
+    here, found = str(folder.resolve()), {}
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            here = (process / "cwd").resolve() == folder.resolve()
+            if os.readlink(process / "cwd") != here:
+                continue
             command = (process / "cmdline").read_text(errors="replace").rstrip("\0").split("\0")
         except OSError:
             continue  # it has ended, or is another user's
-        if here and set(words) <= set(command):
+        if set(words) <= set(command):
             found[int(process.name)] = command
     return found
 
