@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -27,10 +26,10 @@ def until(look: Callable[[], Seen], what: str, explain: Callable[[], str] = lamb
 
 def processes(folder: Path, *words: str) -> dict[int, list[str]]:
     """The command lines of those that work in a folder and have all of these words in theirs."""
-    here, found = str(folder.resolve()), {}
+    here, found = folder.resolve(), {}
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            if os.readlink(process / "cwd") != here:
+            if (process / "cwd").readlink() != here:
                 continue
             command = (process / "cmdline").read_text(errors="replace").rstrip("\0").split("\0")
         except OSError:
