@@ -37,6 +37,7 @@ nodes = int(os.environ.get("SLURM_NNODES", "1"))
 layout = {"num_devices": nodes, "num_nodes": nodes, "global_batch_size": 8}
 speed, seconds = 100.0 if here == "work" else 200.0, end_s - start_s
 metrics = {"measured_tokens": speed * seconds, "tokens_per_s": speed, "measured_s": seconds}
-record = RunRecord("llm_training", "TESTBED", "tiny", "tokens", {}, "ok", layout=layout, metrics=metrics)
+system = json.loads(Path("result.json").read_text())["system"]
+record = RunRecord("llm_training", system, "tiny", "tokens", {}, "ok", layout=layout, metrics=metrics)
 record.windows = [node_window(start_s, end_s)]
 Path("record.json").write_text(json.dumps(record.to_dict()))

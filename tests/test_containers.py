@@ -26,8 +26,10 @@ pytestmark = pytest.mark.long
 REPOSITORY = Path(__file__).resolve().parents[1]
 NEEDED = ("podman", "runc", "ch-run", "ch-image", "mmdebstrap")
 INSTALL = "apt-get install podman runc charliecloud python3-lark python3-requests mmdebstrap"
+FOR_APPTAINER = "base-files,bash,dash,coreutils,libc-bin,mount,util-linux"
 PACKAGES = "python3,base-files,bash,dash,coreutils,libc-bin,hostname,libgomp1,libstdc++6"
-SITE_PACKAGES = next(path for path in sys.path if path.endswith("site-packages"))
+# Runtimes mount no folder that is named by way of a link.
+SITE_PACKAGES = str(Path(next(path for path in sys.path if path.endswith("site-packages"))).resolve())
 # What runs without a session of systemd, and as root without all rights.
 PODMAN = """
 [containers]
@@ -40,7 +42,7 @@ events_logger = "file"
 """
 STORAGE = '[storage]\ndriver = "vfs"\ngraphroot = "{folder}/store"\nrunroot = "{folder}/run"\n'
 BLOCK = made_up_system(
-    devices_sweep="1", batch_sweep="8", warmup_steps=1, measured_steps=2, min_measured_s=5, image="cpu"
+    devices_sweep="1", batch_sweep="8", warmup_steps=1, measured_steps=2, min_measured_s=2, image="cpu"
 )
 
 
@@ -121,10 +123,10 @@ def apptainer(environ, checkout):
     (folder / "tmp").chmod(0o1777)
     for command in (
         [
-            *("mmdebstrap", "--quiet", "--variant=apt", "--include=apptainer"),
+            *("mmdebstrap", "--quiet", "--variant=extract", f"--include=apptainer,{FOR_APPTAINER}"),
             *('--aptopt=Acquire::Check-Valid-Until "false"', "sid", root, source),
         ],
-        ["cp", "/etc/hosts", "/etc/resolv.conf", "/etc/localtime", root / "etc"],
+        ["cp", *(f"/etc/{name}" for name in ("passwd", "group", "hosts", "resolv.conf", "localtime")), root / "etc"],
         ["tar", "-xf", environ["BASE_IMAGE"], "-C", folder / "image"],
         [builder, "build", folder / "cpu.sif", folder / "image"],
     ):

@@ -20,20 +20,27 @@ from tests.waiting import NEVER_S, PATIENCE_S, processes, sleeper, until
 pytestmark = pytest.mark.long
 
 NODE_W = 200
-BLOCK = made_up_system(
-    submit="sbatch",
-    launcher="srun",
-    launcher_args="--kill-on-bad-exit=1 --cpu-bind=none",
-    gres="gpu",
-    devices_per_node=1,
-    cpus_per_task=2,
-    network_env="GLOO_SOCKET_IFNAME=lo",
-    batch_sweep="8",
-    image_batch_sweep="8",
-    warmup_steps=1,
-    measured_steps=2,
-    min_measured_s=5,
-)
+VALUES = {
+    "submit": "sbatch",
+    "launcher": "srun",
+    "launcher_args": "--kill-on-bad-exit=1 --cpu-bind=none",
+    "gres": "gpu",
+    "devices_per_node": 1,
+    "cpus_per_task": 2,
+    "network_env": "GLOO_SOCKET_IFNAME=lo",
+    "batch_sweep": "8",
+    "image_batch_sweep": "8",
+    "warmup_steps": 1,
+    "measured_steps": 2,
+    "min_measured_s": 2,
+}
+BLOCK = made_up_system(**VALUES)
+SITE = """
+account: project
+sbatch: ['--comment=by the site']
+network_interface: lo0
+systems: {TESTBED: {partition: batch}, CPU: {partition: none}}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -154,33 +161,39 @@ def test_slurms_own_energy_of_a_job_stands_beside_ours(trained):
 
 
 def test_resnet_trains_on_two_nodes(jube_command, checkout, slurm):
-    sweep = Sweep(jube_command, checkout, slurm, "resnet50", "synthetic")
+    sweep = Sweep(jube_command, checkout, {**slurm, "CARAML_DEVICES": "2"}, "resnet50", "synthetic")
     done = sweep.wait()
     assert done.returncode == 0, done.stdout + done.stderr
-    assert [row[-1] for row in sweep.table()] == ["ok", "ok"]
-    assert sweep.result(1)["layout"]["num_devices"] == 2
-    assert len(sweep.result(1)["energy"]["channels"]) == 2
+    assert [row[-1] for row in sweep.table()] == ["ok"]
+    assert sweep.result(0)["layout"]["num_devices"] == 2
+    assert len(sweep.result(0)["energy"]["channels"]) == 2
 
 
-@pytest.fixture
-def slow_checkout(tmp_path):
-    folder = make_checkout(tmp_path / "caraml", BLOCK)
+@pytest.fixture(scope="module")
+def slow_checkout(tmp_path_factory):
+    """Jobs that never end by themselves, on one node each, and a site with an account and flags of its own."""
+    sweep = {"devices_sweep": "1", "batch_sweep": " ".join(str(8 * (index + 1)) for index in range(len(ENDS)))}
+    folder = make_checkout(tmp_path_factory.mktemp("slow") / "caraml", made_up_system(**{**VALUES, **sweep}), SITE)
     run_in_place_of_training(folder, f"sleep {NEVER_S}")
     return folder
 
 
-def kill_batch_script(sweep, slurm):
-    point = sweep.points()[0]
+def cancel(sweep, index):
+    sweep.call("scancel", sweep.job_id(index))
+
+
+def kill_batch_script(sweep, index):
+    point = sweep.points()[index]
     [script] = [pid for pid, command in processes(point).items() if command[-1].endswith("slurm_script")]
     os.kill(script, signal.SIGKILL)
 
 
-def kill_program(sweep, slurm):
-    os.kill(sleeper(sweep.points()[0]), signal.SIGKILL)
+def kill_program(sweep, index):
+    os.kill(sleeper(sweep.points()[index]), signal.SIGKILL)
 
 
-def take_node_down(sweep, slurm):
-    job_id = sweep.job_id(0)
+def take_node_down(sweep, index):
+    job_id = sweep.job_id(index)
     node = sweep.call("squeue", "-h", "-j", job_id, "-o", "%N").stdout.strip()
     sweep.call("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
     shown = ("scontrol", "show", "job", "-o", job_id)
@@ -189,26 +202,62 @@ def take_node_down(sweep, slurm):
 
 
 ENDS = {
-    "cancelled while it runs": (lambda sweep, slurm: sweep.call("scancel", sweep.job_id(0)), "CANCELLED"),
+    "cancelled while it runs": (cancel, "CANCELLED"),
     "program killed": (kill_program, "signal 9"),
-    "node down": (take_node_down, "NODE_FAIL"),
     "batch script killed": (kill_batch_script, "Slurm ended the job"),
+    "node down": (take_node_down, "NODE_FAIL"),
+    "cancelled while it waits": (cancel, "CANCELLED"),  # the last one: others have the nodes
 }
 
 
-@pytest.mark.parametrize("name", ENDS)
-def test_a_job_that_slurm_ends_is_a_failed_row(name, jube_command, slow_checkout, slurm):
-    sweep = Sweep(jube_command, slow_checkout, slurm, "llm", "synthetic")
-    sweep.call("scancel", sweep.job_id(1))  # it waits for its nodes, and never starts
-    sweep.until_it_runs(0)
-    end, words = ENDS[name]
-    end(sweep, slurm)
-    done = sweep.wait()
+@pytest.fixture(scope="module")
+def endless(jube_command, slow_checkout, slurm):
+    """A sweep with a job for each way to end, of which none has ended."""
+    return Sweep(jube_command, slow_checkout, slurm, "llm", "synthetic")
+
+
+@pytest.fixture(scope="module")
+def in_time(endless):
+    """What is said of it when it has not ended."""
+    return endless.wait("--limit", "1")
+
+
+@pytest.fixture(scope="module")
+def ended(endless, in_time):
+    """The same sweep, each job ended in its way, and its table."""
+    *running, (end, _) = ENDS.values()
+    end(endless, len(running))
+    for index, (end, _) in enumerate(running):
+        endless.until_it_runs(index)
+        end(endless, index)
+    done = endless.wait()
     assert done.returncode == 1, done.stdout + done.stderr
-    assert [sweep.result(index)["status"] for index in (0, 1)] == ["failed", "failed"]
-    assert words in sweep.result(0)["error"]
-    assert "CANCELLED" in sweep.result(1)["error"]
-    assert [row[-1] for row in sweep.table()] == ["failed", "failed"]
+    return endless, endless.table()
+
+
+def test_the_sites_facts_reach_the_scheduler_and_the_job(endless):
+    shown = endless.call("scontrol", "show", "job", "-o", endless.job_id(0)).stdout
+    assert "Account=project" in shown
+    assert "Comment=by the site" in shown
+    assert "Partition=batch" in shown
+    assert "NCCL_SOCKET_IFNAME=lo0" in (endless.points()[0] / "site.sh").read_text()
+
+
+def test_a_sweep_that_does_not_end_in_time_is_said_to_be_open(in_time):
+    assert in_time.returncode == 3
+    assert "has not ended within 1 s" in in_time.stderr
+    assert f"{len(ENDS)} points: " in in_time.stdout
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_a_job_that_slurm_ends_is_a_failed_row(name, ended):
+    sweep, table = ended
+    index = list(ENDS).index(name)
+    result, (_, words) = sweep.result(index), ENDS[name]
+    assert result["status"] == "failed"
+    assert words in result["error"]
+    assert len(table) == len(ENDS)
+    assert table[index][-1] == "failed"
 
 
 def test_what_failed_is_submitted_again_and_only_that(jube_command, tmp_path, slurm):
@@ -229,34 +278,9 @@ def test_what_failed_is_submitted_again_and_only_that(jube_command, tmp_path, sl
     assert "CANCELLED" in json.loads(kept.read_text())["error"]
 
 
-def test_a_sweep_that_does_not_end_in_time_is_said_to_be_open(jube_command, slow_checkout, slurm):
-    sweep = Sweep(jube_command, slow_checkout, slurm, "llm", "synthetic")
-    done = sweep.wait("--limit", "3")
-    assert done.returncode == 3
-    assert "has not ended within 3 s" in done.stderr
-    assert "2 points: " in done.stdout
-    for index in (0, 1):
-        sweep.call("scancel", sweep.job_id(index))
-    assert sweep.wait().returncode == 1
-
-
-def test_the_sites_facts_reach_the_scheduler_and_the_job(jube_command, slow_checkout, slurm):
-    (slow_checkout / "site.yaml").write_text(
-        "account: project\nsbatch: ['--comment=by the site']\nnetwork_interface: lo0\n"
-        "systems: {TESTBED: {partition: batch}, CPU: {partition: none}}\n"
-    )
-    sweep = Sweep(jube_command, slow_checkout, slurm, "llm", "synthetic")
-    shown = sweep.call("scontrol", "show", "job", "-o", sweep.job_id(0)).stdout
-    for index in (0, 1):
-        sweep.call("scancel", sweep.job_id(index))
-    assert "Account=project" in shown
-    assert "Comment=by the site" in shown
-    assert "Partition=batch" in shown
-    assert "NCCL_SOCKET_IFNAME=lo0" in (sweep.points()[0] / "site.sh").read_text()
-
-
 def test_a_partition_that_slurm_does_not_know_is_a_failed_row(jube_command, slow_checkout, slurm):
-    sweep = Sweep(jube_command, slow_checkout, {**slurm, "CARAML_PARTITION": "nowhere"}, "llm", "synthetic")
+    environ = {**slurm, "CARAML_PARTITION": "nowhere", "CARAML_BATCHES": "8"}
+    sweep = Sweep(jube_command, slow_checkout, environ, "llm", "synthetic")
     assert sweep.wait().returncode == 1
     assert "sbatch refused the job" in sweep.result(0)["error"]
     assert "partition" in sweep.result(0)["error"]
@@ -264,7 +288,7 @@ def test_a_partition_that_slurm_does_not_know_is_a_failed_row(jube_command, slow
 
 @pytest.mark.slow
 def test_a_job_that_runs_out_of_time_is_a_failed_row(jube_command, slow_checkout, slurm):
-    sweep = Sweep(jube_command, slow_checkout, {**slurm, "CARAML_SBATCH": "--time=1"}, "llm", "synthetic")
-    sweep.call("scancel", sweep.job_id(1))
+    environ = {**slurm, "CARAML_SBATCH": "--time=1", "CARAML_BATCHES": "8"}
+    sweep = Sweep(jube_command, slow_checkout, environ, "llm", "synthetic")
     assert sweep.wait().returncode == 1
     assert "TIMEOUT" in sweep.result(0)["error"]

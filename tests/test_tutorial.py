@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import REPOSITORY, SYSTEMS, make_checkout
+from tests.conftest import REPOSITORY, SYSTEMS, make_checkout, run_in_place_of_training
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.long
@@ -23,6 +23,9 @@ def test_a_machine_is_added_by_what_the_tutorial_says(tmp_path, jube_command):
     parts = re.findall(r"```(yaml|sh)\n(.*?)```", TUTORIAL.read_text(), re.DOTALL)
     assert [kind for kind, _ in parts] == ["yaml", "sh", "sh"]
     checkout = make_checkout(tmp_path / "caraml")
+    # The training takes the options of the new block, but is not run: it is in other tests.
+    quick = f"python3 {checkout}/tests/quick_run.py"
+    run_in_place_of_training(checkout, f"""sh -c 'python3 "$@" --dry-run && exec {quick}' - #PROGRAM#""")
     environ = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",

@@ -26,14 +26,15 @@ def until(look: Callable[[], Seen], what: str, explain: Callable[[], str] = lamb
 
 def processes(folder: Path, *words: str) -> dict[int, list[str]]:
     """The command lines of those that work in a folder and have all of these words in theirs."""
-    found = {}
+    here, found = folder.resolve(), {}
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            here = (process / "cwd").resolve() == folder.resolve()
+            if (process / "cwd").readlink() != here:
+                continue
             command = (process / "cmdline").read_text(errors="replace").rstrip("\0").split("\0")
         except OSError:
             continue  # it has ended, or is another user's
-        if here and set(words) <= set(command):
+        if set(words) <= set(command):
             found[int(process.name)] = command
     return found
 
