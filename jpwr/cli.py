@@ -293,11 +293,11 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack) -> None
         _measure(options, child, monitor, clock)
     with _whatever_happens(child, "in the summary"):
         summary = Summary(trace)
-        if file is not None and not monitor.sampler.hung:
+        if file is not None:
             with _whatever_happens(child, f"the trace is {file.path}, but its tables could not be written"):
                 from jpwr.frames import write_frames
 
-                write_frames(file, options.suffix, options.df_filetype, summary)
+                write_frames(file.path.parent, options.suffix, options.df_filetype, summary)
         _report(options, child, summary, monitor)
     if monitor.sampler.hung:
         # A thread is inside a library that does not answer, and would keep this process from ending.

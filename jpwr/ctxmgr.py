@@ -10,7 +10,7 @@ from typing import Any, Sequence
 from jpwr.backends import open_methods
 from jpwr.energy import integral_j
 from jpwr.errors import JpwrError, NotEnoughSamples
-from jpwr.frames import COUNTER_TABLE, has_counter_table, ticks
+from jpwr.frames import COUNTER_TABLE, counted_wh, has_counter_table, ticks
 from jpwr.sampler import PowerMonitor
 from jpwr.summary import JOULES_PER_WH
 from jpwr.trace import Series, Trace
@@ -73,19 +73,7 @@ class get_power:  # noqa: N801 - its name there
             )
         offset_s = self._monitor.clock.epoch_offset_s
         every = self.trace.series()
-        readings = sorted(
-            (time_s, index, power_w)
-            for index, series in enumerate(every)
-            for time_s, power_w in zip(series.times_s, series.power_w)
-        )
-        width = range(len(every))
-        rows = [
-            (time_s + offset_s, *power_w)
-            for time_s, power_w in ticks(
-                (time_s, [power_w if column == index else None for column in width])
-                for time_s, index, power_w in readings
-            )
-        ]
+        rows = [(time_s + offset_s, *power_w) for time_s, power_w in ticks(every)]
         names = [series.info.name for series in every]
         return pandas.DataFrame(rows, columns=["timestamps", *names], dtype=float)
 
@@ -95,13 +83,13 @@ class get_power:  # noqa: N801 - its name there
         The watt-hours are a pandas series, and a table a data frame of one row; without pandas both are dictionaries.
         """
         energy_wh = {series.info.name: _energy_wh(series) for series in self.trace.series()}
-        counted_wh = {
-            series.info.name: _counted_wh(series) for series in self.trace.series() if has_counter_table(series.info)
+        counters_wh = {
+            series.info.name: counted_wh(series) for series in self.trace.series() if has_counter_table(series.info)
         }
         pandas = _pandas()
         if pandas is None:
-            return energy_wh, {COUNTER_TABLE: counted_wh} if counted_wh else {}
-        return pandas.Series(energy_wh), {COUNTER_TABLE: pandas.DataFrame(counted_wh, [0])} if counted_wh else {}
+            return energy_wh, {COUNTER_TABLE: counters_wh} if counters_wh else {}
+        return pandas.Series(energy_wh), {COUNTER_TABLE: pandas.DataFrame(counters_wh, [0])} if counters_wh else {}
 
 
 def _energy_wh(series: Series) -> float:
@@ -109,11 +97,6 @@ def _energy_wh(series: Series) -> float:
         return integral_j(series.times_s, series.power_w) / JOULES_PER_WH
     except NotEnoughSamples:
         return math.nan
-
-
-def _counted_wh(series: Series) -> float:
-    seen_j = [counter_j for counter_j in series.energy_j or () if not math.isnan(counter_j)]
-    return (seen_j[-1] - seen_j[0]) / JOULES_PER_WH if seen_j else math.nan
 
 
 def _pandas() -> Any:

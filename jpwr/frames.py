@@ -12,17 +12,18 @@ import math
 import os
 import re
 from functools import partial
+from heapq import merge
 from io import TextIOWrapper
+from itertools import repeat
 from pathlib import Path
-from typing import BinaryIO, Callable, Iterable, Iterator, Mapping, Sequence, TextIO
+from typing import BinaryIO, Callable, Iterator, Mapping, Sequence, TextIO
 
 from jpwr.channel import ChannelInfo
 from jpwr.errors import JpwrError
 from jpwr.files import create_table
 from jpwr.say import printable
 from jpwr.summary import JOULES_PER_WH, Summary
-from jpwr.trace import Event
-from jpwr.writers import CsvWriter
+from jpwr.trace import Series
 
 ENGINES = {"csv": (), "h5": ("pandas", "tables"), "parquet": ("pandas", "pyarrow")}
 COUNTER_TABLE = "energy_from_counter"
@@ -62,18 +63,19 @@ def suffix_of(asked: str, rank: int | None, environ: Mapping[str, str] = os.envi
     return suffix
 
 
-def write_frames(trace: CsvWriter, suffix: str, file_type: str, summary: Summary) -> list[Path]:
-    """Write the files beside the trace; returns their paths. An older file of a name is kept as NAME.old."""
-    counters = [info for info in summary.infos if has_counter_table(info)]
+def write_frames(folder: Path, suffix: str, file_type: str, summary: Summary) -> list[Path]:
+    """Write the files into a folder; returns their paths. An older file of a name is kept as NAME.old."""
+    series = summary.trace.series()
+    counted = [one for one in series if has_counter_table(one.info)]
     tables: dict[str, Callable[[TextIO], None]] = {
-        "power": partial(_write_power, trace),
+        "power": partial(_write_power, series, summary.trace.meta.get("epoch_offset_s", 0.0)),
         "energy": partial(_write_energy, summary),
     }
-    if counters:
-        tables[COUNTER_TABLE] = partial(_write_counters, trace, counters)
+    if counted:
+        tables[COUNTER_TABLE] = partial(_write_counters, counted)
     paths = []
     for name, write in tables.items():
-        path = trace.path.with_name(f"{name}.{suffix}.{file_type}")
+        path = folder / f"{name}.{suffix}.{file_type}"
         with create_table(path) as file:
             try:
                 _write_table(file, write, file_type)
@@ -89,30 +91,40 @@ def has_counter_table(info: ChannelInfo) -> bool:
     return info.has_counter and info.name.startswith("rocm:")
 
 
-def ticks(rows: Iterable[tuple[float, Sequence[float | None]]]) -> Iterator[tuple[float, list[float | None]]]:
-    """Rows of moments as rows of ticks: one goes on until a channel comes again, and has the time of the first."""
-    time_s = math.nan
-    tick_w: list[float | None] = []
-    for moment_s, power_w in rows:
-        if all(watts is None for watts in power_w):
-            continue
-        if tick_w and all(before is None or now is None for before, now in zip(tick_w, power_w)):
-            tick_w = [now if before is None else before for before, now in zip(tick_w, power_w)]
-            continue
-        if tick_w:
-            yield time_s, tick_w
-        time_s, tick_w = moment_s, list(power_w)
-    if tick_w:
-        yield time_s, tick_w
+def ticks(every: Sequence[Series]) -> Iterator[tuple[float, Sequence[float | None]]]:
+    """Time in seconds and the power of each channel, tick by tick: what was read until a channel came again.
+
+    A tick has the time of its first reading; None is a channel that it did not read.
+    """
+    if all(series.times_s == every[0].times_s for series in every):
+        if every:
+            yield from zip(every[0].times_s, zip(*(series.power_w for series in every)))
+        return
+    readings = merge(*(zip(series.times_s, repeat(index), series.power_w) for index, series in enumerate(every)))
+    nothing: list[float | None] = [None] * len(every)
+    first_s, tick_w = math.nan, nothing[:]
+    for time_s, index, power_w in readings:
+        if tick_w[index] is not None:
+            yield first_s, tick_w
+            first_s, tick_w = math.nan, nothing[:]
+        if first_s != first_s:
+            first_s = time_s
+        tick_w[index] = power_w
+    if first_s == first_s:
+        yield first_s, tick_w
 
 
-def _write_power(trace: CsvWriter, file: TextIO) -> None:
-    with trace.reader() as reader:
-        file.write(",".join(["", "timestamps", *(info.name for info in reader.channels)]) + "\n")
-        rows = ((entry.time_s, entry.power_w) for entry in reader if not isinstance(entry, Event))
-        for number, (time_s, power_w) in enumerate(ticks(rows)):
-            values = ["" if watts is None or watts != watts else f"{watts:.3f}" for watts in power_w]
-            file.write(",".join([str(number), f"{time_s + reader.meta['epoch_offset_s']:.6f}", *values]) + "\n")
+def counted_wh(series: Series) -> float:
+    """Watt-hours by the first and the last value of a counter, `nan` where there is none."""
+    seen_j = [counter_j for counter_j in series.energy_j or () if math.isfinite(counter_j)]
+    return (seen_j[-1] - seen_j[0]) / JOULES_PER_WH if seen_j else math.nan
+
+
+def _write_power(every: Sequence[Series], epoch_offset_s: float, file: TextIO) -> None:
+    file.write(",".join(["", "timestamps", *(series.info.name for series in every)]) + "\n")
+    for number, (time_s, power_w) in enumerate(ticks(every)):
+        values = ["" if watts is None or watts != watts else f"{watts:.3f}" for watts in power_w]
+        file.write(",".join([str(number), f"{time_s + epoch_offset_s:.6f}", *values]) + "\n")
 
 
 def _write_energy(summary: Summary, file: TextIO) -> None:
@@ -121,20 +133,10 @@ def _write_energy(summary: Summary, file: TextIO) -> None:
         file.write(f"{info.name},{'' if estimate is None else f'{estimate.energy_j / JOULES_PER_WH:.9f}'}\n")
 
 
-def _write_counters(trace: CsvWriter, infos: Sequence[ChannelInfo], file: TextIO) -> None:
-    names = [info.name for info in infos]
-    first_j: dict[str, float] = {}
-    last_j: dict[str, float] = {}
-    with trace.reader() as reader:
-        for entry in reader:
-            if isinstance(entry, Event):
-                continue
-            for info, counter_j in zip(reader.channels, entry.energy_j):
-                if counter_j is not None and math.isfinite(counter_j):
-                    first_j.setdefault(info.name, counter_j)
-                    last_j[info.name] = counter_j
-    values = [f"{(last_j[name] - first_j[name]) / JOULES_PER_WH:.9f}" if name in last_j else "" for name in names]
-    file.write(",".join(["", *names]) + "\n" + ",".join(["0", *values]) + "\n")
+def _write_counters(counted: Sequence[Series], file: TextIO) -> None:
+    found_wh = [counted_wh(series) for series in counted]
+    values = ["" if math.isnan(watt_hours) else f"{watt_hours:.9f}" for watt_hours in found_wh]
+    file.write(",".join(["", *(series.info.name for series in counted)]) + "\n" + ",".join(["0", *values]) + "\n")
 
 
 def _write_table(file: BinaryIO, write: Callable[[TextIO], None], file_type: str) -> None:

@@ -6,6 +6,7 @@ import math
 import os
 import sys
 import threading
+from array import array
 from functools import partial
 from types import TracebackType
 from typing import Any, Callable, Protocol, Sequence
@@ -53,29 +54,6 @@ class _Lane:
         self.since_s = 0.0  # since when
         self.hung = False
         self.probes = list(PROBES)
-
-
-class _Row:
-    """What is read at one moment; a reading that comes later begins another row."""
-
-    def __init__(self, sampler: Sampler, width: int) -> None:
-        self._sampler = sampler
-        self._none: list[float | None] = [None] * width
-        self._time_s = -math.inf
-        self._power_w = self._energy_j = self._none
-
-    def put(self, time_s: float, index: int, power_w: float | None = None, energy_j: float | None = None) -> None:
-        if time_s - self._time_s > SAME_MOMENT_S:
-            self.end()
-            self._time_s, self._power_w, self._energy_j = time_s, self._none[:], self._none[:]
-        if power_w is not None:
-            self._power_w[index] = power_w
-        if energy_j is not None:
-            self._energy_j[index] = energy_j
-
-    def end(self) -> None:
-        if self._time_s > -math.inf:
-            self._sampler.emit(self._time_s, self._power_w, self._energy_j)
 
 
 class Sampler:
@@ -230,37 +208,63 @@ class Sampler:
 
     def _read_lane(self, lane: _Lane, counters_only: bool) -> None:
         now_s = self.clock.now_s
-        row = _Row(self, len(self.channels))
+        readings: list[tuple[float, int, float | None, float | None]] = []  # time, channel, watts, joules
+        after_s = now_s()
         for index in list(lane.indices):
-            channel = self.channels[index]
-            if counters_only and not channel.read_energy_j:
-                continue
-            before_s = lane.since_s = now_s()
+            info, read_power_w, read_energy_j, _ = self.channels[index]
+            if counters_only:
+                if read_energy_j is None:
+                    continue
+                read_power_w = None
+            before_s = lane.since_s = after_s
             lane.reading = index
             counter_j = power_w = None
-            if channel.read_energy_j:
-                counter_j = self._read(channel, channel.read_energy_j)
-                read_s = now_s()
-                counter_s, before_s = (before_s + read_s) / 2, read_s
-            if channel.read_power_w and not counters_only:
-                power_w = self._read(channel, channel.read_power_w)
-            after_s = now_s()
+            counter_s = before_s
+            if read_energy_j is not None:
+                try:
+                    counter_j = read_energy_j()
+                except ReadError as error:
+                    counter_j = self._failed(index, error)
+                after_s = now_s()
+                counter_s, before_s = (before_s + after_s) / 2, after_s
+            if read_power_w is not None:
+                try:
+                    power_w = read_power_w()
+                except ReadError as error:
+                    power_w = self._failed(index, error)
+                after_s = now_s()
             was_hung = lane.hung
             if was_hung:  # others have gone on meanwhile: this reading is of now, and what came before it is old
-                lane.hung, counter_s, before_s = False, after_s, after_s
-                row = _Row(self, len(self.channels))
-                self._warn(f"{channel.info.name}: answers again")
+                lane.hung, counter_s, before_s, readings = False, after_s, after_s, []
+                self._warn(f"{info.name}: answers again")
             if counter_j is not None:
                 self.counters_j[index] = counter_j
-                row.put(counter_s, index, energy_j=counter_j)
-                if not channel.read_power_w and not counters_only:
-                    row.put(counter_s, index, power_w=self._slope_w(index, counter_s, counter_j))
+                if read_power_w is None and not counters_only:
+                    power_w, before_s, after_s = self._slope_w(index, counter_s, counter_j), counter_s, counter_s
+                readings.append((counter_s, index, None, counter_j))
             if power_w is not None:
-                row.put((before_s + after_s) / 2, index, power_w=power_w)
+                readings.append(((before_s + after_s) / 2, index, power_w, None))
             if was_hung:
                 break
         lane.reading = None
-        row.end()
+        self._emit_rows(readings)
+
+    def _emit_rows(self, readings: Sequence[tuple[float, int, float | None, float | None]]) -> None:
+        """Hand them over as rows of what was read at one moment."""
+        row_s = -math.inf
+        none: list[float | None] = [None] * len(self.channels)
+        powers_w = energies_j = none
+        for time_s, index, power_w, energy_j in readings:
+            if time_s - row_s > SAME_MOMENT_S:
+                if powers_w is not none:
+                    self.emit(row_s, powers_w, energies_j)
+                row_s, powers_w, energies_j = time_s, none[:], none[:]
+            if power_w is not None:
+                powers_w[index] = power_w
+            if energy_j is not None:
+                energies_j[index] = energy_j
+        if powers_w is not none:
+            self.emit(row_s, powers_w, energies_j)
 
     def emit(self, time_s: float, power_w: Sequence[float | None], energy_j: Sequence[float | None]) -> None:
         """Hand a row to all sinks."""
@@ -268,15 +272,12 @@ class Sampler:
             for sink in self.sinks:
                 sink.append(time_s, power_w, energy_j)
 
-    def _read(self, channel: Channel, read: Callable[[], float]) -> float:
-        name = channel.info.name
-        try:
-            return read()
-        except ReadError as error:
-            if not self.failed_reads[name] and not channel.info.lacks.startswith("cannot be read"):
-                self._warn(f"{name}: {error}; readings that fail are recorded as missing")
-            self.failed_reads[name] += 1
-            return math.nan
+    def _failed(self, index: int, error: ReadError) -> float:
+        info = self.channels[index].info
+        if not self.failed_reads[info.name] and not info.lacks.startswith("cannot be read"):
+            self._warn(f"{info.name}: {error}; readings that fail are recorded as missing")
+        self.failed_reads[info.name] += 1
+        return math.nan
 
     def _slope_w(self, index: int, time_s: float, counter_j: float) -> float:
         last_time_s, last_counter_j = self._last_counter[index]
@@ -371,6 +372,13 @@ def active_monitors() -> list[PowerMonitor]:
     return list(_active)
 
 
+_drawn: list[int] = []
+
+
 def any_moment() -> float:
     """A number from 0 to 1 by chance, without the 5 ms that the module random takes to load."""
-    return int.from_bytes(os.urandom(4), "little") / 2**32
+    try:
+        return _drawn.pop() / 2**32
+    except IndexError:
+        _drawn.extend(array("I", os.urandom(1024)))
+        return any_moment()

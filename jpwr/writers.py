@@ -2,13 +2,13 @@
 
 The first line is a comment with all that is known of the run as JSON, the second names the columns, and then a row
 per moment. A field that is empty was not read in that row, `nan` is a reading that failed. An event is a comment line
-between the rows. Every line is handed to the kernel when it is made.
+between the rows. Lines are handed to the kernel as they are made, those of a tenth of a second together.
 """
 
 from __future__ import annotations
 
 import json
-import os
+import math
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Iterator, NamedTuple, Sequence, TextIO
@@ -20,6 +20,7 @@ from jpwr.say import printable, say
 from jpwr.trace import Event, Trace
 
 FORMAT = 1
+TOGETHER_S = 0.1
 HEADER = "# jpwr-trace "
 EVENT = "# event "
 MOST = 1e15  # of seconds, watts and joules: more is damage, and its square is still a number
@@ -43,6 +44,8 @@ class CsvWriter:
 
     def __init__(self, path: Path, channels: Sequence[ChannelInfo], meta: dict[str, Any]) -> None:
         self.failed = False
+        self._rows: list[tuple[float, Sequence[float | None], Sequence[float | None]]] = []
+        self._written_s = -math.inf
         self._with_counter = [info.has_counter for info in channels]
         self._forms = ["%.6f"]
         for info in channels:
@@ -60,25 +63,34 @@ class CsvWriter:
             ) from error
 
     def append(self, time_s: float, power_w: Sequence[float | None], energy_j: Sequence[float | None]) -> None:
+        self._rows.append((time_s, power_w, energy_j))
+        if time_s - self._written_s >= TOGETHER_S:
+            self._written_s = time_s
+            self._write_rows()
+
+    def event(self, name: str, time_s: float, /, **details: Any) -> None:
+        self._write_rows()
+        self._write(EVENT + json.dumps({"event": name, "time_s": time_s, **details}) + "\n")
+
+    def _write_rows(self) -> None:
+        rows, self._rows = self._rows, []
+        self._write("".join(self._line(*row) for row in rows))
+
+    def _line(self, time_s: float, power_w: Sequence[float | None], energy_j: Sequence[float | None]) -> str:
         values: list[float | None] = [time_s]
         for has_counter, power, energy in zip(self._with_counter, power_w, energy_j):
             values.append(power)
             if has_counter:
                 values.append(energy)
         if None not in values:
-            self._write(self._whole_row % tuple(values))
-            return
-        fields = ("" if value is None else form % value for form, value in zip(self._forms, values))
-        self._write(",".join(fields) + "\n")
+            return self._whole_row % tuple(values)
+        return ",".join(["" if value is None else form % value for form, value in zip(self._forms, values)]) + "\n"
 
-    def event(self, name: str, time_s: float, /, **details: Any) -> None:
-        self._write(EVENT + json.dumps({"event": name, "time_s": time_s, **details}) + "\n")
-
-    def _write(self, line: str) -> None:
-        if self.failed:
+    def _write(self, lines: str) -> None:
+        if self.failed or not lines:
             return
         try:
-            self._file.write(line)
+            self._file.write(lines)
         except OSError as error:
             self.failed = True
             say(
@@ -86,16 +98,13 @@ class CsvWriter:
                 "kept, and the command goes on"
             )
 
-    def reader(self) -> open_trace:
-        """What has been written, read back from this very file, whatever has become of its name."""
-        return open_trace(self.path, os.dup(self._file.fileno()))
-
     def __enter__(self) -> CsvWriter:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
+        self._write_rows()
         try:
             self._file.close()
         except OSError:
@@ -129,13 +138,11 @@ class open_trace:  # noqa: N801 - used as a function is
     Raises TraceError for a file that is no trace, and for a line that is damaged unless it is a cut last one.
     """
 
-    def __init__(self, path: Path, file: int | None = None) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
         self._number = 0
         try:
-            self._file: TextIO = open(path if file is None else file, encoding="utf-8", errors="replace")
-            if file is not None:
-                self._file.seek(0)
+            self._file: TextIO = open(path, encoding="utf-8", errors="replace")
         except IsADirectoryError as error:
             raise TraceError(f"{path} is a folder: give the trace in it, such as {path / 'trace.csv'}") from error
         except OSError as error:

@@ -77,11 +77,11 @@ class _Device:
 
     def averaged_power(self) -> Callable[[], float]:
         """What reads watts; this and the next two raise ReadError where there is no such reading."""
-        return _thousandth(self._number("nvmlDeviceGetPowerUsage"))
+        return self._number("nvmlDeviceGetPowerUsage", per_unit=1000)  # of milliwatts
 
     def energy(self) -> Callable[[], float]:
         """What reads joules."""
-        return _thousandth(self._number("nvmlDeviceGetTotalEnergyConsumption", kind=ctypes.c_ulonglong))
+        return self._number("nvmlDeviceGetTotalEnergyConsumption", kind=ctypes.c_ulonglong, per_unit=1000)
 
     def instant_power(self) -> Callable[[], float]:
         """What reads watts of this moment, which newer drivers have as a field."""
@@ -90,14 +90,14 @@ class _Device:
             field = layout(fieldId=self._nvml.NVML_FI_DEV_POWER_INSTANT)
         except AttributeError as error:
             raise ReadError("this nvidia-ml-py knows no instant power") from error
-        call = self._call("nvmlDeviceGetFieldValues", 1, ctypes.byref(field))
+        function, arguments = self._call("nvmlDeviceGetFieldValues", 1, ctypes.byref(field))
         code = ctypes.c_int.from_buffer(field, layout.nvmlReturn.offset)
         milliwatts = ctypes.c_uint.from_buffer(field, layout.value.offset)
 
         def read() -> float:
-            call()
-            if code.value:
-                raise self._error(code.value)
+            failed = function(*arguments) or code.value
+            if failed:
+                raise self._error(failed)
             return milliwatts.value / 1000
 
         read()
@@ -139,36 +139,28 @@ class _Device:
         except (self._nvml.NVMLError, AttributeError):  # an older driver, an older nvidia-ml-py
             return False
 
-    def _number(self, name: str, *arguments: int, kind: type[Any] = ctypes.c_uint) -> Callable[[], int]:
+    def _number(
+        self, name: str, *arguments: int, kind: type[Any] = ctypes.c_uint, per_unit: int = 1
+    ) -> Callable[[], Any]:
         """What reads one number, which it has done once; raises ReadError where it cannot."""
         number = kind()
-        call = self._call(name, *arguments, ctypes.byref(number))
+        function, whole = self._call(name, *arguments, ctypes.byref(number))
 
-        def read() -> int:
-            call()
-            return number.value  # type: ignore[no-any-return]
+        def read() -> Any:
+            code = function(*whole)
+            if code:
+                raise self._error(code)
+            return number.value if per_unit == 1 else number.value / per_unit
 
         read()
         return read
 
-    def _call(self, name: str, *arguments: Any) -> Callable[[], None]:
-        """A function of the library with its arguments."""
+    def _call(self, name: str, *arguments: Any) -> tuple[Callable[..., int], tuple[Any, ...]]:
+        """A function of the library, and its arguments."""
         try:
-            function = self._nvml.nvmlLib[name]
+            return self._nvml.nvmlLib[name], (self._handle, *arguments)
         except AttributeError as error:
             raise ReadError(f"this driver's NVML has no {name}") from error
-        whole = (self._handle, *arguments)
-
-        def call() -> None:
-            code = function(*whole)
-            if code:
-                raise self._error(code)
-
-        return call
 
     def _error(self, code: int) -> ReadError:
         return ReadError(f"NVML: {self._nvml.NVMLError(code)}")
-
-
-def _thousandth(read: Callable[[], int]) -> Callable[[], float]:
-    return lambda: read() / 1000  # NVML reports milliwatts and millijoules
