@@ -208,7 +208,14 @@ class Sampler:
 
     def _read_lane(self, lane: _Lane, counters_only: bool) -> None:
         now_s = self.clock.now_s
-        readings: list[tuple[float, int, float | None, float | None]] = []  # time, channel, watts, joules
+        nothing: list[float | None] = [None] * len(self.channels)
+        rows: list[tuple[float, list[float | None], list[float | None]]] = []  # of one moment each: watts, joules
+
+        def row_of(time_s: float) -> tuple[float, list[float | None], list[float | None]]:
+            if not rows or time_s - rows[-1][0] > SAME_MOMENT_S:
+                rows.append((time_s, nothing[:], nothing[:]))
+            return rows[-1]
+
         after_s = now_s()
         for index in list(lane.indices):
             info, read_power_w, read_energy_j, _ = self.channels[index]
@@ -235,36 +242,21 @@ class Sampler:
                 after_s = now_s()
             was_hung = lane.hung
             if was_hung:  # others have gone on meanwhile: this reading is of now, and what came before it is old
-                lane.hung, counter_s, before_s, readings = False, after_s, after_s, []
+                lane.hung, counter_s, before_s = False, after_s, after_s
+                rows.clear()
                 self._warn(f"{info.name}: answers again")
             if counter_j is not None:
                 self.counters_j[index] = counter_j
                 if read_power_w is None and not counters_only:
                     power_w, before_s, after_s = self._slope_w(index, counter_s, counter_j), counter_s, counter_s
-                readings.append((counter_s, index, None, counter_j))
+                row_of(counter_s)[2][index] = counter_j
             if power_w is not None:
-                readings.append(((before_s + after_s) / 2, index, power_w, None))
+                row_of((before_s + after_s) / 2)[1][index] = power_w
             if was_hung:
                 break
         lane.reading = None
-        self._emit_rows(readings)
-
-    def _emit_rows(self, readings: Sequence[tuple[float, int, float | None, float | None]]) -> None:
-        """Hand them over as rows of what was read at one moment."""
-        row_s = -math.inf
-        none: list[float | None] = [None] * len(self.channels)
-        powers_w = energies_j = none
-        for time_s, index, power_w, energy_j in readings:
-            if time_s - row_s > SAME_MOMENT_S:
-                if powers_w is not none:
-                    self.emit(row_s, powers_w, energies_j)
-                row_s, powers_w, energies_j = time_s, none[:], none[:]
-            if power_w is not None:
-                powers_w[index] = power_w
-            if energy_j is not None:
-                energies_j[index] = energy_j
-        if powers_w is not none:
-            self.emit(row_s, powers_w, energies_j)
+        for row in rows:
+            self.emit(*row)
 
     def emit(self, time_s: float, power_w: Sequence[float | None], energy_j: Sequence[float | None]) -> None:
         """Hand a row to all sinks."""
