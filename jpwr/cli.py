@@ -23,12 +23,14 @@ from jpwr.node import GLOBAL_RANKS, rank_of, why_not_sampling
 from jpwr.sampler import DEFAULT_INTERVAL_S, PowerMonitor, Sink
 from jpwr.say import open_standard_streams, say, settle_streams, write
 from jpwr.summary import Summary
+from jpwr.threads import within
 from jpwr.trace import Trace
 from jpwr.writers import CsvWriter
 
 # As for env(1) and timeout(1): below 125 the code is the command's own.
 EXIT_JPWR_FAILED = 125
 TRACE_NAME = "trace.csv"
+ANSWER_S = 5.0  # a sensor that takes longer holds up neither the command nor its marks
 # No sensor has a new value more often, and no machine keeps that up beside a program; the other end is an hour.
 MIN_INTERVAL_MS = 1
 MAX_INTERVAL_MS = 3_600_000
@@ -309,7 +311,7 @@ def _measure(options: argparse.Namespace, child: Child, monitor: PowerMonitor, c
     """Idle phase, then the command, its start and end marked in the trace."""
     sampler = monitor.sampler
     if options.idle:
-        sampler.sample(wait_s=1.0)  # so that all of the idle phase is covered
+        within(ANSWER_S, sampler.sample)  # so that all of the idle phase is covered
     idle_end_s = clock.now_s() + options.idle
     while clock.now_s() < idle_end_s and not child.asked_to_end:
         clock.sleep_until(min(idle_end_s, clock.now_s() + 0.1))
@@ -321,34 +323,30 @@ def _measure(options: argparse.Namespace, child: Child, monitor: PowerMonitor, c
 
     def on_marks(marks: Sequence[Mark]) -> None:
         now_s = clock.now_s()
-        if child.exit_code is None:
-            sampler.sample_counters(wait_s=0.1)  # so that a region's edges are sharp
-            edges.begin()
         for mark in marks:
             sampler.event(mark.event, now_s if mark.time_s is None else mark.time_s, region=mark.region)
+        if child.exit_code is None:
+            within(ANSWER_S, edges.begin)
+
+    def beside_marks() -> bool:
+        return edges.waits and within(ANSWER_S, edges.step) and edges.waits
 
     environ = dict(os.environ)
     marks: MarkReader | None = None
     try:
-        marks = MarkReader(on_marks, edges.step, say)
+        marks = MarkReader(on_marks, beside_marks, say)
         environ[MARKS_VARIABLE] = marks.path
         marks.start()
     except JpwrError as error:
         say(str(error))
-    edges.begin()
-    edges.finish()
-    sampler.sample(wait_s=1.0)
+    within(ANSWER_S, EdgeReader(sampler, clock).whole)
     sampler.event("command_started", clock.now_s())
     try:
         exit_code = child.run(environ)
         ended_s = clock.now_s()
         with _whatever_happens(child, "in the last sample"):
-            sampler.sample(wait_s=1.0)
+            within(ANSWER_S, EdgeReader(sampler, clock).whole)
         sampler.event("command_ended", ended_s, exit_code=exit_code)
-        with _whatever_happens(child, "in the last sample"):
-            beside_end = EdgeReader(sampler, clock)
-            beside_end.begin()
-            beside_end.finish()
     finally:
         if marks is not None:
             marks.stop(patience=lambda: not sampler.hung)

@@ -17,38 +17,42 @@ PAUSE_S = 1.0  # marks that come faster than this do not make it read without en
 
 
 class EdgeReader:
-    """Reads beside one edge at a time."""
+    """Reads beside one edge at a time. A sensor that hangs keeps whoever calls it: do so by `threads.within`."""
 
     def __init__(self, sampler: Sampler, clock: Clock) -> None:
         self._sampler, self._clock = sampler, clock
         self._before_j: Sequence[float] = ()
         self._end_s = self._next_s = -math.inf
 
-    def begin(self) -> None:
-        """There is an edge now."""
-        now_s = self._clock.now_s()
-        if now_s < self._next_s:
-            return
-        self._before_j = list(self._sampler.counters_j)
-        self._end_s, self._next_s = now_s + MOST_S, now_s + PAUSE_S
-
-    def step(self) -> bool:
-        """Read once more, where there is something to wait for; whether there still is."""
-        if not self._is_waiting():
-            return False
-        self._sampler.sample_counters(wait_s=0.1)
-        return self._is_waiting()
-
-    def finish(self) -> None:
-        """Read until there is nothing more to wait for."""
-        while self._is_waiting():
+    def whole(self) -> None:
+        """There is an edge now: read all, then counters until there is nothing more to wait for."""
+        self._sampler.sample()
+        self._begin_to_wait()
+        while self.waits:
             self._clock.sleep_until(self._clock.now_s() + STEP_S)
             self.step()
 
-    def _is_waiting(self) -> bool:
+    def begin(self) -> None:
+        """There is an edge now: read counters, and wait for the next values unless another edge was just before."""
+        self._sampler.sample_counters()
+        if self._clock.now_s() >= self._next_s:
+            self._begin_to_wait()
+
+    def step(self) -> None:
+        """Read counters once more."""
+        self._sampler.sample_counters()
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is something to wait for."""
         if self._clock.now_s() >= self._end_s:
             return False
         if all(now != before or now != now for before, now in zip(self._before_j, self._sampler.counters_j)):
             self._end_s = -math.inf
             return False
         return True
+
+    def _begin_to_wait(self) -> None:
+        now_s = self._clock.now_s()
+        self._before_j = list(self._sampler.counters_j)
+        self._end_s, self._next_s = now_s + MOST_S, now_s + PAUSE_S

@@ -126,13 +126,16 @@ class Sampler:
                     self._leave_behind(lane, stopped)
             self.clock.sleep_until(now_s + WATCH_INTERVAL_S)
 
-    def sample(self, wait_s: float = -1) -> None:
-        """Read every channel that has no slower rhythm of its own once, now; not one that does not answer."""
+    def sample(self, wait_s: float = 1.0) -> None:
+        """Read every channel that has no slower rhythm of its own once, now; not one that does not answer.
+
+        What is being read at the moment is waited for, for so long.
+        """
         for lane in list(self._lanes):
             if lane.interval_s == self.interval_s and not lane.hung and lane.indices:
                 self._sample(lane, wait_s)
 
-    def sample_counters(self, wait_s: float = -1) -> None:
+    def sample_counters(self, wait_s: float = 0.1) -> None:
         """The same for counters alone: at a moment that the load has chosen, power is no fair sample."""
         for lane in list(self._lanes):
             if lane.interval_s == self.interval_s and not lane.hung:
@@ -336,7 +339,7 @@ class PowerMonitor:
     def mark(self, event: str, name: str, time_s: float | None = None) -> None:
         """Note a region_begin or region_end, and read the counters now, so that the region's edge is sharp."""
         time_s = self.clock.now_s() if time_s is None else time_s
-        self.sampler.sample_counters(wait_s=0.1)
+        self.sampler.sample_counters()
         self.sampler.event(event, time_s, region=name)
 
     def __enter__(self) -> PowerMonitor:

@@ -1,9 +1,10 @@
-"""Threads that leave signals to the main thread."""
+"""Threads that leave signals to the main thread, and calls that may never return."""
 
 from __future__ import annotations
 
 import signal
 import threading
+from typing import Callable
 
 # What may be for the measured command, and is passed on to it.
 FORWARDED_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
@@ -21,3 +22,24 @@ def start(*threads: threading.Thread) -> None:
             thread.start()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def within(limit_s: float, call: Callable[[], object]) -> bool:
+    """Call something that may hang, in a thread of its own; whether it has returned in time. It goes on if not.
+
+    What it raises is raised here.
+    """
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as error:  # handed to who waits
+            raised.append(error)
+
+    thread = threading.Thread(target=run, name="jpwr-within", daemon=True)
+    start(thread)
+    thread.join(limit_s)
+    if raised:
+        raise raised[0]
+    return not thread.is_alive()

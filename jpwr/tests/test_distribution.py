@@ -143,7 +143,7 @@ def test_it_is_installed_and_measures_on_the_oldest_and_the_newest_python(versio
         run(folder / "jpwr", "--methods", "estimate", "--df-out", "out", "--", *measured, cwd=tmp_path) == "at work\n"
     )
     trace = read_trace(tmp_path / "out" / "trace.csv")
-    assert trace.events[-1].details == {"exit_code": 0}
+    assert {event.name: event.details for event in trace.events}["command_ended"] == {"exit_code": 0}
     assert [region.name for region in trace.regions()] == ["work"]
     assert len(list((tmp_path / "out").glob("energy.*.csv"))) == 1
     assert "estimate:cpu" in run(folder / "jpwr", "read", "out/trace.csv", cwd=tmp_path)

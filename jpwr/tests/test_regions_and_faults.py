@@ -17,7 +17,7 @@ import pytest
 import jpwr
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.marks import Mark, parse_mark
-from jpwr.tests.conftest import DEADLINE_S, environment, needed, run, wait_until
+from jpwr.tests.conftest import DEADLINE_S, REPOSITORY, environment, install_method, needed, run, wait_until
 from jpwr.tests.loads import square
 from jpwr.tests.test_command import simulate
 from jpwr.trace import Event
@@ -231,6 +231,23 @@ def test_a_device_that_hangs_holds_up_no_other(measure, tmp_path):
     assert first["samples"] >= hung["samples"] + 14
     assert last["samples"] >= hung["samples"] + 14
     assert len(trace_of(tmp_path).channels) == 3
+
+
+def test_a_sensor_that_hangs_where_a_window_begins_keeps_no_command_from_running(tmp_path):
+    install_method(
+        tmp_path,
+        "sleepy",
+        "import threading, time\n"
+        "def read():\n"
+        "    if threading.current_thread().name == 'jpwr-within': time.sleep(86399)\n"
+        "    return 300.0\n"
+        "return [Channel(ChannelInfo('sleepy:0', Scope.DEVICE, 'made up'), read)]",
+    )
+    command = (sys.executable, "-m", "jpwr", "--methods", "sleepy", "--interval", "20", "--", "touch", "ran")
+    done = run(*command, cwd=tmp_path, PYTHONPATH=f"{REPOSITORY}:{tmp_path}")
+    assert done.returncode == 0
+    assert (tmp_path / "ran").exists()
+    assert "sleepy:0: does not answer" in done.stderr
 
 
 def test_clocks_and_limits_are_recorded_when_they_change(measure, tmp_path):

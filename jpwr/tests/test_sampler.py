@@ -129,9 +129,7 @@ def test_an_edge_beside_which_counters_are_read_is_sharp(clock, refresh_s):
     for end_s in (5.0, 13.1, 16.0):
         sampler.run(lambda end_s=end_s: clock.time_s >= end_s)
         window_s.append(clock.time_s)
-        edge = EdgeReader(sampler, clock)
-        edge.begin()
-        edge.finish()
+        EdgeReader(sampler, clock).whole()
         assert clock.time_s - window_s[-1] <= refresh_s + 0.005
     [estimate] = trace.energies(*window_s[:2])
     error_j = abs(estimate.energy_j - 300 * (window_s[1] - window_s[0]))
@@ -141,13 +139,11 @@ def test_an_edge_beside_which_counters_are_read_is_sharp(clock, refresh_s):
 def test_a_counter_that_does_not_change_is_waited_for_no_longer_than_a_moment(clock):
     info = INFO._replace(has_counter=True)
     sampler = Sampler([Channel(info, lambda: 300.0, lambda: 5.0), Channel(INFO, lambda: 1.0)], [], 0.1, clock)
-    sampler.sample()
     edge = EdgeReader(sampler, clock)
-    edge.begin()
-    edge.finish()
+    edge.whole()
     assert MOST_S <= clock.time_s <= MOST_S + 0.01
     edge.begin()  # soon after another
-    assert not edge.step()
+    assert not edge.waits
 
 
 def test_samples_are_at_random_moments_whatever_the_interval():
