@@ -199,11 +199,13 @@ class CounterCurve:
         above_w = min(highest_w * share, average_w - lowest_w * rest) - average_w * share
         below_w = average_w * share - max(lowest_w * share, average_w - highest_w * rest)
         shape_j = slot_s * max(above_w, below_w)
-        late_s = rest * start_unsure_s + share * end_unsure_s
+        # Both moments may be early, or both late.
+        early_share = _share(time_s, start_s - start_unsure_s, end_s - end_unsure_s)
+        late_share = _share(time_s, start_s + start_unsure_s, end_s + end_unsure_s)
         value_j = self._values_j[first] + share * step_j
         if shape_j:
             value_j, shape_j = self._followed(first, last, time_s, share, value_j, shape_j)
-        return _Edge(value_j, abs(average_w) * late_s, shape_j, first, last)
+        return _Edge(value_j, abs(step_j) * max(early_share - share, share - late_share), shape_j, first, last)
 
     def _slot(self, time_s: float) -> int:
         """Which value's time a moment is in; -1 before the first one."""
@@ -288,3 +290,8 @@ class CounterCurve:
             knot,
             knot,
         )
+
+
+def _share(time_s: float, start_s: float, end_s: float) -> float:
+    """How much of the time between two others is past at a moment."""
+    return min(1.0, max(0.0, (time_s - start_s) / (end_s - start_s))) if end_s > start_s else 0.5

@@ -7,6 +7,7 @@ that is still shown was not renewed meanwhile. Few rows of moments at equal dist
 from __future__ import annotations
 
 import math
+from itertools import repeat
 from typing import NamedTuple, Sequence
 
 from jpwr.power_curve import Refresh
@@ -16,7 +17,7 @@ FEWEST, MOST = 16, 256  # changes from which that is told
 # By so much of its time a refresh may be early or late; the smallest one that explains what was seen.
 UNEVEN = (0.001, 0.004, 0.015, 0.06)
 # A refresh that is off by a share of its time contradicts that share of all readings; fewer than so many may be chance.
-READINGS_TO_CONTRADICT = 5
+READINGS_TO_CONTRADICT = 3
 CLOSE = 0.1  # while rows are sought, their ends are known to so much of a refresh
 MOST_ROWS = 64
 
@@ -69,7 +70,7 @@ class Pace:
         return found
 
     def _rows(self, middle: int, origin_s: float, uneven: float) -> tuple[list[_Row], int]:
-        """The rows that agree with all changes around the middle, and the number of readings that told of it; no rows
+        """The rows that agree with all changes around the middle, and the number of readings that tell of it; no rows
         where none does, or changes are too few.
         """
         shortest_s, longest_s = self._refresh.shortest_s, self._refresh.longest_s
@@ -81,17 +82,22 @@ class Pace:
             size *= 2
             first = max(0, min(middle - size // 2, len(self._changes) - size))
             changes = [_moved(change, origin_s) for change in self._changes[first : first + size]]
-            readings = changes[-1].reading - changes[0].reading
+            readings = changes[-1].reading - changes[0].reading - sum(map(_is_silent, changes, repeat(period_s)))
             changes.sort(key=lambda change: change.seen_s - _earliest_s(change, period_s))
             reach = max(abs(change.seen_s) for change in changes) / period_s
             rows = _agreeing(rows, changes, CLOSE * period_s / reach, slack_s)
-        if not rows or size < FEWEST:
+        if not rows or size < FEWEST or readings < FEWEST:
             return [], 0
         return _agreeing(rows, changes, slack_s / reach, slack_s), readings
 
 
 def _earliest_s(change: Change, period_s: float) -> float:
     return max(change.before_s, change.shown_s - period_s, change.seen_s - period_s)
+
+
+def _is_silent(change: Change, period_s: float) -> bool:
+    """Whether the value would have changed whenever its refresh was."""
+    return change.seen_s - change.before_s >= period_s
 
 
 def _moved(change: Change, origin_s: float) -> Change:
