@@ -26,6 +26,7 @@ FLOORS = {
     "jpwr.energy": 1,
     "jpwr.power_curve": 1,
     "jpwr.counter_curve": 1,
+    "jpwr.pace": 1,
     "jpwr.backends": 2,
     "jpwr.sampler": 3,
     "jpwr.edges": 3,
