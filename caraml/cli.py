@@ -333,28 +333,43 @@ def _published(options: argparse.Namespace) -> int:
 def _add_archive(command: argparse.ArgumentParser) -> None:
     _add_folders(command)
     command.add_argument("-o", "--out", type=Path, default=Path("results.tar.zst"), help="default: %(default)s")
+    command.add_argument("--sign", type=Path, metavar="KEY", help="sign it with a private key of OpenSSH")
 
 
 def _archive(options: argparse.Namespace) -> int:
     for folder in options.folders:
         if folder.exists() and not _has_results(folder):
             raise SweepError(no_results(folder))
-    runs = write_archive([run_folder(folder) for folder in options.folders], checkout() / "jube", options.out)
-    print(f"{options.out}: {runs} runs")
+    folders = [run_folder(folder) for folder in options.folders]
+    runs = write_archive(folders, checkout() / "jube", options.out, options.sign)
+    print(f"{options.out}: {runs} runs{', signed' if options.sign else ''}")
     return 0
 
 
 def _add_verify(command: argparse.ArgumentParser) -> None:
     command.add_argument("archive", type=Path, metavar="ARCHIVE", help="of 'caraml archive'")
+    command.add_argument(
+        "--signers",
+        type=Path,
+        metavar="FILE",
+        help="refuse what none of these signed: lines of a name and a public key",
+    )
 
 
 def _verify(options: argparse.Namespace) -> int:
-    problems, runs = verify(options.archive)
-    for problem in problems:
+    checked = verify(options.archive, options.signers)
+    for problem in checked.problems:
         print(f"caraml: {problem}", file=sys.stderr)
-    if not problems:
-        print(f"{options.archive}: {runs} runs, all files as they were, all numbers as their traces give them")
-    return 1 if problems else 0
+    if checked.problems:
+        return 1
+    print(f"{options.archive}: {checked.runs} runs, all files as they were, all numbers as their traces give them")
+    if checked.signer:
+        print(f"signed by {checked.signer}")
+    elif checked.is_signed:
+        print("who signed it was not looked at: --signers FILE names those who may")
+    else:
+        print("not signed: who made it is not known")
+    return 0
 
 
 def _records(folders: Sequence[Path]) -> tuple[list[Record], list[str]]:

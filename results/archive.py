@@ -10,14 +10,15 @@ import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from jpwr.errors import JpwrError
 from results.collect import RECORD_NAME, collect
 from results.records import RESULT_NAME, Record, RecordError, read_record
+from results.signature import sign, signer_of
 from results.table import value_at
 
-CHECKSUMS = "SHA256SUMS"
+CHECKSUMS, SIGNATURE = "SHA256SUMS", "SHA256SUMS.sig"
 RUNS, WORKFLOW = "runs", "workflow"
 # What belongs to a run, in its job's folder.
 OF_A_RUN = (RESULT_NAME, RECORD_NAME, "job.sh", "node.sh", "job.out", "job.err", "power/*/*")
@@ -31,10 +32,20 @@ SKIPPED_FRAME = 0x184D2A50
 SEAL_BYTES = 8 + 32
 
 
-def write_archive(folders: Iterable[Path], workflow: Path, archive: Path) -> int:
+class Checked(NamedTuple):
+    """What is known of an archive that was looked through."""
+
+    problems: list[str]  # a sentence each
+    runs: int  # whose numbers were computed again
+    is_signed: bool
+    signer: str = ""  # empty where no file of signers was given
+
+
+def write_archive(folders: Iterable[Path], workflow: Path, archive: Path, key: Path | None = None) -> int:
     """Store all runs below some folders with the workflow's files and checksums; returns the number of runs.
 
-    Raises RecordError without a run, and for two folders of one name.
+    With a key the list of checksums is signed. Raises RecordError without a run, for two folders of one name, and
+    when OpenSSH does not sign.
     """
     files: dict[str, Path] = {}
     runs = 0
@@ -52,7 +63,7 @@ def write_archive(folders: Iterable[Path], workflow: Path, archive: Path) -> int
     for path in [*workflow.glob("*.yaml"), *workflow.glob("include/*")]:
         if path.is_file():
             files[str(PurePosixPath(WORKFLOW, path.relative_to(workflow)))] = path
-    _write(files, archive)
+    _write(files, archive, key)
     return runs
 
 
@@ -62,7 +73,7 @@ def _name(folder: Path) -> PurePosixPath:
     return PurePosixPath(above, name) if name.isdigit() else PurePosixPath(name)
 
 
-def _write(files: dict[str, Path], archive: Path) -> None:
+def _write(files: dict[str, Path], archive: Path, key: Path | None) -> None:
     import zstandard
 
     part = archive.with_name(f".{archive.name}.part")
@@ -79,6 +90,8 @@ def _write(files: dict[str, Path], archive: Path) -> None:
                 sums += f"{hashlib.sha256(content).hexdigest()}  {name}\n"
                 _add(tar, name, content)
             _add(tar, CHECKSUMS, sums.encode())
+            if key is not None:
+                _add(tar, SIGNATURE, sign(sums.encode(), key))
         with part.open("rb+") as written:
             written.write(_seal(written))
         part.replace(archive)
@@ -107,8 +120,8 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
     tar.addfile(member, io.BytesIO(content))
 
 
-def verify(archive: Path) -> tuple[list[str], int]:
-    """What is wrong with an archive, a sentence each, and how many runs were computed again from their traces.
+def verify(archive: Path, signers: Path | None = None) -> Checked:
+    """Look through an archive; with a file of allowed signers, also at who signed it.
 
     Raises RecordError when it cannot be read at all.
     """
@@ -117,14 +130,26 @@ def verify(archive: Path) -> tuple[list[str], int]:
         problems += _check_sums(sums, Path(folder))
         if not problems and not _is_sealed(archive):
             problems.append("its bytes are not those that were written, though each file in it is as it was")
+        signer = ""
+        if signers is not None and not problems:
+            try:
+                signer = _signer(Path(folder), signers)
+            except RecordError as error:
+                problems.append(str(error))
         if problems:
-            return problems, 0
+            return Checked(problems, 0, SIGNATURE in sums)
         runs = 0
         for result in sorted(Path(folder).rglob(RESULT_NAME)):
             runs += 1
             name = result.parent.relative_to(folder)
             problems += [f"{name}: {sentence}" for sentence in _check_run(result)]
-        return problems, runs
+        return Checked(problems, runs, SIGNATURE in sums, signer)
+
+
+def _signer(folder: Path, signers: Path) -> str:
+    if not (folder / SIGNATURE).is_file():
+        raise RecordError("it is not signed: 'caraml archive --sign KEY' makes one that is")
+    return signer_of((folder / CHECKSUMS).read_bytes(), (folder / SIGNATURE).read_bytes(), signers)
 
 
 def _unpack(archive: Path, folder: Path) -> tuple[list[str], dict[str, str]]:
@@ -169,7 +194,7 @@ def _check_sums(sums: dict[str, str], folder: Path) -> Iterator[str]:
         name: digest
         for digest, _, name in (line.partition("  ") for line in (folder / CHECKSUMS).read_text().splitlines())
     }
-    for name in sorted(wanted.keys() | sums.keys() - {CHECKSUMS}):
+    for name in sorted(wanted.keys() | sums.keys() - {CHECKSUMS, SIGNATURE}):
         if name not in sums:
             yield f"{name} is missing"
         elif name not in wanted:

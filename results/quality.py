@@ -123,21 +123,33 @@ def deviations(results: PointResults) -> list[str]:
     for record in results.good:
         origin = record.get("provenance") or {}
         found += unsteady([time_s for time_s in record.get("step_times_s", []) if time_s])
-        found += [f"energy, {rule.name}: {rule.words}" for rule in energy_rules(record) if rule.kept is False]
+        found += [f"energy, {rule.name}: {rule.words}" for rule in energy_rules(record) if not rule.kept]
         if grade(record) == "Q0":
             found.append("energy is an estimate")
         if value_at(record, "metrics.comparable") is False:
             found.append("not the workload of the comparison: smaller samples")
-        if origin.get("git_dirty"):
-            found.append("the code had local changes")
-        if origin.get("exclusive") == "no":
-            found.append("the node was shared with other jobs")
+        found += _origin(origin)
     if len({energy_kind(record) for record in results.good}) > 1:
         found.append("its runs have energies of different kinds: there is none of the point")
     commits = {(record.get("provenance") or {}).get("git_commit") for record in results.good}
     if len(commits) > 1:
         found.append(f"its runs are of {len(commits)} versions of the code")
     return list(dict.fromkeys(found))
+
+
+def _origin(origin: dict[str, Any]) -> list[str]:
+    """What speaks against the code and the node of a run, or is not known of them."""
+    changed = {"True": "the code had local changes", "False": ""}
+    shared = {"no": "the node was shared with other jobs", "yes": ""}
+    return [
+        words
+        for words in (
+            "" if origin.get("git_commit") else "the version of the code is not known",
+            changed.get(str(origin.get("git_dirty")), "whether the code had local changes is not known"),
+            shared.get(str(origin.get("exclusive")), "nothing kept other jobs off the node, as far as is known"),
+        )
+        if words
+    ]
 
 
 def _repeats(count: int) -> str:

@@ -12,7 +12,7 @@ from results.table import PRECISION, devices_text, sort_key, value_at
 
 CONFIDENCE = 0.95
 LARGEST_LOG = 700.0  # of what a float can be
-# What makes a run unsteady: fewer steps tell nothing.
+# What makes a run unsteady: of fewer steps a trend or an outlier may be chance.
 FEWEST_STEPS = 12
 TREND = 0.03
 OUTLIER = 1.5
@@ -149,21 +149,21 @@ def _place(record: Record) -> tuple[Any, ...]:
 
 
 def unsteady(step_times_s: Sequence[float]) -> list[str]:
-    """Why the steps of a run are no steady state, in words; empty where they are, or where there are too few to tell.
+    """Why the steps of a run are no steady state, or why that cannot be told, in words; empty where they are one.
 
     A trend is a change of the median from the first third to the last of more than TREND that chance does not explain
-    (Mann and Whitney's test at 1 %). Outliers are steps of more than OUTLIER medians that cost more than OUTLIER_COST
-    of the time.
+    (Kendall's test of rank against order, at 1 %). Outliers are steps of more than OUTLIER medians that cost more than
+    OUTLIER_COST of the time.
     """
     if len(step_times_s) < FEWEST_STEPS:
-        return []
+        return [f"{len(step_times_s)} steps do not tell whether they are steady, {FEWEST_STEPS} wanted"]
     from scipy import stats
 
     found = []
     third = len(step_times_s) // 3
     first, last = step_times_s[:third], step_times_s[-third:]
     change = statistics.median(last) / statistics.median(first) - 1
-    if abs(change) > TREND and stats.mannwhitneyu(first, last).pvalue < 0.01:
+    if abs(change) > TREND and stats.kendalltau(range(len(step_times_s)), step_times_s).pvalue < 0.01:
         found.append(f"trend: steps take {change:+.0%} at the end")
     median = statistics.median(step_times_s)
     slow = [time_s for time_s in step_times_s if time_s > OUTLIER * median]

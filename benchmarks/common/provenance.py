@@ -83,7 +83,7 @@ def collect_provenance(packages: Sequence[str]) -> dict[str, Any]:
         "packages": {name: _version(name) for name in packages},
         "container": os.environ.get("CARAML_IMAGE"),
         "container_digest": os.environ.get("CARAML_IMAGE_DIGEST") or None,
-        "exclusive": os.environ.get("CARAML_EXCLUSIVE"),
+        "exclusive": os.environ.get("CARAML_EXCLUSIVE") or None,
         "environment": {name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
         **node,
         "nodes": [node],

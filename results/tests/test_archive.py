@@ -5,6 +5,7 @@ import io
 import json
 import shutil
 import struct
+import subprocess
 import tarfile
 from pathlib import Path
 
@@ -126,7 +127,7 @@ def test_a_number_that_does_not_follow_from_its_trace_is_found_even_under_a_good
 ):
     files = members(archive)
     files[WORK + name] = change(files[WORK + name])
-    problems, _ = verify(repack(archive, files))
+    problems = verify(repack(archive, files)).problems
     assert any(message in problem and "8_benchmark" in problem for problem in problems), problems
 
 
@@ -136,7 +137,7 @@ def test_a_file_that_was_changed_added_or_taken_away_is_named(archive):
     files[WORK + "record.json"] += b" "
     files["runs/new"] = b"new"
     del files["workflow/llm.yaml"]
-    problems, _ = verify(repack(archive, files, sums))
+    problems = verify(repack(archive, files, sums)).problems
     text = "\n".join(problems)
     assert f"{WORK}record.json was changed" in text
     assert "runs/new has no checksum" in text
@@ -145,7 +146,7 @@ def test_a_file_that_was_changed_added_or_taken_away_is_named(archive):
 
 @pytest.mark.parametrize("name", ["../../climbed", "/tmp/climbed_of_a_test", "runs/../../climbed"])
 def test_a_path_that_climbs_out_is_not_unpacked(archive, name, tmp_path):
-    problems, _ = verify(repack(archive, {**members(archive), name: b"x"}))
+    problems = verify(repack(archive, {**members(archive), name: b"x"})).problems
     assert any("is no plain file inside of the archive" in problem for problem in problems)
     assert not list(tmp_path.rglob("*climbed*"))
 
@@ -178,3 +179,68 @@ def test_what_is_no_archive_is_refused_in_one_sentence(tmp_path, capsys):
     (tmp_path / "a.tar.zst").write_bytes(b"not packed at all")
     assert main(["verify", str(tmp_path / "a.tar.zst")]) == 2
     assert "cannot be read as an archive" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory):
+    """Two keys, and a file of those who may sign, in which there is one of them."""
+    if shutil.which("ssh-keygen") is None:
+        pytest.fail("ssh-keygen is needed: apt-get install openssh-client")
+    folder = tmp_path_factory.mktemp("keys")
+    for name in ("centre", "stranger"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
+    (folder / "signers").write_text(f"buyer@centre.example {(folder / 'centre.pub').read_text()}")
+    return folder
+
+
+def archived(runs, folder, *flags):
+    path = folder / "signed.tar.zst"
+    assert main(["archive", str(runs), "-o", str(path), *map(str, flags)]) == 0
+    return path
+
+
+def test_an_archive_is_signed_and_its_signer_is_told(runs, keys, tmp_path, capsys):
+    path = archived(runs, tmp_path, "--sign", keys / "centre")
+    assert main(["verify", str(path), "--signers", str(keys / "signers")]) == 0
+    assert "signed by buyer@centre.example\n" in capsys.readouterr().out
+    assert main(["verify", str(path)]) == 0
+    assert "who signed it was not looked at" in capsys.readouterr().out
+
+
+def test_an_archive_without_a_signature_is_not_called_signed(archive, keys, capsys):
+    assert main(["verify", str(archive)]) == 0
+    assert "not signed: who made it is not known" in capsys.readouterr().out
+    assert main(["verify", str(archive), "--signers", str(keys / "signers")]) == 1
+    assert "it is not signed" in capsys.readouterr().err
+
+
+def test_a_signature_of_a_stranger_is_refused(runs, keys, tmp_path, capsys):
+    path = archived(runs, tmp_path, "--sign", keys / "stranger")
+    assert main(["verify", str(path), "--signers", str(keys / "signers")]) == 1
+    assert "the signature is of nobody in" in capsys.readouterr().err
+
+
+def test_a_signature_does_not_go_with_other_files(runs, keys, tmp_path):
+    path = archived(runs, tmp_path, "--sign", keys / "centre")
+    files = members(path)
+    signature = files.pop("SHA256SUMS.sig")
+    [name] = [name for name in files if name.endswith("8_benchmark/work/job.out")] or [next(iter(files))]
+    files[name] += b" "
+    plain = "".join(
+        f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in files.items() if name != "SHA256SUMS"
+    )
+    changed = repack(path, {**files, "SHA256SUMS.sig": signature}, plain.encode())
+    assert verify(changed, None).problems == []
+    [problem] = verify(changed, keys / "signers").problems
+    assert "of buyer@centre.example, but not of these files" in problem
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"), [(("--sign", "no-key"), "there is no key no-key"), (("--sign", "SHA"), "does not sign")]
+)
+def test_a_key_that_is_none_leaves_no_archive(runs, tmp_path, monkeypatch, capsys, flags, words):
+    monkeypatch.chdir(tmp_path)
+    Path("SHA").write_text("no key\n")
+    assert main(["archive", str(runs), *flags]) == 2
+    assert words in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["SHA"]
