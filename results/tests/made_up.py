@@ -86,6 +86,7 @@ def result(
             "command": ["python", "-m", "benchmarks.llm_training", "--global-batch-size", str(batch)],
             "git_commit": "0123456789abcdef",
             "git_dirty": False,
+            "exclusive": "yes",
             "hostname": "n1",
             "cpu": "a processor",
             "kernel": "6.1",

@@ -98,7 +98,13 @@ def test_a_trend_and_outliers_in_step_times_are_told():
     slow[[10, 30, 50]] = 3.0
     [outliers] = unsteady(list(slow))
     assert outliers == "outliers: 3 of 60 steps are slow and cost 9% of the time"
-    assert unsteady([1.0, 5.0, 1.0]) == []
+    assert unsteady([1.0, 5.0, 1.0]) == ["3 steps do not tell whether they are steady, 12 wanted"]
+
+
+@pytest.mark.parametrize("steps", [12, 13, 14, 20])
+def test_a_trend_is_found_in_as_few_steps_as_are_wanted(steps):
+    [trend] = unsteady([1 + 0.2 * step / steps for step in range(steps)])
+    assert trend.startswith("trend")
 
 
 def test_grades_tell_where_energy_was_measured():
@@ -183,3 +189,26 @@ def test_deviations_of_a_point_are_listed():
         "its runs are of 2 versions of the code",
     ]
     assert notes(by_point([made_up.result() for _ in range(3)])) == []
+
+
+@pytest.mark.parametrize(
+    ("left_out", "words"),
+    [
+        ("git_commit", "the version of the code is not known"),
+        ("git_dirty", "whether the code had local changes is not known"),
+        ("exclusive", "nothing kept other jobs off the node, as far as is known"),
+    ],
+)
+def test_what_is_not_known_of_a_run_is_said_as_what_is_broken(left_out, words):
+    origin = made_up.result()["provenance"]
+    del origin[left_out]
+    [one] = by_point([made_up.result(provenance=origin) for _ in range(3)])
+    assert deviations(one) == [words]
+
+
+def test_a_rule_that_a_record_does_not_answer_is_said():
+    records = [made_up.result() for _ in range(3)]
+    for record in records:
+        del record["energy"]["channels"][0]["largest_gap_s"]
+    [one] = by_point(records)
+    assert deviations(one) == ["energy, gaps: the record does not say"]
