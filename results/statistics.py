@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from results.records import Record
+from results.setups import Setup, differences, options_of, setup_of
 from results.table import PRECISION, devices_text, sort_key, value_at
 
 CONFIDENCE = 0.95
@@ -108,24 +109,33 @@ class PointResults(NamedTuple):
 
 
 def by_point(records: Sequence[Record]) -> list[PointResults]:
-    """Repeats together, in the order of tables; a failed run, which knows less of itself, joins its point's others."""
-    found: dict[tuple[str, Point, tuple[str, ...]], PointResults] = {}
+    """Repeats together, in the order of tables.
+
+    Runs of other options, software, driver or power limit are no repeats: what they differ in is in their variant. A
+    failed run joins those of its options, or of its place where it did not get so far as to tell them.
+    """
     ordered = sorted(records, key=sort_key)
+    made: dict[tuple[str, Point, tuple[str, ...]], dict[Setup, list[Record]]] = {}
     for record in ordered:
         if record["status"] == "ok":
             key = (record["system"], point_of(record), variant_of(record))
-            found.setdefault(key, PointResults(*key, [], [])).good.append(record)
-    places: dict[tuple[Any, ...], PointResults] = {}
-    for results in found.values():
-        places.setdefault(_place(results.any), results)
+            made.setdefault(key, {}).setdefault(setup_of(record), []).append(record)
+    found = []
+    for (system, point, variant), groups in made.items():
+        for good, differs in zip(groups.values(), differences(list(groups)), strict=True):
+            found.append(PointResults(system, point, (*variant, *differs), good, []))
+    failed: dict[tuple[Any, ...], PointResults] = {}
     for record in ordered:
         if record["status"] != "ok":
-            key = (record["system"], point_of(record), ())
-            place = _place(record)
-            if place not in places:
-                places[place] = found.setdefault(key, PointResults(*key, [], []))
-            places[place].bad.append(record)
-    return sorted(found.values(), key=lambda results: sort_key(results.any))
+            options = options_of(record)
+            ran = [one for one in found if _place(one.any) == _place(record)]
+            alike = [one for one in ran if not options or options_of(one.any) == options]
+            if alike:
+                alike[0].bad.append(record)
+            else:
+                results = PointResults(record["system"], point_of(record), variant_of(record), [], [])
+                failed.setdefault((*_place(record), options), results).bad.append(record)
+    return sorted([*found, *failed.values()], key=lambda results: sort_key(results.any))
 
 
 def variant_of(record: Record) -> tuple[str, ...]:

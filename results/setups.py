@@ -1,0 +1,73 @@
+"""What a run was made with: runs that were made with something else are no repeats of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from results.records import Record
+
+# Of the configuration: where a record goes is no option of what is measured.
+NO_OPTIONS = ("run",)
+SOFTWARE = ("container", "container_digest", "cuda", "cudnn", "nccl", "rocm", "python")
+# Of each device, by the names of nvidia-smi; what tells one device of a kind from another is none of them.
+OF_A_DEVICE = (
+    "name",
+    "driver_version",
+    "vbios_version",
+    "memory.total",
+    "power.limit",
+    "clocks.applications.graphics",
+    "clocks.max.sm",
+    "clocks.max.memory",
+    "ecc.mode.current",
+    "mig.mode.current",
+)
+UNKNOWN = "not known"
+LONGEST = 24  # of a value in words, such as a digest
+
+Setup = tuple[tuple[str, str], ...]
+
+
+def options_of(record: Record) -> Setup:
+    """The options of a run, as they were given; empty where it did not get so far."""
+    config = record.get("config") or {}
+    return tuple(sorted(_flat({name: options for name, options in config.items() if name not in NO_OPTIONS})))
+
+
+def setup_of(record: Record) -> Setup:
+    """Options, software and devices, each by its name; what a record does not say is not in it."""
+    origin = record.get("provenance") or {}
+    found = dict(options_of(record))
+    found.update({name: str(origin[name]) for name in SOFTWARE if origin.get(name)})
+    found.update(_flat(origin.get("packages") or {}))
+    devices = [device for node in _nodes(origin) for device in node.get("devices") or [] if isinstance(device, dict)]
+    for name in OF_A_DEVICE:
+        values = sorted({str(device[name]) for device in devices if device.get(name) is not None})
+        if values:
+            found[name] = " and ".join(values)
+    return tuple(sorted(found.items()))
+
+
+def differences(setups: Sequence[Setup]) -> list[tuple[str, ...]]:
+    """For each of several setups, in words, what it has where they differ."""
+    known = [dict(setup) for setup in setups]
+    names = sorted(
+        name for name in {name for one in known for name in one} if len({one.get(name) for one in known}) > 1
+    )
+    return [tuple(f"{name} {one.get(name, UNKNOWN)[:LONGEST]}" for name in names) for one in known]
+
+
+def _nodes(origin: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """All nodes of a run; older records have one."""
+    nodes = origin.get("nodes")
+    return [node for node in nodes if isinstance(node, dict)] if isinstance(nodes, list) and nodes else [dict(origin)]
+
+
+def _flat(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What is in each other by its own name; what is not given is left out."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value)
+        elif value is not None:
+            yield name, str(value)
