@@ -141,9 +141,9 @@ class PowerCurve:
         return self.power_w[index] + share * (self.power_w[index + 1] - self.power_w[index])
 
     def range_between_w(self, start_s: float, end_s: float) -> tuple[float, float]:
-        """Lowest and highest sample between two moments and of the two before and after them, in watts."""
-        first = max(0, bisect_right(self.times_s, start_s) - 2)
-        near = self.power_w[first : bisect_left(self.times_s, end_s + self._documented_s) + 2] or self.power_w[-2:]
+        """Lowest and highest sample between two moments and of the three before and after them, in watts."""
+        first = max(0, bisect_right(self.times_s, start_s) - 3)
+        near = self.power_w[first : bisect_left(self.times_s, end_s + self._documented_s) + 3] or self.power_w[-2:]
         return min(near, default=0.0), max(near, default=0.0)
 
     def between(self, start_s: float, end_s: float) -> PowerEnergy | None:
