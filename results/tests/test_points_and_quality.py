@@ -212,3 +212,46 @@ def test_a_rule_that_a_record_does_not_answer_is_said():
         del record["energy"]["channels"][0]["largest_gap_s"]
     [one] = by_point(records)
     assert deviations(one) == ["energy, gaps: the record does not say"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"packages": {"torch": "2.14.0"}}, ("torch 2.13.0", "torch 2.14.0")),
+        ({"container": "image:2"}, ("container not known", "container image:2")),
+        ({"devices": [{"driver_version": "570.1"}]}, ("driver_version not known", "driver_version 570.1")),
+        ({"nodes": [{"devices": [{"power.limit": "300.00 W"}]}]}, ("power.limit not known", "power.limit 300.00 W")),
+    ],
+)
+def test_runs_that_were_made_with_something_else_are_no_repeats(changes, words):
+    origin = made_up.result()["provenance"]
+    records = [*(made_up.result() for _ in range(3)), *(made_up.result(provenance={**origin, **changes}) for _ in "ab")]
+    points = by_point(records)
+    assert sorted((len(one.good), one.variant[-1]) for one in points) == sorted(zip((3, 2), words, strict=True))
+
+
+def test_devices_of_one_kind_differ_in_nothing_that_counts():
+    origin = made_up.result()["provenance"]
+    found = [[{"uuid": f"GPU-{index}", "power.limit": "700.00 W"} for index in pair] for pair in ((0, 1), (2, 3))]
+    records = [made_up.result(provenance={**origin, "devices": devices}) for devices in found]
+    assert [len(one.good) for one in by_point(records)] == [2]
+
+
+def test_a_run_of_other_options_is_no_repeat_and_one_that_failed_spoils_no_other():
+    config = made_up.result()["config"]
+    other = {**config, "training": {"learning_rate": 0.1}}
+    fp8 = {**config, "model": {"precision": "fp8"}}
+    records = [
+        *(made_up.result() for _ in range(3)),
+        made_up.result(config=other),
+        {**made_up.failed(), "config": fp8},
+        {**made_up.failed(), "config": config},
+        {**made_up.failed(), "config": {}},
+    ]
+    found = {one.variant: (len(one.good), len(one.bad)) for one in by_point(records)}
+    plain, changed, failed = found
+    assert found[plain] == (3, 2)
+    assert changed[-1] == "learning_rate 0.1"
+    assert found[changed] == (1, 0)
+    assert failed[0] == "fp8"
+    assert found[failed] == (0, 1)
