@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from results.quality import grade
 from results.records import Record, RecordError
 from results.statistics import Point, PointResults, Ratio, by_point, compare_values, geometric_mean, point_of
 from results.table import PRECISION, value_at
@@ -30,6 +31,10 @@ REMARKS = (
     ("recomputation", "config.parallel.recompute"),
     ("layers of", "config.kernels.layers"),
     ("compiled", "config.kernels.compile"),
+    ("attention", "config.kernels.attention"),
+    ("CUDA graph", "config.kernels.cuda_graph"),
+    ("tensor parallel over", "layout.tensor_parallel_size"),
+    ("pipeline parallel over", "layout.pipeline_parallel_size"),
     ("XLA", "config.compute.xla"),
 )
 
@@ -108,9 +113,11 @@ def _speed(results: PointResults) -> float:
 
 
 def _why_not(path: str, *sides: Sequence[Record]) -> str:
-    """Energies of different kinds or scopes are not set against each other."""
+    """Energies of different kinds or scopes are not set against each other, nor are estimates."""
     if not path.startswith("energy."):
         return ""
+    if any(grade(record) == "Q0" for side in sides for record in side):
+        return "energies are not compared: there is an estimate among them"
     kinds = [{value_at(record, "energy.power_source") for record in side} for side in sides]
     if kinds[0] == kinds[1]:
         return ""
@@ -177,7 +184,9 @@ def broken(requirements: Sequence[Requirement], comparison: Comparison, other: S
                 found.append(f"{requirement.text} is not kept: {point_of(record)} has {number}")
         if not seen:
             found.append(f"{requirement.text} is not kept: no record has a number {requirement.name}")
-    found += [f"a run has failed: {one}" for one in comparison.failed] if requirements else []
+    if requirements:
+        found += [f"a run has failed: {one}" for one in comparison.failed]
+        found += [f"a point is missing: {point}" for point in comparison.only_base]
     return found
 
 

@@ -14,9 +14,10 @@ from typing import Any
 
 from results.plots import COLOURS, INK, THROUGHPUT, Chart, new_figure, styled
 from results.points import rounded
-from results.quality import energy_kind
+from results.quality import energy_kind, why_not_ranked
 from results.records import LARGEST, RecordError
 from results.statistics import PointResults
+from results.table import devices_text
 from results.yaml_files import YamlError, read_yaml
 
 HOURS_PER_YEAR = 365.25 * 24
@@ -134,7 +135,7 @@ def time_to_report(one: PointResults) -> str:
     amount, words = REPORTED_WORK.get(one.any["work_unit"], (0, ""))
     if not speed or not amount or not one.is_comparable:
         return ""
-    return f"{_duration(amount / speed)} for {words}"
+    return f"{_duration(amount / speed)} for {words} on {devices_text(one.point.devices)}"
 
 
 def _duration(seconds: float) -> str:
@@ -155,11 +156,15 @@ def _cheapest(results: Sequence[PointResults], costs: Costs) -> dict[str, tuple[
 
 
 def cost_of(one: PointResults, costs: Costs) -> Cost | None:
-    """Of the work that costs are stated for, at one point; None without a price, a throughput or an energy."""
+    """Of the work that costs are stated for, at one point; None without a price, or a throughput and an energy that
+    may be ranked.
+    """
     speed, work = one.value(THROUGHPUT.path), one.value("energy.{unit}_per_wh")
     amount, _ = COSTED_WORK.get(one.any["work_unit"], (0.0, ""))
     price = costs.systems.get(one.system)
-    if not (speed and work and amount and price):
+    if not (speed and work and amount and price and one.is_comparable):
+        return None
+    if any(why_not_ranked(record) for record in one.good):
         return None
     return cost(amount, speed, work, one.point.devices, price, costs)
 
@@ -174,7 +179,7 @@ def cost_rows(sections: Sequence[Sequence[PointResults]], costs: Costs) -> list[
         found = _cheapest(results, costs)
         for system in dict.fromkeys(one.system for one in results):
             if system not in found:
-                why = "no price" if system not in costs.systems else "no result"
+                why = "no price" if system not in costs.systems else "no energy that counts"
                 body.append([results[0].point.model, system, why, *[""] * (len(header) - 3)])
                 continue
             one, at = found[system]

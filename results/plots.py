@@ -330,11 +330,13 @@ def best_of_systems(results: Sequence[PointResults], path: str) -> list[PointRes
 
 @styled
 def scaling(results: Sequence[PointResults]) -> Chart | None:
-    """Throughput per device relative to the fewest devices, each at its best batch; None with one number of devices."""
+    """Throughput per device relative to the fewest devices in the same precision, each at its best batch; None with one
+    number of devices.
+    """
     styles = _of_systems(results)
-    found: dict[str, list[tuple[int, float]]] = {}
-    for system in styles:
-        mine = [one for one in results if one.system == system]
+    found: dict[tuple[str, str], list[tuple[int, float]]] = {}
+    for system, precision in dict.fromkeys((one.system, one.precision) for one in results):
+        mine = [one for one in results if (one.system, one.precision) == (system, precision)]
         best = {
             number: best_one.value(PER_DEVICE)
             for number in sorted({one.point.devices for one in mine})
@@ -342,21 +344,26 @@ def scaling(results: Sequence[PointResults]) -> Chart | None:
         }
         points = [(number, value) for number, value in best.items() if value]
         if len(points) > 1:
-            found[system] = [(number, 100 * value / points[0][1]) for number, value in points]
+            found[system, precision] = [(number, 100 * value / points[0][1]) for number, value in points]
     if not found:
         return None
+    several = {system for system, _ in found if len([one for one in found if one[0] == system]) > 1}
     figure, [axes] = new_figure()
     axes.axhline(100, color=INK, linewidth=0.8, linestyle=":")
-    for system, points in found.items():
-        axes.plot(*zip(*points, strict=True), label=system, **styles[system])
+    named = {
+        f"{system}, {precision}" if system in several else system: (system, points)
+        for (system, precision), points in found.items()
+    }
+    for title, (system, points) in named.items():
+        axes.plot(*zip(*points, strict=True), label=title, **styles[system])
     _batch_axis(axes, {number for points in found.values() for number, _ in points})
     axes.set_xlabel("devices")
     axes.set_ylabel("scaling efficiency [%]")
     axes.set_ylim(0, 1.1 * max(100.0, *(value for points in found.values() for _, value in points)))
     axes.legend()
     words = "; ".join(
-        f"{system}: " + ", ".join(f"{value:.0f} % on {number}" for number, value in points)
-        for system, points in found.items()
+        f"{title}: " + ", ".join(f"{value:.0f} % on {number}" for number, value in points)
+        for title, (_, points) in named.items()
     )
     return Chart("scaling", "Scaling: throughput per device, relative to the fewest devices", words, figure)
 

@@ -20,6 +20,7 @@ GRADES = {
 SAME_WINDOW = 0.01  # relative
 MAX_DIFFERENCE = 0.05  # of counter and integral
 MIN_REPEATS = 3
+IDLE_POWER = "idle power"  # of no rank: it is not in the energy of the work
 
 
 class Rule(NamedTuple):
@@ -78,8 +79,18 @@ def energy_rules(record: Record) -> list[Rule]:
     if differences:
         rules.append(_limit("counter and integral", differences, max, MAX_DIFFERENCE, "they differ by {:.1%}"))
     idle_w = energy.get("idle_power_w")
-    rules.append(Rule("idle power", idle_w is not None, "not known" if idle_w is None else f"{idle_w:.1f} W"))
+    rules.append(Rule(IDLE_POWER, idle_w is not None, "not known" if idle_w is None else f"{idle_w:.1f} W"))
     return rules
+
+
+def why_not_ranked(record: Record) -> list[str]:
+    """What keeps a record's energy from being ranked or costed, in words; empty where nothing does."""
+    found = grade(record)
+    if found is None:
+        return ["there is none"]
+    if found == "Q0":
+        return ["it is an estimate from load, and no measurement"]
+    return [f"{rule.name}: {rule.words}" for rule in energy_rules(record) if not rule.kept and rule.name != IDLE_POWER]
 
 
 def _limit(name: str, values: Sequence[float], worst: Any, limit: float, words: str, at_least: bool = False) -> Rule:

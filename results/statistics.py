@@ -102,6 +102,15 @@ class PointResults(NamedTuple):
         summary = self.summary(path)
         return summary.median if summary else None
 
+    def values(self, path: str) -> list[float]:
+        """A value of each of the good runs; empty where `summary` has none."""
+        return [float(value_at(record, path)) for record in self.good] if self.summary(path) else []
+
+    @property
+    def precision(self) -> str:
+        """In which it was trained: speeds in different ones are not ranked with each other."""
+        return str(value_at(self.any, PRECISION) or "")
+
     @property
     def is_comparable(self) -> bool:
         """Is it of the workload of the comparison, and not of a smaller one?"""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from results.cost import time_to_report
 from results.plots import EFFICIENCY, PER_DEVICE, THROUGHPUT, best_of_systems, fastest
 from results.points import half_width, rounded
-from results.quality import energy_kind
-from results.statistics import PointResults
+from results.quality import energy_kind, why_not_ranked
+from results.statistics import PointResults, compare_values
 from results.table import devices_text
 
 
@@ -17,19 +16,38 @@ def sentences(results: Sequence[PointResults]) -> list[str]:
     """What the points of a workload say, in words. Ranks only what may be ranked."""
     unit = results[0].any["work_unit"]
     ranked = ranked_points(results)
-    found = _ranking(ranked, PER_DEVICE, "Fastest per device", f"{unit}/s")
-    for kind, mine in by_energy_kind(ranked).items():
-        if kind.startswith("Q0"):
-            systems = ", ".join(dict.fromkeys(one.system for one in mine))
-            found.append(f"Energy of {systems} is an estimate from load: it is no measurement, and is not ranked.")
-        else:
-            found += _ranking(mine, EFFICIENCY.path, f"Most work per energy ({kind})", f"{unit}/Wh")
+    found = []
+    for precision, mine in by_precision(ranked).items():
+        words = f" in {precision}" if precision else ""
+        found += _ranking(mine, PER_DEVICE, f"Fastest per device{words}", f"{unit}/s")
+        for kind, of_kind in by_energy_kind([one for one in mine if not _energy_is_not_ranked(one)]).items():
+            found += _ranking(of_kind, EFFICIENCY.path, f"Most work per energy{words} ({kind})", f"{unit}/Wh")
+    reasons: dict[str, list[str]] = {}
+    for one in ranked:
+        if one.value(EFFICIENCY.path) is not None and (reason := _energy_is_not_ranked(one)):
+            reasons.setdefault(reason, []).append(one.system)
+    found += [
+        f"Energy of {', '.join(dict.fromkeys(systems))} is not ranked: {reason}." for reason, systems in reasons.items()
+    ]
     if not ranked and any(one.good for one in results):
         found.append("These are runs of a smaller workload, to try the suite: not comparable with other results.")
     runs = sum(len(one.good) + len(one.bad) for one in results)
     bad = sum(len(one.bad) for one in results)
     if bad:
         found.append(f"{bad} of {runs} runs failed.")
+    return found
+
+
+def _energy_is_not_ranked(one: PointResults) -> str:
+    """Why not, empty where it is."""
+    return next((reason for record in one.good for reason in why_not_ranked(record)), "")
+
+
+def by_precision(results: Sequence[PointResults]) -> dict[str, list[PointResults]]:
+    """The points of each precision: within one they may be ranked."""
+    found: dict[str, list[PointResults]] = {}
+    for one in results:
+        found.setdefault(one.precision, []).append(one)
     return found
 
 
@@ -48,32 +66,45 @@ def by_energy_kind(results: Sequence[PointResults]) -> dict[str, list[PointResul
 
 
 def _ranking(results: Sequence[PointResults], path: str, title: str, unit: str) -> list[str]:
+    """The first, and how far the others are behind; those that chance may have put behind are first with it."""
     best = best_of_systems(results, path)
     if not best:
         return []
     first, *others = best
-    value = first.value(path) or math.nan
-    where = f"{devices_text(first.point.devices)}, global batch {first.point.global_batch}"
-    text = f"{title}: {first.system} with {_best(first, path, unit)} ({where})"
-    ratios = [f"{value / other:.2f} times {one.system}" for one in others if (other := one.value(path))]
-    return [text + (", " + ", ".join(ratios) if ratios else "") + "."]
+    behind = {one.system: compare_values(one.values(path), first.values(path)) for one in others}
+    level = [one for one in others if (low := behind[one.system].low) is None or low <= 1]
+    text = f"{title}: {_and_where(first, path, unit)}"
+    if level:
+        text = f"{title}: not told apart are {'; '.join(_and_where(one, path, unit) for one in [first, *level])}"
+        if any(len(one.good) < 2 for one in [first, *level]):
+            text += "; one run tells of no spread"
+    ratios = [f"{behind[one.system].ratio:.2f} times {one.system}" for one in others if one not in level]
+    return [text + (f"; {first.system} has " if level and ratios else ", " if ratios else "") + ", ".join(ratios) + "."]
+
+
+def _and_where(one: PointResults, path: str, unit: str) -> str:
+    where = f"{devices_text(one.point.devices)}, global batch {one.point.global_batch}"
+    return f"{one.system} with {_best(one, path, unit)} ({where})"
 
 
 def summary_rows(workloads: Sequence[tuple[str, Sequence[PointResults]]]) -> list[list[str]]:
-    """The header and one row per workload and system, with its best points."""
-    header = ["workload", "system", "best per device", "at", "time to report", "best work per energy", "energy", "runs"]
+    """The header and one row per workload, system and precision, with its best points."""
+    header = ["workload", "system", "precision", "best per device", "at", "time to report", "best work per energy"]
+    header += ["energy", "runs"]
     body = []
     for title, results in workloads:
-        for system in dict.fromkeys(one.system for one in results):
-            mine = [one for one in results if one.system == system]
+        for system, precision in dict.fromkeys((one.system, one.precision) for one in results):
+            mine = [one for one in results if (one.system, one.precision) == (system, precision)]
             unit = mine[0].any["work_unit"]
             speed, total = fastest(mine), fastest(mine, THROUGHPUT.path)
-            work = fastest(mine, EFFICIENCY.path)
+            work = fastest([one for one in mine if not _energy_is_not_ranked(one)], EFFICIENCY.path)
+            work = work or fastest(mine, EFFICIENCY.path)
             good, bad = (sum(len(getattr(one, side)) for one in mine) for side in ("good", "bad"))
             body.append(
                 [
                     title,
                     system,
+                    precision,
                     _best(speed, PER_DEVICE, f"{unit}/s"),
                     speed.point.place if speed else "",
                     time_to_report(total) if total else "",

@@ -80,6 +80,37 @@ def test_an_estimate_is_never_set_against_a_measurement():
     assert math.isnan(found.means()[1])
 
 
+def test_estimates_are_not_compared_with_each_other():
+    sides = [[result(100.0, source="ESTIMATED, cpu")] for _ in "ab"]
+    for [record] in sides:
+        record["energy"]["power_kind"] = "estimated"
+    [line] = compare(*sides).lines
+    assert line.ratios[1] is None
+    assert "energies are not compared: there is an estimate among them" in line.remarks
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "words"),
+    [
+        ("config", {"kernels": {"attention": "cudnn"}}, "attention unknown against cudnn"),
+        ("config", {"kernels": {"cuda_graph": True}}, "CUDA graph unknown against True"),
+        ("layout", {"tensor_parallel_size": 4}, "tensor parallel over 1 against 4"),
+        ("layout", {"pipeline_parallel_size": 2}, "pipeline parallel over 1 against 2"),
+    ],
+)
+def test_another_way_to_train_is_a_remark(part, key, words):
+    other = result(1.0)
+    other[part] = {**other[part], **key}
+    assert words in compare([result(1.0)], [other]).lines[0].remarks
+
+
+def test_a_requirement_is_not_kept_where_a_point_is_missing():
+    base, other = [result(100.0), result(100.0, 16)], [result(200.0, system="B")]
+    [sentence] = broken([read_requirement("ratio>=1.5")], compare(base, other), other)
+    assert sentence.startswith("a point is missing: ")
+    assert "global batch 16" in sentence
+
+
 def test_what_differs_between_the_sides_is_said():
     base, other = result(1.0), result(1.0)
     base["config"], other["config"] = {"model": {"precision": "fp32"}}, {"model": {"precision": "bf16"}}

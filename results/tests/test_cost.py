@@ -48,7 +48,7 @@ def test_each_system_is_costed_at_its_cheapest_point_and_one_without_a_price_is_
 def test_the_time_to_report_is_that_of_twenty_million_tokens():
     [one] = by_point([made_up.result(tokens_per_s=14620.74)])
     # JUPITER's baseline: 1367.92 s at that throughput, see reference/published.csv.
-    assert time_to_report(one) == "22.8 min for 20 million tokens"
+    assert time_to_report(one) == "22.8 min for 20 million tokens on 1 device"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,81 @@
+"""What is said of results, and what is not: only what may be ranked is."""
+
+from __future__ import annotations
+
+from results.cost import COSTED_WORK, Costs, Price, cost_of, cost_rows
+from results.plots import scaling
+from results.statistics import by_point
+from results.summary import sentences, summary_rows
+from results.tests import made_up
+
+SPREAD = (0.99, 1.0, 1.01)
+
+
+def runs(system, tokens_per_s, precision="bf16", **options):
+    config = {**made_up.result()["config"], "model": {"precision": precision}}
+    return [
+        made_up.result(system=system, tokens_per_s=tokens_per_s * share, config=config, **options) for share in SPREAD
+    ]
+
+
+def said(*records):
+    return sentences(by_point([record for several in records for record in several]))
+
+
+def test_speeds_in_different_precisions_are_not_ranked_with_each_other():
+    found = said(runs("A", 100.0), runs("B", 300.0, "fp8"))
+    assert "Fastest per device in bf16: A with 100.0 ± 2.5 tokens/s (1 device, global batch 8)." in found
+    assert "Fastest per device in fp8: B with 300.0 ± 7.5 tokens/s (1 device, global batch 8)." in found
+    assert not [sentence for sentence in found if "times" in sentence]
+
+
+def test_a_lead_beyond_the_spread_is_a_ratio_and_one_within_it_is_none():
+    assert "1.20 times A." in said(runs("A", 100.0), runs("B", 120.0))[0]
+    [speed, _] = said(runs("A", 100.0), runs("B", 120.0), runs("C", 119.5))
+    assert speed.startswith("Fastest per device in bf16: not told apart are B with 120.0 ± 3.0 tokens/s")
+    assert "; C with 119.5 ± 3.0 tokens/s" in speed
+    assert speed.endswith("; B has 1.20 times A.")
+
+
+def test_one_run_makes_no_winner():
+    [speed, _] = said(runs("A", 100.0), [made_up.result(system="B", tokens_per_s=150.0)])
+    assert "not told apart are B with 150.0 tokens/s" in speed
+    assert "one run tells of no spread" in speed
+
+
+def test_an_energy_that_breaks_a_rule_or_leaves_it_open_is_not_ranked():
+    broken, silent = runs("B", 120.0), runs("C", 130.0)
+    broken[0]["energy"]["channels"][0]["largest_gap_s"] = 30.0
+    del silent[1]["energy"]["channels"][0]["largest_gap_s"]
+    found = said(runs("A", 100.0), broken, silent)
+    assert "Most work per energy in bf16 (Q1, device): A with 3,600 ± 89 tokens/Wh (1 device, global batch 8)." in found
+    assert "Energy of B is not ranked: gaps: the longest time without a sample is 30.0 s, at most 2.0 wanted." in found
+    assert "Energy of C is not ranked: gaps: the record does not say." in found
+
+
+def test_the_time_to_report_says_on_how_many_devices_it_is():
+    [header, one, eight] = summary_rows([("GPT", by_point(runs("A", 100.0) + runs("B", 800.0, devices=8)))])
+    at = header.index("time to report")
+    assert one[at].endswith("for 20 million tokens on 1 device")
+    assert eight[at].endswith("for 20 million tokens on 8 devices")
+
+
+def test_a_system_has_a_row_for_each_precision():
+    rows = summary_rows([("GPT", by_point(runs("A", 100.0) + runs("A", 300.0, "fp8")))])
+    assert [row[1:3] for row in rows[1:]] == [["A", "bf16"], ["A", "fp8"]]
+
+
+def test_scaling_is_of_one_precision():
+    chart = scaling(by_point(runs("A", 100.0) + runs("A", 190.0, devices=2) + runs("A", 380.0, "fp8", devices=2)))
+    assert chart.words == "A: 100 % on 1, 95 % on 2"
+
+
+def test_what_is_not_ranked_has_no_cost():
+    assert "tokens" in COSTED_WORK
+    costs = Costs("EUR", 0.25, {"A": Price(10_000.0)})
+    good, estimated = by_point(runs("A", 100.0)), by_point(runs("A", 100.0, estimated=True))
+    small = by_point([{**record, "metrics": {**record["metrics"], "comparable": False}} for record in runs("A", 100.0)])
+    assert cost_of(good[0], costs) is not None
+    assert cost_of(estimated[0], costs) is None
+    assert cost_of(small[0], costs) is None
+    assert cost_rows([estimated], costs)[1][2] == "no energy that counts"
