@@ -8,15 +8,16 @@ import math
 import struct
 import tarfile
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
 from jpwr.errors import JpwrError
-from results.collect import RECORD_NAME, collect
+from jpwr.trace import Trace
+from results.collect import RECORD_NAME, collect, read_traces
+from results.derived import contradictions
 from results.records import RESULT_NAME, Record, RecordError, read_record
 from results.signature import sign, signer_of
-from results.table import value_at
 
 CHECKSUMS, SIGNATURE = "SHA256SUMS", "SHA256SUMS.sig"
 RUNS, WORKFLOW = "runs", "workflow"
@@ -26,7 +27,8 @@ OF_A_RUN = (RESULT_NAME, RECORD_NAME, "job.sh", "node.sh", "job.out", "job.err",
 OF_A_SWEEP = ("configuration.xml", "workpackages.xml")
 LEVEL = 10  # of Zstandard
 TOLERANCE = 1e-9  # relative, of a number that is computed again
-WINDOW_TOLERANCE = 0.01
+MARK_S = 2e-6  # marks have six decimals
+MARKED_SHARE = 0.9  # of what was marked, which is written just before a window begins and just after its end
 CHUNK_BYTES = 1 << 20
 SKIPPED_FRAME = 0x184D2A50
 SEAL_BYTES = 8 + 32
@@ -216,30 +218,31 @@ def _check_run(result: Path) -> Iterator[str]:
     if again["status"] != "ok":
         yield f"it is stored as ok, but {again['error']}"
         return
-    yield from _throughput_differs(stored)
+    yield from contradictions(stored)
+    yield from _not_marked(stored, read_traces(result.parent))
     for kind in ("energy", "energy_effective"):
         yield from _differences(stored.get(kind), again.get(kind), kind)
     for key in ("metrics", "layout", "windows", "step_times_s"):
         yield from _differences(stored.get(key), again.get(key), key)
 
 
-def _throughput_differs(record: Record) -> Iterator[str]:
-    work, speed, seconds = (
-        value_at(record, f"metrics.{key}") for key in ("measured_{unit}", "{unit}_per_s", "measured_s")
-    )
-    if not (work and speed and seconds):
-        yield "its throughput does not say over what work and time it is"
-        return
-    if not math.isclose(work / seconds, speed, rel_tol=TOLERANCE):
-        yield f"its throughput is stored as {speed:.10g}, but {work:.10g} in {seconds:.10g} s are {work / seconds:.10g}"
-    per_node: dict[str, float] = {}
+def _not_marked(record: Record, traces: Sequence[Trace]) -> Iterator[str]:
+    """Windows of the record that the traces, which the sampler wrote, know nothing of."""
     for window in record["windows"]:
-        if window["kind"] == "measured":
-            host = window["hostname"]
-            per_node[host] = per_node.get(host, 0.0) + window["end_s"] - window["start_s"]
-    window_s = max(per_node.values(), default=0.0)
-    if not math.isclose(window_s, seconds, rel_tol=WINDOW_TOLERANCE):
-        yield f"its throughput is over {seconds:.4g} s, but its window is {window_s:.4g} s"
+        start_s, end_s = window["start_s"], window["end_s"]
+        if not any(
+            region.name == f"{window['kind']} window"
+            and region.start_s - MARK_S <= start_s
+            and end_s <= region.end_s + MARK_S
+            and end_s - start_s >= MARKED_SHARE * (region.end_s - region.start_s)
+            for trace in traces
+            if trace.meta.get("boot_id") == window["boot_id"]
+            for region in trace.regions()
+        ):
+            yield (
+                f"its {window['kind']} window from {start_s:.3f} s to {end_s:.3f} s of node "
+                f"{window['hostname']} is not marked in the trace"
+            )
 
 
 def _differences(stored: Any, again: Any, name: str) -> Iterator[str]:

@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from results.derived import contradictions
+
 SCHEMA_VERSION = 2
 SCHEMA = Path(__file__).with_name("record.schema.json")
 RESULT_NAME = "result.json"
@@ -119,8 +121,9 @@ def write_record(record: Record, path: Path) -> None:
 def find_records(folders: Iterable[Path]) -> Found:
     """All records below some folders (or given as files), each checked against the schema.
 
-    A run that is found twice counts once. Raises RecordError for a folder that does not exist, for two records of one
-    run with different content, and for a benchmark with two units of work.
+    A run that is found twice counts once, and one whose numbers contradict each other not at all. Raises RecordError
+    for a folder that does not exist, for two records of one run with different content, and for a benchmark with two
+    units of work.
     """
     found = Found([], [])
     seen: dict[str, Record] = {}
@@ -130,6 +133,10 @@ def find_records(folders: Iterable[Path]) -> Found:
             record = _read_checked(path)
         except RecordError as error:
             found.skipped.append(str(error))
+            continue
+        wrong = contradictions(record)
+        if wrong:
+            found.skipped.append(f"{path} contradicts itself, and is left out: {'; '.join(wrong)}")
             continue
         run_id = record.get("run_id", "")
         twin = seen.setdefault(run_id, record) if run_id else record

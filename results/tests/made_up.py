@@ -52,7 +52,13 @@ def result(
         **base,
         "system": system,
         "run_id": os.urandom(8).hex(),
-        "layout": {**base["layout"], "num_devices": devices, "global_batch_size": batch, "sequence_length": 2048},
+        "layout": {
+            **base["layout"],
+            "num_devices": devices,
+            "data_parallel_size": devices,
+            "global_batch_size": batch,
+            "sequence_length": 2048,
+        },
         "config": {"data": {"data": "text"}, "model": {"precision": "bf16"}},
         "metrics": {
             "measured_s": WINDOW_S,
@@ -123,6 +129,8 @@ def store_run(folder: Path, record: dict[str, Any], power_w: float = 100.0, rows
     meta = {"hostname": "n1", "boot_id": "boot-1", "interval_s": 0.1, "jpwr_version": "1"}
     with CsvWriter(folder / "power" / "n1" / "trace.csv", [channel], meta) as writer:
         writer.event("command_started", IDLE_S - 1)
+        for name, time_s in (("begin", IDLE_S), ("end", IDLE_S + WINDOW_S)):
+            writer.event(f"region_{name}", time_s, region="measured window")
         for row in range(rows):
             time_s = row * (IDLE_S + WINDOW_S + 1) / (rows - 1)
             writer.append(time_s, [power_w if time_s >= IDLE_S - 1 else 0.3 * power_w], [None])

@@ -117,7 +117,7 @@ WORK = "runs/llm_run/8_benchmark/work/"
     ("name", "change", "message"),
     [
         ("result.json", lambda text: changed_json(text, better_energy), "energy.tokens_per_wh is stored as"),
-        ("result.json", lambda text: changed_json(text, better_speed), "its throughput is stored as"),
+        ("result.json", lambda text: changed_json(text, better_speed), "metrics.tokens_per_s is stored as"),
         ("power/n1/trace.csv", lambda text: text.replace(b"100.0", b"90.0"), "but its origin gives"),
         ("power/n1/trace.csv", lambda text: b"", "it is stored as ok, but"),
     ],
@@ -179,6 +179,16 @@ def test_what_is_no_archive_is_refused_in_one_sentence(tmp_path, capsys):
     (tmp_path / "a.tar.zst").write_bytes(b"not packed at all")
     assert main(["verify", str(tmp_path / "a.tar.zst")]) == 2
     assert "cannot be read as an archive" in capsys.readouterr().err
+
+
+def test_a_window_that_the_sampler_knows_nothing_of_is_found(archive):
+    files = members(archive)
+    for name in (WORK + "record.json", WORK + "result.json"):
+        record = json.loads(files[name])
+        record["windows"][0]["start_s"] += 1.0
+        record["windows"][0]["end_s"] += 1.0
+        files[name] = json.dumps(record).encode()
+    assert any("is not marked in the trace" in problem for problem in verify(repack(archive, files)).problems)
 
 
 @pytest.fixture(scope="module")

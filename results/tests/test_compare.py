@@ -17,9 +17,10 @@ from results.tests.conftest import make_record
 
 def result(speed, batch=8, devices=1, system="A", source="measured, device", per_wh=10.0, **changes):
     record = make_record(system=system, **changes)
-    record["layout"] |= {"global_batch_size": batch, "num_devices": devices}
-    record["metrics"]["tokens_per_s"] = speed
-    record["energy"] = {"energy_wh": 1.0, "power_kind": "measured", "power_scope": "device", "channels": []}
+    record["layout"] |= {"global_batch_size": batch, "num_devices": devices, "data_parallel_size": devices}
+    record["metrics"] |= {"tokens_per_s": speed, "tokens_per_s_per_device": speed / devices}
+    energy_wh = record["metrics"]["measured_tokens"] / per_wh
+    record["energy"] = {"energy_wh": energy_wh, "power_kind": "measured", "power_scope": "device", "channels": []}
     record["energy"] |= {"tokens_per_wh": per_wh, "power_source": source}
     return record
 

@@ -1,0 +1,154 @@
+"""Numbers of a record that follow from others, computed again, and numbers that no machine can have."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, TypeGuard
+
+TOLERANCE = 1e-6  # relative, of a number that follows from others
+WINDOW_TOLERANCE = 0.01  # of the time of a throughput and that of its window
+STEPS_TOLERANCE = 0.02  # by so much steps may be longer than the window that they are in
+IDLE_SHARE = 0.2  # of a window, which may be no step's
+BOARD_TOLERANCE = 1.1  # of a board's limit, which it holds over some time
+WH = 3600.0  # joules
+
+
+def contradictions(record: dict[str, Any]) -> list[str]:
+    """What cannot be in a record of a good run, a sentence each; empty for one that did not end well.
+
+    A number is looked at where the record has what it follows from.
+    """
+    if record["status"] != "ok":
+        return []
+    return [*_impossible(record), *_wrong(record), *_beside_its_windows(record), *_beyond_the_device(record)]
+
+
+def _impossible(record: dict[str, Any]) -> Iterator[str]:
+    """Numbers that are not above 0."""
+    unit, layout, metrics = record["work_unit"], record["layout"], record.get("metrics") or {}
+    energy = record.get("energy") or {}
+    for where, values, names in (
+        ("layout", layout, ("num_devices", "num_nodes", "global_batch_size")),
+        ("metrics", metrics, (f"measured_{unit}", "measured_s", f"{unit}_per_s", f"{unit}_per_s_per_device")),
+        ("metrics", metrics, ("tflops_per_device", "mfu", "step_time_median_s")),
+        ("energy", energy, ("energy_wh", "avg_power_w", f"{unit}_per_wh", "window_s")),
+    ):
+        for name in names:
+            value = values.get(name)
+            if _is_number(value) and not value > 0:
+                yield f"{where}.{name} is {value:g}, which it cannot be"
+    if any(_is_number(time_s) and time_s <= 0 for time_s in record.get("step_times_s") or []):
+        yield "a step takes no time, or less"
+
+
+def _wrong(record: dict[str, Any]) -> Iterator[str]:
+    """Numbers that are not what those they follow from make."""
+    for name, stored, again, of in _relations(record):
+        if not (_is_number(stored) and again is not None):
+            continue
+        if not math.isclose(stored, again, rel_tol=TOLERANCE):
+            yield f"{name} is stored as {stored:.10g}, but {of} make {again:.10g}"
+
+
+def _relations(record: dict[str, Any]) -> Iterator[tuple[str, Any, float | None, str]]:
+    """A number's name, how it is stored, what it should be (None: not known), and from what."""
+    unit, layout, metrics = record["work_unit"], record["layout"], record.get("metrics") or {}
+    devices = layout.get("num_devices")
+    for kind, seconds in (("", "measured_s"), ("effective_", "effective_s")):
+        work, speed = metrics.get(f"{kind or 'measured_'}{unit}"), metrics.get(f"{kind}{unit}_per_s")
+        yield f"metrics.{kind}{unit}_per_s", speed, _ratio(work, metrics.get(seconds)), "its work and time"
+        name = f"{kind}{unit}_per_s_per_device"
+        yield f"metrics.{name}", metrics.get(name), _ratio(speed, devices), "its throughput and devices"
+    flops, per_device = metrics.get(f"model_flops_per_{unit[:-1]}"), metrics.get(f"{unit}_per_s_per_device")
+    rate = flops * per_device / 1e12 if _is_number(flops) and _is_number(per_device) else None
+    yield "metrics.tflops_per_device", metrics.get("tflops_per_device"), rate, "its throughput and FLOPs"
+    share = _ratio(metrics.get("tflops_per_device"), metrics.get("peak_tflops_per_device"))
+    yield "metrics.mfu", metrics.get("mfu"), share, "its FLOP/s and the device's peak"
+    steps, batch = metrics.get("measured_steps"), layout.get("global_batch_size")
+    sample = layout.get("sequence_length") if unit == "tokens" else 1
+    if _is_number(steps) and _is_number(batch) and _is_number(sample):
+        yield f"metrics.measured_{unit}", metrics.get(f"measured_{unit}"), steps * batch * sample, "its steps and batch"
+    sizes = [size for name in ("data", "tensor", "pipeline") if _is_number(size := layout.get(f"{name}_parallel_size"))]
+    if len(sizes) == 3:
+        yield "layout.num_devices", devices, math.prod(sizes), "its parallel sizes"
+    for key, kind in (("energy", "measured"), ("energy_effective", "effective")):
+        yield from _of_energy(key, record.get(key) or {}, metrics.get(f"{kind}_{unit}"), unit, devices)
+
+
+def _of_energy(
+    key: str, energy: dict[str, Any], work: Any, unit: str, devices: Any
+) -> Iterator[tuple[str, Any, float | None, str]]:
+    energy_wh = energy.get("energy_wh")
+    yield f"{key}.{unit}_per_wh", energy.get(f"{unit}_per_wh"), _ratio(work, energy_wh), "its work and energy"
+    per_device = energy.get("energy_wh_per_device")
+    yield f"{key}.energy_wh_per_device", per_device, _ratio(energy_wh, devices), "its energy and devices"
+    power_w = _ratio(energy_wh * WH if _is_number(energy_wh) else None, energy.get("window_s"))
+    yield f"{key}.avg_power_w", energy.get("avg_power_w"), power_w, "its energy and time"
+    channels = energy.get("channels") or []
+    parts = [part for channel in channels if _is_number(part := channel.get("energy_wh"))]
+    if parts and len(parts) == len(channels):
+        yield f"{key}.energy_wh", energy_wh, math.fsum(parts), "its channels"
+
+
+def _beside_its_windows(record: dict[str, Any]) -> Iterator[str]:
+    """Times of throughput and steps against the windows in which they were."""
+    measured_s = (record.get("metrics") or {}).get("measured_s")
+    if not _is_number(measured_s):
+        return
+    per_node: dict[str, float] = {}
+    for window in record.get("windows") or []:
+        if window["kind"] == "measured":
+            host = window["hostname"]
+            per_node[host] = per_node.get(host, 0.0) + window["end_s"] - window["start_s"]
+    window_s = max(per_node.values(), default=None)
+    if window_s is not None and not math.isclose(window_s, measured_s, rel_tol=WINDOW_TOLERANCE):
+        yield f"its throughput is over {measured_s:.4g} s, but its window is {window_s:.4g} s"
+    steps = (record.get("metrics") or {}).get("measured_steps")
+    times_s = [time_s for time_s in record.get("step_times_s") or [] if _is_number(time_s)]
+    if not times_s:
+        return
+    steps_s = math.fsum(times_s) * (steps / len(times_s) if _is_number(steps) else 1.0)
+    if steps_s > (1 + STEPS_TOLERANCE) * measured_s or (_is_number(steps) and steps_s < (1 - IDLE_SHARE) * measured_s):
+        yield f"its steps take {steps_s:.4g} s, but the window that they fill is {measured_s:.4g} s"
+
+
+def _beyond_the_device(record: dict[str, Any]) -> Iterator[str]:
+    """Rates above the device's peak, and powers above the board's limit."""
+    mfu = (record.get("metrics") or {}).get("mfu")
+    if _is_number(mfu) and mfu > 1:
+        yield f"{mfu:.0%} of the device's peak FLOP/s are more than it has"
+    limits_w = _limits_w(record)
+    for key in ("energy", "energy_effective"):
+        energy = record.get(key) or {}
+        window_s = energy.get("window_s")
+        for channel in energy.get("channels") or []:
+            limit_w = limits_w.get(channel.get("device_id") or "", 0.0) * (channel.get("num_devices") or 1)
+            power_w = _ratio(channel.get("energy_wh"), window_s)
+            if limit_w and power_w is not None and power_w * WH > BOARD_TOLERANCE * limit_w:
+                yield (
+                    f"channel {channel.get('name')} has {power_w * WH:.0f} W on average, and its board's limit is "
+                    f"{limit_w:.0f} W"
+                )
+
+
+def _limits_w(record: dict[str, Any]) -> dict[str, float]:
+    """The power limit of each device by its id, as nvidia-smi writes both."""
+    origin = record.get("provenance") or {}
+    found = {}
+    for node in [*(origin.get("nodes") or []), origin]:
+        for device in (node.get("devices") if isinstance(node, dict) else None) or []:
+            if isinstance(device, dict) and device.get("uuid"):
+                try:
+                    found[str(device["uuid"])] = float(str(device.get("power.limit", "")).split()[0])
+                except (ValueError, IndexError):
+                    continue  # [N/A]
+    return found
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _ratio(value: Any, by: Any) -> float | None:
+    return value / by if _is_number(value) and _is_number(by) and by else None
