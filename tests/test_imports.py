@@ -40,6 +40,7 @@ FLOORS = {
     "benchmarks.common.throughput": 1,
     "benchmarks.common.record": 1,
     "benchmarks.common.launch": 2,
+    "benchmarks.common.gpu_ids": 2,
     "benchmarks.common.measure": 3,
     "benchmarks.common.run": 3,
     "benchmarks.common.summary": 3,

@@ -15,6 +15,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from benchmarks.common.gpu_ids import gpu_ids
 from benchmarks.common.launch import Launch, node_name, usable_cores
 from benchmarks.common.options import ConfigError
 from benchmarks.common.record import Device
@@ -170,12 +171,13 @@ def describe_devices(launch: Launch, target: Target) -> list[Device]:
         peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # Linux reports KiB
         threads = tf.config.threading.get_intra_op_parallelism_threads()
         return [Device(hostname, launch.rank, f"CPU, {threads} threads", "", peak_bytes)] * target.local_devices
+    ids = dict(enumerate(gpu_ids()))
     return [
         Device(
             hostname,
             launch.rank,
             tf.config.experimental.get_device_details(gpu).get("device_name", "GPU"),
-            "",
+            ids.get(int(gpu.name.rpartition(":")[2]), ""),  # /physical_device:GPU:0, as the driver counts
             tf.config.experimental.get_memory_info(f"GPU:{index}")["peak"],
         )
         for index, gpu in enumerate(tf.config.get_visible_devices("GPU"))
