@@ -55,7 +55,7 @@ class Summary:
             return [None] * len(self.infos)
 
     def notes(self) -> list[str]:
-        """Sentences on what limits the numbers, one for each kind: counters not used, regions too short or lost."""
+        """Sentences on what limits the numbers, one for each kind: counters not used or not there, regions lost."""
         found = [
             f"{info.name}: {estimate.reason}; the integral is used"
             for info, estimate in zip(self.infos, self.command)
@@ -71,6 +71,13 @@ class Summary:
                     f"region '{shortest.name}' lasted {shortest.shortest_s:.3f} s, "
                     f"less than {info.name} can resolve ({resolves_s:g} s){others}"
                 )
+        blind = [info for info in self.infos if info.held_s and not info.has_counter]
+        if blind:
+            others = f" and {len(blind) - 1} others" if len(blind) > 1 else ""
+            found.append(
+                f"{blind[0].name}{others}: without a counter, a load that keeps step with the sensor's own "
+                f"{blind[0].held_s:g} s is not seen"
+            )
         for fault, names in self.trace.faulty_marks().items():
             found.append(f"{_counted(names)} {fault}: there is no energy of that")
         if self.outside:
