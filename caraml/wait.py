@@ -19,7 +19,8 @@ from caraml.errors import SchedulerError, SweepError
 from caraml.installation import checkout
 from caraml.slurm import Job, Slurm, ping
 from caraml.sweep import check_run, no_results, points, runs_of
-from results.collect import JOULES_PER_WH, failed_result
+from results.collect import failed_result
+from results.derived import JOULES_PER_WH
 from results.records import RESULT_NAME, Record, read_record, write_record
 
 JOB_ID, SUBMITTED = "job.id", "submitted"

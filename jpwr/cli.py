@@ -16,7 +16,7 @@ from jpwr import __version__
 from jpwr.backends import METHODS, open_methods
 from jpwr.child import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Child
 from jpwr.clock import SystemClock
-from jpwr.edges import EdgeReader
+from jpwr.edges import STEP_S, EdgeReader
 from jpwr.errors import JpwrError
 from jpwr.marks import MARKS_VARIABLE, Mark, MarkReader
 from jpwr.node import GLOBAL_RANKS, rank_of, why_not_sampling
@@ -328,8 +328,8 @@ def _measure(options: argparse.Namespace, child: Child, monitor: PowerMonitor, c
         if child.exit_code is None:
             within(ANSWER_S, edges.begin)
 
-    def beside_marks() -> bool:
-        return edges.waits and within(ANSWER_S, edges.step) and edges.waits
+    def beside_marks() -> float:
+        return STEP_S if edges.waits and within(ANSWER_S, edges.step) and edges.waits else 0.0
 
     environ = dict(os.environ)
     marks: MarkReader | None = None

@@ -191,7 +191,7 @@ class CounterCurve:
         (start_s, start_unsure_s), (end_s, end_unsure_s) = self._knot(first), self._knot(last)
         slot_s = end_s - start_s
         step_j = self._values_j[last] - self._values_j[first]
-        share = (time_s - start_s) / slot_s
+        share = _share(time_s, start_s, end_s)
         average_w = step_j / slot_s
         lowest_w, highest_w = self._levels_w(first, last, average_w)
         # Of all ways from here to there between these powers, a straight line is off by no more than this.

@@ -34,7 +34,6 @@ CHUNK_BYTES = 65536
 MAX_LATE_BYTES = 1 << 24  # read after the command's end: some seconds' work
 POLL_S = 0.01  # where the kernel cannot tell that the file has grown
 WAIT_S = 1.0  # where it can, this is but a precaution
-SOON_S = 0.004
 IN_MODIFY = 2  # inotify(7)
 
 
@@ -95,12 +94,12 @@ class MarkReader:
     """Follows the file of marks, in a thread of its own, from start() to stop().
 
     The file is in a folder that only its owner may look into and that nobody can have put there before. What is handed
-    to `on_marks` at once was seen at the same moment. `beside()` is what is to be done between marks, and whether again
-    soon. Raises JpwrError where no such folder can be made.
+    to `on_marks` at once was seen at the same moment. `beside()` is what is to be done between marks; it
+    returns in how many seconds again, 0 where there is nothing more. Raises JpwrError where no such folder can be made.
     """
 
     def __init__(
-        self, on_marks: Callable[[Sequence[Mark]], None], beside: Callable[[], bool], say: Callable[[str], None]
+        self, on_marks: Callable[[Sequence[Mark]], None], beside: Callable[[], float], say: Callable[[str], None]
     ) -> None:
         self._on_marks = on_marks
         self._beside = beside
@@ -141,7 +140,7 @@ class MarkReader:
             wait = _waiter(self.path, self._woken)
             while not self._stop.is_set():
                 self._read()
-                wait(SOON_S if self._beside() else WAIT_S)
+                wait(self._beside() or WAIT_S)
             self._read()
         except Exception as error:  # nothing in marks ends a run
             self._say(f"marks are not read any more ({type(error).__name__}: {error})")

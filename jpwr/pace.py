@@ -58,7 +58,7 @@ class Pace:
         changes = [self._changes[index] for index in block]
         longest_s = self._refresh.longest_s
         found = [(_earliest_s(change, longest_s), change.seen_s) for change in changes]
-        if not self._refresh.is_even or not self._refresh.shortest_s:
+        if not self._refresh.is_even:
             return found
         middle = (block.start + block.stop) // 2
         origin_s = self._changes[middle].seen_s

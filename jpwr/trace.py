@@ -90,8 +90,9 @@ class Trace:
         """Put rows into columns: many at a time take less than each by itself."""
         with self._storing:
             rows, self._rows = self._rows, []
-            if rows:
-                self._curves = []
+            if not rows:
+                return
+            self._curves = []
             for index, (times_s, powers_w, counter_times_s, counters_j) in enumerate(self._columns):
                 _extend(times_s, powers_w, [(time_s, power_w[index]) for time_s, power_w, _ in rows])
                 if counter_times_s is not None:

@@ -22,9 +22,9 @@ from jpwr.energy import EnergyEstimate, add_estimates
 from jpwr.errors import JpwrError
 from jpwr.trace import Trace
 from jpwr.writers import read_trace
+from results.derived import JOULES_PER_WH, longest_s, windows_of
 from results.records import RESULT_NAME, Record, RecordError, read_record, write_record
 
-JOULES_PER_WH = 3600.0
 RECORD_NAME = "record.json"
 TRACES = "power/*/trace.csv"
 JOB_ERRORS = "job.err"
@@ -139,10 +139,7 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
     Energy in watt-hours, power in watts, both summed over all devices. Raises EnergyError when a node has no trace
     of its window, or a device no channel.
     """
-    nodes: dict[str, list[dict[str, Any]]] = {}
-    for window in record["windows"]:
-        if window["kind"] == kind:
-            nodes.setdefault(window["hostname"], []).append(window)
+    nodes = windows_of(record, kind)
     if not nodes:
         raise EnergyError(f"the record has no {kind} window")
     channels = []
@@ -164,7 +161,7 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
                     f"channel {info.name} of node {hostname} measures {info.num_devices} devices, of which {trained} "
                     "trained: the energy of all is counted"
                 )
-    duration_s = max(sum(window["end_s"] - window["start_s"] for window in windows) for windows in nodes.values())
+    duration_s = longest_s(nodes)
     num_devices = record["layout"]["num_devices"]
     energy_wh = math.fsum(channel["energy_wh"] for channel in channels)
     scopes = sorted({channel["scope"] for channel in channels})

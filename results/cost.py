@@ -162,9 +162,7 @@ def cost_of(one: PointResults, costs: Costs) -> Cost | None:
     speed, work = one.value(THROUGHPUT.path), one.value("energy.{unit}_per_wh")
     amount, _ = COSTED_WORK.get(one.any["work_unit"], (0.0, ""))
     price = costs.systems.get(one.system)
-    if not (speed and work and amount and price and one.is_comparable):
-        return None
-    if any(why_not_ranked(record) for record in one.good):
+    if not (speed and work and amount and price and one.is_comparable) or why_not_ranked(one):
         return None
     return cost(amount, speed, work, one.point.devices, price, costs)
 

@@ -11,7 +11,7 @@ WINDOW_TOLERANCE = 0.01  # of the time of a throughput and that of its window
 STEPS_TOLERANCE = 0.02  # by so much steps may be longer than the window that they are in
 IDLE_SHARE = 0.2  # of a window, which may be no step's
 BOARD_TOLERANCE = 1.1  # of a board's limit, which it holds over some time
-WH = 3600.0  # joules
+JOULES_PER_WH = 3600.0
 
 
 def contradictions(record: dict[str, Any]) -> list[str]:
@@ -83,7 +83,7 @@ def _of_energy(
     yield f"{key}.{unit}_per_wh", energy.get(f"{unit}_per_wh"), _ratio(work, energy_wh), "its work and energy"
     per_device = energy.get("energy_wh_per_device")
     yield f"{key}.energy_wh_per_device", per_device, _ratio(energy_wh, devices), "its energy and devices"
-    power_w = _ratio(energy_wh * WH if _is_number(energy_wh) else None, energy.get("window_s"))
+    power_w = _ratio(energy_wh * JOULES_PER_WH if _is_number(energy_wh) else None, energy.get("window_s"))
     yield f"{key}.avg_power_w", energy.get("avg_power_w"), power_w, "its energy and time"
     channels = energy.get("channels") or []
     parts = [part for channel in channels if _is_number(part := channel.get("energy_wh"))]
@@ -96,13 +96,9 @@ def _beside_its_windows(record: dict[str, Any]) -> Iterator[str]:
     measured_s = (record.get("metrics") or {}).get("measured_s")
     if not _is_number(measured_s):
         return
-    per_node: dict[str, float] = {}
-    for window in record.get("windows") or []:
-        if window["kind"] == "measured":
-            host = window["hostname"]
-            per_node[host] = per_node.get(host, 0.0) + window["end_s"] - window["start_s"]
-    window_s = max(per_node.values(), default=None)
-    if window_s is not None and not math.isclose(window_s, measured_s, rel_tol=WINDOW_TOLERANCE):
+    nodes = windows_of(record, "measured")
+    window_s = longest_s(nodes)
+    if nodes and not math.isclose(window_s, measured_s, rel_tol=WINDOW_TOLERANCE):
         yield f"its throughput is over {measured_s:.4g} s, but its window is {window_s:.4g} s"
     steps = (record.get("metrics") or {}).get("measured_steps")
     times_s = [time_s for time_s in record.get("step_times_s") or [] if _is_number(time_s)]
@@ -124,26 +120,47 @@ def _beyond_the_device(record: dict[str, Any]) -> Iterator[str]:
         window_s = energy.get("window_s")
         for channel in energy.get("channels") or []:
             limit_w = limits_w.get(channel.get("device_id") or "", 0.0) * (channel.get("num_devices") or 1)
-            power_w = _ratio(channel.get("energy_wh"), window_s)
-            if limit_w and power_w is not None and power_w * WH > BOARD_TOLERANCE * limit_w:
+            energy_wh = channel.get("energy_wh")
+            power_w = _ratio(energy_wh * JOULES_PER_WH if _is_number(energy_wh) else None, window_s)
+            if limit_w and power_w is not None and power_w > BOARD_TOLERANCE * limit_w:
                 yield (
-                    f"channel {channel.get('name')} has {power_w * WH:.0f} W on average, and its board's limit is "
+                    f"channel {channel.get('name')} has {power_w:.0f} W on average, and its board's limit is "
                     f"{limit_w:.0f} W"
                 )
 
 
 def _limits_w(record: dict[str, Any]) -> dict[str, float]:
     """The power limit of each device by its id, as nvidia-smi writes both."""
-    origin = record.get("provenance") or {}
     found = {}
-    for node in [*(origin.get("nodes") or []), origin]:
-        for device in (node.get("devices") if isinstance(node, dict) else None) or []:
-            if isinstance(device, dict) and device.get("uuid"):
-                try:
-                    found[str(device["uuid"])] = float(str(device.get("power.limit", "")).split()[0])
-                except (ValueError, IndexError):
-                    continue  # [N/A]
+    for device in devices_of(record):
+        if device.get("uuid"):
+            try:
+                found[str(device["uuid"])] = float(str(device.get("power.limit", "")).split()[0])
+            except (ValueError, IndexError):
+                continue  # [N/A]
     return found
+
+
+def devices_of(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the vendor's tool said of each device of all nodes; older records know one node."""
+    origin = record.get("provenance") or {}
+    nodes = [node for node in origin.get("nodes") or [origin] if isinstance(node, dict)]
+    return [device for node in nodes for device in node.get("devices") or [] if isinstance(device, dict)]
+
+
+def windows_of(record: dict[str, Any], kind: str) -> dict[str, list[dict[str, Any]]]:
+    """The windows of one kind, node by node."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for window in record.get("windows") or []:
+        if window["kind"] == kind:
+            found.setdefault(window["hostname"], []).append(window)
+    return found
+
+
+def longest_s(nodes: dict[str, list[dict[str, Any]]]) -> float:
+    """Of all nodes the longest time in such windows, in seconds; 0 without any."""
+    times_s = (sum(window["end_s"] - window["start_s"] for window in windows) for windows in nodes.values())
+    return max(times_s, default=0.0)
 
 
 def _is_number(value: Any) -> TypeGuard[float]:

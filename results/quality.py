@@ -83,14 +83,18 @@ def energy_rules(record: Record) -> list[Rule]:
     return rules
 
 
-def why_not_ranked(record: Record) -> list[str]:
-    """What keeps a record's energy from being ranked or costed, in words; empty where nothing does."""
-    found = grade(record)
-    if found is None:
-        return ["there is none"]
-    if found == "Q0":
-        return ["it is an estimate from load, and no measurement"]
-    return [f"{rule.name}: {rule.words}" for rule in energy_rules(record) if not rule.kept and rule.name != IDLE_POWER]
+def why_not_ranked(results: PointResults) -> str:
+    """What keeps a point's energy from being ranked or costed, in words; empty where nothing does."""
+    for record in results.good:
+        found = grade(record)
+        if found is None:
+            return "there is none"
+        if found == "Q0":
+            return "it is an estimate from load, and no measurement"
+        for rule in energy_rules(record):
+            if not rule.kept and rule.name != IDLE_POWER:
+                return f"{rule.name}: {rule.words}"
+    return ""
 
 
 def _limit(name: str, values: Sequence[float], worst: Any, limit: float, words: str, at_least: bool = False) -> Rule:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from results.derived import devices_of
 from results.records import Record
 
 # Of the configuration: where a record goes is no option of what is measured.
@@ -41,7 +42,7 @@ def setup_of(record: Record) -> Setup:
     found = dict(options_of(record))
     found.update({name: str(origin[name]) for name in SOFTWARE if origin.get(name)})
     found.update(_flat(origin.get("packages") or {}))
-    devices = [device for node in _nodes(origin) for device in node.get("devices") or [] if isinstance(device, dict)]
+    devices = devices_of(record)
     for name in OF_A_DEVICE:
         values = sorted({str(device[name]) for device in devices if device.get(name) is not None})
         if values:
@@ -56,12 +57,6 @@ def differences(setups: Sequence[Setup]) -> list[tuple[str, ...]]:
         name for name in {name for one in known for name in one} if len({one.get(name) for one in known}) > 1
     )
     return [tuple(f"{name} {one.get(name, UNKNOWN)[:LONGEST]}" for name in names) for one in known]
-
-
-def _nodes(origin: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """All nodes of a run; older records have one."""
-    nodes = origin.get("nodes")
-    return [node for node in nodes if isinstance(node, dict)] if isinstance(nodes, list) and nodes else [dict(origin)]
 
 
 def _flat(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -20,11 +20,11 @@ def sentences(results: Sequence[PointResults]) -> list[str]:
     for precision, mine in by_precision(ranked).items():
         words = f" in {precision}" if precision else ""
         found += _ranking(mine, PER_DEVICE, f"Fastest per device{words}", f"{unit}/s")
-        for kind, of_kind in by_energy_kind([one for one in mine if not _energy_is_not_ranked(one)]).items():
+        for kind, of_kind in by_energy_kind([one for one in mine if not why_not_ranked(one)]).items():
             found += _ranking(of_kind, EFFICIENCY.path, f"Most work per energy{words} ({kind})", f"{unit}/Wh")
     reasons: dict[str, list[str]] = {}
     for one in ranked:
-        if one.value(EFFICIENCY.path) is not None and (reason := _energy_is_not_ranked(one)):
+        if one.value(EFFICIENCY.path) is not None and (reason := why_not_ranked(one)):
             reasons.setdefault(reason, []).append(one.system)
     found += [
         f"Energy of {', '.join(dict.fromkeys(systems))} is not ranked: {reason}." for reason, systems in reasons.items()
@@ -36,11 +36,6 @@ def sentences(results: Sequence[PointResults]) -> list[str]:
     if bad:
         found.append(f"{bad} of {runs} runs failed.")
     return found
-
-
-def _energy_is_not_ranked(one: PointResults) -> str:
-    """Why not, empty where it is."""
-    return next((reason for record in one.good for reason in why_not_ranked(record)), "")
 
 
 def by_precision(results: Sequence[PointResults]) -> dict[str, list[PointResults]]:
@@ -97,7 +92,7 @@ def summary_rows(workloads: Sequence[tuple[str, Sequence[PointResults]]]) -> lis
             mine = [one for one in results if (one.system, one.precision) == (system, precision)]
             unit = mine[0].any["work_unit"]
             speed, total = fastest(mine), fastest(mine, THROUGHPUT.path)
-            work = fastest([one for one in mine if not _energy_is_not_ranked(one)], EFFICIENCY.path)
+            work = fastest([one for one in mine if not why_not_ranked(one)], EFFICIENCY.path)
             work = work or fastest(mine, EFFICIENCY.path)
             good, bad = (sum(len(getattr(one, side)) for one in mine) for side in ("good", "bad"))
             body.append(
