@@ -31,8 +31,9 @@ class Child:
     it had its chance. When the child has ended, processes that it left behind are not waited for; a second one then
     ends jpwr itself.
 
-    Not covered: a signal may come twice where there is no `cat`, where who signals one process after the other takes
-    longer than SETTLE_S, or does so to a child that has left the process group.
+    Not covered: a signal may come twice where there is no `cat`, where it comes to the group while the child is made,
+    where who signals one process after the other takes longer than SETTLE_S, or does so to a child that has left the
+    process group.
     """
 
     def __init__(self, command: Sequence[str], say: Callable[[str], None]) -> None:
