@@ -97,7 +97,13 @@ class CounterCurve:
             # No reading has shown an old value: the refresh is short, and both edges are late by some of it.
             self._moments_s = seen_s
             self._unsure_s = [DIFFERENCE_SHARE / 2 * (seen - earliest) for earliest, seen in zip(earliest_s, seen_s)]
-        steps_w = [watts for watts in map(self._step_w, range(len(self._moments_s))) if watts is not None]
+        steps_w = [
+            step_j / slot_s
+            for step_j, slot_s in zip(
+                map(sub, self._values_j[1:], self._values_j), map(sub, self._moments_s[1:], self._moments_s)
+            )
+            if slot_s > 0 and step_j >= 0
+        ]
         self._faults = sorted(self._faults + self._jumps(sorted(steps_w)))
         self._fault_times_s = [time_s for time_s, _ in self._faults]
         self._least_w, self._peak_w = min(steps_w, default=math.nan), max(steps_w, default=math.nan)

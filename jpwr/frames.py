@@ -15,6 +15,7 @@ from functools import partial
 from heapq import merge
 from io import TextIOWrapper
 from itertools import repeat
+from operator import le
 from pathlib import Path
 from typing import BinaryIO, Callable, Iterator, Mapping, Sequence, TextIO
 
@@ -96,10 +97,12 @@ def ticks(every: Sequence[Series]) -> Iterator[tuple[float, Sequence[float | Non
 
     A tick has the time of its first reading; None is a channel that it did not read.
     """
-    if all(series.times_s == every[0].times_s for series in every):
-        if every:
-            yield from zip(every[0].times_s, zip(*(series.power_w for series in every)))
-        return
+    if len({len(series.times_s) for series in every}) == 1:
+        moments_s = list(zip(*(series.times_s for series in every)))
+        firsts_s = list(map(min, moments_s))
+        if all(map(le, map(max, moments_s), firsts_s[1:])):  # as where no reading was left out
+            yield from zip(firsts_s, zip(*(series.power_w for series in every)))
+            return
     readings = merge(*(zip(series.times_s, repeat(index), series.power_w) for index, series in enumerate(every)))
     nothing: list[float | None] = [None] * len(every)
     first_s, tick_w = math.nan, nothing[:]
@@ -122,9 +125,13 @@ def counted_wh(series: Series) -> float:
 
 def _write_power(every: Sequence[Series], epoch_offset_s: float, file: TextIO) -> None:
     file.write(",".join(["", "timestamps", *(series.info.name for series in every)]) + "\n")
+    whole_row = "%d,%.6f" + ",%.3f" * len(every) + "\n"
     for number, (time_s, power_w) in enumerate(ticks(every)):
-        values = ["" if watts is None or watts != watts else f"{watts:.3f}" for watts in power_w]
-        file.write(",".join([str(number), f"{time_s + epoch_offset_s:.6f}", *values]) + "\n")
+        line = "nan" if None in power_w else whole_row % (number, time_s + epoch_offset_s, *power_w)
+        if "nan" in line:
+            values = ["" if watts is None or watts != watts else f"{watts:.3f}" for watts in power_w]
+            line = ",".join([str(number), f"{time_s + epoch_offset_s:.6f}", *values]) + "\n"
+        file.write(line)
 
 
 def _write_energy(summary: Summary, file: TextIO) -> None:

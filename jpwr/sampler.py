@@ -210,33 +210,26 @@ class Sampler:
             lane.lock.release()
 
     def _read_lane(self, lane: _Lane, counters_only: bool) -> None:
-        now_s = self.clock.now_s
-        nothing: list[float | None] = [None] * len(self.channels)
+        now_s, channels, counters_j = self.clock.now_s, self.channels, self.counters_j
+        nothing: list[float | None] = [None] * len(channels)
         rows: list[tuple[float, list[float | None], list[float | None]]] = []  # of one moment each: watts, joules
-
-        def row_of(time_s: float) -> tuple[float, list[float | None], list[float | None]]:
-            if not rows or time_s - rows[-1][0] > SAME_MOMENT_S:
-                rows.append((time_s, nothing[:], nothing[:]))
-            return rows[-1]
-
+        row_s, watts, joules = -math.inf, nothing, nothing
         after_s = now_s()
-        for index in list(lane.indices):
-            info, read_power_w, read_energy_j, _ = self.channels[index]
+        for index in lane.indices:
+            _, read_power_w, read_energy_j, _ = channels[index]
             if counters_only:
                 if read_energy_j is None:
                     continue
                 read_power_w = None
-            before_s = lane.since_s = after_s
+            begun_s = before_s = lane.since_s = after_s
             lane.reading = index
             counter_j = power_w = None
-            counter_s = before_s
             if read_energy_j is not None:
                 try:
                     counter_j = read_energy_j()
                 except ReadError as error:
                     counter_j = self._failed(index, error)
-                after_s = now_s()
-                counter_s, before_s = (before_s + after_s) / 2, after_s
+                before_s = after_s = now_s()
             if read_power_w is not None:
                 try:
                     power_w = read_power_w()
@@ -245,21 +238,31 @@ class Sampler:
                 after_s = now_s()
             was_hung = lane.hung
             if was_hung:  # others have gone on meanwhile: this reading is of now, and what came before it is old
-                lane.hung, counter_s, before_s = False, after_s, after_s
-                rows.clear()
-                self._warn(f"{info.name}: answers again")
+                lane.hung, begun_s, before_s = False, after_s, after_s
+                rows, row_s = [], -math.inf
+                self._warn(f"{channels[index].info.name}: answers again")
             if counter_j is not None:
-                self.counters_j[index] = counter_j
+                counters_j[index] = counter_j
+                time_s = (begun_s + before_s) / 2
+                if time_s - row_s > SAME_MOMENT_S:
+                    row_s, watts, joules = time_s, nothing[:], nothing[:]
+                    rows.append((row_s, watts, joules))
+                joules[index] = counter_j
                 if read_power_w is None and not counters_only:
-                    power_w, before_s, after_s = self._slope_w(index, counter_s, counter_j), counter_s, counter_s
-                row_of(counter_s)[2][index] = counter_j
+                    watts[index] = self._slope_w(index, time_s, counter_j)
             if power_w is not None:
-                row_of((before_s + after_s) / 2)[1][index] = power_w
+                time_s = (before_s + after_s) / 2
+                if time_s - row_s > SAME_MOMENT_S:
+                    row_s, watts, joules = time_s, nothing[:], nothing[:]
+                    rows.append((row_s, watts, joules))
+                watts[index] = power_w
             if was_hung:
                 break
         lane.reading = None
-        for row in rows:
-            self.emit(*row)
+        with self._emitting:
+            for time_s, watts, joules in rows:
+                for sink in self.sinks:
+                    sink.append(time_s, watts, joules)
 
     def emit(self, time_s: float, power_w: Sequence[float | None], energy_j: Sequence[float | None]) -> None:
         """Hand a row to all sinks."""
