@@ -39,12 +39,16 @@ apptainer)
     exec env PATH="$system_path" "$(command -v apptainer)" exec "${flags[@]}" --pwd "$PWD" "$file" "$@"
     ;;
 podman)
-    flags=(--rm --network host --ipc host --workdir "$PWD" --entrypoint "")
+    flags=(--rm --network host --ipc host --ulimit host --workdir "$PWD" --entrypoint "")
     for mount in "${mounts[@]}"; do flags+=(--volume "$mount:$mount"); done
     case $vendor in
     nvidia) flags+=(--device nvidia.com/gpu=all) ;;
     amd) flags+=(--device /dev/kfd --device /dev/dri --group-add keep-groups) ;;
     esac
+    # The network between nodes: without its devices, NCCL and MPI go through sockets, and say nothing.
+    for device in /dev/infiniband/* /dev/hfi1_* /dev/cxi*; do
+        [[ -c $device ]] && flags+=(--device "$device")
+    done
     # Names, never the whole environment: it may hold secrets.
     for name in $(compgen -e); do
         case $name in

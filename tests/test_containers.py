@@ -168,8 +168,19 @@ def test_the_workflow_trains_under_apptainer(apptainer, environ, checkout, jube_
     assert found["energy"]["energy_wh"] > 0
 
 
+@pytest.fixture
+def fabric():
+    """A device of a network between nodes; it is another name for /dev/null."""
+    if os.getuid():
+        pytest.skip("a device takes root: run this test as root")
+    device = Path("/dev/hfi1_caraml")
+    subprocess.run(["mknod", str(device), "c", "1", "3"], check=True)
+    yield device
+    device.unlink()
+
+
 @pytest.mark.parametrize("runtime", ["podman", "charliecloud"])
-def test_the_workflow_trains_in_a_container(runtime, environ, checkout, jube_command):
+def test_the_workflow_trains_in_a_container(runtime, environ, checkout, jube_command, fabric):
     environ = {**environ, "CARAML_CONTAINER_RUNTIME": runtime, "PYTHONPATH": SITE_PACKAGES}
 
     def call(*command):
@@ -195,6 +206,9 @@ def test_the_workflow_trains_in_a_container(runtime, environ, checkout, jube_com
     assert re.fullmatch("sha256:[0-9a-f]{64}", result["provenance"]["container_digest"])
     assert result["provenance"]["command"][0] == "/usr/bin/python3"  # Debian's, of the image
     assert result["energy"]["energy_wh"] > 0
+
+    seen = call("containers/run.sh", runtime, "cpu", "none", "sh", "-c", f"test -c {fabric} && ulimit -l")
+    assert (seen.returncode, seen.stdout) == (0, call("sh", "-c", "ulimit -l").stdout), seen.stderr
 
 
 def test_every_system_has_its_images_and_each_a_definition():

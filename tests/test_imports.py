@@ -41,6 +41,8 @@ FLOORS = {
     "benchmarks.common.record": 1,
     "benchmarks.common.launch": 2,
     "benchmarks.common.gpu_ids": 2,
+    "benchmarks.common.binding": 2,
+    "benchmarks.common.out_of_memory": 1,
     "benchmarks.common.measure": 3,
     "benchmarks.common.run": 3,
     "benchmarks.common.summary": 3,

@@ -117,6 +117,14 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def usable_cpus() -> str:
+    """Which CPUs this process may run on, as the kernel lists them: 0-3,8."""
+    cpus = sorted(os.sched_getaffinity(0))
+    first = [cpu for cpu in cpus if cpu - 1 not in cpus]
+    last = [cpu for cpu in cpus if cpu + 1 not in cpus]
+    return ",".join(str(one) if one == end else f"{one}-{end}" for one, end in zip(first, last, strict=True))
+
+
 def boot_id() -> str:
     """Which boot of which kernel this is, empty where the kernel does not say."""
     try:

@@ -42,6 +42,7 @@ class Device:
     name: str
     device_id: str  # its ids, separated by spaces, by which the power channel is found; empty where there is none
     peak_memory_bytes: int | None
+    cpus: str  # on which its process may run, as the kernel lists them
 
 
 @dataclass

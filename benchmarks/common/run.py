@@ -11,6 +11,7 @@ from pathlib import Path
 
 from benchmarks.common.launch import Launch
 from benchmarks.common.options import EXIT_BAD_OPTIONS, ConfigError, RunOptions
+from benchmarks.common.out_of_memory import is_out_of_memory, telling_line
 from benchmarks.common.record import FAILED, OK, OUT_OF_MEMORY, RunRecord
 from benchmarks.common.summary import summary
 
@@ -24,7 +25,6 @@ def run_recorded(
     options: RunOptions,
     launch: Launch,
     body: Callable[[RunRecord], None],
-    is_out_of_memory: Callable[[Exception], bool],
 ) -> int:
     """Let `body` run and fill in the record, which is stored in any case; returns the exit code.
 
@@ -38,8 +38,8 @@ def run_recorded(
         record.error, exit_code = str(error), EXIT_BAD_OPTIONS
     except Exception as error:
         traceback.print_exc()
-        record.status = OUT_OF_MEMORY if isinstance(error, MemoryError) or is_out_of_memory(error) else FAILED
-        record.error = f"rank {launch.rank}: {type(error).__name__}: {_first_line(error)}"
+        record.status = OUT_OF_MEMORY if is_out_of_memory(error) else FAILED
+        record.error = f"rank {launch.rank}: {type(error).__name__}: {telling_line(error)}"
     record.provenance["config_hash"] = record.config_hash
     # Any rank that failed tells: the launcher may end rank 0 before it can.
     if launch.rank == 0 or exit_code:
@@ -59,10 +59,6 @@ def run_recorded(
         if problem:
             print(f"{record.benchmark}: {problem}", file=sys.stderr)
     return exit_code
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or "no message").splitlines()[0]
 
 
 def check_record_path(record: str) -> None:

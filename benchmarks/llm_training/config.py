@@ -105,6 +105,7 @@ class ParallelOptions:
     )
     overlap: str = option("auto", "sum gradients and gather weights while computing; auto: on several GPUs", SWITCH)
     threads: int | None = option(None, "CPU threads of each process; default: its share of the usable cores")
+    bind: bool = option(True, "bind each process to the CPUs near its GPU")
     devices: int | None = option(None, "with --dry-run: plan for so many devices on each node")
     nodes: int | None = option(None, "with --dry-run: plan for so many nodes")
 

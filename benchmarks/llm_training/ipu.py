@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.common.batch_plan import BatchPlan
-from benchmarks.common.launch import Launch, node_name
+from benchmarks.common.launch import Launch, node_name, usable_cpus
 from benchmarks.common.options import ConfigError
 from benchmarks.common.record import Device
 from benchmarks.llm_training.config import ADAM_BETAS, Config, Layout
@@ -149,4 +149,4 @@ class Trainer:
 
 def describe_devices(target: Target) -> list[Device]:
     """The IPUs in the order of the pipeline; PopTorch tells neither their ids nor their memory."""
-    return [Device(node_name(), 0, "IPU", "", None) for _ in range(target.num_ipus)]
+    return [Device(node_name(), 0, "IPU", "", None, usable_cpus()) for _ in range(target.num_ipus)]

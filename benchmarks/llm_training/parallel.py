@@ -15,7 +15,7 @@ from megatron.core.models.gpt import GPTModel
 from megatron.core.tensor_parallel import model_parallel_cuda_manual_seed
 from megatron.core.transformer.transformer_config import TransformerConfig
 
-from benchmarks.common.launch import Launch, node_name, process_group, usable_cores
+from benchmarks.common.launch import Launch, node_name, process_group, usable_cores, usable_cpus
 from benchmarks.common.options import ConfigError
 from benchmarks.common.record import Device
 from benchmarks.llm_training import cpu_stand_ins
@@ -159,9 +159,10 @@ def describe_device(launch: Launch, target: Target) -> Device:
     if target.on_gpu:
         properties = torch.cuda.get_device_properties(target.device)
         peak_bytes = torch.cuda.max_memory_allocated(target.device)
-        return Device(hostname, launch.rank, properties.name, device_ids(properties), peak_bytes)
+        return Device(hostname, launch.rank, properties.name, device_ids(properties), peak_bytes, usable_cpus())
     peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # Linux reports KiB
-    return Device(hostname, launch.rank, f"CPU, {torch.get_num_threads()} threads", "", peak_bytes)
+    name = f"CPU, {torch.get_num_threads()} threads"
+    return Device(hostname, launch.rank, name, "", peak_bytes, usable_cpus())
 
 
 def device_ids(properties: Any) -> str:

@@ -13,6 +13,7 @@ from math import cos, pi
 from typing import TYPE_CHECKING, Any, Protocol
 
 from benchmarks.common.batch_plan import BatchPlan
+from benchmarks.common.binding import bind
 from benchmarks.common.launch import Launch, gather, node_window, read_launch
 from benchmarks.common.measure import measure_steps
 from benchmarks.common.options import EXIT_BAD_OPTIONS, ConfigError, parse_config
@@ -65,14 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         asdict(config),
         provenance=collect_provenance(PACKAGES),
     )
-    return run_recorded(record, config.run, launch, partial(train, config, launch), _is_out_of_memory)
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    import torch
-
-    # The CPU's allocator raises a plain RuntimeError.
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+    return run_recorded(record, config.run, launch, partial(train, config, launch))
 
 
 def dry_run(config: Config, launch: Launch) -> int:
@@ -150,6 +144,8 @@ def train(config: Config, launch: Launch, record: RunRecord) -> None:
 
 def train_with_megatron(config: Config, launch: Launch, layout: Layout, plan: BatchPlan, record: RunRecord) -> None:
     """Train on CPUs or GPUs with megatron-core, one process for each."""
+    if config.parallel.bind and config.model.device != "cpu":
+        bind(launch)
     # PyTorch takes seconds to import: only once the options are known to be good.
     warnings.filterwarnings("ignore", module=r"megatron\.")
     from benchmarks.llm_training import kernels, parallel

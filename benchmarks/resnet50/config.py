@@ -107,6 +107,7 @@ class ComputeOptions:
         1, "devices that one process drives, with MirroredStrategy; 1: a process for each device"
     )
     threads: int | None = option(None, "CPU threads of each process; default: its share of the usable cores")
+    bind: bool = option(True, "bind each process to the CPUs near its GPUs")
 
     def __post_init__(self) -> None:
         positive(self, "steps_per_call", "devices_per_process", "threads")

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.common.gpu_ids import gpu_ids
-from benchmarks.common.launch import Launch, node_name, usable_cores
+from benchmarks.common.launch import Launch, node_name, usable_cores, usable_cpus
 from benchmarks.common.options import ConfigError
 from benchmarks.common.record import Device
 from benchmarks.resnet50 import ipu
@@ -166,11 +166,12 @@ def describe_devices(launch: Launch, target: Target) -> list[Device]:
     """This process's devices and the most memory each held: the GPU's own, or the process's on a CPU."""
     hostname = node_name()
     if target.on_ipu:
-        return [Device(hostname, launch.rank, "IPU", "", None)]
+        return [Device(hostname, launch.rank, "IPU", "", None, usable_cpus())]
     if not target.on_gpu:
         peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # Linux reports KiB
         threads = tf.config.threading.get_intra_op_parallelism_threads()
-        return [Device(hostname, launch.rank, f"CPU, {threads} threads", "", peak_bytes)] * target.local_devices
+        cpu = Device(hostname, launch.rank, f"CPU, {threads} threads", "", peak_bytes, usable_cpus())
+        return [cpu] * target.local_devices
     ids = dict(enumerate(gpu_ids()))
     return [
         Device(
@@ -179,6 +180,7 @@ def describe_devices(launch: Launch, target: Target) -> list[Device]:
             tf.config.experimental.get_device_details(gpu).get("device_name", "GPU"),
             ids.get(int(gpu.name.rpartition(":")[2]), ""),  # /physical_device:GPU:0, as the driver counts
             tf.config.experimental.get_memory_info(f"GPU:{index}")["peak"],
+            usable_cpus(),
         )
         for index, gpu in enumerate(tf.config.get_visible_devices("GPU"))
     ]

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 
+from benchmarks.common.binding import bind
 from benchmarks.common.launch import Launch, read_launch
 from benchmarks.common.options import EXIT_BAD_OPTIONS, ConfigError, parse_config
 from benchmarks.common.provenance import collect_provenance
@@ -53,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         layout=layout,
         provenance=collect_provenance(PACKAGES),
     )
-    return run_recorded(record, config.run, launch, partial(train, config, launch), _is_out_of_memory)
+    return run_recorded(record, config.run, launch, partial(train, config, launch))
 
 
 def layout_of(config: Config, launch: Launch) -> dict[str, int]:
@@ -70,15 +71,11 @@ def layout_of(config: Config, launch: Launch) -> dict[str, int]:
     }
 
 
-def _is_out_of_memory(error: Exception) -> bool:
-    import tensorflow as tf
-
-    return isinstance(error, tf.errors.ResourceExhaustedError)
-
-
 def train(config: Config, launch: Launch, record: RunRecord) -> None:
     """Train and fill in the record; raises ConfigError for what does not fit the options or the machine."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    if config.compute.bind and config.compute.device != "cpu":
+        bind(launch, config.compute.devices_per_process)
     # TensorFlow takes seconds to import: only once the options are known to be good.
     from benchmarks.resnet50 import parallel
     from benchmarks.resnet50.measurement import Measurement

@@ -1,4 +1,4 @@
-"""Ids of GPUs, from stand-ins for the drivers' libraries."""
+"""Ids of GPUs, and processes bound to the CPUs near them, with stand-ins for the drivers' libraries."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from benchmarks.common import binding
+from benchmarks.common.launch import usable_cpus
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 CUDA = """
@@ -51,10 +54,55 @@ ASK = "from benchmarks.common.gpu_ids import gpu_ids; print(gpu_ids())"
     ],
 )
 def test_the_ids_of_gpus_are_those_of_the_driver(tmp_path, library, source, found):
+    assert with_driver(tmp_path, library, source, ASK) == str(found)
+
+
+def with_driver(folder, library, source, script):
+    """What a script prints where a driver has these functions."""
     if shutil.which("gcc") is None:
         pytest.fail("gcc is needed: apt-get install gcc libc6-dev")
-    (tmp_path / "driver.c").write_text(source)
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", tmp_path / library, tmp_path / "driver.c"], check=True)
-    environ = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "PYTHONPATH": str(REPOSITORY)}
-    done = subprocess.run([sys.executable, "-c", ASK], env=environ, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == str(found)
+    (folder / "driver.c").write_text(source)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", folder / library, folder / "driver.c"], check=True)
+    environ = {**os.environ, "LD_LIBRARY_PATH": str(folder), "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run([sys.executable, "-c", script], env=environ, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+BIND = """
+import os, sys
+from pathlib import Path
+from benchmarks.common import binding
+from benchmarks.common.launch import Launch, usable_cpus
+binding.PCI_DEVICES = Path({folder!r})
+binding.bind(Launch(local_rank={local_rank}), {devices})
+print(usable_cpus())
+"""
+MINE = sorted(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(
+    ("near", "local_rank", "devices", "bound"),
+    [
+        ({"0000:28:00.0": f"{MINE[0]}"}, 0, 1, {MINE[0]}),
+        ({"0000:28:00.0": f"{MINE[0]}", "0000:29:00.0": f"{MINE[-1]}"}, 1, 1, {MINE[-1]}),
+        ({"0000:28:00.0": f"{MINE[0]}", "0000:29:00.0": f"{MINE[-1]}"}, 0, 2, {MINE[0], MINE[-1]}),
+        ({"0000:28:00.0": f"{MINE[-1]}-{MINE[-1] + 9},10000"}, 0, 1, {MINE[-1]}),
+        ({"0000:28:00.0": "10000-10003"}, 0, 1, set(MINE)),  # none of them may be used
+        ({"0000:28:00.0": f"{MINE[0]}"}, 1, 1, set(MINE)),  # it does not say where it is
+        ({"0000:28:00.0": "all"}, 0, 1, set(MINE)),
+        ({}, 5, 1, set(MINE)),
+    ],
+)
+def test_a_process_is_bound_to_the_cpus_near_its_gpus(tmp_path, near, local_rank, devices, bound):
+    for address, cpus in near.items():
+        (tmp_path / address).mkdir()
+        (tmp_path / address / "local_cpulist").write_text(cpus + "\n")
+    script = BIND.format(folder=str(tmp_path), local_rank=local_rank, devices=devices)
+    assert binding._cpus(with_driver(tmp_path, "libcuda.so.1", CUDA, script)) == bound
+
+
+@pytest.mark.parametrize(("cpus", "listed"), [({3}, "3"), ({0, 1, 2, 3, 8}, "0-3,8"), ({7, 5, 6, 1}, "1,5-7")])
+def test_cpus_are_told_as_the_kernel_lists_them(monkeypatch, cpus, listed):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: cpus)
+    assert usable_cpus() == listed
+    assert binding._cpus(listed) == cpus

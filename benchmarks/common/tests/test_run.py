@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.common.launch import Launch
 from benchmarks.common.options import ConfigError, RunOptions
-from benchmarks.common.record import OK, RunRecord
+from benchmarks.common.record import FAILED, OK, OUT_OF_MEMORY, RunRecord
 from benchmarks.common.run import EXIT_FAILED, RESULT_PREFIX, check_record_path, run_recorded
 from benchmarks.common.summary import summary
 
@@ -38,9 +38,7 @@ def test_a_record_that_finds_no_space_is_in_the_output(tmp_path, capsys):
 
     path = tmp_path / "record.json"
     with no_file_above(100):
-        code = run_recorded(
-            RunRecord("b", "s", "m", "tokens", {}), RunOptions(record=str(path)), Launch(), body, lambda error: False
-        )
+        code = run_recorded(RunRecord("b", "s", "m", "tokens", {}), RunOptions(record=str(path)), Launch(), body)
     assert code == EXIT_FAILED
     printed = capsys.readouterr()
     assert json.loads(printed.out.splitlines()[0].removeprefix(RESULT_PREFIX))["status"] == OK
@@ -55,7 +53,7 @@ def test_a_run_ends_with_a_summary_and_the_whole_record_only_on_request(capsys):
 
     for asked in (False, True):
         options = RunOptions(print_record=asked)
-        assert run_recorded(RunRecord("b", "s", "m", "tokens", {}), options, Launch(), body, lambda error: False) == 0
+        assert run_recorded(RunRecord("b", "s", "m", "tokens", {}), options, Launch(), body) == 0
         lines = capsys.readouterr().out.splitlines()
         assert any(line.startswith(RESULT_PREFIX) for line in lines) is asked
         told = "\n".join(line for line in lines if not line.startswith(RESULT_PREFIX))
@@ -71,3 +69,49 @@ def test_a_summary_says_whether_energy_is_measured():
     assert "by jpwr" in summary(record, "x.json", {"JPWR_MARKS": "marks"})
     record.status = "failed"
     assert "energy" not in summary(record, "x.json", {})
+
+
+class ResourceExhaustedError(Exception):
+    """As TensorFlow's: its text says 'OOM' at most."""
+
+
+NCCL = """NCCL error in: ProcessGroupNCCL.cpp:3690, unhandled cuda error (run with NCCL_DEBUG=INFO), NCCL version 2.27.5
+ncclUnhandledCudaError: Call to CUDA function failed.
+Last error:
+{}"""
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `x`"), OUT_OF_MEMORY, "CUBLAS_STATUS_ALLOC"),
+        (RuntimeError("HIPBLAS_STATUS_ALLOC_FAILED"), OUT_OF_MEMORY, "HIPBLAS_STATUS"),
+        (RuntimeError(NCCL.format("Cuda failure 2 'out of memory'")), OUT_OF_MEMORY, "2.27.5 (Cuda failure 2 'out of"),
+        (
+            RuntimeError(NCCL.format("Failed to CUDA calloc async 6291456 bytes")),
+            OUT_OF_MEMORY,
+            "(Failed to CUDA calloc",
+        ),
+        (RuntimeError(NCCL.format("Cuda failure 1 'invalid argument'")), FAILED, "NCCL version 2.27.5"),
+        (RuntimeError("CUDA_ERROR_OUT_OF_MEMORY: out of memory"), OUT_OF_MEMORY, "CUDA_ERROR"),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), OUT_OF_MEMORY, "can't allocate"),
+        (ResourceExhaustedError("OOM when allocating tensor"), OUT_OF_MEMORY, "OOM"),
+        (MemoryError(), OUT_OF_MEMORY, "no message"),
+        (RuntimeError("CUDA error: an illegal memory access was encountered"), FAILED, "illegal memory access"),
+        (RuntimeError("CUBLAS_STATUS_EXECUTION_FAILED"), FAILED, "EXECUTION"),
+        (RuntimeError(""), FAILED, "no message"),
+    ],
+)
+def test_too_little_memory_is_told_from_other_failures(error, status, said):
+    def body(record: RunRecord) -> None:
+        raise error
+
+    def behind(record: RunRecord) -> None:
+        raise RuntimeError("a step failed") from error
+
+    record, second = (RunRecord("b", "s", "m", "tokens", {}) for _ in range(2))
+    assert run_recorded(record, RunOptions(), Launch(), body) == EXIT_FAILED
+    assert record.status == status
+    assert said in record.error
+    assert run_recorded(second, RunOptions(), Launch(), behind) == EXIT_FAILED
+    assert second.status == status

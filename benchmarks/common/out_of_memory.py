@@ -1,0 +1,31 @@
+"""Which errors say that memory was too small: only the frameworks' own allocators have a type of error for that."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+TYPES = ("MemoryError", "OutOfMemoryError", "ResourceExhaustedError")  # Python's, PyTorch's, TensorFlow's
+# PyTorch's allocator of CPUs, CUDA and HIP, their mathematical libraries, NCCL and RCCL.
+WORDS = re.compile(
+    r"out[ _]of[ _]memory|(can't|cannot|failed to) allocate memory|_STATUS_ALLOC_FAILED|failed to (cuda|hip) [cm]alloc",
+    re.IGNORECASE,
+)
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether memory was too small, of the device or of the node, whoever asked for it."""
+    return any(type(one).__name__ in TYPES or WORDS.search(str(one)) for one in _causes(error))
+
+
+def telling_line(error: Exception) -> str:
+    """The first line of what an error says, with the one that tells of memory: libraries put it further down."""
+    lines = [line.strip() for line in str(error).strip().splitlines()] or ["no message"]
+    said = next((line for one in _causes(error) for line in str(one).splitlines() if WORDS.search(line)), "")
+    return lines[0] if not said or WORDS.search(lines[0]) else f"{lines[0]} ({said.strip()})"
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__
