@@ -5,10 +5,12 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from results.quality import grade
 from results.records import Record, RecordError
+from results.setups import LONGEST, UNKNOWN, software_of
 from results.statistics import Point, PointResults, Ratio, by_point, compare_values, geometric_mean, point_of
 from results.table import PRECISION, value_at
 
@@ -23,6 +25,7 @@ OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     "<": operator.lt,
 }
+COMMIT_LETTERS = 12
 REQUIREMENT = re.compile(r"\s*([\w.]+)\s*(>=|<=|>|<)\s*([-+\d.eE_]+)\s*")
 # What may differ between two systems, and should be known where it does.
 REMARKS = (
@@ -54,6 +57,7 @@ class Comparison(NamedTuple):
     only_base: list[Point]
     only_other: list[Point]
     failed: list[str]
+    software: list[str]  # in which the good runs of the two differ, in words
 
     def means(self) -> list[float]:
         """The geometric mean of each metric's ratios over all points that have one, `nan` without any."""
@@ -95,7 +99,8 @@ def compare(base: Sequence[Record], other: Sequence[Record]) -> Comparison:
         for record in [*base, *other]
         if record["status"] != "ok"
     ]
-    return Comparison(lines, sorted(set(sides[0]) - set(sides[1])), sorted(set(sides[1]) - set(sides[0])), failed)
+    only_base, only_other = (sorted(set(sides[index]) - set(sides[1 - index])) for index in (0, 1))
+    return Comparison(lines, only_base, only_other, failed, _software(*sides))
 
 
 def _by_point(records: Sequence[Record]) -> dict[Point, list[Record]]:
@@ -137,6 +142,24 @@ def _remarks(*sides: Sequence[Record]) -> list[str]:
     return found
 
 
+def _software(*sides: dict[Point, list[Record]]) -> list[str]:
+    """Versions in which two sides differ; the commit of the suite itself among them."""
+    versions: list[dict[str, set[str]]] = [{}, {}]
+    for found, side in zip(versions, sides, strict=True):
+        for record in chain.from_iterable(side.values()):
+            commit = (record.get("provenance") or {}).get("git_commit")
+            for name, version in {**software_of(record), "commit": commit and commit[:COMMIT_LETTERS]}.items():
+                if version:
+                    found.setdefault(name, set()).add(version[:LONGEST])
+    base, other = versions
+    return [
+        f"{name} {' and '.join(sorted(base.get(name, {UNKNOWN})))} against "
+        f"{' and '.join(sorted(other.get(name, {UNKNOWN})))}"
+        for name in sorted(base.keys() | other.keys())
+        if base.get(name) != other.get(name)
+    ]
+
+
 def comparison_text(comparison: Comparison, base: str, other: str) -> str:
     """For people: a line for each point, the geometric means, and what has no partner."""
     text = [f"{other} over {base}; above 1 is better"]
@@ -150,6 +173,8 @@ def comparison_text(comparison: Comparison, base: str, other: str) -> str:
             text.append(f"geometric mean of {title} over {count} points: {mean:.3f}")
     for side, points in ((base, comparison.only_base), (other, comparison.only_other)):
         text += [f"only {side} has {point}" for point in points]
+    if comparison.software:
+        text.append(f"other software: {', '.join(comparison.software)}")
     text += [f"failed: {one}" for one in comparison.failed]
     return "\n".join(text)
 

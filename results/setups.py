@@ -11,10 +11,11 @@ from results.records import Record
 # Of the configuration: where a record goes is no option of what is measured.
 NO_OPTIONS = ("run",)
 SOFTWARE = ("container", "container_digest", "cuda", "cudnn", "nccl", "rocm", "python")
+DRIVER = "driver_version"
 # Of each device, by the names of nvidia-smi; what tells one device of a kind from another is none of them.
 OF_A_DEVICE = (
     "name",
-    "driver_version",
+    DRIVER,
     "vbios_version",
     "memory.total",
     "power.limit",
@@ -36,12 +37,19 @@ def options_of(record: Record) -> Setup:
     return tuple(sorted(_flat({name: options for name, options in config.items() if name not in NO_OPTIONS})))
 
 
+def software_of(record: Record) -> dict[str, str]:
+    """The version of each part of the software and of the drivers; what a record does not say is not in it."""
+    origin = record.get("provenance") or {}
+    found = {name: str(origin[name]) for name in SOFTWARE if origin.get(name)} | dict(
+        _flat(origin.get("packages") or {})
+    )
+    drivers = sorted({str(driver) for device in devices_of(record) if (driver := device.get(DRIVER)) is not None})
+    return found | ({DRIVER: " and ".join(drivers)} if drivers else {})
+
+
 def setup_of(record: Record) -> Setup:
     """Options, software and devices, each by its name; what a record does not say is not in it."""
-    origin = record.get("provenance") or {}
-    found = dict(options_of(record))
-    found.update({name: str(origin[name]) for name in SOFTWARE if origin.get(name)})
-    found.update(_flat(origin.get("packages") or {}))
+    found = dict(options_of(record)) | software_of(record)
     devices = devices_of(record)
     for name in OF_A_DEVICE:
         values = sorted({str(device[name]) for device in devices if device.get(name) is not None})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -12,6 +13,7 @@ from benchmarks.common.step_timer import StepTimer
 
 WINDOW = "{kind} window"  # the name of its region, for the sampler
 PROGRESS_INTERVAL_S = 2.0
+LEAST_PARTS = 20  # of a window of which steps are waited for together: what one sees of its course
 
 
 def measure_steps(
@@ -20,10 +22,12 @@ def measure_steps(
     options: WindowOptions,
     launch: Launch,
     agree: Callable[[int], int],
+    together_s: float = 0.0,
 ) -> None:
     """Warm-up steps, then measured steps, with a word on progress every few seconds.
 
-    `agree` gives every rank the number of rank 0.
+    `agree` gives every rank the number of rank 0. A timer without device events waits for each step, or for those of
+    `together_s` seconds together: a device that is waited for has nothing to do until it is told of its next step.
     """
     said_s = time.monotonic()
 
@@ -39,7 +43,10 @@ def measure_steps(
     timer.start()
     take(0, options.warmup_steps, "warm-up")
     measured_steps = agree(options.steps_to_measure(timer.warmup_step_times_s))
-    timer.begin_window()
+    fastest_s = min(timer.warmup_step_times_s, default=math.inf)
+    together = agree(max(1, min(int(together_s / fastest_s), measured_steps // LEAST_PARTS)))
+    measured_steps += -(measured_steps % together) if options.max_measured_s else -measured_steps % together
+    timer.begin_window(together)
     if launch.is_first_on_node:
         mark("begin", WINDOW.format(kind=MEASURED), timer.window_start_s)
     take(options.warmup_steps, measured_steps, "measured")

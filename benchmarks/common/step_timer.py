@@ -22,36 +22,42 @@ class Event(Protocol):
 class StepTimer:
     """Times of warm-up steps and of the steps of the measured window, in seconds of the clock it is given.
 
-    `synchronize` waits until the device has finished. Without device events it is called at the end of each step, so
-    that a step's time is all of its work and nothing else. With `record_event` the device itself tells its steps
-    apart: within the window nothing waits for it, and the host's times are known beside. The device is at rest at both
-    ends of the window.
+    `synchronize` waits until the device has finished. Without device events it is called at the end of each step, or
+    of so many together, so that their time is all of their work and nothing else. With `record_event` the device itself
+    tells its steps apart: within the window nothing waits for it, and the host's times are known beside. The device is
+    at rest at both ends of the window.
     """
 
     now_s: Callable[[], float]
     synchronize: Callable[[], None]
     record_event: Callable[[], Event] | None = None
     warmup_step_times_s: list[float] = field(default_factory=list)
-    window_times_s: list[float] = field(default_factory=list)  # its beginning, and the end of each step in it
+    steps_together: int = 1  # in the window, without device events
+    window_times_s: list[float] = field(default_factory=list)  # its beginning, and the end of each such part of it
     events: list[Event] = field(default_factory=list)  # the same moments on the device
     _last_s: float = 0.0
+    _since_mark: int = 0  # steps
 
     def start(self) -> None:
         """Before the first warm-up step."""
         self.synchronize()
         self._last_s = self.now_s()
 
-    def begin_window(self) -> None:
-        """Before the first measured step."""
+    def begin_window(self, steps_together: int = 1) -> None:
+        """Before the first measured step; their number is a multiple of those that are waited for together."""
+        self.steps_together = steps_together
         self.synchronize()
         self._mark()
 
     def step_done(self) -> None:
         """After each step, of the warm-up or of the window."""
         if self.window_times_s:
-            if self.record_event is None:
+            self._since_mark += 1
+            if self.record_event is not None:
+                self._mark()
+            elif self._since_mark == self.steps_together:
                 self.synchronize()
-            self._mark()
+                self._mark()
         else:
             self.synchronize()
             begun_s, self._last_s = self._last_s, self.now_s()
@@ -64,6 +70,7 @@ class StepTimer:
             self.window_times_s[-1] = self.now_s()
 
     def _mark(self) -> None:
+        self._since_mark = 0
         self.window_times_s.append(self.now_s())
         if self.record_event is not None:
             self.events.append(self.record_event())
@@ -82,14 +89,14 @@ class StepTimer:
 
     @property
     def measured_step_times_s(self) -> list[float]:
-        """The device's own where it tells them, else the host's."""
+        """The device's own where it tells them, else the host's: means of those that were waited for together."""
         if self.events:
             return [after.elapsed_s(before) for before, after in pairwise(self.events)]
-        return self.host_step_times_s
+        return [time_s / self.steps_together for time_s in self.host_times_s]
 
     @property
-    def host_step_times_s(self) -> list[float]:
-        """What the host saw of the measured steps; with device events it may be ahead of the device."""
+    def host_times_s(self) -> list[float]:
+        """How long each part of the window took by the host; with device events it may be ahead of the device."""
         return [after - before for before, after in pairwise(self.window_times_s)]
 
 

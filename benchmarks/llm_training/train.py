@@ -16,7 +16,7 @@ from benchmarks.common.batch_plan import BatchPlan
 from benchmarks.common.binding import bind
 from benchmarks.common.launch import Launch, gather, node_window, read_launch
 from benchmarks.common.measure import measure_steps
-from benchmarks.common.options import EXIT_BAD_OPTIONS, ConfigError, parse_config
+from benchmarks.common.options import EXIT_BAD_OPTIONS, FULL_FP32, ConfigError, parse_config
 from benchmarks.common.provenance import collect_provenance
 from benchmarks.common.record import FAILED, OK, RunRecord
 from benchmarks.common.run import check_record_path, run_recorded
@@ -58,6 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if (config.parallel.tensor_parallel_size or config.model.shape.tensor_parallel_size) > 1:
         # megatron-core's linear layers rely on it to have sums under way before products; read when CUDA starts
         os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")
+    if config.model.precision == "fp32":
+        os.environ.update(FULL_FP32)
     record = RunRecord(
         BENCHMARK,
         config.run.system,
@@ -230,7 +232,7 @@ def _conclude(
         "first_loss": losses[0],
         "last_loss": losses[-1],
         "skipped_steps": trainer.skipped_steps,
-        "host_step_time_median_s": percentile(timer.host_step_times_s, 50),
+        "host_step_time_median_s": percentile(timer.host_times_s, 50),
         **training_metrics(
             config.model.shape,
             config.model.tokens_per_sample,

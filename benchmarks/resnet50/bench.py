@@ -236,7 +236,7 @@ def input_path(options: BenchOptions) -> None:
             replace(options, steps=batches),
             "input path alone",
             consume(own),
-            {"bare tf.data": consume(iter(bare))},
+            {"bare tf.data": consume(iter(bare.prefetch(config.data.prefetch_batches)))},
         )
     print(f"usable cores: {usable_cores()}")
 

@@ -20,6 +20,7 @@ from benchmarks.resnet50.parallel import Target, gather
 from benchmarks.resnet50.trainer import Trainer
 from benchmarks.resnet50.turns import Turns, measure_in_turns
 
+TOGETHER_S = 1.0  # as in blocks that are measured in turns, a GPU is not waited for at each step
 IO_COUNTERS = Path("/proc/self/io")
 
 
@@ -45,8 +46,15 @@ class Measurement:
     def measure(self, record: RunRecord) -> list[Window]:
         """The window of this process's node, where it is the first on it; all steps are on the data asked for."""
         timer = StepTimer(time.monotonic, self.trainer.synchronize)
-        measure_steps(lambda step: self.trainer.call(self.batches), timer, self.config.window, self.launch, self.agree)
-        self._fill_in(record, timer.measured_step_times_s, self.config.compute.steps_per_call)
+        measure_steps(
+            lambda step: self.trainer.call(self.batches),
+            timer,
+            self.config.window,
+            self.launch,
+            self.agree,
+            TOGETHER_S if self.target.on_gpu else 0.0,
+        )
+        self._fill_in(record, timer.host_times_s, timer.steps_together * self.config.compute.steps_per_call)
         if not self.launch.is_first_on_node:
             return []
         return [node_window(timer.window_start_s, timer.window_end_s)]

@@ -102,7 +102,7 @@ def build_model(variant: str, image_size: int, data_format: str, seed: int) -> k
     """
     build = _Builder(data_format, seed)
     shape = (3, image_size, image_size) if data_format == "channels_first" else (image_size, image_size, 3)
-    images = keras.Input(shape)
+    images = keras.Input(shape, dtype=keras.mixed_precision.global_policy().compute_dtype)
     x = build.convolution(images, 64, 7, 2)
     x = build.pool(build.norm(x) if variant == "v1.5" else x)
     block = build.block_v1_5 if variant == "v1.5" else build.block_v2

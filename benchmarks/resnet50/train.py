@@ -10,7 +10,7 @@ from functools import partial
 
 from benchmarks.common.binding import bind
 from benchmarks.common.launch import Launch, read_launch
-from benchmarks.common.options import EXIT_BAD_OPTIONS, ConfigError, parse_config
+from benchmarks.common.options import EXIT_BAD_OPTIONS, FULL_FP32, ConfigError, parse_config
 from benchmarks.common.provenance import collect_provenance
 from benchmarks.common.record import FAILED, OK, Device, RunRecord, Window
 from benchmarks.common.run import check_record_path, run_recorded
@@ -45,6 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         for key, value in {**layout, "num_parameters": num_parameters(config.model.variant)}.items():
             print(f"{key}: {value}")
         return 0
+    if config.compute.precision == "fp32":
+        os.environ.update(FULL_FP32)
     record = RunRecord(
         BENCHMARK,
         config.run.system,

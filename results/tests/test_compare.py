@@ -112,6 +112,30 @@ def test_a_requirement_is_not_kept_where_a_point_is_missing():
     assert "global batch 16" in sentence
 
 
+def test_other_software_of_the_two_sides_is_said_once():
+    def of(torch, driver, commit, batch):
+        record = result(100.0, batch)
+        origin = {"packages": {"torch": torch, "numpy": "2.1"}, "cuda": "12.8", "git_commit": commit}
+        record["provenance"] = origin | {"nodes": [{"devices": [{"driver_version": driver}]}]}
+        return record
+
+    base = [of("2.8.0", "550.1", "a" * 40, 8), of("2.8.0", "550.1", "a" * 40, 16)]
+    same = compare(base, base)
+    assert same.software == []
+    assert "other software" not in comparison_text(same, "a", "b")
+    other = [of("2.9.0", "560.2", "b" * 40, 8), of("2.9.1", None, "b" * 40, 16)]
+    found = compare(base, other)
+    assert found.software == [
+        "commit aaaaaaaaaaaa against bbbbbbbbbbbb",
+        "driver_version 550.1 against 560.2",
+        "torch 2.8.0 against 2.9.0 and 2.9.1",
+    ]
+    assert comparison_text(found, "a", "b").count("torch 2.8.0") == 1
+    bare = result(100.0)
+    bare["provenance"] = {}
+    assert "cuda 12.8 against not known" in compare(base, [bare]).software
+
+
 def test_what_differs_between_the_sides_is_said():
     base, other = result(1.0), result(1.0)
     base["config"], other["config"] = {"model": {"precision": "fp32"}}, {"model": {"precision": "bf16"}}

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.common.launch import Launch
+from benchmarks.common.measure import measure_steps
+from benchmarks.common.options import WindowOptions
 from benchmarks.common.step_timer import StepTimer, percentile
 
 
@@ -48,6 +51,45 @@ def test_warm_up_steps_have_times_of_their_own():
     assert run([9.0, 5.0, 1.0], warmup_steps=2).warmup_step_times_s == pytest.approx([9.0, 5.0])
 
 
+class Device:
+    """It takes 1 s for a step, and 0.2 s more until it has one when it has been waited for; the host needs 0.1 s."""
+
+    def __init__(self) -> None:
+        self.host_s = self.device_s = 100.0
+        self.waits = 0
+
+    def step(self, _: int) -> None:
+        self.host_s += 0.1
+        idle = self.device_s < self.host_s
+        self.device_s = max(self.device_s, self.host_s + 0.2 * idle) + 1.0
+
+    def synchronize(self) -> None:
+        self.waits += 1
+        self.host_s = max(self.host_s, self.device_s)
+
+
+@pytest.mark.parametrize(
+    ("options", "together_s", "together", "steps"),
+    [
+        (WindowOptions(warmup_steps=2, measured_steps=20), 10.0, 1, 20),  # its course is seen in as many parts
+        (WindowOptions(warmup_steps=2, measured_steps=200), 10.0, 7, 203),
+        (WindowOptions(warmup_steps=2, measured_steps=200, max_measured_s=1000), 10.0, 7, 196),
+        (WindowOptions(warmup_steps=2, measured_steps=900), 0.0, 1, 900),
+        (WindowOptions(warmup_steps=0, measured_steps=900), 10.0, 1, 900),  # nothing is known of their time
+        (WindowOptions(warmup_steps=2, measured_steps=900), 1.0, 1, 900),  # a step takes longer
+    ],
+)
+def test_steps_are_waited_for_together_so_that_the_device_always_has_one(options, together_s, together, steps, capsys):
+    device = Device()
+    timer = StepTimer(lambda: device.host_s, device.synchronize)
+    measure_steps(device.step, timer, options, Launch(rank=1), int, together_s)
+    assert timer.steps_together == together
+    assert len(timer.host_times_s) * together == steps
+    assert sum(timer.host_times_s) == pytest.approx(timer.window_s) == pytest.approx(steps + 0.3 * steps / together)
+    assert timer.measured_step_times_s == pytest.approx([1 + 0.3 / together] * (steps // together))
+    assert device.waits == 2 + options.warmup_steps + steps // together
+
+
 class Moment:
     def __init__(self, time_s: float) -> None:
         self.time_s = time_s
@@ -77,7 +119,7 @@ def test_with_device_events_nothing_waits_for_the_device_within_the_window():
     # The device takes up its first step when it is told of it.
     assert timer.measured_step_times_s == pytest.approx([1.1, 1.0, 1.0])
     assert timer.window_s == pytest.approx(sum(timer.measured_step_times_s))
-    assert timer.host_step_times_s == pytest.approx([0.1, 0.1, 2.9])
+    assert timer.host_times_s == pytest.approx([0.1, 0.1, 2.9])
 
 
 @pytest.mark.parametrize(("percent", "expected"), [(0, 1.0), (50, 2.5), (100, 4.0), (5, 1.15)])

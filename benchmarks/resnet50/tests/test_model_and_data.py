@@ -87,6 +87,15 @@ def config(**options) -> Config:
     )
 
 
+@pytest.mark.parametrize(("precision", "dtype"), [("fp32", tf.float32), ("bf16", tf.bfloat16), ("fp16", tf.float16)])
+@pytest.mark.parametrize("kind", ["synthetic", "synthetic-host", "fake-imagenet"])
+def test_images_are_of_the_type_that_is_computed_in(pictures, kind, precision, dtype):
+    options = config(data=kind, data_dir=str(pictures) if kind == "fake-imagenet" else "")
+    batches = data.Batches(options, dataclasses.replace(TARGET, precision=precision), 4, 0, 1)
+    images, labels = next(batches)
+    assert (images.dtype, images.shape, labels.shape) == (dtype, (4, 64, 64, 3), (4,))
+
+
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pictures")
@@ -289,6 +298,7 @@ def test_tensorflow_is_told_of_all_workers():
 
 SAME_BATCH = """
 import numpy as np
+import tensorflow as tf
 from benchmarks.common.launch import read_launch
 from benchmarks.resnet50 import data, model, parallel, trainer
 from benchmarks.resnet50.tests.test_model_and_data import FEW_STAGES, config
@@ -301,6 +311,7 @@ options = dataclasses.replace(options, batch=batch)
 rates = dataclasses.replace(options.training, learning_rate=25.6 / launch.world_size, weight_decay=1e-2)
 options = dataclasses.replace(options, training=rates)
 target = parallel.choose_target(options.compute, launch)
+assert not tf.config.experimental.tensor_float_32_execution_enabled()  # it is in fp32
 made = data.made_batch
 data.made_batch = lambda config, target, size, rank: made(config, target, size, 0)
 trainer = trainer.Trainer(options, target)

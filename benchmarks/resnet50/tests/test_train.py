@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.common.launch import usable_cpus
 from benchmarks.resnet50.train import main
 from tests.waiting import PATIENCE_S
 
@@ -47,7 +48,7 @@ def start(command, record, *flags):
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
     record = tmp_path_factory.mktemp("alone") / "record.json"
-    done = start(ALONE, record, "--learning-rate-warmup-steps", "1")
+    done = start(ALONE, record, "--learning-rate-warmup-steps", "1", "--precision", "fp32")
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(record.read_text())
 
@@ -59,6 +60,8 @@ def test_the_record_has_what_was_used_and_the_windows_throughput(alone):
     assert window["end_s"] - window["start_s"] == pytest.approx(sum(alone["step_times_s"]))
     assert alone["metrics"]["images_per_s"] == pytest.approx(48 / sum(alone["step_times_s"]))
     assert alone["config"]["compute"]["precision"] == "fp32"
+    assert alone["provenance"]["environment"]["NVIDIA_TF32_OVERRIDE"] == "0"
+    assert alone["devices"][0]["cpus"] == usable_cpus()
     assert alone["config"]["compute"]["xla"] == "off"
     assert alone["metrics"]["comparable"] is False
     assert len(alone["losses"]) == 7
