@@ -5,7 +5,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # One file of tests after the other on each core: what a file's tests share is made once.
 PARALLEL := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo test test-quick test-busy test-slow lint bench coverage gpu-check image clean
+.PHONY: help setup demo test test-quick test-busy test-slow lint bench coverage mutants gpu-check image clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 10
@@ -48,6 +48,11 @@ coverage: ## whether the stated intervals of energy hold, every case 100 times, 
 
 gpu-check: setup ## train both GPT sizes on one NVIDIA GPU, 8 minutes: make gpu-check SYSTEM=H200
 	@scripts/gpu_check.sh $(SYSTEM)
+
+mutants: ## the share of made-up mistakes in the code that tests find, and each they do not: about an hour
+	@scripts/setup.sh $(ALL_PARTS) mutants
+	mutmut run
+	python scripts/mutants.py
 
 image: ## build or pull a container image: make image NAME=cpu
 	caraml image $(NAME)

@@ -10,7 +10,7 @@ from scipy import stats
 from caraml.cli import main
 from results.points import half_width, notes, point_rows, rounded
 from results.quality import deviations, energy_kind, energy_rules, grade
-from results.statistics import by_point, unsteady
+from results.statistics import Ratio, by_point, point_of, unsteady
 from results.tests import made_up
 
 
@@ -101,6 +101,21 @@ def test_a_trend_and_outliers_in_step_times_are_told():
     assert unsteady([1.0, 5.0, 1.0]) == ["3 steps do not tell whether they are steady, 12 wanted"]
 
 
+def test_a_trend_is_of_the_thirds_and_neither_small_nor_chance():
+    assert unsteady([1 + 0.1 * step for step in range(12)]) == ["trend: steps take +70% at the end"]
+    assert unsteady([10 - 0.1 * step for step in range(12)]) == ["trend: steps take -8% at the end"]
+    assert unsteady([1 + 0.0005 * step for step in range(12)]) == []  # sure, and 0.4 %
+    assert unsteady([1.2, 1.0, 1.0, 1.2, 1.1, 1.2, 1.0, 1.1, 1.2, 1.2, 1.0, 1.2]) == []  # 9 %, by chance
+
+
+@pytest.mark.parametrize("scale", [0.01, 1.0, 100.0])
+def test_an_outlier_is_one_on_any_scale(scale):
+    steps = [scale, 1.4 * scale] * 10
+    assert unsteady([*steps, *steps]) == []
+    [words] = unsteady([*steps, 4 * scale, *steps])
+    assert words.startswith("outliers: 1 of 41 steps are slow and cost ")
+
+
 @pytest.mark.parametrize("steps", [12, 13, 14, 20])
 def test_a_trend_is_found_in_as_few_steps_as_are_wanted(steps):
     [trend] = unsteady([1 + 0.2 * step / steps for step in range(steps)])
@@ -114,6 +129,26 @@ def test_grades_tell_where_energy_was_measured():
     assert grade(made_up.result(energy={**energy, "power_scope": "node"})) == "Q2"
     assert grade(made_up.failed()) is None
     assert energy_kind(made_up.result()) == "Q1, device"
+
+
+def test_points_and_ratios_are_told_in_words():
+    assert (
+        str(point_of(made_up.result(devices=2))) == "llm_training, tiny, text, 2048 tokens, 2 devices, global batch 8"
+    )
+    assert (str(Ratio(2.0, 1.9, 2.125)), str(Ratio(2.0, None, None))) == ("2.000 [1.900, 2.125]", "2.000")
+
+
+def test_values_of_a_point_are_those_of_all_runs_or_none():
+    [one] = by_point([made_up.result(tokens_per_s=speed) for speed in (100.0, 103.0)])
+    assert one.values("metrics.{unit}_per_s") == [100.0, 103.0]
+    assert one.values("metrics.effective_{unit}_per_s") == []
+
+
+@pytest.mark.parametrize("changes", [{"devices": 2}, {"batch": 16}, {"system": "H200"}, {"model": "800M"}])
+def test_a_run_that_failed_elsewhere_in_the_sweep_is_a_point_of_its_own(changes):
+    assert [(len(one.good), len(one.bad)) for one in by_point([made_up.result(), made_up.failed()])] == [(1, 1)]
+    found = by_point([made_up.result(), made_up.failed(**changes)])
+    assert sorted((len(one.good), len(one.bad)) for one in found) == [(0, 1), (1, 0)]
 
 
 def broken(record):
@@ -157,11 +192,43 @@ def test_a_broken_rule_is_said_in_words(record, rule, words):
     assert broken(record)[rule] == words
 
 
-def test_what_an_old_record_does_not_say_is_unknown_and_not_kept():
+@pytest.mark.parametrize(
+    ("left_out", "unknown"),
+    [
+        ("largest_gap_s", {"gaps"}),
+        ("missing", {"missing samples"}),
+        ("samples", {"sampling rate", "samples", "missing samples"}),
+        ("window_s", {"sampling rate", "same window"}),
+    ],
+)
+def test_what_an_old_record_does_not_say_is_unknown_and_not_kept(left_out, unknown):
     record = made_up.result()
-    del record["energy"]["channels"][0]["largest_gap_s"]
-    [rule] = [rule for rule in energy_rules(record) if rule.name == "gaps"]
-    assert rule.kept is None
+    energy = record["energy"]
+    del (energy if left_out in energy and left_out == "window_s" else energy["channels"][0])[left_out]
+    assert {rule.name for rule in energy_rules(record) if rule.kept is None} == unknown
+    assert {rule.words for rule in energy_rules(record) if rule.kept is None} == {"the record does not say"}
+
+
+def test_without_channels_there_is_no_energy_to_judge():
+    record = made_up.result()
+    record["energy"]["channels"] = []
+    assert energy_rules(record) == energy_rules(made_up.failed()) == []
+
+
+def test_the_worst_of_several_channels_decides():
+    record = made_up.result(devices=2)
+    [first] = record["energy"]["channels"]
+    good = first | {"num_devices": 1, "integral_vs_counter": 0.01}
+    bad = good | {"name": "made:1", "samples": 0, "missing": 1, "largest_gap_s": 60.0, "integral_vs_counter": -0.06}
+    for channels in ([good, bad], [bad, good]):
+        record["energy"]["channels"] = channels
+        assert broken(record) == {
+            "sampling rate": "0.0 samples/s of the slowest channel, at least 1.0 wanted",
+            "samples": "0 samples of the slowest channel, at least 60 wanted",
+            "gaps": "the longest time without a sample is 60.0 s, at most 2.0 wanted",
+            "missing samples": "100.0% of the samples of the worst channel, at most 1.0% wanted",
+            "counter and integral": "they differ by 6.0%, at most 5.0% wanted",
+        }
 
 
 def test_runs_with_energies_of_different_kinds_have_none_together():
@@ -189,6 +256,11 @@ def test_deviations_of_a_point_are_listed():
         "its runs are of 2 versions of the code",
     ]
     assert notes(by_point([made_up.result() for _ in range(3)])) == []
+    [alone] = by_point([made_up.result(metrics=made_up.result()["metrics"] | {"comparable": False})])
+    assert deviations(alone) == ["1 run, 3 wanted", "not the workload of the comparison: smaller samples"]
+    records = [made_up.result() for _ in range(3)]
+    del records[1]["step_times_s"]
+    assert deviations(by_point(records)[0]) == ["0 steps do not tell whether they are steady, 12 wanted"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,88 @@
+"""What mutmut found: of the mistakes that it made in our code, the share that tests find, and each that they do not.
+
+A survivor that changes nothing that anybody could see stands in tests/equivalent_mutants.yaml with the reason. Ends
+with 1 where fewer than 85 % are found, or a survivor stands nowhere.
+Usage: python scripts/mutants.py [FUNCTION ...]        (after `mutmut run`; FUNCTION: only survivors in these)
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import libcst
+import yaml
+
+FOLDER = Path("mutants")  # where mutmut works
+EQUIVALENT = Path("tests/equivalent_mutants.yaml")
+WANTED = 0.85
+SURVIVED, NOT_RUN = 0, None  # exit codes of the tests
+
+
+class Survivor(NamedTuple):
+    function: str
+    was: str
+    now: str
+
+
+def main() -> int:
+    known = {Survivor(name, one["was"], one["now"]) for name, why in _equivalent().items() for one in why}
+    found = made = left = unexplained = 0
+    for meta in sorted(FOLDER.rglob("*.meta")):
+        codes = json.loads(meta.read_text())["exit_code_by_key"]
+        alive = [name for name, code in codes.items() if code == SURVIVED]
+        run = sum(code is not NOT_RUN for code in codes.values())
+        survivors = list(_survivors(meta.with_suffix(""), alive))
+        equivalent = sum(one in known for one in survivors)
+        print(f"{meta.relative_to(FOLDER).with_suffix('')}: {run - len(alive)} of {run}, {equivalent} change nothing")
+        found, made, left = found + run - len(alive), made + run - equivalent, left + len(codes) - run
+        for one in survivors:
+            if one not in known and (len(sys.argv) == 1 or one.function in sys.argv[1:]):
+                print(f"  {one.function}\n    was: {one.was}\n    now: {one.now}")
+                unexplained += 1
+    if not made:
+        print("mutants: no mutant was run: 'mutmut run' comes first", file=sys.stderr)
+        return 2
+    print(f"{found} of {made} mistakes are found: {found / made:.1%}" + (f"; {left} were not tried" if left else ""))
+    return int(found / made < WANTED or unexplained > 0)
+
+
+def _equivalent() -> dict[str, list[dict[str, str]]]:
+    return yaml.safe_load(EQUIVALENT.read_text()) or {}
+
+
+def _survivors(source: Path, names: list[str]) -> Iterator[Survivor]:
+    """The changed lines of mutants; in its copy of a file mutmut keeps each as a function beside the original."""
+    if not names:
+        return
+    module = libcst.parse_module(source.read_text())
+    functions: dict[str, list[str]] = {}
+
+    class Functions(libcst.CSTVisitor):
+        def visit_FunctionDef(self, node: libcst.FunctionDef) -> None:  # noqa: N802
+            functions[node.name.value] = module.code_for_node(node).splitlines()
+
+    module.visit(Functions())
+    for name in names:
+        mutant = name.rpartition(".")[2]
+        original = mutant.rpartition("__mutmut_")[0]
+        changed = [
+            line
+            for line in difflib.unified_diff(functions[f"{original}__mutmut_orig"], functions[mutant], n=0, lineterm="")
+            if not line.startswith(("---", "+++", "@@")) and "__mutmut_" not in line
+        ]
+        was, now = (" ".join(line[1:].strip() for line in changed if line[0] == sign) for sign in "-+")
+        yield Survivor(f"{name.rpartition('.')[0]}.{_plain(original)}", was, now)
+
+
+def _plain(name: str) -> str:
+    """A function's own name, from `x_name`, or from `xǁClassǁname` of a method."""
+    return name[len("xǁ") :].replace("ǁ", ".") if name.startswith("xǁ") else name[len("x_") :]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
