@@ -41,6 +41,7 @@ class Checked(NamedTuple):
     runs: int  # whose numbers were computed again
     is_signed: bool
     signer: str = ""  # empty where no file of signers was given
+    commits: tuple[str, ...] = ()  # of the suite, at which runs that were computed again were made, where they say it
 
 
 def write_archive(folders: Iterable[Path], workflow: Path, archive: Path, key: Path | None = None) -> int:
@@ -140,12 +141,21 @@ def verify(archive: Path, signers: Path | None = None) -> Checked:
                 problems.append(str(error))
         if problems:
             return Checked(problems, 0, SIGNATURE in sums)
-        runs = 0
-        for result in sorted(Path(folder).rglob(RESULT_NAME)):
-            runs += 1
+        results = sorted(Path(folder).rglob(RESULT_NAME))
+        for result in results:
             name = result.parent.relative_to(folder)
             problems += [f"{name}: {sentence}" for sentence in _check_run(result)]
-        return Checked(problems, runs, SIGNATURE in sums, signer)
+        return Checked(problems, len(results), SIGNATURE in sums, signer, _commits(results))
+
+
+def _commits(results: Iterable[Path]) -> tuple[str, ...]:
+    found = set()
+    for result in results:
+        try:
+            found.add(str((read_record(result).get("provenance") or {}).get("git_commit") or ""))
+        except RecordError:
+            continue  # a problem of its own
+    return tuple(sorted(found - {""}))
 
 
 def _signer(folder: Path, signers: Path) -> str:

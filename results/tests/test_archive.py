@@ -131,6 +131,15 @@ def test_a_number_that_does_not_follow_from_its_trace_is_found_even_under_a_good
     assert any(message in problem and "8_benchmark" in problem for problem in problems), problems
 
 
+def test_beside_numbers_that_differ_it_is_said_at_which_version_they_were_made(archive, capsys):
+    files = members(archive)
+    files[WORK + "result.json"] = changed_json(files[WORK + "result.json"], better_energy)
+    assert main(["verify", str(repack(archive, files))]) == 1
+    assert "it was made at commit 0123456789abcdef of the suite: another version" in capsys.readouterr().err
+    assert main(["verify", str(repack(archive, files, b""))]) == 1  # where bytes differ, no version explains it
+    assert "at commit" not in capsys.readouterr().err
+
+
 def test_a_file_that_was_changed_added_or_taken_away_is_named(archive):
     files = members(archive)
     sums = files["SHA256SUMS"]
