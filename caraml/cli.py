@@ -362,8 +362,8 @@ def _verify(options: argparse.Namespace) -> int:
         print(f"caraml: {problem}", file=sys.stderr)
     if checked.problems and checked.commits:
         print(
-            f"caraml: it was made at commit {' and '.join(checked.commits)} of the suite: another version may compute a "
-            "number in another way, so check it with that one before you judge",
+            f"caraml: it was made at commit {' and '.join(checked.commits)} of the suite: another version may compute "
+            "a number in another way, so check it with that one before you judge",
             file=sys.stderr,
         )
     if checked.problems:
