@@ -19,6 +19,7 @@ from tests.waiting import NEVER_S, PATIENCE_S, processes, sleeper, until
 
 pytestmark = pytest.mark.long
 
+REPOSITORY = Path(__file__).resolve().parents[1]
 NODE_W = 200
 VALUES = {
     "submit": "sbatch",
@@ -292,3 +293,24 @@ def test_a_job_that_runs_out_of_time_is_a_failed_row(jube_command, slow_checkout
     sweep = Sweep(jube_command, slow_checkout, environ, "llm", "synthetic")
     assert sweep.wait().returncode == 1
     assert "TIMEOUT" in sweep.result(0)["error"]
+
+
+ENDS_WHEN_KILLED = 'trap "echo TERM >>had" TERM; : >up; while :; do sleep 0.01; done'
+
+
+def test_what_cancels_a_job_reaches_the_measured_command_once(slurm, tmp_path):
+    # Slurm signals each process of a job by itself: the sampler, which passes signals on, and the command.
+    environ = {**slurm, "PYTHONPATH": str(REPOSITORY), "SBATCH_ACCOUNT": "project"}
+
+    def call(*command):
+        return subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
+
+    sampler = f"{sys.executable} -m jpwr --methods estimate --df-out power"
+    (tmp_path / "job.sh").write_text(f"#!/bin/bash\nsrun {sampler} -- bash -c '{ENDS_WHEN_KILLED}'\n")
+    submitted = call("sbatch", "--parsable", "--nodes=1", "--output=job.out", "job.sh")
+    assert submitted.returncode == 0, submitted.stderr
+    job_id = submitted.stdout.strip()
+    until((tmp_path / "up").exists, "the job's program", lambda: call("cat", "job.out").stdout)
+    call("scancel", job_id)
+    until(lambda: not call("squeue", "-h", "-j", job_id).stdout, "the job's end")
+    assert (tmp_path / "had").read_text() == "TERM\n"
