@@ -21,9 +21,8 @@ def bind(launch: Launch, devices_per_process: int = 1) -> None:
     near: set[int] = set()
     for ids in gpu_ids()[first : first + devices_per_process]:
         near |= _near(ids)
-    near &= os.sched_getaffinity(0)
-    if near:
-        os.sched_setaffinity(0, near)
+    if near and (bound := near & os.sched_getaffinity(0)):
+        os.sched_setaffinity(0, bound)
 
 
 def _near(ids: str) -> set[int]:

@@ -118,8 +118,8 @@ def usable_cores() -> int:
 
 
 def usable_cpus() -> str:
-    """Which CPUs this process may run on, as the kernel lists them: 0-3,8."""
-    cpus = sorted(os.sched_getaffinity(0))
+    """Which CPUs this process may run on, as the kernel lists them: 0-3,8. Empty where it does not say."""
+    cpus = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     first = [cpu for cpu in cpus if cpu - 1 not in cpus]
     last = [cpu for cpu in cpus if cpu + 1 not in cpus]
     return ",".join(str(one) if one == end else f"{one}-{end}" for one, end in zip(first, last, strict=True))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 
@@ -43,8 +42,10 @@ def measure_steps(
     timer.start()
     take(0, options.warmup_steps, "warm-up")
     measured_steps = agree(options.steps_to_measure(timer.warmup_step_times_s))
-    fastest_s = min(timer.warmup_step_times_s, default=math.inf)
-    together = agree(max(1, min(int(together_s / fastest_s), measured_steps // LEAST_PARTS)))
+    together = 1
+    if together_s and timer.warmup_step_times_s:
+        together = int(together_s / min(timer.warmup_step_times_s))
+    together = agree(max(1, min(together, measured_steps // LEAST_PARTS)))
     measured_steps += -(measured_steps % together) if options.max_measured_s else -measured_steps % together
     timer.begin_window(together)
     if launch.is_first_on_node:
