@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +30,8 @@ ACTIVE = {
 UNKNOWN = "UNKNOWN"
 PING_LIMIT_S = 10  # a controller that lives answers at once, however long a question on jobs takes it
 LIMIT_S = 60
+BEHIND_S = 30.0  # by so much the accounting may be behind the scheduler
+ASK_AGAIN_S = 0.5
 
 
 class Job(NamedTuple):
@@ -95,8 +98,21 @@ class Slurm:
             found.get("StartTime", ""),
             found.get("EndTime", ""),
         )
-        accounted = self._accounted(job_id) if job.has_ended else None
+        accounted = self._ended(job_id) if job.has_ended else None
         return job._replace(consumed_energy_j=accounted.consumed_energy_j) if accounted else job
+
+    def _ended(self, job_id: str) -> Job | None:
+        """From sacct, of a job that has ended: the accounting hears of that a moment later, and its energy is whole
+        from then on.
+        """
+        deadline_s = time.monotonic() + BEHIND_S
+        while not self._has_no_accounting:
+            found = self._accounted(job_id)
+            if found and found.has_ended:
+                return found
+            self._has_no_accounting = self._has_no_accounting or time.monotonic() > deadline_s
+            time.sleep(ASK_AGAIN_S)
+        return None
 
     def _accounted(self, job_id: str) -> Job | None:
         """From sacct, where the site has it."""

@@ -61,6 +61,8 @@ def answers(tmp_path, monkeypatch):
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
     monkeypatch.setenv("JUBE", "no-such-jube")
+    monkeypatch.setattr(slurm, "BEHIND_S", 0.0)
+    monkeypatch.setattr(slurm, "ASK_AGAIN_S", 0.0)
     return Answers(folder)
 
 
@@ -95,6 +97,30 @@ def test_a_job_that_the_scheduler_has_forgotten_is_as_its_accounting_says(answer
 def test_an_energy_of_nothing_was_not_measured(answers, energy):
     answers(SHOWN.format(state="COMPLETED", reason="None"), f"COMPLETED|None|0:0|a|b|{energy}")
     assert Slurm().job("7", HERE).consumed_energy_j is None
+
+
+def test_an_energy_is_whole_when_the_accounting_knows_of_the_end(answers, monkeypatch):
+    monkeypatch.setattr(slurm, "BEHIND_S", 1000.0)
+    answers(SHOWN.format(state="COMPLETED", reason="None"))
+    # It has no line at first, then one of a running job, and then the last word.
+    lines = ("", "RUNNING|None|0:0|a|Unknown|50", "COMPLETED|None|0:0|a|b|7200")
+    for number, line in enumerate(lines):
+        (answers.folder / f"answer_{number}").write_text(line + "\n")
+    answers.program(
+        "sacct",
+        '#!/bin/sh\nhere=${0%/*}\nfor n in 0 1 2; do\n[ -e "$here/answer_$n" ] || continue\n'
+        'read -r line <"$here/answer_$n"\necho "$line"\n[ $n = 2 ] || /bin/rm "$here/answer_$n"\nexit\ndone\n',
+    )
+    assert Slurm().job("7", HERE).consumed_energy_j == 7200.0
+
+
+def test_an_accounting_that_stays_behind_is_not_asked_for_ever_and_no_part_of_an_energy_is_taken(answers):
+    answers(SHOWN.format(state="COMPLETED", reason="None"), "RUNNING|None|0:0|a|Unknown|50")
+    asked = Slurm()
+    assert asked.job("7", HERE).consumed_energy_j is None
+    answers(SHOWN.format(state="COMPLETED", reason="None"), "COMPLETED|None|0:0|a|b|7200")
+    assert asked.job("8", HERE).consumed_energy_j is None  # one look at many jobs does not wait for each
+    assert Slurm().job("8", HERE).consumed_energy_j == 7200.0
 
 
 def test_a_job_that_nobody_knows_has_ended(answers):
