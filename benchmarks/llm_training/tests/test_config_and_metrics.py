@@ -20,7 +20,12 @@ from benchmarks.llm_training.config import (
     ParallelOptions,
     TrainingOptions,
 )
-from benchmarks.llm_training.metrics import gpt_flops_per_token, loss_problem, training_metrics
+from benchmarks.llm_training.metrics import (
+    gpt_flops_per_token,
+    loss_problem,
+    recomputed_flops_per_token,
+    training_metrics,
+)
 from benchmarks.llm_training.train import _conclude
 
 
@@ -87,16 +92,50 @@ def test_metrics_of_known_steps():
     assert metrics["mfu"] == pytest.approx(metrics["tflops_per_device"] / 312)
 
 
+def test_throughput_is_that_of_the_window_where_it_is_told():
+    metrics = training_metrics(SIZES["tiny"], 256, 8, 1, [1.0, 1.0], 0.0, measured_s=4.0)
+    assert metrics["tokens_per_s"] == 2 * 8 * 256 / 4.0
+    assert "arXiv:2104.04473" in metrics["model_flops_source"]
+
+
 def test_utilisation_of_an_unknown_peak_is_missing():
-    assert training_metrics(SIZES["tiny"], 256, 8, 1, [1.0], 0.0)["mfu"] is None
+    metrics = training_metrics(SIZES["tiny"], 256, 8, 1, [1.0], 0.0)
+    assert (metrics["mfu"], metrics["hfu"]) == (None, None)
 
 
-def test_a_loss_that_falls_is_fine():
-    assert loss_problem([9.0, 8.5, 8.6, 8.1]) == ""
-    assert loss_problem([9.0]) == ""
+@pytest.mark.parametrize(
+    ("recompute", "flops"),
+    [("none", 0), ("selective", 4 * 16 * 2048 * 2048), ("full", 24 * 16 * 2048**2 + 4 * 16 * 2048 * 2048)],
+)
+def test_what_is_recomputed_counts_in_hfu_alone(recompute, flops):
+    # Layers and hidden size of 800M, at a sequence of 2048: a third of its terms of layers, or of attention.
+    assert recomputed_flops_per_token(16, 2048, 2048, recompute) == pytest.approx(flops)
+    assert recomputed_flops_per_token(16, 2048, 1024, recompute) <= flops
+    plain, again = (
+        training_metrics(SIZES["800M"], 2048, 64, 4, [2.0], 312, recompute=one) for one in ("none", recompute)
+    )
+    assert again["mfu"] == plain["mfu"] == plain["hfu"]
+    assert again["hfu"] == pytest.approx(plain["mfu"] * (1 + flops / plain["model_flops_per_token"]))
 
 
-@pytest.mark.parametrize(("losses", "problem"), [([9.0, math.nan], "diverged"), ([8.0, 8.0, 8.1, 8.2], "did not fall")])
+@pytest.mark.parametrize(
+    "losses",
+    [[9.0, 8.5, 8.6, 8.1], [9.0], [9.0, 8.9], [5.0, 9.0, 9.0, 9.0, 8.0, 8.0, 8.0, 8.0, 6.9, 6.9], [9.0] * 4 + [8.0]],
+)
+def test_a_loss_that_falls_is_fine(losses):
+    assert loss_problem(losses) == ""
+
+
+@pytest.mark.parametrize(
+    ("losses", "problem"),
+    [
+        ([9.0, math.nan], "the loss is nan in step 1: the training diverged"),
+        ([9.0, -math.inf], "the loss is -inf in step 1: the training diverged"),
+        ([8.0, 8.0, 8.1, 8.2], "did not fall: 8.0000 at the beginning, 8.2000 at the end"),
+        ([8.0, 8.0], "did not fall: 8.0000 at the beginning, 8.0000 at the end"),
+        ([7.0, 9.0, 1.0, 1.0, 1.0, 1.0, 8.5, 9.5], "did not fall: 8.0000 at the beginning, 9.0000 at the end"),
+    ],
+)
 def test_a_loss_that_does_not_fall_is_told(losses, problem):
     assert problem in loss_problem(losses)
 
