@@ -341,10 +341,17 @@ def unfinished(job: JobFolder) -> JobFolder:
         (1, "RuntimeError: no such thing\ngood bye\n", "ended with exit code 1: RuntimeError: no such thing"),
         (125, "jpwr: method 'pynvml' was asked for\n", "ended with exit code 125: jpwr: method 'pynvml' was asked for"),
         (3, "last words\n", "ended with exit code 3: last words"),
+        (3, "last words\njob.sh: line 3: no error\n", "ended with exit code 3: last words"),
+        (3, "an Error of \udcff\nlast words\n", "ended with exit code 3: an Error of \ufffd"),
+        (128, "", "ended with exit code 128"),
+        (129, "", "ended by signal 1 (SIGHUP)"),
+        (160, "", "ended by signal 32 (unknown)"),
+        (192, "", "ended by signal 64 (SIGRTMAX)"),
+        (193, "", "ended with exit code 193"),
     ],
 )
 def test_a_job_that_left_no_record_says_why(job, exit_code, errors, expected):
-    (unfinished(job).path / "job.err").write_text(errors)
+    (unfinished(job).path / "job.err").write_bytes(errors.encode(errors="surrogateescape"))
     code, result = run(job, "--exit-code", str(exit_code))
     assert code == 1
     assert (result["status"], result["error"]) == ("failed", expected)

@@ -70,6 +70,11 @@ def test_of_several_sets_of_options_the_fastest_is_compared():
         record["layout"]["micro_batch_size"] = 8
     [line] = compare(base, other).lines
     assert line.ratios[0].ratio == pytest.approx(302 / 101)
+    other += [result(200.0), result(9000.0, status="failed")]
+    for record in other[4:]:
+        record["layout"]["micro_batch_size"] = 16
+    for records in (other, other[::-1]):
+        assert compare(base, records).lines[0].ratios[0].ratio == pytest.approx(302 / 101)
     assert "micro batch 4 against 8" in line.remarks
 
 
@@ -168,6 +173,26 @@ def test_requirements_are_kept_or_broken(requirement, kept):
     found = broken([read_requirement(requirement)], compare(base, other), other)
     assert (found == []) is kept
     assert all("is not kept" in sentence for sentence in found)
+
+
+def test_every_requirement_is_looked_at():
+    base, other = [result(100.0)], [result(200.0, system="B")]
+    requirements = [read_requirement(text) for text in ("ratio>=2.1", "ratio>=1.9", "tokens_per_s>=201", "ratio>=3")]
+    assert [sentence.split(" is not kept")[0] for sentence in broken(requirements, compare(base, other), other)] == [
+        "ratio>=2.1",
+        "tokens_per_s>=201",
+        "ratio>=3",
+    ]
+    nothing = broken([read_requirement("tokens_per_s>=1")], compare(base, []), [])
+    assert nothing[0] == "tokens_per_s>=1 is not kept: no record has a number tokens_per_s"
+
+
+def test_a_ratio_that_there_is_not_is_a_dash():
+    bare = result(200.0, system="B")
+    del bare["energy"]
+    text = comparison_text(compare([result(100.0)], [bare]), "a", "b")
+    assert "global batch 8: throughput 2.000, work per energy -\n" in text
+    assert "geometric mean of work per energy" not in text
 
 
 def test_a_failed_run_keeps_no_requirement():

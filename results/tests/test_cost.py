@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from results.cost import Costs, Price, cost, cost_rows, read_prices, time_to_report
+from results.cost import Costs, Price, cost, cost_charts, cost_rows, read_prices, time_to_report
 from results.records import RecordError
 from results.statistics import by_point
 from results.tests import made_up
@@ -43,6 +43,34 @@ def test_each_system_is_costed_at_its_cheapest_point_and_one_without_a_price_is_
     assert first[header.index("at")] == "1 device, batch 16"
     assert first[header.index("for")] == "10⁹ tokens"
     assert second[header.index("system") :][:2] == ["X", "no price"]
+
+
+def test_what_a_cost_depends_on_is_that_of_a_hand_calculation(tmp_path):
+    (tmp_path / "prices.yaml").write_text(PRICES)
+    costs = read_prices(tmp_path / "prices.yaml")
+    results = by_point([made_up.result("A100", 2, 8, 100.0), made_up.result("B", 1, 8, 100.0)])
+    speed, per_wh = 100.0, 100.0 * 60 / (2 * 100 * 60 / 3600)
+    whole = cost(1e9, speed, per_wh, 2, costs.systems["A100"], costs)
+    machine, electricity = (100 * part / whole.total for part in (whole.machine, whole.electricity))
+    ends = {
+        "electricity price": (-electricity / 2, electricity / 2),
+        "lifetime": (machine, -machine / 3),
+        "utilisation": (machine, -machine / 5),  # of 0.8: a machine cannot be used for more than all of the time
+        "overhead of the site (PUE - 1)": (-electricity / 12, electricity / 12),
+        "machine price": (-machine / 2, machine / 2),
+    }
+    _, sensitivity = cost_charts(results, costs)
+    assert sensitivity.words == "; ".join(f"A100, {name}: {a:+.0f} % to {b:+.0f} %" for name, (a, b) in ends.items())
+
+
+def test_what_a_cost_stands_on_is_said(tmp_path):
+    (tmp_path / "prices.yaml").write_text(PRICES)
+    assert read_prices(tmp_path / "prices.yaml").assumptions() == [
+        "electricity 0.25 EUR/kWh, PUE 1.2",
+        "lifetime 5 years, used 80% of the time",
+        "400 g CO₂ per kWh",
+        "A100: 10,000 EUR per device, 100 W per device beside what is measured",
+    ]
 
 
 def test_the_time_to_report_is_that_of_twenty_million_tokens():
