@@ -166,14 +166,16 @@ def test_two_folders_of_one_name_are_refused(runs, tmp_path, capsys):
     assert "two folders are called llm_run" in capsys.readouterr().err
 
 
-def test_two_sweeps_are_in_one_archive(tmp_path):
-    for sweep in ("llm_run", "resnet50_run"):
+def test_two_sweeps_are_in_one_archive(tmp_path, capsys):
+    for sweep, batches in (("llm_run", (8, 16)), ("resnet50_run", (8,))):
         run = tmp_path / sweep / "000000"
-        made_up.store_run(run / "0_benchmark" / "work", made_up.result())
+        for batch in batches:
+            made_up.store_run(run / f"{batch}_benchmark" / "work", made_up.result(batch=batch))
         (run / "workpackages.xml").touch()
-    archive = tmp_path / "a.tar.zst"
+    archive = tmp_path / "new" / "folders" / "a.tar.zst"
     assert main(["archive", str(tmp_path / "llm_run"), str(tmp_path / "resnet50_run"), "-o", str(archive)]) == 0
-    assert "runs/resnet50_run/000000/0_benchmark/work/result.json" in members(archive)
+    assert capsys.readouterr().out == f"{archive}: 3 runs\n"
+    assert "runs/resnet50_run/000000/8_benchmark/work/result.json" in members(archive)
     assert main(["verify", str(archive)]) == 0
 
 

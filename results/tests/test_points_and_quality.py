@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from caraml.cli import main
-from results.points import half_width, notes, point_rows, rounded
+from results.points import half_width, notes, plain, point_rows, rounded
 from results.quality import deviations, energy_kind, energy_rules, grade
 from results.statistics import Ratio, by_point, point_of, unsteady
 from results.tests import made_up
@@ -87,6 +87,16 @@ def test_other_kernels_are_another_point_and_are_named():
 )
 def test_a_number_has_the_digits_that_its_interval_supports(value, half, text):
     assert rounded(value, half) == text
+
+
+def test_a_number_for_machines_has_all_digits():
+    assert [plain(value) for value in (85012.345678, 0.1, None, math.nan, math.inf)] == [
+        "85012.345678",
+        "0.1",
+        "",
+        "",
+        "",
+    ]
 
 
 def test_a_trend_and_outliers_in_step_times_are_told():
