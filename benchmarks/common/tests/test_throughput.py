@@ -5,10 +5,10 @@ import pytest
 from benchmarks.common.throughput import throughput_metrics
 
 
-@pytest.mark.parametrize(("peak", "mfu"), [(2e-9, 0.1), (0.0, None)])
+@pytest.mark.parametrize(("peak", "mfu"), [(2000.0, 0.1), (0.0, None)])
 def test_metrics_are_those_of_the_work_and_the_time_of_the_window(peak, mfu):
     step_times_s = [1.0, 2.0, 3.0, 4.0, 5.0]  # 15 s of steps in a window of 16 s
-    assert throughput_metrics("image", 800, 16.0, step_times_s, 2, 8.0, "a paper", peak) == {
+    assert throughput_metrics("image", 800, 16.0, step_times_s, 2, 8e12, "a paper", peak) == {
         "measured_s": 16.0,
         "measured_images": 800,
         "images_per_s": 50.0,
@@ -16,9 +16,9 @@ def test_metrics_are_those_of_the_work_and_the_time_of_the_window(peak, mfu):
         "step_time_median_s": 3.0,
         "step_time_p5_s": pytest.approx(1.2),
         "step_time_p95_s": pytest.approx(4.8),
-        "model_flops_per_image": 8.0,
+        "model_flops_per_image": 8e12,
         "model_flops_source": "a paper",
-        "tflops_per_device": pytest.approx(200e-12, rel=1e-15),
+        "tflops_per_device": pytest.approx(200.0, rel=1e-13),
         "peak_tflops_per_device": peak or None,
         "mfu": mfu and pytest.approx(mfu, rel=1e-12),
     }
