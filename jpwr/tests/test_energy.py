@@ -41,6 +41,7 @@ def test_energy_is_the_area_under_the_power_curve(power_w, energy_j):
 def test_the_steps_need_not_be_equal():
     times_s = [0.0, 0.1, 4.0, 4.5, 10.0]
     assert integral_j(times_s, [40 * t for t in times_s]) == pytest.approx(2000.0)
+    assert integral_j([1.0, 3.0], [100.0, 200.0]) == pytest.approx(300.0)
 
 
 @pytest.mark.parametrize("power_w", [[], [5.0], [5.0, math.nan]])
@@ -516,6 +517,11 @@ def test_regions_repeat_and_lie_in_each_other_and_marks_that_make_none_are_told(
         ("begin", "never ended", 8.0),
         ("begin", "backwards", 9.0),
         ("end", "backwards", 8.5),
+        ("end", "never begun", 9.5),
+        ("begin", "moment", 10.0),
+        ("end", "moment", 10.0),
+        ("begin", "backwards", 12.0),
+        ("end", "backwards", 11.0),
     ]:
         trace.event(f"region_{kind}", time_s, region=name)
     assert trace.regions() == [
@@ -523,9 +529,10 @@ def test_regions_repeat_and_lie_in_each_other_and_marks_that_make_none_are_told(
         Region("step", 3.5, 4.0),
         Region("step", 3.0, 5.0),
         Region("epoch", 0.0, 6.0),
+        Region("moment", 10.0, 10.0),
     ]
     assert trace.faulty_marks() == {
         NEVER_ENDED: {"never ended": 1},
-        NEVER_BEGUN: {"never begun": 1},
-        BACKWARDS: {"backwards": 1},
+        NEVER_BEGUN: {"never begun": 2},
+        BACKWARDS: {"backwards": 2},
     }

@@ -14,6 +14,11 @@ def test_a_record_survives_writing_and_reading(tmp_path):
     write_record(make_record(), tmp_path / "result.json")
     assert read_record(tmp_path / "result.json") == make_record()
     assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
+    # A line for each entry, in order: for `diff`, and for a job's script, which looks for its status.
+    lines = (tmp_path / "result.json").read_text().splitlines()
+    names = [line.split('"')[1] for line in lines if line.startswith(' "')]
+    assert names == sorted(make_record())
+    assert ' "status": "ok",' in lines
 
 
 BAD = [
