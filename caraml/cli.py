@@ -360,7 +360,7 @@ def _verify(options: argparse.Namespace) -> int:
     checked = verify(options.archive, options.signers)
     for problem in checked.problems:
         print(f"caraml: {problem}", file=sys.stderr)
-    if checked.problems and checked.commits:
+    if checked.commits:
         print(
             f"caraml: it was made at commit {' and '.join(checked.commits)} of the suite: another version may compute "
             "a number in another way, so check it with that one before you judge",

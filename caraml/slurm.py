@@ -106,13 +106,13 @@ class Slurm:
         from then on.
         """
         deadline_s = time.monotonic() + BEHIND_S
-        while not self._has_no_accounting:
-            found = self._accounted(job_id)
-            if found and found.has_ended:
-                return found
-            self._has_no_accounting = self._has_no_accounting or time.monotonic() > deadline_s
+        while (found := self._accounted(job_id)) is None or not found.has_ended:
+            if time.monotonic() > deadline_s:
+                self._has_no_accounting = True
+            if self._has_no_accounting:
+                return None
             time.sleep(ASK_AGAIN_S)
-        return None
+        return found
 
     def _accounted(self, job_id: str) -> Job | None:
         """From sacct, where the site has it."""

@@ -97,13 +97,14 @@ class CounterCurve:
             # No reading has shown an old value: the refresh is short, and both edges are late by some of it.
             self._moments_s = seen_s
             self._unsure_s = [DIFFERENCE_SHARE / 2 * (seen - earliest) for earliest, seen in zip(earliest_s, seen_s)]
-        steps_w = [
-            step_j / slot_s
+        # Average power from one refresh to the next, in watts; None where there is none.
+        self._steps_w = [
+            step_j / slot_s if slot_s > 0 and step_j >= 0 else None
             for step_j, slot_s in zip(
                 map(sub, self._values_j[1:], self._values_j), map(sub, self._moments_s[1:], self._moments_s)
             )
-            if slot_s > 0 and step_j >= 0
         ]
+        steps_w = [watts for watts in self._steps_w if watts is not None]
         self._faults = sorted(self._faults + self._jumps(sorted(steps_w)))
         self._fault_times_s = [time_s for time_s, _ in self._faults]
         self._least_w, self._peak_w = min(steps_w, default=math.nan), max(steps_w, default=math.nan)
@@ -256,17 +257,9 @@ class CounterCurve:
 
     def _range_of_steps_w(self, first: int, last: int) -> tuple[float, float]:
         """Lowest and highest average from one refresh to the next, here and around."""
-        around = range(first - NEIGHBOURS, last + NEIGHBOURS)
-        steps_w = [watts for watts in map(self._step_w, around) if watts is not None]
+        around_w = self._steps_w[max(0, first - NEIGHBOURS) : last + NEIGHBOURS]
+        steps_w = [watts for watts in around_w if watts is not None]
         return min(steps_w, default=math.inf), max(steps_w, default=-math.inf)
-
-    def _step_w(self, slot: int) -> float | None:
-        """Average power from one refresh to the next, in watts; None where there is none."""
-        if not 0 <= slot < len(self._moments_s) - 1:
-            return None
-        slot_s = self._moments_s[slot + 1] - self._moments_s[slot]
-        step_j = self._values_j[slot + 1] - self._values_j[slot]
-        return step_j / slot_s if slot_s > 0 and step_j >= 0 else None
 
     def _followed(
         self, first: int, last: int, time_s: float, share: float, value_j: float, shape_j: float

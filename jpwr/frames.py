@@ -125,13 +125,11 @@ def counted_wh(series: Series) -> float:
 
 def _write_power(every: Sequence[Series], epoch_offset_s: float, file: TextIO) -> None:
     file.write(",".join(["", "timestamps", *(series.info.name for series in every)]) + "\n")
-    whole_row = "%d,%.6f" + ",%.3f" * len(every) + "\n"
+    row = "%d,%.6f" + ",%.3f" * len(every) + "\n"
     for number, (time_s, power_w) in enumerate(ticks(every)):
-        line = "nan" if None in power_w else whole_row % (number, time_s + epoch_offset_s, *power_w)
-        if "nan" in line:
-            values = ["" if watts is None or watts != watts else f"{watts:.3f}" for watts in power_w]
-            line = ",".join([str(number), f"{time_s + epoch_offset_s:.6f}", *values]) + "\n"
-        file.write(line)
+        if None in power_w:
+            power_w = [math.nan if watts is None else watts for watts in power_w]
+        file.write((row % (number, time_s + epoch_offset_s, *power_w)).replace("nan", ""))
 
 
 def _write_energy(summary: Summary, file: TextIO) -> None:

@@ -264,12 +264,6 @@ class Sampler:
                 for sink in self.sinks:
                     sink.append(time_s, watts, joules)
 
-    def emit(self, time_s: float, power_w: Sequence[float | None], energy_j: Sequence[float | None]) -> None:
-        """Hand a row to all sinks."""
-        with self._emitting:
-            for sink in self.sinks:
-                sink.append(time_s, power_w, energy_j)
-
     def _failed(self, index: int, error: ReadError) -> float:
         info = self.channels[index].info
         if not self.failed_reads[info.name] and not info.lacks.startswith("cannot be read"):

@@ -41,7 +41,7 @@ class Checked(NamedTuple):
     runs: int  # whose numbers were computed again
     is_signed: bool
     signer: str = ""  # empty where no file of signers was given
-    commits: tuple[str, ...] = ()  # of the suite, at which runs that were computed again were made, where they say it
+    commits: tuple[str, ...] = ()  # of the suite, at which the runs were made, where their numbers make problems
 
 
 def write_archive(folders: Iterable[Path], workflow: Path, archive: Path, key: Path | None = None) -> int:
@@ -145,7 +145,7 @@ def verify(archive: Path, signers: Path | None = None) -> Checked:
         for result in results:
             name = result.parent.relative_to(folder)
             problems += [f"{name}: {sentence}" for sentence in _check_run(result)]
-        return Checked(problems, len(results), SIGNATURE in sums, signer, _commits(results))
+        return Checked(problems, len(results), SIGNATURE in sums, signer, _commits(results) if problems else ())
 
 
 def _commits(results: Iterable[Path]) -> tuple[str, ...]:

@@ -15,7 +15,6 @@ DRIVER = "driver_version"
 # Of each device, by the names of nvidia-smi; what tells one device of a kind from another is none of them.
 OF_A_DEVICE = (
     "name",
-    DRIVER,
     "vbios_version",
     "memory.total",
     "power.limit",
@@ -40,22 +39,21 @@ def options_of(record: Record) -> Setup:
 def software_of(record: Record) -> dict[str, str]:
     """The version of each part of the software and of the drivers; what a record does not say is not in it."""
     origin = record.get("provenance") or {}
-    found = {name: str(origin[name]) for name in SOFTWARE if origin.get(name)} | dict(
-        _flat(origin.get("packages") or {})
-    )
-    drivers = sorted({str(driver) for device in devices_of(record) if (driver := device.get(DRIVER)) is not None})
-    return found | ({DRIVER: " and ".join(drivers)} if drivers else {})
+    found = {name: str(origin[name]) for name in SOFTWARE if origin.get(name)}
+    return found | dict(_flat(origin.get("packages") or {})) | _of_devices(record, (DRIVER,))
 
 
 def setup_of(record: Record) -> Setup:
     """Options, software and devices, each by its name; what a record does not say is not in it."""
-    found = dict(options_of(record)) | software_of(record)
-    devices = devices_of(record)
-    for name in OF_A_DEVICE:
-        values = sorted({str(device[name]) for device in devices if device.get(name) is not None})
-        if values:
-            found[name] = " and ".join(values)
+    found = dict(options_of(record)) | software_of(record) | _of_devices(record, OF_A_DEVICE)
     return tuple(sorted(found.items()))
+
+
+def _of_devices(record: Record, names: Sequence[str]) -> dict[str, str]:
+    """What the devices are by those names, several values beside each other; what none of them says is not in it."""
+    devices = devices_of(record)
+    found = {name: sorted({str(one[name]) for one in devices if one.get(name) is not None}) for name in names}
+    return {name: " and ".join(values) for name, values in found.items() if values}
 
 
 def differences(setups: Sequence[Setup]) -> list[tuple[str, ...]]:

@@ -30,7 +30,7 @@ class Survivor(NamedTuple):
 
 
 def main() -> int:
-    known = {Survivor(name, one["was"], one["now"]) for name, why in _equivalent().items() for one in why}
+    known = {Survivor(name, one["was"], one["now"]) for name, changes in _equivalent().items() for one in changes}
     found = made = left = unexplained = 0
     for meta in sorted(FOLDER.rglob("*.meta")):
         codes = json.loads(meta.read_text())["exit_code_by_key"]
