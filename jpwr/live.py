@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import threading
-from collections import deque
+from collections import defaultdict
 from typing import Any, Sequence
 
 from jpwr import threads
 from jpwr.channel import ChannelInfo
 from jpwr.errors import JpwrError
+from jpwr.trace import Row
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 WIDTH = 60
-REFRESH_S = 0.5
+REFRESH_S = 1.0
 
 
 def sparkline(values: Sequence[float], highest: float) -> str:
@@ -30,7 +31,7 @@ def sparkline(values: Sequence[float], highest: float) -> str:
 
 
 class LiveView:
-    """A sink that shows the last minute, one mean per half second, while its block lasts."""
+    """A sink that shows the last minute, one mean per second, while its block lasts."""
 
     def __init__(self, infos: Sequence[ChannelInfo]) -> None:
         try:
@@ -39,29 +40,37 @@ class LiveView:
         except ImportError as error:
             raise JpwrError("--live needs the package rich: pip install rich") from error
         self._infos = list(infos)
-        self._past: list[deque[float]] = [deque(maxlen=WIDTH) for _ in self._infos]
-        self._now: list[list[float]] = [[] for _ in self._infos]
+        self._seconds: dict[int, list[list[float]]] = defaultdict(lambda: [[] for _ in self._infos])
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._live = Live(self.table(), console=Console(stderr=True), auto_refresh=False, transient=True)
         self._thread = threading.Thread(target=self._refresh, daemon=True)
 
-    def append(self, time_s: float, power_w: Sequence[float | None], energy_j: Sequence[float | None]) -> None:
+    def extend(self, rows: Sequence[Row]) -> None:
         with self._lock:
-            for now, power in zip(self._now, power_w):
-                if power is not None and not math.isnan(power):
-                    now.append(power)
+            for time_s, power_w, _ in rows:
+                for seen, power in zip(self._seconds[math.floor(time_s)], power_w):
+                    if power is not None and not math.isnan(power):
+                        seen.append(power)
+            for second in [second for second in self._seconds if second <= max(self._seconds) - WIDTH]:
+                del self._seconds[second]
 
     def event(self, name: str, time_s: float, /, **details: Any) -> None:
         """Nothing: events are in the trace."""
 
     def _refresh(self) -> None:
         while not self._stop.wait(REFRESH_S):
-            with self._lock:
-                for past, now in zip(self._past, self._now):
-                    past.append(sum(now) / len(now) if now else math.nan)
-                    now.clear()
             self._live.update(self.table(), refresh=True)
+
+    def _past(self) -> list[list[float]]:
+        """For each channel its mean of each second, `nan` without any."""
+        with self._lock:
+            seconds = range(min(self._seconds), max(self._seconds) + 1) if self._seconds else range(0)
+            seen = [self._seconds.get(second, [[]] * len(self._infos)) for second in seconds]
+            return [
+                [sum(powers) / len(powers) if powers else math.nan for powers in (one[index] for one in seen)]
+                for index in range(len(self._infos))
+            ]
 
     def table(self) -> Any:
         """A row per channel: name, watts now, the past."""
@@ -70,8 +79,8 @@ class LiveView:
         table = Table(box=None, pad_edge=False)
         table.add_column("channel")
         table.add_column("W", justify="right")
-        table.add_column("last 30 s")
-        for info, past in zip(self._infos, self._past):
+        table.add_column(f"last {WIDTH} s")
+        for info, past in zip(self._infos, self._past()):
             finite = [value for value in past if not math.isnan(value)]
             now = f"{past[-1]:.1f}" if past and not math.isnan(past[-1]) else "-"
             name = f"{info.name} (ESTIMATED)" if info.estimated else info.name

@@ -10,6 +10,7 @@ from typing import Any, Sequence
 from jpwr import threads
 from jpwr.channel import ChannelInfo
 from jpwr.errors import JpwrError
+from jpwr.trace import Row
 
 ADDRESS = "127.0.0.1"
 
@@ -41,12 +42,13 @@ class Exporter:
             raise JpwrError(f"--prometheus {port} cannot be served ({error}): choose another port") from error
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
 
-    def append(self, time_s: float, power_w: Sequence[float | None], energy_j: Sequence[float | None]) -> None:
-        for index, power in enumerate(power_w):
-            if power is not None:
-                energy = energy_j[index]
-                self._power_w[index] = power
-                self._energy_j[index] = math.nan if energy is None else energy
+    def extend(self, rows: Sequence[Row]) -> None:
+        for _, power_w, energy_j in rows:
+            for index, power in enumerate(power_w):
+                if power is not None:
+                    energy = energy_j[index]
+                    self._power_w[index] = power
+                    self._energy_j[index] = math.nan if energy is None else energy
 
     def event(self, name: str, time_s: float, /, **details: Any) -> None:
         """Nothing: events are in the trace."""

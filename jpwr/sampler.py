@@ -7,15 +7,17 @@ import os
 import sys
 import threading
 from array import array
+from collections import deque
 from functools import partial
+from operator import itemgetter
 from types import TracebackType
-from typing import Any, Callable, Protocol, Sequence
+from typing import Any, Callable, Optional, Protocol, Sequence, Tuple
 
 from jpwr import threads
 from jpwr.channel import Channel
 from jpwr.clock import Clock, SystemClock
 from jpwr.errors import JpwrError, ReadError
-from jpwr.trace import Trace
+from jpwr.trace import Row, Trace
 
 # NVML averages over a window of its own, so sampling much faster than it refreshes
 # adds rows and no information (Yang et al. 2023, arXiv:2312.02741).
@@ -27,14 +29,16 @@ SAME_MOMENT_S = 0.0002
 PROBES = tuple(0.3 / 2**power for power in range(8)) * 3  # shares of the interval
 # A reading that takes longer than this holds up its neighbours: they go on in another thread.
 HUNG_S = 0.5
-WATCH_INTERVAL_S = 0.25
+WATCH_INTERVAL_S = 0.5
 JOIN_S = 2.0
+# Readings are handed on so many seconds' together: a sleeper that has just woken is slow at all that it does.
+HAND_ON_S = 1.0
 
 
 class Sink(Protocol):
-    """Where rows go: a Trace, a file, running totals. A power of None is a channel that the row did not read."""
+    """Where rows go, about a second's together: a Trace, a file, running totals."""
 
-    def append(self, time_s: float, power_w: Sequence[float | None], energy_j: Sequence[float | None]) -> None: ...
+    def extend(self, rows: Sequence[Row]) -> None: ...
 
     def event(self, name: str, time_s: float, /, **details: Any) -> None: ...
 
@@ -43,17 +47,39 @@ def _warn(message: str) -> None:
     print(f"jpwr: {message}", file=sys.stderr)
 
 
+# A channel's number, when its counter was read and what it said in joules, when its power was read and its watts; None
+# was not asked for. A tuple: it is made while the sleeper is slow.
+_Reading = Tuple[int, float, Optional[float], float, Optional[float]]
+
+
+# A channel's number, what reads its watts and its joules, and whether its watts are the slope of the joules.
+_Read = Tuple[int, Optional[Callable[[], float]], Optional[Callable[[], float]], bool]
+
+
 class _Lane:
     """Channels that are read one after the other at one rhythm, in one thread."""
 
-    def __init__(self, indices: Sequence[int], interval_s: float) -> None:
-        self.indices = list(indices)
+    def __init__(self, channels: Sequence[Channel], indices: Sequence[int], interval_s: float) -> None:
+        self.keep(channels, indices)
         self.interval_s = interval_s
+        self.looks: deque[list[_Reading]] = deque()  # not handed on yet
+        self.handed_on_s = -math.inf
         self.lock = threading.Lock()
         self.reading: int | None = None  # which channel is being read
         self.since_s = 0.0  # since when
         self.hung = False
         self.probes = list(PROBES)
+
+    def keep(self, channels: Sequence[Channel], indices: Sequence[int]) -> None:
+        """Read these from now on."""
+        self.indices = list(indices)
+        self.reads: list[_Read] = []
+        self.counters: list[_Read] = []
+        for index in indices:
+            _, read_power_w, read_energy_j, _ = channels[index]
+            self.reads.append((index, read_power_w, read_energy_j, read_power_w is None))
+            if read_energy_j is not None:
+                self.counters.append((index, None, read_energy_j, False))
 
 
 class Sampler:
@@ -94,7 +120,7 @@ class Sampler:
         rhythms: dict[float, list[int]] = {interval_s: []}
         for index, channel in enumerate(self.channels):
             rhythms.setdefault(max(interval_s, channel.info.period_s), []).append(index)
-        self._lanes = [_Lane(indices, period_s) for period_s, indices in rhythms.items()]
+        self._lanes = [_Lane(self.channels, indices, period_s) for period_s, indices in rhythms.items()]
         self._threads: list[threading.Thread] = []
         self._error: BaseException | None = None
 
@@ -109,10 +135,13 @@ class Sampler:
             self._start(partial(self._loop, lane, stopped))
         if any(channel.read_status for channel in self.channels):
             self._start(partial(self._watch_status, stopped))
-        self._loop(self._lanes[0], stopped)
-        for thread in list(self._threads):
-            if not self.hung:
-                thread.join(JOIN_S)
+        try:
+            self._loop(self._lanes[0], stopped)
+            for thread in list(self._threads):
+                if not self.hung:
+                    thread.join(JOIN_S)
+        finally:
+            self.hand_on()
         if self._error is not None:
             raise self._error
 
@@ -131,21 +160,61 @@ class Sampler:
 
         What is being read at the moment is waited for, for so long.
         """
-        for lane in list(self._lanes):
-            if lane.interval_s == self.interval_s and not lane.hung and lane.indices:
-                self._sample(lane, wait_s)
+        for lane in self._at_hand():
+            self._read_once(lane, lane.reads, wait_s)
+        self.hand_on()
 
     def sample_counters(self, wait_s: float = 0.1) -> None:
         """The same for counters alone: at a moment that the load has chosen, power is no fair sample."""
-        for lane in list(self._lanes):
-            if lane.interval_s == self.interval_s and not lane.hung:
-                self._sample(lane, wait_s, counters_only=True)
+        for lane in self._at_hand():
+            self._read_once(lane, lane.counters, wait_s)
+        self.hand_on()
+
+    def _at_hand(self) -> list[_Lane]:
+        """Those that anybody may read at any time."""
+        return [lane for lane in self._lanes if lane.interval_s == self.interval_s and not lane.hung]
 
     def event(self, name: str, time_s: float, **details: Any) -> None:
-        """Hand an event to all sinks."""
+        """Hand an event to all sinks, after what was read before it."""
         with self._emitting:
+            self._hand_on_looks()
             for sink in self.sinks:
                 sink.event(name, time_s, **details)
+
+    def hand_on(self) -> None:
+        """Hand what was read until now to all sinks."""
+        with self._emitting:
+            self._hand_on_looks()
+
+    def _hand_on_looks(self) -> None:
+        rows: list[Row] = []
+        for lane in list(self._lanes):
+            while lane.looks:
+                rows += self._rows(lane.looks.popleft())
+        if not rows:
+            return
+        if len(self._lanes) > 1:
+            rows.sort(key=itemgetter(0))
+        for sink in self.sinks:
+            sink.extend(rows)
+
+    def _rows(self, look: Sequence[_Reading]) -> list[Row]:
+        """What was read at one moment is a row."""
+        nothing: list[float | None] = [None] * len(self.channels)
+        rows: list[Row] = []
+        row_s, watts, joules = -math.inf, nothing, nothing
+        for index, counter_s, counter_j, power_s, power_w in look:
+            if counter_j is not None:
+                if counter_s - row_s > SAME_MOMENT_S:
+                    row_s, watts, joules = counter_s, nothing[:], nothing[:]
+                    rows.append(Row(row_s, watts, joules))
+                joules[index] = counter_j
+            if power_w is not None:
+                if power_s - row_s > SAME_MOMENT_S:
+                    row_s, watts, joules = power_s, nothing[:], nothing[:]
+                    rows.append(Row(row_s, watts, joules))
+                watts[index] = power_w
+        return rows
 
     def _start(self, loop: Callable[[], None]) -> None:
         def run() -> None:
@@ -164,10 +233,15 @@ class Sampler:
         while not stopped():
             begun_s = self.clock.now_s()
             if lane.indices:
-                self._sample(lane)
-                if lane.probes and any(self.channels[index].read_energy_j for index in lane.indices):
+                with lane.lock:
+                    self._read_lane(lane, lane.reads)
+                if lane.probes and lane.counters:
                     self.clock.sleep_until(self.clock.now_s() + lane.probes.pop() * lane.interval_s)
-                    self._sample(lane, counters_only=True)
+                    with lane.lock:
+                        self._read_lane(lane, lane.counters)
+                if begun_s - lane.handed_on_s >= HAND_ON_S:
+                    lane.handed_on_s = begun_s
+                    self.hand_on()
             # A deadline depends on its tick alone: what one tick takes does not move the next.
             tick += 1
             deadline_s = self._deadline_s(start_s, tick, lane)
@@ -182,7 +256,8 @@ class Sampler:
             # Else two random moments are closer together than a reading takes: the second one is now.
             self.clock.sleep_until(deadline_s)
         if lane.indices and not lane.hung:
-            self._sample(lane)
+            with lane.lock:
+                self._read_lane(lane, lane.reads)
 
     def _deadline_s(self, start_s: float, tick: int, lane: _Lane) -> float:
         return start_s + (tick + self._chance()) * lane.interval_s
@@ -195,33 +270,27 @@ class Sampler:
         name = self.channels[hung].info.name
         self._warn(f"{name}: does not answer; it is left behind, and the other channels go on")
         self.failed_reads[name] += 1
-        lane.indices, lane.hung = [hung], True
+        lane.keep(self.channels, [hung])
+        lane.hung = True
         if others:
-            heir = _Lane(others, lane.interval_s)
+            heir = _Lane(self.channels, others, lane.interval_s)
             self._lanes.append(heir)
             self._start(partial(self._loop, heir, stopped))
 
-    def _sample(self, lane: _Lane, wait_s: float = -1, counters_only: bool = False) -> None:
+    def _read_once(self, lane: _Lane, reads: Sequence[_Read], wait_s: float) -> None:
         if not lane.lock.acquire(timeout=wait_s):
             return
         try:
-            self._read_lane(lane, counters_only)
+            self._read_lane(lane, reads)
         finally:
             lane.lock.release()
 
-    def _read_lane(self, lane: _Lane, counters_only: bool) -> None:
-        now_s, channels, counters_j = self.clock.now_s, self.channels, self.counters_j
-        nothing: list[float | None] = [None] * len(channels)
-        rows: list[tuple[float, list[float | None], list[float | None]]] = []  # of one moment each: watts, joules
-        row_s, watts, joules = -math.inf, nothing, nothing
+    def _read_lane(self, lane: _Lane, reads: Sequence[_Read]) -> None:
+        now_s = self.clock.now_s
+        look: list[_Reading] = []
         after_s = now_s()
-        for index in lane.indices:
-            _, read_power_w, read_energy_j, _ = channels[index]
-            if counters_only:
-                if read_energy_j is None:
-                    continue
-                read_power_w = None
-            begun_s = before_s = lane.since_s = after_s
+        for index, read_power_w, read_energy_j, by_slope in reads:
+            lane.since_s = before_s = after_s
             lane.reading = index
             counter_j = power_w = None
             if read_energy_j is not None:
@@ -229,40 +298,28 @@ class Sampler:
                     counter_j = read_energy_j()
                 except ReadError as error:
                     counter_j = self._failed(index, error)
-                before_s = after_s = now_s()
+                after_s = now_s()
+                self.counters_j[index] = counter_j
+            counter_s = power_s = (before_s + after_s) / 2
             if read_power_w is not None:
+                before_s = after_s
                 try:
                     power_w = read_power_w()
                 except ReadError as error:
                     power_w = self._failed(index, error)
                 after_s = now_s()
+                power_s = (before_s + after_s) / 2
             was_hung = lane.hung
             if was_hung:  # others have gone on meanwhile: this reading is of now, and what came before it is old
-                lane.hung, begun_s, before_s = False, after_s, after_s
-                rows, row_s = [], -math.inf
-                self._warn(f"{channels[index].info.name}: answers again")
-            if counter_j is not None:
-                counters_j[index] = counter_j
-                time_s = (begun_s + before_s) / 2
-                if time_s - row_s > SAME_MOMENT_S:
-                    row_s, watts, joules = time_s, nothing[:], nothing[:]
-                    rows.append((row_s, watts, joules))
-                joules[index] = counter_j
-                if read_power_w is None and not counters_only:
-                    watts[index] = self._slope_w(index, time_s, counter_j)
-            if power_w is not None:
-                time_s = (before_s + after_s) / 2
-                if time_s - row_s > SAME_MOMENT_S:
-                    row_s, watts, joules = time_s, nothing[:], nothing[:]
-                    rows.append((row_s, watts, joules))
-                watts[index] = power_w
+                lane.hung, counter_s, power_s, look = False, after_s, after_s, []
+                self._warn(f"{self.channels[index].info.name}: answers again")
+            if by_slope and counter_j is not None:
+                power_w = self._slope_w(index, counter_s, counter_j)
+            look.append((index, counter_s, counter_j, power_s, power_w))
             if was_hung:
                 break
         lane.reading = None
-        with self._emitting:
-            for time_s, watts, joules in rows:
-                for sink in self.sinks:
-                    sink.append(time_s, watts, joules)
+        lane.looks.append(look)
 
     def _failed(self, index: int, error: ReadError) -> float:
         info = self.channels[index].info
@@ -316,13 +373,19 @@ class PowerMonitor:
     ) -> None:
         self.clock = clock or SystemClock()
         infos = [channel.info for channel in channels]
-        self.trace = Trace(infos, {"random_phase": True, "interval_s": interval_s})
+        self._trace = Trace(infos, {"random_phase": True, "interval_s": interval_s})
         self.sampler = Sampler(
-            channels, [self.trace] if sinks is None else sinks, interval_s, self.clock, warn, chance or any_moment
+            channels, [self._trace] if sinks is None else sinks, interval_s, self.clock, warn, chance or any_moment
         )
         self._stop = threading.Event()
         self._error: BaseException | None = None
         self._threads = [threading.Thread(target=run, name="jpwr", daemon=True) for run in (self._run, self._watch)]
+
+    @property
+    def trace(self) -> Trace:
+        """What was seen until now."""
+        self.sampler.hand_on()
+        return self._trace
 
     def _run(self) -> None:
         try:

@@ -66,14 +66,14 @@ class Summary:
             short = [region for region in self.regions.values() if region.shortest_s < resolves_s]
             if short:
                 shortest = min(short, key=lambda region: region.shortest_s)
-                others = f"; so did {len(short) - 1} other regions" if len(short) > 1 else ""
+                others = f"; so did {_others(len(short) - 1, ' region')}" if len(short) > 1 else ""
                 found.append(
                     f"region '{shortest.name}' lasted {shortest.shortest_s:.3f} s, "
                     f"less than {info.name} can resolve ({resolves_s:g} s){others}"
                 )
         blind = [info for info in self.infos if info.held_s and not info.has_counter]
         if blind:
-            others = f" and {len(blind) - 1} others" if len(blind) > 1 else ""
+            others = f" and {_others(len(blind) - 1)}" if len(blind) > 1 else ""
             found.append(
                 f"{blind[0].name}{others}: without a counter, a load that keeps step with the sensor's own "
                 f"{blind[0].held_s:g} s is not seen"
@@ -148,6 +148,11 @@ def _counted(names: dict[str, int]) -> str:
     shown = [f"'{name}'" + (f" ({times} times)" if times > 1 else "") for name, times in list(names.items())[:3]]
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return f"region {', '.join(shown)}{more}"
+
+
+def _others(number: int, what: str = "") -> str:
+    """ "1 other" or "2 others", "1 other region" or "2 other regions"."""
+    return f"{number} other{what}" + "s" * (number > 1)
 
 
 def _row(title: str, info: ChannelInfo, estimate: EnergyEstimate | None, peak: str) -> tuple[str, ...]:

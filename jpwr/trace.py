@@ -18,6 +18,14 @@ ROWS_TOGETHER = 512
 NEVER_ENDED, NEVER_BEGUN, BACKWARDS = "never ended", "ended without a beginning", "ended before it began"
 
 
+class Row(NamedTuple):
+    """What was read at one moment, for each channel; None was not read then, `nan` is a reading that failed."""
+
+    time_s: float
+    power_w: Sequence[float | None]
+    energy_j: Sequence[float | None]
+
+
 class Event(NamedTuple):
     """Something that happened at a moment of the trace, such as the start of the measured command."""
 
@@ -66,7 +74,7 @@ class Trace:
         self._power_w = [array("d") for _ in self.channels]
         self._counter_times_s = [array("d") for _ in self.channels]
         self._energy_j = [array("d") for _ in self.channels]
-        self._rows: list[tuple[float, Sequence[float | None], Sequence[float | None]]] = []
+        self._rows: list[Row] = []
         self._storing = threading.Lock()
         self._columns = [
             (times_s, power_w, counter_times_s if info.has_counter else None, energy_j)
@@ -77,12 +85,13 @@ class Trace:
         self._curves: list[ChannelEnergy] = []
 
     def append(self, time_s: float, power_w: Sequence[float | None], energy_j: Sequence[float | None]) -> None:
-        """Add one row of what was read at one moment: for each channel its power in watts and its counter in joules.
+        """Add one row."""
+        self.extend([Row(time_s, power_w, energy_j)])
 
-        None is what this row did not read; `nan` is a reading that failed.
-        """
+    def extend(self, rows: Sequence[Row]) -> None:
+        """Add rows, in the order of time."""
         with self._storing:
-            self._rows.append((time_s, power_w, energy_j))
+            self._rows += rows
         if len(self._rows) >= ROWS_TOGETHER:
             self._store()
 

@@ -2,41 +2,31 @@
 
 The first line is a comment with all that is known of the run as JSON, the second names the columns, and then a row
 per moment. A field that is empty was not read in that row, `nan` is a reading that failed. An event is a comment line
-between the rows. Lines are handed to the kernel as they are made, those of a tenth of a second together.
+between the rows. Lines are handed to the kernel as they come.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Iterator, NamedTuple, Sequence, TextIO
+from typing import Any, Iterator, Sequence, TextIO
 
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.errors import TraceError
 from jpwr.files import create_trace
 from jpwr.say import printable, say
-from jpwr.trace import Event, Trace
+from jpwr.trace import Event, Row, Trace
 
 FORMAT = 1
-TOGETHER_S = 0.1
 HEADER = "# jpwr-trace "
 EVENT = "# event "
 MOST = 1e15  # of seconds, watts and joules: more is damage, and its square is still a number
 NUMBERS = {"interval_s", "epoch_offset_s", "idle_s"}  # of the header, where they are there
 
 
-class Row(NamedTuple):
-    """One row of a trace: None is a channel that was not read."""
-
-    time_s: float
-    power_w: list[float | None]
-    energy_j: list[float | None]
-
-
 class CsvWriter:
-    """A sink that appends each row to a file. An older trace of that name is kept; see create_trace for when and how.
+    """A sink that appends rows to a file. An older trace of that name is kept; see create_trace for when and how.
 
     `path` is the file's own, which another sampler in the folder can have made another than the one asked for.
     When the file cannot be written to any more, as on a full disk, that is said once and the run goes on: `failed`.
@@ -44,8 +34,6 @@ class CsvWriter:
 
     def __init__(self, path: Path, channels: Sequence[ChannelInfo], meta: dict[str, Any]) -> None:
         self.failed = False
-        self._rows: list[tuple[float, Sequence[float | None], Sequence[float | None]]] = []
-        self._written_s = -math.inf
         self._with_counter = [info.has_counter for info in channels]
         self._forms = ["%.6f"]
         for info in channels:
@@ -62,19 +50,11 @@ class CsvWriter:
                 f"the trace cannot be written to {path} ({error.strerror}): choose another folder with --df-out"
             ) from error
 
-    def append(self, time_s: float, power_w: Sequence[float | None], energy_j: Sequence[float | None]) -> None:
-        self._rows.append((time_s, power_w, energy_j))
-        if time_s - self._written_s >= TOGETHER_S:
-            self._written_s = time_s
-            self._write_rows()
+    def extend(self, rows: Sequence[Row]) -> None:
+        self._write("".join(self._line(*row) for row in rows))
 
     def event(self, name: str, time_s: float, /, **details: Any) -> None:
-        self._write_rows()
         self._write(EVENT + json.dumps({"event": name, "time_s": time_s, **details}) + "\n")
-
-    def _write_rows(self) -> None:
-        rows, self._rows = self._rows, []
-        self._write("".join(self._line(*row) for row in rows))
 
     def _line(self, time_s: float, power_w: Sequence[float | None], energy_j: Sequence[float | None]) -> str:
         values: list[float | None] = [time_s]
@@ -104,7 +84,6 @@ class CsvWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        self._write_rows()
         try:
             self._file.close()
         except OSError:
@@ -219,15 +198,17 @@ class open_trace:  # noqa: N801 - used as a function is
     def _row(self, fields: Sequence[str], expected: int) -> Row:
         if len(fields) != expected:
             raise ValueError(f"{len(fields)} columns where {expected} are expected")
-        row = Row(_finite(float(fields[0]), "the time of a row"), [], [])
+        time_s = _finite(float(fields[0]), "the time of a row")
+        powers_w: list[float | None] = []
+        energies_j: list[float | None] = []
         at = 1
         for info in self.channels:
             width = 2 if info.has_counter else 1
             power, energy = _numbers(fields[at : at + width])
-            row.power_w.append(power)
-            row.energy_j.append(energy)
+            powers_w.append(power)
+            energies_j.append(energy)
             at += width
-        return row
+        return Row(time_s, powers_w, energies_j)
 
 
 def _numbers(fields: Sequence[str]) -> tuple[float | None, float | None]:

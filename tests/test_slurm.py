@@ -262,10 +262,13 @@ def test_a_job_that_slurm_ends_is_a_failed_row(name, ended):
 
 
 def test_what_failed_is_submitted_again_and_only_that(jube_command, tmp_path, slurm):
-    checkout = make_checkout(tmp_path / "caraml", BLOCK)
-    run_in_place_of_training(checkout, f"python3 {checkout}/tests/quick_run.py")
+    checkout, told = make_checkout(tmp_path / "caraml", BLOCK), tmp_path / "told"
+    program = tmp_path / "program.sh"
+    program.write_text(f"until [ -e {told} ]; do sleep 0.1; done; exec python3 {checkout}/tests/quick_run.py")
+    run_in_place_of_training(checkout, f"bash {program}")
     sweep = Sweep(jube_command, checkout, slurm, "llm", "synthetic")
     sweep.call("scancel", sweep.job_id(1))
+    told.touch()
     assert sweep.wait().returncode == 1
     good, cancelled = sweep.result(0), sweep.job_id(1)
     assert (good["status"], sweep.result(1)["status"]) == ("ok", "failed")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-PATIENCE_S = 600.0
+PATIENCE_S = 1800.0
 NEVER_S = 86_399  # for a program that a test ends
 POLL_S = 0.02
 

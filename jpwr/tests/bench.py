@@ -212,11 +212,11 @@ class Bench:
         script = (
             "import resource, sys; from pathlib import Path\n"
             "from jpwr.channel import ChannelInfo, Scope\n"
-            "from jpwr.trace import Trace; from jpwr.writers import CsvWriter; import jpwr.cli\n"
+            "from jpwr.trace import Row, Trace; from jpwr.writers import CsvWriter; import jpwr.cli\n"
             f"infos = [ChannelInfo(f'a:{{i}}', Scope.DEVICE, '', has_counter=True) for i in range({DEVICES})]\n"
             "sinks = [Trace(infos), CsvWriter(Path(sys.argv[1]), infos, {})]\n"
             "for row in range(int(sys.argv[2])):\n"
-            "    for sink in sinks: sink.append(row * 0.1, [300.0] * len(infos), [30.0 * row] * len(infos))\n"
+            "    for sink in sinks: sink.extend([Row(row * 0.1, [300.0] * len(infos), [30.0 * row] * len(infos))])\n"
             "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000)\n"
         )
         peaks = []

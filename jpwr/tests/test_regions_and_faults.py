@@ -20,7 +20,7 @@ from jpwr.marks import Mark, parse_mark
 from jpwr.tests.conftest import DEADLINE_S, REPOSITORY, environment, install_method, needed, run, wait_until
 from jpwr.tests.loads import square
 from jpwr.tests.test_command import simulate
-from jpwr.trace import Event
+from jpwr.trace import Event, Row
 from jpwr.writers import CsvWriter, open_trace, read_trace
 
 CONSTANT = {"STAND_IN_SHAPE": "constant", "STAND_IN_DEVICES": "1"}
@@ -156,7 +156,7 @@ def test_ten_thousand_regions_make_one_note_of_a_kind_and_a_table_that_can_be_re
     path = tmp_path / "trace.csv"
     with CsvWriter(path, [info], {"interval_s": 0.1}) as writer:
         for tick in range(200):
-            writer.append(0.1 * tick, [100.0], [None])
+            writer.extend([Row(0.1 * tick, [100.0], [None])])
         for number in range(10_000):
             writer.event("region_begin", 0.001 * number, region=f"name {number}")
             writer.event("region_end", 0.001 * number + 0.05, region=f"name {number}")

@@ -14,6 +14,7 @@ from jpwr.channel import ChannelInfo, Scope
 from jpwr.errors import JpwrError
 from jpwr.tests.conftest import needed, run
 from jpwr.tools import check_trace, show_trace
+from jpwr.trace import Row
 from jpwr.writers import CsvWriter
 from results import quality
 
@@ -52,10 +53,10 @@ def write_trace(path, seconds):
     """A made-up trace of 300 W with ten rows a second, all of it the command's."""
     info = ChannelInfo("pynvml:0", Scope.DEVICE, "a board", has_counter=True, counter_resolution_j=0.001)
     with CsvWriter(path, [info], {"interval_s": 0.1, "random_phase": True}) as writer:
-        writer.append(0.0, [300.0], [0.0])
+        writer.extend([Row(0.0, [300.0], [0.0])])
         writer.event("command_started", 0.0)
         for row in range(1, 10 * seconds + 1):
-            writer.append(row / 10, [300.0], [30.0 * row])
+            writer.extend([Row(row / 10, [300.0], [30.0 * row])])
         writer.event("command_ended", float(seconds), exit_code=0)
 
 
@@ -150,7 +151,7 @@ def test_no_more_than_one_reading_in_a_hundred_may_be_missing_here_and_in_the_su
     with CsvWriter(tmp_path / "trace.csv", [info], {"interval_s": 0.1, "random_phase": True}) as writer:
         writer.event("command_started", 0.0)
         for row in range(200):
-            writer.append(row / 10, [math.nan if 50 <= row < 50 + missing else 300.0], [None])
+            writer.extend([Row(row / 10, [math.nan if 50 <= row < 50 + missing else 300.0], [None])])
         writer.event("command_ended", 19.9, exit_code=0)
     assert check_trace(tmp_path / "trace.csv") == code
     assert quality.MAX_MISSING is rules.MAX_MISSING == 0.01

@@ -18,7 +18,7 @@ from jpwr.errors import TraceError
 from jpwr.frames import ticks, write_frames
 from jpwr.summary import Summary
 from jpwr.tests.conftest import DEADLINE_S, environment, needed
-from jpwr.trace import Event, Trace
+from jpwr.trace import Event, Row, Trace
 from jpwr.writers import CsvWriter, read_trace
 
 CHANNELS = [
@@ -35,7 +35,7 @@ def write(path, rows=5):
     with CsvWriter(path, CHANNELS, {"hostname": "n1", "interval_s": 0.1}) as writer:
         writer.event("command_started", 0.5, words="a, b")
         for i in range(rows):
-            writer.append(float(i), [100.0 + i, math.nan if i == 2 else 50.0], [7.0 * i, None])
+            writer.extend([Row(float(i), [100.0 + i, math.nan if i == 2 else 50.0], [7.0 * i, None])])
     return path
 
 
@@ -55,7 +55,7 @@ def test_a_trace_reads_back_whole(tmp_path):
 def test_rows_are_on_disk_while_the_trace_is_still_written(tmp_path):
     path = tmp_path / "trace.csv"
     with CsvWriter(path, CHANNELS, {}) as writer:
-        writer.append(1.0, [1.0, 2.0], [3.0, None])
+        writer.extend([Row(1.0, [1.0, 2.0], [3.0, None])])
         assert times_of(read_trace(path)) == [1.0]
 
 
@@ -193,7 +193,7 @@ def test_earlier_traces_are_all_kept(tmp_path):
 def begun(path, ended=False, **meta):
     """A writer that is at work, with one row."""
     writer = CsvWriter(path, CHANNELS, {"hostname": "n1", "boot_id": "b1", "epoch_offset_s": 0.0, **meta})
-    writer.append(float(len(meta)), [1.0, 2.0], [3.0, None])
+    writer.extend([Row(float(len(meta)), [1.0, 2.0], [3.0, None])])
     if ended:
         writer.event("command_ended", 9.0, exit_code=0)
     return writer
@@ -255,6 +255,7 @@ def test_samplers_that_begin_at_once_have_each_a_trace_of_its_own(tmp_path):
 import os, sys, time
 from pathlib import Path
 from jpwr.tests.test_writers import CHANNELS
+from jpwr.trace import Row
 from jpwr.writers import CsvWriter
 number = int(sys.argv[1])
 Path(f"up-{number}").touch()
@@ -262,7 +263,7 @@ while len(list(Path().glob("up-*"))) < 8:
     pass
 with CsvWriter(Path("out/trace.csv"), CHANNELS, {"boot_id": "b1"}) as writer:
     for row in range(50):
-        writer.append(float(row), [number, 0.0], [0.0, None])
+        writer.extend([Row(float(row), [number, 0.0], [0.0, None])])
     Path(f"has-{number}").touch()
     while len(list(Path().glob("has-*"))) < 8:
         time.sleep(0.01)
@@ -283,7 +284,7 @@ def test_what_is_written_goes_to_its_own_file_whatever_became_of_the_name(tmp_pa
     with begun(path) as writer:
         path.rename(tmp_path / "moved")
         write(path)
-        writer.append(7.0, [1.0, 2.0], [3.0, None])
+        writer.extend([Row(7.0, [1.0, 2.0], [3.0, None])])
     assert times_of(read_trace(tmp_path / "moved")) == [0.0, 7.0]
 
 
@@ -340,7 +341,7 @@ def test_rows_of_moments_become_rows_of_ticks():
 def test_numbers_beyond_all_that_can_be_measured_are_damage(tmp_path, row):
     path = tmp_path / "trace.csv"
     with CsvWriter(path, [ChannelInfo("a", Scope.DEVICE, "")], {}) as writer:
-        writer.append(0.0, [1.0], [None])
+        writer.extend([Row(0.0, [1.0], [None])])
     path.write_text(path.read_text() + row + "\n")
     with pytest.raises(TraceError, match="is damaged in line 4"):
         read_trace(path)
@@ -349,6 +350,6 @@ def test_numbers_beyond_all_that_can_be_measured_are_damage(tmp_path, row):
 def test_a_regions_name_that_no_terminal_can_show_is_escaped(tmp_path):
     path = tmp_path / "trace.csv"
     with CsvWriter(path, [ChannelInfo("a", Scope.DEVICE, "")], {}) as writer:
-        writer.append(0.0, [1.0], [None])
+        writer.extend([Row(0.0, [1.0], [None])])
     path.write_text(path.read_text() + '# event {"event": "region_begin", "time_s": 0.0, "region": "\\ud800"}\n')
     assert read_trace(path).events[0].details["region"] == r"\ud800"

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from benchmarks.common.batch_plan import BatchPlan
 from benchmarks.common.options import ConfigError
 from benchmarks.llm_training import corpus as corpus_of_names
 from benchmarks.llm_training import prepare
-from benchmarks.llm_training.data import SyntheticSamples, TextSamples, check_prefix, micro_batches, packing
+from tests.later import Later
+
+torch, data = Later("torch"), Later("benchmarks.llm_training.data")
 
 WORDS = "the quick brown fox measures power and energy of a device over a window".split()  # noqa: SIM905
 
@@ -55,7 +56,7 @@ def test_prepared_text_reads_back_through_megatrons_index(prefix, corpus):
 def test_samples_are_windows_of_the_text_one_token_longer_than_a_sequence(prefix):
     from megatron.core.datasets.indexed_dataset import IndexedDataset
 
-    samples = TextSamples(prefix, 8192, 64, seed=1)
+    samples = data.TextSamples(prefix, 8192, 64, seed=1)
     documents = IndexedDataset(prefix)
     text = " ".join(map(str, np.concatenate([documents[i] for i in range(10)])))
     sample = samples[0]
@@ -65,7 +66,7 @@ def test_samples_are_windows_of_the_text_one_token_longer_than_a_sequence(prefix
 
 
 def test_after_the_last_sample_comes_the_first(prefix):
-    samples = TextSamples(prefix, 8192, 64, seed=1)
+    samples = data.TextSamples(prefix, 8192, 64, seed=1)
     assert np.array_equal(samples[0], samples[len(samples)])
 
 
@@ -80,7 +81,7 @@ def test_a_data_set_of_other_text_or_half_written_is_made_anew(prefix, corpus, t
     copy = copy_of(prefix, tmp_path)
     Path(f"{copy}.bin").write_bytes(Path(f"{copy}.bin").read_bytes()[:-100])
     assert prepare.main(["--out", copy, "--files", str(corpus)]) == 0
-    check_prefix(copy, 8192)
+    data.check_prefix(copy, 8192)
     (tmp_path / "other.txt").write_text(" ".join(WORDS * 200))
     assert prepare.main(["--out", copy, "--files", str(tmp_path / "other.txt")]) == 0
     assert json.loads(Path(f"{copy}.json").read_text())["documents"] == 1
@@ -114,7 +115,7 @@ def test_text_that_cannot_be_used_is_one_clear_sentence(arguments, message, tmp_
 
 def test_a_prefix_that_does_not_exist_is_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"there is no .*none\.idx"):
-        check_prefix(str(tmp_path / "none"), 8192)
+        data.check_prefix(str(tmp_path / "none"), 8192)
 
 
 @pytest.mark.parametrize(
@@ -125,34 +126,34 @@ def test_a_file_that_is_cut_short_is_refused(prefix, tmp_path, ending, size, mes
     copy = copy_of(prefix, tmp_path)
     Path(copy + ending).write_bytes(Path(copy + ending).read_bytes()[:size])
     with pytest.raises(ConfigError, match=message):
-        check_prefix(copy, 8192)
+        data.check_prefix(copy, 8192)
 
 
 def test_an_index_of_something_else_is_refused(prefix, tmp_path):
     copy = copy_of(prefix, tmp_path)
     Path(f"{copy}.idx").write_bytes(b"x" * 1000)
     with pytest.raises(ConfigError, match="is not an index"):
-        check_prefix(copy, 8192)
+        data.check_prefix(copy, 8192)
 
 
 def test_tokens_outside_of_the_models_vocabulary_are_refused(prefix):
     with pytest.raises(ConfigError, match="vocabulary ends at 99"):
-        check_prefix(prefix, 100)
+        data.check_prefix(prefix, 100)
 
 
 def test_synthetic_samples_depend_on_seed_and_index_alone():
-    samples = SyntheticSamples(8192, 64, seed=1)
-    assert np.array_equal(samples[5], SyntheticSamples(8192, 64, seed=1)[5])
+    samples = data.SyntheticSamples(8192, 64, seed=1)
+    assert np.array_equal(samples[5], data.SyntheticSamples(8192, 64, seed=1)[5])
     assert not np.array_equal(samples[5], samples[6])
-    assert not np.array_equal(samples[5], SyntheticSamples(8192, 64, seed=2)[5])
+    assert not np.array_equal(samples[5], data.SyntheticSamples(8192, 64, seed=2)[5])
     assert samples[5].shape == (65,)
     assert 0 <= samples[5].min() <= samples[5].max() < 8192
 
 
 def test_labels_are_the_tokens_that_follow():
     plan = BatchPlan(global_batch_size=4, micro_batch_size=2, data_parallel_size=1)
-    samples = SyntheticSamples(100, 8, seed=1)
-    tokens_BT, labels_BT = next(micro_batches(samples, plan, 0, torch.device("cpu"))).values()
+    samples = data.SyntheticSamples(100, 8, seed=1)
+    tokens_BT, labels_BT = next(data.micro_batches(samples, plan, 0, torch.device("cpu"))).values()
     assert tokens_BT.shape == labels_BT.shape == (2, 8)
     assert torch.equal(tokens_BT[:, 1:], labels_BT[:, :-1])
     assert np.array_equal(tokens_BT[1].numpy(), samples[1][:-1])
@@ -163,8 +164,9 @@ def test_short_documents_are_packed_and_long_ones_cut_and_that_is_said(prefix):
     mean = tokens / 10
     assert mean > 1000
     assert (
-        packing(prefix, 64) == f"10 documents of {mean:.0f} tokens on average: they are cut into samples of 64 tokens"
+        data.packing(prefix, 64)
+        == f"10 documents of {mean:.0f} tokens on average: they are cut into samples of 64 tokens"
     )
-    assert packing(prefix, 4096).endswith(
+    assert data.packing(prefix, 4096).endswith(
         f"a sample of 4096 tokens holds {4096 / mean:.1f} of them, one after the other"
     )

@@ -12,11 +12,13 @@ import pytest
 
 from benchmarks.common.batch_plan import BatchPlan
 from benchmarks.llm_training.config import SIZES, Layout
-from benchmarks.llm_training.ipu import ipus_of_layers
 from benchmarks.llm_training.points import check_point
+from tests.later import Later
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.long
+
+ipu = Later("benchmarks.llm_training.ipu")
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 STAND_IN = Path(__file__).with_name("poptorch_stand_in.py")
@@ -90,7 +92,7 @@ def test_an_ipu_needs_the_poplar_sdk(tmp_path):
     ("ipus", "expected"), [(1, [0] * 12), (2, [0] * 6 + [1] * 6), (4, [1] * 4 + [2] * 4 + [3] * 4)]
 )
 def test_layers_are_spread_over_the_ipus_beside_the_embeddings(ipus, expected):
-    assert ipus_of_layers(12, ipus) == expected
+    assert ipu.ipus_of_layers(12, ipus) == expected
 
 
 def test_the_points_of_a_sweep_know_that_ipus_are_a_pipeline():

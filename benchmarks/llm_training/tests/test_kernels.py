@@ -6,17 +6,16 @@ import json
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 
 from benchmarks.common.batch_plan import BatchPlan
 from benchmarks.common.options import ConfigError, RunOptions, WindowOptions
 from benchmarks.common.tests import forked
-from benchmarks.llm_training import kernels
 from benchmarks.llm_training.config import (
     DEFAULT_BATCH,
     SIZES,
@@ -28,15 +27,18 @@ from benchmarks.llm_training.config import (
     ParallelOptions,
     TrainingOptions,
 )
-from benchmarks.llm_training.optimizer import norm_of_all, scale_all
-from benchmarks.llm_training.parallel import DTYPES, Target, device_ids
 from benchmarks.llm_training.plan import stage_memory
 from benchmarks.llm_training.tests.test_train import ENVIRONMENT
+from tests.later import Later
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.long
 
 HERE = Path(__file__).parent
+torch = Later("torch")
+kernels, optimizer, parallel = (
+    Later(f"benchmarks.llm_training.{name}") for name in ("kernels", "optimizer", "parallel")
+)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +53,7 @@ HERE = Path(__file__).parent
     ],
 )
 def test_a_gpu_is_recorded_with_the_ids_that_pytorch_has(properties, ids):
-    assert device_ids(SimpleNamespace(**properties)) == ids
+    assert parallel.device_ids(SimpleNamespace(**properties)) == ids
 
 
 def start(module: str, *arguments: str, trainings: int = 1) -> subprocess.CompletedProcess[str]:
@@ -102,7 +104,9 @@ def test_compiled_kernels_have_the_losses_of_others(variant, tolerance, plain_lo
 
 
 def choose(precision: str = "bf16", recompute: str = "none", warmup_steps: int = 5, **options: str) -> kernels.Kernels:
-    target = Target(True, torch.device("cpu"), precision)  # a GPU's choice; the sample for attention is the CPU's
+    target = parallel.Target(
+        True, torch.device("cpu"), precision
+    )  # a GPU's choice; the sample for attention is the CPU's
     config = Config(
         ModelOptions(),
         ParallelOptions(recompute=recompute),
@@ -117,7 +121,7 @@ def choose(precision: str = "bf16", recompute: str = "none", warmup_steps: int =
 
 @pytest.fixture
 def with_transformer_engine(monkeypatch):
-    monkeypatch.setattr(kernels, "HAVE_TE", True)
+    monkeypatch.setattr("benchmarks.llm_training.kernels.HAVE_TE", True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "GPU 1")
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 0))
 
@@ -145,7 +149,7 @@ def test_a_gpu_takes_transformer_engines_layers_where_they_are(with_transformer_
 
 
 def test_nothing_is_compiled_without_a_compiler(monkeypatch):
-    monkeypatch.setattr(kernels, "_missing_compiler", lambda target: "Triton")
+    monkeypatch.setattr("benchmarks.llm_training.kernels._missing_compiler", lambda target: "Triton")
     assert choose().compile == "off"
     with pytest.raises(ConfigError, match="--compile parts needs Triton, which is not installed"):
         choose(compile="parts")
@@ -155,7 +159,7 @@ def test_nothing_is_compiled_without_a_compiler(monkeypatch):
 def gpu_library(tmp_path_factory) -> str:
     if shutil.which("c++") is None:
         pytest.fail("a C++ compiler is needed: apt-get install g++")
-    own = Path(torch.__file__).parent
+    own = Path(import_module("torch").__file__).parent
     library = tmp_path_factory.mktemp("gpu") / "gpu_without_data.so"
     flags = ["-std=c++20", "-shared", "-fPIC", f"-I{own}/include", f"-L{own}/lib", f"-Wl,-rpath,{own}/lib"]
     source = str(HERE / "gpu_without_data.cpp")
@@ -164,15 +168,15 @@ def gpu_library(tmp_path_factory) -> str:
 
 
 GPU_RUNS = (
-    (0, 1, "800M", "bf16", ()),
+    (0, 1, "800M", "bf16", ("--global-batch-size", "8")),
     (0, 8, "800M", "bf16", ("--recompute", "selective")),
     (0, 8, "800M", "bf16", ("--compile", "layers")),
     # Tensor and pipeline parallel: the first stage, and the last.
-    (0, 8, "13B", "bf16", ("--recompute", "full", "--global-batch-size", "8")),
-    (7, 8, "13B", "bf16", ()),
+    (0, 8, "13B", "bf16", ("--recompute", "full", "--global-batch-size", "4")),
+    (7, 8, "13B", "bf16", ("--global-batch-size", "8")),
     (0, 4, "117M", "fp16", ("--tensor-parallel-size", "4", "--global-batch-size", "8")),
-    (0, 1, "117M", "fp32", ("--attention", "flash")),
-    (0, 1, "117M", "fp8", ("--layers", "transformer-engine")),
+    (0, 1, "117M", "fp32", ("--attention", "flash", "--global-batch-size", "8")),
+    (0, 1, "117M", "fp8", ("--layers", "transformer-engine", "--global-batch-size", "8")),
 )
 
 
@@ -203,7 +207,7 @@ def test_the_path_of_a_gpu_holds_what_the_plan_says(case, gpu_runs):
     tensor = int(asked.get("--tensor-parallel-size", shape.tensor_parallel_size))
     layout = Layout(world_size, tensor, shape.pipeline_parallel_size)
     assert found["devices"] == ["cuda:0"]
-    assert found["weights"] == [str(DTYPES[precision])]
+    assert found["weights"] == [str(parallel.DTYPES[precision])]
     stage = rank * layout.pipeline_parallel_size // world_size
     is_last = stage == layout.pipeline_parallel_size - 1  # it alone has losses
     assert found["losses"] == [["torch.float32", "cuda:0"]] * (2 if is_last else 0)
@@ -236,12 +240,12 @@ def test_norm_and_scale_of_all_gradients_are_those_of_megatron():
     from megatron.core.utils import local_multi_tensor_scale
 
     tensors = [torch.randn(3, 5), torch.randn(7)]
-    norm, _ = norm_of_all(0, torch.zeros(1), [tensors], False)
+    norm, _ = optimizer.norm_of_all(0, torch.zeros(1), [tensors], False)
     assert norm.tolist() == pytest.approx([torch.cat([tensor.flatten() for tensor in tensors]).norm().item()])
     wanted = [tensor.clone() for tensor in tensors]
     local_multi_tensor_scale(0, None, [wanted, wanted], 0.5)
     copies = [torch.empty_like(tensor) for tensor in tensors]
-    scale_all(0, torch.zeros(1), [tensors, copies], 0.5)
-    scale_all(0, torch.zeros(1), [tensors, tensors], 0.5)
+    optimizer.scale_all(0, torch.zeros(1), [tensors, copies], 0.5)
+    optimizer.scale_all(0, torch.zeros(1), [tensors, tensors], 0.5)
     for one in (tensors, copies):
         assert all(map(torch.equal, one, wanted))

@@ -13,15 +13,17 @@ from random import Random
 from types import SimpleNamespace
 
 import pytest
-import torch
 
 from benchmarks.common.tests import forked
-from benchmarks.llm_training import cpu_stand_ins, prepare, train
+from benchmarks.llm_training import prepare, train
 from benchmarks.llm_training.config import SIZES
 from benchmarks.llm_training.train import main
+from tests.later import Later
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.long
+
+torch, cpu_stand_ins = Later("torch"), Later("benchmarks.llm_training.cpu_stand_ins")
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}

@@ -12,19 +12,17 @@ import threading
 import time
 import types
 from pathlib import Path
+from typing import Any
 
-import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from benchmarks.common.launch import Launch
 from benchmarks.common.options import ConfigError, RunOptions, WindowOptions
 from benchmarks.common.record import RunRecord
 from benchmarks.common.step_timer import percentile
-from benchmarks.resnet50 import data, model, prepare
+from benchmarks.resnet50 import prepare
 from benchmarks.resnet50.config import (
-    STAGES,
     BatchOptions,
     ComputeOptions,
     Config,
@@ -32,33 +30,37 @@ from benchmarks.resnet50.config import (
     ModelOptions,
     TrainingOptions,
 )
-from benchmarks.resnet50.measurement import Measurement
 from benchmarks.resnet50.metrics import forward_flops_per_image, num_parameters
-from benchmarks.resnet50.model import build_model
-from benchmarks.resnet50.parallel import Target, check_cpu, choose_target, describe_devices, tf_config
-from benchmarks.resnet50.trainer import Trainer, learning_rate
+from tests.later import Later
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.long
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-TARGET = Target("cpu", "fp32", False, "channels_last", tf.distribute.get_strategy())
-FEW_STAGES = STAGES[:2]  # for what does not depend on depth: they have blocks of every kind
+keras, tf = Later("keras"), Later("tensorflow")
+few_stages = Later("benchmarks.resnet50.tests.few_stages")
+data, model, parallel, training = (
+    Later(f"benchmarks.resnet50.{name}") for name in ("data", "model", "parallel", "trainer")
+)
+
+
+def on_cpu() -> Any:
+    return parallel.Target("cpu", "fp32", False, "channels_last", tf.distribute.get_strategy())
 
 
 @pytest.mark.parametrize("variant", ["v1.5", "v2"])
 def test_the_model_has_the_parameters_that_are_counted(variant):
-    model = build_model(variant, 64, "channels_last", 1)
-    assert sum(int(np.prod(weight.shape)) for weight in model.trainable_variables) == num_parameters(variant)
-    assert model(tf.zeros((2, 64, 64, 3))).shape == (2, 1000)
+    made = model.build_model(variant, 64, "channels_last", 1)
+    assert sum(int(np.prod(weight.shape)) for weight in made.trainable_variables) == num_parameters(variant)
+    assert made(tf.zeros((2, 64, 64, 3))).shape == (2, 1000)
 
 
 def test_flops_agree_with_tensorflows_own_count():
     from tensorflow.python.profiler.model_analyzer import profile
     from tensorflow.python.profiler.option_builder import ProfileOptionBuilder
 
-    model = build_model("v1.5", 64, "channels_last", 1)
-    graph = tf.function(model).get_concrete_function(tf.TensorSpec((1, 64, 64, 3))).graph
+    made = model.build_model("v1.5", 64, "channels_last", 1)
+    graph = tf.function(made).get_concrete_function(tf.TensorSpec((1, 64, 64, 3))).graph
     options = ProfileOptionBuilder(ProfileOptionBuilder.float_operation()).with_empty_output().build()
     counted = profile(graph, options=options).total_float_ops
     # TensorFlow's count also has normalisation and additions, which are about a hundredth.
@@ -69,10 +71,10 @@ def test_logits_are_float32_in_mixed_precision():
     before = keras.mixed_precision.global_policy()
     keras.mixed_precision.set_global_policy("mixed_bfloat16")
     try:
-        model = build_model("v1.5", 32, "channels_last", 1)
+        made = model.build_model("v1.5", 32, "channels_last", 1)
     finally:
         keras.mixed_precision.set_global_policy(before)
-    assert model(tf.zeros((1, 32, 32, 3))).dtype == tf.float32
+    assert made(tf.zeros((1, 32, 32, 3))).dtype == tf.float32
 
 
 def config(**options) -> Config:
@@ -87,13 +89,13 @@ def config(**options) -> Config:
     )
 
 
-@pytest.mark.parametrize(("precision", "dtype"), [("fp32", tf.float32), ("bf16", tf.bfloat16), ("fp16", tf.float16)])
+@pytest.mark.parametrize(("precision", "dtype"), [("fp32", "float32"), ("bf16", "bfloat16"), ("fp16", "float16")])
 @pytest.mark.parametrize("kind", ["synthetic", "synthetic-host", "fake-imagenet"])
 def test_images_are_of_the_type_that_is_computed_in(pictures, kind, precision, dtype):
     options = config(data=kind, data_dir=str(pictures) if kind == "fake-imagenet" else "")
-    batches = data.Batches(options, dataclasses.replace(TARGET, precision=precision), 4, 0, 1)
+    batches = data.Batches(options, dataclasses.replace(on_cpu(), precision=precision), 4, 0, 1)
     images, labels = next(batches)
-    assert (images.dtype, images.shape, labels.shape) == (dtype, (4, 64, 64, 3), (4,))
+    assert (images.dtype.name, images.shape, labels.shape) == (dtype, (4, 64, 64, 3), (4,))
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +120,7 @@ def test_made_pictures_are_real_jpegs_of_the_usual_size_with_labels_from_1(pictu
 
 
 def test_batches_from_files_are_normalised_crops_with_labels_from_0(pictures):
-    found = data.Batches(config(data="fake-imagenet", data_dir=str(pictures)), TARGET, 8, 0, 1)
+    found = data.Batches(config(data="fake-imagenet", data_dir=str(pictures)), on_cpu(), 8, 0, 1)
     images, labels = next(found)
     assert found.records()[0] >= 8
     assert found.records()[1] == 0
@@ -130,7 +132,7 @@ def test_batches_from_files_are_normalised_crops_with_labels_from_0(pictures):
 
 def test_ranks_read_different_pictures(pictures):
     def labels(rank):
-        batches = data.Batches(config(data="fake-imagenet", data_dir=str(pictures)), TARGET, 16, rank, 2)
+        batches = data.Batches(config(data="fake-imagenet", data_dir=str(pictures)), on_cpu(), 16, rank, 2)
         return set(next(batches)[1].numpy().tolist())
 
     assert labels(0) | labels(1) == set(range(32))
@@ -138,8 +140,8 @@ def test_ranks_read_different_pictures(pictures):
 
 
 def test_a_rank_has_its_part_of_the_same_global_batch():
-    whole, whole_labels = data.made_batch(config(), TARGET, 8, 0)
-    second, second_labels = data.made_batch(config(), TARGET, 4, 1)
+    whole, whole_labels = data.made_batch(config(), on_cpu(), 8, 0)
+    second, second_labels = data.made_batch(config(), on_cpu(), 4, 1)
     assert np.array_equal(whole[4:], second)
     assert np.array_equal(whole_labels[4:], second_labels)
 
@@ -248,7 +250,7 @@ def test_records_that_are_damaged_are_left_out_and_counted(tmp_path):
     write_records(
         tmp_path / "train-00000-of-00001", [*good, (b"no jpeg", 1), (jpeg()[:200], 2), (jpeg(), 1001), (jpeg(), 0)]
     )
-    batches = data.Batches(config(data="imagenet", data_dir=str(tmp_path)), TARGET, 5, 0, 1)
+    batches = data.Batches(config(data="imagenet", data_dir=str(tmp_path)), on_cpu(), 5, 0, 1)
     labels = {int(label) for _ in range(8) for label in next(batches)[1]}
     read, damaged = batches.records()
     assert labels == set(range(10))
@@ -261,7 +263,7 @@ def test_the_rest_of_a_file_that_is_cut_short_is_lost_and_no_other_files(tmp_pat
         write_records(tmp_path / f"train-{index:05d}-of-00002", [(jpeg(), 10 * index + i) for i in range(1, 11)])
     cut = tmp_path / "train-00000-of-00002"
     cut.write_bytes(cut.read_bytes()[: cut.stat().st_size // 2])
-    batches = data.Batches(config(data="imagenet", data_dir=str(tmp_path)), TARGET, 5, 0, 1)
+    batches = data.Batches(config(data="imagenet", data_dir=str(tmp_path)), on_cpu(), 5, 0, 1)
     labels = {int(label) for _ in range(9) for label in next(batches)[1]}
     assert set(range(10, 20)) <= labels
     assert 10 < len(labels) < 20
@@ -269,7 +271,7 @@ def test_the_rest_of_a_file_that_is_cut_short_is_lost_and_no_other_files(tmp_pat
 
 def test_data_without_one_good_record_is_an_error_and_no_endless_search(tmp_path):
     write_records(tmp_path / "train-00000-of-00001", [(b"no jpeg", 1)] * 5)
-    batches = data.Batches(config(data="imagenet", data_dir=str(tmp_path)), TARGET, 5, 0, 1)
+    batches = data.Batches(config(data="imagenet", data_dir=str(tmp_path)), on_cpu(), 5, 0, 1)
     with pytest.raises(data.DataError, match="no record of the data can be used: 5 were tried"):
         next(batches)
 
@@ -277,78 +279,80 @@ def test_data_without_one_good_record_is_an_error_and_no_endless_search(tmp_path
 def test_a_precision_that_the_cpu_has_no_units_for_is_refused(tmp_path):
     cpuinfo = tmp_path / "cpuinfo"
     cpuinfo.write_text("flags\t\t: fpu sse avx512_bf16 avx2\n")
-    check_cpu("bf16", "nhwc", cpuinfo)
+    parallel.check_cpu("bf16", "nhwc", cpuinfo)
     with pytest.raises(ConfigError, match=r"--precision fp16 .* no units"):
-        check_cpu("fp16", "nhwc", cpuinfo)
+        parallel.check_cpu("fp16", "nhwc", cpuinfo)
     with pytest.raises(ConfigError, match="nchw"):
-        check_cpu("fp32", "nchw", cpuinfo)
+        parallel.check_cpu("fp32", "nchw", cpuinfo)
 
 
 def test_tensorflow_is_told_of_all_workers():
-    one_node = tf_config(Launch(1, 2, 1, 2), {"MASTER_ADDR": "localhost", "MASTER_PORT": "5000"})
+    one_node = parallel.tf_config(Launch(1, 2, 1, 2), {"MASTER_ADDR": "localhost", "MASTER_PORT": "5000"})
     assert one_node == {
         "cluster": {"worker": ["localhost:5000", "localhost:5001"]},
         "task": {"type": "worker", "index": 1},
     }
-    two_nodes = tf_config(Launch(2, 4, 0, 2), {"CARAML_NODES": "a,b", "MASTER_PORT": "5000"})
+    two_nodes = parallel.tf_config(Launch(2, 4, 0, 2), {"CARAML_NODES": "a,b", "MASTER_PORT": "5000"})
     assert two_nodes["cluster"]["worker"] == ["a:5000", "a:5001", "b:5002", "b:5003"]
     with pytest.raises(ConfigError, match="names 1 nodes"):
-        tf_config(Launch(2, 4, 0, 2), {"CARAML_NODES": "a", "MASTER_PORT": "5000"})
+        parallel.tf_config(Launch(2, 4, 0, 2), {"CARAML_NODES": "a", "MASTER_PORT": "5000"})
 
 
 SAME_BATCH = """
-import numpy as np
 import tensorflow as tf
 from benchmarks.common.launch import read_launch
-from benchmarks.resnet50 import data, model, parallel, trainer
-from benchmarks.resnet50.tests.test_model_and_data import FEW_STAGES, config
-import dataclasses
-model.STAGES = FEW_STAGES
+from benchmarks.resnet50 import data, model, parallel
+from benchmarks.resnet50.tests import test_model_and_data
 launch = read_launch()
-options = config()
-batch = dataclasses.replace(options.batch, global_batch_size=4 * launch.world_size)
-options = dataclasses.replace(options, batch=batch)
-rates = dataclasses.replace(options.training, learning_rate=25.6 / launch.world_size, weight_decay=1e-2)
-options = dataclasses.replace(options, training=rates)
-target = parallel.choose_target(options.compute, launch)
+model.STAGES = test_model_and_data.few_stages.FEW_STAGES
+target = parallel.choose_target(test_model_and_data.config().compute, launch)
 assert not tf.config.experimental.tensor_float_32_execution_enabled()  # it is in fp32
 made = data.made_batch
 data.made_batch = lambda config, target, size, rank: made(config, target, size, 0)
-trainer = trainer.Trainer(options, target)
-batches = data.Batches(options, target, 4, launch.rank, launch.world_size)
-for _ in range(2):
-    trainer.call(batches)
+trained = test_model_and_data.two_steps(launch, target)
 if launch.rank == 0:
-    print("norm", sum(float((weight.numpy() ** 2).sum()) for weight in trainer.model.trainable_variables))
-    print("loss", float(trainer.losses[-1]))
+    print(*trained)
 """
 
 
-def test_two_workers_average_their_gradients(tmp_path):
+def two_steps(launch: Launch, target: Any) -> tuple[float, float]:
+    """The squares of all weights and the loss after two steps of four pictures for each worker."""
+    rates = TrainingOptions(learning_rate=25.6 / launch.world_size, weight_decay=1e-2)
+    options = dataclasses.replace(config(), batch=BatchOptions(4 * launch.world_size), training=rates)
+    trainer = training.Trainer(options, target)
+    batches = data.Batches(options, target, 4, launch.rank, launch.world_size)
+    for _ in range(2):
+        trainer.call(batches)
+    squares = sum(float((weight.numpy() ** 2).sum()) for weight in trainer.model.trainable_variables)
+    return squares, float(trainer.losses[-1])
+
+
+def test_two_workers_average_their_gradients(tmp_path, monkeypatch):
     # Both have the batch that one worker has: its weights must come out, as means over the global batch are the same.
+    monkeypatch.setattr("benchmarks.resnet50.model.STAGES", few_stages.FEW_STAGES)
+    alone = two_steps(Launch(), on_cpu())
     (tmp_path / "same_batch.py").write_text(SAME_BATCH)
-    seen = []
-    for workers in ("1", "2"):
-        done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.common.spawn", "--nproc-per-node", workers, "-m", "same_batch"],
-            env={**os.environ, "PYTHONPATH": f"{REPOSITORY}:{tmp_path}", "TF_CPP_MIN_LOG_LEVEL": "2"},
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
-        seen.append({line.split()[0]: float(line.split()[1]) for line in done.stdout.splitlines()[-2:]})
-    assert seen[1] == pytest.approx(seen[0], rel=1e-5)
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.common.spawn", "--nproc-per-node", "2", "-m", "same_batch"],
+        env={**os.environ, "PYTHONPATH": f"{REPOSITORY}:{tmp_path}", "TF_CPP_MIN_LOG_LEVEL": "2"},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    together = tuple(map(float, done.stdout.splitlines()[-1].split()))
+    assert together == pytest.approx(alone, rel=1e-5)
 
 
 def test_input_that_is_too_slow_shows_as_waiting_and_as_lost_throughput(pictures, monkeypatch):
+    monkeypatch.setattr("benchmarks.resnet50.model.STAGES", few_stages.FEW_STAGES)
     options = config(
         data="fake-imagenet", data_dir=str(pictures), effective=True, rounds=2, cold_cache=True, prefetch_batches=1
     )
     options = dataclasses.replace(
         options, model=ModelOptions(image_size=32), window=WindowOptions(warmup_steps=1, measured_steps=4)
     )
-    trainer = Trainer(options, TARGET)
+    trainer = training.Trainer(options, on_cpu())
     # One picture at a time, each so slow that a batch of them takes twice what a step of this machine takes now.
     picture_s, one_at_a_time = 2 * slowest_step_s(trainer, options) / 8, threading.Lock()
     made = data.decoder
@@ -366,8 +370,8 @@ def test_input_that_is_too_slow_shows_as_waiting_and_as_lost_throughput(pictures
 
         return slow
 
-    monkeypatch.setattr(data, "decoder", slow_decoder)
-    run = Measurement(options, Launch(), TARGET, trainer)
+    monkeypatch.setattr("benchmarks.resnet50.data.decoder", slow_decoder)
+    run = Later("benchmarks.resnet50.measurement").Measurement(options, Launch(), on_cpu(), trainer)
     record = RunRecord("resnet50", "CPU", "ResNet-50", "images", {})
     windows = run.measure_effective(record)
     assert [window.kind for window in windows] == ["measured", "effective"] * 2
@@ -387,10 +391,10 @@ def test_input_that_is_too_slow_shows_as_waiting_and_as_lost_throughput(pictures
     assert found["io_rchar_bytes_per_s"] > 0
 
 
-def slowest_step_s(trainer: Trainer, options: Config) -> float:
+def slowest_step_s(trainer: Any, options: Config) -> float:
     """Of a few steps on made data, once the model is compiled."""
     made = dataclasses.replace(options, data=DataOptions(data="synthetic"))
-    batches, times_s = data.Batches(made, TARGET, 8, 0, 1), []
+    batches, times_s = data.Batches(made, on_cpu(), 8, 0, 1), []
     for _ in range(4):
         start_s = time.monotonic()
         trainer.call(batches)
@@ -401,14 +405,14 @@ def slowest_step_s(trainer: Trainer, options: Config) -> float:
 
 @pytest.mark.parametrize("source", ["synthetic", "fake-imagenet"])
 def test_several_steps_in_one_call_train_as_many_calls_do(pictures, source, monkeypatch):
-    monkeypatch.setattr(model, "STAGES", FEW_STAGES)
+    monkeypatch.setattr("benchmarks.resnet50.model.STAGES", few_stages.FEW_STAGES)
     files = {"data_dir": str(pictures)} if source == "fake-imagenet" else {}
     options = config(data=source, **files)
     several = dataclasses.replace(options, compute=ComputeOptions(steps_per_call=3))
     losses = []
     # What the files give has another order each time: their loss can be compared with that of chance alone.
     for one, calls in ((several, 1), (options, 3))[: 2 if source == "synthetic" else 1]:
-        trainer, batches = Trainer(one, TARGET), data.Batches(one, TARGET, 8, 0, 1)
+        trainer, batches = training.Trainer(one, on_cpu()), data.Batches(one, on_cpu(), 8, 0, 1)
         for _ in range(calls):
             trainer.call(batches)
         trainer.synchronize()
@@ -419,9 +423,9 @@ def test_several_steps_in_one_call_train_as_many_calls_do(pictures, source, monk
 
 
 def test_the_learning_rate_rises_in_a_line_and_stays():
-    rate = learning_rate(TrainingOptions(learning_rate=0.1, learning_rate_warmup_steps=4), 512)
+    rate = training.learning_rate(TrainingOptions(learning_rate=0.1, learning_rate_warmup_steps=4), 512)
     assert [float(rate(step)) for step in (0, 1, 3, 4, 100)] == pytest.approx([0.05, 0.1, 0.2, 0.2, 0.2])
-    assert learning_rate(TrainingOptions(learning_rate_warmup_steps=1), 256) == 0.1
+    assert training.learning_rate(TrainingOptions(learning_rate_warmup_steps=1), 256) == 0.1
 
 
 @pytest.mark.slow
@@ -432,7 +436,7 @@ def test_classes_of_made_pictures_are_learnt(tmp_path):
         batch=BatchOptions(32),
         training=TrainingOptions(learning_rate=0.4, learning_rate_warmup_steps=20),
     )
-    trainer, batches = Trainer(options, TARGET), data.Batches(options, TARGET, 32, 0, 1)
+    trainer, batches = training.Trainer(options, on_cpu()), data.Batches(options, on_cpu(), 32, 0, 1)
     for _ in range(120):
         trainer.call(batches)
     trainer.synchronize()
@@ -473,14 +477,14 @@ def test_an_ipu_trains_in_one_compiled_loop(poplar):
         config(), compute=ComputeOptions(device="ipu", precision="fp32", steps_per_call=3), batch=BatchOptions(4)
     )
     options = dataclasses.replace(options, training=TrainingOptions(learning_rate_warmup_steps=1))
-    target = choose_target(options.compute, Launch())
+    target = parallel.choose_target(options.compute, Launch())
     assert poplar == [1]
-    trainer, batches = Trainer(options, target), data.Batches(options, target, 4, 0, 1)
+    trainer, batches = training.Trainer(options, target), data.Batches(options, target, 4, 0, 1)
     for _ in range(3):
         trainer.call(batches)
     trainer.synchronize()
     assert trainer.losses[-1] < float(trainer.losses[0]) - 1
-    assert [device.name for device in describe_devices(Launch(), target)] == ["IPU"]
+    assert [device.name for device in parallel.describe_devices(Launch(), target)] == ["IPU"]
 
 
 @pytest.mark.parametrize(
@@ -493,9 +497,9 @@ def test_an_ipu_trains_in_one_compiled_loop(poplar):
 )
 def test_what_an_ipu_cannot_do_is_said(options, message, poplar):
     with pytest.raises(ConfigError, match=message):
-        choose_target(ComputeOptions(device="ipu", **options), Launch())
+        parallel.choose_target(ComputeOptions(device="ipu", **options), Launch())
 
 
 def test_an_ipu_needs_the_poplar_sdk():
     with pytest.raises(ConfigError, match="Poplar SDK"):
-        choose_target(ComputeOptions(device="ipu"), Launch())
+        parallel.choose_target(ComputeOptions(device="ipu"), Launch())

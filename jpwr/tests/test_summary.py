@@ -1,0 +1,306 @@
+"""What a person and a program are told of a trace, to the letter."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from jpwr.channel import ChannelInfo, Scope
+from jpwr.energy import EnergyEstimate, add_estimates
+from jpwr.summary import MANY, RegionSum, Summary
+from jpwr.trace import Trace
+
+COUNTED = ChannelInfo(
+    "gpu:0", Scope.MODULE, "a counter", device_id="GPU-1", num_devices=2, has_counter=True, counter_resolution_j=0.001
+)
+MODELLED = ChannelInfo("cpu", Scope.CPU, "a model", estimated=True, averaging_s=1.0, held_s=0.75)
+LOST = ChannelInfo("gpu:1", Scope.DEVICE, "lost", mine=False, period_s=0.8, held_s=0.2)
+INFOS = (COUNTED, MODELLED, LOST)
+IDLE_W, BUSY_W, MODEL_W = 100.0, 360.0, 72.0
+START_S, BEGUN_S, ENDED_S, END_S = 10.0, 15.0, 29.0, 30.0
+
+BY_COUNTER = EnergyEstimate(
+    energy_j=7200.0,
+    uncertainty_j=36.0,
+    method="counter",
+    reason="",
+    duration_s=20.0,
+    covered_s=19.0,
+    avg_power_w=360.0,
+    samples=41,
+    missing=3,
+    largest_gap_s=1.5,
+    integral_j=7056.0,
+    integral_uncertainty_j=180.0,
+    counter_j=7200.0,
+    difference=-0.02,
+    lasting_j=12.0,
+    integral_lasting_j=90.0,
+)
+BY_INTEGRAL = EnergyEstimate(
+    energy_j=3600.0,
+    uncertainty_j=50.0,
+    method="integral",
+    reason="the counter stood still",
+    duration_s=30.0,
+    covered_s=28.0,
+    avg_power_w=120.0,
+    samples=60,
+    missing=4,
+    largest_gap_s=2.5,
+    integral_j=3600.0,
+    integral_uncertainty_j=50.0,
+    counter_j=math.nan,
+    difference=math.nan,
+    lasting_j=20.0,
+    integral_lasting_j=20.0,
+)
+
+
+def trace_of(regions=(), infos=INFOS, command=True, **meta):
+    """A reading each half second from 10 to 30 s; idle until second 15. The lost device is read once, at 20 s."""
+    trace = Trace(infos, {"interval_s": 0.5, **meta})
+    for time_s in (START_S + row / 2 for row in range(41)):
+        busy_s = max(0.0, time_s - BEGUN_S)
+        counter_j = IDLE_W * (time_s - START_S - busy_s) + BUSY_W * busy_s
+        readings = {
+            COUNTED: (BUSY_W if time_s >= BEGUN_S else IDLE_W, counter_j),
+            MODELLED: (MODEL_W, None),
+            LOST: (5.0 if time_s == 20.0 else None, None),
+        }
+        trace.append(time_s, [readings[info][0] for info in infos], [readings[info][1] for info in infos])
+    if command:
+        trace.event("command_started", BEGUN_S)
+    for name, start_s, end_s in regions:
+        trace.event("region_begin", start_s, region=name)
+        trace.event("region_end", end_s, region=name)
+    if command:
+        trace.event("command_ended", ENDED_S)
+    return trace
+
+
+def told(*regions):
+    """A summary of made-up estimates."""
+    summary = Summary(trace_of(random_phase=True))
+    summary.command = [BY_COUNTER, BY_INTEGRAL, None]
+    summary.regions = {region.name: region for region in regions}
+    return summary
+
+
+STEP = RegionSum("a step", 3, 12.3456, 2.0, [BY_COUNTER, BY_INTEGRAL, None])
+
+
+def test_the_table():
+    warm = RegionSum("warm", 1, 2.0, 2.0, [None, BY_INTEGRAL._replace(energy_j=0.5), BY_COUNTER])
+    assert (
+        "\n".join(told(STEP, warm).lines())
+        == """\
+channel  samples  missing  avg W  peak W         Wh  +- Wh  counter Wh  differs
+gpu:0         41        3  360.0   360.0          2   0.01           2   -2.0 %                 by counter
+cpu           60        4  120.0    72.0          1  0.014           -        -     by integral, ESTIMATED
+gpu:1          -        -      -       -          -      -           -        -  too few samples, not mine
+region 'a step' x 3, 12.346 s
+  gpu:0       41        3  360.0                  2   0.01           2   -2.0 %                 by counter
+  cpu         60        4  120.0                  1  0.014           -        -     by integral, ESTIMATED
+  gpu:1        -        -      -       -          -      -           -        -  too few samples, not mine
+region 'warm', 2.000 s
+  gpu:0        -        -      -       -          -      -           -        -            too few samples
+  cpu         60        4  120.0          0.0001389  0.014           -        -     by integral, ESTIMATED
+  gpu:1       41        3  360.0                  2   0.01           2   -2.0 %       by counter, not mine"""
+    )
+
+
+def test_of_many_regions_the_longest_are_shown():
+    regions = [(f"r{number}", 16.0, 17.0 + number / 10) for number in range(MANY + 3)]
+    shown = [line for line in Summary(trace_of(regions)).lines() if line.startswith(("region", "and"))]
+    assert shown[0] == f"region 'r{MANY + 2}', {1 + (MANY + 2) / 10:.3f} s"
+    assert shown[-2:] == ["region 'r3', 1.300 s", "and 3 shorter regions, which the summary as JSON has"]
+    few = [line for line in Summary(trace_of(regions[:MANY])).lines() if line.startswith(("region", "and"))]
+    assert [few[0], few[-1]] == ["region 'r0', 1.000 s", f"region 'r{MANY - 1}', {1 + (MANY - 1) / 10:.3f} s"]
+
+
+def test_for_a_program():
+    gpu = {
+        "name": "gpu:0",
+        "scope": "module",
+        "source": "a counter",
+        "estimated": False,
+        "mine": True,
+        "device_id": "GPU-1",
+        "num_devices": 2,
+        "energy_wh": 2.0,
+        "uncertainty_wh": 0.01,
+        "method": "counter",
+        "reason": "",
+        "avg_power_w": 360.0,
+        "samples": 41,
+        "missing": 3,
+        "integral_wh": 1.96,
+        "integral_uncertainty_wh": 0.05,
+        "counter_wh": 2.0,
+        "integral_vs_counter": -0.02,
+    }
+    cpu = {
+        **gpu,
+        "name": "cpu",
+        "scope": "cpu",
+        "source": "a model",
+        "estimated": True,
+        "device_id": "",
+        "num_devices": 1,
+        "energy_wh": 1.0,
+        "uncertainty_wh": 50 / 3600,
+        "method": "integral",
+        "reason": "the counter stood still",
+        "avg_power_w": 120.0,
+        "samples": 60,
+        "missing": 4,
+        "integral_wh": 1.0,
+        "counter_wh": None,
+        "integral_uncertainty_wh": 50 / 3600,
+        "integral_vs_counter": None,
+    }
+    lost = {
+        "name": "gpu:1",
+        "scope": "device",
+        "source": "lost",
+        "estimated": False,
+        "mine": False,
+        "device_id": "",
+        "num_devices": 1,
+        "energy_wh": None,
+    }
+    summary = told(STEP)
+    assert summary.to_dict() == {
+        "interval_s": 0.5,
+        "random_phase": True,
+        "channels": [
+            {**gpu, "peak_power_w": 360.0, "idle_power_w": 100.0, "largest_gap_s": 1.5},
+            {**cpu, "peak_power_w": 72.0, "idle_power_w": 72.0, "largest_gap_s": 2.5},
+            {**lost, "peak_power_w": 5.0, "idle_power_w": None, "largest_gap_s": None},
+        ],
+        "regions": [{"region": "a step", "count": 3, "duration_s": 12.3456, "channels": [gpu, cpu, lost]}],
+        "notes": summary.notes(),
+    }
+
+
+def test_a_power_that_was_never_read_has_no_peak():
+    summary = Summary(Trace(INFOS))
+    assert [one["peak_power_w"] for one in summary.to_dict()["channels"]] == [None, None, None]
+    assert (summary.interval_s, summary.to_dict()["random_phase"]) == (0.0, False)
+    assert summary.command == [None, None, None]
+
+
+def test_the_energy_is_that_of_the_command():
+    counted, modelled, lost = Summary(trace_of()).command
+    assert (counted.duration_s, counted.energy_j) == (14.0, pytest.approx(14 * BUSY_W))
+    assert modelled.energy_j == pytest.approx(14 * MODEL_W)
+    assert lost is None
+
+
+def test_without_a_command_it_is_that_of_all_that_was_seen():
+    counted, *_ = Summary(trace_of(command=False)).command
+    assert (counted.duration_s, counted.energy_j) == (20.0, pytest.approx(5 * IDLE_W + 15 * BUSY_W))
+
+
+def test_a_command_that_reaches_over_what_was_sampled_is_told_as_far_as_it_was():
+    trace = trace_of(command=False)
+    trace.event("command_started", START_S - 1)
+    trace.event("command_ended", END_S + 1)
+    assert Summary(trace).command[0].duration_s == 20.0
+
+
+def test_regions_of_one_name_are_added_up():
+    step = Summary(trace_of([("step", 18, 19), ("step", 20, 24), ("step", 25, 27)])).regions["step"]
+    assert step[:4] == ("step", 3, 7.0, 1.0)
+    counted, modelled, lost = step.estimates
+    assert counted.energy_j == pytest.approx(7 * BUSY_W)
+    assert modelled.energy_j == pytest.approx(7 * MODEL_W)
+    assert lost is None
+
+
+def test_a_device_that_was_seen_in_one_of_two_regions_has_no_sum():
+    trace = trace_of([("step", 11, 13), ("step", 25, 29)])
+    for time_s in (30.5, 31.0, 31.5, 32.0):
+        trace.append(time_s, [None, None, 5.0], [None, None, None])
+    trace.event("region_begin", 30.5, region="step")
+    trace.event("region_end", 32.0, region="step")
+    assert Summary(trace).regions["step"].estimates == [None, None, None]
+
+
+def test_the_sum_of_two_windows():
+    assert add_estimates(BY_COUNTER, BY_INTEGRAL) == EnergyEstimate(
+        energy_j=10800.0,
+        uncertainty_j=32.0 + math.hypot(24.0, 30.0),
+        method="counter+integral",
+        reason="the counter stood still",
+        duration_s=50.0,
+        covered_s=47.0,
+        avg_power_w=216.0,
+        samples=101,
+        missing=7,
+        largest_gap_s=2.5,
+        integral_j=10656.0,
+        integral_uncertainty_j=110.0 + math.hypot(90.0, 30.0),
+        counter_j=pytest.approx(math.nan, nan_ok=True),
+        difference=pytest.approx(math.nan, nan_ok=True),
+        lasting_j=32.0,
+        integral_lasting_j=110.0,
+    )
+    twice = add_estimates(BY_COUNTER, BY_COUNTER._replace(counter_j=4800.0))
+    assert (twice.method, twice.reason, twice.counter_j) == ("counter", "", 12000.0)
+    assert twice.difference == pytest.approx((14112.0 - 12000.0) / 12000.0)
+
+
+# Notes
+
+
+def notes_of(*regions, infos=INFOS, **meta):
+    return Summary(trace_of(regions, infos, **meta)).notes()
+
+
+BLIND = "cpu and 1 other: without a counter, a load that keeps step with the sensor's own 0.75 s is not seen"
+
+
+def test_a_load_that_a_sensor_cannot_see():
+    assert notes_of() == [BLIND]
+    assert notes_of(infos=(COUNTED, LOST)) == [
+        "gpu:1: without a counter, a load that keeps step with the sensor's own 0.2 s is not seen"
+    ]
+    assert notes_of(infos=(COUNTED,)) == []
+
+
+def test_a_region_that_is_too_short_for_a_sensor():
+    assert notes_of(("short", 16, 16.25), infos=(COUNTED,)) == [
+        "region 'short' lasted 0.250 s, less than gpu:0 can resolve (0.5 s)"
+    ]
+    assert notes_of(("short", 16, 16.5), infos=(COUNTED,)) == []
+    regions = [("a", 16, 16.9), ("b", 17, 17.75), ("c", 18, 18.9375), ("long", 20, 24)]
+    assert notes_of(*regions) == [
+        "region 'b' lasted 0.750 s, less than cpu can resolve (1 s); so did 2 other regions",
+        "region 'b' lasted 0.750 s, less than gpu:1 can resolve (0.8 s)",
+        BLIND,
+    ]
+    [note, _] = notes_of(*regions[:2], infos=(COUNTED, MODELLED))
+    assert note == "region 'b' lasted 0.750 s, less than cpu can resolve (1 s); so did 1 other region"
+
+
+def test_a_counter_that_was_not_used():
+    summary = told()
+    assert summary.notes() == ["cpu: the counter stood still; the integral is used", BLIND]
+
+
+def test_marks_that_make_no_region():
+    trace = trace_of([("back", 20, 19), ("late", 28, 31), ("late", 29, 32), ("early", 9, 12)])
+    for name in "abcde":
+        trace.event("region_begin", 20.0, region=name)
+    trace.event("region_begin", 21.0, region="a")
+    trace.event("region_end", 21.0, region="never")
+    trace.event("region_end", 22.0, region="never")
+    assert Summary(trace).notes()[1:] == [
+        "region 'a' (2 times), 'b', 'c' and 2 more never ended: there is no energy of that",
+        "region 'never' (2 times) ended without a beginning: there is no energy of that",
+        "region 'back' ended before it began: there is no energy of that",
+        "region 'late' (2 times), 'early' lies outside of what was sampled: there is no energy of that",
+    ]
