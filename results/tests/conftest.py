@@ -11,6 +11,7 @@ import pytest
 
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.tests.conftest import amdsmi_folder as amdsmi_folder
+from jpwr.trace import Row
 from jpwr.writers import CsvWriter
 
 
@@ -86,7 +87,8 @@ class JobFolder:
             writer.event("command_started", started_s)
             for time_s in [i * 0.5 for i in range(51)] if times_s is None else times_s:
                 indices = range(len(channels))
-                writer.append(time_s, [power_w(i, time_s) for i in indices], [counter_j(i, time_s) for i in indices])
+                power, counters = ([read(i, time_s) for i in indices] for read in (power_w, counter_j))
+                writer.extend([Row(time_s, power, counters)])
         return self
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jpwr.channel import ChannelInfo, Scope
+from jpwr.trace import Row
 from jpwr.writers import CsvWriter
 from results.collect import collect
 from results.records import write_record
@@ -133,7 +134,7 @@ def store_run(folder: Path, record: dict[str, Any], power_w: float = 100.0, rows
             writer.event(f"region_{name}", time_s, region="measured window")
         for row in range(rows):
             time_s = row * (IDLE_S + WINDOW_S + 1) / (rows - 1)
-            writer.append(time_s, [power_w if time_s >= IDLE_S - 1 else 0.3 * power_w], [None])
+            writer.extend([Row(time_s, [power_w if time_s >= IDLE_S - 1 else 0.3 * power_w], [None])])
     write_record(collect(folder), folder / "result.json")
     return folder
 
