@@ -6,14 +6,14 @@ share of the machine's price for the time that it takes.
 
 from __future__ import annotations
 
+import math
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from results.plots import COLOURS, INK, THROUGHPUT, Chart, new_figure, styled
-from results.points import rounded
+from results.points import THROUGHPUT, WORK, rounded
 from results.quality import energy_kind, why_not_ranked
 from results.records import LARGEST, RecordError
 from results.statistics import PointResults
@@ -27,6 +27,13 @@ IMAGENET_IMAGES = 1_281_167
 COSTED_WORK = {"tokens": (1e9, "10⁹ tokens"), "images": (IMAGENET_EPOCHS * IMAGENET_IMAGES, "90 epochs of ImageNet")}
 REPORTED_WORK = {"tokens": (20e6, "20 million tokens"), "images": COSTED_WORK["images"]}
 SENSITIVITY = 0.5  # each assumption is varied by this share up and down
+ASSUMPTIONS = {
+    "electricity_per_kwh": "electricity price",
+    "lifetime_years": "lifetime",
+    "utilisation": "utilisation",
+    "pue": "overhead of the site (PUE - 1)",
+    "price": "machine price",
+}
 
 
 @dataclass(frozen=True)
@@ -131,7 +138,7 @@ def cost(work: float, units_per_s: float, units_per_wh: float, devices: int, pri
 
 def time_to_report(one: PointResults) -> str:
     """How long the work of JUPITER's rules takes at a point, in words; empty for another kind of work."""
-    speed = one.value(THROUGHPUT.path)
+    speed = one.value(THROUGHPUT)
     amount, words = REPORTED_WORK.get(one.any["work_unit"], (0, ""))
     if not speed or not amount or not one.is_comparable:
         return ""
@@ -145,7 +152,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
-def _cheapest(results: Sequence[PointResults], costs: Costs) -> dict[str, tuple[PointResults, Cost]]:
+def cheapest(results: Sequence[PointResults], costs: Costs) -> dict[str, tuple[PointResults, Cost]]:
     """For each system with a price and a measured energy its cheapest point."""
     found: dict[str, tuple[PointResults, Cost]] = {}
     for one in results:
@@ -159,7 +166,7 @@ def cost_of(one: PointResults, costs: Costs) -> Cost | None:
     """Of the work that costs are stated for, at one point; None without a price, or a throughput and an energy that
     may be ranked.
     """
-    speed, work = one.value(THROUGHPUT.path), one.value("energy.{unit}_per_wh")
+    speed, work = one.value(THROUGHPUT), one.value(WORK)
     amount, _ = COSTED_WORK.get(one.any["work_unit"], (0.0, ""))
     price = costs.systems.get(one.system)
     if not (speed and work and amount and price and one.is_comparable) or why_not_ranked(one):
@@ -174,7 +181,7 @@ def cost_rows(sections: Sequence[Sequence[PointResults]], costs: Costs) -> list[
     header += ["energy [kWh]", "CO₂ [kg]", "energy is"]
     body = []
     for results in sections:
-        found = _cheapest(results, costs)
+        found = cheapest(results, costs)
         for system in dict.fromkeys(one.system for one in results):
             if system not in found:
                 why = "no price" if system not in costs.systems else "no energy that counts"
@@ -194,56 +201,23 @@ def cost_rows(sections: Sequence[Sequence[PointResults]], costs: Costs) -> list[
     return [header, *body]
 
 
-@styled
-def cost_charts(results: Sequence[PointResults], costs: Costs) -> list[Chart]:
-    """Total cost side by side, and how it moves with each assumption; empty without a system that has a price."""
-    found = _cheapest(results, costs)
-    if not found:
-        return []
-    words = COSTED_WORK[results[0].any["work_unit"]][1]
-    figure, [axes] = new_figure((5.6, 1.3 + 0.5 * len(found)))
-    machine = [at.machine for _, at in found.values()]
-    axes.barh(list(found), machine, 0.6, color=COLOURS[0], label="machine")
-    axes.barh(
-        list(found), [at.electricity for _, at in found.values()], 0.6, machine, color=COLOURS[4], label="electricity"
-    )
-    axes.invert_yaxis()
-    axes.set_xlabel(f"{costs.currency} for {words}")
-    axes.grid(axis="y", visible=False)
-    figure.legend(loc="outside upper right", ncols=2)
-    text = "; ".join(f"{system}: {rounded(at.total)} {costs.currency}" for system, (_, at) in found.items())
-    return [Chart("cost", "Total cost of ownership", text, figure), _sensitivity(found, costs)]
-
-
-def _sensitivity(found: Mapping[str, tuple[PointResults, Cost]], costs: Costs) -> Chart:
-    """How the total of each system's point changes when one assumption is half as large or half as large again."""
-    names = {
-        "electricity_per_kwh": "electricity price",
-        "lifetime_years": "lifetime",
-        "utilisation": "utilisation",
-        "pue": "overhead of the site (PUE - 1)",
-        "price": "machine price",
+def sensitivity(one: PointResults, costs: Costs) -> dict[str, tuple[float, float]]:
+    """By how much of itself a point's total changes when an assumption is half as large, and half as large again."""
+    at = cost_of(one, costs)
+    if at is None or not at.total:
+        return {}
+    return {
+        words: (
+            _changed_total(one, costs, name, 1 - SENSITIVITY) / at.total - 1,
+            _changed_total(one, costs, name, 1 + SENSITIVITY) / at.total - 1,
+        )
+        for name, words in ASSUMPTIONS.items()
     }
-    figure, all_axes = new_figure((5.6, 0.7 + 1.35 * len(found)), rows=len(found))
-    texts: list[str] = []
-    for axes, (system, (one, at)) in zip(all_axes, found.items(), strict=True):
-        for index, name in enumerate(names):
-            ends = []
-            for share in (1 - SENSITIVITY, 1 + SENSITIVITY):
-                changed = cost_of(one, _changed(costs, system, name, share))
-                ends.append(100 * (changed.total / at.total - 1) if changed and at.total else 0.0)
-            for end, share, colour in zip(ends, (-SENSITIVITY, SENSITIVITY), (COLOURS[5], COLOURS[1]), strict=True):
-                label = None if index or texts else f"assumption {share:+.0%}"
-                axes.barh(index, end, 0.6, color=colour, label=label)
-            texts.append(f"{system}, {names[name]}: {ends[0]:+.0f} % to {ends[1]:+.0f} %")
-        axes.axvline(0, color=INK, linewidth=0.8)
-        axes.set_yticks(range(len(names)), list(names.values()), fontsize=7)
-        axes.invert_yaxis()
-        axes.set_title(system, fontsize=9)
-        axes.grid(axis="y", visible=False)
-    all_axes[-1].set_xlabel("change of the cost [%]")
-    figure.legend(loc="outside upper right", ncols=2)
-    return Chart("sensitivity", "How much the cost depends on each assumption", "; ".join(texts), figure)
+
+
+def _changed_total(one: PointResults, costs: Costs, name: str, share: float) -> float:
+    changed = cost_of(one, _changed(costs, one.system, name, share))
+    return changed.total if changed else math.nan
 
 
 def _changed(costs: Costs, system: str, name: str, share: float) -> Costs:

@@ -15,7 +15,8 @@ from jpwr.errors import JpwrError
 from jpwr.trace import Trace
 from results import plots
 from results.collect import TRACES
-from results.cost import Costs, cost_charts, cost_rows
+from results.cost import Costs, cost_rows
+from results.cost_plots import cost_charts
 from results.plots import EFFICIENCY, PER_DEVICE, Chart, fastest
 from results.points import notes, point_rows
 from results.published import Throughput, throughputs

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from results.cost import Costs, Price, cost, cost_charts, cost_rows, read_prices, time_to_report
+from results.cost import Costs, Price, cost, cost_rows, read_prices, sensitivity, time_to_report
+from results.cost_plots import cost_charts
 from results.records import RecordError
 from results.statistics import by_point
 from results.tests import made_up
@@ -51,7 +52,7 @@ def test_what_a_cost_depends_on_is_that_of_a_hand_calculation(tmp_path):
     results = by_point([made_up.result("A100", 2, 8, 100.0), made_up.result("B", 1, 8, 100.0)])
     speed, per_wh = 100.0, 100.0 * 60 / (2 * 100 * 60 / 3600)
     whole = cost(1e9, speed, per_wh, 2, costs.systems["A100"], costs)
-    machine, electricity = (100 * part / whole.total for part in (whole.machine, whole.electricity))
+    machine, electricity = (part / whole.total for part in (whole.machine, whole.electricity))
     ends = {
         "electricity price": (-electricity / 2, electricity / 2),
         "lifetime": (machine, -machine / 3),
@@ -59,8 +60,12 @@ def test_what_a_cost_depends_on_is_that_of_a_hand_calculation(tmp_path):
         "overhead of the site (PUE - 1)": (-electricity / 12, electricity / 12),
         "machine price": (-machine / 2, machine / 2),
     }
-    _, sensitivity = cost_charts(results, costs)
-    assert sensitivity.words == "; ".join(f"A100, {name}: {a:+.0f} % to {b:+.0f} %" for name, (a, b) in ends.items())
+    assert sensitivity(results[0], costs) == {name: pytest.approx(pair) for name, pair in ends.items()}
+    assert sensitivity(results[1], costs) == {}  # it has no price
+    _, drawn = cost_charts(results, costs)
+    assert drawn.words == "; ".join(
+        f"A100, {name}: {100 * low:+.0f} % to {100 * high:+.0f} %" for name, (low, high) in ends.items()
+    )
 
 
 def test_what_a_cost_stands_on_is_said(tmp_path):

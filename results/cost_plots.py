@@ -1,0 +1,51 @@
+"""What training costs, drawn: side by side, and how it hangs on each assumption."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from results.cost import ASSUMPTIONS, COSTED_WORK, SENSITIVITY, Cost, Costs, cheapest, sensitivity
+from results.plots import COLOURS, INK, Chart, new_figure, styled
+from results.points import rounded
+from results.statistics import PointResults
+
+
+@styled
+def cost_charts(results: Sequence[PointResults], costs: Costs) -> list[Chart]:
+    """Total cost side by side, and how it moves with each assumption; empty without a system that has a price."""
+    found = cheapest(results, costs)
+    if not found:
+        return []
+    words = COSTED_WORK[results[0].any["work_unit"]][1]
+    figure, [axes] = new_figure((5.6, 1.3 + 0.5 * len(found)))
+    machine = [at.machine for _, at in found.values()]
+    axes.barh(list(found), machine, 0.6, color=COLOURS[0], label="machine")
+    axes.barh(
+        list(found), [at.electricity for _, at in found.values()], 0.6, machine, color=COLOURS[4], label="electricity"
+    )
+    axes.invert_yaxis()
+    axes.set_xlabel(f"{costs.currency} for {words}")
+    axes.grid(axis="y", visible=False)
+    figure.legend(loc="outside upper right", ncols=2)
+    text = "; ".join(f"{system}: {rounded(at.total)} {costs.currency}" for system, (_, at) in found.items())
+    return [Chart("cost", "Total cost of ownership", text, figure), _sensitivity(found, costs)]
+
+
+def _sensitivity(found: Mapping[str, tuple[PointResults, Cost]], costs: Costs) -> Chart:
+    """How the total of each system's point changes when one assumption is half as large or half as large again."""
+    figure, all_axes = new_figure((5.6, 0.7 + 1.35 * len(found)), rows=len(found))
+    texts: list[str] = []
+    for axes, (system, (one, _)) in zip(all_axes, found.items(), strict=True):
+        for index, (name, ends) in enumerate(sensitivity(one, costs).items()):
+            for end, share, colour in zip(ends, (-SENSITIVITY, SENSITIVITY), (COLOURS[5], COLOURS[1]), strict=True):
+                label = None if index or texts else f"assumption {share:+.0%}"
+                axes.barh(index, 100 * end, 0.6, color=colour, label=label)
+            texts.append(f"{system}, {name}: {100 * ends[0]:+.0f} % to {100 * ends[1]:+.0f} %")
+        axes.axvline(0, color=INK, linewidth=0.8)
+        axes.set_yticks(range(len(ASSUMPTIONS)), list(ASSUMPTIONS.values()), fontsize=7)
+        axes.invert_yaxis()
+        axes.set_title(system, fontsize=9)
+        axes.grid(axis="y", visible=False)
+    all_axes[-1].set_xlabel("change of the cost [%]")
+    figure.legend(loc="outside upper right", ncols=2)
+    return Chart("sensitivity", "How much the cost depends on each assumption", "; ".join(texts), figure)
