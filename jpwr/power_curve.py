@@ -164,7 +164,7 @@ class PowerCurve:
         high = min(bisect_left(times_s, last_s), len(times_s) - 1)
         average_w = seen_j / covered_s
         most_j = max(abs(self.peak_w), abs(self.least_w)) * covered_s
-        sampling_j = most_j if high - low < HIDDEN_STEPS else min(most_j, self._sampling_j(low, high, missing))
+        sampling_j = most_j if high - low < HIDDEN_STEPS else min(most_j, self._sampling_j(low, high))
         return PowerEnergy(
             energy_j=average_w * duration_s,
             sampling_j=sampling_j,
@@ -183,24 +183,26 @@ class PowerCurve:
         edges_s = max(self.times_s[begin] - start_s, end_s - self.times_s[end - 1])
         return float(max(edges_s, max(self._steps_s[begin : end - 1], default=0.0)))
 
-    def _sampling_j(self, low: int, high: int, missing: int) -> float:
+    def _sampling_j(self, low: int, high: int) -> float:
         steps = high - low
         times_s = self.times_s
         # A window may by chance have seen less change than is usual in this trace.
         usual = self._squares[-1] * (times_s[high] - times_s[low]) / (times_s[-1] - times_s[0])
         square = max(self._squares[high] - self._squares[low], usual)
-        found_j = DEVIATIONS * (1 + FEW_STEPS / steps) * math.sqrt(self._share(low, high, missing) * square)
+        found_j = DEVIATIONS * (1 + FEW_STEPS / steps) * math.sqrt(self._share(low, high) * square)
         if not self._random_phase:
             found_j = max(found_j, (self._swings_j[high] - self._swings_j[low]) / 2)
         return found_j
 
-    def _share(self, low: int, high: int, missing: int) -> float:
+    def _share(self, low: int, high: int) -> float:
         """How much of the squares counts, by whether power keeps its level from one sample to the next.
 
         Samples two steps apart differ as much as neighbours where all are independent, and twice as much where changes
         are rare.
         """
         near = self._near[high] - self._near[low]
+        # Also one that is missing beside the window has joined two samples of which one lies within.
+        missing = bisect_right(self.missing_s, self.times_s[high]) > bisect_left(self.missing_s, self.times_s[low])
         if missing or self.held_s or high - low < MIN_STEPS_TO_TELL or near == 0:
             return FAST_SHARE
         far = self._far[high - 1] - self._far[low]

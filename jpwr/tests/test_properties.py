@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jpwr.channel import ChannelInfo, Scope
@@ -86,6 +86,7 @@ def test_a_finer_trace_of_the_same_power_lies_within_the_interval(powers_w, shar
 
 
 @given(POWERS_W, SHARES, SEEDS, st.sets(st.integers(0, 59), min_size=1, max_size=8))
+@example([50.0, 124.0, *[50.0] * 20], [0.0625, 0.5, 0.9375], 0, {0})  # beside the window
 def test_missing_samples_never_shrink_the_interval(powers_w, shares, seed, lost):
     # The trace has seen how low and how high power goes, as one with an idle time and a start-up has.
     around_w = [50.0, 700.0] * 10
