@@ -377,3 +377,31 @@ def test_a_folder_without_a_record_is_one_clear_sentence(tmp_path):
     assert done.returncode == 1
     assert done.stderr.startswith(f"collect: there is no record {tmp_path}/record.json")
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_an_error_is_one_sentence_for_who_called_it_as_a_function(tmp_path, capsys):
+    assert main([str(tmp_path)]) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith(f"collect: there is no record {tmp_path}/record.json")
+
+
+def test_a_reason_comes_before_what_the_jobs_files_say(job):
+    (unfinished(job).path / "job.err").write_text("RuntimeError: no such thing\n")
+    code, result = run(job, "--exit-code", "1", "--reason", "the node was lost")
+    assert code == 1
+    assert "the node was lost" in result["error"]
+
+
+def test_the_help_says_what_the_command_takes(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    told = capsys.readouterr().out
+    assert told.startswith("usage: python -m results.collect [-h] [--exit-code N]")
+    for words in (
+        "Join record.json and the power traces of a job's folder into result.json.",
+        "the job's folder, with record.json and power/*/trace.csv",
+        "the job failed with this exit code",
+        "why the job failed, where that is known",
+    ):
+        assert words in " ".join(told.split())
