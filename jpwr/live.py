@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections import defaultdict
 from typing import Any, Sequence
 
@@ -15,6 +16,8 @@ from jpwr.trace import Row
 BLOCKS = "▁▂▃▄▅▆▇█"
 WIDTH = 60
 REFRESH_S = 1.0
+LATE_S = 2  # readings come about a second's together
+FRESH_S = 5  # what is older is not power now
 
 
 def sparkline(values: Sequence[float], highest: float) -> str:
@@ -63,9 +66,12 @@ class LiveView:
             self._live.update(self.table(), refresh=True)
 
     def _past(self) -> list[list[float]]:
-        """For each channel its mean of each second, `nan` without any."""
+        """For each channel its mean of each second until now, `nan` without any."""
         with self._lock:
-            seconds = range(min(self._seconds), max(self._seconds) + 1) if self._seconds else range(0)
+            if not self._seconds:
+                return [[] for _ in self._infos]
+            last = max(math.floor(time.monotonic()) - LATE_S, *self._seconds)
+            seconds = range(max(min(self._seconds), last - WIDTH + 1), last + 1)
             seen = [self._seconds.get(second, [[]] * len(self._infos)) for second in seconds]
             return [
                 [sum(powers) / len(powers) if powers else math.nan for powers in (one[index] for one in seen)]
@@ -82,7 +88,8 @@ class LiveView:
         table.add_column(f"last {WIDTH} s")
         for info, past in zip(self._infos, self._past()):
             finite = [value for value in past if not math.isnan(value)]
-            now = f"{past[-1]:.1f}" if past and not math.isnan(past[-1]) else "-"
+            fresh = [value for value in past[-FRESH_S:] if not math.isnan(value)]
+            now = f"{fresh[-1]:.1f}" if fresh else "-"
             name = f"{info.name} (ESTIMATED)" if info.estimated else info.name
             table.add_row(name, now, sparkline(past, max(finite, default=0.0)))
         return table

@@ -46,9 +46,10 @@ class Exporter:
         for _, power_w, energy_j in rows:
             for index, power in enumerate(power_w):
                 if power is not None:
-                    energy = energy_j[index]
                     self._power_w[index] = power
-                    self._energy_j[index] = math.nan if energy is None else energy
+            for index, energy in enumerate(energy_j):
+                if energy is not None:
+                    self._energy_j[index] = energy
 
     def event(self, name: str, time_s: float, /, **details: Any) -> None:
         """Nothing: events are in the trace."""

@@ -6,6 +6,7 @@ import math
 import os
 import sys
 import threading
+import time
 from array import array
 from collections import deque
 from functools import partial
@@ -137,23 +138,31 @@ class Sampler:
             self._start(partial(self._watch_status, stopped))
         try:
             self._loop(self._lanes[0], stopped)
-            for thread in list(self._threads):
-                if not self.hung:
-                    thread.join(JOIN_S)
         finally:
-            self.hand_on()
+            self.finish()
         if self._error is not None:
             raise self._error
+
+    def finish(self) -> None:
+        """Wait for the last readings of all rhythms, where channels hang only so long, and hand them on."""
+        end_s = time.monotonic() + JOIN_S
+        for thread in list(self._threads):
+            thread.join(max(0.0, end_s - time.monotonic()))
+        self.hand_on()
 
     def watch(self, stopped: Callable[[], bool]) -> None:
         """Look after channels that do not answer; for a thread of its own."""
         while not stopped():
-            now_s = self.clock.now_s()
-            for lane in list(self._lanes):
-                limit_s = max(HUNG_S, 2 * lane.interval_s)
-                if lane.reading is not None and not lane.hung and now_s - lane.since_s > limit_s:
-                    self._leave_behind(lane, stopped)
-            self.clock.sleep_until(now_s + WATCH_INTERVAL_S)
+            self.look_after(stopped)
+            self.clock.sleep_until(self.clock.now_s() + WATCH_INTERVAL_S)
+
+    def look_after(self, stopped: Callable[[], bool]) -> None:
+        """Leave behind, now, the channels that do not answer."""
+        now_s = self.clock.now_s()
+        for lane in list(self._lanes):
+            limit_s = max(HUNG_S, 2 * lane.interval_s)
+            if lane.reading is not None and not lane.hung and now_s - lane.since_s > limit_s:
+                self._leave_behind(lane, stopped)
 
     def sample(self, wait_s: float = 1.0) -> None:
         """Read every channel that has no slower rhythm of its own once, now; not one that does not answer.
@@ -161,13 +170,13 @@ class Sampler:
         What is being read at the moment is waited for, for so long.
         """
         for lane in self._at_hand():
-            self._read_once(lane, lane.reads, wait_s)
+            self._read_once(lane, wait_s)
         self.hand_on()
 
     def sample_counters(self, wait_s: float = 0.1) -> None:
         """The same for counters alone: at a moment that the load has chosen, power is no fair sample."""
         for lane in self._at_hand():
-            self._read_once(lane, lane.counters, wait_s)
+            self._read_once(lane, wait_s, counters_only=True)
         self.hand_on()
 
     def _at_hand(self) -> list[_Lane]:
@@ -270,18 +279,18 @@ class Sampler:
         name = self.channels[hung].info.name
         self._warn(f"{name}: does not answer; it is left behind, and the other channels go on")
         self.failed_reads[name] += 1
+        lane.hung = True  # first: it may answer at any moment, and must not go on to the others
         lane.keep(self.channels, [hung])
-        lane.hung = True
         if others:
             heir = _Lane(self.channels, others, lane.interval_s)
             self._lanes.append(heir)
             self._start(partial(self._loop, heir, stopped))
 
-    def _read_once(self, lane: _Lane, reads: Sequence[_Read], wait_s: float) -> None:
+    def _read_once(self, lane: _Lane, wait_s: float, counters_only: bool = False) -> None:
         if not lane.lock.acquire(timeout=wait_s):
             return
-        try:
-            self._read_lane(lane, reads)
+        try:  # what the lane reads may have changed meanwhile
+            self._read_lane(lane, lane.counters if counters_only else lane.reads)
         finally:
             lane.lock.release()
 
@@ -354,7 +363,7 @@ class Sampler:
 
 
 class PowerMonitor:
-    """Sample in a thread for as long as the `with` block lasts; `trace` is what was seen.
+    """Sample in a thread for as long as the `with` block lasts; `trace` is what was seen until it is asked for.
 
     >>> with ExitStack() as stack:
     ...     with PowerMonitor(open_methods(["pynvml"], stack).channels) as monitor:
@@ -383,7 +392,7 @@ class PowerMonitor:
 
     @property
     def trace(self) -> Trace:
-        """What was seen until now."""
+        """Within the block whoever keeps it sees what comes later up to a second late."""
         self.sampler.hand_on()
         return self._trace
 
@@ -414,7 +423,11 @@ class PowerMonitor:
         self._stop.set()
         self.clock.wake()
         for thread in self._threads:
-            thread.join(JOIN_S if self.sampler.hung else None)
+            while thread.is_alive() and not self.sampler.hung:
+                thread.join(WATCH_INTERVAL_S)
+                self.sampler.look_after(self._stop.is_set)
+            thread.join(JOIN_S)
+        self.sampler.finish()
         if self._error is not None and error is None:
             raise self._error
 

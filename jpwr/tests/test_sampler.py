@@ -13,7 +13,7 @@ from jpwr.clock import SystemClock
 from jpwr.edges import MOST_S, EdgeReader
 from jpwr.errors import JpwrError, ReadError
 from jpwr.sampler import HUNG_S, WATCH_INTERVAL_S, PowerMonitor, Sampler, any_moment
-from jpwr.tests.conftest import DEADLINE_S
+from jpwr.tests.conftest import DEADLINE_S, wait_until
 from jpwr.tests.loads import square
 from jpwr.trace import Region, Trace
 
@@ -260,6 +260,64 @@ def test_a_device_that_does_not_answer_is_left_behind_until_it_does(stepped):
     assert not [time_s for time_s in b if 1.02 < time_s < 3.0]
     assert [time_s for time_s in b if time_s >= 3.0]
     assert [word.split(";")[0] for word in words] == ["b: does not answer", "b: answers again"]
+
+
+def test_whoever_waits_for_its_turn_reads_what_is_then_to_be_read(clock):
+    read: list[str] = []
+    channels = [Channel(INFO._replace(name=name), lambda name=name: read.append(name) or 1.0) for name in "ab"]
+    sampler = Sampler(channels, [], 0.1, clock)
+    [lane] = sampler._lanes
+
+    class Turn:
+        """It comes when the second channel has been left behind, and the first is read in another thread."""
+
+        def acquire(self, timeout):
+            lane.keep(channels, [1])
+            return True
+
+        def release(self):
+            pass
+
+    lane.lock = Turn()
+    sampler.sample()
+    assert read == ["b"]
+
+
+def test_beside_a_sensor_that_hangs_nothing_is_lost_at_the_end():
+    answers, read = threading.Event(), {"b": 0, "slow": 0}
+
+    def stuck_w() -> float:
+        answers.wait(DEADLINE_S)
+        return 1.0
+
+    def count(name: str) -> float:
+        read[name] += 1
+        return 2.0
+
+    infos = [INFO._replace(name="a"), INFO._replace(name="b"), INFO._replace(name="slow", period_s=0.05)]
+    reads = [stuck_w, lambda: count("b"), lambda: count("slow")]
+    trace = Trace(infos)
+    channels = [Channel(info, read_w) for info, read_w in zip(infos, reads)]
+    with PowerMonitor(channels, 0.02, sinks=[trace], warn=lambda _: None) as monitor:
+        wait_until(lambda: monitor.sampler.hung and read["b"] and read["slow"], "the word that a hangs")
+    assert [series.samples for series in trace.series()] == [0, read["b"], read["slow"]]
+    answers.set()
+
+
+def test_a_sensor_that_hangs_at_the_very_end_is_left_behind_too():
+    answers, ending = threading.Event(), threading.Event()
+
+    def stuck_w() -> float:
+        if ending.is_set():
+            answers.wait(DEADLINE_S)
+        return 1.0
+
+    words: list[str] = []
+    with PowerMonitor([Channel(INFO, stuck_w)], interval_s=0.02, warn=words.append) as monitor:
+        ending.set()
+    assert monitor.sampler.hung == ["sensor"]
+    assert words == ["sensor: does not answer; it is left behind, and the other channels go on"]
+    answers.set()
 
 
 def test_a_regions_energy_is_that_between_its_very_edges_whatever_the_interval(stepped):
