@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import jpwr
+from jpwr.errors import JpwrError
 from jpwr.marks import MAX_LINE_BYTES, Mark, MarkReader, parse_mark
 from jpwr.say import printable
 from jpwr.tests.conftest import DEADLINE_S, environment, run, wait_until
@@ -95,6 +99,158 @@ def test_what_is_seen_at_once_is_handed_on_at_once(reader):
     reader.write(b"begin a\nend a\n" * 1000)
     [batch] = reader.batches
     assert len(batch) == 2000
+
+
+def test_a_mark_is_its_kind_its_region_and_its_time():
+    assert parse_mark("begin a") == Mark("region_begin", "a", None)
+    assert parse_mark("  end  a b \n") == Mark("region_end", "a b", None)
+    assert parse_mark("end a @1234.5") == Mark("region_end", "a", 1234.5)
+    assert parse_mark("begin a @b @-5") == Mark("region_begin", "a @b", -5.0)
+
+
+@pytest.mark.parametrize("line", ["begin", "begin ", "end  @5", "start a", "beginning a"])
+def test_a_line_that_is_no_mark_is_refused(line):
+    with pytest.raises(ValueError, match=f"'{line.strip()}' is no mark: a line is 'begin NAME' or 'end NAME'"):
+        parse_mark(line)
+
+
+@pytest.mark.parametrize("split", [0, 5, MAX_LINE_BYTES, MAX_LINE_BYTES + 1])
+@pytest.mark.parametrize("length", [MAX_LINE_BYTES, MAX_LINE_BYTES + 1])
+def test_a_line_is_too_long_by_one_byte_however_it_comes(reader, split, length):
+    line = b"begin " + b"x" * (length - 6)
+    for part in (line[:split], line[split:] + b"\nbegin a\n"):
+        reader.write(part)
+    reader.stop()
+    if length > MAX_LINE_BYTES:
+        assert reader.names == ["a"]
+        assert reader.said == [f"a line in $JPWR_MARKS is left out: it is longer than {MAX_LINE_BYTES} bytes"]
+    else:
+        assert reader.names == ["x" * (length - 6), "a"]
+        assert reader.said == []
+
+
+@pytest.mark.parametrize(("lines", "told"), [(1, []), (2, ["2 lines in $JPWR_MARKS were left out"])])
+def test_how_many_lines_were_left_out_is_said_of_several(reader, lines, told):
+    reader.write(b"hello\n" * lines)
+    reader.stop()
+    assert reader.said[1:] == told
+
+
+@pytest.mark.parametrize(("limit", "names"), [(16, ["a", "b"]), (15, [])])
+def test_at_the_end_no_more_is_read_than_what_takes_some_seconds(reader, monkeypatch, limit, names):
+    monkeypatch.setattr("jpwr.marks.MAX_LATE_BYTES", limit)
+    reader.write(b"begin early\n")
+    with open(reader.reader.path, "ab") as file:
+        file.write(b"begin a\nbegin b\n")
+    reader.stop()
+    assert reader.names == ["early", *names]
+    assert reader.said == ["the last 16 bytes in $JPWR_MARKS are left out: they came too fast"] * (not names)
+
+
+def test_what_goes_wrong_with_marks_is_said_and_ends_nothing(monkeypatch):
+    def broken(marks):
+        raise ZeroDivisionError("a bug")
+
+    said: list[str] = []
+    reader = MarkReader(broken, lambda: 0.0, said.append)
+    Path(reader.path).write_text("begin a\n")
+    reader.start()
+    reader.stop()
+    assert said == ["marks are not read any more (ZeroDivisionError: a bug)"]
+    assert not Path(reader.path).parent.exists()
+
+
+@pytest.mark.parametrize("inotify", [True, False])
+def test_marks_are_seen_as_they_come(monkeypatch, inotify):
+    if not inotify:  # as on a system whose C library has none
+        monkeypatch.setattr("ctypes.CDLL", lambda *_, **__: object())
+    seen: list[Mark] = []
+    looked: list[str] = []
+    reader = MarkReader(seen.extend, lambda: looked.append("beside") or 0.0, [].append)
+    reader.start()
+    try:
+        for name in "ab":
+            with open(reader.path, "a") as file:
+                file.write(f"begin {name}\n")
+            wait_until(lambda name=name: name in [mark.region for mark in seen], f"the mark {name}")
+    finally:
+        reader.stop()
+    assert looked
+    assert [mark.region for mark in seen] == ["a", "b"]
+
+
+def test_the_folder_of_marks_is_this_users_alone_and_gone_at_the_end(monkeypatch, tmp_path):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    umask = os.umask(0)
+    try:
+        reader = MarkReader([].append, lambda: 0.0, [].append)
+    finally:
+        os.umask(umask)
+    file = Path(reader.path)
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (file.parent, file)] == [0o700, 0o600]
+    assert re.fullmatch(rf"jpwr-{boot}-[0-9a-f]{{16}}", file.parent.name)
+    (file.parent / "more").mkdir()
+    reader.start()
+    reader.stop()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_nobody_holds_is_removed_by_the_next_reader(monkeypatch, tmp_path):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    held = MarkReader([].append, lambda: 0.0, [].append)
+    in_use = Path(held.path).parent
+    left = in_use.with_name(in_use.name[:-4] + "0000")
+    for folder in (left, tmp_path / "another"):
+        folder.mkdir()
+        (folder / "marks").touch()
+    elsewhere = left.with_name(left.name[:-4] + "1111")
+    elsewhere.symlink_to(tmp_path / "another")
+    MarkReader([].append, lambda: 0.0, [].append)._folder.remove()
+    assert sorted(tmp_path.iterdir()) == sorted([in_use, tmp_path / "another", elsewhere])
+    assert (tmp_path / "another" / "marks").exists()
+    held._folder.remove()
+
+
+def test_where_no_folder_can_be_made_each_is_named_with_its_reason(monkeypatch, tmp_path):
+    tmp_path.chmod(0o777)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+    def full(path, mode=0o777):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "mkdir", full)
+    with pytest.raises(JpwrError) as told:
+        MarkReader([].append, lambda: 0.0, [].append)
+    reasons = f"{tmp_path}: everybody may replace what others have there, "
+    reasons += "/tmp: No space left on device, /var/tmp: No space left on device"
+    assert str(told.value) == (
+        f"no folder for temporary files can be written to ({reasons}), so regions are not seen: set TMPDIR to one"
+    )
+
+
+def test_a_file_of_marks_that_cannot_be_made_is_said_and_its_folder_removed(monkeypatch, tmp_path):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    opened = os.open
+
+    def full(path, flags, *mode):
+        if str(path).endswith("/marks"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return opened(path, flags, *mode)
+
+    monkeypatch.setattr(os, "open", full)
+    with pytest.raises(JpwrError) as told:
+        MarkReader([].append, lambda: 0.0, [].append)
+    assert str(told.value) == "the file of marks cannot be made (No space left on device): regions are not seen"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.rename(path.with_name("moved"))])
+def test_a_file_that_is_not_in_its_place_any_more_is_said(reader, harm):
+    path = Path(reader.reader.path)
+    harm(path)
+    reader.stop()
+    assert reader.said == ["the command has removed or replaced the file in $JPWR_MARKS: later marks were not seen"]
 
 
 @pytest.mark.parametrize("seconds", ["nan", "inf", "-inf", "1e999", "soon", "", "0x10", "1 2"])

@@ -92,7 +92,7 @@ STEP = RegionSum("a step", 3, 12.3456, 2.0, [BY_COUNTER, BY_INTEGRAL, None])
 
 
 def test_the_table():
-    warm = RegionSum("warm", 1, 2.0, 2.0, [None, BY_INTEGRAL._replace(energy_j=0.5), BY_COUNTER])
+    warm = RegionSum("warm", 2, 2.0, 1.0, [None, BY_INTEGRAL._replace(energy_j=0.5), BY_COUNTER])
     assert (
         "\n".join(told(STEP, warm).lines())
         == """\
@@ -104,7 +104,7 @@ region 'a step' x 3, 12.346 s
   gpu:0       41        3  360.0                  2   0.01           2   -2.0 %                 by counter
   cpu         60        4  120.0                  1  0.014           -        -     by integral, ESTIMATED
   gpu:1        -        -      -       -          -      -           -        -  too few samples, not mine
-region 'warm', 2.000 s
+region 'warm' x 2, 2.000 s
   gpu:0        -        -      -       -          -      -           -        -            too few samples
   cpu         60        4  120.0          0.0001389  0.014           -        -     by integral, ESTIMATED
   gpu:1       41        3  360.0                  2   0.01           2   -2.0 %       by counter, not mine"""

@@ -35,6 +35,8 @@ def test_metrics_of_known_steps():
     assert metrics["step_time_median_s"] == pytest.approx(0.4)
     assert metrics["tflops_per_device"] == pytest.approx(80 * 3 * 8.178e9 / 1e12, rel=1e-3)
     assert metrics["mfu"] == pytest.approx(metrics["tflops_per_device"] / 312)
+    assert metrics["images_per_epoch"] == 1_281_167
+    assert metrics["model_flops_source"] == "2 x multiply-adds of all convolutions and the last layer, x 3 for training"
 
 
 @pytest.mark.parametrize(

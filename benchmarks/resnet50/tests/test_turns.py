@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.common.record import EFFECTIVE, MEASURED
 from benchmarks.resnet50.metrics import effective_metrics, median_interval
-from benchmarks.resnet50.turns import Turns, measure_in_turns
+from benchmarks.resnet50.turns import Block, Turns, measure_in_turns
 
 
 class Machine:
@@ -145,6 +145,33 @@ def test_metrics_of_known_turns():
     assert metrics["input_bytes_per_s"] == pytest.approx(390 / (6 * 3.25))
 
 
+def test_metrics_of_turns_that_are_all_different():
+    durations_s = [(2.0, 4.0), (3.0, 5.0), (2.0, 6.0), (5.0, 5.0), (1.0, 4.0), (9.0, 10.0), (4.0, 7.0)]
+    turns = Turns(calls_per_block=3, compute_steps_s=[0.1, 0.4, 0.2, 0.9], effective_steps_s=[0.6, 0.3, 0.8, 2.0])
+    now_s = 0.0
+    for pair in durations_s:
+        for kind, duration_s in zip((MEASURED, EFFECTIVE), pair, strict=True):
+            turns.blocks.append(Block(kind, now_s, now_s + duration_s))
+            now_s += duration_s
+    ratios = sorted(compute / effective for compute, effective in durations_s)
+    metrics = effective_metrics(32, 4, 2, turns, 0.25, {"input_bytes": 82.0, "input_images": 41.0})
+    assert metrics == {
+        "effective_s": pytest.approx(41.0),
+        "effective_images": 7 * 3 * 2 * 32,
+        "effective_images_per_s": pytest.approx(7 * 3 * 2 * 32 / 41.0),
+        "effective_images_per_s_per_device": pytest.approx(7 * 3 * 2 * 32 / 41.0 / 4),
+        "effective_over_compute": pytest.approx(ratios[3]),
+        "effective_over_compute_low": pytest.approx(ratios[0]),
+        "effective_over_compute_high": pytest.approx(ratios[6]),
+        "effective_over_compute_pairs": 7,
+        "input_wait_share": 0.25,
+        "input_wait_percent": 25.0,
+        "step_slowdown": pytest.approx(0.7 / 0.3),
+        "input_bytes_per_s": pytest.approx(2.0),
+        "input_images_per_s": pytest.approx(1.0),
+    }
+
+
 def test_the_interval_of_a_median_holds_it_as_often_as_it_says():
     import random
 
@@ -156,5 +183,7 @@ def test_the_interval_of_a_median_holds_it_as_often_as_it_says():
             held += low <= 0.6931 <= high
         assert held / 2000 > 0.94
     assert median_interval(range(5)) == (None, None)
+    assert median_interval(range(6), confidence=1 - 2 / 2**6) == (0, 5)
+    assert median_interval(range(30)) == (9, 20)  # Conover 1999, table A3: the 10th value of either end
     assert median_interval(list(range(9))) == (1, 7)
     assert statistics.median(range(9)) == 4
