@@ -78,6 +78,31 @@ def test_of_several_sets_of_options_the_fastest_is_compared():
     assert "micro batch 4 against 8" in line.remarks
 
 
+def test_options_of_which_no_run_has_a_speed_are_never_the_fastest():
+    slow = result(0.5)
+    unknown = result(1.0)
+    unknown["config"]["kernels"] = {"compile": "layers"}
+    unknown["metrics"]["tokens_per_s"] = None
+    for base in ([slow, unknown], [unknown, slow]):
+        [line] = compare(base, [result(1.0, system="B")]).lines
+        assert line.ratios[0].ratio == pytest.approx(2.0)
+
+
+def test_software_that_one_side_does_not_tell_is_not_known():
+    known, silent = result(1.0), result(1.0, system="B")
+    known["provenance"]["cuda"] = "12.4"
+    silent["provenance"].pop("cuda", None)
+    assert "cuda 12.4 against not known" in compare([known], [silent]).software
+    assert "cuda not known against 12.4" in compare([silent], [known]).software
+
+
+def test_a_run_that_failed_without_a_word_is_named():
+    record = result(1.0, status="failed")
+    record.pop("error", None)
+    [failed] = compare([record], []).failed
+    assert failed.endswith(": failed: ")
+
+
 def test_an_estimate_is_never_set_against_a_measurement():
     found = compare([result(100.0)], [result(100.0, source="ESTIMATED, cpu")])
     assert found.lines[0].ratios[0].ratio == 1.0
@@ -203,8 +228,10 @@ def test_a_failed_run_keeps_no_requirement():
 
 @pytest.mark.parametrize("text", ["ratio=1", "ratio>=", ">=1", "ratio>=1e", "a b>=1"])
 def test_a_requirement_that_is_none_is_refused(text):
-    with pytest.raises(RecordError, match="is no requirement: write it as"):
+    with pytest.raises(RecordError) as told:
         read_requirement(text)
+    examples = "'tokens_per_s_per_device>=40000' or 'ratio>=1.5'"
+    assert str(told.value) == f"--require {text!r} is no requirement: write it as {examples}"
 
 
 def test_the_command_compares_folders_and_exits_with_1_when_a_requirement_is_broken(tmp_path, capsys):

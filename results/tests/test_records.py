@@ -79,6 +79,13 @@ def test_a_record_of_the_first_version_is_brought_to_this_one(tmp_path):
     assert record["windows"][0]["kind"] == "measured"
 
 
+@pytest.mark.parametrize("windows", [None, 5, [5]])
+def test_a_record_of_the_first_version_that_is_damaged_is_one_clear_sentence(windows, tmp_path):
+    (tmp_path / "result.json").write_text(json.dumps(made_up.result() | {"schema_version": 1, "windows": windows}))
+    [], [sentence] = find_records([tmp_path])
+    assert "breaks the schema of records: data.windows" in sentence
+
+
 def test_a_run_that_is_found_twice_counts_once(tmp_path):
     made_up.store(tmp_path / "a", [made_up.result()])
     shutil.copytree(tmp_path / "a", tmp_path / "b")
