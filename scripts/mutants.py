@@ -23,6 +23,7 @@ import yaml
 FOLDER = Path("mutants")  # where mutmut works
 EQUIVALENT = Path("tests/equivalent_mutants.yaml")
 WANTED = 0.85
+OWN_NAME = re.compile(r"__mutmut_(orig|\d+)\b")
 STRICT = re.compile(r"(, )?(strict=\w+)?(?=\))")
 NOT_FOUND = {0, 33}  # exit codes: the tests passed, or none calls the function
 
@@ -78,7 +79,7 @@ def _mutants(source: Path, names: list[str]) -> Iterator[tuple[str, Mutant]]:
 
     class Functions(libcst.CSTVisitor):
         def visit_FunctionDef(self, node: libcst.FunctionDef) -> None:  # noqa: N802
-            functions[node.name.value] = module.code_for_node(node).splitlines()
+            functions[node.name.value] = OWN_NAME.sub("", module.code_for_node(node)).splitlines()
 
     module.visit(Functions())
     for name in names:
@@ -87,7 +88,7 @@ def _mutants(source: Path, names: list[str]) -> Iterator[tuple[str, Mutant]]:
         changed = [
             line
             for line in difflib.unified_diff(functions[f"{original}__mutmut_orig"], functions[mutant], n=0, lineterm="")
-            if not line.startswith(("---", "+++", "@@")) and "__mutmut_" not in line
+            if not line.startswith(("---", "+++", "@@"))
         ]
         was, now = (" ".join(line[1:].strip() for line in changed if line[0] == sign) for sign in "-+")
         yield name, Mutant(f"{name.rpartition('.')[0]}.{_plain(original)}", was, now)

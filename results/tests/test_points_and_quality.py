@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from caraml.cli import main
-from results.points import half_width, notes, plain, point_rows, rounded
+from results.points import half_width, notes, plain, point_rows, points_in_order, rounded
 from results.quality import deviations, energy_kind, energy_rules, grade
 from results.statistics import Ratio, by_point, point_of, unsteady
 from results.tests import made_up
@@ -337,3 +337,13 @@ def test_a_run_of_other_options_is_no_repeat_and_one_that_failed_spoils_no_other
     assert found[changed] == (1, 0)
     assert failed[0] == "fp8"
     assert found[failed] == (0, 1)
+
+
+def test_points_are_in_the_order_of_a_column_smallest_first_unless_it_is_said():
+    results = by_point([made_up.result(batch=batch, tokens_per_s=speed) for batch, speed in ((8, 3), (16, 1), (32, 2))])
+
+    def order(*largest_first):
+        return [one.value("metrics.tokens_per_s") for one in points_in_order(results, "tokens/s", *largest_first)]
+
+    assert order() == order(False) == [1, 2, 3]
+    assert order(True) == [3, 2, 1]
