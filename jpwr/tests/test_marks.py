@@ -140,9 +140,9 @@ def test_how_many_lines_were_left_out_is_said_of_several(reader, lines, told):
 def test_at_the_end_no_more_is_read_than_what_takes_some_seconds(reader, monkeypatch, limit, names):
     monkeypatch.setattr("jpwr.marks.MAX_LATE_BYTES", limit)
     reader.write(b"begin early\n")
-    with open(reader.reader.path, "ab") as file:
-        file.write(b"begin a\nbegin b\n")
-    reader.stop()
+    reader.reader._stop.set()
+    reader.write(b"begin a\nbegin b\n")
+    reader.reader._folder.remove()
     assert reader.names == ["early", *names]
     assert reader.said == ["the last 16 bytes in $JPWR_MARKS are left out: they came too fast"] * (not names)
 
