@@ -50,7 +50,8 @@ class Reader:
 
 
 @pytest.fixture
-def reader():
+def reader(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     made = Reader()
     yield made
     made.stop()
@@ -147,7 +148,9 @@ def test_at_the_end_no_more_is_read_than_what_takes_some_seconds(reader, monkeyp
     assert reader.said == ["the last 16 bytes in $JPWR_MARKS are left out: they came too fast"] * (not names)
 
 
-def test_what_goes_wrong_with_marks_is_said_and_ends_nothing(monkeypatch):
+def test_what_goes_wrong_with_marks_is_said_and_ends_nothing(monkeypatch, tmp_path):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
     def broken(marks):
         raise ZeroDivisionError("a bug")
 
@@ -161,7 +164,8 @@ def test_what_goes_wrong_with_marks_is_said_and_ends_nothing(monkeypatch):
 
 
 @pytest.mark.parametrize("inotify", [True, False])
-def test_marks_are_seen_as_they_come(monkeypatch, inotify):
+def test_marks_are_seen_as_they_come(monkeypatch, tmp_path, inotify):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     if not inotify:  # as on a system whose C library has none
         monkeypatch.setattr("ctypes.CDLL", lambda *_, **__: object())
     seen: list[Mark] = []
@@ -220,6 +224,7 @@ def test_where_no_folder_can_be_made_each_is_named_with_its_reason(monkeypatch, 
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "mkdir", full)
+    monkeypatch.setattr("jpwr.marks._remove_left_behind", lambda parent: None)  # of /tmp
     with pytest.raises(JpwrError) as told:
         MarkReader([].append, lambda: 0.0, [].append)
     reasons = f"{tmp_path}: everybody may replace what others have there, "
