@@ -55,7 +55,8 @@ class LiveView:
                 for seen, power in zip(self._seconds[math.floor(time_s)], power_w):
                     if power is not None and not math.isnan(power):
                         seen.append(power)
-            for second in [second for second in self._seconds if second <= max(self._seconds) - WIDTH]:
+            oldest = max(self._seconds) - WIDTH + 1
+            for second in [second for second in self._seconds if second < oldest]:
                 del self._seconds[second]
 
     def event(self, name: str, time_s: float, /, **details: Any) -> None:

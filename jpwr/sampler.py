@@ -146,8 +146,8 @@ class Sampler:
     def finish(self) -> None:
         """Wait for the last readings of all rhythms, where channels hang only so long, and hand them on."""
         end_s = time.monotonic() + JOIN_S
-        for thread in list(self._threads):
-            thread.join(max(0.0, end_s - time.monotonic()))
+        while self._threads:  # who hangs is waited for once
+            self._threads.pop().join(max(0.0, end_s - time.monotonic()))
         self.hand_on()
 
     def watch(self, stopped: Callable[[], bool]) -> None:
@@ -233,8 +233,8 @@ class Sampler:
                 self._error = error
 
         thread = threading.Thread(target=run, name="jpwr-lane", daemon=True)
-        self._threads.append(thread)
         threads.start(thread)
+        self._threads.append(thread)
 
     def _loop(self, lane: _Lane, stopped: Callable[[], bool]) -> None:
         start_s = self.clock.now_s()

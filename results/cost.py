@@ -6,7 +6,6 @@ share of the machine's price for the time that it takes.
 
 from __future__ import annotations
 
-import math
 import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -204,20 +203,16 @@ def cost_rows(sections: Sequence[Sequence[PointResults]], costs: Costs) -> list[
 def sensitivity(one: PointResults, costs: Costs) -> dict[str, tuple[float, float]]:
     """By how much of itself a point's total changes when an assumption is half as large, and half as large again."""
     at = cost_of(one, costs)
-    if at is None or not at.total:
+    if at is None:
         return {}
+
+    def change(name: str, share: float) -> float:
+        changed = cost_of(one, _changed(costs, one.system, name, share))
+        return changed.total / at.total - 1 if changed and at.total else 0.0
+
     return {
-        words: (
-            _changed_total(one, costs, name, 1 - SENSITIVITY) / at.total - 1,
-            _changed_total(one, costs, name, 1 + SENSITIVITY) / at.total - 1,
-        )
-        for name, words in ASSUMPTIONS.items()
+        words: (change(name, 1 - SENSITIVITY), change(name, 1 + SENSITIVITY)) for name, words in ASSUMPTIONS.items()
     }
-
-
-def _changed_total(one: PointResults, costs: Costs, name: str, share: float) -> float:
-    changed = cost_of(one, _changed(costs, one.system, name, share))
-    return changed.total if changed else math.nan
 
 
 def _changed(costs: Costs, system: str, name: str, share: float) -> Costs:

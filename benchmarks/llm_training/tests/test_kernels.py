@@ -104,9 +104,8 @@ def test_compiled_kernels_have_the_losses_of_others(variant, tolerance, plain_lo
 
 
 def choose(precision: str = "bf16", recompute: str = "none", warmup_steps: int = 5, **options: str) -> kernels.Kernels:
-    target = parallel.Target(
-        True, torch.device("cpu"), precision
-    )  # a GPU's choice; the sample for attention is the CPU's
+    # A GPU's choice; the sample for attention is the CPU's.
+    target = parallel.Target(True, torch.device("cpu"), precision)
     config = Config(
         ModelOptions(),
         ParallelOptions(recompute=recompute),
