@@ -37,6 +37,8 @@ class ChannelInfo(NamedTuple):
     counter_resolution_j: float = 0.0  # smallest step of the counter, in joules
     counter_refresh_s: float = 0.0  # longest time between two new values of the counter, in seconds; 0: not known
     held_s: float = 0.0  # how long the sensor may show a power before it has a new one, in seconds; 0: not known
+    seen_share: float = 1.0  # share of the time that readings of power are of; below 1 the sensor is blind in between
+    limit_w: float = 0.0  # the most power that the device is allowed, in watts; 0: not known
     lacks: str = ""  # what of this sensor cannot be read, and why
 
 

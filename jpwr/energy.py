@@ -99,8 +99,9 @@ class ChannelEnergy:
             lasting_j = counter.lasting_j + self._scale_off * abs(energy_j)
             uncertainty_j = lasting_j + counter.edges_j
         else:
-            energy_j, lasting_j = integral.energy_j, integral.lasting_j + widened_j
-            uncertainty_j = integral_uncertainty_j + widened_j
+            beside_j = widened_j or self._unseen_j(integral.energy_j, duration_s)
+            energy_j, lasting_j = integral.energy_j, integral.lasting_j + beside_j
+            uncertainty_j = integral_uncertainty_j + beside_j
         counter_j = counter.energy_j if counter is not None else math.nan
         return EnergyEstimate(
             energy_j=energy_j,
@@ -120,6 +121,21 @@ class ChannelEnergy:
             lasting_j=lasting_j,
             integral_lasting_j=integral.lasting_j,
         )
+
+    def _unseen_j(self, energy_j: float, duration_s: float) -> float:
+        """How far energy may be off as the sensor looks at a part of the time: in the rest, power was between none and
+        the limit, and no reading tells. Raises NotEnoughSamples where there is no limit.
+        """
+        unseen_s = (1 - self.info.seen_share) * duration_s
+        if unseen_s <= 0:
+            return 0.0
+        if not self.info.limit_w:
+            raise NotEnoughSamples(
+                f"{self.info.name} sees {self.info.seen_share:.0%} of the time, and has neither a counter that can be "
+                "used nor a power limit: there is no energy of it"
+            )
+        average_w = energy_j / duration_s
+        return unseen_s * max(abs(average_w), self.info.limit_w - average_w)
 
     def _judge(self, integral: PowerEnergy, counter: CounterEnergy) -> tuple[str, float]:
         """Why the counter is not used, empty where it is; and what it adds to the interval all the same, in joules."""

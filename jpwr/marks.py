@@ -13,10 +13,8 @@ Whatever is written there, the run goes on: a line that is no mark is left out a
 
 from __future__ import annotations
 
-import fcntl
 import math
 import os
-import stat
 import sys
 import threading
 import time
@@ -25,6 +23,7 @@ from typing import Callable, Iterator, NamedTuple, Sequence
 
 from jpwr import threads
 from jpwr.errors import JpwrError
+from jpwr.private_folder import PrivateFolder
 from jpwr.say import printable
 
 MARKS_VARIABLE = "JPWR_MARKS"
@@ -32,6 +31,7 @@ KINDS = {"begin": "region_begin", "end": "region_end"}
 MAX_LINE_BYTES = 4096
 CHUNK_BYTES = 65536
 MAX_LATE_BYTES = 1 << 24  # read after the command's end: some seconds' work
+NOT_SEEN = "regions are not seen"
 POLL_S = 0.01  # where the kernel cannot tell that the file has grown
 WAIT_S = 1.0  # where it can, this is but a precaution
 IN_MODIFY = 2  # inotify(7)
@@ -104,13 +104,13 @@ class MarkReader:
         self._on_marks = on_marks
         self._beside = beside
         self._say = say
-        self._folder = _PrivateFolder()
+        self._folder = PrivateFolder(without=NOT_SEEN)
         self.path = self._folder.path + "/marks"
         try:
             self._file = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDONLY | os.O_CLOEXEC, 0o600)
         except OSError as error:
             self._folder.remove()
-            raise JpwrError(f"the file of marks cannot be made ({error.strerror}): regions are not seen") from error
+            raise JpwrError(f"the file of marks cannot be made ({error.strerror}): {NOT_SEEN}") from error
         self._position = 0
         self._rest = b""
         self._too_long = False  # the line that is being read
@@ -190,94 +190,6 @@ class MarkReader:
             return os.path.samestat(os.fstat(self._file), os.lstat(self.path))
         except OSError:
             return False
-
-
-class _PrivateFolder:
-    """A new folder of this user alone, in the first folder for temporary files in which one can be made.
-
-    It is locked for as long as it is in use, so that the next one who comes removes what a killed one left.
-    """
-
-    def __init__(self) -> None:
-        reasons = []
-        for parent in dict.fromkeys([os.environ.get("TMPDIR") or "/tmp", "/tmp", "/var/tmp"]):
-            try:
-                if os.stat(parent).st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:  # noqa: PTH116
-                    reasons.append(f"{parent}: everybody may replace what others have there")
-                    continue
-                with suppress(OSError):  # one that may not be listed will still do
-                    _remove_left_behind(parent)
-                self.path, self._lock = _make_locked(os.path.abspath(parent))  # noqa: PTH100
-                return
-            except OSError as error:
-                reasons.append(f"{parent}: {error.strerror}")
-        raise JpwrError(
-            f"no folder for temporary files can be written to ({', '.join(reasons)}), so regions are not seen: "
-            "set TMPDIR to one"
-        )
-
-    def remove(self) -> None:
-        _remove(self.path)
-        os.close(self._lock)
-
-
-def _prefix() -> str:
-    """Of the folders' names: a lock says something to processes of the same kernel, and only of it."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            boot = file.read(8)
-    except OSError:
-        boot = "0"
-    return f"jpwr-{boot}-"
-
-
-def _make_locked(parent: str) -> tuple[str, int]:
-    while True:
-        path = f"{parent}/{_prefix()}{os.urandom(8).hex()}"
-        os.mkdir(path, 0o700)  # noqa: PTH102 - pathlib is slower to start
-        try:
-            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except FileNotFoundError:
-            continue  # another took it for left behind
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
-            continue
-        except OSError:
-            pass  # a file system without locks: then nobody takes it for left behind
-        if os.path.exists(path):  # noqa: PTH110
-            return path, lock
-        os.close(lock)
-
-
-def _remove_left_behind(parent: str) -> None:
-    """Remove this user's folders that nobody holds."""
-    prefix = _prefix()
-    for name in os.listdir(parent):  # noqa: PTH208
-        path = f"{parent}/{name}"
-        if not name.startswith(prefix):
-            continue
-        with suppress(OSError):
-            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            try:
-                if os.fstat(lock).st_uid == os.getuid():
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    _remove(path)
-            finally:
-                os.close(lock)
-
-
-def _remove(path: str) -> None:
-    """Remove a folder of ours with whatever was put into it; what cannot be removed stays."""
-    with suppress(OSError):
-        os.unlink(f"{path}/marks")  # noqa: PTH108
-    try:
-        os.rmdir(path)  # noqa: PTH106
-    except OSError:
-        import shutil
-
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def _waiter(path: str, woken: int) -> Callable[[float], object]:

@@ -71,12 +71,16 @@ class Summary:
                     f"region '{shortest.name}' lasted {shortest.shortest_s:.3f} s, "
                     f"less than {info.name} can resolve ({resolves_s:g} s){others}"
                 )
-        blind = [info for info in self.infos if info.held_s and not info.has_counter]
-        if blind:
-            others = f" and {_others(len(blind) - 1)}" if len(blind) > 1 else ""
+        alone = [info for info in self.infos if not info.has_counter]
+        if blind := [info for info in alone if info.held_s and info.seen_share >= 1]:
             found.append(
-                f"{blind[0].name}{others}: without a counter, a load that keeps step with the sensor's own "
+                f"{_first(blind)}: without a counter, a load that keeps step with the sensor's own "
                 f"{blind[0].held_s:g} s is not seen"
+            )
+        if partly := [info for info in alone if info.seen_share < 1]:
+            found.append(
+                f"{_first(partly)}: the sensor sees {partly[0].seen_share:.0%} of the time, and there is no counter: "
+                "in the rest, power may have been anywhere between none and its limit"
             )
         for fault, names in self.trace.faulty_marks().items():
             found.append(f"{_counted(names)} {fault}: there is no energy of that")
@@ -148,6 +152,11 @@ def _counted(names: dict[str, int]) -> str:
     shown = [f"'{name}'" + (f" ({times} times)" if times > 1 else "") for name, times in list(names.items())[:3]]
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return f"region {', '.join(shown)}{more}"
+
+
+def _first(infos: list[ChannelInfo]) -> str:
+    others = f" and {_others(len(infos) - 1)}" if len(infos) > 1 else ""
+    return f"{infos[0].name}{others}"
 
 
 def _others(number: int, what: str = "") -> str:

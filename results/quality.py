@@ -19,6 +19,7 @@ GRADES = {
 }
 SAME_WINDOW = 0.01  # relative
 MAX_DIFFERENCE = 0.05  # of counter and integral
+MAX_UNCERTAINTY = 0.05  # of energy, of sampling
 MIN_REPEATS = 3
 IDLE_POWER = "idle power"  # of no rank: it is not in the energy of the work
 
@@ -78,6 +79,9 @@ def energy_rules(record: Record) -> list[Rule]:
     ]
     if differences:
         rules.append(_limit("counter and integral", differences, max, MAX_DIFFERENCE, "they differ by {:.1%}"))
+    energy_wh, uncertainty_wh = energy["energy_wh"], energy.get("uncertainty_wh")
+    unsure = [uncertainty_wh / energy_wh] if energy_wh and uncertainty_wh is not None else []
+    rules.append(_limit("interval", unsure, max, MAX_UNCERTAINTY, "±{:.1%} of the energy"))
     idle_w = energy.get("idle_power_w")
     rules.append(Rule(IDLE_POWER, idle_w is not None, "not known" if idle_w is None else f"{idle_w:.1f} W"))
     return rules

@@ -17,7 +17,7 @@ from typing import NamedTuple, Sequence
 
 from jpwr.errors import NotEnoughSamples
 from jpwr.tests import loads
-from jpwr.tests.loads import INFO, LOOKS_EVERY_S, Load
+from jpwr.tests.loads import INFO, LIMIT_W, LOOKS_EVERY_S, LOOKS_S, Load
 
 AROUND_S = 5.0
 LOADS = ("noise", "squares", "bursts", "ramps", "drift")
@@ -77,7 +77,7 @@ def tried(case: Case, number: int) -> Outcome | None:
     if case.sensor == "1 s average":
         info, power_w = INFO._replace(averaging_s=1.0), loads.averaged(load, 1.0)
     elif case.sensor == "25 of 100 ms":
-        info = INFO._replace(held_s=LOOKS_EVERY_S)
+        info = INFO._replace(held_s=LOOKS_EVERY_S, seen_share=LOOKS_S / LOOKS_EVERY_S, limit_w=LIMIT_W)
         power_w = loads.looking_now_and_then(load, LOOKS_EVERY_S * chance.random())
     refresh_s = COUNTERS[case.counter]
     counter_j = None if refresh_s is None else loads.counter_of(load, refresh_s, refresh_s * chance.random())

@@ -16,6 +16,7 @@ from jpwr.sampler import PROBES
 
 LOW_W, HIGH_W = 100.0, 500.0
 LOOKS_S, LOOKS_EVERY_S = 0.025, 0.1  # A100 and H100, Yang et al. 2023 (arXiv:2312.02741)
+LIMIT_W = 700.0
 
 
 class Load(NamedTuple):

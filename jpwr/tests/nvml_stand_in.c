@@ -1,8 +1,9 @@
 /* A stand-in for NVIDIA's management library; shapes.h tells what it draws. Device i draws (i + 1) times that.
  *   STAND_IN_DEVICES   number of devices (default 2)
  *   STAND_IN_INSTANT   1: instant power is there, as a field value
+ *   STAND_IN_NAME      what each device is called
  *   STAND_IN_MIG       1: the devices are divided by MIG
- * Faults: no-driver, no-counter, no-power, lost (from the beginning), vanish, error, hang, counter-reset,
+ * Faults: no-driver, no-counter, no-power, no-limit, lost (from the beginning), vanish, error, hang, counter-reset,
  * counter-wrap-32, counter-still
  */
 #include <stdio.h>
@@ -52,7 +53,8 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle) {
 }
 int nvmlDeviceGetName(void *handle, char *name, unsigned size) {
     (void)handle;
-    snprintf(name, size, "Stand-in GPU");
+    const char *asked = getenv("STAND_IN_NAME");
+    snprintf(name, size, "%s", asked ? asked : "Stand-in GPU");
     return SUCCESS;
 }
 int nvmlDeviceGetUUID(void *handle, char *uuid, unsigned size) {
@@ -105,7 +107,7 @@ int nvmlDeviceGetTemperature(void *handle, int sensor, unsigned *celsius) {
     return SUCCESS;
 }
 int nvmlDeviceGetEnforcedPowerLimit(void *handle, unsigned *milliwatts) {
-    (void)handle;
+    if (fault("no-limit", device(handle))) return NOT_SUPPORTED;
     *milliwatts = 400000;
     return SUCCESS;
 }

@@ -268,6 +268,46 @@ def test_a_counter_in_step_with_what_its_sensor_sees_is_no_more_believed_than_th
     assert abs(estimate.energy_j - load.between_j(10.0, 18.0)) <= estimate.uncertainty_j
 
 
+PARTLY = loads.INFO._replace(held_s=0.1, seen_share=0.25, limit_w=loads.LIMIT_W)
+
+
+def seen_partly(load, counter_j=None, phase_s=0.04, info=PARTLY):
+    power_w = loads.looking_now_and_then(load, phase_s)
+    return channel(moments(random.Random(1), 1.0, 60.0, 0.1), power_w, counter_j, info)
+
+
+@pytest.mark.parametrize("phase_s", [0.0, 0.025, 0.04, 0.09])
+def test_what_a_sensor_does_not_look_at_was_between_nothing_and_the_limit(phase_s):
+    load = square(loads.LOOKS_EVERY_S)
+    estimate = seen_partly(load, phase_s=phase_s).between(10.0, 18.0)
+    assert abs(estimate.energy_j - load.between_j(10.0, 18.0)) <= estimate.uncertainty_j
+    average_w = estimate.avg_power_w
+    assert estimate.uncertainty_j == pytest.approx(0.75 * 8 * max(average_w, loads.LIMIT_W - average_w), rel=0.05)
+    twice = add_estimates(estimate, estimate)
+    assert twice.uncertainty_j == pytest.approx(2 * estimate.uncertainty_j, rel=0.01)
+
+
+def test_a_counter_tells_what_a_sensor_does_not_look_at():
+    load = loads.noise(random.Random(1), 60.0)
+    estimate = seen_partly(load, counter_of(load)).between(10.0, 18.0)
+    assert estimate.method == "counter"
+    assert abs(estimate.energy_j - load.between_j(10.0, 18.0)) <= estimate.uncertainty_j
+    assert estimate.uncertainty_j < 0.01 * estimate.energy_j
+
+
+def test_a_counter_at_fault_tells_nothing_of_what_a_sensor_does_not_look_at():
+    load = square(loads.LOOKS_EVERY_S)
+    estimate = seen_partly(load, lambda _: 5.0).between(10.0, 18.0)
+    assert estimate.reason == "the counter stood still"
+    assert abs(estimate.energy_j - load.between_j(10.0, 18.0)) <= estimate.uncertainty_j
+
+
+def test_without_a_limit_there_is_no_energy_of_what_a_sensor_does_not_look_at():
+    curve = seen_partly(constant(), info=PARTLY._replace(limit_w=0.0))
+    with pytest.raises(NotEnoughSamples, match=r"sees 25% of the time, and has neither a counter .* nor a power limit"):
+        curve.between(10.0, 18.0)
+
+
 @pytest.mark.parametrize(
     ("interval_s", "refresh_s", "share"),
     [

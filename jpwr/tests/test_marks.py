@@ -224,7 +224,7 @@ def test_where_no_folder_can_be_made_each_is_named_with_its_reason(monkeypatch, 
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "mkdir", full)
-    monkeypatch.setattr("jpwr.marks._remove_left_behind", lambda parent: None)  # of /tmp
+    monkeypatch.setattr("jpwr.private_folder._remove_left_behind", lambda parent: None)  # of /tmp
     with pytest.raises(JpwrError) as told:
         MarkReader([].append, lambda: 0.0, [].append)
     reasons = f"{tmp_path}: everybody may replace what others have there, "
@@ -348,8 +348,8 @@ def test_where_the_folder_for_temporary_files_is_missing_another_serves(tmp_path
 def test_where_no_folder_will_do_the_command_runs_without_marks(tmp_path):
     program = """
 import os, sys
-import jpwr.cli, jpwr.marks
-jpwr.marks.os = type("", (), {**vars(os), "mkdir": lambda *_: os.mkdir("/proc/none")})
+import jpwr.cli, jpwr.private_folder
+jpwr.private_folder.os = type("", (), {**vars(os), "mkdir": lambda *_: os.mkdir("/proc/none")})
 sys.exit(jpwr.cli.main())
 """
     script = "exit $((5 + ${#JPWR_MARKS}))"

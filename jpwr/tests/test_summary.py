@@ -65,11 +65,11 @@ def trace_of(regions=(), infos=INFOS, command=True, **meta):
         busy_s = max(0.0, time_s - BEGUN_S)
         counter_j = IDLE_W * (time_s - START_S - busy_s) + BUSY_W * busy_s
         readings = {
-            COUNTED: (BUSY_W if time_s >= BEGUN_S else IDLE_W, counter_j),
-            MODELLED: (MODEL_W, None),
-            LOST: (5.0 if time_s == 20.0 else None, None),
+            COUNTED.name: (BUSY_W if time_s >= BEGUN_S else IDLE_W, counter_j),
+            MODELLED.name: (MODEL_W, None),
+            LOST.name: (5.0 if time_s == 20.0 else None, None),
         }
-        trace.append(time_s, [readings[info][0] for info in infos], [readings[info][1] for info in infos])
+        trace.append(time_s, [readings[info.name][0] for info in infos], [readings[info.name][1] for info in infos])
     if command:
         trace.event("command_started", BEGUN_S)
     for name, start_s, end_s in regions:
@@ -269,6 +269,13 @@ def test_a_load_that_a_sensor_cannot_see():
         "gpu:1: without a counter, a load that keeps step with the sensor's own 0.2 s is not seen"
     ]
     assert notes_of(infos=(COUNTED,)) == []
+
+
+def test_a_sensor_that_looks_at_a_part_of_the_time():
+    infos = (COUNTED._replace(seen_share=0.25), MODELLED._replace(seen_share=0.5), LOST._replace(seen_share=0.5))
+    assert notes_of(infos=infos[:1]) == []
+    said = "the sensor sees 50% of the time, and there is no counter: in the rest, power may have been anywhere"
+    assert notes_of(infos=infos[:2]) == [f"cpu: {said} between none and its limit"]
 
 
 def test_a_region_that_is_too_short_for_a_sensor():

@@ -190,6 +190,11 @@ def test_a_good_measurement_keeps_every_rule():
         ),
         (changed(num_devices=4), "all devices", "the energy of 4 devices is counted, 1 trained"),
         (made_up.result() | {"layout": {**made_up.result()["layout"], "num_nodes": 2}}, "all nodes", "1 of 2 nodes"),
+        (
+            made_up.result(energy={**made_up.result()["energy"], "uncertainty_wh": 0.1}),
+            "interval",
+            "±6.0% of the energy, at most 5.0% wanted",
+        ),
         (made_up.result(energy={**made_up.result()["energy"], "idle_power_w": None}), "idle power", "not known"),
         (
             made_up.result(energy={**made_up.result()["energy"], "window_s": 90.0}),
@@ -209,12 +214,13 @@ def test_a_broken_rule_is_said_in_words(record, rule, words):
         ("missing", {"missing samples"}),
         ("samples", {"sampling rate", "samples", "missing samples"}),
         ("window_s", {"sampling rate", "same window"}),
+        ("uncertainty_wh", {"interval"}),
     ],
 )
 def test_what_an_old_record_does_not_say_is_unknown_and_not_kept(left_out, unknown):
     record = made_up.result()
     energy = record["energy"]
-    del (energy if left_out in energy and left_out == "window_s" else energy["channels"][0])[left_out]
+    del (energy if left_out in ("window_s", "uncertainty_wh") else energy["channels"][0])[left_out]
     assert {rule.name for rule in energy_rules(record) if rule.kept is None} == unknown
     assert {rule.words for rule in energy_rules(record) if rule.kept is None} == {"the record does not say"}
 

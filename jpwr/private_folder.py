@@ -1,0 +1,98 @@
+"""A folder that only its owner may look into and that nobody can have put there before, for as long as a run lasts."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from contextlib import suppress
+
+from jpwr.errors import JpwrError
+
+
+class PrivateFolder:
+    """A new folder of this user alone, in the first folder for temporary files in which one can be made.
+
+    It is locked for as long as it is in use, so that the next one who comes removes what a killed one left. Raises
+    JpwrError where none can be made, which says what is `without` it.
+    """
+
+    def __init__(self, without: str) -> None:
+        reasons = []
+        for parent in dict.fromkeys([os.environ.get("TMPDIR") or "/tmp", "/tmp", "/var/tmp"]):
+            try:
+                if os.stat(parent).st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:  # noqa: PTH116
+                    reasons.append(f"{parent}: everybody may replace what others have there")
+                    continue
+                with suppress(OSError):  # one that may not be listed will still do
+                    _remove_left_behind(parent)
+                self.path, self._lock = _make_locked(os.path.abspath(parent))  # noqa: PTH100
+                return
+            except OSError as error:
+                reasons.append(f"{parent}: {error.strerror}")
+        raise JpwrError(
+            f"no folder for temporary files can be written to ({', '.join(reasons)}), so {without}: set TMPDIR to one"
+        )
+
+    def remove(self) -> None:
+        _remove(self.path)
+        os.close(self._lock)
+
+
+def _prefix() -> str:
+    """Of the folders' names: a lock says something to processes of the same kernel, and only of it."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            boot = file.read(8)
+    except OSError:
+        boot = "0"
+    return f"jpwr-{boot}-"
+
+
+def _make_locked(parent: str) -> tuple[str, int]:
+    while True:
+        path = f"{parent}/{_prefix()}{os.urandom(8).hex()}"
+        os.mkdir(path, 0o700)  # noqa: PTH102 - pathlib is slower to start
+        try:
+            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue  # another took it for left behind
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            continue
+        except OSError:
+            pass  # a file system without locks: then nobody takes it for left behind
+        if os.path.exists(path):  # noqa: PTH110
+            return path, lock
+        os.close(lock)
+
+
+def _remove_left_behind(parent: str) -> None:
+    """Remove this user's folders that nobody holds."""
+    prefix = _prefix()
+    for name in os.listdir(parent):  # noqa: PTH208
+        path = f"{parent}/{name}"
+        if not name.startswith(prefix):
+            continue
+        with suppress(OSError):
+            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                if os.fstat(lock).st_uid == os.getuid():
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    _remove(path)
+            finally:
+                os.close(lock)
+
+
+def _remove(path: str) -> None:
+    """Remove a folder of ours with whatever was put into it; what cannot be removed stays."""
+    with suppress(OSError):
+        os.unlink(f"{path}/marks")  # noqa: PTH108
+    try:
+        os.rmdir(path)  # noqa: PTH106
+    except OSError:
+        import shutil
+
+        shutil.rmtree(path, ignore_errors=True)
