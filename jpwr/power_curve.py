@@ -24,7 +24,7 @@ LONG_STEPS = 4.0  # a step of this many usual ones is a gap: readings are missin
 # A mean over some time tells nothing of its inside. At the worst, power stands at either end of its range for half of
 # that time each, and an edge is off by an eighth of range x time: two edges by 0.2 of it in 95 of 100 cases.
 HIDDEN_IN_A_MEAN = 0.2
-FEW_STEPS = 5  # what is rare shows late: an interval from few steps is widened by their number's share in this
+FEW_STEPS = 5  # an interval from few steps is widened by their number's share in this
 HIDDEN_STEPS = 12  # fewer steps than this tell no more of energy than that it is below peak power x time
 ROUNDING = 1e-9  # of sums of many numbers
 LAG_SHARE = 0.75  # of the time for which a value is held: its own age, and the age that it had when it was new
@@ -86,6 +86,7 @@ class PowerCurve:
         squares = list(map(mul, swings_j, swings_j))
         self._fill_gaps(squares)
         self._squares = array("d", accumulate(squares, initial=0.0))
+        self._fourths = array("d", accumulate(map(mul, squares, squares), initial=0.0))
         self._swings_j = array("d", accumulate(map(abs, swings_j), initial=0.0))
         self._near = array("d", accumulate(map(mul, changes_w, changes_w), initial=0.0))
         far_w = list(map(sub, power_w[2:], power_w))
@@ -184,12 +185,15 @@ class PowerCurve:
         return float(max(edges_s, max(self._steps_s[begin : end - 1], default=0.0)))
 
     def _sampling_j(self, low: int, high: int) -> float:
-        steps = high - low
         times_s = self.times_s
+        share = (times_s[high] - times_s[low]) / (times_s[-1] - times_s[0])
+        square, fourth = self._squares[high] - self._squares[low], self._fourths[high] - self._fourths[low]
         # A window may by chance have seen less change than is usual in this trace.
-        usual = self._squares[-1] * (times_s[high] - times_s[low]) / (times_s[-1] - times_s[0])
-        square = max(self._squares[high] - self._squares[low], usual)
-        found_j = DEVIATIONS * (1 + FEW_STEPS / steps) * math.sqrt(self._share(low, high) * square)
+        if square < self._squares[-1] * share:
+            square, fourth = self._squares[-1] * share, self._fourths[-1] * share
+        # What is rare shows late: how many changes there were, had they all been alike, tells how far chance goes.
+        few = FEW_STEPS / (high - low) + (fourth / square**2 if square else 0.0)
+        found_j = DEVIATIONS * (1 + few) * math.sqrt(self._share(low, high) * square)
         if not self._random_phase:
             found_j = max(found_j, (self._swings_j[high] - self._swings_j[low]) / 2)
         return found_j
