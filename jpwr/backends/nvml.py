@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import re
 from contextlib import ExitStack
 from functools import partial
 from typing import Any, Callable, Mapping
@@ -18,11 +17,11 @@ VISIBLE = ("CUDA_VISIBLE_DEVICES",)
 # NVIDIA's documentation of nvmlDeviceGetPowerUsage: a one-second average on Ampere and later, but not on GA100.
 AVERAGED_S = 1.0
 COUNTER_STEP_J = 0.001  # it counts millijoules
-# Yang et al. 2023 (arXiv:2312.02741): the longest time that they saw between two values of the sensor; and on A100 and
-# H100 a value is of 25 ms of each 100 ms. The other names are those of the same chips, GA100 and GH100.
+# Yang et al. 2023 (arXiv:2312.02741): the longest time that they saw between two values of the sensor; and on the chips
+# GA100 and GH100, which have a compute capability of their own, a value is of 25 ms of each 100 ms.
 REFRESH_S = 0.1
 SEEN_SHARE = 0.25
-SEEN_IN_PART = re.compile(r"\b(A100|A800|A30|H100|H800|H200|H20|GH200)[A-Z]*\b")
+SEEN_IN_PART = ((8, 0), (9, 0))
 
 
 def open_channels(stack: ExitStack, environ: Mapping[str, str] = os.environ) -> list[Channel]:
@@ -65,7 +64,7 @@ def _channel(nvml: Any, index: int, environ: Mapping[str, str]) -> Channel:
         counter_resolution_j=COUNTER_STEP_J,
         counter_refresh_s=REFRESH_S,
         held_s=REFRESH_S,
-        seen_share=SEEN_SHARE if SEEN_IN_PART.search(name) else 1.0,
+        seen_share=SEEN_SHARE if device.compute_capability() in SEEN_IN_PART else 1.0,
         limit_w=device.limit_w(),
     )
     return channel_of(info, power, attempt(device.energy), device.status())
@@ -109,6 +108,14 @@ class _Device:
 
         read()
         return read
+
+    def compute_capability(self) -> tuple[int, int] | None:
+        """Its major and minor number, None where it is not known."""
+        try:
+            major, minor = self._nvml.nvmlDeviceGetCudaComputeCapability(self._handle)
+        except (self._nvml.NVMLError, AttributeError):
+            return None
+        return major, minor
 
     def limit_w(self) -> float:
         """The power limit in watts, 0 where it is not known."""

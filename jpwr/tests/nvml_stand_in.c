@@ -1,7 +1,7 @@
 /* A stand-in for NVIDIA's management library; shapes.h tells what it draws. Device i draws (i + 1) times that.
  *   STAND_IN_DEVICES   number of devices (default 2)
  *   STAND_IN_INSTANT   1: instant power is there, as a field value
- *   STAND_IN_NAME      what each device is called
+ *   STAND_IN_CAPABILITY   the compute capability of each device, such as 9.0 (default: not known)
  *   STAND_IN_MIG       1: the devices are divided by MIG
  * Faults: no-driver, no-counter, no-power, no-limit, lost (from the beginning), vanish, error, hang, counter-reset,
  * counter-wrap-32, counter-still
@@ -53,13 +53,17 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle) {
 }
 int nvmlDeviceGetName(void *handle, char *name, unsigned size) {
     (void)handle;
-    const char *asked = getenv("STAND_IN_NAME");
-    snprintf(name, size, "%s", asked ? asked : "Stand-in GPU");
+    snprintf(name, size, "Stand-in GPU");
     return SUCCESS;
 }
 int nvmlDeviceGetUUID(void *handle, char *uuid, unsigned size) {
     snprintf(uuid, size, "GPU-%u", device(handle));
     return SUCCESS;
+}
+int nvmlDeviceGetCudaComputeCapability(void *handle, int *major, int *minor) {
+    const char *told = getenv("STAND_IN_CAPABILITY");
+    (void)handle;
+    return told && sscanf(told, "%d.%d", major, minor) == 2 ? SUCCESS : NOT_SUPPORTED;
 }
 int nvmlDeviceGetMigMode(void *handle, unsigned *current, unsigned *pending) {
     (void)handle;

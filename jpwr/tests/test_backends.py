@@ -548,20 +548,12 @@ def test_a_gpu_whose_counter_is_not_supported_is_read_by_its_power(sampled_nvml)
 
 
 @pytest.mark.parametrize(
-    ("name", "seen_share"),
-    [
-        ("NVIDIA A100-SXM4-80GB", 0.25),
-        ("NVIDIA A30", 0.25),
-        ("NVIDIA H100 PCIe", 0.25),
-        ("NVIDIA GH200 480GB", 0.25),
-        ("GRID A100D-40C", 0.25),
-        ("Tesla V100-SXM2-32GB", 1.0),
-        ("NVIDIA RTX A3000 Laptop GPU", 1.0),
-        ("NVIDIA A10", 1.0),
-    ],
+    ("capability", "seen_share"),
+    [("8.0", 0.25), ("9.0", 0.25), ("7.0", 1.0), ("8.6", 1.0), ("8.9", 1.0), ("10.0", 1.0), ("not known", 1.0)],
 )
-def test_how_much_of_the_time_a_gpus_sensor_sees_is_known_by_its_name(sampled_nvml, name, seen_share):
-    trace, _ = sampled_nvml(STAND_IN_NAME=name, STAND_IN_FAULT="no-limit", STAND_IN_FAULT_DEVICE="3")
+def test_how_much_of_the_time_a_gpus_sensor_sees_is_known_by_its_chip(sampled_nvml, capability, seen_share):
+    asked = {"STAND_IN_CAPABILITY": capability, "STAND_IN_FAULT": "no-limit", "STAND_IN_FAULT_DEVICE": "3"}
+    trace, _ = sampled_nvml(**asked)
     assert {info.seen_share for info in trace.channels} == {seen_share}
     assert [info.limit_w for info in trace.channels] == [400.0, 400.0, 400.0, 0.0]
 
