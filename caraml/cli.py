@@ -28,6 +28,7 @@ from results.points import plain, point_rows, points_in_order, rounded
 from results.published import published_text, read_published
 from results.records import RESULT_NAME, Record, RecordError, find_records
 from results.statistics import by_point
+from results.workloads import workloads
 
 TITLES = {"ours": table.COLUMNS, "caraml": table.CARAML_COLUMNS}
 PUBLISHED_PLOTS = ("heat-maps", "bars")
@@ -76,6 +77,15 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"caraml: {message}; '{self.prog} --help' lists what there is\n")
 
 
+def _workloads() -> str:
+    """A line on each; nothing where they cannot be read, which is no reason to say nothing of the commands."""
+    try:
+        known = [f"  {facts.title}: jube/{facts.workflow}.yaml\n" for facts in workloads().values()]
+    except (ImportError, RecordError):
+        return ""
+    return f"workloads:\n{''.join(known)}\n"
+
+
 def _parser() -> argparse.ArgumentParser:
     width = max(map(len, COMMANDS)) + 2
     overview = "\n\n".join(
@@ -87,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="caraml [-h] [--version] COMMAND ...",
         description="See what a machine needs to run the benchmarks, watch over sweeps, and read their results.\n\n"
-        f"{overview}\n\n'caraml COMMAND --help' tells more of one.",
+        f"{overview}\n\n{_workloads()}'caraml COMMAND --help' tells more of one.",
     )
     parser.add_argument("--version", action="version", version=f"caraml {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", help=argparse.SUPPRESS)

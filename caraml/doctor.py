@@ -16,17 +16,16 @@ from caraml.errors import SiteError
 from caraml.forecast import forecast
 from caraml.images import ENDINGS, architecture_of, image_path, read_image
 from caraml.installation import checkout, find_checkout
-from caraml.points import workloads
 from caraml.programs import ProgramError, ask, words
 from caraml.site import Site, read_site
 from caraml.systems import Block, read_system, read_systems
+from caraml.workloads import Workload
+from results.workloads import workloads
 
 GOOD, WARNING, BAD = "ok", "look", "FAIL"
 OLDEST_JUBE = (2, 5, 1)
 FREE_GB = 20
 LIMIT_S = 60
-FRAMEWORKS = ("pytorch", "tensorflow")
-DATA = {"text": ("text-*", "benchmarks.llm_training.prepare"), "images": ("*imagenet*", "benchmarks.resnet50.prepare")}
 HOW_TO_DESCRIBE = "describe this machine in ten minutes: docs/add_a_machine.md"
 
 
@@ -114,10 +113,10 @@ def _to_try(systems: Mapping[str, Block]) -> Finding:
 
 def cost(block: Block, site: Site) -> Iterator[Finding]:
     """What one run of each workflow would take, and how to take less."""
-    for known in workloads():
-        workflow = f"jube/{known.WORKFLOW}.yaml"
+    for facts in workloads().values():
+        workflow = f"jube/{facts.workflow}.yaml"
         try:
-            expected = forecast(known, block, site)
+            expected = forecast(Workload(facts), block, site)
         except (ConfigError, SiteError) as error:
             yield Finding(workflow, BAD, str(error), "correct CARAML_DEVICES or CARAML_BATCHES")
             continue
@@ -223,7 +222,7 @@ def data(site: Site) -> Iterator[Finding]:
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         yield Finding("data", BAD, f"{folder} cannot be read and written", "choose another data_folder in site.yaml")
         return
-    for what, (pattern, program) in DATA.items():
+    for what, pattern, program in (facts.data for facts in workloads().values() if facts.data):
         there = sorted(path.name for path in folder.glob(pattern))
         if there:
             yield Finding(f"data, {what}", GOOD, f"{folder}: {', '.join(there)}")
@@ -269,7 +268,8 @@ def _without_package(method: str, package: str, block: Block, runtime: str) -> F
 
 def images_of(block: Block) -> list[str]:
     """The names of a system's images, one for each framework."""
-    return list(dict.fromkeys(block["image"].replace("$framework", framework) for framework in FRAMEWORKS))
+    frameworks = dict.fromkeys(facts.framework for facts in workloads().values())
+    return list(dict.fromkeys(block["image"].replace("$framework", framework) for framework in frameworks))
 
 
 def space(site: Site) -> Iterator[Finding]:

@@ -6,12 +6,13 @@ design power for the whole time, and START_S of each run before its first step.
 
 from __future__ import annotations
 
-from math import ceil
+from math import ceil, inf
 from typing import NamedTuple
 
-from caraml.points import Workload, fitting_batches, fitting_devices, numbers
+from caraml.points import fitting_batches, fitting_devices, numbers
 from caraml.site import Site
 from caraml.systems import Block
+from caraml.workloads import Workload
 
 ASSUMED_MFU = 0.3
 START_S = 90.0
@@ -34,7 +35,7 @@ class Forecast(NamedTuple):
     def __str__(self) -> str:
         """In words."""
         if self.node_hours is None:
-            cost = "how long is not known, as no peak of the devices is"
+            cost = "how long is not known, as no peak of the devices is, or no FLOPs of the model are"
         else:
             energy = "" if self.energy_kwh is None else f" and {self.energy_kwh:.2g} kWh of the devices"
             cost = f"about {self.node_hours:.2g} node-hours{energy}"
@@ -43,31 +44,35 @@ class Forecast(NamedTuple):
 
 def forecast(known: Workload, block: Block, site: Site) -> Forecast:
     """What all points of a workload's sweep take; raises ConfigError and SiteError where it cannot run."""
-    model = known.default_model(block)
+    facts = known.facts
+    model = facts.default_model(block)
     per_node, repeats = int(block["devices_per_node"]), int(block["default_repeats"])
     asked = {key: numbers(site[key], f"CARAML_{key.upper()}") for key in ("devices", "batches")}
-    micro_batch_size = int(block["micro_batch_size"]) if block["micro_batch_size"] else None
+    micro_batch = facts.value("micro_batch_size", block, model) if "micro_batch_size" in facts.parameters else ""
     most = per_node if block["submit"] == "bash" else None
     sweep = numbers(str(block["devices_sweep"]), "devices_sweep")
     peak_flops = float(block[f"peak_tflops_{block['default_precision']}"]) * 1e12
+    sweep_of_batches = facts.resolve(facts.batches, block, model)
+    flops = known.flops_per_sample(block, model)
     points: list[tuple[int, int]] = []
     node_s = 0.0
     for devices in fitting_devices(known, model, sweep, asked["devices"], most):
         pipeline = devices if block["vendor"] == "graphcore" else None  # one pipeline of all IPUs
 
         def check(batch: int, devices: int = devices, pipeline: int | None = pipeline) -> None:
-            known.check_point(model, devices, batch, micro_batch_size, pipeline)
+            layout = {"micro_batch_size": int(micro_batch) if micro_batch else None}
+            known.check_point(model, devices, batch, **layout, pipeline_parallel_size=pipeline)
 
         nodes = ceil(devices / per_node)
-        for batch in fitting_batches(check, numbers(known.batch_sweep(block), "batch_sweep"), asked["batches"]):
+        for batch in fitting_batches(check, numbers(sweep_of_batches, "the sweep of batches"), asked["batches"]):
             points.append((devices, batch))
-            if peak_flops:
-                step_s = batch * known.flops_per_sample(block, model) / (devices * peak_flops * ASSUMED_MFU)
-                node_s += nodes * repeats * _run_s(block, step_s, known.MAX_MEASURED_S)
-    node_hours = node_s / SECONDS_PER_HOUR if peak_flops else None
+            if peak_flops and flops:
+                step_s = batch * flops / (devices * peak_flops * ASSUMED_MFU)
+                node_s += nodes * repeats * _run_s(block, step_s, facts.max_measured_s or inf)
+    node_hours = node_s / SECONDS_PER_HOUR if peak_flops and flops else None
     tdp_w = float(block["tdp_w_per_device"]) * per_node
     energy_kwh = node_hours * tdp_w / WATTS_PER_KW if node_hours and tdp_w else None
-    return Forecast(known.WORKFLOW, model, len(points), len(points) * repeats, *points[0], node_hours, energy_kwh)
+    return Forecast(facts.workflow, model, len(points), len(points) * repeats, *points[0], node_hours, energy_kwh)
 
 
 def _run_s(block: Block, step_s: float, max_measured_s: float) -> float:

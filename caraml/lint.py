@@ -36,6 +36,7 @@ KEYS: dict[str, set[str]] = {
 }
 STATISTICS = ("first", "last", "min", "max", "avg", "sum", "std", "cnt")  # of a pattern that matches several times
 SETS = ("parameterset", "fileset", "substituteset", "patternset")
+INCLUDE = re.compile(r"""([^:]+):\["(\w+)"\]""")
 SHELL = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
@@ -76,13 +77,14 @@ def lint(file: Path) -> list[Finding]:
         workflow = Workflow(path, roots[path])
         _check_keys(workflow, workflow.root, "")
         _check_twice(workflow)
-        included = _references(workflow)
-        for other in sorted(included - set(roots)):
-            roots[other] = _compose(other)
-            to_do.append(other)
-        # Names of a file that cannot be read are not known.
-        if _entries(workflow.root, "step") and not any(isinstance(roots[other], Finding) for other in included):
-            _check_names(workflow, roots)
+        if path == file:  # steps that are in another file are looked at where they are taken in
+            included = _references(workflow)
+            for other in sorted(included - set(roots)):
+                roots[other] = _compose(other)
+                to_do.append(other)
+            # Names of a file that cannot be read are not known.
+            if not any(isinstance(roots[other], Finding) for other in included):
+                _check_names(workflow, roots)
         findings.update(workflow.findings)
     return sorted(findings, key=lambda finding: (str(finding.file), finding.line, finding.text))
 
@@ -105,7 +107,26 @@ def _compose(file: Path) -> Any:
         return Finding(file, mark.line + 1 if mark else 0, f"is no YAML: {getattr(error, 'problem', error)}")
     if not isinstance(root, yaml.MappingNode):
         return Finding(file, 1, "must hold keys such as 'parameterset' and 'step'")
+    for index, (key, value) in enumerate(root.value):
+        if value.tag == "!include":
+            taken = _included(file, value)
+            if isinstance(taken, Finding):
+                return taken
+            root.value[index] = (key, taken)
     return root
+
+
+def _included(file: Path, node: Any) -> Any:
+    """What `!include FILE:["KEY"]` takes from another file; a Finding when it is not there."""
+    found = INCLUDE.fullmatch(node.value)
+    line = node.start_mark.line + 1
+    if not found:
+        return Finding(file, line, f"'!include {node.value}' is not of the form !include FILE:[\"KEY\"]")
+    other = _compose(file.parent / found[1])
+    if isinstance(other, Finding):
+        return Finding(file, line, f"cannot take in {found[1]}: {other.text}")
+    taken = next((value for key, value in other.value if key.value == found[2]), None)
+    return taken or Finding(file, line, f"there is no '{found[2]}' in {found[1]}")
 
 
 def _check_keys(workflow: Workflow, node: Any, place: str) -> None:

@@ -3,59 +3,20 @@
 A system's own sweep is filtered: what cannot run is left out. What a user asks for, by CARAML_DEVICES and
 CARAML_BATCHES or the same keys of site.yaml, takes its place, and is refused where it cannot run. For the workflows:
 
-    python -m caraml.points devices|batches BENCHMARK MODEL --system TAG --among "N ..."
+    python -m caraml.points devices|batches BENCHMARK MODEL --system TAG [--among "N ..."]
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Protocol, cast
 
-import benchmarks
 from benchmarks.common.options import ConfigError
 from caraml.errors import SiteError
 from caraml.site import read_site
-from caraml.systems import Block
-
-
-class Workload(Protocol):
-    """What `benchmarks.NAME.points` says of a workload."""
-
-    WORKFLOW: str
-    MAX_MEASURED_S: float
-
-    def default_model(self, block: Block) -> str: ...
-
-    def batch_sweep(self, block: Block) -> str: ...
-
-    def flops_per_sample(self, block: Block, model: str) -> float: ...
-
-    def devices_needed(self, model: str) -> int: ...
-
-    def check_point(
-        self,
-        model: str,
-        num_devices: int,
-        global_batch_size: int,
-        micro_batch_size: int | None = None,
-        pipeline_parallel_size: int | None = None,
-    ) -> None: ...
-
-
-def workload(benchmark: str) -> Workload:
-    """The workload of that name."""
-    return cast(Workload, importlib.import_module(f"benchmarks.{benchmark}.points"))
-
-
-def workloads() -> list[Workload]:
-    """Every folder of benchmarks/ that has points."""
-    folders = sorted(Path(folder) for folder in benchmarks.__path__)
-    names = sorted(file.parent.name for folder in folders for file in folder.glob("*/points.py"))
-    return [workload(name) for name in names]
+from caraml.systems import read_system
+from caraml.workloads import Workload, workload
 
 
 def numbers(text: str, key: str) -> list[int]:
@@ -115,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("benchmark", help="a folder of benchmarks/")
     parser.add_argument("model", help="its size or variant")
     parser.add_argument("--system", required=True, metavar="TAG", help="whose site facts narrow the sweep")
-    parser.add_argument("--among", required=True, metavar="'N ...'", help="the system's own sweep")
+    parser.add_argument("--among", metavar="'N ...'", help="default: the system's own sweep")
     parser.add_argument("--most", type=int, metavar="N", help="devices that there are; default: as many as it takes")
     parser.add_argument("--num-devices", type=int, metavar="N", help="for batches: of which number of devices")
     parser.add_argument("--micro-batch-size", type=int, metavar="N", help="default: the model's own")
@@ -123,15 +84,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     where = f" on {options.num_devices} devices" if options.num_devices else ""
     try:
-        known, sweep = workload(options.benchmark), numbers(options.among, "the system's sweep")
+        known, block = workload(options.benchmark), read_system(options.system)
+        own = block["devices_sweep"]
+        if options.kind == "batches":
+            own = known.facts.resolve(known.facts.batches, block, options.model)
+        sweep = numbers(options.among or own, "the system's sweep")
         asked = numbers(read_site(options.system)[options.kind], f"CARAML_{options.kind.upper()}")
         if options.kind == "devices":
             found = fitting_devices(known, options.model, sweep, asked, options.most)
         else:
 
             def check(batch: int) -> None:
-                layout = options.micro_batch_size, options.pipeline_parallel_size
-                known.check_point(options.model, options.num_devices, batch, *layout)
+                known.check_point(
+                    options.model,
+                    options.num_devices,
+                    batch,
+                    micro_batch_size=options.micro_batch_size,
+                    pipeline_parallel_size=options.pipeline_parallel_size,
+                )
 
             found = fitting_batches(check, sweep, asked)
     except (ConfigError, SiteError) as error:

@@ -19,6 +19,7 @@ from typing import Any
 from caraml.errors import CaramlError, SiteError, near
 from caraml.installation import checkout, missing_package
 from caraml.systems import read_systems
+from results.workloads import names
 from results.yaml_files import YamlError, read_yaml
 
 RUNTIMES = ("apptainer", "podman", "charliecloud", "none")
@@ -37,8 +38,6 @@ DEFAULTS: dict[str, str | list[str]] = {
     "data_folder": "data",
     "devices": "",
     "batches": "",
-    "llm_training_flags": "",
-    "resnet50_flags": "",
 }
 SBATCH_FLAGS = ("account", "partition", "reservation", "qos")
 FOLDERS = ("container_folder", "data_folder", "container_mounts")
@@ -46,8 +45,13 @@ FOLDERS = ("container_folder", "data_folder", "container_mounts")
 Site = dict[str, Any]
 
 
+def defaults() -> dict[str, str | list[str]]:
+    """Every key with its value where the site says nothing: those of DEFAULTS, and each workload's own flags."""
+    return {**DEFAULTS, **{f"{name}_flags": "" for name in names()}}
+
+
 def read_site(system: str, file: Path | None = None, environ: Mapping[str, str] = os.environ) -> Site:
-    """Every key of DEFAULTS with its value for a system; folders are whole paths.
+    """Every key of `defaults` with its value for a system; folders are whole paths.
 
     Raises SiteError for a key or a system that there is not, and NoCheckout where there is no site.yaml to look for.
     """
@@ -58,17 +62,18 @@ def read_site(system: str, file: Path | None = None, environ: Mapping[str, str] 
     if not isinstance(systems, dict):
         raise SiteError(f"{file}: 'systems' must hold a block of keys for each system")
     known = read_systems() if systems else {}
-    site: Site = {**DEFAULTS}
+    known_keys = defaults()
+    site: Site = {**known_keys}
     for name, block in {"": whole, **systems}.items():
         where = f"{file}, under systems: {name}" if name else f"{file}, at the top"
         if name and name not in known:
             raise SiteError(f"{file}, under systems: there is no system '{name}': {near(name, known)}")
         if block and not isinstance(block, dict):
             raise SiteError(f"{where}: must hold a block of keys, got {block!r}")
-        checked = {key: _checked(key, value, where) for key, value in (block or {}).items()}
+        checked = {key: _checked(key, value, where, known_keys) for key, value in (block or {}).items()}
         if name in ("", system):
             site.update(checked)
-    for key, default in DEFAULTS.items():
+    for key, default in known_keys.items():
         value = environ.get(f"CARAML_{key.upper()}")
         if value:
             site[key] = value.split() if isinstance(default, list) else value
@@ -93,12 +98,12 @@ def _read(file: Path) -> dict[str, Any]:
     return found or {}
 
 
-def _checked(key: str, value: Any, where: str) -> Any:
-    if key not in DEFAULTS:
-        raise SiteError(f"{where}: there is no key '{key}': {near(key, DEFAULTS)}")
+def _checked(key: str, value: Any, where: str, known: Mapping[str, str | list[str]]) -> Any:
+    if key not in known:
+        raise SiteError(f"{where}: there is no key '{key}': {near(key, known)}")
     if not value or (value == "~" and key not in FOLDERS):  # YAML's ways to say nothing
-        return DEFAULTS[key]
-    if isinstance(DEFAULTS[key], list):
+        return known[key]
+    if isinstance(known[key], list):
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
             return [os.path.expandvars(item) for item in value]
         raise SiteError(f"{where}: '{key}' must be a list of texts, such as ['one', 'two']")
@@ -143,7 +148,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--sbatch", action="store_true", help="flags of sbatch, one a line")
     what.add_argument("--job", action="store_true", help="lines for the job's script")
-    what.add_argument("--get", metavar="KEY", choices=DEFAULTS, help="one value")
+    what.add_argument("--get", metavar="KEY", choices=defaults(), help="one value")
     parser.add_argument("--default", default="", help="what --get prints where the site says nothing")
     options = parser.parse_args(argv)
     try:

@@ -8,6 +8,7 @@ from typing import Any
 from caraml.errors import SiteError
 from caraml.installation import SYSTEMS, table_file
 from results.table import aligned
+from results.workloads import workloads
 from results.yaml_files import YamlError, read_yaml
 
 COLUMNS = (
@@ -44,8 +45,9 @@ def read_systems(file: Path | None = None) -> dict[str, Block]:
         raise SiteError(f"{file} cannot be read: {error}") from error
     except (AttributeError, KeyError, TypeError) as error:
         raise SiteError(f"{file}: block {len(found) + 1} is not that of a system ({error!r})") from error
+    of_workloads = {parameter for facts in workloads().values() for parameter in facts.parameters}
     for name, values in found.items():
-        missing = [key for key in next(iter(found.values())) if key not in values]
+        missing = [key for key in next(iter(found.values())) if key not in values and key not in of_workloads]
         if missing:
             raise SiteError(f"{file}: system {name} has no '{missing[0]}', which {next(iter(found))} has")
     return found

@@ -12,7 +12,7 @@ from results.quality import grade
 from results.records import Record, RecordError
 from results.setups import LONGEST, UNKNOWN, software_of
 from results.statistics import Point, PointResults, Ratio, by_point, compare_values, geometric_mean, point_of
-from results.table import PRECISION, value_at
+from results.table import value_at
 
 # What is compared: its title and where it is; for all of them more is better.
 METRICS = (
@@ -27,18 +27,12 @@ OPERATORS: dict[str, Callable[[float, float], bool]] = {
 }
 COMMIT_LETTERS = 12
 REQUIREMENT = re.compile(r"\s*([\w.]+)\s*(>=|<=|>|<)\s*([-+\d.eE_]+)\s*")
-# What may differ between two systems, and should be known where it does.
+# What may differ between two systems, and should be known where it does, beside the choices of their records.
 REMARKS = (
-    ("precision", PRECISION),
+    ("precision", "precision"),
     ("micro batch", "layout.micro_batch_size"),
-    ("recomputation", "config.parallel.recompute"),
-    ("layers of", "config.kernels.layers"),
-    ("compiled", "config.kernels.compile"),
-    ("attention", "config.kernels.attention"),
-    ("CUDA graph", "config.kernels.cuda_graph"),
     ("tensor parallel over", "layout.tensor_parallel_size"),
     ("pipeline parallel over", "layout.pipeline_parallel_size"),
-    ("XLA", "config.compute.xla"),
 )
 
 
@@ -132,7 +126,9 @@ def _why_not(path: str, *sides: Sequence[Record]) -> str:
 
 def _remarks(*sides: Sequence[Record]) -> list[str]:
     found = []
-    for title, path in REMARKS:
+    chosen = dict.fromkeys(title for side in sides for record in side for title in record.get("choices", {}))
+    paths = [*REMARKS, *((title, f"choices.{title}") for title in chosen)]
+    for title, path in paths:
         values = []
         for side in sides:
             seen = {str(value) for record in side if (value := value_at(record, path)) is not None}

@@ -17,14 +17,10 @@ from results.quality import energy_kind, why_not_ranked
 from results.records import LARGEST, RecordError
 from results.statistics import PointResults
 from results.table import devices_text
+from results.workloads import Amount, workloads
 from results.yaml_files import YamlError, read_yaml
 
 HOURS_PER_YEAR = 365.25 * 24
-IMAGENET_EPOCHS = 90
-IMAGENET_IMAGES = 1_281_167
-# What a cost is stated for, and the time-to-report of JUPITER's benchmark suite: (amount, in words).
-COSTED_WORK = {"tokens": (1e9, "10⁹ tokens"), "images": (IMAGENET_EPOCHS * IMAGENET_IMAGES, "90 epochs of ImageNet")}
-REPORTED_WORK = {"tokens": (20e6, "20 million tokens"), "images": COSTED_WORK["images"]}
 SENSITIVITY = 0.5  # each assumption is varied by this share up and down
 ASSUMPTIONS = {
     "electricity_per_kwh": "electricity price",
@@ -138,10 +134,17 @@ def cost(work: float, units_per_s: float, units_per_wh: float, devices: int, pri
 def time_to_report(one: PointResults) -> str:
     """How long the work of JUPITER's rules takes at a point, in words; empty for another kind of work."""
     speed = one.value(THROUGHPUT)
-    amount, words = REPORTED_WORK.get(one.any["work_unit"], (0, ""))
-    if not speed or not amount or not one.is_comparable:
+    known = workloads().get(one.point.benchmark)
+    if not speed or not known or not known.reported or not one.is_comparable:
         return ""
+    amount, words = known.reported
     return f"{_duration(amount / speed)} for {words} on {devices_text(one.point.devices)}"
+
+
+def costed_work(one: PointResults) -> Amount:
+    """What a cost is stated for; nothing for a workload that states none."""
+    known = workloads().get(one.point.benchmark)
+    return (known.costed if known else None) or Amount(0.0, "")
 
 
 def _duration(seconds: float) -> str:
@@ -166,7 +169,7 @@ def cost_of(one: PointResults, costs: Costs) -> Cost | None:
     may be ranked.
     """
     speed, work = one.value(THROUGHPUT), one.value(WORK)
-    amount, _ = COSTED_WORK.get(one.any["work_unit"], (0.0, ""))
+    amount = costed_work(one).amount
     price = costs.systems.get(one.system)
     if not (speed and work and amount and price and one.is_comparable) or why_not_ranked(one):
         return None
@@ -192,7 +195,7 @@ def cost_rows(sections: Sequence[Sequence[PointResults]], costs: Costs) -> list[
                     one.point.model,
                     system,
                     one.point.place,
-                    COSTED_WORK[one.any["work_unit"]][1],
+                    costed_work(one).words,
                     *(rounded(value) for value in (at.total, at.machine, at.electricity, at.energy_kwh, at.co2_kg)),
                     energy_kind(one.any) or "",
                 ]

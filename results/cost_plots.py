@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from results.cost import ASSUMPTIONS, COSTED_WORK, SENSITIVITY, Cost, Costs, cheapest, sensitivity
+from results.cost import ASSUMPTIONS, SENSITIVITY, Cost, Costs, cheapest, costed_work, sensitivity
 from results.plots import COLOURS, INK, Chart, new_figure, styled
 from results.points import rounded
 from results.statistics import PointResults
@@ -16,7 +16,7 @@ def cost_charts(results: Sequence[PointResults], costs: Costs) -> list[Chart]:
     found = cheapest(results, costs)
     if not found:
         return []
-    words = COSTED_WORK[results[0].any["work_unit"]][1]
+    words = costed_work(results[0]).words
     figure, [axes] = new_figure((5.6, 1.3 + 0.5 * len(found)))
     machine = [at.machine for _, at in found.values()]
     axes.barh(list(found), machine, 0.6, color=COLOURS[0], label="machine")

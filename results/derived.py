@@ -66,9 +66,10 @@ def _relations(record: dict[str, Any]) -> Iterator[tuple[str, Any, float | None,
     share = _ratio(metrics.get("tflops_per_device"), metrics.get("peak_tflops_per_device"))
     yield "metrics.mfu", metrics.get("mfu"), share, "its FLOP/s and the device's peak"
     steps, batch = metrics.get("measured_steps"), layout.get("global_batch_size")
-    sample = layout.get("sequence_length") if unit == "tokens" else 1
+    sample = layout.get("work_per_sample")
     if _is_number(steps) and _is_number(batch) and _is_number(sample):
         yield f"metrics.measured_{unit}", metrics.get(f"measured_{unit}"), steps * batch * sample, "its steps and batch"
+    yield "layout.sequence_length", layout.get("sequence_length"), sample, "its work per sample"
     sizes = [size for name in ("data", "tensor", "pipeline") if _is_number(size := layout.get(f"{name}_parallel_size"))]
     if len(sizes) == 3:
         yield "layout.num_devices", devices, math.prod(sizes), "its parallel sizes"

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from results.derived import contradictions
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 SCHEMA = Path(__file__).with_name("record.schema.json")
 RESULT_NAME = "result.json"
 # A file with more is damaged: tables and plots could not use it.
@@ -107,8 +107,44 @@ def _from_version_1(record: Record) -> None:
             window.setdefault("kind", "measured")
 
 
+def _from_version_2(record: Record) -> None:
+    """Before records said by themselves what they are repeats of, when there were two workloads."""
+    layout = record.get("layout")
+    if not isinstance(layout, dict):
+        return
+
+    def option(path: str) -> str:
+        group, _, name = path.partition(".")
+        config = record.get("config")
+        options = config.get(group) if isinstance(config, dict) else None
+        value = options.get(name) if isinstance(options, dict) else None
+        return "" if value is None else str(value)
+
+    tokens, pixels = layout.get("sequence_length"), layout.get("image_size")
+    record["precision"] = option("model.precision") or option("compute.precision")
+    record["data"] = option("data.data")
+    record["sample"] = f"{pixels} pixels" if pixels else f"{tokens} tokens" if tokens else ""
+    if tokens or record.get("work_unit") == "images":
+        layout["work_per_sample"] = tokens or 1
+    chosen = [(title, option(path), unusual) for title, path, unusual in CHOICES_OF_VERSION_2]
+    record["choices"] = {title: value for title, value, _ in chosen if value}
+    record["variant"] = [unusual[value] for _, value, unusual in chosen if value in unusual]
+
+
+CHOICES_OF_VERSION_2: tuple[tuple[str, str, dict[str, str]], ...] = (
+    ("recomputation", "parallel.recompute", {"selective": "selective recomputation", "full": "full recomputation"}),
+    ("layers of", "kernels.layers", {"transformer-engine": "TransformerEngine"}),
+    ("compiled", "kernels.compile", {"layers": "compiled layers"}),
+    (
+        "attention",
+        "kernels.attention",
+        {"cudnn": "cuDNN attention", "efficient": "efficient attention", "math": "plain attention"},
+    ),
+    ("CUDA graph", "kernels.cuda_graph", {"True": "CUDA graph"}),
+    ("XLA", "compute.xla", {"on": "XLA"}),
+)
 # From a version to the next, in place.
-MIGRATIONS: dict[Any, Callable[[Record], None]] = {1: _from_version_1}
+MIGRATIONS: dict[Any, Callable[[Record], None]] = {1: _from_version_1, 2: _from_version_2}
 
 
 def write_record(record: Record, path: Path) -> None:

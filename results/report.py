@@ -25,11 +25,11 @@ from results.records import Record, RecordError
 from results.statistics import PointResults, by_point
 from results.summary import by_energy_kind, ranked_points, sentences, summary_rows
 from results.table import failures
+from results.workloads import title_of
 
 TEMPLATE = Path(__file__).with_name("report.html.j2")
 ENDINGS = (".html", ".htm", ".pdf")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-BENCHMARKS = {"llm_training": "GPT training", "resnet50": "ResNet-50 training"}
 PDF_TIMEOUT_S = 600
 
 
@@ -116,7 +116,7 @@ def _section(index: int, results: list[PointResults], costs: Costs | None, with_
         charts += cost_charts(results, costs)
     name = f"{point.benchmark}_{index}"
     return Section(
-        f"{BENCHMARKS.get(point.benchmark, point.benchmark)}: {details}",
+        f"{title_of(point.benchmark)}: {details}",
         name,
         results,
         published,

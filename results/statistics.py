@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from results.records import Record
 from results.setups import Setup, differences, options_of, setup_of
-from results.table import PRECISION, devices_text, sort_key, value_at
+from results.table import devices_text, sort_key, value_at
 
 CONFIDENCE = 0.95
 LARGEST_LOG = 700.0  # of what a float can be
@@ -18,18 +18,6 @@ FEWEST_STEPS = 12
 TREND = 0.03
 OUTLIER = 1.5
 OUTLIER_COST = 0.01
-# Choices of a run that change its speed, in words where they are not the usual ones.
-KERNELS: tuple[tuple[str, dict[str, str]], ...] = (
-    ("config.parallel.recompute", {"selective": "selective recomputation", "full": "full recomputation"}),
-    ("config.kernels.layers", {"transformer-engine": "TransformerEngine"}),
-    ("config.kernels.compile", {"layers": "compiled layers"}),
-    (
-        "config.kernels.attention",
-        {"cudnn": "cuDNN attention", "efficient": "efficient attention", "math": "plain attention"},
-    ),
-    ("config.kernels.cuda_graph", {"True": "CUDA graph"}),
-    ("config.compute.xla", {"on": "XLA"}),
-)
 
 
 class Point(NamedTuple):
@@ -38,7 +26,7 @@ class Point(NamedTuple):
     benchmark: str
     model: str
     data: str
-    sample: str  # tokens of a sequence, or pixels of an image
+    sample: str  # its size in words
     devices: int
     global_batch: int
 
@@ -109,7 +97,7 @@ class PointResults(NamedTuple):
     @property
     def precision(self) -> str:
         """In which it was trained: speeds in different ones are not ranked with each other."""
-        return str(value_at(self.any, PRECISION) or "")
+        return str(self.any.get("precision") or "")
 
     @property
     def is_comparable(self) -> bool:
@@ -155,10 +143,9 @@ def variant_of(record: Record) -> tuple[str, ...]:
         for name, key in (("TP", "tensor_parallel_size"), ("PP", "pipeline_parallel_size"))
         if layout.get(key, 1) > 1
     ]
-    precision = str(value_at(record, PRECISION) or "")
     micro_batch = layout.get("micro_batch_size")
-    kernels = [words.get(str(value_at(record, path)), "") for path, words in KERNELS]
-    return tuple(filter(None, [precision, f"micro batch {micro_batch}" if micro_batch else "", *parallel, *kernels]))
+    batch = f"micro batch {micro_batch}" if micro_batch else ""
+    return tuple(filter(None, [record.get("precision"), batch, *parallel, *record.get("variant", [])]))
 
 
 def _place(record: Record) -> tuple[Any, ...]:
@@ -194,13 +181,11 @@ def unsteady(step_times_s: Sequence[float]) -> list[str]:
 
 def point_of(record: Record) -> Point:
     """The point that a record is a repeat of."""
-    pixels, tokens = value_at(record, "layout.image_size"), value_at(record, "layout.sequence_length")
-    sample = f"{pixels} pixels" if pixels else f"{tokens} tokens" if tokens else ""
     return Point(
         record["benchmark"],
         record["model"],
-        str(value_at(record, "config.data.data") or ""),
-        sample,
+        record.get("data", ""),
+        record.get("sample", ""),
         value_at(record, "layout.num_devices") or 0,
         value_at(record, "layout.global_batch_size") or 0,
     )

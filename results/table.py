@@ -12,9 +12,6 @@ from results.records import Record, RecordError
 FORMS = ("text", "csv", "markdown", "latex", "html")
 
 
-PRECISION = "config.model.precision|config.compute.precision"  # each workload has it among its own options
-
-
 class Column(NamedTuple):
     """One column: where its value is in a record, and how it is written."""
 
@@ -26,9 +23,9 @@ class Column(NamedTuple):
 COLUMNS = (
     Column("system", "system"),
     Column("model", "model"),
-    Column("precision", PRECISION),
-    Column("data", "config.data.data"),
-    Column("pixels", "layout.image_size"),
+    Column("precision", "precision"),
+    Column("data", "data"),
+    Column("sample", "sample"),
     Column("comparable", "metrics.comparable"),
     Column("devices", "layout.num_devices"),
     Column("global batch", "layout.global_batch_size"),
@@ -56,7 +53,7 @@ CARAML_COLUMNS = (
     Column("Queue", "provenance.environment.SLURM_JOB_PARTITION"),
     Column("Model", "benchmark"),
     Column("ModelSize", "model"),
-    Column("Dataset", "config.data.data"),
+    Column("Dataset", "data"),
     Column("Nodes", "layout.num_nodes"),
     Column("Devices", "layout.num_devices"),
     Column("GlobalBatchSize", "layout.global_batch_size"),
@@ -84,9 +81,7 @@ def value_at(record: Record, path: str) -> Any:
 
 def name(record: Record) -> str:
     """What ran on what, in words."""
-    small = (
-        f", {value_at(record, 'layout.image_size')} pixels" if value_at(record, "metrics.comparable") is False else ""
-    )
+    small = f", {record.get('sample')}" if value_at(record, "metrics.comparable") is False else ""
     return f"{record['system']}, {record['model']}{small}, {devices_text(value_at(record, 'layout.num_devices'))}"
 
 

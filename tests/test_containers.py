@@ -42,7 +42,7 @@ events_logger = "file"
 """
 STORAGE = '[storage]\ndriver = "vfs"\ngraphroot = "{folder}/store"\nrunroot = "{folder}/run"\n'
 BLOCK = made_up_system(
-    devices_sweep="1", batch_sweep="8", warmup_steps=1, measured_steps=2, min_measured_s=2, image="cpu"
+    devices_sweep="1", batch_sweep="8", warmup_steps=2, measured_steps=2, min_measured_s=5, image="cpu"
 )
 
 

@@ -1,10 +1,11 @@
-"""docs/add_a_machine.md, executed."""
+"""docs/add_a_machine.md and docs/add_a_workload.md, executed."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,28 @@ from tests.waiting import PATIENCE_S
 pytestmark = pytest.mark.long
 
 TUTORIAL = REPOSITORY / "docs" / "add_a_machine.md"
+WORKLOAD = REPOSITORY / "docs" / "add_a_workload.md"
+MOST_LINES = 150  # of all that a workload adds
+
+
+def environ_in(checkout):
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "PYTHONPATH": str(checkout)}
+
+
+def run_in(checkout, script):
+    """What a script says that ends well."""
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail"],
+        input=script,
+        cwd=checkout,
+        env=environ_in(checkout),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def test_a_machine_is_added_by_what_the_tutorial_says(tmp_path, jube_command):
@@ -26,28 +49,13 @@ def test_a_machine_is_added_by_what_the_tutorial_says(tmp_path, jube_command):
     # The training takes the options of the new block, but is not run: it is in other tests.
     quick = f"python3 {checkout}/tests/quick_run.py"
     run_in_place_of_training(checkout, f"""sh -c 'python3 "$@" --dry-run && exec {quick}' - #PROGRAM#""")
-    environ = {
-        **os.environ,
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "PYTHONPATH": str(checkout),
-    }
     said = ""
     for kind, text in parts:
         if kind == "yaml":
             with (checkout / SYSTEMS).open("a") as file:
                 file.write("\n" + text)
             continue
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail"],
-            input=text,
-            cwd=checkout,
-            env=environ,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        said += done.stdout
+        said += run_in(checkout, text)
     assert re.search("^MYBOX +the CPU under my desk", said, re.MULTILINE)
     assert "1 points: 1 ok" in said
     [result] = (checkout / "jube" / "llm_run").glob("*/*_benchmark/work/result.json")
@@ -55,6 +63,32 @@ def test_a_machine_is_added_by_what_the_tutorial_says(tmp_path, jube_command):
     # The tests that look at every system find nothing wrong with one more.
     looks = "same_keys or described or every_system or place_in_a_table or other_file or every_workload"
     files = ["tests/test_systems.py", "tests/test_containers.py", "tests/test_docs.py", "caraml/tests"]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", looks, *files]
-    done = subprocess.run(command, cwd=checkout, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_in(checkout, shlex.join([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", looks, *files]))
+
+
+def test_a_workload_is_added_by_what_the_tutorial_says(tmp_path, jube_command):
+    text = WORKLOAD.read_text()
+    files = dict(re.findall(r"^`([\w/.]+)`:\n\n```\w+\n(.*?)```", text, re.DOTALL | re.MULTILINE))
+    assert {Path(name).parts[0] for name in files} == {"benchmarks", "jube"}
+    assert sum(len(content.splitlines()) for content in files.values()) <= MOST_LINES
+    checkout = make_checkout(tmp_path / "caraml")
+    for name, content in files.items():
+        assert not (checkout / name).exists()
+        (checkout / name).parent.mkdir(exist_ok=True)
+        (checkout / name).write_text(content)
+    alone, in_jube, known = (run_in(checkout, script) for script in re.findall(r"```sh\n(.*?)```", text, re.DOTALL))
+    assert "matmul: model      64 on unnamed, 1 device, global batch 8: ok" in alone
+    assert "ok    jube/matmul.yaml: 256: 4 jobs with 4 runs" in in_jube
+    rows = [row for row in in_jube.splitlines() if row.startswith("|    CPU")]
+    assert [[field.strip() for field in row.split("|")][2:5] for row in rows] == [
+        ["fp32", devices, batch] for devices in "12" for batch in ("8", "16")
+    ]
+    assert all(row.endswith("| ok |") for row in (re.sub(" +", " ", row) for row in rows))
+    assert "Matrix products: jube/matmul.yaml" in known
+    assert known.count(" 256 x 256 ") >= 4
+    assert "geometric mean of throughput over 4 points: 1.000" in known
+    assert "Matrix products: 256, synthetic, 256 x 256" in (checkout / "matmul.html").read_text()
+    # The tests that look at every workload and every workflow find nothing wrong with one more.
+    looks = "imports or framework or every_workload or arithmetic"
+    files = ["tests/test_imports.py", "caraml/tests/test_forecast.py"]
+    run_in(checkout, shlex.join([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", looks, *files]))

@@ -40,3 +40,11 @@ class BatchPlan:
         per_pass = self.micro_batch_size * self.data_parallel_size
         first = step * self.global_batch_size + pass_index * per_pass + data_parallel_rank * self.micro_batch_size
         return range(first, first + self.micro_batch_size)
+
+
+def check_shares(num_devices: int, global_batch_size: int) -> None:
+    """Raise ConfigError unless each device gets the same number of samples."""
+    if global_batch_size % num_devices:
+        raise ConfigError(
+            f"global_batch_size {global_batch_size} is not a multiple of the {num_devices} devices: change one of them"
+        )

@@ -8,17 +8,14 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 from benchmarks.common.options import ConfigError
 from benchmarks.common.record import MEASURED, Window
 
-COLLECTIVE_TIMEOUT = timedelta(minutes=10)
 MARKS_VARIABLE = "JPWR_MARKS"  # names the file that a sampler reads marks from; there is none without a sampler
 
 
@@ -55,30 +52,6 @@ def read_launch(environ: Mapping[str, str] = os.environ) -> Launch:
         missing = ", ".join(name for field, name in names.items() if field not in found)
         raise ConfigError(f"the launcher set some ranks but not {missing}: start with torchrun, or alone")
     return Launch(**{field: int(value) for field, value in found.items()})
-
-
-@contextmanager
-def process_group(launch: Launch, backend: str) -> Iterator[None]:
-    """PyTorch's default process group for as long as the block lasts."""
-    import torch.distributed as dist
-
-    if launch.world_size > 1:
-        dist.init_process_group(backend, timeout=COLLECTIVE_TIMEOUT)
-    else:
-        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
-    try:
-        yield
-    finally:
-        dist.destroy_process_group()
-
-
-def gather(value: Any, launch: Launch) -> list[Any]:
-    """The value of every rank, in the order of ranks, on every rank. Any object that pickles."""
-    import torch.distributed as dist
-
-    values: list[Any] = [None] * launch.world_size
-    dist.all_gather_object(values, value)
-    return values
 
 
 def node_window(start_s: float, end_s: float, kind: str = MEASURED) -> Window:

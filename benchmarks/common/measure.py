@@ -16,7 +16,7 @@ LEAST_PARTS = 20  # of a window of which steps are waited for together: what one
 
 
 def measure_steps(
-    step: Callable[[int], None],
+    step: Callable[[], None],
     timer: StepTimer,
     options: WindowOptions,
     launch: Launch,
@@ -30,17 +30,17 @@ def measure_steps(
     """
     said_s = time.monotonic()
 
-    def take(first: int, steps: int, phase: str) -> None:
+    def take(steps: int, phase: str) -> None:
         nonlocal said_s
         for index in range(steps):
-            step(first + index)
+            step()
             timer.step_done()
             if launch.rank == 0 and time.monotonic() - said_s > PROGRESS_INTERVAL_S:
                 said_s = time.monotonic()
                 print(f"{phase} step {index + 1} of {steps}", flush=True)
 
     timer.start()
-    take(0, options.warmup_steps, "warm-up")
+    take(options.warmup_steps, "warm-up")
     measured_steps = agree(options.steps_to_measure(timer.warmup_step_times_s))
     together = 1
     if together_s and timer.warmup_step_times_s:
@@ -50,7 +50,7 @@ def measure_steps(
     timer.begin_window(together)
     if launch.is_first_on_node:
         mark("begin", WINDOW.format(kind=MEASURED), timer.window_start_s)
-    take(options.warmup_steps, measured_steps, "measured")
+    take(measured_steps, "measured")
     timer.finish()
     if launch.is_first_on_node:
         mark("end", WINDOW.format(kind=MEASURED), timer.window_end_s)

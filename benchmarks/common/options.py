@@ -13,6 +13,7 @@ from typing import Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
 EXIT_BAD_OPTIONS = 2
 # cuBLAS and cuDNN then multiply in float32 and not in TF32, whoever calls them, so that MFU is of the peak in fp32.
+PRECISIONS = ("auto", "fp32", "bf16", "fp16", "fp8")
 FULL_FP32 = {"NVIDIA_TF32_OVERRIDE": "0"}
 
 
@@ -69,6 +70,43 @@ def positive(options: object, *names: str) -> None:
         value = getattr(options, name)
         if value is not None and not value > 0:
             raise ConfigError(f"{name} must be above 0, got {value}")
+
+
+@dataclasses.dataclass(frozen=True)
+class ComputeOptions:
+    """Compute."""
+
+    device: str = option(
+        "auto",
+        "auto: GPUs where there are some, else the CPU; ipu: one process for all of them",
+        ("auto", "cpu", "gpu", "ipu"),
+    )
+    precision: str = option(
+        "auto", "auto: fp32 on CPUs, bf16 on GPUs, fp16 on IPUs; fp8: of the layers' products only", PRECISIONS
+    )
+    threads: int | None = option(None, "CPU threads of each process; default: its share of the usable cores")
+    bind: bool = option(True, "bind each process to the CPUs near its GPUs")
+
+    def __post_init__(self) -> None:
+        positive(self, "threads")
+
+
+@dataclasses.dataclass(frozen=True)
+class TurnsOptions:
+    """Compute and effective throughput."""
+
+    effective: bool = option(
+        False, "measure in turns with data that is on the device and with --data, for compute and effective throughput"
+    )
+    rounds: int = option(
+        6, "turns that the measured steps of --effective are shared out over; 6 or more give an interval"
+    )
+    cold_cache: bool = option(False, "drop the data's files from the node's file cache before each turn of --effective")
+
+    def __post_init__(self) -> None:
+        positive(self, "rounds")
+        if self.cold_cache and not self.effective:
+            raise ConfigError("--cold-cache needs --effective, and data from files")
 
 
 @dataclasses.dataclass(frozen=True)

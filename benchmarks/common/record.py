@@ -12,7 +12,7 @@ import uuid
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 OK, FAILED, OUT_OF_MEMORY = "ok", "failed", "out_of_memory"
 
 
@@ -63,6 +63,11 @@ class RunRecord:
     windows: list[Window] = field(default_factory=list)  # of each kind at least one per node; several are summed
     devices: list[Device] = field(default_factory=list)
     provenance: dict[str, Any] = field(default_factory=dict)
+    precision: str = ""  # in which it computed
+    data: str = ""  # that it was trained on
+    sample: str = ""  # its size in words, such as 2048 tokens
+    choices: dict[str, str] = field(default_factory=dict)  # options that change the speed of the same work, by title
+    variant: list[str] = field(default_factory=list)  # of them in words those that are not usual
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex)  # tells two runs of the same options apart
     schema_version: int = SCHEMA_VERSION
 

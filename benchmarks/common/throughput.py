@@ -1,8 +1,13 @@
-"""What every benchmark says of its measured steps."""
+"""What every benchmark says of its measured steps and blocks."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from math import comb
+
+from benchmarks.common.record import EFFECTIVE, MEASURED
 from benchmarks.common.step_timer import percentile
+from benchmarks.common.turns import Turns
 
 
 def throughput_metrics(
@@ -36,3 +41,54 @@ def throughput_metrics(
         "peak_tflops_per_device": peak_tflops_per_device or None,
         "mfu": tflops_per_device / peak_tflops_per_device if peak_tflops_per_device else None,
     }
+
+
+def effective_metrics(
+    unit: str,
+    work_per_call: int,
+    num_devices: int,
+    turns: Turns,
+    input_wait_share: float,
+    read: Mapping[str, float],
+) -> dict[str, float | int | str | None]:
+    """Throughput through the input path beside that of the same run's compute blocks; `unit` as above.
+
+    `effective_over_compute` is the median over pairs of blocks, with an interval that holds the true median in at least
+    95 of 100 runs; null with fewer than 6 pairs. `input_wait_share` (0 to 1) is of the time of the steps that were
+    waited for; `step_slowdown` is how much longer such a step itself took than one on the device's own data.
+    `read` is what was read during the effective blocks, in units of its keys, and comes out per second.
+    """
+    effective_s = turns.durations_s(EFFECTIVE)
+    work = len(effective_s) * turns.calls_per_block * work_per_call
+    units_per_s = work / sum(effective_s)
+    ratios = [compute / effective for compute, effective in zip(turns.durations_s(MEASURED), effective_s, strict=True)]
+    low, high = median_interval(ratios)
+    return {
+        "effective_s": sum(effective_s),
+        f"effective_{unit}s": work,
+        f"effective_{unit}s_per_s": units_per_s,
+        f"effective_{unit}s_per_s_per_device": units_per_s / num_devices,
+        "effective_over_compute": percentile(ratios, 50),
+        "effective_over_compute_low": low,
+        "effective_over_compute_high": high,
+        "effective_over_compute_pairs": len(ratios),
+        "input_wait_share": input_wait_share,
+        "input_wait_percent": 100 * input_wait_share,
+        "step_slowdown": percentile(turns.effective_steps_s, 50) / percentile(turns.compute_steps_s, 50),
+        **{f"{key}_per_s": value / sum(effective_s) for key, value in read.items()},
+    }
+
+
+def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float | None, float | None]:
+    """Between which of the values the median lies with that confidence, whatever their distribution.
+
+    (None, None) where there are too few values to say. Conover 1999, Practical Nonparametric Statistics, section 3.2.
+    """
+    count, ordered = len(values), sorted(values)
+    outside, low = 0.0, None
+    for index in range(count // 2):
+        outside += 2 * comb(count, index) / 2**count  # that the median is beyond the index-th value of either end
+        if outside > 1 - confidence:
+            break
+        low = index
+    return (None, None) if low is None else (ordered[low], ordered[count - 1 - low])

@@ -15,27 +15,19 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from benchmarks.common.batch_plan import BatchPlan
 from benchmarks.common.launch import Launch
-from benchmarks.common.options import RunOptions, WindowOptions, option, run_command
+from benchmarks.common.options import option, run_command
+from benchmarks.common.record import RunRecord
 from benchmarks.common.run import RESULT_PREFIX
+from benchmarks.common.session import parse_options
 from benchmarks.common.step_timer import StepTimer
-from benchmarks.llm_training.config import (
-    GPT2_VOCAB_SIZE,
-    Config,
-    DataOptions,
-    KernelOptions,
-    Layout,
-    ModelOptions,
-    ModelSize,
-    ParallelOptions,
-    TrainingOptions,
-)
+from benchmarks.llm_training.config import GPT2_VOCAB_SIZE, ModelSize, TrainingOptions
 from benchmarks.llm_training.corpus import installed_texts
 from benchmarks.llm_training.prepare import train_tokenizer, write_indexed
-from benchmarks.llm_training.train import Trainer
+from benchmarks.llm_training.train import Gpt
 
 
 @dataclass(frozen=True)
@@ -61,27 +53,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def compare(options: BenchOptions) -> None:
     """Print both speeds and their ratio, with its spread over the rounds."""
     warnings.filterwarnings("ignore", module=r"megatron\.")
-    from benchmarks.llm_training import kernels, parallel
-
-    config = Config(
-        ModelOptions(),
-        ParallelOptions(options.global_batch_size),
-        KernelOptions(),
-        DataOptions(),
-        TrainingOptions(),
-        WindowOptions(),
-        RunOptions(),
-    )
+    config = parse_options(Gpt, ["--device", "cpu", "--global-batch-size", str(options.global_batch_size)])
     shape = config.model.shape
-    launch, layout = Launch(), Layout(1, 1, 1)
-    plan = BatchPlan(options.global_batch_size, shape.micro_batch_size, 1)
-    target = parallel.choose_target(launch, "cpu", "fp32", None)
-    with parallel.parallel_groups(launch, target, layout, seed=1):
-        trainer = Trainer(config, layout, plan, target, kernels.PLAIN)
-        plain_step = plain_gpt_step(shape, plan, config.training)
+    run = Gpt(config, Launch())
+    with run.open(RunRecord(Gpt.name, "bench", Gpt.model(config), "tokens", asdict(config))) as target:
         contestants: dict[str, Callable[[], None]] = {
-            "megatron-core": lambda: trainer.step(1e-4),
-            "plain PyTorch": plain_step,
+            "megatron-core": run.build(target).data.call,
+            "plain PyTorch": plain_gpt_step(shape, run.batches, config.training),
         }
         times_s: dict[str, list[float]] = {name: [] for name in contestants}
         for round_index in range(options.rounds + 1):

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchmarks.common.options import ConfigError, RunOptions, WindowOptions, option, positive
+from benchmarks.common.options import (
+    ComputeOptions,
+    ConfigError,
+    RunOptions,
+    TurnsOptions,
+    WindowOptions,
+    option,
+    positive,
+)
 
 VOCAB_MULTIPLE = 128  # vocabularies are padded to it, so that matrix sizes suit the hardware and divide by 2...128
 GPT2_VOCAB_SIZE = 50_257
@@ -14,7 +22,6 @@ ADAM_BETAS = (0.9, 0.95)
 ADAM_EPS = 1e-8
 DEFAULT_BATCH = 16
 SWITCH = ("auto", "on", "off")
-PRECISIONS = ("auto", "fp32", "bf16", "fp16", "fp8")
 
 
 @dataclass(frozen=True)
@@ -64,16 +71,6 @@ class ModelOptions:
 
     size: str = option("tiny", "model size", choices=tuple(SIZES))
     sequence_length: int | None = option(None, "tokens per sample; default: the size's own")
-    precision: str = option(
-        "auto",
-        "compute precision; auto: fp32 on CPUs, bf16 on accelerators; fp8: of the layers' products only",
-        PRECISIONS,
-    )
-    device: str = option(
-        "auto",
-        "auto: GPUs where there are some, else the CPU; ipu: one process for all of them",
-        ("auto", "cpu", "gpu", "ipu"),
-    )
 
     def __post_init__(self) -> None:
         positive(self, "sequence_length")
@@ -104,8 +101,6 @@ class ParallelOptions:
         "none", "activations that the backward pass computes again, to save memory", ("none", "selective", "full")
     )
     overlap: str = option("auto", "sum gradients and gather weights while computing; auto: on several GPUs", SWITCH)
-    threads: int | None = option(None, "CPU threads of each process; default: its share of the usable cores")
-    bind: bool = option(True, "bind each process to the CPUs near its GPU")
     devices: int | None = option(None, "with --dry-run: plan for so many devices on each node")
     nodes: int | None = option(None, "with --dry-run: plan for so many nodes")
 
@@ -187,14 +182,21 @@ class Config:
 
     model: ModelOptions
     parallel: ParallelOptions
+    compute: ComputeOptions
     kernels: KernelOptions
     data: DataOptions
+    turns: TurnsOptions
     training: TrainingOptions
     window: WindowOptions
     run: RunOptions
 
-
-OPTION_GROUPS = (ModelOptions, ParallelOptions, KernelOptions, DataOptions, TrainingOptions, WindowOptions, RunOptions)
+    def __post_init__(self) -> None:
+        if self.turns.effective and self.data.data == "synthetic":
+            raise ConfigError("--effective compares with data that is on the device: add --data text, or leave it out")
+        if self.turns.cold_cache:
+            raise ConfigError("--cold-cache is not for text, which is mapped into memory: leave it out")
+        if self.turns.effective and self.compute.device == "ipu":
+            raise ConfigError("--effective cannot time single steps on an IPU: leave it out")
 
 
 @dataclass(frozen=True)

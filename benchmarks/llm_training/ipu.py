@@ -6,19 +6,22 @@ User Guide, version 3.4: "Multi-IPU execution strategies", "Gradient accumulatio
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from benchmarks.common.batch_plan import BatchPlan
 from benchmarks.common.launch import Launch, node_name, usable_cpus
 from benchmarks.common.options import ConfigError
-from benchmarks.common.record import Device
+from benchmarks.common.record import Device, RunRecord
 from benchmarks.llm_training.config import ADAM_BETAS, Config, Layout
 from benchmarks.llm_training.data import describe, open_samples
+from benchmarks.llm_training.metrics import learning_rate
 from benchmarks.llm_training.plain_gpt import PlainGpt, written_out_attention
+
+if TYPE_CHECKING:
+    from benchmarks.llm_training.train import Gpt
 
 WITHOUT = "--device ipu needs PopTorch of the Poplar SDK: use its container"
 LOSS_SCALE = 2.0**10  # of fp16
@@ -27,11 +30,25 @@ LOSS_SCALE = 2.0**10  # of fp16
 class Target:
     """What this process computes on: some IPUs."""
 
+    kind = "ipu"
+    record_event = None
+
     def __init__(self, precision: str, num_ipus: int) -> None:
         self.precision, self.num_ipus = precision, num_ipus
 
-    def synchronize(self) -> None:
-        """Nothing: a call of a PopTorch model returns when its step is done."""
+    def gather(self, value: Any) -> list[Any]:
+        """There is one rank."""
+        return [value]
+
+    def describe_devices(self) -> list[Device]:
+        """The IPUs in the order of the pipeline; PopTorch tells neither their ids nor their memory."""
+        return [Device(node_name(), 0, "IPU", "", None, usable_cpus()) for _ in range(self.num_ipus)]
+
+    def software(self) -> dict[str, Any]:
+        """Nothing: PopTorch's version is that of its container."""
+        return {}
+
+    statistics = software
 
 
 def choose_target(config: Config, launch: Launch, layout: Layout) -> Target:
@@ -42,7 +59,7 @@ def choose_target(config: Config, launch: Launch, layout: Layout) -> Target:
         raise ConfigError(
             "--device ipu shares layers in turn only: give --pipeline-parallel-size for the number of IPUs"
         )
-    precision = "fp16" if config.model.precision == "auto" else config.model.precision
+    precision = "fp16" if config.compute.precision == "auto" else config.compute.precision
     if precision in ("bf16", "fp8"):
         raise ConfigError(f"--precision {precision} was asked for, but that is not there on IPUs: use fp16 or fp32")
     if config.parallel.recompute != "none":
@@ -91,10 +108,14 @@ def ipus_of_layers(num_layers: int, num_ipus: int) -> list[int]:
 
 
 class Trainer:
-    """Model, optimizer and data of all IPUs, one optimizer step at a time."""
+    """A Training on all IPUs, one optimizer step at a time."""
 
-    def __init__(self, config: Config, plan: BatchPlan, target: Target) -> None:
+    steps_per_call = 1
+    on_device = None
+
+    def __init__(self, run: Gpt, target: Target) -> None:
         poptorch = _poptorch()
+        config, plan = run.config, run.batches
         shape, length = config.model.shape, config.model.tokens_per_sample
         if target.num_ipus > 1 and plan.grad_accum_steps < 2 * target.num_ipus:
             raise ConfigError(
@@ -126,27 +147,43 @@ class Trainer:
         self._model = poptorch.trainingModel(
             PipelinedGpt(gpt, target.num_ipus), options=options, optimizer=self._optimizer
         )
-        self.losses: list[Tensor] = []
-        self.skipped_steps = 0
-        self.tokens = 0
-        self._samples, self._plan = open_samples(config), plan
-        self.data_description = describe(config.data.data_prefix, length)
+        self._run, self._samples, self._batch = run, open_samples(config), plan.global_batch_size
+        self._losses: list[Tensor] = []
+        self._tokens = 0
 
-    def step(self, learning_rate: float) -> None:
+    @property
+    def data(self) -> Trainer:
+        """One process takes all data."""
+        return self
+
+    def call(self) -> None:
         """Forward, backward and update over one global batch."""
-        first = len(self.losses) * self._plan.global_batch_size
-        tokens_BT = torch.from_numpy(
-            np.stack([self._samples[first + index] for index in range(self._plan.global_batch_size)])
-        )
+        self.step(self.take())
+
+    def take(self) -> Tensor:
+        """The next global batch, each sample with the token after it."""
+        first = len(self._losses) * self._batch
+        return torch.from_numpy(np.stack([self._samples[first + index] for index in range(self._batch)]))
+
+    def step(self, batch: Tensor) -> None:
+        """One optimizer step on it."""
         for group in self._optimizer.param_groups:
-            group["lr"] = learning_rate
+            group["lr"] = learning_rate(self._run.config.training, len(self._losses))
         self._model.setOptimizer(self._optimizer)
-        inputs_BT, labels_BT = tokens_BT[:, :-1].int(), tokens_BT[:, 1:].int()
-        self.tokens += inputs_BT.numel()
-        losses = self._model(inputs_BT, labels_BT)
-        self.losses.append(losses.float().mean())
+        inputs_BT, labels_BT = batch[:, :-1].int(), batch[:, 1:].int()
+        self._tokens += inputs_BT.numel()
+        self._losses.append(self._model(inputs_BT, labels_BT).float().mean())
 
+    def synchronize(self) -> None:
+        """Nothing: a call of a PopTorch model returns when its step is done."""
 
-def describe_devices(target: Target) -> list[Device]:
-    """The IPUs in the order of the pipeline; PopTorch tells neither their ids nor their memory."""
-    return [Device(node_name(), 0, "IPU", "", None, usable_cpus()) for _ in range(target.num_ipus)]
+    def losses(self) -> list[float]:
+        """Of every step."""
+        return [float(loss) for loss in self._losses]
+
+    def conclude(self, record: RunRecord) -> str:
+        """Why the run is not a good one, or an empty string."""
+        config = self._run.config
+        record.provenance["data"] = describe(config.data.data_prefix, config.model.tokens_per_sample)
+        record.metrics["skipped_steps"] = 0
+        return self._run.conclude(record, self._tokens, len(self._losses), self.losses())

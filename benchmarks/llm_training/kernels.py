@@ -15,7 +15,7 @@ from torch.nn.attention import SDPBackend
 
 from benchmarks.common.options import ConfigError
 from benchmarks.llm_training.config import Config, Layout
-from benchmarks.llm_training.parallel import Target
+from benchmarks.on_pytorch.target import Target
 
 FP8_CAPABILITY = (8, 9)  # of the first NVIDIA GPUs that multiply in fp8; AMD's that do report more
 GRAPH_WARMUP_STEPS = 2  # one as it comes, one to capture

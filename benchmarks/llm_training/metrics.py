@@ -1,10 +1,13 @@
-"""What is computed from counts and times."""
+"""What is computed from counts, times and losses."""
 
 from __future__ import annotations
 
-from benchmarks.common.throughput import throughput_metrics
-from benchmarks.llm_training.config import ModelSize
+from collections.abc import Sequence
+from math import cos, pi
 
+from benchmarks.llm_training.config import TrainingOptions
+
+DECAY_STEPS = 1000
 FLOPS_SOURCE = "Narayanan et al. 2021, arXiv:2104.04473, section 5.1, without the recomputed forward pass"
 
 
@@ -28,34 +31,7 @@ def recomputed_flops_per_token(num_layers: int, hidden_size: int, sequence_lengt
     return {"none": 0.0, "selective": 4.0 * l * h * s, "full": 24.0 * l * h**2 * (1 + s / (6 * h))}[recompute]
 
 
-def training_metrics(
-    shape: ModelSize,
-    sequence_length: int,
-    global_batch_size: int,
-    num_devices: int,
-    step_times_s: list[float],
-    peak_tflops_per_device: float,
-    measured_s: float | None = None,
-    recompute: str = "none",
-) -> dict[str, float | int | str | None]:
-    """Throughput, step times and FLOP rates of the measured steps, which took `measured_s`, or their sum."""
-    flops = gpt_flops_per_token(shape.num_layers, shape.hidden_size, sequence_length, shape.padded_vocab_size)
-    metrics = throughput_metrics(
-        "token",
-        len(step_times_s) * global_batch_size * sequence_length,
-        sum(step_times_s) if measured_s is None else measured_s,
-        step_times_s,
-        num_devices,
-        flops,
-        FLOPS_SOURCE,
-        peak_tflops_per_device,
-    )
-    again = recomputed_flops_per_token(shape.num_layers, shape.hidden_size, sequence_length, recompute)
-    mfu = metrics["mfu"]
-    return metrics | {"hfu": mfu * (1 + again / flops) if isinstance(mfu, float) else None}
-
-
-def loss_problem(losses: list[float]) -> str:
+def loss_problem(losses: Sequence[float]) -> str:
     """Why a loss curve is not that of a model that learns, or an empty string.
 
     The mean over the last quarter of the steps must be below the mean over the first quarter.
@@ -69,3 +45,9 @@ def loss_problem(losses: list[float]) -> str:
     if len(losses) > 1 and not last < first:
         return f"the loss did not fall: {first:.4f} at the beginning, {last:.4f} at the end: the model does not learn"
     return ""
+
+
+def learning_rate(options: TrainingOptions, step: int) -> float:
+    """Cosine from the highest rate to a tenth of it over DECAY_STEPS steps, then constant."""
+    lowest = options.learning_rate / 10
+    return lowest + (options.learning_rate - lowest) * (1 + cos(pi * min(step / DECAY_STEPS, 1))) / 2

@@ -14,7 +14,7 @@ from megatron.core.transformer.module import param_is_not_shared
 from megatron.core.utils import local_multi_tensor_l2_norm
 
 from benchmarks.llm_training.config import ADAM_BETAS, ADAM_EPS, TrainingOptions
-from benchmarks.llm_training.parallel import Target
+from benchmarks.on_pytorch.target import Target
 
 INITIAL_LOSS_SCALE = 2.0**16  # of fp16; halved when a gradient overflows
 

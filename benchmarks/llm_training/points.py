@@ -1,29 +1,15 @@
-"""The points of this workload's sweep: what `caraml.points` asks of it. Reads no PyTorch.
+"""The points of this workload's sweep: what sweeps and forecasts ask of it. Reads no PyTorch.
 
-A block is that of a system in jube/include/systems.yaml: its keys with their values.
+`value` is of a parameter of workload.yaml, on a system.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable
 
 from benchmarks.common.batch_plan import BatchPlan
 from benchmarks.llm_training.config import SIZES, Layout
 from benchmarks.llm_training.metrics import gpt_flops_per_token
-
-WORKFLOW = "llm"
-MAX_MEASURED_S = 1800.0  # of a window, as in the workflow
-
-
-def default_model(block: Mapping[str, Any]) -> str:
-    """The size that a system's sweep is of without a tag."""
-    return str(block["default_size"])
-
-
-def batch_sweep(block: Mapping[str, Any]) -> str:
-    """The system's global batch sizes, as one text."""
-    return str(block["batch_sweep"])
 
 
 def devices_needed(model: str) -> int:
@@ -45,7 +31,7 @@ def check_point(
     BatchPlan(global_batch_size, micro_batch_size or shape.micro_batch_size, layout.data_parallel_size)
 
 
-def flops_per_sample(block: Mapping[str, Any], model: str) -> float:
+def flops_per_sample(value: Callable[[str], str], model: str) -> float:
     """Model FLOPs of training on one sample, as metrics.gpt_flops_per_token counts them."""
     shape = SIZES[model]
     per_token = gpt_flops_per_token(shape.num_layers, shape.hidden_size, shape.sequence_length, shape.padded_vocab_size)

@@ -1,106 +1,167 @@
-"""One run: train for some steps, time them, and write the record."""
+"""GPT training, as the frame asks for it: what a run is, and its training step on CPUs and GPUs."""
 
 from __future__ import annotations
 
+import itertools
 import os
-import sys
-import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
-from math import cos, pi
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, cast
 
+from benchmarks.common import session
 from benchmarks.common.batch_plan import BatchPlan
-from benchmarks.common.binding import bind
-from benchmarks.common.launch import Launch, gather, node_window, read_launch
-from benchmarks.common.measure import measure_steps
-from benchmarks.common.options import EXIT_BAD_OPTIONS, FULL_FP32, ConfigError, parse_config
-from benchmarks.common.provenance import collect_provenance
-from benchmarks.common.record import FAILED, OK, RunRecord
-from benchmarks.common.run import check_record_path, run_recorded
-from benchmarks.common.step_timer import StepTimer, percentile
-from benchmarks.llm_training.config import DEFAULT_BATCH, OPTION_GROUPS, Config, Layout, TrainingOptions
-from benchmarks.llm_training.metrics import loss_problem, training_metrics
+from benchmarks.common.launch import Launch
+from benchmarks.common.options import ConfigError
+from benchmarks.common.record import RunRecord
+from benchmarks.common.workload import Choice, Flops, Target, Training, Workload
+from benchmarks.llm_training.config import DEFAULT_BATCH, Config, Layout
+from benchmarks.llm_training.metrics import (
+    FLOPS_SOURCE,
+    gpt_flops_per_token,
+    learning_rate,
+    loss_problem,
+    recomputed_flops_per_token,
+)
 from benchmarks.llm_training.plan import describe, stage_memory
 
 if TYPE_CHECKING:
     import torch
 
     from benchmarks.llm_training.data import Batch
-    from benchmarks.llm_training.kernels import Kernels
-    from benchmarks.llm_training.parallel import Target
-
-BENCHMARK = "llm_training"
-PACKAGES = ("torch", "megatron-core", "numpy", "tokenizers", "transformer-engine")
-DECAY_STEPS = 1000
+    from benchmarks.on_pytorch import target as on_pytorch
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run from the command line; returns the exit code and leaves a record, whatever happens."""
-    try:
-        options = parse_config(
-            OPTION_GROUPS,
-            sys.argv[1:] if argv is None else argv,
-            prog="python -m benchmarks.llm_training",
-            description="Train a GPT for some steps with megatron-core and record how fast it went. "
-            "Start it alone for one device, or with torchrun for several.",
-        )
-        config, launch = Config(*options), read_launch()
-        check_record_path(config.run.record)
-    except ConfigError as error:
-        print(f"{BENCHMARK}: {error}", file=sys.stderr)
-        return EXIT_BAD_OPTIONS
+class Gpt(Workload):
+    """One run of GPT training."""
 
-    if config.run.dry_run:
-        return dry_run(config, launch)
-    if (config.parallel.tensor_parallel_size or config.model.shape.tensor_parallel_size) > 1:
-        # megatron-core's linear layers rely on it to have sums under way before products; read when CUDA starts
-        os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")
-    if config.model.precision == "fp32":
-        os.environ.update(FULL_FP32)
-    record = RunRecord(
-        BENCHMARK,
-        config.run.system,
-        config.model.size,
-        "tokens",
-        asdict(config),
-        provenance=collect_provenance(PACKAGES),
+    name = "llm_training"
+    unit = "token"
+    description = "Train a GPT for some steps with megatron-core and record how fast it went."
+    packages = ("torch", "megatron-core", "numpy", "tokenizers", "transformer-engine")
+    options = Config
+    choices = (
+        Choice(
+            "recomputation",
+            "parallel.recompute",
+            {"selective": "selective recomputation", "full": "full recomputation"},
+        ),
+        Choice("layers of", "kernels.layers", {"transformer-engine": "TransformerEngine"}),
+        Choice("compiled", "kernels.compile", {"layers": "compiled layers"}),
+        Choice(
+            "attention",
+            "kernels.attention",
+            {"cudnn": "cuDNN attention", "efficient": "efficient attention", "math": "plain attention"},
+        ),
+        Choice("CUDA graph", "kernels.cuda_graph", {"True": "CUDA graph"}),
     )
-    return run_recorded(record, config.run, launch, partial(train, config, launch))
 
-
-def dry_run(config: Config, launch: Launch) -> int:
-    """Print what a run would do, on an accelerator unless --device cpu is given; returns the exit code."""
-    asked, model = config.parallel, config.model
-    on_gpu = model.device != "cpu"
-    devices = asked.devices or launch.local_world_size
-    launch = Launch(world_size=devices * (asked.nodes or launch.num_nodes), local_world_size=devices)
-    try:
-        layout, plan = plan_run(config, launch)
-        sequence_parallel = asked.is_sequence_parallel(on_gpu, layout.tensor_parallel_size)
-    except ConfigError as error:
-        print(f"{BENCHMARK}: {error}", file=sys.stderr)
-        return EXIT_BAD_OPTIONS
-    for key, value in layout_of(config, launch, layout, plan).items():
-        print(f"{key}: {value}")
-    memory = [
-        stage_memory(
-            model.shape,
-            layout,
-            plan,
-            model.tokens_per_sample,
-            stage,
-            precision=model.precision if model.precision != "auto" else "bf16" if on_gpu else "fp32",
-            recompute=asked.recompute,
-            sequence_parallel=sequence_parallel,
-            shards_optimizer=on_gpu,
+    def __init__(self, options: Config, launch: Launch) -> None:
+        self.config, self.launch = options, launch
+        asked, shape = options.parallel, options.model.shape
+        if options.run.dry_run:
+            devices = asked.devices or launch.local_world_size
+            self.launch = Launch(world_size=devices * (asked.nodes or launch.num_nodes), local_world_size=devices)
+        elif asked.devices or asked.nodes:
+            raise ConfigError(
+                "--devices and --nodes are for --dry-run: for a run start so many processes with torchrun"
+            )
+        self.shares, self.batches = plan_run(options, self.launch)
+        self.data, self.num_parameters = options.data.data, shape.num_parameters
+        length = options.model.tokens_per_sample
+        self.sample = f"{length} tokens"
+        self.work_per_sample = length
+        self.flops = Flops(
+            gpt_flops_per_token(shape.num_layers, shape.hidden_size, length, shape.padded_vocab_size), FLOPS_SOURCE
         )
-        for stage in range(layout.pipeline_parallel_size)
-    ]
-    print("\n".join(describe(model.shape, layout, plan, model.tokens_per_sample, memory)))
-    return 0
+        self.layout = {
+            "num_devices": self.shares.world_size,
+            "num_nodes": self.launch.num_nodes,
+            "tensor_parallel_size": self.shares.tensor_parallel_size,
+            "pipeline_parallel_size": self.shares.pipeline_parallel_size,
+            **asdict(self.batches),
+            "grad_accum_steps": self.batches.grad_accum_steps,
+            "sequence_length": length,
+        }
+
+    @staticmethod
+    def model(options: Config) -> str:
+        """The model's size."""
+        return options.model.size
+
+    def plan(self) -> Iterator[str]:
+        """What the model takes, on accelerators unless --device cpu is given."""
+        model, asked, compute = self.config.model, self.config.parallel, self.config.compute
+        on_gpu = compute.device != "cpu"
+        sequence_parallel = asked.is_sequence_parallel(on_gpu, self.shares.tensor_parallel_size)
+        precision = compute.precision if compute.precision != "auto" else "bf16" if on_gpu else "fp32"
+        memory = [
+            stage_memory(
+                model.shape,
+                self.shares,
+                self.batches,
+                model.tokens_per_sample,
+                stage,
+                precision=precision,
+                recompute=asked.recompute,
+                sequence_parallel=sequence_parallel,
+                shards_optimizer=on_gpu,
+            )
+            for stage in range(self.shares.pipeline_parallel_size)
+        ]
+        yield from describe(model.shape, self.shares, self.batches, model.tokens_per_sample, memory)
+
+    @contextmanager
+    def open(self, record: RunRecord) -> Iterator[Target]:
+        """The device with megatron-core's process groups, or the IPUs."""
+        config, shares = self.config, self.shares
+        if config.compute.device == "ipu":
+            from benchmarks.llm_training import ipu
+
+            yield ipu.choose_target(config, self.launch, shares)
+            return
+        if shares.tensor_parallel_size > 1:
+            # megatron-core's linear layers rely on it to have sums under way before products; read when CUDA starts
+            os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")
+        # PyTorch takes seconds to import: only once the options are known to be good.
+        warnings.filterwarnings("ignore", module=r"megatron\.")
+        from benchmarks.llm_training import kernels, parallel
+        from benchmarks.on_pytorch.target import choose_target
+
+        target = choose_target(config.compute, self.launch)
+        self.sequence_parallel = config.parallel.is_sequence_parallel(target.on_gpu, shares.tensor_parallel_size)
+        self.overlap = config.parallel.overlaps(target.on_gpu, shares.data_parallel_size)
+        self.kernels = kernels.choose_kernels(config, target, shares)
+        record.config["parallel"] |= {"sequence_parallel": self.sequence_parallel, "overlap": self.overlap}
+        record.config["kernels"] = asdict(self.kernels)
+        with parallel.parallel_groups(target, shares, config.training.seed, self.kernels.cuda_graph):
+            yield target
+
+    def build(self, target: Any) -> Training:
+        """Model, optimizer and data of this rank."""
+        if target.kind == "ipu":
+            from benchmarks.llm_training import ipu
+
+            return ipu.Trainer(self, target)
+        return Trainer(self, target)
+
+    def conclude(self, record: RunRecord, tokens: int, steps: int, losses: list[float]) -> str:
+        """Fill in what follows from tokens taken and losses; why the run did not learn, or not from all tokens."""
+        model, peak_share = self.config.model, record.metrics["mfu"]
+        again = recomputed_flops_per_token(
+            model.shape.num_layers, model.shape.hidden_size, model.tokens_per_sample, self.config.parallel.recompute
+        )
+        hfu = peak_share * (1 + again / self.flops.per_unit) if isinstance(peak_share, float) else None
+        record.metrics |= {"hfu": hfu, "trained_tokens": tokens}
+        planned = steps * self.batches.global_batch_size * self.work_per_sample
+        if tokens != planned:
+            return f"{tokens} tokens were taken from the data, {planned} were to be: the throughput is wrong"
+        return loss_problem(losses)
+
+
+main = partial(session.main, Gpt)
 
 
 def plan_run(config: Config, launch: Launch) -> tuple[Layout, BatchPlan]:
@@ -109,7 +170,7 @@ def plan_run(config: Config, launch: Launch) -> tuple[Layout, BatchPlan]:
     tensor = asked.tensor_parallel_size or shape.tensor_parallel_size
     pipeline = asked.pipeline_parallel_size or shape.pipeline_parallel_size
     # One process holds all IPUs of its pipeline.
-    world_size = launch.world_size if config.model.device != "ipu" else tensor * pipeline
+    world_size = launch.world_size if config.compute.device != "ipu" else tensor * pipeline
     layout = Layout(world_size, tensor, pipeline)
     layout.check(shape)
     micro_batch_size = asked.micro_batch_size or shape.micro_batch_size
@@ -118,216 +179,108 @@ def plan_run(config: Config, launch: Launch) -> tuple[Layout, BatchPlan]:
     return layout, BatchPlan(global_batch_size, micro_batch_size, layout.data_parallel_size)
 
 
-def layout_of(config: Config, launch: Launch, layout: Layout, plan: BatchPlan) -> dict[str, int]:
-    """What the record says of devices and batch."""
-    return {
-        "num_devices": layout.world_size,
-        "num_nodes": launch.num_nodes,
-        "tensor_parallel_size": layout.tensor_parallel_size,
-        "pipeline_parallel_size": layout.pipeline_parallel_size,
-        **asdict(plan),
-        "grad_accum_steps": plan.grad_accum_steps,
-        "sequence_length": config.model.tokens_per_sample,
-    }
-
-
-def train(config: Config, launch: Launch, record: RunRecord) -> None:
-    """Train and fill in the record; raises ConfigError for what does not fit the options or the machine."""
-    if config.parallel.devices or config.parallel.nodes:
-        raise ConfigError("--devices and --nodes are for --dry-run: for a run start so many processes with torchrun")
-    layout, plan = plan_run(config, launch)
-    record.layout = layout_of(config, launch, layout, plan)
-    record.metrics["num_parameters"] = config.model.shape.num_parameters
-    if config.model.device == "ipu":
-        train_on_ipus(config, launch, layout, plan, record)
-    else:
-        train_with_megatron(config, launch, layout, plan, record)
-
-
-def train_with_megatron(config: Config, launch: Launch, layout: Layout, plan: BatchPlan, record: RunRecord) -> None:
-    """Train on CPUs or GPUs with megatron-core, one process for each."""
-    if config.parallel.bind and config.model.device != "cpu":
-        bind(launch)
-    # PyTorch takes seconds to import: only once the options are known to be good.
-    warnings.filterwarnings("ignore", module=r"megatron\.")
-    from benchmarks.llm_training import kernels, parallel
-
-    target = parallel.choose_target(launch, config.model.device, config.model.precision, config.parallel.threads)
-    record.config["model"] |= {"precision": target.precision, "device": "gpu" if target.on_gpu else "cpu"}
-    record.config["parallel"] |= {
-        "sequence_parallel": config.parallel.is_sequence_parallel(target.on_gpu, layout.tensor_parallel_size),
-        "overlap": config.parallel.overlaps(target.on_gpu, layout.data_parallel_size),
-    }
-    chosen = kernels.choose_kernels(config, target, layout)
-    record.config["kernels"] = asdict(chosen)
-    with parallel.parallel_groups(launch, target, layout, config.training.seed, chosen.cuda_graph):
-        check_same_options(record.config_hash, launch)
-        trainer = Trainer(config, layout, plan, target, chosen)
-        if launch.rank == 0 and trainer.data_description:
-            print(trainer.data_description["packing"], flush=True)
-        record.config["kernels"]["optimizer"] = trainer.optimizer_description
-        record_event = target.record_event if target.on_gpu else None
-        timer = StepTimer(time.monotonic, target.synchronize, record_event)
-        gather(None, launch)  # no rank starts its clock while another still builds its model
-        agree: Callable[[int], int] = lambda steps: int(gather(steps, launch)[0])  # noqa: E731
-        measure_steps(partial(_step, trainer, config), timer, config.window, launch, agree)
-        losses = parallel.average_losses(trainer.losses, target.device)
-        # Every device of a replica takes the same tokens.
-        tokens = sum(gather(trainer.tokens, launch)) * layout.data_parallel_size // layout.world_size
-        window = node_window(timer.window_start_s, timer.window_end_s) if launch.is_first_on_node else None
-        record.windows = [window for window in gather(window, launch) if window]
-        nodes = gather(record.provenance["nodes"] if launch.is_first_on_node else [], launch)
-        record.provenance |= {"nodes": [node for own in nodes for node in own], **parallel.software(target)}
-        record.devices = gather(parallel.describe_device(launch, target), launch)
-        record.metrics |= parallel.allocator_statistics(target)
-    _conclude(config, plan, record, trainer, timer, losses, tokens)
-
-
-def train_on_ipus(config: Config, launch: Launch, layout: Layout, plan: BatchPlan, record: RunRecord) -> None:
-    """Train on a pipeline of IPUs with PopTorch, in one process."""
-    from benchmarks.llm_training import ipu
-
-    target = ipu.choose_target(config, launch, layout)
-    record.config["model"] |= {"precision": target.precision}
-    trainer = ipu.Trainer(config, plan, target)
-    timer = StepTimer(time.monotonic, target.synchronize)
-    measure_steps(partial(_step, trainer, config), timer, config.window, launch, agree=int)
-    record.windows = [node_window(timer.window_start_s, timer.window_end_s)]
-    record.devices = ipu.describe_devices(target)
-    _conclude(config, plan, record, trainer, timer, [float(loss) for loss in trainer.losses], trainer.tokens)
-
-
-class StepsTrainer(Protocol):
-    """What trains, one optimizer step at a time."""
-
-    skipped_steps: int
-    tokens: int  # that it took from the data
-    data_description: dict[str, Any]
-
-    def step(self, learning_rate: float) -> None:
-        """Forward, backward and update over one global batch."""
-        ...
-
-
-def _step(trainer: StepsTrainer, config: Config, index: int) -> None:
-    trainer.step(learning_rate(config.training, index))
-
-
-def _conclude(
-    config: Config,
-    plan: BatchPlan,
-    record: RunRecord,
-    trainer: StepsTrainer,
-    timer: StepTimer,
-    losses: list[float],
-    tokens: int,
-) -> None:
-    """Fill in what follows from losses and times; a run that did not learn, or not from all tokens, has failed."""
-    record.provenance["data"] = trainer.data_description
-    record.losses = list(losses)
-    record.step_times_s = timer.measured_step_times_s
-    record.metrics |= {
-        "warmup_steps": config.window.warmup_steps,
-        "measured_steps": len(record.step_times_s),
-        "first_loss": losses[0],
-        "last_loss": losses[-1],
-        "skipped_steps": trainer.skipped_steps,
-        "host_step_time_median_s": percentile(timer.host_times_s, 50),
-        **training_metrics(
-            config.model.shape,
-            config.model.tokens_per_sample,
-            plan.global_batch_size,
-            record.layout["num_devices"],
-            record.step_times_s,
-            config.run.peak_tflops_per_device,
-            timer.window_s,
-            config.parallel.recompute,
-        ),
-    }
-    planned = (config.window.warmup_steps + len(record.step_times_s)) * plan.global_batch_size
-    planned *= config.model.tokens_per_sample
-    record.metrics["trained_tokens"] = tokens
-    if tokens != planned:
-        record.error = f"{tokens} tokens were taken from the data, {planned} were to be: the throughput is wrong"
-    record.error = record.error or loss_problem(losses)
-    record.status = FAILED if record.error else OK
-
-
 class Trainer:
-    """Model, optimizer and data of this rank, one optimizer step at a time."""
+    """A Training: model, optimizer and data of this rank under megatron-core."""
 
-    def __init__(self, config: Config, layout: Layout, plan: BatchPlan, target: Target, kernels: Kernels) -> None:
+    steps_per_call = 1
+
+    def __init__(self, run: Gpt, target: on_pytorch.Target) -> None:
         from megatron.core import parallel_state
         from megatron.core.full_cuda_graph import FullCudaGraphWrapper
         from megatron.core.pipeline_parallel import get_forward_backward_func
 
         from benchmarks.llm_training import data, model, optimizer, parallel
 
+        config, plan, kernels = run.config, run.batches, run.kernels
         shape, length = config.model.shape, config.model.tokens_per_sample
-        asked = config.parallel
         model_config = model.transformer_config(
             shape,
-            layout,
+            run.shares,
             target.dtype,
             target.on_gpu,
-            asked.is_sequence_parallel(target.on_gpu, layout.tensor_parallel_size),
-            asked.recompute,
+            run.sequence_parallel,
+            config.parallel.recompute,
             kernels,
             fp8=target.precision == "fp8",
         )
         gpt = model.build_model(model_config, shape, length, config.training.seed, kernels)
-        self.target = target
-        self.losses: list[torch.Tensor] = []  # of every step, on the device; empty but for the last pipeline stage
-        self.skipped_steps = 0
+        self._run, self._target = run, target
+        self._losses: list[torch.Tensor] = []  # of every step, on the device; empty but for the last pipeline stage
+        self._learning_rate = partial(learning_rate, config.training)
+        self._feeds: list[TokenFeed] = []  # of every step
+        self._skipped_steps = 0
         # A compiled or captured layer cannot wait for its weights on the way.
         gather_late = kernels.compile != "layers" and not kernels.cuda_graph
-        overlap = asked.overlaps(target.on_gpu, layout.data_parallel_size)
-        self._model = parallel.distribute(gpt, model_config, target, overlap, gather_late)
+        self._model = parallel.distribute(gpt, model_config, target, run.overlap, gather_late)
         self._optimizer = optimizer.build_optimizer(self._model, config.training, target)
-        self.optimizer_description = self._optimizer.description
         model_config.grad_scale_func = self._optimizer.scale_loss
-        self.tokens = 0
-        self._batches = self._counted(
-            data.micro_batches(
-                data.open_samples(config),
-                plan,
-                parallel_state.get_data_parallel_rank(),
-                target.device,
-                stay_on_host=kernels.cuda_graph,  # the graph reads from buffers of its own
-            )
+        samples = data.open_samples(config)
+        self._description = data.describe(config.data.data_prefix, length)
+        if run.launch.rank == 0 and self._description:
+            print(self._description["packing"], flush=True)
+        batches: Callable[[], Iterator[Batch]] = lambda: data.micro_batches(  # noqa: E731
+            samples,
+            plan,
+            parallel_state.get_data_parallel_rank(),
+            target.device,
+            stay_on_host=kernels.cuda_graph,  # the graph reads from buffers of its own
         )
-        self.data_description = data.describe(config.data.data_prefix, length)
+        passes = plan.grad_accum_steps
+        self.data = TokenFeed(self, batches(), passes)
+        self.on_device = None
+        if config.turns.effective:
+            kept = list(itertools.islice(batches(), passes))
+            self.on_device = TokenFeed(self, itertools.cycle(kept), passes)
         self._positions_BT = model.positions(plan.micro_batch_size, length, target.device)
         forward_backward = get_forward_backward_func()
         self._forward_backward = partial(
             FullCudaGraphWrapper(forward_backward) if kernels.cuda_graph else forward_backward,
             forward_step_func=self._forward,
-            data_iterator=self._batches,
             model=[self._model],
-            num_microbatches=plan.grad_accum_steps,
+            num_microbatches=passes,
             seq_length=length,
             micro_batch_size=plan.micro_batch_size,
             forward_only=False,
         )
-
-    def _counted(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        for batch in batches:
-            self.tokens += batch["tokens"].numel()
-            yield batch
 
     def _forward(self, batches: Iterator[Any], model: torch.nn.Module) -> tuple[torch.Tensor, Callable[..., Any]]:
         batch = next(batches)
         output = model(batch["tokens"], self._positions_BT, None, labels=batch["labels"])
         return output, _mean_loss
 
-    def step(self, learning_rate: float) -> None:
-        """Forward, backward and update over one global batch."""
+    def step(self, feed: TokenFeed, batches: Iterator[Batch]) -> None:
+        """Forward, backward and update over one global batch of a feed, of which this rank's passes are taken."""
         self._model.zero_grad_buffer()
         self._optimizer.zero_grad()
-        passes = self._forward_backward()
-        self.skipped_steps += not self._optimizer.step(learning_rate)
+        passes = self._forward_backward(data_iterator=batches)
+        self._skipped_steps += not self._optimizer.step(self._learning_rate(len(self._feeds)))
+        self._feeds.append(feed)
         if passes:
-            self.losses.append(sum(one["loss"] for one in passes) / len(passes))
+            self._losses.append(sum(one["loss"] for one in passes) / len(passes))
+
+    def synchronize(self) -> None:
+        """Wait until the device has done all it was given."""
+        self._target.synchronize()
+
+    def losses(self) -> list[float]:
+        """Of every step, the mean over all replicas, on every rank."""
+        from benchmarks.llm_training import parallel
+
+        return parallel.average_losses(self._losses, self._target.device)
+
+    def conclude(self, record: RunRecord) -> str:
+        """Fill in what this rank and the others took from the data; why the run is not a good one."""
+        # Every device of a replica takes the same tokens.
+        shares = self._run.shares
+        tokens = sum(self._target.gather(sum(feed.tokens for feed in set(self._feeds))))
+        tokens = tokens * shares.data_parallel_size // shares.world_size
+        record.config["kernels"]["optimizer"] = self._optimizer.description
+        record.provenance["data"] = self._description
+        record.metrics["skipped_steps"] = self._skipped_steps
+        losses = cast(list[float], record.losses)
+        # What is on the device is the same tokens again: only the others tell whether the model learns.
+        learnt = [loss for feed, loss in zip(self._feeds, losses, strict=True) if feed is self.data]
+        return self._run.conclude(record, tokens, len(self._feeds), learnt)
 
 
 def _mean_loss(loss_BT: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
@@ -335,15 +288,34 @@ def _mean_loss(loss_BT: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Ten
     return loss, {"loss": loss.detach().clone()}  # the schedule scales the loss itself in place
 
 
-def check_same_options(config_hash: str, launch: Launch) -> None:
-    """Raise ConfigError, on every rank, unless all ranks were started with the same options."""
-    hashes = gather(config_hash, launch)
-    others = [rank for rank, found in enumerate(hashes) if found != hashes[0]]
-    if others:
-        raise ConfigError(f"rank {others[0]} was started with other options than rank 0: start all ranks with the same")
+class TokenFeed:
+    """An Input: steps on tokens that come pass after pass."""
 
+    steps_ahead = 4  # at most, as so many passes are made ahead
+    files = ()
 
-def learning_rate(options: TrainingOptions, step: int) -> float:
-    """Cosine from the highest rate to a tenth of it over DECAY_STEPS steps, then constant."""
-    lowest = options.learning_rate / 10
-    return lowest + (options.learning_rate - lowest) * (1 + cos(pi * min(step / DECAY_STEPS, 1))) / 2
+    def __init__(self, trainer: Trainer, batches: Iterable[Batch], passes: int) -> None:
+        self._trainer, self._passes = trainer, passes
+        self._batches = self._counted(batches)
+        self.tokens = 0
+
+    def _counted(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        for batch in batches:
+            self.tokens += batch["tokens"].numel()
+            yield batch
+
+    def call(self) -> None:
+        """One optimizer step."""
+        self._trainer.step(self, self._batches)
+
+    def take(self) -> list[Batch]:
+        """The passes of one step."""
+        return list(itertools.islice(self._batches, self._passes))
+
+    def step(self, batch: list[Batch]) -> None:
+        """One optimizer step on those passes."""
+        self._trainer.step(self, iter(batch))
+
+    def read_so_far(self) -> dict[str, int]:
+        """Tokens that this rank took."""
+        return {"input_tokens": self.tokens}

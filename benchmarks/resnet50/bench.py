@@ -15,19 +15,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.common.launch import Launch, usable_cores
-from benchmarks.common.options import ConfigError, RunOptions, WindowOptions, option, run_command
+from benchmarks.common.options import ConfigError, option, run_command
+from benchmarks.common.session import parse_options
 from benchmarks.resnet50 import prepare
-from benchmarks.resnet50.config import (
-    EXPANSION,
-    NUM_CLASSES,
-    STAGES,
-    BatchOptions,
-    ComputeOptions,
-    Config,
-    DataOptions,
-    ModelOptions,
-    TrainingOptions,
-)
+from benchmarks.resnet50.config import EXPANSION, NUM_CLASSES, STAGES, Config
+from benchmarks.resnet50.train import ResNet50
 
 
 @dataclass(frozen=True)
@@ -57,24 +49,18 @@ def bench(options: BenchOptions) -> None:
     input_path(options)
 
 
-def configure(options: BenchOptions, **data: Any) -> Config:
-    return Config(
-        ModelOptions(image_size=options.image_size),
-        BatchOptions(options.batch_size),
-        ComputeOptions(device="cpu"),
-        DataOptions(**data),
-        TrainingOptions(),
-        WindowOptions(),
-        RunOptions(),
-    )
+def configure(options: BenchOptions, *flags: str) -> Config:
+    sizes = ["--image-size", str(options.image_size), "--global-batch-size", str(options.batch_size)]
+    config: Config = parse_options(ResNet50, ["--device", "cpu", *sizes, *flags])
+    return config
 
 
 def compare(options: BenchOptions) -> None:
     """Print our speed over that of Keras and of PyTorch, and in bf16 over that in float32."""
-    from benchmarks.resnet50 import parallel
+    from benchmarks.on_tensorflow.target import choose_target
 
     config = configure(options)
-    target = parallel.choose_target(config.compute, Launch())
+    target = choose_target(config.compute, Launch())
     peers = {
         "Keras model.fit": keras_fit(config, target, options),
         "plain PyTorch": plain_pytorch(config, options),
@@ -112,11 +98,12 @@ def in_turns(
 
 def ours(config: Config, options: BenchOptions) -> Callable[[], None]:
     """The benchmark's own steps, on a batch that is in memory."""
-    from benchmarks.resnet50 import data, parallel, trainer
+    from benchmarks.on_tensorflow.target import choose_target
+    from benchmarks.resnet50 import data, trainer
 
-    target = parallel.choose_target(config.compute, Launch())
+    target = choose_target(config.compute, Launch())
     own = trainer.Trainer(config, target)
-    batches = data.Batches(config, target, options.batch_size, 0, 1)
+    batches = data.open_batches(config, target, options.batch_size, 0, 1)
 
     def train() -> None:
         for _ in range(options.steps):
@@ -214,7 +201,9 @@ def input_path(options: BenchOptions) -> None:
 
     The peer is the bare tf.data pipeline, without what counts records and shares them out.
     """
-    from benchmarks.resnet50 import data, parallel
+    from benchmarks.on_tensorflow.target import choose_target
+    from benchmarks.on_tensorflow.tfrecords import records
+    from benchmarks.resnet50 import data
 
     batches = 32
 
@@ -227,11 +216,12 @@ def input_path(options: BenchOptions) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         prepare.prepare(prepare.PrepareOptions(out=folder, images=256))
-        config = configure(options, data="fake-imagenet", data_dir=folder)
-        target = parallel.choose_target(config.compute, Launch())
+        config = configure(options, "--data", "fake-imagenet", "--data-dir", folder)
+        target = choose_target(config.compute, Launch())
         size = options.batch_size
-        own = data.Batches(config, target, size, 0, 1)
-        bare = data.image_files(config, size, 0, 1, data.decoder(config, target))
+        own = data.open_batches(config, target, size, 0, 1)
+        seed, beside = config.training.seed, config.data.parallel_files
+        bare = records(data.data_files(config), data.decoder(config, target), size, seed, beside, 0, 1)
         in_turns(
             replace(options, steps=batches),
             "input path alone",

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from benchmarks.common.options import ConfigError, RunOptions, WindowOptions, option, positive
+from benchmarks.common.options import ConfigError, RunOptions, TurnsOptions, WindowOptions, option, positive
+from benchmarks.on_tensorflow.options import ComputeOptions
 
 NUM_CLASSES = 1000
 NATIVE_IMAGE_SIZE = 224
@@ -93,27 +94,6 @@ class BatchOptions:
 
 
 @dataclass(frozen=True)
-class ComputeOptions:
-    """Compute."""
-
-    device: str = option("auto", "auto: GPUs where there are some, else the CPU", ("auto", "cpu", "gpu", "ipu"))
-    precision: str = option("auto", "auto: fp32 on CPUs, bf16 on GPUs, fp16 on IPUs", ("auto", "fp32", "bf16", "fp16"))
-    xla: str = option(
-        "auto", "compile the step with XLA; auto: on GPUs, as it is slower on CPUs", ("auto", "on", "off")
-    )
-    layout: str = option("auto", "order of an image's dimensions; auto: nhwc", ("auto", "nhwc", "nchw"))
-    steps_per_call: int = option(1, "optimizer steps per call into TensorFlow")
-    devices_per_process: int = option(
-        1, "devices that one process drives, with MirroredStrategy; 1: a process for each device"
-    )
-    threads: int | None = option(None, "CPU threads of each process; default: its share of the usable cores")
-    bind: bool = option(True, "bind each process to the CPUs near its GPUs")
-
-    def __post_init__(self) -> None:
-        positive(self, "steps_per_call", "devices_per_process", "threads")
-
-
-@dataclass(frozen=True)
 class DataOptions:
     """Data."""
 
@@ -126,20 +106,9 @@ class DataOptions:
     data_dir: str = option("", "folder of the TFRecords train-*-of-*; needed with imagenet and fake-imagenet")
     parallel_files: int = option(8, "files that are read side by side")
     prefetch_batches: int = option(2, "batches that are made ahead")
-    effective: bool = option(
-        False, "measure in turns with data that is on the device and with --data, for compute and effective throughput"
-    )
-    rounds: int = option(
-        6, "turns that the measured steps of --effective are shared out over; 6 or more give an interval"
-    )
-    cold_cache: bool = option(False, "drop the TFRecords from the node's file cache before each turn of --effective")
 
     def __post_init__(self) -> None:
-        positive(self, "parallel_files", "prefetch_batches", "rounds")
-        if self.effective and self.data == "synthetic":
-            raise ConfigError("--effective compares with --data synthetic: add --data imagenet, or leave it out")
-        if self.cold_cache and not (self.effective and self.reads_files):
-            raise ConfigError("--cold-cache needs --effective and data from files: --data imagenet or fake-imagenet")
+        positive(self, "parallel_files", "prefetch_batches")
         if self.reads_files and not self.data_dir:
             raise ConfigError(f"--data {self.data} needs --data-dir: python -m benchmarks.resnet50.prepare makes one")
         if self.data_dir and not self.reads_files:
@@ -175,31 +144,20 @@ class Config:
     batch: BatchOptions
     compute: ComputeOptions
     data: DataOptions
+    turns: TurnsOptions
     training: TrainingOptions
     window: WindowOptions
     run: RunOptions
 
     def __post_init__(self) -> None:
-        if self.data.effective and self.compute.device == "ipu":
+        if self.turns.effective and self.data.data == "synthetic":
+            raise ConfigError("--effective compares with --data synthetic: add --data imagenet, or leave it out")
+        if self.turns.cold_cache and not self.data.reads_files:
+            raise ConfigError("--cold-cache needs --effective and data from files: --data imagenet or fake-imagenet")
+        if self.turns.effective and self.compute.device == "ipu":
             raise ConfigError("--effective cannot time single steps on an IPU: measure twice, with and without files")
         if self.data.data != "synthetic" and self.compute.steps_per_call > 1 and self.compute.devices_per_process > 1:
             raise ConfigError(
                 "--steps-per-call above 1 with --devices-per-process above 1 needs --data synthetic: "
                 "TensorFlow shares out batches between calls only"
             )
-
-
-def num_devices(config: Config, world_size: int) -> int:
-    """Devices of the whole run."""
-    return world_size * config.compute.devices_per_process
-
-
-OPTION_GROUPS = (
-    ModelOptions,
-    BatchOptions,
-    ComputeOptions,
-    DataOptions,
-    TrainingOptions,
-    WindowOptions,
-    RunOptions,
-)

@@ -1,118 +1,160 @@
-"""One run: train for some steps, time them, and write the record."""
+"""ResNet-50 training, as the frame asks for it."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from benchmarks.common.binding import bind
-from benchmarks.common.launch import Launch, read_launch
-from benchmarks.common.options import EXIT_BAD_OPTIONS, FULL_FP32, ConfigError, parse_config
-from benchmarks.common.provenance import collect_provenance
-from benchmarks.common.record import FAILED, OK, Device, RunRecord, Window
-from benchmarks.common.run import check_record_path, run_recorded
-from benchmarks.resnet50.config import NUM_CLASSES, OPTION_GROUPS, Config, num_devices
-from benchmarks.resnet50.metrics import num_parameters
-from benchmarks.resnet50.points import check_point
+from benchmarks.common import session
+from benchmarks.common.batch_plan import check_shares
+from benchmarks.common.launch import Launch, usable_cores
+from benchmarks.common.options import TurnsOptions
+from benchmarks.common.record import RunRecord
+from benchmarks.common.workload import Choice, Flops, Target, Training, Workload
+from benchmarks.resnet50.config import NUM_CLASSES, Config, DataOptions
+from benchmarks.resnet50.metrics import FLOPS_SOURCE, IMAGES_PER_EPOCH, num_parameters, training_flops_per_image
 
-BENCHMARK = "resnet50"
-MAX_DAMAGED = 0.001  # of the records that were read
-PACKAGES = ("tensorflow", "tensorflow-cpu", "tensorflow-rocm", "keras", "numpy")
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run from the command line; returns the exit code and leaves a record, whatever happens."""
-    try:
-        options = parse_config(
-            OPTION_GROUPS,
-            sys.argv[1:] if argv is None else argv,
-            prog="python -m benchmarks.resnet50",
-            description="Train ResNet-50 for some steps with TensorFlow and record how fast it went. Start it alone "
-            "for one device, or with python -m benchmarks.common.spawn (or torchrun) for several.",
-        )
-        config, launch = Config(*options), read_launch()
-        check_record_path(config.run.record)
-        layout = layout_of(config, launch)
-    except ConfigError as error:
-        print(f"{BENCHMARK}: {error}", file=sys.stderr)
-        return EXIT_BAD_OPTIONS
-    if launch.rank == 0 and config.model.warning:
-        print(f"{BENCHMARK}: {config.model.warning}", file=sys.stderr)
-    if config.run.dry_run:
-        for key, value in {**layout, "num_parameters": num_parameters(config.model.variant)}.items():
-            print(f"{key}: {value}")
-        return 0
-    if config.compute.precision == "fp32":
-        os.environ.update(FULL_FP32)
-    record = RunRecord(
-        BENCHMARK,
-        config.run.system,
-        f"ResNet-50 {config.model.variant}",
-        "images",
-        asdict(config),
-        layout=layout,
-        provenance=collect_provenance(PACKAGES),
-    )
-    return run_recorded(record, config.run, launch, partial(train, config, launch))
-
-
-def layout_of(config: Config, launch: Launch) -> dict[str, int]:
-    """What the record says of devices and batch; raises ConfigError when the batch cannot be shared out."""
-    batch, devices = config.batch.global_batch_size, num_devices(config, launch.world_size)
-    check_point(config.model.variant, devices, batch)
-    return {
-        "num_devices": devices,
-        "num_nodes": launch.num_nodes,
-        "global_batch_size": batch,
-        "micro_batch_size": batch // devices,
-        "data_parallel_size": devices,
-        "image_size": config.model.image_size,
-    }
-
-
-def train(config: Config, launch: Launch, record: RunRecord) -> None:
-    """Train and fill in the record; raises ConfigError for what does not fit the options or the machine."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    if config.compute.bind and config.compute.device != "cpu":
-        bind(launch, config.compute.devices_per_process)
-    # TensorFlow takes seconds to import: only once the options are known to be good.
-    from benchmarks.resnet50 import parallel
-    from benchmarks.resnet50.measurement import Measurement
+if TYPE_CHECKING:
+    from benchmarks.on_tensorflow.target import Target as TensorFlowTarget
+    from benchmarks.on_tensorflow.tfrecords import Batches
     from benchmarks.resnet50.trainer import Trainer
 
-    target = parallel.choose_target(config.compute, launch)
-    record.config["compute"] |= {
-        "precision": target.precision,
-        "xla": "on" if target.xla else "off",
-        "layout": "nchw" if target.data_format == "channels_first" else "nhwc",
-        "device": target.device,
-    }
-    trainer = Trainer(config, target)
-    run = Measurement(config, launch, target, trainer)
-    run.agree(0)  # no rank starts its clock while another still builds its model
-    windows = run.measure_effective(record) if config.data.effective else run.measure(record)
-    losses = [float(loss) for loss in trainer.losses]
-    record.windows = [Window(**one) for own in run.gather([vars(window) for window in windows]) for one in own]
-    nodes = run.gather(record.provenance["nodes"] if launch.is_first_on_node else [])
-    record.provenance |= {"nodes": [node for own in nodes for node in own], **parallel.software()}
-    devices = run.gather([asdict(device) for device in parallel.describe_devices(launch, target)])
-    record.devices = [Device(**device) for own in devices for device in own]
-    read, damaged = (sum(counts) for counts in zip(*run.gather(run.batches.records()), strict=True))
-    record.losses = list(losses)
-    record.metrics |= {
-        "num_parameters": num_parameters(config.model.variant),
-        "comparable": config.model.is_comparable,
-        "warmup_steps": config.window.warmup_steps * config.compute.steps_per_call,
-        "records_read": read,
-        "records_damaged": damaged,
-        "first_loss": losses[0],
-        "last_loss": losses[-1],
-    }
-    record.error = run_problem(losses, read, damaged)
-    record.status = FAILED if record.error else OK
+MAX_DAMAGED = 0.001  # of the records that were read
+
+
+class ResNet50(Workload):
+    """One run of ResNet-50."""
+
+    name = "resnet50"
+    unit = "image"
+    description = "Train ResNet-50 for some steps with TensorFlow and record how fast it went."
+    packages = ("tensorflow", "tensorflow-cpu", "tensorflow-rocm", "keras", "numpy")
+    options = Config
+    choices = (Choice("XLA", "compute.xla", {"on": "XLA"}),)
+
+    def __init__(self, options: Config, launch: Launch) -> None:
+        self.config, self.launch = options, launch
+        self.devices_per_process = options.compute.devices_per_process
+        batch, devices = options.batch.global_batch_size, launch.world_size * self.devices_per_process
+        check_shares(devices, batch)
+        self.layout = {
+            "num_devices": devices,
+            "num_nodes": launch.num_nodes,
+            "global_batch_size": batch,
+            "micro_batch_size": batch // devices,
+            "data_parallel_size": devices,
+            "image_size": options.model.image_size,
+        }
+        self.data, self.sample = options.data.data, f"{options.model.image_size} pixels"
+        self.num_parameters = num_parameters(options.model.variant)
+        self.work_per_sample = 1
+        self.flops = Flops(training_flops_per_image(options.model.image_size), FLOPS_SOURCE)
+        if launch.rank == 0 and options.model.warning:
+            print(f"{self.name}: {options.model.warning}", file=sys.stderr)
+
+    @staticmethod
+    def model(options: Config) -> str:
+        """The model and its variant."""
+        return f"ResNet-50 {options.model.variant}"
+
+    @contextmanager
+    def open(self, record: RunRecord) -> Iterator[Target]:
+        """The device with TensorFlow's strategy."""
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+        # TensorFlow takes seconds to import: only once the options are known to be good.
+        from benchmarks.on_tensorflow.target import choose_target
+
+        target = choose_target(self.config.compute, self.launch)
+        record.config["compute"] |= {
+            "xla": "on" if target.xla else "off",
+            "layout": "nchw" if target.data_format == "channels_first" else "nhwc",
+        }
+        yield target
+
+    def build(self, target: Any) -> Training:
+        """Model, optimizer and data of this process."""
+        return ResNetTraining(self, target)
+
+
+main = partial(session.main, ResNet50)
+
+
+class ResNetTraining:
+    """A Training of ResNet-50."""
+
+    def __init__(self, run: ResNet50, target: TensorFlowTarget) -> None:
+        from benchmarks.resnet50.data import data_files, open_batches
+        from benchmarks.resnet50.trainer import Trainer
+
+        config, launch = run.config, run.launch
+        open_own = partial(
+            open_batches,
+            target=target,
+            batch_size=run.layout["micro_batch_size"],
+            rank=launch.rank,
+            ranks=launch.world_size,
+        )
+        self.trainer = Trainer(config, target)
+        self._run, self._target = run, target
+        self.steps_per_call = config.compute.steps_per_call
+        cores = usable_cores() // launch.local_world_size
+        ahead = config.data.prefetch_batches + 1 + cores // config.batch.global_batch_size
+        files = [Path(file) for file in data_files(config)]
+        self.data = ImageFeed(self.trainer, open_own(config), ahead, files)
+        self.on_device = None
+        if config.turns.effective:
+            self.on_device = ImageFeed(
+                self.trainer, open_own(replace(config, data=DataOptions(), turns=TurnsOptions()))
+            )
+
+    def synchronize(self) -> None:
+        """Wait until the device has done all it was given."""
+        self.trainer.synchronize()
+
+    def losses(self) -> list[float]:
+        """Of the last step of every call, a mean over the global batch."""
+        return [float(loss) for loss in self.trainer.losses]
+
+    def conclude(self, record: RunRecord) -> str:
+        """Fill in what was read; why the run is not a good one."""
+        read, damaged = (sum(counts) for counts in zip(*self._target.gather(self.data.batches.records()), strict=True))
+        record.metrics |= {
+            "comparable": self._run.config.model.is_comparable,
+            "images_per_epoch": IMAGES_PER_EPOCH,
+            "records_read": read,
+            "records_damaged": damaged,
+        }
+        return run_problem(self.losses(), read, damaged)
+
+
+class ImageFeed:
+    """An Input: steps on images."""
+
+    def __init__(self, trainer: Trainer, batches: Batches, steps_ahead: int = 0, files: Sequence[Path] = ()) -> None:
+        self._trainer, self.batches, self.steps_ahead, self.files = trainer, batches, steps_ahead, files
+
+    def call(self) -> None:
+        """One call into TensorFlow, of some optimizer steps."""
+        self._trainer.call(self.batches)
+
+    def take(self) -> tuple[Any, Any]:
+        """The next batch."""
+        return next(self.batches)
+
+    def step(self, batch: tuple[Any, Any]) -> None:
+        """One optimizer step on it."""
+        self._trainer.step(*batch)
+
+    def read_so_far(self) -> dict[str, int]:
+        """What was read from files."""
+        images, size_bytes = self.batches.read_so_far()
+        return {"input_images": images, "input_bytes": size_bytes}
 
 
 def run_problem(losses: Sequence[float], read: int, damaged: int) -> str:

@@ -8,10 +8,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from benchmarks.on_tensorflow.target import Target
+from benchmarks.on_tensorflow.tfrecords import Batches
 from benchmarks.resnet50.config import NUM_CLASSES, Config, TrainingOptions
-from benchmarks.resnet50.data import Batches
 from benchmarks.resnet50.model import build_model
-from benchmarks.resnet50.parallel import Target
 
 
 class Trainer:

@@ -7,9 +7,10 @@ from types import SimpleNamespace
 import pytest
 
 from caraml.forecast import ASSUMED_MFU, START_S, forecast
-from caraml.points import workloads
 from caraml.site import read_site
 from caraml.systems import read_systems
+from caraml.workloads import Workload
+from results.workloads import Facts, workloads
 
 BLOCK = {
     "devices_per_node": 4,
@@ -17,7 +18,6 @@ BLOCK = {
     "default_repeats": 2,
     "default_precision": "bf16",
     "peak_tflops_bf16": 1,
-    "micro_batch_size": "",
     "submit": "sbatch",
     "vendor": "made up",
     "tdp_w_per_device": 250,
@@ -31,13 +31,12 @@ SITE = {"devices": "", "batches": ""}
 def made_up(**values):
     """A step of batch N takes N seconds on one device."""
     known = {
-        "WORKFLOW": "made_up",
-        "MAX_MEASURED_S": 100.0,
-        "default_model": lambda block: "small",
-        "batch_sweep": lambda block: "2 80",
+        "facts": Facts(
+            "sums", "Sums", "numbers", "pytorch", "made_up", model="small", batches="2 80", max_measured_s=100
+        ),
         "flops_per_sample": lambda block, model: 1e12 * ASSUMED_MFU,
         "devices_needed": lambda model: 1,
-        "check_point": lambda *point: None,
+        "check_point": lambda *point, **layout: None,
     }
     return SimpleNamespace(**{**known, **values})
 
@@ -54,6 +53,7 @@ def test_node_hours_and_energy_are_those_of_all_runs():
 
 def test_what_the_figures_do_not_tell_is_not_made_up():
     assert "how long is not known" in str(forecast(made_up(), {**BLOCK, "peak_tflops_bf16": 0}, SITE))
+    assert "how long is not known" in str(forecast(made_up(flops_per_sample=lambda block, model: 0.0), BLOCK, SITE))
     assert "kWh" not in str(forecast(made_up(), {**BLOCK, "tdp_w_per_device": 0}, SITE))
 
 
@@ -64,5 +64,5 @@ def test_a_narrowed_sweep_is_forecast():
 
 def test_every_workload_can_be_forecast_on_every_system():
     for name, block in read_systems().items():
-        for known in workloads():
-            assert forecast(known, block, read_site(name)).points > 0
+        for facts in workloads().values():
+            assert forecast(Workload(facts), block, read_site(name)).points > 0

@@ -6,13 +6,15 @@ import pytest
 
 from benchmarks.common.options import ConfigError
 from caraml.errors import SiteError
-from caraml.points import fitting_batches, fitting_devices, main, numbers, workload
+from caraml.points import fitting_batches, fitting_devices, main, numbers
+from caraml.workloads import workload
 
 GPT = workload("llm_training")
 
 
 def check(model, num_devices, micro_batch_size=None, benchmark="llm_training"):
-    return lambda batch: workload(benchmark).check_point(model, num_devices, batch, micro_batch_size)
+    known = workload(benchmark)
+    return lambda batch: known.check_point(model, num_devices, batch, micro_batch_size=micro_batch_size)
 
 
 def test_of_a_systems_sweep_only_what_can_run_is_taken():
@@ -66,3 +68,23 @@ def test_the_command_is_narrowed_by_the_environment(monkeypatch, capsys):
     monkeypatch.setenv("CARAML_BATCHES", "4")
     assert main(asked) == 1
     assert capsys.readouterr().err.startswith("tiny on 2 devices: global_batch_size 4 is not")
+
+
+@pytest.mark.parametrize(
+    ("asked", "points"),
+    [
+        (["batches", "llm_training", "tiny"], "8,16"),
+        (["batches", "llm_training", "117M", "--micro-batch-size", "1"], "2,4"),  # the block says so of this model
+        (["batches", "resnet50", "ResNet-50 v1.5"], "16,32"),
+        (["devices", "llm_training", "tiny"], "1,2"),
+    ],
+)
+def test_without_a_sweep_the_systems_own_is_taken(asked, points, capsys):
+    of_devices = ["--num-devices", "1"] if asked[0] == "batches" else []
+    assert main([*asked, "--system", "CPU", *of_devices]) == 0
+    assert capsys.readouterr().out == points
+
+
+def test_a_workload_that_there_is_not_is_refused(capsys):
+    assert main(["devices", "llm_trainin", "tiny", "--system", "CPU"]) == 1
+    assert "there is no workload 'llm_trainin': did you mean 'llm_training'?" in capsys.readouterr().err

@@ -17,7 +17,7 @@ from caraml.slurm import Slurm
 from caraml.wait import settle, wait
 
 HERE = Path("/somewhere")
-RECORD = {"schema_version": 2, "benchmark": "b", "system": "s", "model": "m", "work_unit": "tokens", "layout": {}}
+RECORD = {"schema_version": 3, "benchmark": "b", "system": "s", "model": "m", "work_unit": "tokens", "layout": {}}
 SHOWN = "JobId=7 JobName=x JobState={state} Reason={reason} ExitCode=0:0 StartTime=2026-01-01T10:00:00 EndTime=Unknown"
 UP, DOWN = "Slurmctld(primary) at here is UP", "Slurmctld(primary) at here is DOWN"
 # Takes note of each call, and answers after what is in the files beside it.

@@ -12,6 +12,9 @@ import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+from results.workloads import workloads
+
+PRECISIONS = {"fp32", "bf16", "fp16", "fp8"}
 TAG_ENTRY = re.compile(r"""^(?!\s*#).*?\btag:\s*("[^"]*"|'[^']*'|[^,}\s#]+)""", re.MULTILINE)
 NAME = re.compile(r"^name:\s*(\S+)", re.MULTILINE)
 
@@ -23,11 +26,21 @@ def tags_of(files: list[Path]) -> set[str]:
 
 
 def known_tags(folder: Path, name: str) -> set[str]:
-    """The tags in the workflow's own file, and those that all workflows share: which no other's file has."""
+    """The tags in the workflow's own file, and those that all workflows share: which no other's file has.
+
+    Of precisions those in which the workload trains.
+    """
     workflows = {found[1]: file for file in sorted(folder.glob("*.yaml")) if (found := NAME.search(file.read_text()))}
     own = tags_of([workflows[name]])
     others = tags_of([file for other, file in workflows.items() if other != name])
-    return own | (tags_of(sorted(folder.glob("include/*.yaml"))) - others)
+    shared = tags_of(sorted(folder.glob("include/*.yaml"))) - others
+    return (own | shared) - (PRECISIONS - precisions_of(name))
+
+
+def precisions_of(name: str) -> set[str]:
+    """In which the workload of that name trains; all of them for one that is not described."""
+    facts = workloads().get(name)
+    return set(facts.precisions.split()) if facts else PRECISIONS
 
 
 def main() -> None:

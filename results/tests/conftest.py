@@ -18,7 +18,7 @@ from jpwr.writers import CsvWriter
 def make_record(**changes: Any) -> dict[str, Any]:
     """A good record: 1000 tokens in the window from 10 s to 20 s on one CPU."""
     record: dict[str, Any] = {
-        "schema_version": 2,
+        "schema_version": 3,
         "benchmark": "llm_training",
         "system": "CPU",
         "model": "tiny",
@@ -26,6 +26,11 @@ def make_record(**changes: Any) -> dict[str, Any]:
         "status": "ok",
         "error": "",
         "config": {},
+        "precision": "fp32",
+        "data": "text",
+        "sample": "125 tokens",
+        "choices": {},
+        "variant": [],
         "layout": {
             "num_devices": 1,
             "num_nodes": 1,

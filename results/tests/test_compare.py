@@ -123,8 +123,8 @@ def test_estimates_are_not_compared_with_each_other():
 @pytest.mark.parametrize(
     ("part", "key", "words"),
     [
-        ("config", {"kernels": {"attention": "cudnn"}}, "attention unknown against cudnn"),
-        ("config", {"kernels": {"cuda_graph": True}}, "CUDA graph unknown against True"),
+        ("choices", {"attention": "cudnn"}, "attention unknown against cudnn"),
+        ("choices", {"made-up kernel": "on"}, "made-up kernel unknown against on"),
         ("layout", {"tensor_parallel_size": 4}, "tensor parallel over 1 against 4"),
         ("layout", {"pipeline_parallel_size": 2}, "pipeline parallel over 1 against 2"),
     ],
@@ -168,15 +168,17 @@ def test_other_software_of_the_two_sides_is_said_once():
 
 def test_what_differs_between_the_sides_is_said():
     base, other = result(1.0), result(1.0)
-    base["config"], other["config"] = {"model": {"precision": "fp32"}}, {"model": {"precision": "bf16"}}
-    assert compare([base], [other]).lines[0].remarks == ["precision fp32 against bf16"]
-    base["config"], other["config"] = ({"kernels": {"layers": name}} for name in ("megatron", "transformer-engine"))
-    assert compare([base], [other]).lines[0].remarks == ["layers of megatron against transformer-engine"]
+    base["precision"], other["precision"] = "fp32", "bf16"
+    base["choices"], other["choices"] = ({"layers of": name} for name in ("megatron", "transformer-engine"))
+    assert compare([base], [other]).lines[0].remarks == [
+        "precision fp32 against bf16",
+        "layers of megatron against transformer-engine",
+    ]
 
 
 def test_other_input_is_another_point():
     small, large = result(1.0), result(1.0)
-    small["layout"]["image_size"], large["layout"]["image_size"] = 64, 224
+    small["sample"], large["sample"] = "64 pixels", "224 pixels"
     assert point_of(small) != point_of(large)
     assert compare([small], [large]).lines == []
 

@@ -57,16 +57,10 @@ def test_other_options_are_another_point_and_a_failed_run_joins_its_point():
 
 def test_other_kernels_are_another_point_and_are_named():
     config = made_up.result()["config"]
-    kernels = {
-        "layers": "transformer-engine",
-        "compile": "parts",
-        "attention": "transformer-engine",
-        "cuda_graph": True,
-    }
-    usual = {"layers": "megatron", "compile": "parts", "attention": "flash", "cuda_graph": False}
-    results = by_point(
-        [made_up.result(config=config | {"kernels": chosen}) for chosen in (usual, kernels, usual, usual)]
-    )
+    usual = made_up.result(config=config | {"kernels": {"layers": "megatron", "cuda_graph": False}})
+    kernels = {"layers": "transformer-engine", "cuda_graph": True}
+    other = made_up.result(config=config | {"kernels": kernels}, variant=["TransformerEngine", "CUDA graph"])
+    results = by_point([usual, other, usual, usual])
     assert [(one.variant, len(one.good)) for one in results] == [
         (("bf16", "micro batch 4"), 3),
         (("bf16", "micro batch 4", "TransformerEngine", "CUDA graph"), 1),
@@ -328,11 +322,11 @@ def test_devices_of_one_kind_differ_in_nothing_that_counts():
 def test_a_run_of_other_options_is_no_repeat_and_one_that_failed_spoils_no_other():
     config = made_up.result()["config"]
     other = {**config, "training": {"learning_rate": 0.1}}
-    fp8 = {**config, "model": {"precision": "fp8"}}
+    fp8 = {**config, "compute": {"precision": "fp8"}}
     records = [
         *(made_up.result() for _ in range(3)),
         made_up.result(config=other),
-        {**made_up.failed(), "config": fp8},
+        {**made_up.failed(), "config": fp8, "precision": "fp8"},
         {**made_up.failed(), "config": config},
         {**made_up.failed(), "config": {}},
     ]

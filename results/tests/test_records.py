@@ -75,8 +75,64 @@ def test_a_record_of_the_first_version_is_brought_to_this_one(tmp_path):
     (tmp_path / "result.json").write_text(json.dumps(old))
     [record], skipped = find_records([tmp_path])
     assert not skipped
-    assert record["schema_version"] == 2
+    assert record["schema_version"] == 3
     assert record["windows"][0]["kind"] == "measured"
+
+
+def of_version_2(config, **layout):
+    old = made_up.result() | {"schema_version": 2, "config": config}
+    for name in ("precision", "data", "sample", "choices", "variant"):
+        del old[name]
+    del old["layout"]["sequence_length"], old["layout"]["work_per_sample"]
+    old["layout"] |= layout
+    return old
+
+
+@pytest.mark.parametrize(
+    ("old", "told"),
+    [
+        (
+            of_version_2(
+                {
+                    "model": {"precision": "fp8"},
+                    "data": {"data": "text"},
+                    "parallel": {"recompute": "full"},
+                    "kernels": {"layers": "megatron", "compile": "layers", "attention": "flash", "cuda_graph": True},
+                },
+                sequence_length=2048,
+            ),
+            {
+                "precision": "fp8",
+                "data": "text",
+                "sample": "2048 tokens",
+                "choices": {
+                    "recomputation": "full",
+                    "layers of": "megatron",
+                    "compiled": "layers",
+                    "attention": "flash",
+                    "CUDA graph": "True",
+                },
+                "variant": ["full recomputation", "compiled layers", "CUDA graph"],
+            },
+        ),
+        (
+            of_version_2({"compute": {"precision": "bf16", "xla": "on"}, "data": {"data": "imagenet"}}, image_size=224),
+            {
+                "precision": "bf16",
+                "data": "imagenet",
+                "sample": "224 pixels",
+                "choices": {"XLA": "on"},
+                "variant": ["XLA"],
+            },
+        ),
+        (of_version_2({}), {"precision": "", "data": "", "sample": "", "choices": {}, "variant": []}),
+    ],
+)
+def test_a_record_of_the_second_version_says_what_it_is_a_repeat_of(old, told, tmp_path):
+    (tmp_path / "result.json").write_text(json.dumps(old))
+    [record], skipped = find_records([tmp_path])
+    assert not skipped
+    assert {name: record[name] for name in told} == told
 
 
 @pytest.mark.parametrize("windows", [None, 5, [5]])

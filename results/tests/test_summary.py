@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from results.cost import COSTED_WORK, Costs, Price, cost_of, cost_rows
+from results.cost import Costs, Price, cost_of, cost_rows
 from results.plots import scaling
 from results.statistics import by_point
 from results.summary import sentences, summary_rows
 from results.tests import made_up
+from results.workloads import workloads
 
 SPREAD = (0.99, 1.0, 1.01)
 
 
 def runs(system, tokens_per_s, precision="bf16", **options):
-    config = {**made_up.result()["config"], "model": {"precision": precision}}
     return [
-        made_up.result(system=system, tokens_per_s=tokens_per_s * share, config=config, **options) for share in SPREAD
+        made_up.result(system=system, tokens_per_s=tokens_per_s * share, precision=precision, **options)
+        for share in SPREAD
     ]
 
 
@@ -71,7 +72,7 @@ def test_scaling_is_of_one_precision():
 
 
 def test_what_is_not_ranked_has_no_cost():
-    assert "tokens" in COSTED_WORK
+    assert workloads()["llm_training"].costed.words == "10⁹ tokens"
     costs = Costs("EUR", 0.25, {"A": Price(10_000.0)})
     good, estimated = by_point(runs("A", 100.0)), by_point(runs("A", 100.0, estimated=True))
     small = by_point([{**record, "metrics": {**record["metrics"], "comparable": False}} for record in runs("A", 100.0)])

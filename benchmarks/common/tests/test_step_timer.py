@@ -58,7 +58,7 @@ class Device:
         self.host_s = self.device_s = 100.0
         self.waits = 0
 
-    def step(self, _: int) -> None:
+    def step(self) -> None:
         self.host_s += 0.1
         idle = self.device_s < self.host_s
         self.device_s = max(self.device_s, self.host_s + 0.2 * idle) + 1.0

@@ -12,21 +12,23 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.common.launch import gather, read_launch
+from benchmarks.common.launch import read_launch
+from benchmarks.common.options import ComputeOptions
 from benchmarks.llm_training import model, parallel
 from benchmarks.llm_training.config import SIZES, Layout
+from benchmarks.on_pytorch.target import choose_target
 
 
 def main() -> None:
     size, tensor, pipeline, *rest = sys.argv[1:]
     launch, shape = read_launch(), SIZES[size]
     layout = Layout(launch.world_size, int(tensor), int(pipeline))
-    target = parallel.choose_target(launch, "cpu", "fp32", 1)
-    with parallel.parallel_groups(launch, target, layout, 1):
+    target = choose_target(ComputeOptions("cpu", "fp32", threads=1), launch)
+    with parallel.parallel_groups(target, layout, 1):
         config = model.transformer_config(shape, layout, target.dtype, on_gpu=False)
         length = 64
         gpt = model.build_model(config, shape, length, seed=1)
-        counts = gather(sum(parameter.numel() for parameter in gpt.parameters()), launch)
+        counts = target.gather(sum(parameter.numel() for parameter in gpt.parameters()))
         flops = 0
         if rest:
             tokens_BT = torch.randint(shape.vocab_size, (2, length))

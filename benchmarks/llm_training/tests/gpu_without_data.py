@@ -17,6 +17,7 @@ import warnings
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any
 
 LIBRARY, CASES = sys.argv[1], json.loads(sys.argv[2])
@@ -36,9 +37,10 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils._pytree import tree_leaves  # noqa: E402
 
 from benchmarks.common.launch import Launch  # noqa: E402
-from benchmarks.common.options import parse_config  # noqa: E402
-from benchmarks.llm_training import kernels, parallel, train  # noqa: E402
-from benchmarks.llm_training.config import OPTION_GROUPS, Config  # noqa: E402
+from benchmarks.common.record import RunRecord  # noqa: E402
+from benchmarks.common.session import parse_options  # noqa: E402
+from benchmarks.llm_training import kernels, parallel  # noqa: E402
+from benchmarks.llm_training.train import Gpt  # noqa: E402
 
 GPU = torch.device("cuda", 0)
 WITHOUT_DATA = FakeTensorMode(allow_non_fake_inputs=True)
@@ -159,8 +161,9 @@ def stand_in_for_communication() -> None:
     param_and_grad_buffer.dist_all_gather_func = param_and_grad_buffer.dist_reduce_scatter_func = Nothing
 
     @contextmanager
-    def process_group(launch: Launch, backend: str) -> Iterator[None]:
-        assert backend == "nccl"
+    def process_group(target: Any) -> Iterator[None]:
+        assert target.on_gpu
+        launch = target.launch
         dist.init_process_group("fake", store=FakeStore(), rank=launch.rank, world_size=launch.world_size)
         yield
 
@@ -173,16 +176,13 @@ def train_case(rank: int, world_size: int, flags: list[str]) -> dict[str, Any]:
     stand_in_for_a_gpu()
     stand_in_for_data(flags)
     stand_in_for_communication()
-    config = Config(*parse_config(OPTION_GROUPS, flags, "", ""))
-    launch = Launch(rank=rank, world_size=world_size, local_world_size=world_size)
-    layout, plan = train.plan_run(config, launch)
-    target = parallel.choose_target(launch, config.model.device, config.model.precision, None)
-    with WITHOUT_DATA, MemoryMode() as memory:
-        chosen = kernels.choose_kernels(config, target, layout)
-        with parallel.parallel_groups(launch, target, layout, config.training.seed):
-            trainer = train.Trainer(config, layout, plan, target, chosen)
-            for _ in range(2):
-                trainer.step(1e-4)
+    config = parse_options(Gpt, flags)
+    run = Gpt(config, Launch(rank=rank, world_size=world_size, local_world_size=world_size))
+    record = RunRecord(Gpt.name, "made up", Gpt.model(config), "tokens", asdict(config))
+    with WITHOUT_DATA, MemoryMode() as memory, run.open(record) as target:
+        trainer: Any = run.build(target)
+        for _ in range(2):
+            trainer.data.call()
     model = trainer._model
     [inner] = trainer._optimizer._optimizer.chained_optimizers
     masters = [master for group in inner.optimizer.param_groups for master in group["params"]]
@@ -190,10 +190,10 @@ def train_case(rank: int, world_size: int, flags: list[str]) -> dict[str, Any]:
     size = lambda tensors: sum(tensor.numel() * tensor.element_size() for tensor in tensors)  # noqa: E731
     of_masters = size(moments) + (size(masters) if target.precision != "fp32" else 0)
     return {
-        "losses": [[str(loss.dtype), str(loss.device)] for loss in trainer.losses],
+        "losses": [[str(loss.dtype), str(loss.device)] for loss in trainer._losses],
         "weights": sorted({str(weight.dtype) for weight in model.parameters()}),
         "devices": sorted({str(weight.device) for weight in model.parameters()}),
-        "kernels": vars(chosen) | {"optimizer": trainer.optimizer_description},
+        "kernels": vars(run.kernels) | {"optimizer": trainer._optimizer.description},
         "fused": all(group.get("fused") for group in inner.optimizer.param_groups),
         "overlap": [model.ddp_config.overlap_grad_reduce, model.ddp_config.overlap_param_gather],
         "fp8_passes": transformer_engine_stand_in.fp8_passes,

@@ -2,18 +2,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
-from benchmarks.common.batch_plan import BatchPlan
-from benchmarks.common.options import ConfigError, WindowOptions, parse_config
+from benchmarks.common.launch import Launch
+from benchmarks.common.options import ConfigError, WindowOptions
 from benchmarks.common.record import RunRecord
-from benchmarks.common.step_timer import StepTimer
+from benchmarks.common.session import parse_options, work_per_step
+from benchmarks.common.throughput import throughput_metrics
 from benchmarks.llm_training.config import (
-    OPTION_GROUPS,
     SIZES,
-    Config,
     DataOptions,
     Layout,
     ModelOptions,
@@ -24,9 +22,8 @@ from benchmarks.llm_training.metrics import (
     gpt_flops_per_token,
     loss_problem,
     recomputed_flops_per_token,
-    training_metrics,
 )
-from benchmarks.llm_training.train import _conclude
+from benchmarks.llm_training.train import Gpt
 
 
 def test_flops_agree_with_the_palm_count():
@@ -81,25 +78,33 @@ def test_options_that_make_no_run_are_refused(make):
         make()
 
 
+def metrics_of(step_times_s, *flags, devices=1):
+    run = Gpt(parse_options(Gpt, flags), Launch(world_size=devices, local_world_size=devices))
+    record = RunRecord(Gpt.name, "made up", "", "tokens", {}, layout=run.layout)
+    work, peak_tflops = len(step_times_s) * work_per_step(run), run.config.run.peak_tflops_per_device
+    record.metrics = throughput_metrics(
+        "token", work, sum(step_times_s), step_times_s, devices, *run.flops, peak_tflops
+    )
+    assert run.conclude(record, work, len(step_times_s), [2.0, 1.0]) == ""
+    return record.metrics
+
+
+KNOWN = ("--size", "800M", "--global-batch-size", "64", "--peak-tflops-per-device", "312")
+
+
 def test_metrics_of_known_steps():
-    shape = SIZES["800M"]
-    metrics = training_metrics(shape, 2048, 64, 4, step_times_s=[1.0, 3.0], peak_tflops_per_device=312)
-    assert metrics["measured_tokens"] == 2 * 64 * 2048
+    metrics = metrics_of([1.0, 3.0], *KNOWN, devices=4)
+    assert metrics["measured_tokens"] == metrics["trained_tokens"] == 2 * 64 * 2048
     assert metrics["tokens_per_s"] == pytest.approx(65_536)
     assert metrics["tokens_per_s_per_device"] == pytest.approx(16_384)
     assert metrics["step_time_median_s"] == pytest.approx(2.0)
     assert metrics["tflops_per_device"] == pytest.approx(16_384 * 6.26e9 / 1e12, rel=1e-3)
     assert metrics["mfu"] == pytest.approx(metrics["tflops_per_device"] / 312)
-
-
-def test_throughput_is_that_of_the_window_where_it_is_told():
-    metrics = training_metrics(SIZES["tiny"], 256, 8, 1, [1.0, 1.0], 0.0, measured_s=4.0)
-    assert metrics["tokens_per_s"] == 2 * 8 * 256 / 4.0
     assert "arXiv:2104.04473" in metrics["model_flops_source"]
 
 
 def test_utilisation_of_an_unknown_peak_is_missing():
-    metrics = training_metrics(SIZES["tiny"], 256, 8, 1, [1.0], 0.0)
+    metrics = metrics_of([1.0])
     assert (metrics["mfu"], metrics["hfu"]) == (None, None)
 
 
@@ -111,11 +116,15 @@ def test_what_is_recomputed_counts_in_hfu_alone(recompute, flops):
     # Layers and hidden size of 800M, at a sequence of 2048: a third of its terms of layers, or of attention.
     assert recomputed_flops_per_token(16, 2048, 2048, recompute) == pytest.approx(flops)
     assert recomputed_flops_per_token(16, 2048, 1024, recompute) <= flops
-    plain, again = (
-        training_metrics(SIZES["800M"], 2048, 64, 4, [2.0], 312, recompute=one) for one in ("none", recompute)
-    )
+    plain, again = (metrics_of([2.0], *KNOWN, "--recompute", one, devices=4) for one in ("none", recompute))
     assert again["mfu"] == plain["mfu"] == plain["hfu"]
     assert again["hfu"] == pytest.approx(plain["mfu"] * (1 + flops / plain["model_flops_per_token"]))
+
+
+def test_what_is_computed_again_is_about_what_the_original_suite_counts():
+    metrics = metrics_of([1.0], *KNOWN, "--recompute", "full")
+    # 8.1343 GFLOP a token: the same layers with a forward pass more, and the logits once.
+    assert metrics["hfu"] / metrics["mfu"] == pytest.approx(8.1343e9 / 6.25528e9, rel=0.04)
 
 
 @pytest.mark.parametrize(
@@ -141,12 +150,24 @@ def test_a_loss_that_does_not_fall_is_told(losses, problem):
 
 
 def test_a_run_that_took_other_tokens_than_planned_has_failed():
-    config = Config(*parse_config(OPTION_GROUPS, [], "", ""))
-    record = RunRecord("llm_training", "made up", "tiny", "tokens", {}, layout={"num_devices": 1})
-    timer = StepTimer(lambda: 0.0, lambda: None, window_times_s=[0.0, 1.0, 2.0])
-    trainer = SimpleNamespace(skipped_steps=0, data_description={})
-    planned = (config.window.warmup_steps + 2) * 16 * 256
-    for tokens, status in ((planned, "ok"), (planned // 2, "failed")):
-        _conclude(config, BatchPlan(16, 4, 1), record, trainer, timer, [3.0, 2.0], tokens)
-        assert record.status == status
-    assert record.error.startswith(f"{planned // 2} tokens were taken from the data, {planned} were to be")
+    run = Gpt(parse_options(Gpt, []), Launch())
+    record = RunRecord(Gpt.name, "made up", "tiny", "tokens", {}, metrics={"mfu": None})
+    planned = 5 * 16 * 256
+    assert run.conclude(record, planned, 5, [3.0, 2.0]) == ""
+    said = run.conclude(record, planned // 2, 5, [3.0, 2.0])
+    assert said.startswith(f"{planned // 2} tokens were taken from the data, {planned} were to be")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--effective"], "--effective compares with data that is on the device"),
+        (["--effective", "--data", "text", "--data-prefix", "x", "--device", "ipu"], "cannot time single steps"),
+        (["--effective", "--cold-cache", "--data", "text", "--data-prefix", "x"], "which is mapped into memory"),
+        (["--cold-cache"], "--cold-cache needs --effective"),
+        (["--rounds", "0"], "rounds must be above 0"),
+    ],
+)
+def test_turns_that_cannot_be_measured_are_refused(flags, message):
+    with pytest.raises(ConfigError, match=message):
+        parse_options(Gpt, flags)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from benchmarks.common.batch_plan import BatchPlan
-from benchmarks.common.options import ConfigError, RunOptions, WindowOptions
+from benchmarks.common.options import ComputeOptions, ConfigError, RunOptions, TurnsOptions, WindowOptions
 from benchmarks.common.tests import forked
 from benchmarks.llm_training.config import (
     DEFAULT_BATCH,
@@ -36,9 +36,8 @@ pytestmark = pytest.mark.long
 
 HERE = Path(__file__).parent
 torch = Later("torch")
-kernels, optimizer, parallel = (
-    Later(f"benchmarks.llm_training.{name}") for name in ("kernels", "optimizer", "parallel")
-)
+kernels, optimizer = (Later(f"benchmarks.llm_training.{name}") for name in ("kernels", "optimizer"))
+on_pytorch = Later("benchmarks.on_pytorch.target")
 
 
 @pytest.mark.parametrize(
@@ -53,7 +52,7 @@ kernels, optimizer, parallel = (
     ],
 )
 def test_a_gpu_is_recorded_with_the_ids_that_pytorch_has(properties, ids):
-    assert parallel.device_ids(SimpleNamespace(**properties)) == ids
+    assert on_pytorch.device_ids(SimpleNamespace(**properties)) == ids
 
 
 def start(module: str, *arguments: str, trainings: int = 1) -> subprocess.CompletedProcess[str]:
@@ -105,12 +104,14 @@ def test_compiled_kernels_have_the_losses_of_others(variant, tolerance, plain_lo
 
 def choose(precision: str = "bf16", recompute: str = "none", warmup_steps: int = 5, **options: str) -> kernels.Kernels:
     # A GPU's choice; the sample for attention is the CPU's.
-    target = parallel.Target(True, torch.device("cpu"), precision)
+    target = on_pytorch.Target(True, torch.device("cpu"), precision)
     config = Config(
         ModelOptions(),
         ParallelOptions(recompute=recompute),
+        ComputeOptions(),
         KernelOptions(**options),
         DataOptions(),
+        TurnsOptions(),
         TrainingOptions(),
         WindowOptions(warmup_steps=warmup_steps),
         RunOptions(),
@@ -206,7 +207,7 @@ def test_the_path_of_a_gpu_holds_what_the_plan_says(case, gpu_runs):
     tensor = int(asked.get("--tensor-parallel-size", shape.tensor_parallel_size))
     layout = Layout(world_size, tensor, shape.pipeline_parallel_size)
     assert found["devices"] == ["cuda:0"]
-    assert found["weights"] == [str(parallel.DTYPES[precision])]
+    assert found["weights"] == [str(on_pytorch.DTYPES[precision])]
     stage = rank * layout.pipeline_parallel_size // world_size
     is_last = stage == layout.pipeline_parallel_size - 1  # it alone has losses
     assert found["losses"] == [["torch.float32", "cuda:0"]] * (2 if is_last else 0)

@@ -14,8 +14,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from benchmarks.common import session
 from benchmarks.common.tests import forked
-from benchmarks.llm_training import prepare, train
+from benchmarks.llm_training import prepare
 from benchmarks.llm_training.config import SIZES
 from benchmarks.llm_training.train import main
 from tests.later import Later
@@ -137,7 +138,7 @@ def check_layout(record, ranks, one_rank, tolerance):
 
 def test_the_window_is_as_long_as_asked(tmp_path, monkeypatch):
     ticks = itertools.count(step=0.5)  # between two looks at the clock, which are one step apart
-    monkeypatch.setattr(train, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
+    monkeypatch.setattr(session, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
     path = tmp_path / "record.json"
     assert main([*SHORT, "--record", str(path), "--min-measured-s", "3", "--measured-steps", "1"]) == 0
     record = json.loads(path.read_text())

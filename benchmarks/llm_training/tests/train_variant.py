@@ -22,12 +22,14 @@ if VARIANT in ("transformer-engine", "fp8"):
 import torch  # noqa: E402
 
 from benchmarks.common.launch import Launch  # noqa: E402
-from benchmarks.common.options import parse_config  # noqa: E402
-from benchmarks.llm_training import kernels, parallel, train  # noqa: E402
-from benchmarks.llm_training.config import OPTION_GROUPS, Config  # noqa: E402
+from benchmarks.common.options import ComputeOptions  # noqa: E402
+from benchmarks.common.session import parse_options  # noqa: E402
+from benchmarks.llm_training import kernels, parallel  # noqa: E402
+from benchmarks.llm_training.train import Gpt  # noqa: E402
+from benchmarks.on_pytorch.target import choose_target  # noqa: E402
 
 STEPS = 4
-FLAGS = ["--device", "cpu", "--sequence-length", "64", "--global-batch-size", "8"]
+FLAGS = ["--device", "cpu", "--sequence-length", "64", "--global-batch-size", "8", "--learning-rate", "1e-3"]
 
 
 class ReplayedGraph:
@@ -93,30 +95,30 @@ def stand_in_for_graphs() -> None:
 
 def main() -> None:
     warnings.filterwarnings("ignore", module=r"megatron\.")
-    config = Config(*parse_config(OPTION_GROUPS, FLAGS, "", ""))
-    launch = Launch()
-    layout, plan = train.plan_run(config, launch)
-    target = parallel.choose_target(launch, "cpu", "bf16" if VARIANT in ("fp8", "parts") else "fp32", 2)
-    chosen = kernels.PLAIN
+    config = parse_options(Gpt, FLAGS)
+    run = Gpt(config, Launch())
+    precision = "bf16" if VARIANT in ("fp8", "parts") else "fp32"
+    target = choose_target(ComputeOptions("cpu", precision, threads=2), run.launch)
+    run.kernels, run.sequence_parallel, run.overlap = kernels.PLAIN, False, False
     if VARIANT in ("transformer-engine", "fp8"):
-        chosen = replace(chosen, layers="transformer-engine")
+        run.kernels = replace(run.kernels, layers="transformer-engine")
         target = replace(target, precision="fp8" if VARIANT == "fp8" else "fp32")
     elif VARIANT in ("parts", "layers"):
         asked = replace(config, kernels=replace(config.kernels, compile=VARIANT))
-        chosen = kernels.choose_kernels(asked, target, layout)
+        run.kernels = kernels.choose_kernels(asked, target, run.shares)
     elif VARIANT == "cuda-graph":
         stand_in_for_graphs()
-        chosen = replace(chosen, cuda_graph=True)
-    with parallel.parallel_groups(launch, target, layout, config.training.seed):
-        trainer = train.Trainer(config, layout, plan, target, chosen)
+        run.kernels = replace(run.kernels, cuda_graph=True)
+    with parallel.parallel_groups(target, run.shares, config.training.seed):
+        trainer: Any = run.build(target)
         for _ in range(STEPS):
-            trainer.step(1e-3)
+            trainer.data.call()
         frames = torch._dynamo.utils.counters
         print(
             json.dumps(
                 {
-                    "tokens": trainer.tokens,
-                    "losses": [float(loss) for loss in trainer.losses],
+                    "tokens": trainer.data.tokens,
+                    "losses": [float(loss) for loss in trainer._losses],
                     "fp8_passes": transformer_engine_stand_in.fp8_passes,
                     "replays": ReplayedGraph.replays,
                     "graphs": frames["stats"]["unique_graphs"],

@@ -3,17 +3,11 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.common.launch import Launch
-from benchmarks.common.options import ConfigError, RunOptions, WindowOptions
-from benchmarks.resnet50.config import (
-    BatchOptions,
-    ComputeOptions,
-    Config,
-    DataOptions,
-    ModelOptions,
-    TrainingOptions,
-)
-from benchmarks.resnet50.metrics import forward_flops_per_image, num_parameters, training_metrics
-from benchmarks.resnet50.train import layout_of, run_problem
+from benchmarks.common.options import ConfigError
+from benchmarks.common.session import parse_options
+from benchmarks.resnet50.config import BatchOptions, ComputeOptions, DataOptions, ModelOptions, TrainingOptions
+from benchmarks.resnet50.metrics import forward_flops_per_image, num_parameters
+from benchmarks.resnet50.train import ResNet50, run_problem
 
 
 def test_parameters_are_those_of_the_literature():
@@ -25,18 +19,6 @@ def test_parameters_are_those_of_the_literature():
 def test_flops_are_those_of_the_literature():
     # torchvision's documentation of resnet50: 4.09 G multiply-adds at 224 pixels.
     assert forward_flops_per_image(224) == pytest.approx(2 * 4.09e9, rel=2e-3)
-
-
-def test_metrics_of_known_steps():
-    metrics = training_metrics(224, 64, 2, [1.0, 3.0], steps_per_call=5, peak_tflops_per_device=312)
-    assert metrics["measured_images"] == 2 * 5 * 64
-    assert metrics["images_per_s"] == pytest.approx(160)
-    assert metrics["images_per_s_per_device"] == pytest.approx(80)
-    assert metrics["step_time_median_s"] == pytest.approx(0.4)
-    assert metrics["tflops_per_device"] == pytest.approx(80 * 3 * 8.178e9 / 1e12, rel=1e-3)
-    assert metrics["mfu"] == pytest.approx(metrics["tflops_per_device"] / 312)
-    assert metrics["images_per_epoch"] == 1_281_167
-    assert metrics["model_flops_source"] == "2 x multiply-adds of all convolutions and the last layer, x 3 for training"
 
 
 @pytest.mark.parametrize(
@@ -56,25 +38,43 @@ def test_options_that_make_no_run_are_refused(make):
         make()
 
 
-def config(compute, data, batch=16) -> Config:
-    return Config(ModelOptions(), BatchOptions(batch), compute, data, TrainingOptions(), WindowOptions(), RunOptions())
+FROM_HOST = ("--data", "synthetic-host")
 
 
 @pytest.mark.parametrize(
-    ("compute", "data", "message"),
+    ("flags", "message"),
     [
-        (ComputeOptions(device="ipu"), DataOptions("synthetic-host", effective=True), "cannot time single steps"),
-        (ComputeOptions(steps_per_call=2, devices_per_process=2), DataOptions("synthetic-host"), "needs --data synth"),
+        ([*FROM_HOST, "--effective", "--device", "ipu"], "cannot time single steps"),
+        ([*FROM_HOST, "--effective", "--cold-cache"], "and data from files"),
+        (["--effective"], "--effective compares with --data synthetic"),
+        ([*FROM_HOST, "--steps-per-call", "2", "--devices-per-process", "2"], "needs --data synth"),
+        (["--precision", "fp8"], "TensorFlow trains in none"),
     ],
 )
-def test_options_that_do_not_go_together_are_refused(compute, data, message):
+def test_options_that_do_not_go_together_are_refused(flags, message):
     with pytest.raises(ConfigError, match=message):
-        config(compute, data)
+        parse_options(ResNet50, flags)
 
 
 def test_a_batch_that_the_devices_cannot_share_is_refused():
+    options = parse_options(ResNet50, ["--global-batch-size", "15"])
     with pytest.raises(ConfigError, match="global_batch_size 15 is not a multiple of the 2 devices"):
-        layout_of(config(ComputeOptions(), DataOptions(), 15), Launch(0, 2, 0, 2))
+        ResNet50(options, Launch(0, 2, 0, 2))
+
+
+def test_what_a_run_is_of():
+    run = ResNet50(parse_options(ResNet50, ["--variant", "v2", "--global-batch-size", "64"]), Launch(0, 2, 0, 2))
+    assert (run.data, run.sample, run.num_parameters, run.work_per_sample) == ("synthetic", "224 pixels", 25_549_352, 1)
+    assert run.flops.per_unit == pytest.approx(3 * 8.178e9, rel=1e-3)
+    assert run.flops.source == "2 x multiply-adds of all convolutions and the last layer, x 3 for training"
+    assert run.layout == {
+        "num_devices": 2,
+        "num_nodes": 1,
+        "global_batch_size": 64,
+        "micro_batch_size": 32,
+        "data_parallel_size": 2,
+        "image_size": 224,
+    }
 
 
 def test_only_224_pixels_are_comparable_and_odd_sizes_are_warned_about():

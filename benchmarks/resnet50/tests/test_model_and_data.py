@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from benchmarks.common.launch import Launch
-from benchmarks.common.options import ConfigError, RunOptions, WindowOptions
-from benchmarks.common.record import RunRecord
+from benchmarks.common.options import ConfigError, RunOptions, TurnsOptions, WindowOptions
+from benchmarks.common.session import Session, measure
 from benchmarks.common.step_timer import percentile
 from benchmarks.resnet50 import prepare
 from benchmarks.resnet50.config import (
@@ -31,6 +31,7 @@ from benchmarks.resnet50.config import (
     TrainingOptions,
 )
 from benchmarks.resnet50.metrics import forward_flops_per_image, num_parameters
+from benchmarks.resnet50.train import ResNet50
 from tests.later import Later
 from tests.waiting import PATIENCE_S
 
@@ -39,13 +40,12 @@ pytestmark = pytest.mark.long
 REPOSITORY = Path(__file__).resolve().parents[3]
 keras, tf = Later("keras"), Later("tensorflow")
 few_stages = Later("benchmarks.resnet50.tests.few_stages")
-data, model, parallel, training = (
-    Later(f"benchmarks.resnet50.{name}") for name in ("data", "model", "parallel", "trainer")
-)
+data, model, training = (Later(f"benchmarks.resnet50.{name}") for name in ("data", "model", "trainer"))
+on_tensorflow, tfrecords = (Later(f"benchmarks.on_tensorflow.{name}") for name in ("target", "tfrecords"))
 
 
 def on_cpu() -> Any:
-    return parallel.Target("cpu", "fp32", False, "channels_last", tf.distribute.get_strategy())
+    return on_tensorflow.Target("cpu", "fp32", False, "channels_last", tf.distribute.get_strategy())
 
 
 @pytest.mark.parametrize("variant", ["v1.5", "v2"])
@@ -83,6 +83,7 @@ def config(**options) -> Config:
         BatchOptions(8),
         ComputeOptions(),
         DataOptions(**options),
+        TurnsOptions(),
         TrainingOptions(),
         WindowOptions(),
         RunOptions(),
@@ -93,7 +94,7 @@ def config(**options) -> Config:
 @pytest.mark.parametrize("kind", ["synthetic", "synthetic-host", "fake-imagenet"])
 def test_images_are_of_the_type_that_is_computed_in(pictures, kind, precision, dtype):
     options = config(data=kind, data_dir=str(pictures) if kind == "fake-imagenet" else "")
-    batches = data.Batches(options, dataclasses.replace(on_cpu(), precision=precision), 4, 0, 1)
+    batches = data.open_batches(options, dataclasses.replace(on_cpu(), precision=precision), 4, 0, 1)
     images, labels = next(batches)
     assert (images.dtype.name, images.shape, labels.shape) == (dtype, (4, 64, 64, 3), (4,))
 
@@ -106,7 +107,7 @@ def pictures(tmp_path_factory):
 
 
 def test_made_pictures_are_real_jpegs_of_the_usual_size_with_labels_from_1(pictures):
-    files = data.find_files(pictures)
+    files = tfrecords.find_files(pictures, "resnet50")
     assert [Path(file).name for file in files] == ["train-00000-of-00002", "train-00001-of-00002"]
     labels, sizes = [], []
     for serialised in tf.data.TFRecordDataset(files):
@@ -120,7 +121,7 @@ def test_made_pictures_are_real_jpegs_of_the_usual_size_with_labels_from_1(pictu
 
 
 def test_batches_from_files_are_normalised_crops_with_labels_from_0(pictures):
-    found = data.Batches(config(data="fake-imagenet", data_dir=str(pictures)), on_cpu(), 8, 0, 1)
+    found = data.open_batches(config(data="fake-imagenet", data_dir=str(pictures)), on_cpu(), 8, 0, 1)
     images, labels = next(found)
     assert found.records()[0] >= 8
     assert found.records()[1] == 0
@@ -132,7 +133,7 @@ def test_batches_from_files_are_normalised_crops_with_labels_from_0(pictures):
 
 def test_ranks_read_different_pictures(pictures):
     def labels(rank):
-        batches = data.Batches(config(data="fake-imagenet", data_dir=str(pictures)), on_cpu(), 16, rank, 2)
+        batches = data.open_batches(config(data="fake-imagenet", data_dir=str(pictures)), on_cpu(), 16, rank, 2)
         return set(next(batches)[1].numpy().tolist())
 
     assert labels(0) | labels(1) == set(range(32))
@@ -212,7 +213,7 @@ def imagenet_tar(folder):
 def test_imagenet_is_converted_whole_and_what_is_no_picture_is_named(make_source, jobs, tmp_path, capsys):
     source, out = make_source(tmp_path / "source"), tmp_path / "out"
     assert prepare.main(["--imagenet", str(source), "--out", str(out), "--files", "3", "--jobs", jobs]) == 0
-    files = data.find_files(out)
+    files = tfrecords.find_files(out, "resnet50")
     assert [Path(file).name for file in files] == [f"train-{index:05d}-of-00003" for index in range(3)]
     found = [tf.io.parse_single_example(one, data.FEATURES) for one in tf.data.TFRecordDataset(files)]
     sides = [(int(one["image/class/label"]), tf.io.decode_jpeg(one["image/encoded"]).shape[0]) for one in found]
@@ -232,7 +233,7 @@ def test_two_that_prepare_one_folder_do_not_mix(tmp_path, capsys):
 def test_files_that_are_missing_are_not_trained_without(pictures, tmp_path):
     shutil.copy(pictures / "train-00000-of-00002", tmp_path)
     with pytest.raises(ConfigError, match="holds 1 of 2 TFRecords"):
-        data.find_files(tmp_path)
+        tfrecords.find_files(tmp_path, "resnet50")
 
 
 def jpeg(side=80):
@@ -250,7 +251,7 @@ def test_records_that_are_damaged_are_left_out_and_counted(tmp_path):
     write_records(
         tmp_path / "train-00000-of-00001", [*good, (b"no jpeg", 1), (jpeg()[:200], 2), (jpeg(), 1001), (jpeg(), 0)]
     )
-    batches = data.Batches(config(data="imagenet", data_dir=str(tmp_path)), on_cpu(), 5, 0, 1)
+    batches = data.open_batches(config(data="imagenet", data_dir=str(tmp_path)), on_cpu(), 5, 0, 1)
     labels = {int(label) for _ in range(8) for label in next(batches)[1]}
     read, damaged = batches.records()
     assert labels == set(range(10))
@@ -263,7 +264,7 @@ def test_the_rest_of_a_file_that_is_cut_short_is_lost_and_no_other_files(tmp_pat
         write_records(tmp_path / f"train-{index:05d}-of-00002", [(jpeg(), 10 * index + i) for i in range(1, 11)])
     cut = tmp_path / "train-00000-of-00002"
     cut.write_bytes(cut.read_bytes()[: cut.stat().st_size // 2])
-    batches = data.Batches(config(data="imagenet", data_dir=str(tmp_path)), on_cpu(), 5, 0, 1)
+    batches = data.open_batches(config(data="imagenet", data_dir=str(tmp_path)), on_cpu(), 5, 0, 1)
     labels = {int(label) for _ in range(9) for label in next(batches)[1]}
     assert set(range(10, 20)) <= labels
     assert 10 < len(labels) < 20
@@ -271,41 +272,42 @@ def test_the_rest_of_a_file_that_is_cut_short_is_lost_and_no_other_files(tmp_pat
 
 def test_data_without_one_good_record_is_an_error_and_no_endless_search(tmp_path):
     write_records(tmp_path / "train-00000-of-00001", [(b"no jpeg", 1)] * 5)
-    batches = data.Batches(config(data="imagenet", data_dir=str(tmp_path)), on_cpu(), 5, 0, 1)
-    with pytest.raises(data.DataError, match="no record of the data can be used: 5 were tried"):
+    batches = data.open_batches(config(data="imagenet", data_dir=str(tmp_path)), on_cpu(), 5, 0, 1)
+    with pytest.raises(tfrecords.DataError, match="no record of the data can be used: 5 were tried"):
         next(batches)
 
 
 def test_a_precision_that_the_cpu_has_no_units_for_is_refused(tmp_path):
     cpuinfo = tmp_path / "cpuinfo"
     cpuinfo.write_text("flags\t\t: fpu sse avx512_bf16 avx2\n")
-    parallel.check_cpu("bf16", "nhwc", cpuinfo)
+    on_tensorflow.check_cpu("bf16", "nhwc", cpuinfo)
     with pytest.raises(ConfigError, match=r"--precision fp16 .* no units"):
-        parallel.check_cpu("fp16", "nhwc", cpuinfo)
+        on_tensorflow.check_cpu("fp16", "nhwc", cpuinfo)
     with pytest.raises(ConfigError, match="nchw"):
-        parallel.check_cpu("fp32", "nchw", cpuinfo)
+        on_tensorflow.check_cpu("fp32", "nchw", cpuinfo)
 
 
 def test_tensorflow_is_told_of_all_workers():
-    one_node = parallel.tf_config(Launch(1, 2, 1, 2), {"MASTER_ADDR": "localhost", "MASTER_PORT": "5000"})
+    one_node = on_tensorflow.tf_config(Launch(1, 2, 1, 2), {"MASTER_ADDR": "localhost", "MASTER_PORT": "5000"})
     assert one_node == {
         "cluster": {"worker": ["localhost:5000", "localhost:5001"]},
         "task": {"type": "worker", "index": 1},
     }
-    two_nodes = parallel.tf_config(Launch(2, 4, 0, 2), {"CARAML_NODES": "a,b", "MASTER_PORT": "5000"})
+    two_nodes = on_tensorflow.tf_config(Launch(2, 4, 0, 2), {"CARAML_NODES": "a,b", "MASTER_PORT": "5000"})
     assert two_nodes["cluster"]["worker"] == ["a:5000", "a:5001", "b:5002", "b:5003"]
     with pytest.raises(ConfigError, match="names 1 nodes"):
-        parallel.tf_config(Launch(2, 4, 0, 2), {"CARAML_NODES": "a", "MASTER_PORT": "5000"})
+        on_tensorflow.tf_config(Launch(2, 4, 0, 2), {"CARAML_NODES": "a", "MASTER_PORT": "5000"})
 
 
 SAME_BATCH = """
 import tensorflow as tf
 from benchmarks.common.launch import read_launch
-from benchmarks.resnet50 import data, model, parallel
+from benchmarks.on_tensorflow.target import choose_target
+from benchmarks.resnet50 import data, model
 from benchmarks.resnet50.tests import test_model_and_data
 launch = read_launch()
 model.STAGES = test_model_and_data.few_stages.FEW_STAGES
-target = parallel.choose_target(test_model_and_data.config().compute, launch)
+target = choose_target(test_model_and_data.config().compute, launch)
 assert not tf.config.experimental.tensor_float_32_execution_enabled()  # it is in fp32
 made = data.made_batch
 data.made_batch = lambda config, target, size, rank: made(config, target, size, 0)
@@ -320,7 +322,7 @@ def two_steps(launch: Launch, target: Any) -> tuple[float, float]:
     rates = TrainingOptions(learning_rate=25.6 / launch.world_size, weight_decay=1e-2)
     options = dataclasses.replace(config(), batch=BatchOptions(4 * launch.world_size), training=rates)
     trainer = training.Trainer(options, target)
-    batches = data.Batches(options, target, 4, launch.rank, launch.world_size)
+    batches = data.open_batches(options, target, 4, launch.rank, launch.world_size)
     for _ in range(2):
         trainer.call(batches)
     squares = sum(float((weight.numpy() ** 2).sum()) for weight in trainer.model.trainable_variables)
@@ -346,15 +348,14 @@ def test_two_workers_average_their_gradients(tmp_path, monkeypatch):
 
 def test_input_that_is_too_slow_shows_as_waiting_and_as_lost_throughput(pictures, monkeypatch):
     monkeypatch.setattr("benchmarks.resnet50.model.STAGES", few_stages.FEW_STAGES)
-    options = config(
-        data="fake-imagenet", data_dir=str(pictures), effective=True, rounds=2, cold_cache=True, prefetch_batches=1
-    )
     options = dataclasses.replace(
-        options, model=ModelOptions(image_size=32), window=WindowOptions(warmup_steps=1, measured_steps=4)
+        config(data="fake-imagenet", data_dir=str(pictures), prefetch_batches=1),
+        model=ModelOptions(image_size=32),
+        turns=TurnsOptions(effective=True, rounds=2, cold_cache=True),
+        window=WindowOptions(warmup_steps=1, measured_steps=4),
     )
-    trainer = training.Trainer(options, on_cpu())
     # One picture at a time, each so slow that a batch of them takes twice what a step of this machine takes now.
-    picture_s, one_at_a_time = 2 * slowest_step_s(trainer, options) / 8, threading.Lock()
+    picture_s, one_at_a_time = 2 * slowest_step_s(options) / 8, threading.Lock()
     made = data.decoder
 
     def wait() -> None:
@@ -371,11 +372,9 @@ def test_input_that_is_too_slow_shows_as_waiting_and_as_lost_throughput(pictures
         return slow
 
     monkeypatch.setattr("benchmarks.resnet50.data.decoder", slow_decoder)
-    run = Later("benchmarks.resnet50.measurement").Measurement(options, Launch(), on_cpu(), trainer)
-    record = RunRecord("resnet50", "CPU", "ResNet-50", "images", {})
-    windows = run.measure_effective(record)
+    run, target = ResNet50(options, Launch()), on_cpu()
+    windows, _, found = measure(Session(run, run.build(target), target, options, Launch()))
     assert [window.kind for window in windows] == ["measured", "effective"] * 2
-    found = record.metrics
     assert found["measured_images"] == found["effective_images"] == 4 * 8
     # Whatever else the machine does, pictures come no faster than that: with one to spare for each of the two blocks.
     assert found["effective_images_per_s"] < (4 * 8 + 2) / (4 * 8) / picture_s
@@ -391,10 +390,11 @@ def test_input_that_is_too_slow_shows_as_waiting_and_as_lost_throughput(pictures
     assert found["io_rchar_bytes_per_s"] > 0
 
 
-def slowest_step_s(trainer: Any, options: Config) -> float:
+def slowest_step_s(options: Config) -> float:
     """Of a few steps on made data, once the model is compiled."""
-    made = dataclasses.replace(options, data=DataOptions(data="synthetic"))
-    batches, times_s = data.Batches(made, on_cpu(), 8, 0, 1), []
+    made = dataclasses.replace(options, data=DataOptions(), turns=TurnsOptions())
+    trainer = training.Trainer(made, on_cpu())
+    batches, times_s = data.open_batches(made, on_cpu(), 8, 0, 1), []
     for _ in range(4):
         start_s = time.monotonic()
         trainer.call(batches)
@@ -412,7 +412,7 @@ def test_several_steps_in_one_call_train_as_many_calls_do(pictures, source, monk
     losses = []
     # What the files give has another order each time: their loss can be compared with that of chance alone.
     for one, calls in ((several, 1), (options, 3))[: 2 if source == "synthetic" else 1]:
-        trainer, batches = training.Trainer(one, on_cpu()), data.Batches(one, on_cpu(), 8, 0, 1)
+        trainer, batches = training.Trainer(one, on_cpu()), data.open_batches(one, on_cpu(), 8, 0, 1)
         for _ in range(calls):
             trainer.call(batches)
         trainer.synchronize()
@@ -436,7 +436,7 @@ def test_classes_of_made_pictures_are_learnt(tmp_path):
         batch=BatchOptions(32),
         training=TrainingOptions(learning_rate=0.4, learning_rate_warmup_steps=20),
     )
-    trainer, batches = training.Trainer(options, on_cpu()), data.Batches(options, on_cpu(), 32, 0, 1)
+    trainer, batches = training.Trainer(options, on_cpu()), data.open_batches(options, on_cpu(), 32, 0, 1)
     for _ in range(120):
         trainer.call(batches)
     trainer.synchronize()
@@ -477,14 +477,14 @@ def test_an_ipu_trains_in_one_compiled_loop(poplar):
         config(), compute=ComputeOptions(device="ipu", precision="fp32", steps_per_call=3), batch=BatchOptions(4)
     )
     options = dataclasses.replace(options, training=TrainingOptions(learning_rate_warmup_steps=1))
-    target = parallel.choose_target(options.compute, Launch())
+    target = on_tensorflow.choose_target(options.compute, Launch())
     assert poplar == [1]
-    trainer, batches = training.Trainer(options, target), data.Batches(options, target, 4, 0, 1)
+    trainer, batches = training.Trainer(options, target), data.open_batches(options, target, 4, 0, 1)
     for _ in range(3):
         trainer.call(batches)
     trainer.synchronize()
     assert trainer.losses[-1] < float(trainer.losses[0]) - 1
-    assert [device.name for device in parallel.describe_devices(Launch(), target)] == ["IPU"]
+    assert [device.name for device in target.describe_devices()] == ["IPU"]
 
 
 @pytest.mark.parametrize(
@@ -497,9 +497,9 @@ def test_an_ipu_trains_in_one_compiled_loop(poplar):
 )
 def test_what_an_ipu_cannot_do_is_said(options, message, poplar):
     with pytest.raises(ConfigError, match=message):
-        parallel.choose_target(ComputeOptions(device="ipu", **options), Launch())
+        on_tensorflow.choose_target(ComputeOptions(device="ipu", **options), Launch())
 
 
 def test_an_ipu_needs_the_poplar_sdk():
     with pytest.raises(ConfigError, match="Poplar SDK"):
-        parallel.choose_target(ComputeOptions(device="ipu"), Launch())
+        on_tensorflow.choose_target(ComputeOptions(device="ipu"), Launch())

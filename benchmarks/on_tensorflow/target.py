@@ -1,4 +1,4 @@
-"""Devices, precision and the distribution over processes."""
+"""Devices, precision and the distribution over processes, under TensorFlow."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from benchmarks.common.gpu_ids import gpu_ids
 from benchmarks.common.launch import Launch, node_name, usable_cores, usable_cpus
 from benchmarks.common.options import ConfigError
 from benchmarks.common.record import Device
-from benchmarks.resnet50 import ipu
-from benchmarks.resnet50.config import ComputeOptions
+from benchmarks.on_tensorflow import ipu
+from benchmarks.on_tensorflow.options import ComputeOptions
 
 POLICIES = {"fp32": "float32", "bf16": "mixed_bfloat16", "fp16": "mixed_float16"}
 # What a CPU needs for a precision to run in its own units, as /proc/cpuinfo calls it.
@@ -32,22 +32,70 @@ RING_PACK_BYTES = 4 * 2**20
 
 @dataclass(frozen=True)
 class Target:
-    """What this process computes on, and how."""
+    """What this process computes on, and how; a Target of benchmarks.common.workload."""
 
-    device: str  # cpu, gpu or ipu
+    kind: str  # cpu, gpu or ipu
     precision: str
     xla: bool
     data_format: str  # channels_last or channels_first
     strategy: Any  # a tf.distribute.Strategy
     local_devices: int = 1  # that this process drives
+    launch: Launch = Launch()
+
+    record_event = None  # TensorFlow has none
 
     @property
     def on_gpu(self) -> bool:
-        return self.device == "gpu"
+        return self.kind == "gpu"
 
     @property
     def on_ipu(self) -> bool:
-        return self.device == "ipu"
+        return self.kind == "ipu"
+
+    def gather(self, value: Any) -> list[Any]:
+        """The value of every rank, in the order of ranks, on every rank. Anything that JSON holds."""
+        if self.launch.world_size == 1:
+            return [value]
+        text = np.frombuffer(json.dumps(value).encode(), np.uint8)
+        lengths = self.strategy.gather(tf.constant([len(text)]), axis=0).numpy()
+        width = -(-max(lengths) // MESSAGE_BYTES) * MESSAGE_BYTES  # few sizes: each is a graph of its own
+        padded = np.zeros((1, width), np.int32)
+        padded[0, : len(text)] = text
+        gathered = self.strategy.gather(tf.constant(padded), axis=0).numpy()
+        return [json.loads(bytes(row[:size].astype(np.uint8))) for row, size in zip(gathered, lengths, strict=True)]
+
+    def describe_devices(self) -> list[Device]:
+        """This process's devices and the most memory each held: the GPU's own, or the process's on a CPU."""
+        hostname, rank = node_name(), self.launch.rank
+        if self.on_ipu:
+            return [Device(hostname, rank, "IPU", "", None, usable_cpus())]
+        if not self.on_gpu:
+            peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # Linux reports KiB
+            threads = tf.config.threading.get_intra_op_parallelism_threads()
+            return [
+                Device(hostname, rank, f"CPU, {threads} threads", "", peak_bytes, usable_cpus())
+            ] * self.local_devices
+        ids = dict(enumerate(gpu_ids()))
+        return [
+            Device(
+                hostname,
+                rank,
+                tf.config.experimental.get_device_details(gpu).get("device_name", "GPU"),
+                ids.get(int(gpu.name.rpartition(":")[2]), ""),  # /physical_device:GPU:0, as the driver counts
+                tf.config.experimental.get_memory_info(f"GPU:{index}")["peak"],
+                usable_cpus(),
+            )
+            for index, gpu in enumerate(tf.config.get_visible_devices("GPU"))
+        ]
+
+    def software(self) -> dict[str, Any]:
+        """What TensorFlow was built with: versions, null for what it was built without."""
+        built = tf.sysconfig.get_build_info()
+        return {key: built.get(f"{key}_version") for key in ("cuda", "cudnn", "rocm")}
+
+    def statistics(self) -> dict[str, int | None]:
+        """Nothing is counted."""
+        return {}
 
 
 def choose_target(options: ComputeOptions, launch: Launch, environ: Mapping[str, str] = os.environ) -> Target:
@@ -56,7 +104,7 @@ def choose_target(options: ComputeOptions, launch: Launch, environ: Mapping[str,
         strategy = ipu.open_ipu(options, launch)
         precision = "fp16" if options.precision == "auto" else options.precision
         keras.mixed_precision.set_global_policy(POLICIES[precision])
-        return Target("ipu", precision, True, "channels_last", strategy)
+        return Target("ipu", precision, True, "channels_last", strategy, launch=launch)
     own = options.devices_per_process
     if own > 1 and launch.world_size > 1:
         raise ConfigError(
@@ -100,6 +148,7 @@ def choose_target(options: ComputeOptions, launch: Launch, environ: Mapping[str,
         "channels_first" if layout == "nchw" else "channels_last",
         make_strategy(launch, on_gpu, own, environ),
         own,
+        launch,
     )
 
 
@@ -149,46 +198,3 @@ def tf_config(launch: Launch, environ: Mapping[str, str]) -> dict[str, Any]:
     hosts = [node for node in nodes for _ in range(launch.local_world_size)]
     workers = [f"{host}:{first_port + rank}" for rank, host in enumerate(hosts)]
     return {"cluster": {"worker": workers}, "task": {"type": "worker", "index": launch.rank}}
-
-
-def gather(value: Any, strategy: Any, launch: Launch) -> list[Any]:
-    """The value of every rank, in the order of ranks, on every rank. Anything that JSON holds."""
-    if launch.world_size == 1:
-        return [value]
-    text = np.frombuffer(json.dumps(value).encode(), np.uint8)
-    lengths = strategy.gather(tf.constant([len(text)]), axis=0).numpy()
-    width = -(-max(lengths) // MESSAGE_BYTES) * MESSAGE_BYTES  # few sizes: each is a graph of its own
-    padded = np.zeros((1, width), np.int32)
-    padded[0, : len(text)] = text
-    gathered = strategy.gather(tf.constant(padded), axis=0).numpy()
-    return [json.loads(bytes(row[:length].astype(np.uint8))) for row, length in zip(gathered, lengths, strict=True)]
-
-
-def describe_devices(launch: Launch, target: Target) -> list[Device]:
-    """This process's devices and the most memory each held: the GPU's own, or the process's on a CPU."""
-    hostname = node_name()
-    if target.on_ipu:
-        return [Device(hostname, launch.rank, "IPU", "", None, usable_cpus())]
-    if not target.on_gpu:
-        peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # Linux reports KiB
-        threads = tf.config.threading.get_intra_op_parallelism_threads()
-        cpu = Device(hostname, launch.rank, f"CPU, {threads} threads", "", peak_bytes, usable_cpus())
-        return [cpu] * target.local_devices
-    ids = dict(enumerate(gpu_ids()))
-    return [
-        Device(
-            hostname,
-            launch.rank,
-            tf.config.experimental.get_device_details(gpu).get("device_name", "GPU"),
-            ids.get(int(gpu.name.rpartition(":")[2]), ""),  # /physical_device:GPU:0, as the driver counts
-            tf.config.experimental.get_memory_info(f"GPU:{index}")["peak"],
-            usable_cpus(),
-        )
-        for index, gpu in enumerate(tf.config.get_visible_devices("GPU"))
-    ]
-
-
-def software() -> dict[str, Any]:
-    """What TensorFlow was built with: versions, null for what it was built without."""
-    built = tf.sysconfig.get_build_info()
-    return {key: built.get(f"{key}_version") for key in ("cuda", "cudnn", "rocm")}

@@ -9,26 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
 
 from benchmarks.common.record import EFFECTIVE, MEASURED
+from benchmarks.common.workload import BatchFeed
 
 # More batches are made while those made ahead are used up, so that this takes so many times the calls: enough for an
 # input path of up to 1 - 1 / DRAIN of the device's speed.
 DRAIN = 4
-
-
-class Feed(Protocol):
-    """Steps on one kind of data."""
-
-    def call(self) -> None:
-        """One call into the framework, which may make several steps; does not wait for the device."""
-
-    def take(self) -> Any:
-        """The next batch."""
-
-    def step(self, batch: Any) -> None:
-        """One optimizer step on it."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +47,8 @@ class Turns:
 
 
 def measure_in_turns(
-    compute: Feed,
-    effective: Feed,
+    compute: BatchFeed,
+    effective: BatchFeed,
     turns: Turns,
     rounds: int,
     settling_calls: int,
@@ -77,7 +64,7 @@ def measure_in_turns(
     kind, just outside of each block.
     """
 
-    def settle(feed: Feed) -> None:
+    def settle(feed: BatchFeed) -> None:
         calls = settling_calls
         if feed is effective:
             before_effective()

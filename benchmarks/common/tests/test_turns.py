@@ -7,8 +7,8 @@ import statistics
 import pytest
 
 from benchmarks.common.record import EFFECTIVE, MEASURED
-from benchmarks.resnet50.metrics import effective_metrics, median_interval
-from benchmarks.resnet50.turns import Block, Turns, measure_in_turns
+from benchmarks.common.throughput import effective_metrics, median_interval
+from benchmarks.common.turns import Block, Turns, measure_in_turns
 
 
 class Machine:
@@ -134,7 +134,7 @@ def test_what_is_made_while_batches_made_ahead_are_used_up_is_used_up_too():
 
 def test_metrics_of_known_turns():
     turns, _, _ = measured()
-    metrics = effective_metrics(32, 2, 1, turns, 0.5, {"input_bytes": 390.0})
+    metrics = effective_metrics("image", 32, 2, turns, 0.5, {"input_bytes": 390.0})
     assert metrics["effective_images"] == 6 * 10 * 32
     assert metrics["effective_images_per_s"] == pytest.approx(320 / 3.25)
     assert metrics["effective_images_per_s_per_device"] == pytest.approx(160 / 3.25)
@@ -154,7 +154,7 @@ def test_metrics_of_turns_that_are_all_different():
             turns.blocks.append(Block(kind, now_s, now_s + duration_s))
             now_s += duration_s
     ratios = sorted(compute / effective for compute, effective in durations_s)
-    metrics = effective_metrics(32, 4, 2, turns, 0.25, {"input_bytes": 82.0, "input_images": 41.0})
+    metrics = effective_metrics("image", 2 * 32, 4, turns, 0.25, {"input_bytes": 82.0, "input_images": 41.0})
     assert metrics == {
         "effective_s": pytest.approx(41.0),
         "effective_images": 7 * 3 * 2 * 32,

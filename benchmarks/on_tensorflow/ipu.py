@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.common.launch import Launch
 from benchmarks.common.options import ConfigError
-from benchmarks.resnet50.config import ComputeOptions
+from benchmarks.on_tensorflow.options import ComputeOptions
 
 WITHOUT = "--device ipu needs the TensorFlow of the Poplar SDK, which has tensorflow.python.ipu: use its container"
 

@@ -1,0 +1,246 @@
+"""The frame around a workload without a framework: it adds numbers."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from benchmarks.common import session
+from benchmarks.common.launch import Launch
+from benchmarks.common.options import ComputeOptions, ConfigError, RunOptions, TurnsOptions, WindowOptions, option
+from benchmarks.common.record import Device
+from benchmarks.common.workload import Choice, Flops, Workload
+
+
+@dataclass(frozen=True)
+class SumOptions:
+    """Sums."""
+
+    numbers: int = option(50, "numbers of a sum")
+    way: str = option("plain", "how they are added", ("plain", "twice"))
+    falls: bool = option(True, "whether the loss falls")
+
+
+@dataclass(frozen=True)
+class Config:
+    sums: SumOptions
+    compute: ComputeOptions
+    turns: TurnsOptions
+    window: WindowOptions
+    run: RunOptions
+
+
+class Processor:
+    """A Target; `others` is what other ranks would have gathered."""
+
+    kind, precision, record_event = "cpu", "fp32", None
+    others: tuple = ()
+
+    def gather(self, value):
+        return [value, *self.others]
+
+    def describe_devices(self):
+        return [Device("n1", 0, "a processor", "", 1, "0")]
+
+    def software(self):
+        return {"sums": "1.0"}
+
+    def statistics(self):
+        return {"carries": 7}
+
+
+class Numbers:
+    """An Input."""
+
+    steps_ahead, files = 2, ()
+
+    def __init__(self, training):
+        self.training, self.taken = training, 0
+
+    def call(self):
+        self.step(self.take())
+
+    def take(self):
+        self.taken += 1
+        return range(self.training.run.config.sums.numbers)
+
+    def step(self, batch):
+        self.training.made.append(sum(batch))
+
+    def read_so_far(self):
+        return {"input_numbers": self.taken * self.training.run.config.sums.numbers}
+
+
+class Adding:
+    """A Training."""
+
+    steps_per_call = 2
+
+    def __init__(self, run):
+        self.run, self.made = run, []
+        self.data = Numbers(self)
+        self.on_device = Numbers(self) if run.config.turns.effective else None
+
+    def synchronize(self):
+        pass
+
+    def losses(self):
+        return [1.0 / (1 + step) for step in range(len(self.made))]
+
+    def conclude(self, record):
+        record.metrics["sums"] = len(self.made)
+        return "" if self.run.config.sums.falls else "the loss did not fall"
+
+
+class Sums(Workload):
+    name, unit = "sums", "number"
+    description = "Add numbers."
+    packages = ()
+    options = Config
+    choices = (Choice("way", "sums.way", {"twice": "added twice"}),)
+
+    def __init__(self, options, launch):
+        self.config = options
+        if options.sums.numbers > 99:
+            raise ConfigError(f"--numbers {options.sums.numbers} are too many: at most 99")
+        self.layout = {"num_devices": 1, "num_nodes": launch.num_nodes, "global_batch_size": 4}
+        self.data, self.sample, self.num_parameters = "numbers", f"{options.sums.numbers} numbers", 0
+        self.work_per_sample = options.sums.numbers
+        self.flops = Flops(1.0, "an addition for each")
+
+    @staticmethod
+    def model(options):
+        return options.sums.way
+
+    @contextmanager
+    def open(self, record):
+        record.config["sums"]["way"] = "twice" if self.config.sums.way == "twice" else "plain"
+        yield Processor()
+
+    def build(self, target):
+        return Adding(self)
+
+
+STEPS = ("--warmup-steps", "2", "--measured-steps", "5", "--peak-tflops-per-device", "1")
+
+
+@pytest.fixture
+def ran(tmp_path):
+    """The exit code and the record of a run."""
+
+    def run(*flags):
+        path = tmp_path / "record.json"
+        code = session.main(Sums, [*STEPS, *flags, "--record", str(path)])
+        return code, json.loads(path.read_text())
+
+    return run
+
+
+def test_a_run_is_recorded_with_what_the_workload_says_and_what_the_frame_measures(ran):
+    code, record = ran()
+    metrics = record["metrics"]
+    assert (code, record["status"], record["benchmark"], record["model"]) == (0, "ok", "sums", "plain")
+    assert (record["work_unit"], record["data"], record["sample"]) == ("numbers", "numbers", "50 numbers")
+    assert (record["precision"], record["config"]["compute"]["device"]) == ("fp32", "cpu")
+    assert record["layout"]["work_per_sample"] == 50
+    [window] = record["windows"]
+    window_s = window["end_s"] - window["start_s"]
+    # Calls of two steps, each of 4 samples of 50 numbers.
+    assert (metrics["warmup_steps"], metrics["measured_steps"], metrics["sums"]) == (4, 10, 7)
+    assert metrics["measured_numbers"] == 10 * 4 * 50
+    assert metrics["numbers_per_s"] == pytest.approx(10 * 4 * 50 / window_s)
+    assert [2 * time_s for time_s in record["step_times_s"]] == pytest.approx([window_s / 5] * 5, abs=window_s) and sum(
+        record["step_times_s"]
+    ) == pytest.approx(window_s / 2)
+    assert metrics["host_step_time_median_s"] == pytest.approx(metrics["step_time_median_s"])
+    assert metrics["tflops_per_device"] == pytest.approx(metrics["numbers_per_s"] / 1e12)
+    assert metrics["model_flops_source"] == "an addition for each"
+    assert (metrics["carries"], record["provenance"]["sums"]) == (7, "1.0")
+    assert [device["name"] for device in record["devices"]] == ["a processor"]
+    assert (metrics["first_loss"], metrics["last_loss"]) == (1.0, pytest.approx(1 / 7))
+    assert len(record["losses"]) == 7
+
+
+@pytest.mark.parametrize(("way", "variant"), [("plain", []), ("twice", ["added twice"])])
+def test_a_record_says_what_was_chosen_and_what_of_it_is_unusual(ran, way, variant):
+    _, record = ran("--way", way)
+    assert (record["choices"], record["variant"]) == ({"way": way}, variant)
+
+
+def test_in_turns_both_kinds_of_data_have_windows_and_rates(ran, capsys):
+    code, record = ran("--effective", "--rounds", "3")
+    metrics = record["metrics"]
+    assert code == 0
+    assert [window["kind"] for window in record["windows"]] == ["measured", "effective"] * 3
+    calls = -(-5 // 3)
+    for kind in ("measured", "effective"):
+        assert metrics[f"{kind}_numbers"] == 3 * calls * 2 * 4 * 50
+        spans = [one["end_s"] - one["start_s"] for one in record["windows"] if one["kind"] == kind]
+        rate = metrics["numbers_per_s" if kind == "measured" else "effective_numbers_per_s"]
+        assert rate == pytest.approx(metrics[f"{kind}_numbers"] / sum(spans))
+    assert metrics["input_numbers_per_s"] == pytest.approx(3 * calls * 50 / metrics["effective_s"])
+    assert metrics["effective_over_compute_pairs"] == 3
+    assert capsys.readouterr().out.count(" numbers/s, effective ") == 3
+
+
+def test_a_run_that_the_workload_finds_bad_has_failed(ran):
+    code, record = ran("--no-falls")
+    assert (code, record["status"], record["error"]) == (1, "failed", "the loss did not fall")
+
+
+def test_ranks_with_other_options_are_named(ran, monkeypatch):
+    monkeypatch.setattr(Processor, "others", ("of others",))
+    code, record = ran()
+    assert code == 2
+    assert record["error"].startswith("rank 1 was started with other options than rank 0")
+
+
+def test_a_plan_that_cannot_be_is_a_record_that_says_so(ran, capsys):
+    code, record = ran("--numbers", "100")
+    assert (code, record["status"], record["error"]) == (2, "failed", "--numbers 100 are too many: at most 99")
+    assert "sums: --numbers 100 are too many: at most 99" in capsys.readouterr().err
+
+
+def test_a_dry_run_prints_the_plan_and_leaves_no_record(tmp_path, capsys):
+    assert session.main(Sums, ["--dry-run", "--record", str(tmp_path / "record.json")]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "num_devices: 1",
+        "num_nodes: 1",
+        "global_batch_size: 4",
+        "num_parameters: 0",
+    ]
+    assert list(tmp_path.iterdir()) == []
+    assert session.main(Sums, ["--dry-run", "--numbers", "100"]) == 2
+    assert session.main(Sums, ["--number", "1"]) == 2
+    assert "there is no flag --number: did you mean --numbers?" in capsys.readouterr().err
+
+
+def test_what_is_read_is_counted_within_edges_alone(tmp_path):
+    counters = tmp_path / "io"
+    seen = {"input_bytes": 0}
+
+    def now(size_bytes, rchar, read_bytes):
+        seen["input_bytes"] = size_bytes
+        counters.write_text(f"rchar: {rchar}\nwchar: 1\nread_bytes: {read_bytes}\n")
+
+    now(0, 0, 0)
+    counts = session.ReadCounts(lambda: seen, counters)
+    for edge, *numbers in (("begin", 5, 10, 1), ("end", 9, 30, 2), ("begin", 20, 90, 8), ("end", 21, 91, 8)):
+        now(*numbers)
+        counts.edge(edge)
+    assert counts.totals == {"input_bytes": 4 + 1, "io_rchar_bytes": 20 + 1, "io_read_bytes": 1}
+    counters.unlink()
+    assert session.ReadCounts(lambda: seen, counters).totals == {"input_bytes": 0}
+
+
+def test_files_are_dropped_from_the_cache_and_keep_their_content(tmp_path):
+    (tmp_path / "data").write_bytes(bytes(9))
+    session.drop_from_cache([tmp_path / "data"])
+    assert (tmp_path / "data").read_bytes() == bytes(9)
+
+
+def test_launch_is_that_of_one_process():
+    assert session.work_per_step(Sums(session.parse_options(Sums, []), Launch())) == 4 * 50

@@ -1,0 +1,166 @@
+"""What a workload gives the frame that measures it, and what the frame gives the workload.
+
+A workload is a folder of benchmarks/: `workload.yaml` says what the suite knows of it, a class that follows Workload is
+all that the frame asks of its code. No framework here: what belongs to one is a Target.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+from benchmarks.common.launch import Launch
+from benchmarks.common.options import ComputeOptions, RunOptions, TurnsOptions, WindowOptions
+from benchmarks.common.record import Device, RunRecord
+from benchmarks.common.step_timer import Event
+
+
+class Options(Protocol):
+    """All options of a run: a dataclass of groups of flags, these among them."""
+
+    @property
+    def compute(self) -> ComputeOptions: ...
+
+    @property
+    def turns(self) -> TurnsOptions: ...
+
+    @property
+    def window(self) -> WindowOptions: ...
+
+    @property
+    def run(self) -> RunOptions: ...
+
+
+class Target(Protocol):
+    """What this process computes on, by a framework."""
+
+    @property
+    def kind(self) -> str:
+        """cpu, gpu or ipu."""
+
+    @property
+    def precision(self) -> str: ...
+
+    @property
+    def record_event(self) -> Callable[[], Event] | None:
+        """What makes a moment in the device's own time; None where its host waits for it."""
+
+    def gather(self, value: Any) -> list[Any]:
+        """The value of every rank, in the order of ranks, on every rank. Anything that JSON holds."""
+
+    def describe_devices(self) -> list[Device]:
+        """This process's devices and the most memory each held."""
+
+    def software(self) -> Mapping[str, Any]:
+        """Versions of what the framework stands on."""
+
+    def statistics(self) -> Mapping[str, int | None]:
+        """What the framework counted, for the record's metrics."""
+
+
+class Feed(Protocol):
+    """Steps on one kind of data."""
+
+    def call(self) -> None:
+        """One call into the framework, which may make several steps; does not wait for the device."""
+
+
+class BatchFeed(Feed, Protocol):
+    """A Feed whose batches can be told from the steps on them."""
+
+    def take(self) -> Any:
+        """The next batch."""
+
+    def step(self, batch: Any) -> None:
+        """One optimizer step on it."""
+
+
+class Input(BatchFeed, Protocol):
+    """Steps on data that comes through an input path."""
+
+    steps_ahead: int  # so many steps' batches may have been made ahead
+    files: Sequence[Path]  # that are read
+
+    def read_so_far(self) -> dict[str, int]:
+        """What was read, by keys with a unit, such as input_bytes."""
+
+
+class Training(Protocol):
+    """A model with its optimizer and data, ready to be stepped."""
+
+    @property
+    def data(self) -> Feed:
+        """Steps on the data that was asked for; an Input with --effective."""
+
+    @property
+    def on_device(self) -> BatchFeed | None:
+        """With --effective: steps on data that is on the device already."""
+
+    @property
+    def steps_per_call(self) -> int: ...
+
+    def synchronize(self) -> None:
+        """Wait until the device has done all it was given."""
+
+    def losses(self) -> list[float]:
+        """Of every call, warm-up included, the mean over all ranks, on every rank."""
+
+    def conclude(self, record: RunRecord) -> str:
+        """Fill in what else is known at the end; why the run is not a good one, or an empty string."""
+
+
+class Choice(NamedTuple):
+    """An option that changes the speed of the same work: two runs that differ in it are no repeats."""
+
+    title: str
+    path: str  # in the record's config
+    unusual: Mapping[str, str] = {}  # values in words, where they are not the usual ones
+
+
+class Flops(NamedTuple):
+    """Model FLOPs of training on one unit of work, and where the formula is from."""
+
+    per_unit: float
+    source: str
+
+
+class Workload(ABC):
+    """One run of a workload, from its options; raises ConfigError for what does not fit."""
+
+    name: ClassVar[str]  # of its folder
+    unit: ClassVar[str]  # of work, in the singular
+    description: ClassVar[str]
+    packages: ClassVar[tuple[str, ...]]  # whose versions the record has
+    options: ClassVar[type]  # Options
+    choices: ClassVar[tuple[Choice, ...]] = ()
+
+    layout: dict[str, int]  # what the record says of devices and batch
+    data: str  # that it is trained on
+    sample: str  # its size in words
+    num_parameters: int
+    work_per_sample: int  # in the workload's unit
+    flops: Flops
+    devices_per_process: int = 1
+
+    @abstractmethod
+    def __init__(self, options: Any, launch: Launch) -> None: ...
+
+    @staticmethod
+    @abstractmethod
+    def model(options: Any) -> str:
+        """Its size or variant, as in tables."""
+
+    def plan(self) -> Iterator[str]:
+        """Lines of --dry-run, after the layout."""
+        yield f"num_parameters: {self.num_parameters}"
+
+    @abstractmethod
+    def open(self, record: RunRecord) -> AbstractContextManager[Target]:
+        """The device, for as long as the block lasts; fills in the record's options as they were chosen."""
+
+    @abstractmethod
+    def build(self, target: Any) -> Training:
+        """Model, optimizer and data of this rank, on the target that was opened."""

@@ -1,0 +1,1 @@
+"""What every workload on PyTorch shares: devices, events, process groups."""

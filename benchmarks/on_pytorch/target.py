@@ -1,0 +1,149 @@
+"""A process's device under PyTorch: the same calls on CPUs and GPUs."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from benchmarks.common.launch import Launch, node_name, usable_cores, usable_cpus
+from benchmarks.common.options import ComputeOptions, ConfigError
+from benchmarks.common.record import Device
+
+COLLECTIVE_TIMEOUT = timedelta(minutes=10)
+# In fp8 only products of layers are.
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.bfloat16}
+
+
+@dataclass(frozen=True)
+class Target:
+    """What this process computes on; a Target of benchmarks.common.workload."""
+
+    on_gpu: bool
+    device: torch.device
+    precision: str
+    launch: Launch = Launch()
+
+    @property
+    def kind(self) -> str:
+        return "gpu" if self.on_gpu else "cpu"
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return DTYPES[self.precision]
+
+    def synchronize(self) -> None:
+        """Wait until the device has done all it was given."""
+        if self.on_gpu:
+            torch.cuda.synchronize()
+
+    @property
+    def record_event(self) -> type[DeviceEvent] | None:
+        """What makes a moment in the device's own time; None on a CPU, which is never ahead of its host."""
+        return DeviceEvent if self.on_gpu else None
+
+    def gather(self, value: Any) -> list[Any]:
+        """The value of every rank, in the order of ranks, on every rank. Any object that pickles."""
+        values: list[Any] = [None] * self.launch.world_size
+        dist.all_gather_object(values, value)
+        return values
+
+    def describe_devices(self) -> list[Device]:
+        """This process's device and the most memory it held: the GPU's own, or the process's on a CPU."""
+        hostname, rank = node_name(), self.launch.rank
+        if self.on_gpu:
+            properties = torch.cuda.get_device_properties(self.device)
+            peak_bytes = torch.cuda.max_memory_allocated(self.device)
+            return [Device(hostname, rank, properties.name, device_ids(properties), peak_bytes, usable_cpus())]
+        peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # Linux reports KiB
+        return [Device(hostname, rank, f"CPU, {torch.get_num_threads()} threads", "", peak_bytes, usable_cpus())]
+
+    def software(self) -> dict[str, Any]:
+        """What PyTorch computes and communicates with: versions, null for what it was built without."""
+        nccl = torch.cuda.nccl.version() if self.on_gpu else None  # type: ignore[no-untyped-call]
+        return {
+            "cuda": torch.version.cuda,
+            "rocm": torch.version.hip,
+            "cudnn": torch.backends.cudnn.version() if self.on_gpu else None,
+            "nccl": ".".join(map(str, nccl)) if nccl else None,  # RCCL's, under ROCm
+        }
+
+    def statistics(self) -> dict[str, int | None]:
+        """Of PyTorch's caching allocator on this rank's GPU; null on a CPU, which has none."""
+        names = {
+            "peak_reserved_bytes": "reserved_bytes.all.peak",
+            "peak_allocated_bytes": "allocated_bytes.all.peak",
+            "allocation_retries": "num_alloc_retries",
+        }
+        found = torch.cuda.memory_stats(self.device) if self.on_gpu else {}
+        return {name: found.get(key) for name, key in names.items()}
+
+
+class DeviceEvent:
+    """A CUDA or HIP event on the current stream."""
+
+    def __init__(self) -> None:
+        self._event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        self._event.record()
+
+    def elapsed_s(self, since: DeviceEvent) -> float:
+        """Seconds since an earlier event; both must have passed."""
+        return float(since._event.elapsed_time(self._event)) / 1000  # PyTorch reports milliseconds
+
+
+def choose_target(options: ComputeOptions, launch: Launch) -> Target:
+    """The GPU of this process's local rank, or its share of the CPU; raises ConfigError for what is not there."""
+    precision = options.precision
+    on_gpu = options.device != "cpu" and torch.cuda.is_available()
+    if options.device == "gpu" and not on_gpu:
+        raise ConfigError(
+            "--device gpu was asked for, but PyTorch shows none: use a build for your GPUs, or --device cpu"
+        )
+    if on_gpu:
+        if launch.local_rank >= torch.cuda.device_count():
+            raise ConfigError(
+                f"{launch.local_world_size} processes were started on a node that shows {torch.cuda.device_count()} "
+                "GPUs: start one process per GPU"
+            )
+        torch.cuda.set_device(launch.local_rank)
+        if precision in ("bf16", "fp8") and not torch.cuda.is_bf16_supported():
+            raise ConfigError(
+                f"--precision {precision} was asked for, but {torch.cuda.get_device_name()} has none: use fp16 or fp32"
+            )
+        device = torch.device("cuda", launch.local_rank)
+        return Target(True, device, "bf16" if precision == "auto" else precision, launch)
+    if precision in ("fp16", "fp8"):
+        raise ConfigError(f"--precision {precision} was asked for, but that is there on GPUs only: use bf16 or fp32")
+    torch.set_num_threads(options.threads or max(1, usable_cores() // launch.local_world_size))
+    return Target(False, torch.device("cpu"), "fp32" if precision == "auto" else precision, launch)
+
+
+@contextmanager
+def process_group(target: Target) -> Iterator[None]:
+    """PyTorch's default process group for as long as the block lasts."""
+    backend = "nccl" if target.on_gpu else "gloo"
+    if target.launch.world_size > 1:
+        dist.init_process_group(backend, timeout=COLLECTIVE_TIMEOUT)
+    else:
+        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+def device_ids(properties: Any) -> str:
+    """The UUID of a GPU and its PCI address, as PyTorch has them; older versions lack one or both."""
+    found = []
+    if getattr(properties, "uuid", None):
+        found.append(f"GPU-{properties.uuid}")
+    if hasattr(properties, "pci_bus_id"):
+        address = properties.pci_domain_id, properties.pci_bus_id, properties.pci_device_id
+        found.append("{:04x}:{:02x}:{:02x}.0".format(*address))
+    return " ".join(found)

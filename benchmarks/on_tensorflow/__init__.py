@@ -1,0 +1,1 @@
+"""What every workload on TensorFlow shares: devices, distribution over processes, TFRecords."""

@@ -1,0 +1,28 @@
+"""Options of every workload on TensorFlow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchmarks.common import options
+from benchmarks.common.options import ConfigError, option, positive
+
+
+@dataclass(frozen=True)
+class ComputeOptions(options.ComputeOptions):
+    """Compute."""
+
+    xla: str = option(
+        "auto", "compile the step with XLA; auto: on GPUs, as it is slower on CPUs", ("auto", "on", "off")
+    )
+    layout: str = option("auto", "order of an image's dimensions; auto: nhwc", ("auto", "nhwc", "nchw"))
+    steps_per_call: int = option(1, "optimizer steps per call into TensorFlow")
+    devices_per_process: int = option(
+        1, "devices that one process drives, with MirroredStrategy; 1: a process for each device"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive(self, "steps_per_call", "devices_per_process")
+        if self.precision == "fp8":
+            raise ConfigError("--precision fp8 was asked for, but TensorFlow trains in none: use bf16, fp16 or fp32")

@@ -1,0 +1,101 @@
+"""What the suite knows of each workload: from benchmarks/NAME/workload.yaml, without a workload's code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from results.records import RecordError
+from results.yaml_files import YamlError, read_yaml
+
+FOLDERS = Path(__file__).resolve().parents[1] / "benchmarks"  # in a checkout, and where both are installed
+FILE = "workload.yaml"
+
+
+class Amount(NamedTuple):
+    """Of work, with its name."""
+
+    amount: float
+    words: str
+
+
+class Data(NamedTuple):
+    """What is trained on: in words, its files in the data folder, and the program that makes them."""
+
+    what: str
+    files: str
+    prepare: str
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Of one workload."""
+
+    name: str  # of its folder, and of the benchmark in records
+    title: str
+    work_unit: str
+    framework: str  # pytorch or tensorflow
+    workflow: str  # jube/WORKFLOW.yaml
+    precisions: str = "fp32"
+    model: str = ""  # of a sweep without a tag; $PARAMETER: that parameter's value
+    batches: str = ""  # global batch sizes of a sweep, the same way
+    max_measured_s: float = 0.0  # of a window; 0: no limit
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    data: Data | None = None
+    costed: Amount | None = None
+    reported: Amount | None = None
+
+    def value(self, parameter: str, block: Mapping[str, Any], model: str = "") -> str:
+        """A parameter on a system, whose block may state its own, and for a model: `8 16; 117M: 2 4`."""
+        usual, *of_models = str(block.get(parameter, self.parameters[parameter])).split(";")
+        values = {name.strip(): value for name, _, value in (one.partition(":") for one in of_models)}
+        return values.get(model or self.default_model(block), usual).strip() if values else usual
+
+    def resolve(self, text: str, block: Mapping[str, Any], model: str = "") -> str:
+        """A text, or the value of the parameter that it names after a $."""
+        return self.value(text[1:], block, model) if text.startswith("$") else text
+
+    def default_model(self, block: Mapping[str, Any]) -> str:
+        """What a system's sweep is of without a tag."""
+        return self.resolve(self.model, block)
+
+
+def names() -> list[str]:
+    """Of all workloads; nothing is read, so that it needs the standard library alone."""
+    return sorted(path.parent.name for path in FOLDERS.glob(f"*/{FILE}"))
+
+
+@cache
+def workloads() -> dict[str, Facts]:
+    """Every workload by its name; raises RecordError for a file that cannot be used."""
+    return {name: _read(FOLDERS / name / FILE) for name in names()}
+
+
+def title_of(benchmark: str) -> str:
+    """In words; the name itself of a workload that is not here, as in records from elsewhere."""
+    known = workloads().get(benchmark)
+    return known.title if known else benchmark
+
+
+def _read(path: Path) -> Facts:
+    try:
+        found = read_yaml(path)
+    except YamlError as error:
+        raise RecordError(f"{path} cannot be read: {error}") from error
+    known = {one.name for one in fields(Facts)} - {"name"}
+    if not isinstance(found, dict) or not known >= set(found):
+        unknown = sorted(set(found) - known) if isinstance(found, dict) else []
+        raise RecordError(f"{path} is not that of a workload: it may have {', '.join(sorted(known))}, not {unknown}")
+    for name, kind in (("data", Data), ("costed", Amount), ("reported", Amount)):
+        if name in found:
+            try:
+                found[name] = kind(**found[name])
+            except TypeError as error:
+                raise RecordError(f"{path}: '{name}' has {', '.join(kind._fields)}, not {found[name]!r}") from error
+    try:
+        return Facts(path.parent.name, **found)
+    except TypeError as error:
+        raise RecordError(f"{path} is not complete: {str(error).split('missing ')[-1]} missing") from error
