@@ -17,6 +17,7 @@ from caraml.errors import SiteError
 from caraml.site import read_site
 from caraml.systems import read_system
 from caraml.workloads import Workload, workload
+from results.records import RecordError
 
 
 def numbers(text: str, key: str) -> list[int]:
@@ -104,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 )
 
             found = fitting_batches(check, sweep, asked)
-    except (ConfigError, SiteError) as error:
+    except (ConfigError, RecordError, SiteError) as error:
         print(f"{options.model}{where}: {error}", file=sys.stderr)
         return 1
     print(",".join(map(str, found)), end="")

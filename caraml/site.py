@@ -19,6 +19,7 @@ from typing import Any
 from caraml.errors import CaramlError, SiteError, near
 from caraml.installation import checkout, missing_package
 from caraml.systems import read_systems
+from results.records import RecordError
 from results.workloads import names
 from results.yaml_files import YamlError, read_yaml
 
@@ -153,7 +154,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     try:
         site = read_site(options.system)
-    except (CaramlError, ImportError) as error:
+    except (CaramlError, RecordError, ImportError) as error:
         sentence = missing_package(error) if isinstance(error, ImportError) else error
         print(f"site: {sentence}", file=sys.stderr)
         return 2

@@ -18,6 +18,7 @@ from results.collect import RECORD_NAME, collect, read_traces
 from results.derived import contradictions
 from results.records import RESULT_NAME, Record, RecordError, read_record
 from results.signature import sign, signer_of
+from results.workloads import FILE
 
 CHECKSUMS, SIGNATURE = "SHA256SUMS", "SHA256SUMS.sig"
 RUNS, WORKFLOW = "runs", "workflow"
@@ -66,6 +67,8 @@ def write_archive(folders: Iterable[Path], workflow: Path, archive: Path, key: P
     for path in [*workflow.glob("*.yaml"), *workflow.glob("include/*")]:
         if path.is_file():
             files[str(PurePosixPath(WORKFLOW, path.relative_to(workflow)))] = path
+    for path in workflow.parent.glob(f"benchmarks/*/{FILE}"):
+        files[str(PurePosixPath(WORKFLOW, path.relative_to(workflow.parent)))] = path
     _write(files, archive, key)
     return runs
 

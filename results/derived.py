@@ -69,7 +69,8 @@ def _relations(record: dict[str, Any]) -> Iterator[tuple[str, Any, float | None,
     sample = layout.get("work_per_sample")
     if _is_number(steps) and _is_number(batch) and _is_number(sample):
         yield f"metrics.measured_{unit}", metrics.get(f"measured_{unit}"), steps * batch * sample, "its steps and batch"
-    yield "layout.sequence_length", layout.get("sequence_length"), sample, "its work per sample"
+    if unit == "tokens":
+        yield "layout.sequence_length", layout.get("sequence_length"), sample, "its work per sample"
     sizes = [size for name in ("data", "tensor", "pipeline") if _is_number(size := layout.get(f"{name}_parallel_size"))]
     if len(sizes) == 3:
         yield "layout.num_devices", devices, math.prod(sizes), "its parallel sizes"

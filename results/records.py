@@ -120,6 +120,8 @@ def _from_version_2(record: Record) -> None:
         value = options.get(name) if isinstance(options, dict) else None
         return "" if value is None else str(value)
 
+    if record.get("benchmark") == "llm_training" and isinstance(record.get("config"), dict):
+        record["config"].setdefault("turns", {"effective": False, "rounds": 6, "cold_cache": False})
     tokens, pixels = layout.get("sequence_length"), layout.get("image_size")
     record["precision"] = option("model.precision") or option("compute.precision")
     record["data"] = option("data.data")

@@ -13,6 +13,7 @@ from results.yaml_files import YamlError, read_yaml
 
 FOLDERS = Path(__file__).resolve().parents[1] / "benchmarks"  # in a checkout, and where both are installed
 FILE = "workload.yaml"
+FRAMEWORKS = ("pytorch", "tensorflow")
 
 
 class Amount(NamedTuple):
@@ -60,7 +61,7 @@ class Facts:
 
     def default_model(self, block: Mapping[str, Any]) -> str:
         """What a system's sweep is of without a tag."""
-        return self.resolve(self.model, block)
+        return self.resolve(self.model, block, "usual")
 
 
 def names() -> list[str]:
@@ -93,9 +94,24 @@ def _read(path: Path) -> Facts:
         if name in found:
             try:
                 found[name] = kind(**found[name])
-            except TypeError as error:
+                if isinstance(found[name], Amount):
+                    found[name] = found[name]._replace(amount=float(found[name].amount))
+            except (TypeError, ValueError) as error:
                 raise RecordError(f"{path}: '{name}' has {', '.join(kind._fields)}, not {found[name]!r}") from error
+    parameters = found.setdefault("parameters", {})
+    if not isinstance(parameters, dict):
+        raise RecordError(f"{path}: 'parameters' has names with their values, not {parameters!r}")
+    for name in ("model", "batches"):
+        found[name] = str(found.get(name, ""))
+        if found[name].startswith("$") and found[name][1:] not in parameters:
+            raise RecordError(f"{path}: '{name}' is {found[name]}, and there is no such parameter")
+    for name, value in parameters.items():
+        if any(":" not in one for one in str(value).split(";")[1:]):
+            raise RecordError(f"{path}: '{name}' is {value!r}, but after a ';' comes 'MODEL: VALUE'")
     try:
-        return Facts(path.parent.name, **found)
+        facts = Facts(path.parent.name, **found)
     except TypeError as error:
         raise RecordError(f"{path} is not complete: {str(error).split('missing ')[-1]} missing") from error
+    if facts.framework not in FRAMEWORKS:
+        raise RecordError(f"{path}: 'framework' is one of {', '.join(FRAMEWORKS)}, not {facts.framework!r}")
+    return facts

@@ -6,6 +6,7 @@ Under torchrun the answer is in the environment; a process that was started alon
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import time
 from collections.abc import Mapping
@@ -96,6 +97,21 @@ def usable_cpus() -> str:
     first = [cpu for cpu in cpus if cpu - 1 not in cpus]
     last = [cpu for cpu in cpus if cpu + 1 not in cpus]
     return ",".join(str(one) if one == end else f"{one}-{end}" for one, end in zip(first, last, strict=True))
+
+
+def peak_memory_bytes() -> int:
+    """The most memory that this process held: as the kernel counts it for a program, from its own start on.
+
+    What getrusage says is also of the process that this one was forked from.
+    """
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        status = ""
+    for line in status.splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024  # it is in kB
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # Linux reports KiB
 
 
 def boot_id() -> str:

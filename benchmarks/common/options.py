@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
 EXIT_BAD_OPTIONS = 2
-# cuBLAS and cuDNN then multiply in float32 and not in TF32, whoever calls them, so that MFU is of the peak in fp32.
 PRECISIONS = ("auto", "fp32", "bf16", "fp16", "fp8")
+# cuBLAS and cuDNN then multiply in float32 and not in TF32, whoever calls them, so that MFU is of the peak in fp32.
 FULL_FP32 = {"NVIDIA_TF32_OVERRIDE": "0"}
 
 

@@ -85,7 +85,7 @@ def collect_provenance(packages: Sequence[str]) -> dict[str, Any]:
         "container": os.environ.get("CARAML_IMAGE"),
         "container_digest": os.environ.get("CARAML_IMAGE_DIGEST") or None,
         "exclusive": os.environ.get("CARAML_EXCLUSIVE") or None,
-        "environment": {name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
+        "environment": environment(),
         **node,
         "nodes": [node],
     }
@@ -167,3 +167,8 @@ def _first_match(path: str, pattern: str) -> str | None:
     except OSError:
         return None
     return found[1] if found else None
+
+
+def environment() -> dict[str, str]:
+    """What of the environment changes a run, as it is now."""
+    return {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}

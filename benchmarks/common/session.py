@@ -16,7 +16,7 @@ from benchmarks.common.binding import bind
 from benchmarks.common.launch import Launch, mark, node_window, read_launch
 from benchmarks.common.measure import WINDOW, measure_steps
 from benchmarks.common.options import EXIT_BAD_OPTIONS, FULL_FP32, ConfigError, parse_config
-from benchmarks.common.provenance import collect_provenance
+from benchmarks.common.provenance import collect_provenance, environment
 from benchmarks.common.record import EFFECTIVE, FAILED, MEASURED, OK, Device, RunRecord, Window
 from benchmarks.common.run import check_record_path, run_recorded
 from benchmarks.common.step_timer import StepTimer, percentile
@@ -33,6 +33,9 @@ def main(workload: type[Workload], argv: Sequence[str] | None = None) -> int:
     try:
         options, launch = parse_options(workload, sys.argv[1:] if argv is None else argv), read_launch()
         check_record_path(options.run.record)
+        if options.compute.precision not in ("auto", *workload.precisions):
+            known = ", ".join(workload.precisions)
+            raise ConfigError(f"--precision {options.compute.precision} was asked for, but {workload.name} has {known}")
         if options.run.dry_run:
             run = workload(options, launch)
             print("\n".join([*(f"{key}: {value}" for key, value in run.layout.items()), *run.plan()]))
@@ -72,6 +75,7 @@ def train(workload: type[Workload], options: Options, launch: Launch, record: Ru
         bind(launch, run.devices_per_process)
     with run.open(record) as target:
         record.precision = target.precision
+        record.provenance["environment"] = environment()  # some is set on the way
         record.config["compute"] |= {"device": target.kind, "precision": target.precision}
         _choose(workload, record)
         check_same_options(record.config_hash, target)

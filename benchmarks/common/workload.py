@@ -135,6 +135,7 @@ class Workload(ABC):
     description: ClassVar[str]
     packages: ClassVar[tuple[str, ...]]  # whose versions the record has
     options: ClassVar[type]  # Options
+    precisions: ClassVar[tuple[str, ...]] = ("fp32", "bf16", "fp16")
     choices: ClassVar[tuple[Choice, ...]] = ()
 
     layout: dict[str, int]  # what the record says of devices and batch

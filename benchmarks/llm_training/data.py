@@ -26,6 +26,7 @@ IndexHeader = struct.Struct("<9sQBQQ")  # magic, version, code of the token type
 INDEX_MAGIC = b"MMIDIDX\x00\x00"
 TOKEN_TYPES = {1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16}
 TOKENS_CHECKED = 10_000_000
+PASSES_AHEAD = 4  # that are made for a GPU
 
 
 class Samples(Protocol):
@@ -216,7 +217,7 @@ def _passes(samples: Samples, plan: BatchPlan, data_parallel_rank: int) -> Itera
             yield {"tokens": tokens_BT[:, :-1].contiguous(), "labels": tokens_BT[:, 1:].contiguous()}
 
 
-def ahead(items: Iterator[Item], number: int = 4) -> Iterator[Item]:
+def ahead(items: Iterator[Item], number: int = PASSES_AHEAD) -> Iterator[Item]:
     """The same items, made by a thread that is so many ahead; what it raises is raised here."""
     made: queue.Queue[tuple[Item | None, BaseException | None]] = queue.Queue(number)
 

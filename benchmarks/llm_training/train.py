@@ -42,6 +42,7 @@ class Gpt(Workload):
     description = "Train a GPT for some steps with megatron-core and record how fast it went."
     packages = ("torch", "megatron-core", "numpy", "tokenizers", "transformer-engine")
     options = Config
+    precisions = ("fp32", "bf16", "fp16", "fp8")
     choices = (
         Choice(
             "recomputation",
@@ -60,6 +61,7 @@ class Gpt(Workload):
 
     def __init__(self, options: Config, launch: Launch) -> None:
         self.config, self.launch = options, launch
+        self._kernels_told: dict[str, Any] = {}  # as the record has them
         asked, shape = options.parallel, options.model.shape
         if options.run.dry_run:
             devices = asked.devices or launch.local_world_size
@@ -135,7 +137,7 @@ class Gpt(Workload):
         self.overlap = config.parallel.overlaps(target.on_gpu, shares.data_parallel_size)
         self.kernels = kernels.choose_kernels(config, target, shares)
         record.config["parallel"] |= {"sequence_parallel": self.sequence_parallel, "overlap": self.overlap}
-        record.config["kernels"] = asdict(self.kernels)
+        record.config["kernels"] = self._kernels_told = asdict(self.kernels)
         with parallel.parallel_groups(target, shares, config.training.seed, self.kernels.cuda_graph):
             yield target
 
@@ -145,7 +147,9 @@ class Gpt(Workload):
             from benchmarks.llm_training import ipu
 
             return ipu.Trainer(self, target)
-        return Trainer(self, target)
+        trainer = Trainer(self, target)
+        self._kernels_told["optimizer"] = trainer.optimizer_description
+        return trainer
 
     def conclude(self, record: RunRecord, tokens: int, steps: int, losses: list[float]) -> str:
         """Fill in what follows from tokens taken and losses; why the run did not learn, or not from all tokens."""
@@ -213,23 +217,24 @@ class Trainer:
         gather_late = kernels.compile != "layers" and not kernels.cuda_graph
         self._model = parallel.distribute(gpt, model_config, target, run.overlap, gather_late)
         self._optimizer = optimizer.build_optimizer(self._model, config.training, target)
+        self.optimizer_description = self._optimizer.description
         model_config.grad_scale_func = self._optimizer.scale_loss
         samples = data.open_samples(config)
         self._description = data.describe(config.data.data_prefix, length)
         if run.launch.rank == 0 and self._description:
             print(self._description["packing"], flush=True)
-        batches: Callable[[], Iterator[Batch]] = lambda: data.micro_batches(  # noqa: E731
-            samples,
-            plan,
-            parallel_state.get_data_parallel_rank(),
-            target.device,
-            stay_on_host=kernels.cuda_graph,  # the graph reads from buffers of its own
+        batches: Callable[[bool], Iterator[Batch]] = lambda on_host: data.micro_batches(  # noqa: E731
+            samples, plan, parallel_state.get_data_parallel_rank(), target.device, stay_on_host=on_host
         )
         passes = plan.grad_accum_steps
-        self.data = TokenFeed(self, batches(), passes)
+        # Every device of a replica takes the same tokens, which count once.
+        is_first = parallel_state.get_tensor_model_parallel_rank() == 0 and parallel_state.is_pipeline_first_stage()
+        steps_ahead = data.PASSES_AHEAD // passes if target.on_gpu else 0
+        # A graph reads from buffers of its own.
+        self.data = TokenFeed(self, batches(kernels.cuda_graph), passes, steps_ahead, is_first)
         self.on_device = None
         if config.turns.effective:
-            kept = list(itertools.islice(batches(), passes))
+            kept = list(itertools.islice(batches(False), passes))
             self.on_device = TokenFeed(self, itertools.cycle(kept), passes)
         self._positions_BT = model.positions(plan.micro_batch_size, length, target.device)
         forward_backward = get_forward_backward_func()
@@ -274,7 +279,6 @@ class Trainer:
         shares = self._run.shares
         tokens = sum(self._target.gather(sum(feed.tokens for feed in set(self._feeds))))
         tokens = tokens * shares.data_parallel_size // shares.world_size
-        record.config["kernels"]["optimizer"] = self._optimizer.description
         record.provenance["data"] = self._description
         record.metrics["skipped_steps"] = self._skipped_steps
         losses = cast(list[float], record.losses)
@@ -291,11 +295,12 @@ def _mean_loss(loss_BT: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Ten
 class TokenFeed:
     """An Input: steps on tokens that come pass after pass."""
 
-    steps_ahead = 4  # at most, as so many passes are made ahead
     files = ()
 
-    def __init__(self, trainer: Trainer, batches: Iterable[Batch], passes: int) -> None:
-        self._trainer, self._passes = trainer, passes
+    def __init__(
+        self, trainer: Trainer, batches: Iterable[Batch], passes: int, steps_ahead: int = 0, counts: bool = False
+    ) -> None:
+        self._trainer, self._passes, self.steps_ahead, self._counts = trainer, passes, steps_ahead, counts
         self._batches = self._counted(batches)
         self.tokens = 0
 
@@ -317,5 +322,5 @@ class TokenFeed:
         self._trainer.step(self, iter(batch))
 
     def read_so_far(self) -> dict[str, int]:
-        """Tokens that this rank took."""
-        return {"input_tokens": self.tokens}
+        """Tokens that this rank took, where it counts for its replica."""
+        return {"input_tokens": self.tokens if self._counts else 0}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from benchmarks.common.launch import Launch, node_name, usable_cores, usable_cpus
+from benchmarks.common.launch import Launch, node_name, peak_memory_bytes, usable_cores, usable_cpus
 from benchmarks.common.options import ComputeOptions, ConfigError
 from benchmarks.common.record import Device
 
@@ -61,7 +60,7 @@ class Target:
             properties = torch.cuda.get_device_properties(self.device)
             peak_bytes = torch.cuda.max_memory_allocated(self.device)
             return [Device(hostname, rank, properties.name, device_ids(properties), peak_bytes, usable_cpus())]
-        peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # Linux reports KiB
+        peak_bytes = peak_memory_bytes()
         return [Device(hostname, rank, f"CPU, {torch.get_num_threads()} threads", "", peak_bytes, usable_cpus())]
 
     def software(self) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import resource
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.common.gpu_ids import gpu_ids
-from benchmarks.common.launch import Launch, node_name, usable_cores, usable_cpus
+from benchmarks.common.launch import Launch, node_name, peak_memory_bytes, usable_cores, usable_cpus
 from benchmarks.common.options import ConfigError
 from benchmarks.common.record import Device
 from benchmarks.on_tensorflow import ipu
@@ -70,7 +69,7 @@ class Target:
         if self.on_ipu:
             return [Device(hostname, rank, "IPU", "", None, usable_cpus())]
         if not self.on_gpu:
-            peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # Linux reports KiB
+            peak_bytes = peak_memory_bytes()
             threads = tf.config.threading.get_intra_op_parallelism_threads()
             return [
                 Device(hostname, rank, f"CPU, {threads} threads", "", peak_bytes, usable_cpus())

@@ -6,6 +6,7 @@ import ast
 
 import pytest
 
+from caraml import points
 from caraml.workloads import Workload, main
 from results import workloads
 from results.records import RecordError
@@ -84,11 +85,28 @@ def test_a_workload_needs_little_to_be_known(described):
         ("- 1\n", "is not that of a workload"),
         ("title: [\n", "cannot be read: line 2"),
         (MADE_UP + "costed: {amount: 1}\n", "'costed' has amount, words, not"),
+        (MADE_UP + "costed: {amount: much, words: work}\n", "'costed' has amount, words, not"),
+        (MADE_UP.replace("2 4", "$size"), "'batches' is .size, and there is no such parameter"),
+        (MADE_UP + "parameters:\n", "'parameters' has names with their values, not None"),
+        (MADE_UP + "parameters: {size: 1; 2}\n", "'size' is '1; 2', but after a ';' comes 'MODEL: VALUE'"),
+        (MADE_UP.replace("pytorch", "jax"), "'framework' is one of pytorch, tensorflow, not 'jax'"),
     ],
 )
 def test_a_file_that_describes_no_workload_is_one_sentence(text, message, described):
     with pytest.raises(RecordError, match=message):
         described(text)
+
+
+def test_numbers_need_no_quotes(described):
+    facts = described(MADE_UP.replace("2 4", "8") + "model: 256\nreported: {amount: 1e9, words: work}\n")
+    assert (facts.batches, facts.model, facts.reported.amount) == ("8", "256", 1e9)
+
+
+def test_a_workload_that_cannot_be_read_is_one_sentence_in_a_sweep(described, capsys):
+    with pytest.raises(RecordError):
+        described("title: [\n")
+    assert points.main(["devices", "sums", "any", "--system", "CPU"]) == 1
+    assert "workload.yaml cannot be read" in capsys.readouterr().err
 
 
 def test_a_parameter_is_the_systems_where_its_block_states_one():

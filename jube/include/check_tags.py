@@ -12,6 +12,7 @@ import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+from results.records import RecordError
 from results.workloads import workloads
 
 PRECISIONS = {"fp32", "bf16", "fp16", "fp8"}
@@ -39,7 +40,10 @@ def known_tags(folder: Path, name: str) -> set[str]:
 
 def precisions_of(name: str) -> set[str]:
     """In which the workload of that name trains; all of them for one that is not described."""
-    facts = workloads().get(name)
+    try:
+        facts = workloads().get(name)
+    except (ImportError, RecordError) as error:
+        sys.exit(f"{name}: what is known of the workloads cannot be read: {error}")
     return set(facts.precisions.split()) if facts else PRECISIONS
 
 

@@ -67,6 +67,7 @@ def repack(archive, files, sums=None):
 def test_an_archive_holds_records_traces_and_workflow_and_is_verified(archive, capsys):
     names = set(members(archive))
     assert {"SHA256SUMS", "workflow/llm.yaml", "workflow/include/systems.yaml"} < names
+    assert "workflow/benchmarks/llm_training/workload.yaml" in names
     assert {
         f"runs/llm_run/8_benchmark/work/{name}" for name in ("result.json", "record.json", "power/n1/trace.csv")
     } < names

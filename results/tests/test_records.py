@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from results.records import RecordError, find_records, read_record, write_record
+from results.statistics import by_point
 from results.tests import made_up
 from results.tests.conftest import make_record
 
@@ -133,6 +134,28 @@ def test_a_record_of_the_second_version_says_what_it_is_a_repeat_of(old, told, t
     [record], skipped = find_records([tmp_path])
     assert not skipped
     assert {name: record[name] for name in told} == told
+
+
+def test_an_old_run_is_a_repeat_of_a_new_one(tmp_path):
+    new = made_up.result(benchmark="llm_training")
+    new["config"] = {
+        "model": {"size": "tiny"},
+        "compute": {"precision": "bf16"},
+        "data": {"data": "text"},
+        "turns": {"effective": False, "rounds": 6, "cold_cache": False},
+    }
+    old = of_version_2({"model": {"size": "tiny", "precision": "bf16"}, "data": {"data": "text"}}, sequence_length=2048)
+    old["benchmark"] = "llm_training"
+    made_up.store(tmp_path, [new, old])
+    [point] = by_point(find_records([tmp_path]).records)
+    assert len(point.good) == 2
+
+
+def test_a_workload_may_count_sequences(tmp_path):
+    one = made_up.result(work_unit="samples")
+    one["layout"] |= {"sequence_length": 2048, "work_per_sample": 1}
+    made_up.store(tmp_path, [one])
+    assert not find_records([tmp_path]).skipped
 
 
 @pytest.mark.parametrize("windows", [None, 5, [5]])

@@ -191,6 +191,24 @@ def test_a_run_that_the_workload_finds_bad_has_failed(ran):
     assert (code, record["status"], record["error"]) == (1, "failed", "the loss did not fall")
 
 
+def test_a_precision_that_the_workload_has_not_is_refused(tmp_path, capsys):
+    assert session.main(Sums, ["--precision", "fp8"]) == 2
+    assert "--precision fp8 was asked for, but sums has fp32, bf16, fp16" in capsys.readouterr().err
+
+
+class WithoutInput:
+    """A Training whose data is where it is."""
+
+    data, on_device, steps_per_call = None, None, 1
+
+
+def test_turns_need_an_input_path(ran, monkeypatch):
+    monkeypatch.setattr(Sums, "build", lambda run, target: WithoutInput())
+    code, record = ran("--effective")
+    assert (code, record["status"]) == (2, "failed")
+    assert record["error"] == "--effective is not there for sums, which has no input path: leave it out"
+
+
 def test_ranks_with_other_options_are_named(ran, monkeypatch):
     monkeypatch.setattr(Processor, "others", ("of others",))
     code, record = ran()

@@ -20,6 +20,7 @@ from benchmarks.llm_training.config import (
 )
 from benchmarks.llm_training.metrics import (
     gpt_flops_per_token,
+    learning_rate,
     loss_problem,
     recomputed_flops_per_token,
 )
@@ -147,6 +148,13 @@ def test_a_loss_that_falls_is_fine(losses):
 )
 def test_a_loss_that_does_not_fall_is_told(losses, problem):
     assert problem in loss_problem(losses)
+
+
+@pytest.mark.parametrize(
+    ("step", "share"), [(0, 1.0), (250, 0.1 + 0.9 * (1 + 0.5**0.5) / 2), (500, 0.55), (1000, 0.1), (3000, 0.1)]
+)
+def test_the_learning_rate_falls_as_a_cosine_to_a_tenth(step, share):
+    assert learning_rate(TrainingOptions(learning_rate=3e-4), step) == pytest.approx(share * 3e-4)
 
 
 def test_a_run_that_took_other_tokens_than_planned_has_failed():
