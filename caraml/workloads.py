@@ -67,7 +67,6 @@ def on_system(facts: Facts, block: Block, model: str) -> dict[str, str]:
         "start": ALONE[facts.framework],
         "max_measured_s": str(facts.max_measured_s),
         "model": model,
-        "batches": facts.resolve(facts.batches, block, model),
         **{name: facts.value(name, block, model) for name in facts.parameters},
     }
 

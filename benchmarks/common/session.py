@@ -224,7 +224,7 @@ def _in_turns(session: Session) -> tuple[list[Window], Turns, dict[str, Any]]:
         rounds,
         ceil(data.steps_ahead / training.steps_per_call),
         time.monotonic,
-        session.training.synchronize,
+        training.synchronize,
         before_effective,
         block_edge,
     ):
@@ -254,7 +254,7 @@ def _calls_per_block(session: Session) -> int:
         for _ in range(window.warmup_steps):
             start_s = time.monotonic()
             feed.call()
-            session.training.synchronize()
+            training.synchronize()
             times_s.append(time.monotonic() - start_s)
     return session.agree(ceil(window.steps_to_measure(times_s) / session.options.turns.rounds))
 

@@ -152,9 +152,8 @@ def test_a_run_is_recorded_with_what_the_workload_says_and_what_the_frame_measur
     assert (metrics["warmup_steps"], metrics["measured_steps"], metrics["sums"]) == (4, 10, 7)
     assert metrics["measured_numbers"] == 10 * 4 * 50
     assert metrics["numbers_per_s"] == pytest.approx(10 * 4 * 50 / window_s)
-    assert [2 * time_s for time_s in record["step_times_s"]] == pytest.approx([window_s / 5] * 5, abs=window_s) and sum(
-        record["step_times_s"]
-    ) == pytest.approx(window_s / 2)
+    assert len(record["step_times_s"]) == 5
+    assert sum(record["step_times_s"]) == pytest.approx(window_s / 2)
     assert metrics["host_step_time_median_s"] == pytest.approx(metrics["step_time_median_s"])
     assert metrics["tflops_per_device"] == pytest.approx(metrics["numbers_per_s"] / 1e12)
     assert metrics["model_flops_source"] == "an addition for each"
