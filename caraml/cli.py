@@ -27,7 +27,9 @@ from results.compare import broken, compare, comparison_text, read_requirement
 from results.points import plain, point_rows, points_in_order, rounded
 from results.published import published_text, read_published
 from results.records import RESULT_NAME, Record, RecordError, find_records
+from results.regions import region_rows
 from results.statistics import by_point
+from results.tracking import MODES, log_to_mlflow, log_to_wandb
 from results.workloads import workloads
 
 TITLES = {"ours": table.COLUMNS, "caraml": table.CARAML_COLUMNS}
@@ -228,6 +230,7 @@ def _add_table(command: argparse.ArgumentParser) -> None:
     command.add_argument("--largest-first", action="store_true", help="with --sort")
     shape = command.add_mutually_exclusive_group()
     shape.add_argument("--repeats", action="store_true", help="one row per point: median, interval, quality")
+    shape.add_argument("--regions", action="store_true", help="one row per region: where the time of a step goes")
     shape.add_argument("--titles", choices=TITLES, help="caraml: those of the original suite")
     shape.add_argument("--pivot", metavar="KEY", help="one value, devices x batch: metrics.tokens_per_s")
 
@@ -235,8 +238,9 @@ def _add_table(command: argparse.ArgumentParser) -> None:
 def _table(options: argparse.Namespace) -> int:
     if options.largest_first and not options.sort:
         raise RecordError("--largest-first needs --sort: by which column?")
-    if options.pivot and options.sort:
-        raise RecordError("--pivot has its own order: leave out --sort")
+    if options.sort and (options.pivot or options.regions):
+        shape = "--pivot" if options.pivot else "--regions"
+        raise RecordError(f"{shape} has its own order: leave out --sort")
     records = table.select(_records(options.folders)[0], options.filter)
     if not records:
         raise RecordError(f"no record keeps {' and '.join(options.filter)}: look at the table without --filter")
@@ -257,6 +261,11 @@ def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
         return table.render_rows(
             point_rows(points, number=plain if options.format == "csv" else rounded), options.format
         )
+    if options.regions:
+        rows = region_rows(by_point(records), plain if options.format == "csv" else rounded)
+        if not rows:
+            raise RecordError("no good run tells where its time went: its version was older, or it marked nothing")
+        return table.render_rows(rows, options.format)
     columns = TITLES[options.titles or "ours"]
     ordered = sorted(records, key=table.sort_key)
     if options.sort:
@@ -290,6 +299,28 @@ def _compare(options: argparse.Namespace) -> int:
     for sentence in found:
         print(f"caraml: {sentence}", file=sys.stderr)
     return 1 if found else 0
+
+
+def _add_track(command: argparse.ArgumentParser) -> None:
+    _add_folders(command)
+    command.add_argument("--mlflow", metavar="URI", help="a tracking server or store, such as sqlite:///mlflow.db")
+    command.add_argument("--wandb", choices=MODES, help="offline: into the folder wandb, for 'wandb sync'")
+    command.add_argument("--project", default="caraml", help="in Weights & Biases; default: %(default)s")
+
+
+def _track(options: argparse.Namespace) -> int:
+    if not (options.mlflow or options.wandb):
+        raise RecordError("where to? give --mlflow URI, --wandb offline or --wandb online")
+    records = [record for record in _records(options.folders)[0] if record.get("run_id")]  # others never ran
+    if options.mlflow:
+        _say_tracked(options.mlflow, len(records), log_to_mlflow(records, options.mlflow))
+    if options.wandb:
+        _say_tracked(f"wandb ({options.wandb})", len(records), log_to_wandb(records, options.wandb, options.project))
+    return 0
+
+
+def _say_tracked(place: str, runs: int, new: Sequence[str]) -> None:
+    print(f"{place}: {len(new)} of {runs} runs logged" + (", the others are there" if len(new) < runs else ""))
 
 
 def _add_report(command: argparse.ArgumentParser) -> None:
@@ -432,6 +463,7 @@ COMMANDS = {
     "published": Command(
         "figures that others published, with their sources, as a table or a plot", _published, _add_published
     ),
+    "track": Command("log runs into MLflow or Weights & Biases, each once", _track, _add_track),
     "archive": Command("store results, traces and workflow in one file that can be checked", _archive, _add_archive),
     "verify": Command(
         "check each file of an archive, and compute its numbers again from the traces", _verify, _add_verify
@@ -440,5 +472,5 @@ COMMANDS = {
 GROUPS = {
     "Before the first job": ("doctor", "systems", "image"),
     "While a sweep runs": ("check", "wait"),
-    "With its results": ("table", "report", "compare", "published", "archive", "verify"),
+    "With its results": ("table", "report", "compare", "published", "track", "archive", "verify"),
 }

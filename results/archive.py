@@ -23,7 +23,7 @@ from results.workloads import FILE
 CHECKSUMS, SIGNATURE = "SHA256SUMS", "SHA256SUMS.sig"
 RUNS, WORKFLOW = "runs", "workflow"
 # What belongs to a run, in its job's folder.
-OF_A_RUN = (RESULT_NAME, RECORD_NAME, "job.sh", "node.sh", "job.out", "job.err", "power/*/*")
+OF_A_RUN = (RESULT_NAME, RECORD_NAME, "job.sh", "node.sh", "job.out", "job.err", "record.trace.json", "power/*/*")
 # A sweep's own, above its jobs' folders.
 OF_A_SWEEP = ("configuration.xml", "workpackages.xml")
 LEVEL = 10  # of Zstandard

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from results.quality import grade
 from results.records import Record, RecordError
+from results.regions import changes
 from results.setups import LONGEST, UNKNOWN, software_of
 from results.statistics import Point, PointResults, Ratio, by_point, compare_values, geometric_mean, point_of
 from results.table import value_at
@@ -87,6 +88,9 @@ def compare(base: Sequence[Record], other: Sequence[Record]) -> Comparison:
             if reason:
                 remarks.append(reason)
             ratios.append(compare_values(*values) if all(values) and not reason else None)
+        changed = changes(ours, theirs)
+        if changed:
+            remarks.append(changed)
         lines.append(Line(point, ratios, remarks))
     failed = [
         f"{record['system']}: {point_of(record)}: {record['status']}: {record.get('error', '')}"

@@ -74,8 +74,19 @@ def _relations(record: dict[str, Any]) -> Iterator[tuple[str, Any, float | None,
     sizes = [size for name in ("data", "tensor", "pipeline") if _is_number(size := layout.get(f"{name}_parallel_size"))]
     if len(sizes) == 3:
         yield "layout.num_devices", devices, math.prod(sizes), "its parallel sizes"
+    shares = _shares(record)
+    for name, region in (("io_percent", "IO"), ("comm_percent", "Comm")):
+        yield f"metrics.{name}", metrics.get(name), shares.get(region), "its regions"
+    if shares:
+        yield "the sum of its regions' shares in percent", math.fsum(shares.values()), 100.0, "the parts of a step"
     for key, kind in (("energy", "measured"), ("energy_effective", "effective")):
         yield from _of_energy(key, record.get(key) or {}, metrics.get(f"{kind}_{unit}"), unit, devices)
+
+
+def _shares(record: dict[str, Any]) -> dict[str, float]:
+    """Of each region of the measured window its part of a step, in percent."""
+    regions = ((record.get("regions") or {}).get("measured") or {}).get("regions") or {}
+    return {name: share for name, one in regions.items() if _is_number(share := one.get("share_percent"))}
 
 
 def _of_energy(

@@ -22,6 +22,8 @@ from results.points import notes, point_rows
 from results.published import Throughput, throughputs
 from results.quality import GRADES, Rule, energy_kind, energy_rules
 from results.records import Record, RecordError
+from results.region_plots import steps_by_region
+from results.regions import region_rows, split_notes
 from results.statistics import PointResults, by_point
 from results.summary import by_energy_kind, ranked_points, sentences, summary_rows
 from results.table import failures
@@ -108,6 +110,7 @@ def _section(index: int, results: list[PointResults], costs: Costs | None, with_
         plots.scaling(results),
         plots.compute_and_effective(results),
         plots.energy_by_scope(results),
+        steps_by_region(results),
     ]
     for number, system in enumerate(dict.fromkeys(one.system for one in results)):
         charts.append(plots.heat_map_of_system(results, system, f"heat_map_{number}"))
@@ -258,6 +261,8 @@ def _render(records: Sequence[Record], skipped: Sequence[str], sections: Sequenc
         ),
         sections=sections,
         summary=summary_rows([(section.title, section.results) for section in sections]),
+        regions={section.anchor: region_rows(section.results) for section in sections},
+        split_notes={section.anchor: split_notes(section.results) for section in sections},
         tables={section.anchor: point_rows(section.results, without=("model", "data")) for section in sections},
         notes=[note for section in sections for note in notes(section.results)],
         quality=_quality(records),

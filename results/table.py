@@ -37,6 +37,8 @@ COLUMNS = (
     Column("{unit}/s/device", "metrics.{unit}_per_s_per_device", ".1f"),
     Column("effective {unit}/s", "metrics.effective_{unit}_per_s", ".1f"),
     Column("input wait [%]", "metrics.input_wait_percent", ".1f"),
+    Column("IO [%]", "metrics.io_percent", ".1f"),
+    Column("Comm [%]", "metrics.comm_percent", ".1f"),
     Column("TFLOP/s/device", "metrics.tflops_per_device", ".3f"),
     Column("avg power [W]", "energy.avg_power_w", ".1f"),
     Column("energy [Wh/device]", "energy.energy_wh_per_device", ".4f"),

@@ -14,6 +14,8 @@ from pathlib import Path
 
 from benchmarks.common.launch import mark, node_window
 from benchmarks.common.record import RunRecord
+from jpwr.region_times import describe, merge
+from jpwr.regions import RegionTimer
 
 ROWS = 3  # of the sampler, in the window: a busy machine may take a while
 
@@ -29,8 +31,10 @@ if here in sys.argv[1:]:
 start_s = time.monotonic()
 mark("begin", "measured window", start_s)
 rows = rows_so_far()
+timer = RegionTimer()
 while time.monotonic() < start_s + 1 or rows_so_far() < rows + ROWS:
-    time.sleep(0.05)
+    with timer.region("Batch"), timer.region("Forward"):
+        time.sleep(0.05)
 end_s = time.monotonic()
 mark("end", "measured window", end_s)
 nodes = int(os.environ.get("SLURM_NNODES", "1"))
@@ -40,4 +44,5 @@ metrics = {"measured_tokens": speed * seconds, "tokens_per_s": speed, "measured_
 system = json.loads(Path("result.json").read_text())["system"]
 record = RunRecord("llm_training", system, "tiny", "tokens", {}, "ok", layout=layout, metrics=metrics)
 record.windows = [node_window(start_s, end_s)]
+record.regions = {"measured": {"clock": "host", **merge([describe(timer.steps())])}}
 Path("record.json").write_text(json.dumps(record.to_dict()))

@@ -36,6 +36,8 @@ COLUMNS = [
     "DP",
     "tokens/s",
     "tokens/s/device",
+    "IO [%]",
+    "Comm [%]",
     "TFLOP/s/device",
     "avg power [W]",
     "energy [Wh/device]",

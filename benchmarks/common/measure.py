@@ -8,6 +8,7 @@ from collections.abc import Callable
 from benchmarks.common.launch import Launch, mark
 from benchmarks.common.options import WindowOptions
 from benchmarks.common.record import MEASURED
+from benchmarks.common.regions import MarkedSteps
 from benchmarks.common.step_timer import StepTimer
 
 WINDOW = "{kind} window"  # the name of its region, for the sampler
@@ -21,6 +22,7 @@ def measure_steps(
     options: WindowOptions,
     launch: Launch,
     agree: Callable[[int], int],
+    marked: MarkedSteps,
     together_s: float = 0.0,
 ) -> None:
     """Warm-up steps, then measured steps, with a word on progress every few seconds.
@@ -33,8 +35,12 @@ def measure_steps(
     def take(steps: int, phase: str) -> None:
         nonlocal said_s
         for index in range(steps):
+            if timer.at_mark:
+                marked.begin()
             step()
             timer.step_done()
+            if timer.at_mark:
+                marked.end()
             if launch.rank == 0 and time.monotonic() - said_s > PROGRESS_INTERVAL_S:
                 said_s = time.monotonic()
                 print(f"{phase} step {index + 1} of {steps}", flush=True)
@@ -48,9 +54,11 @@ def measure_steps(
     together = agree(max(1, min(together, measured_steps // LEAST_PARTS)))
     measured_steps += -(measured_steps % together) if options.max_measured_s else -measured_steps % together
     timer.begin_window(together)
+    marked.begin_window()
     if launch.is_first_on_node:
         mark("begin", WINDOW.format(kind=MEASURED), timer.window_start_s)
     take(measured_steps, "measured")
     timer.finish()
+    marked.end_window(MEASURED, timer.window_start_s, timer.window_end_s)
     if launch.is_first_on_node:
         mark("end", WINDOW.format(kind=MEASURED), timer.window_end_s)

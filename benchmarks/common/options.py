@@ -150,11 +150,22 @@ class RunOptions:
     peak_tflops_per_device: float = option(0.0, "the device's dense peak in this precision, for MFU; 0: not known")
     record: str = option("", "file to write the record to; default: none")
     print_record: bool = option(False, "print the record, too, as one line of JSON")
+    split_steps: int = option(
+        3, "steps after the window, split where the framework tells nothing of a step's regions otherwise; 0: none"
+    )
+    profile: int = option(
+        0,
+        "steps after the window that the framework profiles, for TensorBoard, into a folder beside the record",
+    )
     dry_run: bool = option(False, "check the options, print how devices and batch are shared out, and stop")
 
     def __post_init__(self) -> None:
         if self.peak_tflops_per_device < 0:
             raise ConfigError(f"peak_tflops_per_device must be 0 or more, got {self.peak_tflops_per_device}")
+        if min(self.split_steps, self.profile) < 0:
+            raise ConfigError("split_steps and profile must be 0 or more steps")
+        if self.profile and not self.record:
+            raise ConfigError("--profile needs --record FILE: the profile lies beside the record")
 
 
 Options = TypeVar("Options")

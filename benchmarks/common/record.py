@@ -68,6 +68,7 @@ class RunRecord:
     sample: str = ""  # its size in words, such as 2048 tokens
     choices: dict[str, str] = field(default_factory=dict)  # options that change the speed of the same work, by title
     variant: list[str] = field(default_factory=list)  # of them in words those that are not usual
+    regions: dict[str, Any] = field(default_factory=dict)  # where the steps' time went, in each kind of window
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex)  # tells two runs of the same options apart
     schema_version: int = SCHEMA_VERSION
 

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, fields
 from functools import partial
 from math import ceil
@@ -15,16 +16,28 @@ from typing import Any, NamedTuple, cast, get_type_hints
 from benchmarks.common.binding import bind
 from benchmarks.common.launch import Launch, mark, node_window, read_launch
 from benchmarks.common.measure import WINDOW, measure_steps
-from benchmarks.common.options import EXIT_BAD_OPTIONS, FULL_FP32, ConfigError, parse_config
+from benchmarks.common.options import EXIT_BAD_OPTIONS, FULL_FP32, ConfigError, RunOptions, parse_config
+from benchmarks.common.out_of_memory import telling_line
 from benchmarks.common.provenance import collect_provenance, environment
 from benchmarks.common.record import EFFECTIVE, FAILED, MEASURED, OK, Device, RunRecord, Window
+from benchmarks.common.regions import (
+    PARTS,
+    TRACE_SUFFIX,
+    MarkedSteps,
+    regions_of,
+    share_metrics,
+    traced,
+    write_trace,
+)
 from benchmarks.common.run import check_record_path, run_recorded
 from benchmarks.common.step_timer import StepTimer, percentile
 from benchmarks.common.throughput import effective_metrics, throughput_metrics
 from benchmarks.common.turns import Turns, measure_in_turns
-from benchmarks.common.workload import Input, Options, Target, Training, Workload
+from benchmarks.common.workload import BatchFeed, InParts, Input, Options, Target, Training, Workload
+from jpwr.regions import RegionTimer
 
 TOGETHER_S = 1.0  # as in blocks that are measured in turns, a GPU without events is not waited for at each step
+PROFILE_SUFFIX = ".profile"
 IO_COUNTERS = Path("/proc/self/io")
 
 
@@ -33,6 +46,7 @@ def main(workload: type[Workload], argv: Sequence[str] | None = None) -> int:
     try:
         options, launch = parse_options(workload, sys.argv[1:] if argv is None else argv), read_launch()
         check_record_path(options.run.record)
+        _check_profile(options.run)
         if options.compute.precision not in ("auto", *workload.precisions):
             known = ", ".join(workload.precisions)
             raise ConfigError(f"--precision {options.compute.precision} was asked for, but {workload.name} has {known}")
@@ -73,34 +87,82 @@ def train(workload: type[Workload], options: Options, launch: Launch, record: Ru
     record.metrics["num_parameters"] = run.num_parameters
     if options.compute.bind and options.compute.device != "cpu":
         bind(launch, run.devices_per_process)
+    run.regions = RegionTimer()
+    marked = MarkedSteps(run.regions)
     with run.open(record) as target:
         record.precision = target.precision
         record.provenance["environment"] = environment()  # some is set on the way
         record.config["compute"] |= {"device": target.kind, "precision": target.precision}
         _choose(workload, record)
         check_same_options(record.config_hash, target)
+        run.regions.record_event = target.record_event
+        if options.run.profile and target.profile is None:
+            raise ConfigError(f"--profile is not there for {run.name} on this device: leave it out")
         training = run.build(target)
         if options.turns.effective and training.on_device is None:
             raise ConfigError(f"--effective is not there for {run.name}, which has no input path: leave it out")
         target.gather(None)  # no rank starts its clock while another still builds its model
-        measured = measure(Session(run, training, target, options, launch))
+        session = Session(run, training, target, options, launch, marked)
+        measured = measure(session)
         windows = [asdict(window) for window in measured.windows] if launch.is_first_on_node else []
         record.windows = [Window(**one) for own in target.gather(windows) for one in own]
         nodes = target.gather(record.provenance["nodes"] if launch.is_first_on_node else [])
         record.provenance |= {"nodes": [node for own in nodes for node in own], **target.software()}
         devices = target.gather([asdict(device) for device in target.describe_devices()])
         record.devices = [Device(**device) for own in devices for device in own]
+        record.metrics |= target.statistics()
+        # What comes now may take more memory than the steps that were measured.
+        record.regions = regions_told(session, measured.steps_per_batch)
+        if options.run.profile:
+            _profile(training, target, options.run, launch)
+        spans = target.gather(traced(marked, run.regions.lane, launch.world_size))
+        if launch.rank == 0 and options.run.record:
+            _draw(Path(options.run.record), spans)
         losses = training.losses()
         record.losses, record.step_times_s = list(losses), measured.step_times_s
         record.metrics |= {
             "warmup_steps": options.window.warmup_steps * training.steps_per_call,
             "first_loss": losses[0] if losses else None,
             "last_loss": losses[-1] if losses else None,
-            **target.statistics(),
             **measured.metrics,
+            **share_metrics(record.regions[MEASURED], run.layout["num_devices"], run.tells_communication),
         }
         record.error = training.conclude(record)
     record.status = FAILED if record.error else OK
+
+
+def _check_profile(options: RunOptions) -> None:
+    folder = Path(options.record).with_suffix(PROFILE_SUFFIX) if options.record else None
+    if options.profile and folder and folder.exists():
+        raise ConfigError(f"--profile writes into {folder}, which exists already: remove it")
+
+
+def _profile(training: Training, target: Target, options: RunOptions, launch: Launch) -> None:
+    """Some more steps of every rank; rank 0 is profiled."""
+    profiler: AbstractContextManager[object] = nullcontext()
+    try:
+        if launch.rank == 0 and target.profile:
+            profiler = target.profile(Path(options.record).with_suffix(PROFILE_SUFFIX))
+        profiler.__enter__()
+    except Exception as error:
+        profiler = nullcontext()
+        print(f"there is no profile: {telling_line(error)}", file=sys.stderr)
+    for _ in range(options.profile):
+        training.data.call()
+    training.synchronize()
+    try:
+        profiler.__exit__(None, None, None)
+    except Exception as error:  # a full disk, say: the run is none the worse
+        print(f"the profile cannot be written: {telling_line(error)}", file=sys.stderr)
+
+
+def _draw(record: Path, spans: Sequence[Any]) -> None:
+    """The trace beside the record; a run is none the worse without."""
+    path = record.with_suffix(TRACE_SUFFIX)
+    try:
+        write_trace(path, spans)
+    except OSError as error:
+        print(f"{path} cannot be written ({error.strerror}): there is no picture of the steps", file=sys.stderr)
 
 
 def _choose(workload: type[Workload], record: RunRecord) -> None:
@@ -134,6 +196,12 @@ class Session(NamedTuple):
     target: Target
     options: Options
     launch: Launch
+    marked: MarkedSteps
+
+    @property
+    def is_waited_for_together(self) -> bool:
+        """Does the host run ahead of a device that has no events, until it waits for some steps together?"""
+        return self.target.kind == "gpu" and self.target.record_event is None
 
     def agree(self, number: int) -> int:
         """Rank 0's number."""
@@ -146,6 +214,7 @@ class Measured(NamedTuple):
     windows: list[Window]  # of this node
     step_times_s: list[float]
     metrics: dict[str, Any]
+    steps_per_batch: int  # of those that are marked as one
 
 
 def measure(session: Session) -> Measured:
@@ -156,11 +225,13 @@ def measure(session: Session) -> Measured:
         steps_each = turns.calls_per_block * session.training.steps_per_call
         host_times_s = turns.durations_s(MEASURED)
         step_times_s = [time_s / steps_each for time_s in host_times_s]
+        together = turns.calls_per_block if session.is_waited_for_together else 1
     else:
         timer = _in_a_window(session)
         input_metrics = {}
         windows = [node_window(timer.window_start_s, timer.window_end_s)]
-        steps_each = timer.steps_together * session.training.steps_per_call
+        together = timer.steps_together
+        steps_each = together * session.training.steps_per_call
         host_times_s = timer.host_times_s
         step_times_s = [time_s / session.training.steps_per_call for time_s in timer.measured_step_times_s]
     steps = len(step_times_s) * steps_each
@@ -178,23 +249,70 @@ def measure(session: Session) -> Measured:
             options.run.peak_tflops_per_device,
         ),
     }
-    return Measured(windows, step_times_s, metrics | input_metrics)
+    return Measured(windows, step_times_s, metrics | input_metrics, together * session.training.steps_per_call)
 
 
 def _in_a_window(session: Session) -> StepTimer:
     """All steps are on the data that was asked for."""
     target, training = session.target, session.training
     timer = StepTimer(time.monotonic, training.synchronize, target.record_event)
-    waited_for = target.kind == "gpu" and target.record_event is None
     measure_steps(
         training.data.call,
         timer,
         session.options.window,
         session.launch,
         session.agree,
-        TOGETHER_S if waited_for else 0.0,
+        session.marked,
+        TOGETHER_S if session.is_waited_for_together else 0.0,
     )
     return timer
+
+
+def regions_told(session: Session, steps_per_batch: int) -> dict[str, Any]:
+    """Where the steps' time went, in each kind of window, over all processes."""
+    marked = session.marked
+    _in_parts(session)
+    steps = {kind: 1 if kind == PARTS else steps_per_batch for kind in marked.kinds}
+    return regions_of(marked, session.run.regions.lane, steps, session.target.gather, session.is_waited_for_together)
+
+
+def _in_parts(session: Session) -> None:
+    """Some more steps, split into their regions, where the usual ones do not tell them."""
+    marked, training = session.marked, session.training
+    steps = session.options.run.split_steps
+    if not (steps and isinstance(training, InParts)):
+        return
+    lacks = ""
+    try:
+        training.step_in_parts()  # prepares what it needs
+    except Exception as error:  # the run is as good as it was: split steps keep more at a time than whole ones
+        lacks = f"rank {session.launch.rank}: {type(error).__name__}: {telling_line(error)}"
+    without = [one for one in session.target.gather(lacks) if one]
+    if without:
+        if session.launch.rank == 0:
+            print(f"a step cannot be split, so that its regions are not told: {'; '.join(without)}", file=sys.stderr)
+        return
+    start_s = time.monotonic()
+    marked.begin_window()
+    for _ in range(steps):
+        marked.begin()
+        training.step_in_parts()
+        marked.end()
+    marked.end_window(PARTS, start_s, time.monotonic())
+
+
+class MarkedFeed:
+    """Steps of a feed, each of which is marked."""
+
+    def __init__(self, feed: BatchFeed, marked: MarkedSteps) -> None:
+        self._feed, self._marked = feed, marked
+        self.take, self.step = feed.take, feed.step
+
+    def call(self) -> None:
+        """One call into the framework."""
+        self._marked.begin()
+        self._feed.call()
+        self._marked.end()
 
 
 def _in_turns(session: Session) -> tuple[list[Window], Turns, dict[str, Any]]:
@@ -207,19 +325,31 @@ def _in_turns(session: Session) -> tuple[list[Window], Turns, dict[str, Any]]:
     work_per_call = training.steps_per_call * work_per_step(run)
     read = ReadCounts(data.read_so_far)
 
+    marked, together = session.marked, session.is_waited_for_together
+    block_start_s = 0.0
+
     def block_edge(edge: str, kind: str) -> None:
+        nonlocal block_start_s
         if kind == EFFECTIVE:
             read.edge(edge)
+        now_s = time.monotonic()
         if launch.is_first_on_node:
-            mark(edge, WINDOW.format(kind=kind), time.monotonic())
+            mark(edge, WINDOW.format(kind=kind), now_s)
+        if edge == "begin":
+            block_start_s = now_s
+            marked.begin_window()
+        if together:
+            (marked.begin if edge == "begin" else marked.end)()
+        if edge == "end":
+            marked.end_window(kind, block_start_s, time.monotonic())
 
     def before_effective() -> None:
         if session.options.turns.cold_cache and launch.is_first_on_node:
             drop_from_cache(data.files)
 
     for done in measure_in_turns(
-        on_device,
-        data,
+        on_device if together else MarkedFeed(on_device, marked),
+        data if together else MarkedFeed(data, marked),
         turns,
         rounds,
         ceil(data.steps_ahead / training.steps_per_call),

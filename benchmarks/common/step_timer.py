@@ -63,6 +63,11 @@ class StepTimer:
             begun_s, self._last_s = self._last_s, self.now_s()
             self.warmup_step_times_s.append(self._last_s - begun_s)
 
+    @property
+    def at_mark(self) -> bool:
+        """Has what was stepped until now an end of its own?"""
+        return not self._since_mark
+
     def finish(self) -> None:
         """After the last step: the window ends when the device has done all."""
         if self.record_event is not None:

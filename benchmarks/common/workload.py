@@ -10,12 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from benchmarks.common.launch import Launch
 from benchmarks.common.options import ComputeOptions, RunOptions, TurnsOptions, WindowOptions
 from benchmarks.common.record import Device, RunRecord
 from benchmarks.common.step_timer import Event
+from jpwr.regions import RegionTimer
 
 
 class Options(Protocol):
@@ -56,6 +57,10 @@ class Target(Protocol):
 
     def software(self) -> Mapping[str, Any]:
         """Versions of what the framework stands on."""
+
+    @property
+    def profile(self) -> Callable[[Path], AbstractContextManager[object]] | None:
+        """The framework's own profiler for as long as a block lasts: files for TensorBoard in that folder."""
 
     def statistics(self) -> Mapping[str, int | None]:
         """What the framework counted, for the record's metrics."""
@@ -112,6 +117,14 @@ class Training(Protocol):
         """Fill in what else is known at the end; why the run is not a good one, or an empty string."""
 
 
+@runtime_checkable
+class InParts(Protocol):
+    """A Training whose usual step tells nothing of its regions, and which has a slower one that does."""
+
+    def step_in_parts(self) -> None:
+        """One optimizer step on the data that was asked for, with regions; its loss is not kept."""
+
+
 class Choice(NamedTuple):
     """An option that changes the speed of the same work: two runs that differ in it are no repeats."""
 
@@ -145,6 +158,8 @@ class Workload(ABC):
     work_per_sample: int  # in the workload's unit
     flops: Flops
     devices_per_process: int = 1
+    tells_communication: bool = True  # all of it, where there is any
+    regions: RegionTimer  # from the frame, before it calls `open`: where a step's time goes
 
     @abstractmethod
     def __init__(self, options: Any, launch: Launch) -> None: ...

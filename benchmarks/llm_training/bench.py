@@ -28,6 +28,8 @@ from benchmarks.llm_training.config import GPT2_VOCAB_SIZE, ModelSize, TrainingO
 from benchmarks.llm_training.corpus import installed_texts
 from benchmarks.llm_training.prepare import train_tokenizer, write_indexed
 from benchmarks.llm_training.train import Gpt
+from jpwr.region_times import BATCH
+from jpwr.regions import RegionTimer
 
 
 @dataclass(frozen=True)
@@ -56,10 +58,21 @@ def compare(options: BenchOptions) -> None:
     config = parse_options(Gpt, ["--device", "cpu", "--global-batch-size", str(options.global_batch_size)])
     shape = config.model.shape
     run = Gpt(config, Launch())
+    run.regions = RegionTimer()
+    run.regions.recording = False
     with run.open(RunRecord(Gpt.name, "bench", Gpt.model(config), "tokens", asdict(config))) as target:
+        step_ours = run.build(target).data.call
+
+        def step_marked() -> None:
+            run.regions.recording = True
+            with run.regions.region(BATCH):
+                step_ours()
+            run.regions.recording = False
+
         contestants: dict[str, Callable[[], None]] = {
-            "megatron-core": run.build(target).data.call,
+            "megatron-core": step_ours,
             "plain PyTorch": plain_gpt_step(shape, run.batches, config.training),
+            "megatron-core, marked": step_marked,
         }
         times_s: dict[str, list[float]] = {name: [] for name in contestants}
         for round_index in range(options.rounds + 1):
@@ -75,8 +88,21 @@ def compare(options: BenchOptions) -> None:
     ratios = [plain / own for own, plain in zip(times_s["megatron-core"], times_s["plain PyTorch"], strict=True)]
     low, _, high = statistics.quantiles(ratios)
     print(f"ratio megatron-core / plain PyTorch: {statistics.median(ratios):.3f} (quartiles {low:.3f} to {high:.3f})")
-    cost_s = timer_cost_s()
+    slower = [
+        marked / own for own, marked in zip(times_s["megatron-core"], times_s["megatron-core, marked"], strict=True)
+    ]
+    low, _, high = statistics.quantiles(slower)
+    print(
+        f"time of a marked step over an unmarked: {statistics.median(slower):.4f} (quartiles {low:.3f} to {high:.3f})"
+    )
+    marks = run.regions.count() / (options.steps * (options.rounds + 1))
+    cost_s = mark_cost_s()
     step_s = statistics.median(times_s["megatron-core"])
+    print(
+        f"marks of regions: {marks:.0f} of {cost_s * 1e6:.2f} us, {marks * cost_s / step_s:.4%} of a step, "
+        "at most 0.5% wanted"
+    )
+    cost_s = timer_cost_s()
     print(f"timing of a step: {cost_s * 1e6:.1f} us, {cost_s / step_s:.4%} of a step, at most 0.5% wanted")
     whole, encoding = preparation_mb_per_s()
     print(
@@ -112,6 +138,16 @@ def data_parallel_tokens_per_s(rounds: int = 3) -> tuple[float, float]:
             [line] = [line for line in printed.splitlines() if line.startswith(RESULT_PREFIX)]
             found[ranks].append(json.loads(line.removeprefix(RESULT_PREFIX))["metrics"]["tokens_per_s"])
     return statistics.median(found["2"]), statistics.median(found["1"])
+
+
+def mark_cost_s(marks: int = 100_000) -> float:
+    """What one mark of a region takes by the host's clock, in seconds."""
+    timer = RegionTimer()
+    start_s = time.perf_counter()
+    for _ in range(marks // 2):
+        timer.start(BATCH)
+        timer.end(BATCH)
+    return (time.perf_counter() - start_s) / marks
 
 
 def timer_cost_s(steps: int = 10_000) -> float:

@@ -49,6 +49,7 @@ class Target:
         return {}
 
     statistics = software
+    profile = None  # PopVision's is switched on for the whole program
 
 
 def choose_target(config: Config, launch: Launch, layout: Layout) -> Target:

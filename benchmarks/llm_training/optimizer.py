@@ -14,6 +14,7 @@ from megatron.core.transformer.module import param_is_not_shared
 from megatron.core.utils import local_multi_tensor_l2_norm
 
 from benchmarks.llm_training.config import ADAM_BETAS, ADAM_EPS, TrainingOptions
+from benchmarks.llm_training.regions import MegatronTimers
 from benchmarks.on_pytorch.target import Target
 
 INITIAL_LOSS_SCALE = 2.0**16  # of fp16; halved when a gradient overflows
@@ -36,14 +37,19 @@ class Optimizer(Protocol):
         ...
 
 
-def build_optimizer(model: DistributedDataParallel, options: TrainingOptions, target: Target) -> Optimizer:
-    return MegatronOptimizer(model, options, target) if target.on_gpu else CpuOptimizer(model, options)
+def build_optimizer(
+    model: DistributedDataParallel, options: TrainingOptions, target: Target, timers: MegatronTimers
+) -> Optimizer:
+    """For the device; what it does is told to the timers."""
+    return MegatronOptimizer(model, options, target, timers) if target.on_gpu else CpuOptimizer(model, options)
 
 
 class MegatronOptimizer:
     """megatron-core's distributed optimizer."""
 
-    def __init__(self, model: DistributedDataParallel, options: TrainingOptions, target: Target) -> None:
+    def __init__(
+        self, model: DistributedDataParallel, options: TrainingOptions, target: Target, timers: MegatronTimers
+    ) -> None:
         if clip_grads.l2_norm_impl is local_multi_tensor_l2_norm:
             clip_grads.l2_norm_impl, clip_grads.multi_tensor_scale_impl = norm_of_all, scale_all
         self._optimizer = get_megatron_optimizer(
@@ -62,6 +68,7 @@ class MegatronOptimizer:
                 params_dtype=target.dtype,
                 use_distributed_optimizer=True,
                 overlap_param_gather=model.ddp_config.overlap_param_gather,
+                timers=timers,
             ),
             [model],
             use_gloo_process_groups=False,

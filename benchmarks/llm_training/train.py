@@ -6,7 +6,7 @@ import itertools
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -26,12 +26,15 @@ from benchmarks.llm_training.metrics import (
     recomputed_flops_per_token,
 )
 from benchmarks.llm_training.plan import describe, stage_memory
+from jpwr.region_times import BACKWARD, FORWARD, UPDATE
 
 if TYPE_CHECKING:
     import torch
 
     from benchmarks.llm_training.data import Batch
     from benchmarks.on_pytorch import target as on_pytorch
+
+FORWARD_BACKWARD = f"{FORWARD}+{BACKWARD}"  # of a CUDA graph
 
 
 class Gpt(Workload):
@@ -129,7 +132,7 @@ class Gpt(Workload):
             os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")
         # PyTorch takes seconds to import: only once the options are known to be good.
         warnings.filterwarnings("ignore", module=r"megatron\.")
-        from benchmarks.llm_training import kernels, parallel
+        from benchmarks.llm_training import kernels, parallel, regions
         from benchmarks.on_pytorch.target import choose_target
 
         target = choose_target(config.compute, self.launch)
@@ -138,7 +141,13 @@ class Gpt(Workload):
         self.kernels = kernels.choose_kernels(config, target, shares)
         record.config["parallel"] |= {"sequence_parallel": self.sequence_parallel, "overlap": self.overlap}
         record.config["kernels"] = self._kernels_told = asdict(self.kernels)
-        with parallel.parallel_groups(target, shares, config.training.seed, self.kernels.cuda_graph):
+        compiled = self.kernels.compile == "layers" or self.kernels.cuda_graph  # within which nothing can be marked
+        in_layers = shares.tensor_parallel_size > 1 and self.kernels.compile == "layers"
+        self.tells_communication = not (self.kernels.cuda_graph or in_layers)
+        with (
+            parallel.parallel_groups(target, shares, config.training.seed, self.kernels.cuda_graph),
+            nullcontext() if compiled else regions.marked_communication(self.regions),
+        ):
             yield target
 
     def build(self, target: Any) -> Training:
@@ -193,7 +202,7 @@ class Trainer:
         from megatron.core.full_cuda_graph import FullCudaGraphWrapper
         from megatron.core.pipeline_parallel import get_forward_backward_func
 
-        from benchmarks.llm_training import data, model, optimizer, parallel
+        from benchmarks.llm_training import data, model, optimizer, parallel, regions
 
         config, plan, kernels = run.config, run.batches, run.kernels
         shape, length = config.model.shape, config.model.tokens_per_sample
@@ -216,7 +225,12 @@ class Trainer:
         # A compiled or captured layer cannot wait for its weights on the way.
         gather_late = kernels.compile != "layers" and not kernels.cuda_graph
         self._model = parallel.distribute(gpt, model_config, target, run.overlap, gather_late)
-        self._optimizer = optimizer.build_optimizer(self._model, config.training, target)
+        timers = regions.MegatronTimers(run.regions)
+        self._optimizer = optimizer.build_optimizer(self._model, config.training, target, timers)
+        self.regions, self._in_graph = run.regions, kernels.cuda_graph
+        if not kernels.cuda_graph:  # within a graph nothing can be marked
+            model_config.timers = timers
+            regions.mark_overlapped_sums(run.regions, self._model, target.on_gpu)
         self.optimizer_description = self._optimizer.description
         model_config.grad_scale_func = self._optimizer.scale_loss
         samples = data.open_samples(config)
@@ -257,8 +271,13 @@ class Trainer:
         """Forward, backward and update over one global batch of a feed, of which this rank's passes are taken."""
         self._model.zero_grad_buffer()
         self._optimizer.zero_grad()
-        passes = self._forward_backward(data_iterator=batches)
-        self._skipped_steps += not self._optimizer.step(self._learning_rate(len(self._feeds)))
+        if self._in_graph:
+            with self.regions.region(FORWARD_BACKWARD):
+                passes = self._forward_backward(data_iterator=batches)
+        else:
+            passes = self._forward_backward(data_iterator=batches)
+        with self.regions.region(UPDATE):
+            self._skipped_steps += not self._optimizer.step(self._learning_rate(len(self._feeds)))
         self._feeds.append(feed)
         if passes:
             self._losses.append(sum(one["loss"] for one in passes) / len(passes))
@@ -301,7 +320,7 @@ class TokenFeed:
         self, trainer: Trainer, batches: Iterable[Batch], passes: int, steps_ahead: int = 0, counts: bool = False
     ) -> None:
         self._trainer, self._passes, self.steps_ahead, self._counts = trainer, passes, steps_ahead, counts
-        self._batches = self._counted(batches)
+        self._batches = self._counted(trainer.regions.io(batches))
         self.tokens = 0
 
     def _counted(self, batches: Iterable[Batch]) -> Iterator[Batch]:

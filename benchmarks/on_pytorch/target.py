@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ import torch.distributed as dist
 from benchmarks.common.launch import Launch, node_name, peak_memory_bytes, usable_cores, usable_cpus
 from benchmarks.common.options import ComputeOptions, ConfigError
 from benchmarks.common.record import Device
+from jpwr.regions import TorchEvent
 
 COLLECTIVE_TIMEOUT = timedelta(minutes=10)
 # In fp8 only products of layers are.
@@ -43,9 +45,9 @@ class Target:
             torch.cuda.synchronize()
 
     @property
-    def record_event(self) -> type[DeviceEvent] | None:
+    def record_event(self) -> type[TorchEvent] | None:
         """What makes a moment in the device's own time; None on a CPU, which is never ahead of its host."""
-        return DeviceEvent if self.on_gpu else None
+        return TorchEvent if self.on_gpu else None
 
     def gather(self, value: Any) -> list[Any]:
         """The value of every rank, in the order of ranks, on every rank. Any object that pickles."""
@@ -73,6 +75,13 @@ class Target:
             "nccl": ".".join(map(str, nccl)) if nccl else None,  # RCCL's, under ROCm
         }
 
+    def profile(self, folder: Path) -> AbstractContextManager[object]:
+        """PyTorch's profiler of the host and of a GPU for as long as the block lasts."""
+        from torch import profiler
+
+        activities = [profiler.ProfilerActivity.CPU, *([profiler.ProfilerActivity.CUDA] if self.on_gpu else [])]
+        return profiler.profile(activities=activities, on_trace_ready=profiler.tensorboard_trace_handler(str(folder)))
+
     def statistics(self) -> dict[str, int | None]:
         """Of PyTorch's caching allocator on this rank's GPU; null on a CPU, which has none."""
         names = {
@@ -82,18 +91,6 @@ class Target:
         }
         found = torch.cuda.memory_stats(self.device) if self.on_gpu else {}
         return {name: found.get(key) for name, key in names.items()}
-
-
-class DeviceEvent:
-    """A CUDA or HIP event on the current stream."""
-
-    def __init__(self) -> None:
-        self._event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        self._event.record()
-
-    def elapsed_s(self, since: DeviceEvent) -> float:
-        """Seconds since an earlier event; both must have passed."""
-        return float(since._event.elapsed_time(self._event)) / 1000  # PyTorch reports milliseconds
 
 
 def choose_target(options: ComputeOptions, launch: Launch) -> Target:

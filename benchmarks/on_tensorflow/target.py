@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,11 @@ class Target:
         """What TensorFlow was built with: versions, null for what it was built without."""
         built = tf.sysconfig.get_build_info()
         return {key: built.get(f"{key}_version") for key in ("cuda", "cudnn", "rocm")}
+
+    def profile(self, folder: Path) -> AbstractContextManager[object]:
+        """TensorFlow's profiler for as long as the block lasts."""
+        profiler: AbstractContextManager[object] = tf.profiler.experimental.Profile(str(folder))
+        return profiler
 
     def statistics(self) -> dict[str, int | None]:
         """Nothing is counted."""

@@ -20,6 +20,7 @@ from benchmarks.common.session import parse_options
 from benchmarks.resnet50 import prepare
 from benchmarks.resnet50.config import EXPANSION, NUM_CLASSES, STAGES, Config
 from benchmarks.resnet50.train import ResNet50
+from jpwr.regions import RegionTimer
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,9 @@ def ours(config: Config, options: BenchOptions) -> Callable[[], None]:
     from benchmarks.resnet50 import data, trainer
 
     target = choose_target(config.compute, Launch())
-    own = trainer.Trainer(config, target)
+    regions = RegionTimer()
+    regions.recording = False
+    own = trainer.Trainer(config, target, regions)
     batches = data.open_batches(config, target, options.batch_size, 0, 1)
 
     def train() -> None:

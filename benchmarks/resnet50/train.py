@@ -100,7 +100,7 @@ class ResNetTraining:
             rank=launch.rank,
             ranks=launch.world_size,
         )
-        self.trainer = Trainer(config, target)
+        self.trainer = Trainer(config, target, run.regions)
         self._run, self._target = run, target
         self.steps_per_call = config.compute.steps_per_call
         cores = usable_cores() // launch.local_world_size
@@ -116,6 +116,11 @@ class ResNetTraining:
     def synchronize(self) -> None:
         """Wait until the device has done all it was given."""
         self.trainer.synchronize()
+
+    def step_in_parts(self) -> None:
+        """One optimizer step, each part of which is waited for; on IPUs, whose steps are one program, none."""
+        if not self._target.on_ipu:
+            self.trainer.in_parts(*self.data.take())
 
     def losses(self) -> list[float]:
         """Of the last step of every call, a mean over the global batch."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -38,6 +39,7 @@ class Processor:
 
     kind, precision, record_event = "cpu", "fp32", None
     others: tuple = ()
+    profile = None
 
     def gather(self, value):
         return [value, *self.others]
@@ -65,10 +67,12 @@ class Numbers:
 
     def take(self):
         self.taken += 1
-        return range(self.training.run.config.sums.numbers)
+        with self.training.run.regions.region("IO"):
+            return range(self.training.run.config.sums.numbers)
 
     def step(self, batch):
-        self.training.made.append(sum(batch))
+        with self.training.run.regions.region("Forward"):
+            self.training.made.append(sum(batch))
 
     def read_so_far(self):
         return {"input_numbers": self.taken * self.training.run.config.sums.numbers}
@@ -183,6 +187,122 @@ def test_in_turns_both_kinds_of_data_have_windows_and_rates(ran, capsys):
     assert metrics["input_numbers_per_s"] == pytest.approx(3 * calls * 50 / metrics["effective_s"])
     assert metrics["effective_over_compute_pairs"] == 3
     assert capsys.readouterr().out.count(" numbers/s, effective ") == 3
+
+
+def test_the_record_says_where_the_steps_time_went_and_a_trace_lies_beside_it(ran, tmp_path):
+    _, record = ran()
+    [kind] = record["regions"]
+    found = record["regions"][kind]
+    assert (kind, found["clock"], found["steps"]) == ("measured", "host", 5)
+    assert set(found["regions"]) == {"IO", "Forward", "Other"}
+    assert sum(one["share_percent"] for one in found["regions"].values()) == pytest.approx(100)
+    assert record["metrics"]["io_percent"] == found["regions"]["IO"]["share_percent"]
+    assert record["metrics"]["comm_percent"] == 0
+    assert 0 < found["step_s"] <= record["metrics"]["step_time_median_s"]  # of the two steps of a call
+    names = {one["name"] for one in json.loads((tmp_path / "record.trace.json").read_text())["traceEvents"]}
+    assert {"Batch", "IO", "Forward"} <= names
+
+
+def test_in_turns_the_blocks_are_told_of_and_not_what_lies_between(ran):
+    _, record = ran("--effective", "--rounds", "3")
+    for kind in ("measured", "effective"):
+        assert record["regions"][kind]["steps"] == 3 * 2
+        assert set(record["regions"][kind]["regions"]) == {"IO", "Forward", "Other"}
+
+
+class AddingInParts(Adding):
+    """A Training whose usual step is one region, and which has another one."""
+
+    def step_in_parts(self):
+        for key, seconds in (("Backward", 3), ("Update", 1)):
+            with self.run.regions.region(key):
+                end_s = time.monotonic() + seconds * 1e-3
+                while time.monotonic() < end_s:
+                    pass
+
+
+def test_a_step_that_tells_nothing_is_told_by_steps_that_are_split(ran, monkeypatch):
+    monkeypatch.setattr(Sums, "build", lambda run, target: AddingInParts(run))
+    _, record = ran("--split-steps", "4")
+    found = record["regions"]["measured"]
+    assert record["regions"]["in parts"]["steps"] == found["in_parts"]["steps"] == 4
+    assert set(found["regions"]) == {"IO", "Forward", "Backward", "Update"}
+    assert found["regions"]["Backward"]["from"] == "in parts"
+    assert len(record["losses"]) == 7
+    assert found["marked_percent"] == pytest.approx(100)
+
+
+class TooLargeInParts(Adding):
+    """A Training whose steps fit, and whose split steps do not."""
+
+    def step_in_parts(self):
+        raise MemoryError("out of memory")
+
+
+def test_split_steps_that_do_not_fit_lose_no_run(ran, monkeypatch, capsys):
+    monkeypatch.setattr(Sums, "build", lambda run, target: TooLargeInParts(run))
+    code, record = ran()
+    assert (code, record["status"]) == (0, "ok")
+    assert set(record["regions"]["measured"]["regions"]) == {"IO", "Forward", "Other"}
+    assert "regions are not told: rank 0: MemoryError: out of memory" in capsys.readouterr().err
+
+
+def test_steps_are_not_split_where_none_are_asked_for(ran, monkeypatch):
+    monkeypatch.setattr(Sums, "build", lambda run, target: AddingInParts(run))
+    assert list(ran("--split-steps", "0")[1]["regions"]) == ["measured"]
+
+
+def test_a_profile_is_of_steps_after_the_window_beside_the_record(ran, tmp_path, monkeypatch):
+    profiled = []
+
+    @contextmanager
+    def profile(target, folder):
+        before = len(profiled)
+        yield
+        assert len(profiled) == before
+        profiled.append(folder)
+
+    monkeypatch.setattr(Processor, "profile", profile)
+    _, record = ran("--profile", "3")
+    assert profiled == [tmp_path / "record.profile"]
+    assert record["metrics"]["sums"] == 2 + 5 + 3
+    assert len(record["step_times_s"]) == record["regions"]["measured"]["steps"] == 5
+
+
+@pytest.mark.parametrize("edge", ["before", "after"])
+def test_a_profiler_that_fails_loses_no_run(ran, monkeypatch, capsys, edge):
+    @contextmanager
+    def profile(target, folder):
+        if edge == "before":
+            raise RuntimeError("it is in use")
+        yield
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(Processor, "profile", profile)
+    code, record = ran("--profile", "3")
+    assert (code, record["status"], record["metrics"]["sums"]) == (0, "ok", 2 + 5 + 3)
+    assert {"before": "it is in use", "after": "the disk is full"}[edge] in capsys.readouterr().err
+
+
+def test_a_profile_is_never_written_over_another(tmp_path, capsys):
+    (tmp_path / "record.profile").mkdir()
+    assert session.main(Sums, ["--profile", "3", "--record", str(tmp_path / "record.json")]) == 2
+    assert "record.profile, which exists already" in capsys.readouterr().err
+
+
+def test_a_profile_that_there_is_not_is_refused_before_the_run(ran, tmp_path, capsys):
+    code, record = ran("--profile", "3")
+    assert (code, record["metrics"].get("measured_steps")) == (2, None)
+    assert record["error"] == "--profile is not there for sums on this device: leave it out"
+    assert session.main(Sums, ["--profile", "3"]) == 2
+    assert "--profile needs --record FILE" in capsys.readouterr().err
+
+
+def test_a_trace_that_cannot_be_written_loses_no_run(ran, tmp_path, capsys):
+    (tmp_path / "record.trace.json").mkdir()
+    code, record = ran()
+    assert (code, record["status"]) == (0, "ok")
+    assert "record.trace.json cannot be written (Is a directory)" in capsys.readouterr().err
 
 
 def test_a_run_that_the_workload_finds_bad_has_failed(ran):

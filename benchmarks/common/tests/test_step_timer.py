@@ -5,7 +5,9 @@ import pytest
 from benchmarks.common.launch import Launch
 from benchmarks.common.measure import measure_steps
 from benchmarks.common.options import ConfigError, WindowOptions
+from benchmarks.common.regions import MarkedSteps
 from benchmarks.common.step_timer import StepTimer, percentile
+from jpwr.regions import RegionTimer
 
 
 def run(step_times_s: list[float], warmup_steps: int, device_lag_s: float = 0.0) -> StepTimer:
@@ -82,7 +84,11 @@ class Device:
 def test_steps_are_waited_for_together_so_that_the_device_always_has_one(options, together_s, together, steps, capsys):
     device = Device()
     timer = StepTimer(lambda: device.host_s, device.synchronize)
-    measure_steps(device.step, timer, options, Launch(rank=1), int, together_s)
+    regions = RegionTimer(now_s=lambda: device.host_s)
+    measure_steps(device.step, timer, options, Launch(rank=1), int, MarkedSteps(regions), together_s)
+    marked = regions.steps()
+    assert [step.duration_s for step in marked] == pytest.approx(timer.host_times_s)
+    assert marked[0].start_s == timer.window_start_s
     assert timer.steps_together == together
     assert len(timer.host_times_s) * together == steps
     assert sum(timer.host_times_s) == pytest.approx(timer.window_s) == pytest.approx(steps + 0.3 * steps / together)

@@ -41,6 +41,7 @@ from benchmarks.common.record import RunRecord  # noqa: E402
 from benchmarks.common.session import parse_options  # noqa: E402
 from benchmarks.llm_training import kernels, parallel  # noqa: E402
 from benchmarks.llm_training.train import Gpt  # noqa: E402
+from jpwr.regions import RegionTimer  # noqa: E402
 
 GPU = torch.device("cuda", 0)
 WITHOUT_DATA = FakeTensorMode(allow_non_fake_inputs=True)
@@ -58,6 +59,12 @@ class Nothing:
         return self
 
     def __exit__(self, *_: object) -> None: ...
+
+
+class Together(Nothing):
+    """Collectives that are started and waited for as one."""
+
+    works = (Nothing(),)
 
 
 class FusedAttention(torch.autograd.Function):
@@ -157,7 +164,7 @@ def stand_in_for_communication() -> None:
     dist.all_gather_object = all_gather_object
     for name in ("all_reduce", "all_gather_into_tensor", "reduce_scatter_tensor", "broadcast"):
         setattr(dist, name, Nothing)
-    param_and_grad_buffer._coalescing_manager = Nothing
+    param_and_grad_buffer._coalescing_manager = Together
     param_and_grad_buffer.dist_all_gather_func = param_and_grad_buffer.dist_reduce_scatter_func = Nothing
 
     @contextmanager
@@ -178,8 +185,10 @@ def train_case(rank: int, world_size: int, flags: list[str]) -> dict[str, Any]:
     stand_in_for_communication()
     config = parse_options(Gpt, flags)
     run = Gpt(config, Launch(rank=rank, world_size=world_size, local_world_size=world_size))
+    run.regions = RegionTimer()
     record = RunRecord(Gpt.name, "made up", Gpt.model(config), "tokens", asdict(config))
     with WITHOUT_DATA, MemoryMode() as memory, run.open(record) as target:
+        run.regions.record_event = target.record_event
         trainer: Any = run.build(target)
         for _ in range(2):
             trainer.data.call()
@@ -196,6 +205,8 @@ def train_case(rank: int, world_size: int, flags: list[str]) -> dict[str, Any]:
         "kernels": vars(run.kernels) | {"optimizer": trainer._optimizer.description},
         "fused": all(group.get("fused") for group in inner.optimizer.param_groups),
         "overlap": [model.ddp_config.overlap_grad_reduce, model.ddp_config.overlap_param_gather],
+        "regions": sorted({key for key, *_ in run.regions._marks}),
+        "lanes": sorted({lane for _, lane, *_ in run.regions._added}),
         "fp8_passes": transformer_engine_stand_in.fp8_passes,
         "peak_bytes": memory.peak,
         "bytes": {

@@ -215,6 +215,8 @@ def test_the_path_of_a_gpu_holds_what_the_plan_says(case, gpu_runs):
     several = layout.data_parallel_size > 1
     assert found["overlap"] == [several, several and "layers" not in flags]
     assert (found["fp8_passes"] > 0) == (precision == "fp8")
+    assert set(found["regions"]) == {"Forward", "Backward", "Comm", "Update", "IO"}
+    assert found["lanes"] == (["communication"] if several else [])
     one_pass = layout.data_parallel_size * shape.micro_batch_size
     memory = stage_memory(
         shape,

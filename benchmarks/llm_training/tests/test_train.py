@@ -98,6 +98,27 @@ def test_throughput_is_tokens_over_the_windows_time(one_rank):
     assert len(record["losses"]) == 5
 
 
+def test_the_steps_of_the_window_are_told_by_region(one_rank):
+    _, record = one_rank
+    found = record["regions"]["measured"]
+    assert (found["clock"], found["steps"]) == ("host", 4)
+    assert {"Forward", "Backward", "Update", "IO", "Comm", "Other"} == set(found["regions"])
+    shares = {key: one["share_percent"] for key, one in found["regions"].items()}
+    assert sum(shares.values()) == pytest.approx(100)
+    assert shares["Forward"] > 5
+    assert shares["Backward"] > 5
+    assert 0.5 < found["step_s"] / record["metrics"]["step_time_median_s"] <= 1
+
+
+def test_steps_after_the_window_are_profiled(imported, tmp_path):
+    done = forked.run("benchmarks.llm_training", *SHORT, "--profile", "2", "--record", str(tmp_path / "record.json"))
+    assert done.returncode == 0, done.stderr
+    record = json.loads((tmp_path / "record.json").read_text())
+    assert len(record["step_times_s"]) == 4
+    [profile] = (tmp_path / "record.profile").glob("*.pt.trace.json")
+    assert "FusedAdam" in profile.read_text() or "_fused_adam" in profile.read_text()
+
+
 def test_memory_of_the_tiny_run_stays_below_its_limit(one_rank):
     _, record = one_rank
     assert 100e6 < record["devices"][0]["peak_memory_bytes"] < 1.5e9

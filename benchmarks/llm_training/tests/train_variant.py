@@ -27,6 +27,7 @@ from benchmarks.common.session import parse_options  # noqa: E402
 from benchmarks.llm_training import kernels, parallel  # noqa: E402
 from benchmarks.llm_training.train import Gpt  # noqa: E402
 from benchmarks.on_pytorch.target import choose_target  # noqa: E402
+from jpwr.regions import RegionTimer  # noqa: E402
 
 STEPS = 4
 FLAGS = ["--device", "cpu", "--sequence-length", "64", "--global-batch-size", "8", "--learning-rate", "1e-3"]
@@ -97,6 +98,7 @@ def main() -> None:
     warnings.filterwarnings("ignore", module=r"megatron\.")
     config = parse_options(Gpt, FLAGS)
     run = Gpt(config, Launch())
+    run.regions = RegionTimer()
     precision = "bf16" if VARIANT in ("fp8", "parts") else "fp32"
     target = choose_target(ComputeOptions("cpu", precision, threads=2), run.launch)
     run.kernels, run.sequence_parallel, run.overlap = kernels.PLAIN, False, False

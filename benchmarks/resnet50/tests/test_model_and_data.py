@@ -19,7 +19,8 @@ import pytest
 
 from benchmarks.common.launch import Launch
 from benchmarks.common.options import ConfigError, RunOptions, TurnsOptions, WindowOptions
-from benchmarks.common.session import Session, measure
+from benchmarks.common.regions import MarkedSteps
+from benchmarks.common.session import Session, measure, regions_told
 from benchmarks.common.step_timer import percentile
 from benchmarks.resnet50 import prepare
 from benchmarks.resnet50.config import (
@@ -32,6 +33,7 @@ from benchmarks.resnet50.config import (
 )
 from benchmarks.resnet50.metrics import forward_flops_per_image, num_parameters
 from benchmarks.resnet50.train import ResNet50
+from jpwr.regions import RegionTimer
 from tests.later import Later
 from tests.waiting import PATIENCE_S
 
@@ -311,28 +313,32 @@ target = choose_target(test_model_and_data.config().compute, launch)
 assert not tf.config.experimental.tensor_float_32_execution_enabled()  # it is in fp32
 made = data.made_batch
 data.made_batch = lambda config, target, size, rank: made(config, target, size, 0)
-trained = test_model_and_data.two_steps(launch, target)
+trained = test_model_and_data.three_steps(launch, target, in_parts=True)
 if launch.rank == 0:
     print(*trained)
 """
 
 
-def two_steps(launch: Launch, target: Any) -> tuple[float, float]:
-    """The squares of all weights and the loss after two steps of four pictures for each worker."""
+def three_steps(launch: Launch, target: Any, in_parts: bool) -> tuple[float, float]:
+    """The squares of all weights and the loss after three steps of four pictures for each worker."""
     rates = TrainingOptions(learning_rate=25.6 / launch.world_size, weight_decay=1e-2)
     options = dataclasses.replace(config(), batch=BatchOptions(4 * launch.world_size), training=rates)
-    trainer = training.Trainer(options, target)
+    trainer = training.Trainer(options, target, RegionTimer())
     batches = data.open_batches(options, target, 4, launch.rank, launch.world_size)
-    for _ in range(2):
-        trainer.call(batches)
+    for index in range(3):
+        if in_parts and index == 1:
+            trainer.in_parts(*next(batches))
+        else:
+            trainer.call(batches)
     squares = sum(float((weight.numpy() ** 2).sum()) for weight in trainer.model.trainable_variables)
     return squares, float(trainer.losses[-1])
 
 
-def test_two_workers_average_their_gradients(tmp_path, monkeypatch):
+def test_two_workers_average_their_gradients_in_a_step_in_parts_too(tmp_path, monkeypatch):
     # Both have the batch that one worker has: its weights must come out, as means over the global batch are the same.
     monkeypatch.setattr("benchmarks.resnet50.model.STAGES", few_stages.FEW_STAGES)
-    alone = two_steps(Launch(), on_cpu())
+    alone = three_steps(Launch(), on_cpu(), in_parts=False)
+    assert three_steps(Launch(), on_cpu(), in_parts=True) == pytest.approx(alone, rel=1e-5)
     (tmp_path / "same_batch.py").write_text(SAME_BATCH)
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.common.spawn", "--nproc-per-node", "2", "-m", "same_batch"],
@@ -375,6 +381,8 @@ def test_input_that_is_too_slow_shows_as_waiting_and_as_lost_throughput(pictures
 
     monkeypatch.setattr("benchmarks.resnet50.data.decoder", slow_decoder)
     run, target = ResNet50(options, Launch()), on_cpu()
+    run.regions = RegionTimer()
+    marked = MarkedSteps(run.regions)
     built = run.build(target)
     take = built.data.batches.take
 
@@ -383,7 +391,9 @@ def test_input_that_is_too_slow_shows_as_waiting_and_as_lost_throughput(pictures
         return take()
 
     built.data.batches.take = take_what_is_made_now
-    windows, _, found = measure(Session(run, built, target, options, Launch()))
+    session = Session(run, built, target, options, Launch(), marked)
+    windows, _, found, steps_per_batch = measure(session)
+    where = regions_told(session, steps_per_batch)
     wanted.release(1000)  # of the threads that make pictures none is left behind
     assert [window.kind for window in windows] == ["measured", "effective"] * 2
     assert found["measured_images"] == found["effective_images"] == 4 * 8
@@ -395,6 +405,8 @@ def test_input_that_is_too_slow_shows_as_waiting_and_as_lost_throughput(pictures
     step_s = found["step_slowdown"] * found["step_time_median_s"]
     assert found["input_wait_share"] > 1 - step_s / (8 * picture_s) - 0.3
     assert 0 < found["input_wait_share"] < 1
+    waited, computed = (where[kind]["regions"]["IO"]["median_s"] for kind in ("effective", "measured"))
+    assert waited > 8 * picture_s > computed
     assert found["input_images_per_s"] > 0.5 * found["effective_images_per_s"]
     assert found["input_bytes_per_s"] > 30_000 * found["input_images_per_s"]
     assert found["io_rchar_bytes_per_s"] > 0
@@ -403,7 +415,7 @@ def test_input_that_is_too_slow_shows_as_waiting_and_as_lost_throughput(pictures
 def slowest_step_s(options: Config) -> float:
     """Of a few steps on made data, once the model is compiled."""
     made = dataclasses.replace(options, data=DataOptions(), turns=TurnsOptions())
-    trainer = training.Trainer(made, on_cpu())
+    trainer = training.Trainer(made, on_cpu(), RegionTimer())
     batches, times_s = data.open_batches(made, on_cpu(), 8, 0, 1), []
     for _ in range(4):
         start_s = time.monotonic()
@@ -422,7 +434,7 @@ def test_several_steps_in_one_call_train_as_many_calls_do(pictures, source, monk
     losses = []
     # What the files give has another order each time: their loss can be compared with that of chance alone.
     for one, calls in ((several, 1), (options, 3))[: 2 if source == "synthetic" else 1]:
-        trainer, batches = training.Trainer(one, on_cpu()), data.open_batches(one, on_cpu(), 8, 0, 1)
+        trainer, batches = training.Trainer(one, on_cpu(), RegionTimer()), data.open_batches(one, on_cpu(), 8, 0, 1)
         for _ in range(calls):
             trainer.call(batches)
         trainer.synchronize()
@@ -446,7 +458,10 @@ def test_classes_of_made_pictures_are_learnt(tmp_path):
         batch=BatchOptions(32),
         training=TrainingOptions(learning_rate=0.4, learning_rate_warmup_steps=20),
     )
-    trainer, batches = training.Trainer(options, on_cpu()), data.open_batches(options, on_cpu(), 32, 0, 1)
+    trainer, batches = (
+        training.Trainer(options, on_cpu(), RegionTimer()),
+        data.open_batches(options, on_cpu(), 32, 0, 1),
+    )
     for _ in range(120):
         trainer.call(batches)
     trainer.synchronize()
@@ -489,7 +504,7 @@ def test_an_ipu_trains_in_one_compiled_loop(poplar):
     options = dataclasses.replace(options, training=TrainingOptions(learning_rate_warmup_steps=1))
     target = on_tensorflow.choose_target(options.compute, Launch())
     assert poplar == [1]
-    trainer, batches = training.Trainer(options, target), data.open_batches(options, target, 4, 0, 1)
+    trainer, batches = training.Trainer(options, target, RegionTimer()), data.open_batches(options, target, 4, 0, 1)
     for _ in range(3):
         trainer.call(batches)
     trainer.synchronize()

@@ -1,0 +1,170 @@
+"""Where the steps of a window spend their time: marked in it, described for the record, drawn as a trace."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common.record import MEASURED
+from jpwr.region_times import BATCH, COMM, IO, OTHER, Span, chrome_trace, describe, merge, steps_of
+from jpwr.regions import RegionTimer
+
+# Above so many marks every second step of the window is marked, then every fourth: memory has an end.
+MANY_MARKS = 100_000
+TRACED_STEPS = 20  # of a kind of window, in the trace that is drawn
+TRACED_SPANS = 200_000  # of all ranks
+TRACE_SUFFIX = ".trace.json"
+PARTS = "in parts"  # kind of the block whose steps were split
+
+
+class MarkedSteps:
+    """Marks the steps of windows as regions, each of them Batch, and nothing outside of windows."""
+
+    def __init__(self, timer: RegionTimer, many_marks: int = MANY_MARKS) -> None:
+        self._timer, self._many_marks = timer, many_marks
+        self._every, self._seen, self._in_window = 1, 0, False
+        self._windows: list[tuple[str, float, float]] = []
+        timer.recording = False
+
+    def begin_window(self) -> None:
+        """The device is at rest."""
+        self._in_window = True
+        self._timer.device_at_rest()
+
+    def end_window(self, kind: str, start_s: float, end_s: float) -> None:
+        """By the host's monotonic clock; the device is at rest."""
+        self._in_window = self._timer.recording = False
+        self._windows.append((kind, start_s, end_s))
+
+    def begin(self) -> None:
+        """Before a step, or before those that are waited for together."""
+        if self._in_window:
+            if self._timer.count() > self._many_marks:
+                self._every, self._many_marks = 2 * self._every, 2 * self._many_marks
+            self._timer.recording = self._seen % self._every == 0
+            self._seen += 1
+            self._timer.start(BATCH)
+
+    def end(self) -> None:
+        """After it."""
+        self._timer.end(BATCH)
+
+    @property
+    def kinds(self) -> list[str]:
+        """Of the windows, in their order."""
+        return list(dict.fromkeys(kind for kind, _, _ in self._windows))
+
+    def spans(self) -> dict[str, list[Span]]:
+        """Of each kind of window."""
+        found: dict[str, list[Span]] = {kind: [] for kind in self.kinds}
+        for span in self._timer.spans():
+            middle_s = (span.start_s + span.end_s) / 2  # a device's clock drifts by microseconds
+            for kind, start_s, end_s in self._windows:
+                if start_s <= middle_s <= end_s:
+                    found[kind].append(span)
+        return found
+
+
+def regions_of(
+    marked: MarkedSteps,
+    lane: str,
+    steps_per_batch: dict[str, int],
+    gather: Callable[[Any], list[Any]],
+    host_is_ahead: bool = False,
+) -> dict[str, Any]:
+    """What the record says of each kind of window, over all ranks; what steps in parts tell is told of `measured`.
+
+    Where the host is ahead of a device without events, its regions in a usual step say nothing of the device's time.
+    """
+    found = {}
+    for kind, spans in marked.spans().items():
+        if host_is_ahead and kind != PARTS:
+            spans = [span for span in spans if span.key == BATCH]
+        described = merge(gather(describe(steps_of(spans, lane), steps_per_batch[kind])))
+        found[kind] = {"clock": lane, **described}
+    parts = found.pop(PARTS, None)
+    if parts and set(parts["regions"]) != {OTHER}:
+        found[MEASURED] = with_parts(found[MEASURED], parts)
+        found[PARTS] = parts
+    return found
+
+
+def with_parts(usual: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
+    """What a step's Other is made of, by steps that were split, scaled to it.
+
+    The split steps' own regions fill the time that the usual step does not tell, each in its share and none beyond its
+    own length; `in_parts` then says how much longer they were in percent of a usual step's Other.
+    """
+    told = {key: values for key, values in parts["regions"].items() if key not in (OTHER, *usual["regions"])}
+    unknown = usual["regions"].get(OTHER)
+    whole_s = sum(values["median_s"] for values in told.values())
+    if not (told and unknown and whole_s > 0):
+        return usual
+    shared = {}
+    # Split steps are no shorter: of a usual step that is longer the rest is something else.
+    of_s = max(whole_s, unknown["median_s"])
+    for key, values in told.items():
+        share = values["median_s"] / of_s
+        by_rank_s = [one * share for one in unknown["by_rank_s"]]
+        shared[key] = {
+            **{name: unknown[name] * share for name in ("median_s", "p95_s", "share_percent")},
+            "whole_s": statistics.fmean(by_rank_s),
+            "by_rank_s": by_rank_s,
+            "imbalance_percent": values["imbalance_percent"],  # seen in the split steps alone
+            "from": PARTS,
+        }
+    regions = {key: values for key, values in usual["regions"].items() if key != OTHER} | shared
+    if of_s > whole_s:
+        left = 1 - whole_s / of_s
+        regions[OTHER] = unknown | {name: unknown[name] * left for name in ("median_s", "p95_s", "share_percent")}
+        regions[OTHER]["by_rank_s"] = [one * left for one in unknown["by_rank_s"]]
+    marked = sum(values["share_percent"] for key, values in regions.items() if key != OTHER)
+    difference = 100 * (whole_s / unknown["median_s"] - 1)
+    return usual | {
+        "regions": regions,
+        "marked_percent": marked,
+        "in_parts": {"steps": parts["steps"], "longer_percent": difference},
+    }
+
+
+def share_metrics(regions: dict[str, Any], num_devices: int, all_is_told: bool = True) -> dict[str, float | None]:
+    """Shares of the window's steps for tables: waiting for data, and for communication that nothing hides.
+
+    Communication of which only a part is told is not known.
+    """
+    found = regions.get("regions", {})
+
+    def share(key: str) -> float | None:
+        return found[key]["share_percent"] if key in found else None
+
+    if num_devices == 1 and found:  # which has nobody to talk to
+        return {"io_percent": share(IO), "comm_percent": share(COMM) or 0.0}
+    return {"io_percent": share(IO), "comm_percent": share(COMM) if all_is_told else None}
+
+
+def write_trace(path: Path, of_ranks: Sequence[Sequence[Sequence[Any]]]) -> None:
+    """The first steps of every rank, by the wall clock from the earliest on; raises OSError."""
+    first_s = min((row[2] for rows in of_ranks for row in rows), default=0.0)
+    processes = {
+        f"rank {rank}": [Span(key, lane, start_s - first_s, end_s - first_s) for key, lane, start_s, end_s in rows]
+        for rank, rows in enumerate(of_ranks)
+    }
+    path.write_text(chrome_trace(processes))
+
+
+def traced(marked: MarkedSteps, lane: str, ranks: int) -> list[list[Any]]:
+    """Spans of this rank's first steps of each kind of window, as plain data by the wall clock."""
+    offset_s = time.time() - time.monotonic()
+    found = []
+    for spans in marked.spans().values():
+        steps = sorted(span.end_s for span in spans if span.key == BATCH and span.lane == lane)[:TRACED_STEPS]
+        last_s = steps[-1] if steps else 0.0
+        first = sorted((span for span in spans if span.start_s < last_s), key=lambda span: span.start_s)
+        found += [
+            [span.key, span.lane, span.start_s + offset_s, span.end_s + offset_s]
+            for span in first[: TRACED_SPANS // ranks]
+        ]
+    return found

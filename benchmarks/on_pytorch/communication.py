@@ -1,0 +1,92 @@
+"""Collectives of torch.distributed as regions: what of them a step waits for is Comm, and beside it all they take."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from types import FunctionType, ModuleType
+from typing import Any
+
+import torch.distributed as dist
+
+from jpwr.region_times import COMM
+from jpwr.regions import Moment, RegionTimer
+
+LANE = "communication"
+COLLECTIVES = (
+    "all_reduce",
+    "broadcast",
+    "all_gather",
+    "all_gather_into_tensor",
+    "_all_gather_base",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "_reduce_scatter_base",
+    "all_to_all_single",
+)
+
+
+@contextmanager
+def marked_collectives(timer: RegionTimer, modules: Sequence[ModuleType] = ()) -> Iterator[None]:
+    """Whoever calls torch.distributed's collectives within the block is in Comm meanwhile.
+
+    `modules` are those that keep some of them under names of their own.
+    """
+    marked = {getattr(dist, name): _marked(timer, getattr(dist, name)) for name in COLLECTIVES if hasattr(dist, name)}
+    with ExitStack() as stack:
+        for module in (dist, *modules):
+            for name, value in list(vars(module).items()):
+                if type(value) is FunctionType and value in marked:
+                    stack.callback(setattr, module, name, value)
+                    setattr(module, name, marked[value])
+        yield
+
+
+def _marked(timer: RegionTimer, function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def marked(*args: Any, **options: Any) -> Any:
+        if not timer.recording:
+            return function(*args, **options)
+        started = timer.moment() if options.get("async_op") else None
+        with timer.region(COMM):
+            work = function(*args, **options)
+        return MarkedWork(timer, work, started) if started and isinstance(work, dist.Work) else work
+
+    return marked
+
+
+class MarkedWork:
+    """A collective that is under way: waiting for it is Comm, and all its time is on a lane of its own.
+
+    Its end is that of the waiting, unless `ends` tells it.
+    """
+
+    def __init__(
+        self, timer: RegionTimer, work: Any, started: Moment, ends: Callable[[], Moment | None] = lambda: None
+    ) -> None:
+        self._timer, self._work, self._started, self._ends = timer, work, started, ends
+
+    def wait(self, *args: Any) -> Any:
+        """Until it is done."""
+        with self._timer.region(COMM):
+            waited = self._work.wait(*args)
+        if self._timer.recording:
+            self._timer.add(COMM, LANE, self._started, self._ends() or self._timer.moment())
+        return waited
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._work, name)
+
+
+def end_of(timer: RegionTimer, works: list[Any], on_gpu: bool) -> Callable[[], Moment | None]:
+    """Tells when collectives have ended, though nobody waited for them at that moment; on GPUs it does not.
+
+    There a stream that waits for their end can hold up kernels that are launched later, and with them the training.
+    """
+    if on_gpu or not timer.recording:
+        return lambda: None
+    moments: list[Moment] = []
+    for work in works:
+        work.get_future().add_done_callback(lambda _: moments.append(timer.moment()))
+    return lambda: max(moments, default=None)

@@ -1,0 +1,86 @@
+"""Regions of training loops that one does not own: a callback for Keras, hooks for PyTorch."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from jpwr.errors import JpwrError
+from jpwr.region_times import BACKWARD, BATCH, EPOCH, FORWARD, UPDATE
+from jpwr.regions import Moment, RegionTimer
+
+
+def keras_callback(timer: RegionTimer) -> Any:
+    """For `model.fit(..., callbacks=[...])`: Epoch, and each Batch. Raises JpwrError without Keras."""
+    try:
+        import keras
+    except ImportError as error:
+        raise JpwrError("a callback for Keras was asked for, but there is no Keras: pip install keras") from error
+
+    class RegionCallback(keras.callbacks.Callback):  # type: ignore[misc]
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            timer.start(EPOCH)
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            timer.end(EPOCH)
+
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            timer.start(BATCH)
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            timer.end(BATCH)
+
+    return RegionCallback()
+
+
+def mark_torch(timer: RegionTimer, model: Any, optimizer: Any) -> Callable[[], None]:
+    """Forward, Backward and Update of a PyTorch model, each Batch from one update to the next; returns what ends it.
+
+    With gradient accumulation a Batch has several passes. `for batch in timer.io(loader):` adds IO.
+    """
+    import torch
+    from torch.utils import _pytree as tree
+
+    in_batch = False
+    backward: list[Moment] = []  # when it began
+
+    def begin_forward(*_: Any) -> None:
+        nonlocal in_batch
+        if not in_batch:
+            timer.start(BATCH)
+            in_batch = True
+        backward.clear()  # of one that ended in an error, whose end is not told
+        timer.start(FORWARD)
+
+    def end_forward(_: Any, __: Any, output: Any) -> None:
+        timer.end(FORWARD)
+        for value in tree.tree_leaves(output):
+            if isinstance(value, torch.Tensor) and value.requires_grad:
+                value.register_hook(begin_backward)  # type: ignore[no-untyped-call]
+
+    def begin_backward(_: Any) -> None:
+        if not backward and timer.recording:
+            backward.append(timer.moment())
+            # Autograd works on threads of its own, and calls this when it has done all.
+            torch.autograd.Variable._execution_engine.queue_callback(end_backward)
+
+    def end_backward() -> None:
+        if backward:
+            timer.add(BACKWARD, timer.lane, backward.pop(), timer.moment())
+
+    def end_update(*_: Any) -> None:
+        timer.end(UPDATE)
+        timer.end(BATCH)
+        timer.start(BATCH)
+
+    handles = [
+        model.register_forward_pre_hook(begin_forward),
+        model.register_forward_hook(end_forward),
+        optimizer.register_step_pre_hook(lambda *_: timer.start(UPDATE)),
+        optimizer.register_step_post_hook(end_update),
+    ]
+
+    def remove() -> None:
+        for handle in handles:
+            handle.remove()
+
+    return remove

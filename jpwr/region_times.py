@@ -1,0 +1,206 @@
+"""What the steps of a program are made of, from the spans of its regions.
+
+A region's own time is what no region that began later takes of it, so that own times sum up to the step; what is left
+of a step is Other. Its whole time is the time in which it is open anywhere. Pure arithmetic.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
+
+EPOCH, BATCH, FORWARD, BACKWARD, COMM, IO, UPDATE, OTHER = (
+    "Epoch",
+    "Batch",
+    "Forward",
+    "Backward",
+    "Comm",
+    "IO",
+    "Update",
+    "Other",
+)
+HOST, DEVICE = "host", "device"  # lanes of the thread that made the timer, by the two clocks
+FRAMES = (EPOCH, BATCH)  # what they do not share out to others is Other
+
+
+class Span(NamedTuple):
+    """A region from its start to its end; times in seconds of the host's monotonic clock, on a device's lane too."""
+
+    key: str
+    lane: str
+    start_s: float
+    end_s: float
+
+
+class Step(NamedTuple):
+    """What one step (a Batch) is made of, in seconds: own times sum up to its duration, whole times may exceed it."""
+
+    start_s: float
+    duration_s: float
+    own_s: dict[str, float]
+    whole_s: dict[str, float]
+
+
+def steps_of(spans: Sequence[Span], lane: str = HOST) -> list[Step]:
+    """What each Batch of a lane is made of: its own times from that lane, whole times from all lanes."""
+    steps = [
+        Step(start_s, end_s - start_s, {}, {})
+        for _, _, start_s, end_s in sorted(
+            (span for span in spans if span.key == BATCH and span.lane == lane), key=lambda span: span.start_s
+        )
+    ]
+    _share_out([span for span in spans if span.lane == lane and span.key not in FRAMES], steps)
+    for key in {span.key for span in spans} - set(FRAMES):
+        intervals = _merged((span.start_s, span.end_s) for span in spans if span.key == key)
+        for step, whole_s in zip(steps, _within(intervals, steps)):
+            if whole_s or key in step.own_s:
+                step.whole_s[key] = whole_s
+    for step in steps:
+        step.own_s[OTHER] = step.own_s.get(OTHER, 0.0) + max(0.0, step.duration_s - sum(step.own_s.values()))
+    return steps
+
+
+def _share_out(spans: Sequence[Span], steps: Sequence[Step]) -> None:
+    """Give each moment of the steps to the region that began last of those that are open."""
+    # At one moment ends come first, and of two beginnings that of the one which holds the other; a region that takes no
+    # time has no part.
+    spans = sorted(spans, key=lambda span: (span.start_s, -span.end_s))
+    edges = sorted(
+        (time_s, starts, index)
+        for index, span in enumerate(spans)
+        if span.end_s > span.start_s
+        for time_s, starts in ((span.start_s, True), (span.end_s, False))
+    )
+    open_ones: list[int] = []
+    pieces = []  # of time, one after the other, each with its key
+    last_s = 0.0
+    for time_s, starts, index in edges:
+        if open_ones and time_s > last_s:
+            pieces.append((last_s, time_s, spans[open_ones[-1]].key))
+        last_s = time_s
+        if starts:
+            open_ones.append(index)
+        else:
+            open_ones.remove(index)
+    for step, parts in zip(steps, _cut(pieces, steps)):
+        for seconds, key in parts:
+            step.own_s[key] = step.own_s.get(key, 0.0) + seconds
+
+
+def _cut(pieces: Sequence[tuple[float, float, str]], steps: Sequence[Step]) -> Iterator[list[tuple[float, str]]]:
+    """For each step the parts of the pieces within it; both are in the order of time."""
+    first = 0
+    for step in steps:
+        end_s = step.start_s + step.duration_s
+        while first < len(pieces) and pieces[first][1] <= step.start_s:
+            first += 1
+        parts = []
+        index = first
+        while index < len(pieces) and pieces[index][0] < end_s:
+            start_s, stop_s, key = pieces[index]
+            parts.append((min(stop_s, end_s) - max(start_s, step.start_s), key))
+            index += 1
+        yield parts
+
+
+def _merged(intervals: Iterable[tuple[float, float]]) -> list[tuple[float, float, str]]:
+    found: list[tuple[float, float, str]] = []
+    for start_s, end_s in sorted(intervals):
+        if found and start_s <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end_s, found[-1][1]), "")
+        else:
+            found.append((start_s, end_s, ""))
+    return found
+
+
+def _within(intervals: Sequence[tuple[float, float, str]], steps: Sequence[Step]) -> Iterator[float]:
+    return (sum(seconds for seconds, _ in parts) for parts in _cut(intervals, steps))
+
+
+def describe(steps: Sequence[Step], calls_per_batch: int = 1) -> dict[str, Any]:
+    """Times of one process's regions as plain data; where a Batch was of several steps, of one of them."""
+    keys = sorted({key for step in steps for key in step.own_s} | {key for step in steps for key in step.whole_s})
+    durations_s = [step.duration_s / calls_per_batch for step in steps]
+    total_s = sum(durations_s)
+    regions = {}
+    for key in keys:
+        own_s = [step.own_s.get(key, 0.0) / calls_per_batch for step in steps]
+        whole_s = [step.whole_s.get(key, 0.0) / calls_per_batch for step in steps]
+        regions[key] = {
+            "median_s": statistics.median(own_s),
+            "p95_s": _p95(own_s),
+            "mean_s": sum(own_s) / len(own_s),
+            "whole_s": sum(whole_s) / len(whole_s) if key != OTHER else None,
+            "share_percent": 100 * sum(own_s) / total_s if total_s else None,
+        }
+    return {"steps": len(steps), "step_s": statistics.median(durations_s) if steps else None, "regions": regions}
+
+
+def _p95(values: Sequence[float]) -> float:
+    return statistics.quantiles(values, n=20, method="inclusive")[-1] if len(values) > 1 else values[0]
+
+
+def merge(processes: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What `describe` said in each process, as of all: medians of medians, the highest 95th percentile, mean shares.
+
+    A region's imbalance is how far the processes' mean own times lie apart, in percent of a step.
+    """
+    told = [one for one in processes if one["steps"]]
+    if not told:
+        return {"steps": 0, "step_s": None, "marked_percent": None, "regions": {}}
+    step_s = statistics.median(one["step_s"] for one in told)
+    regions: dict[str, Any] = {}
+    for key in sorted({key for one in told for key in one["regions"]}):
+        of_ranks = [one["regions"].get(key) for one in told]
+        known = [one for one in of_ranks if one]
+        means_s = [one["mean_s"] if one else 0.0 for one in of_ranks]
+        whole_s = [one["whole_s"] for one in known if one["whole_s"] is not None]
+        regions[key] = {
+            "median_s": statistics.median(one["median_s"] if one else 0.0 for one in of_ranks),
+            "p95_s": max(one["p95_s"] for one in known),
+            "share_percent": sum(one["share_percent"] or 0.0 for one in known) / len(told),
+            "whole_s": sum(whole_s) / len(told) if whole_s else None,
+            "imbalance_percent": 100 * (max(means_s) - min(means_s)) / step_s if step_s else None,
+            "by_rank_s": means_s,
+        }
+    marked = sum(values["share_percent"] for key, values in regions.items() if key != OTHER)
+    return {"steps": min(one["steps"] for one in told), "step_s": step_s, "marked_percent": marked, "regions": regions}
+
+
+def table(steps: Sequence[Step]) -> str:
+    """For a person: what the steps of this process are made of."""
+    found = describe(steps)
+    if not steps:
+        return "no step was marked: put 'with timer.region(\"Batch\"):' around each"
+    lines = [f"{found['steps']} steps of {found['step_s']:.6f} s (median)"]
+    lines.append(f"{'region':<12} {'median [s]':>12} {'p95 [s]':>12} {'share [%]':>10} {'whole [s]':>12}")
+    for key, values in sorted(found["regions"].items(), key=lambda one: (one[0] == OTHER, -one[1]["mean_s"])):
+        whole = "" if values["whole_s"] is None else f"{values['whole_s']:.6f}"
+        median_s, p95_s, share = values["median_s"], values["p95_s"], values["share_percent"]
+        lines.append(f"{key:<12} {median_s:>12.6f} {p95_s:>12.6f} {share:>10.1f} {whole:>12}")
+    return "\n".join(lines)
+
+
+def chrome_trace(processes: Mapping[str, Sequence[Span]]) -> str:
+    """Spans of processes, by their names, in Chrome's trace format, in microseconds; Perfetto opens it."""
+    events: list[dict[str, Any]] = []
+    for process, (name, spans) in enumerate(processes.items()):
+        events.append({"ph": "M", "name": "process_name", "pid": process, "args": {"name": name}})
+        lanes = {lane: number for number, lane in enumerate(dict.fromkeys(span.lane for span in spans))}
+        for lane, number in lanes.items():
+            events.append({"ph": "M", "name": "thread_name", "pid": process, "tid": number, "args": {"name": lane}})
+        # A span that lies in another one has to come after it.
+        for span in sorted(spans, key=lambda one: (one.start_s, -one.end_s)):
+            events.append(
+                {
+                    "ph": "X",
+                    "name": span.key,
+                    "cat": "region",
+                    "pid": process,
+                    "tid": lanes[span.lane],
+                    "ts": round(span.start_s * 1e6, 3),
+                    "dur": round((span.end_s - span.start_s) * 1e6, 3),
+                }
+            )
+    return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"})

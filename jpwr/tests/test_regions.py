@@ -1,0 +1,407 @@
+"""The timer of regions, on a clock that the test moves, and what steps are made of."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections import defaultdict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jpwr.errors import JpwrError
+from jpwr.region_times import (
+    BATCH,
+    COMM,
+    DEVICE,
+    FORWARD,
+    HOST,
+    IO,
+    OTHER,
+    UPDATE,
+    Span,
+    chrome_trace,
+    describe,
+    merge,
+    steps_of,
+    table,
+)
+from jpwr.regions import RegionTimer, torch_events
+
+
+class Clock:
+    """Seconds that pass when the test says so."""
+
+    def __init__(self):
+        self.time_s = 100.0
+
+    def __call__(self):
+        return self.time_s
+
+    def pass_s(self, seconds):
+        self.time_s += seconds
+
+
+class Device:
+    """Takes what it is given in order, and no sooner than the host gives it; events are moments of its own."""
+
+    def __init__(self, clock):
+        self.clock, self.free_s, self.asked = clock, 0.0, 0
+
+    def work(self, seconds):
+        self.free_s = max(self.free_s, self.clock.time_s) + seconds
+
+    def event(self):
+        return Event(self, max(self.free_s, self.clock.time_s))
+
+
+class Event:
+    def __init__(self, device, time_s):
+        self.device, self.time_s = device, time_s
+
+    def elapsed_s(self, since):
+        assert self.device.clock.time_s >= self.time_s, "it was asked for before it had passed"
+        self.device.asked += 1
+        return self.time_s - since.time_s
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def timer(clock):
+    return RegionTimer(now_s=clock)
+
+
+def in_region(timer, clock, key, seconds):
+    with timer.region(key):
+        clock.pass_s(seconds)
+
+
+def test_own_times_sum_up_to_the_step(timer, clock):
+    with timer.region(BATCH):
+        in_region(timer, clock, IO, 1)
+        in_region(timer, clock, FORWARD, 4)
+        clock.pass_s(0.5)
+        in_region(timer, clock, UPDATE, 2)
+    [step] = timer.steps()
+    assert step.duration_s == pytest.approx(7.5)
+    assert step.own_s == pytest.approx({IO: 1, FORWARD: 4, UPDATE: 2, OTHER: 0.5})
+    assert step.whole_s == pytest.approx({IO: 1, FORWARD: 4, UPDATE: 2})
+
+
+def test_what_lies_in_a_region_is_not_its_own_but_of_its_whole_time(timer, clock):
+    with timer.region(BATCH), timer.region(FORWARD):
+        clock.pass_s(1)
+        in_region(timer, clock, IO, 2)
+        clock.pass_s(3)
+    [step] = timer.steps()
+    assert step.own_s == pytest.approx({FORWARD: 4, IO: 2, OTHER: 0})
+    assert step.whole_s == pytest.approx({FORWARD: 6, IO: 2})
+
+
+def test_of_regions_that_overlap_each_moment_counts_for_the_one_that_began_last(timer, clock):
+    timer.start(BATCH)
+    timer.start("one")
+    clock.pass_s(1)
+    timer.start("other")
+    clock.pass_s(2)
+    timer.end("one")
+    clock.pass_s(4)
+    timer.end("other")
+    timer.end(BATCH)
+    [step] = timer.steps()
+    assert step.own_s == pytest.approx({"one": 1, "other": 6, OTHER: 0})
+    assert step.whole_s == pytest.approx({"one": 3, "other": 6})
+
+
+def test_of_two_that_begin_at_one_moment_the_inner_one_has_it():
+    spans = [Span(COMM, HOST, 0, 1), Span(UPDATE, HOST, 0, 3), Span(BATCH, HOST, 0, 4)]
+    for order in (spans, spans[::-1]):
+        assert steps_of(order)[0].own_s == pytest.approx({COMM: 1, UPDATE: 2, OTHER: 1})
+
+
+def test_a_region_in_itself_counts_once(timer, clock):
+    with timer.region(BATCH), timer.region(COMM):
+        clock.pass_s(1)
+        in_region(timer, clock, COMM, 2)
+    [step] = timer.steps()
+    assert step.own_s[COMM] == step.whole_s[COMM] == pytest.approx(3)
+
+
+def test_what_is_outside_of_steps_is_in_none(timer, clock):
+    with timer.region("Epoch"):
+        in_region(timer, clock, IO, 5)
+        for seconds in (1, 2):
+            with timer.region(BATCH):
+                in_region(timer, clock, FORWARD, seconds)
+            in_region(timer, clock, UPDATE, 3)
+    steps = timer.steps()
+    assert [step.own_s for step in steps] == [
+        pytest.approx({FORWARD: 1, OTHER: 0}),
+        pytest.approx({FORWARD: 2, OTHER: 0}),
+    ]
+
+
+def test_a_region_that_reaches_over_a_step_counts_within_it(timer, clock):
+    timer.start(IO)
+    clock.pass_s(1)
+    with timer.region(BATCH):
+        clock.pass_s(2)
+        timer.end(IO)
+        clock.pass_s(1)
+    assert timer.steps()[0].own_s == pytest.approx({IO: 2, OTHER: 1})
+
+
+def test_other_threads_have_whole_times_and_no_part_of_the_step(timer, clock):
+    with timer.region(BATCH):
+        started = threading.Event()
+        ended = threading.Event()
+
+        def load():
+            timer.start(IO)
+            started.set()
+            ended.wait()
+            timer.end(IO)
+
+        thread = threading.Thread(target=load)
+        thread.start()
+        started.wait()
+        in_region(timer, clock, FORWARD, 3)
+        ended.set()
+        thread.join()
+    [step] = timer.steps()
+    assert step.own_s == pytest.approx({FORWARD: 3, OTHER: 0})
+    assert step.whole_s == pytest.approx({FORWARD: 3, IO: 3})
+    assert {span.lane for span in timer.spans()} == {HOST, "host, thread 2"}
+
+
+def test_a_function_and_a_loop_can_be_regions(timer, clock):
+    @timer.region(UPDATE)
+    def update(seconds):
+        clock.pass_s(seconds)
+        return seconds
+
+    def batches():
+        for batch in "ab":
+            clock.pass_s(1)
+            yield batch
+        clock.pass_s(7)  # to find that there are no more
+
+    assert update(2) == 2
+    assert list(timer.io(batches())) == ["a", "b"]
+    assert [(span.key, span.end_s - span.start_s) for span in timer.spans()] == [(UPDATE, 2), (IO, 1), (IO, 1), (IO, 7)]
+
+
+def test_nothing_is_marked_while_it_does_not_record(timer, clock):
+    timer.recording = False
+    in_region(timer, clock, IO, 1)
+    assert timer.count() == 0
+    timer.recording = True
+    in_region(timer, clock, IO, 1)
+    assert timer.count() == 2
+
+
+def test_marks_without_a_partner_are_counted_and_left_out(timer, clock):
+    timer.end(IO)
+    timer.start(FORWARD)
+    in_region(timer, clock, UPDATE, 1)
+    assert [span.key for span in timer.spans()] == [UPDATE]
+    assert timer.unpaired() == 2
+
+
+def test_an_error_in_a_region_ends_it(timer, clock):
+    with pytest.raises(ZeroDivisionError), timer.region(IO):
+        clock.pass_s(1)
+        _ = 1 / 0
+    assert timer.unpaired() == 0
+    assert timer.spans() == [Span(IO, HOST, 100.0, 101.0)]
+
+
+def test_with_events_steps_are_told_by_the_device_and_nothing_waits_for_it(clock):
+    device = Device(clock)
+    timer = RegionTimer(device.event, clock)
+    for _ in range(2):
+        with timer.region(BATCH):
+            with timer.region(FORWARD):
+                clock.pass_s(0.001)
+                device.work(3)
+            with timer.region(UPDATE):
+                clock.pass_s(0.001)
+                device.work(1)
+    assert device.asked == 0
+    clock.pass_s(100)
+    steps = timer.steps()
+    assert [step.duration_s for step in steps] == [pytest.approx(4.001), pytest.approx(4)]
+    assert steps[1].own_s == pytest.approx({FORWARD: 3, UPDATE: 1, OTHER: 0})
+    assert steps[0].start_s == 100.0
+    host = [span for span in timer.spans() if span.lane == HOST and span.key == BATCH]
+    assert [span.end_s - span.start_s for span in host] == pytest.approx([0.002, 0.002])
+
+
+def test_a_host_that_keeps_the_device_waiting_shows_on_its_lane(clock):
+    device = Device(clock)
+    timer = RegionTimer(device.event, clock)
+    with timer.region(BATCH):
+        with timer.region(IO):
+            clock.pass_s(2)
+        with timer.region(FORWARD):
+            device.work(1)
+    clock.pass_s(10)
+    assert timer.steps()[0].own_s == pytest.approx({IO: 2, FORWARD: 1, OTHER: 0})
+
+
+def test_where_the_device_is_at_rest_its_time_and_the_hosts_meet(clock):
+    device = Device(clock)
+    timer = RegionTimer(device.event, clock)
+    with timer.region(BATCH):
+        device.work(1)
+    clock.pass_s(50)
+    device.free_s += 0.5  # its clock runs ahead
+    clock.pass_s(0)
+    timer.device_at_rest()
+    with timer.region(BATCH):
+        device.work(1)
+    clock.pass_s(10)
+    assert [step.start_s for step in timer.steps()] == [100.0, 150.0]
+
+
+@pytest.mark.parametrize("with_events", [True, False])
+def test_what_goes_on_beside_the_program_has_whole_times_alone(clock, with_events):
+    device = Device(clock)
+    timer = RegionTimer(device.event if with_events else None, clock)
+    with timer.region(BATCH):
+        started = timer.moment()
+        with timer.region(FORWARD):
+            device.work(4)
+            clock.pass_s(4)
+        with timer.region(COMM):
+            device.work(1)
+            clock.pass_s(1)
+        timer.add(COMM, "communication", started, timer.moment())
+    clock.pass_s(10)
+    [step] = timer.steps()
+    assert step.own_s == pytest.approx({FORWARD: 4, COMM: 1, OTHER: 0})
+    assert step.whole_s == pytest.approx({FORWARD: 4, COMM: 5})
+
+
+def test_no_events_without_a_gpu_and_a_sentence(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(JpwrError, match="there is no PyTorch"):
+        torch_events()
+
+
+span = st.builds(
+    lambda key, start, length: Span(key, HOST, start / 8, (start + length) / 8),
+    st.sampled_from([IO, FORWARD, COMM, OTHER]),
+    st.integers(0, 60),
+    st.integers(0, 40),
+)
+
+
+@given(st.lists(span, max_size=12), st.lists(st.integers(1, 20), min_size=1, max_size=4))
+def test_whatever_is_marked_own_times_sum_up_and_whole_times_hold_them(spans, lengths):
+    start = 4
+    batches = []
+    for length in lengths:
+        batches.append(Span(BATCH, HOST, start / 8, (start + length) / 8))
+        start += length + 3
+    steps = steps_of(spans + batches)
+    assert len(steps) == len(lengths)
+    for step, batch in zip(steps, batches):
+        # In steps of an eighth of a second, moment by moment.
+        own, whole = defaultdict(float), defaultdict(float)
+        for tick in range(round(8 * batch.start_s), round(8 * batch.end_s)):
+            middle_s = (tick + 0.5) / 8
+            open_ones = [(one.start_s, one) for one in spans if one.start_s < middle_s < one.end_s]
+            for key in {one.key for _, one in open_ones}:
+                whole[key] += 1 / 8
+            if not open_ones:
+                own[OTHER] += 1 / 8
+            latest_s = max((start_s for start_s, _ in open_ones), default=0.0)
+            if len({one.key for start_s, one in open_ones if start_s == latest_s}) == 1:
+                own[next(one.key for start_s, one in open_ones if start_s == latest_s)] += 1 / 8
+        assert sum(step.own_s.values()) == pytest.approx(step.duration_s)
+        assert {key: value for key, value in step.whole_s.items() if value} == pytest.approx(whole)
+        for key, value in own.items():  # of two that began at one moment either may have it
+            assert step.own_s[key] >= value - 1e-9
+        for key, value in step.own_s.items():
+            assert key == OTHER or value <= step.whole_s[key] + 1e-9
+
+
+def steps_with(*forward_s, io_s=1.0):
+    spans, time_s = [], 0.0
+    for seconds in forward_s:
+        spans.append(Span(IO, HOST, time_s, time_s + io_s))
+        spans.append(Span(FORWARD, HOST, time_s + io_s, time_s + io_s + seconds))
+        spans.append(Span(BATCH, HOST, time_s, time_s + io_s + seconds))
+        time_s += io_s + seconds
+    return steps_of(spans)
+
+
+def test_a_process_tells_medians_percentiles_and_shares():
+    found = describe(steps_with(*range(1, 22)))
+    assert found["steps"] == 21
+    assert found["step_s"] == pytest.approx(12)
+    forward = found["regions"][FORWARD]
+    assert forward["median_s"] == pytest.approx(11)
+    assert forward["p95_s"] == pytest.approx(20)
+    assert forward["mean_s"] == forward["whole_s"] == pytest.approx(11)
+    assert forward["share_percent"] == pytest.approx(100 * 11 / 12)
+    assert found["regions"][OTHER]["whole_s"] is None
+
+
+def test_where_a_batch_was_of_several_steps_one_of_them_is_told():
+    found = describe(steps_with(7.0), 4)
+    assert found["step_s"] == pytest.approx(2)
+    assert found["regions"][FORWARD]["median_s"] == pytest.approx(1.75)
+    assert found["regions"][FORWARD]["share_percent"] == pytest.approx(87.5)
+
+
+def test_processes_are_merged_with_how_far_they_lie_apart():
+    ranks = [describe(steps_with(3.0, 3.0)), describe(steps_with(2.0, 2.0, io_s=2.0))]
+    found = merge(ranks)
+    assert found["step_s"] == pytest.approx(4)
+    assert found["regions"][FORWARD]["by_rank_s"] == pytest.approx([3, 2])
+    assert found["regions"][FORWARD]["imbalance_percent"] == pytest.approx(25)
+    assert found["regions"][FORWARD]["median_s"] == pytest.approx(2.5)
+    assert found["regions"][IO]["share_percent"] == pytest.approx((25 + 50) / 2)
+    assert found["marked_percent"] == pytest.approx(100)
+
+
+def test_a_region_that_one_process_lacks_takes_it_no_time():
+    spans = [Span(BATCH, HOST, 0, 4), Span(COMM, HOST, 0, 2)]
+    found = merge([describe(steps_of(spans)), describe(steps_of(spans[:1]))])
+    assert found["regions"][COMM]["by_rank_s"] == pytest.approx([2, 0])
+    assert found["regions"][COMM]["share_percent"] == pytest.approx(25)
+    assert found["regions"][COMM]["imbalance_percent"] == pytest.approx(50)
+    assert found["marked_percent"] == pytest.approx(25)
+
+
+def test_without_a_step_nothing_is_told():
+    assert merge([describe([])]) == {"steps": 0, "step_s": None, "marked_percent": None, "regions": {}}
+    assert "Batch" in table([])
+
+
+def test_a_person_reads_the_largest_first_and_other_last():
+    text = table(steps_with(3.0, 3.0))
+    assert text.splitlines()[0] == "2 steps of 4.000000 s (median)"
+    assert [line.split()[0] for line in text.splitlines()[2:]] == [FORWARD, IO, OTHER]
+
+
+def test_the_trace_has_processes_lanes_and_microseconds():
+    spans = [Span(IO, DEVICE, 1.0, 1.5), Span(FORWARD, HOST, 1.0, 3.0), Span(BATCH, HOST, 1.0, 4.0)]
+    events = json.loads(chrome_trace({"rank 0": spans, "rank 1": spans[:1]}))["traceEvents"]
+    named = {(one["pid"], one.get("tid")): one["args"]["name"] for one in events if one["ph"] == "M"}
+    assert {named[0, None], named[1, None]} == {"rank 0", "rank 1"}
+    drawn = [one for one in events if one["ph"] == "X"]
+    assert [(one["name"], named[one["pid"], one["tid"]], one["ts"], one["dur"]) for one in drawn] == [
+        (BATCH, HOST, 1e6, 3e6),  # before what lies in it
+        (FORWARD, HOST, 1e6, 2e6),
+        (IO, DEVICE, 1e6, 5e5),
+        (IO, DEVICE, 1e6, 5e5),
+    ]

@@ -1,0 +1,151 @@
+"""Where the time of training steps goes, from records: tables, and what changed between two sides."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from results.points import Number, rounded
+from results.records import Record
+from results.statistics import PointResults
+
+# In the order of a step; regions of a workload's own come after them, and last what is in none.
+ORDER = ("IO", "Forward", "Forward+Backward", "Backward", "Comm", "Update")
+OTHER = "Other"
+WINDOWS = ("measured", "effective")
+TOLD_BY = {"host": "host's clock", "device": "device's events", "in parts": "split steps"}
+TELLING_SHARE = 0.01  # of a step: a change of less is not told
+HEADER = (
+    "system",
+    "model",
+    "devices",
+    "global batch",
+    "options",
+    "window",
+    "region",
+    "median [ms]",
+    "95th percentile [ms]",
+    "share [%]",
+    "whole [ms]",
+    "imbalance [%]",
+    "told by",
+)
+
+
+class RegionTime(NamedTuple):
+    """One region of the steps of a point: the median over its runs, times in seconds of a step."""
+
+    name: str
+    median_s: float
+    p95_s: float
+    share_percent: float
+    whole_s: float | None  # with what lies in it, and what of it goes on beside the step
+    imbalance_percent: float | None  # of a step, between the processes
+    told_by: str
+
+
+class StepRegions(NamedTuple):
+    """Where the steps of one kind of window spend their time."""
+
+    window: str
+    step_s: float
+    regions: list[RegionTime]
+    longer_percent: float | None  # by which split steps took longer than those that they tell of
+
+
+def regions_of(records: Sequence[Record]) -> list[StepRegions]:
+    """Of runs of one point, those kinds of windows that all of them tell of."""
+    found = []
+    for window in WINDOWS:
+        told = [(record.get("regions") or {}).get(window) or {} for record in records]
+        if told and all(one.get("regions") and one.get("step_s") for one in told):
+            found.append(_of_runs(window, told))
+    return found
+
+
+def _of_runs(window: str, told: Sequence[dict[str, Any]]) -> StepRegions:
+    names = dict.fromkeys(name for one in told for name in one["regions"])
+    regions = []
+    for name in sorted(names, key=_place):
+        runs = [one["regions"].get(name) or {} for one in told]
+        known = next(run for run in runs if run)
+        regions.append(
+            RegionTime(
+                name,
+                statistics.median(run.get("median_s") or 0.0 for run in runs),
+                statistics.median(run.get("p95_s") or 0.0 for run in runs),
+                statistics.fmean(run.get("share_percent") or 0.0 for run in runs),
+                _median([run.get("whole_s") for run in runs]),
+                _median([run.get("imbalance_percent") for run in runs]),
+                TOLD_BY.get(known.get("from") or told[0].get("clock", ""), ""),
+            )
+        )
+    step_s = statistics.median(one["step_s"] for one in told)
+    return StepRegions(
+        window, step_s, regions, _median([(one.get("in_parts") or {}).get("longer_percent") for one in told])
+    )
+
+
+def _place(name: str) -> tuple[int, str]:
+    if name == OTHER:
+        return len(ORDER) + 1, ""
+    return (ORDER.index(name), "") if name in ORDER else (len(ORDER), name)
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known and len(known) == len(values) else None
+
+
+def region_rows(results: Sequence[PointResults], number: Number = rounded) -> list[list[str]]:
+    """The header and a row for each region of each point whose runs tell of them; empty where none does."""
+    rows = []
+    for one in results:
+        point = one.point
+        place = [one.system, point.model, str(point.devices), str(point.global_batch), ", ".join(one.variant)]
+        for steps in regions_of(one.good):
+            for region in steps.regions:
+                times_ms = [1e3 * region.median_s, 1e3 * region.p95_s]
+                whole_ms = None if region.whole_s is None else 1e3 * region.whole_s
+                values = [*times_ms, region.share_percent, whole_ms, region.imbalance_percent]
+                rows.append([*place, steps.window, region.name, *map(number, values), region.told_by])
+    return [list(HEADER), *rows] if rows else []
+
+
+def split_notes(results: Sequence[PointResults]) -> list[str]:
+    """By how much split steps were longer than those that they tell of, in words."""
+    every = [steps.longer_percent for one in results for steps in regions_of(one.good)]
+    found = [longer for longer in every if longer is not None]
+    if not found:
+        return []
+    low, high = min(found), max(found)
+    return [
+        "Regions that are told by split steps share out the time of the window's own steps as steps did that were "
+        f"waited for after each part; those took {low:+.0f} to {high:+.0f} % longer."
+    ]
+
+
+def changes(base: Sequence[Record], other: Sequence[Record]) -> str:
+    """What became of a step's time region by region, in words; empty where one of the two does not tell."""
+    sides = [{steps.window: steps for steps in regions_of(side)}.get(WINDOWS[0]) for side in (base, other)]
+    if sides[0] is None or sides[1] is None:
+        return ""
+    ours, theirs = ({region.name: _seconds(steps, region) for region in steps.regions} for steps in sides if steps)
+    differences = {name: theirs.get(name, 0.0) - ours.get(name, 0.0) for name in ours.keys() | theirs.keys()}
+    told = [
+        f"{name} {_ms(ours.get(name, 0.0))} to {_ms(theirs.get(name, 0.0))}"
+        for name, change in sorted(differences.items(), key=lambda one: (-abs(one[1]), one[0]))
+        if abs(change) >= TELLING_SHARE * sides[0].step_s
+    ]
+    steps = f"a step from {_ms(sides[0].step_s)} to {_ms(sides[1].step_s)} ms"
+    return f"{steps}: {', '.join(told)}" if told else f"{steps}, with every region as it was"
+
+
+def _seconds(steps: StepRegions, region: RegionTime) -> float:
+    """Of a typical step, so that regions sum up to it."""
+    return steps.step_s * region.share_percent / 100
+
+
+def _ms(seconds: float) -> str:
+    return rounded(1e3 * seconds) or "0"

@@ -1,0 +1,171 @@
+"""Where the time of steps goes: rows, pictures, and what changed between two sides."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from results.compare import compare, comparison_text
+from results.derived import contradictions
+from results.records import find_records
+from results.region_plots import steps_by_region
+from results.regions import changes, region_rows, regions_of, split_notes
+from results.statistics import by_point
+from results.tests.made_up import result
+
+
+def told(step_s=1.0, parts=None, clock="host", **shares):
+    """What a record says of its steps, from shares in percent."""
+    return {
+        "clock": clock,
+        "steps": 10,
+        "step_s": step_s,
+        "marked_percent": 100.0 - shares.get("Other", 0.0),
+        **({"in_parts": {"steps": 3, "longer_percent": parts}} if parts is not None else {}),
+        "regions": {
+            name: {
+                "median_s": step_s * share / 100,
+                "p95_s": 2 * step_s * share / 100,
+                "share_percent": share,
+                "whole_s": None if name == "Other" else step_s * share / 100,
+                "imbalance_percent": 1.0,
+                "by_rank_s": [step_s * share / 100],
+                **({"from": "in parts"} if parts is not None and name != "IO" else {}),
+            }
+            for name, share in shares.items()
+        },
+    }
+
+
+def run(measured, effective=None, **changes_of_result):
+    record = result(**changes_of_result)
+    record["regions"] = {"measured": measured} | ({"effective": effective} if effective else {})
+    shares = {name: one["share_percent"] for name, one in measured["regions"].items()}
+    record["metrics"] |= {"io_percent": shares.get("IO"), "comm_percent": shares.get("Comm")}
+    return record
+
+
+def test_runs_of_a_point_are_told_as_one_in_the_order_of_a_step():
+    runs = [
+        run(told(step_s, Update=10.0, Forward=85.0, Other=share, own=5.0 - share))
+        for step_s, share in ((2.0, 1.0), (4.0, 2.0), (3.0, 3.0))
+    ]
+    [steps] = regions_of(runs)
+    assert (steps.window, steps.step_s, steps.longer_percent) == ("measured", 3.0, None)
+    assert [region.name for region in steps.regions] == ["Forward", "Update", "own", "Other"]
+    forward = steps.regions[0]
+    assert (forward.median_s, forward.p95_s) == pytest.approx((2.55, 5.1))
+    assert forward.told_by == "host's clock"
+    assert steps.regions[-1].share_percent == pytest.approx(2.0)
+    assert steps.regions[-1].whole_s is None
+
+
+def test_a_region_that_one_run_lacks_took_it_no_time():
+    [steps] = regions_of([run(told(Forward=100.0)), run(told(Forward=90.0, Comm=10.0))])
+    assert {region.name: region.share_percent for region in steps.regions} == {"Forward": 95.0, "Comm": 5.0}
+    assert steps.regions[1].whole_s is None  # not known of all
+
+
+def test_runs_of_which_one_does_not_tell_are_not_told():
+    assert regions_of([run(told(Forward=100.0)), result()]) == []
+    assert regions_of([]) == []
+    assert region_rows(by_point([result()])) == []
+
+
+def test_a_row_has_milliseconds_and_who_told():
+    rows = region_rows(by_point([run(told(2.0, 12.0, IO=25.0, Forward=75.0), told(4.0, clock="device", IO=100.0))]))
+    rows = [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]
+    assert [(row["window"], row["region"]) for row in rows] == [
+        ("measured", "IO"),
+        ("measured", "Forward"),
+        ("effective", "IO"),
+    ]
+    assert [row["told by"] for row in rows] == ["host's clock", "split steps", "device's events"]
+    assert (rows[1]["median [ms]"], rows[1]["95th percentile [ms]"], rows[1]["share [%]"]) == (
+        "1,500",
+        "3,000",
+        "75.00",
+    )
+
+
+def test_it_is_said_how_much_longer_split_steps_were():
+    points = by_point([run(told(parts=share, Forward=100.0), batch=batch) for share, batch in ((-2.0, 8), (80.6, 16))])
+    [note] = split_notes(points)
+    assert note.endswith("those took -2 to +81 % longer.")
+    assert split_notes(by_point([run(told(Forward=100.0))])) == []
+
+
+def test_what_changed_is_told_by_size_and_small_changes_are_not():
+    base = [run(told(1.0, Forward=60.0, Comm=30.0, Update=10.0))]
+    other = [run(told(0.8, Forward=40.0, Comm=47.5, Update=12.4, IO=0.1))]
+    assert changes(base, other) == "a step from 1,000 to 800.0 ms: Forward 600.0 to 320.0, Comm 300.0 to 380.0"
+    assert changes(base, base) == "a step from 1,000 to 1,000 ms, with every region as it was"
+    assert changes(base, [result()]) == changes([result()], base) == ""
+    new = [run(told(1.0, IO=100.0))]
+    assert changes(base, new).endswith("IO 0 to 1,000, Forward 600.0 to 0, Comm 300.0 to 0, Update 100.0 to 0")
+
+
+def test_a_comparison_says_what_changed_at_each_point():
+    sides = [[run(told(step_s, Forward=50.0, IO=50.0))] for step_s in (1.0, 2.0)]
+    text = comparison_text(compare(*sides), "base", "other")
+    assert "a step from 1,000 to 2,000 ms: Forward 500.0 to 1,000, IO 500.0 to 1,000" in text
+
+
+def test_there_is_a_bar_for_each_point_and_window_with_names_that_tell_them_apart():
+    runs = [
+        run(told(1.0, Forward=60.0, Comm=30.0, own=10.0), told(3.0, IO=70.0, Forward=30.0)),
+        run(told(0.5, 5.0, Forward=100.0), system="H100"),
+        run(told(0.5, Forward=100.0), system="H100", precision="fp32"),
+    ]
+    chart = steps_by_region(by_point(runs))
+    [axes] = chart.figure.axes
+    names = [text.get_text() for text in axes.get_yticklabels()]
+    assert names[:2] == ["A100, 1 device, batch 8", "A100, 1 device, batch 8, through the input path"]
+    assert len(set(names)) == 4
+    assert "Forward 60 %, Comm 30 %, own 10 %" in chart.words
+    assert "Hatched: told by split steps." in chart.words
+    lengths = [[round(bar.get_width()) for bar in bars] for bars in axes.containers]
+    assert sum(width for one in lengths for width in one) == 4 * 100
+
+
+def test_many_bars_are_cut_off_with_a_word():
+    runs = [run(told(1.0, Forward=100.0), batch=batch) for batch in range(1, 50)]
+    chart = steps_by_region(by_point(runs))
+    assert "The first 40 of 49." in chart.words
+    assert steps_by_region(by_point([result()])) is None
+
+
+def test_shares_that_lie_are_found():
+    good = run(told(1.0, Forward=60.0, Comm=30.0, Other=10.0))
+    assert contradictions(good) == []
+    good["metrics"]["comm_percent"] = 3.0
+    assert contradictions(good) == ["metrics.comm_percent is stored as 3, but its regions make 30"]
+    more = run(told(1.0, Forward=90.0, Comm=30.0))
+    assert "the sum of its regions' shares in percent is stored as 120" in contradictions(more)[0]
+
+
+def test_the_schema_refuses_times_below_zero(tmp_path):
+    record = run(told(1.0, Forward=100.0))
+    record["regions"]["measured"]["regions"]["Forward"]["median_s"] = -1.0
+    (tmp_path / "result.json").write_text(json.dumps(record))
+    found = find_records([tmp_path])
+    assert not found.records
+    assert "breaks the schema of records" in found.skipped[0]
+
+
+def test_the_command_prints_them_and_says_where_there_are_none(tmp_path, capsys):
+    from caraml.cli import main
+
+    (tmp_path / "none").mkdir()
+    (tmp_path / "none" / "result.json").write_text(json.dumps(result()))
+    (tmp_path / "some").mkdir()
+    (tmp_path / "some" / "result.json").write_text(json.dumps(run(told(1.0, Forward=100.0))))
+    assert main(["table", "--regions", "--format", "csv", str(tmp_path / "some")]) == 0
+    assert (
+        capsys.readouterr().out.splitlines()[1].endswith("measured,Forward,1000.0,2000.0,100.0,1000.0,1.0,host's clock")
+    )
+    assert main(["table", "--regions", str(tmp_path / "none")]) == 2
+    assert "no good run tells where its time went" in capsys.readouterr().err
+    assert main(["table", "--regions", "--sort", "region", str(tmp_path / "some")]) == 2
+    assert "--regions has its own order" in capsys.readouterr().err
