@@ -28,6 +28,7 @@ from results.points import plain, point_rows, points_in_order, rounded
 from results.published import published_text, read_published
 from results.records import RESULT_NAME, Record, RecordError, find_records
 from results.regions import region_rows
+from results.states import closing_notes, refusals, state_rows
 from results.statistics import by_point
 from results.tracking import MODES, log_to_mlflow, log_to_wandb
 from results.workloads import workloads
@@ -231,6 +232,7 @@ def _add_table(command: argparse.ArgumentParser) -> None:
     shape = command.add_mutually_exclusive_group()
     shape.add_argument("--repeats", action="store_true", help="one row per point: median, interval, quality")
     shape.add_argument("--regions", action="store_true", help="one row per region: where the time of a step goes")
+    shape.add_argument("--states", action="store_true", help="one row per state: where the energy of a step goes")
     shape.add_argument("--titles", choices=TITLES, help="caraml: those of the original suite")
     shape.add_argument("--pivot", metavar="KEY", help="one value, devices x batch: metrics.tokens_per_s")
 
@@ -238,9 +240,9 @@ def _add_table(command: argparse.ArgumentParser) -> None:
 def _table(options: argparse.Namespace) -> int:
     if options.largest_first and not options.sort:
         raise RecordError("--largest-first needs --sort: by which column?")
-    if options.sort and (options.pivot or options.regions):
-        shape = "--pivot" if options.pivot else "--regions"
-        raise RecordError(f"{shape} has its own order: leave out --sort")
+    own_order = [shape for shape in ("pivot", "regions", "states") if getattr(options, shape)]
+    if options.sort and own_order:
+        raise RecordError(f"--{own_order[0]} has its own order: leave out --sort")
     records = table.select(_records(options.folders)[0], options.filter)
     if not records:
         raise RecordError(f"no record keeps {' and '.join(options.filter)}: look at the table without --filter")
@@ -266,6 +268,14 @@ def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
         if not rows:
             raise RecordError("no good run tells where its time went: its version was older, or it marked nothing")
         return table.render_rows(rows, options.format)
+    if options.states:
+        points = by_point(records)
+        rows = state_rows(points, plain if options.format == "csv" else rounded)
+        if not rows:
+            reasons = refusals(points) or ["ask for it with the tag 'states'"]
+            raise RecordError(f"no good run tells its states' energy: {'; '.join(reasons)}")
+        notes = closing_notes(points) if options.format == "text" else []
+        return "\n".join([table.render_rows(rows, options.format), *notes])
     columns = TITLES[options.titles or "ours"]
     ordered = sorted(records, key=table.sort_key)
     if options.sort:

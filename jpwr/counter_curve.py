@@ -142,6 +142,14 @@ class CounterCurve:
         earliest_s, latest_s = self._pace.moment_s(index)
         return (earliest_s + latest_s) / 2, (latest_s - earliest_s) / 2
 
+    def renewals(self) -> list[tuple[float, float, float]]:
+        """When each value came that was renewed while it was read, half the width of what is not sure of that, both in
+        seconds, and the value in joules.
+        """
+        if not self.readings:
+            return []
+        return [(*self._knot(index), self._values_j[index]) for index in range(1, len(self._values_j))]
+
     def _jumps(self, steps_w: Sequence[float]) -> list[tuple[float, str]]:
         """Steps that no power explains, told from all of them in the order of their size."""
         if len(steps_w) < MIN_STEPS_TO_TELL:

@@ -33,6 +33,14 @@ class Span(NamedTuple):
     end_s: float
 
 
+class State(NamedTuple):
+    """What goes on from one moment to another: states follow each other without a gap."""
+
+    name: str
+    start_s: float
+    end_s: float
+
+
 class Step(NamedTuple):
     """What one step (a Batch) is made of, in seconds: own times sum up to its duration, whole times may exceed it."""
 
@@ -43,7 +51,8 @@ class Step(NamedTuple):
 
 
 def steps_of(spans: Sequence[Span], lane: str = HOST) -> list[Step]:
-    """What each Batch of a lane is made of: its own times from that lane, whole times from all lanes."""
+    """What each Batch of a lane is made of: its own times from that lane, whole times from all lanes of its clock."""
+    spans = _of_clock(spans, lane)
     steps = [
         Step(start_s, end_s - start_s, {}, {})
         for _, _, start_s, end_s in sorted(
@@ -61,8 +70,70 @@ def steps_of(spans: Sequence[Span], lane: str = HOST) -> list[Step]:
     return steps
 
 
+def _of_clock(spans: Sequence[Span], lane: str) -> list[Span]:
+    """Without what the other clock says of the same regions: a host runs ahead of its device."""
+    if lane == DEVICE:
+        return [span for span in spans if not span.lane.startswith(HOST)]
+    return [span for span in spans if span.lane != DEVICE]
+
+
+def states_of(spans: Sequence[Span], lane: str, start_s: float, end_s: float) -> list[State]:
+    """What goes on at each moment between two: the lane's region, and communication beside it.
+
+    While something is communicated, Other is Comm: nothing hides it.
+    """
+    spans = _of_clock(spans, lane)
+    own = _pieces([span for span in spans if span.lane == lane and span.key not in FRAMES])
+    beside = _merged((span.start_s, span.end_s) for span in spans if span.lane != lane and span.key == COMM)
+    edges = {start_s, end_s}
+    edges.update(time_s for piece in (*own, *beside) for time_s in piece[:2] if start_s < time_s < end_s)
+    ordered = sorted(edges)
+    found: list[State] = []
+    for first_s, last_s, key, under_way in zip(ordered, ordered[1:], _keys(own, ordered), _keys(beside, ordered)):
+        name = key or OTHER
+        if under_way is not None and name != COMM:
+            name = COMM if name == OTHER else f"{name}+{COMM}"
+        if found and found[-1].name == name:
+            found[-1] = found[-1]._replace(end_s=last_s)
+        else:
+            found.append(State(name, first_s, last_s))
+    return found
+
+
+def _keys(pieces: Sequence[tuple[float, float, str]], edges_s: Sequence[float]) -> Iterator[str | None]:
+    """From each edge to the next, the key of the piece that is open; None where there is none."""
+    index = 0
+    for time_s in edges_s[:-1]:
+        while index < len(pieces) and pieces[index][1] <= time_s:
+            index += 1
+        yield pieces[index][2] if index < len(pieces) and pieces[index][0] <= time_s else None
+
+
+def state_times(spans: Sequence[Span], lane: str) -> dict[str, float]:
+    """Seconds in each state of a step, the mean over all Batches of the lane."""
+    steps = steps_of([span for span in spans if span.key == BATCH], lane)
+    if not steps:
+        return {}
+    pieces = [
+        (state.start_s, state.end_s, state.name)
+        for state in states_of(spans, lane, steps[0].start_s, steps[-1].start_s + steps[-1].duration_s)
+    ]
+    total_s: dict[str, float] = {}
+    for parts in _cut(pieces, steps):
+        for seconds, name in parts:
+            total_s[name] = total_s.get(name, 0.0) + seconds
+    return {name: seconds / len(steps) for name, seconds in total_s.items()}
+
+
 def _share_out(spans: Sequence[Span], steps: Sequence[Step]) -> None:
     """Give each moment of the steps to the region that began last of those that are open."""
+    for step, parts in zip(steps, _cut(_pieces(spans), steps)):
+        for seconds, key in parts:
+            step.own_s[key] = step.own_s.get(key, 0.0) + seconds
+
+
+def _pieces(spans: Iterable[Span]) -> list[tuple[float, float, str]]:
+    """Of time, one after the other, each with the key of the region that began last of those that are open."""
     # At one moment ends come first, and of two beginnings that of the one which holds the other; a region that takes no
     # time has no part.
     spans = sorted(spans, key=lambda span: (span.start_s, -span.end_s))
@@ -73,7 +144,7 @@ def _share_out(spans: Sequence[Span], steps: Sequence[Step]) -> None:
         for time_s, starts in ((span.start_s, True), (span.end_s, False))
     )
     open_ones: list[int] = []
-    pieces = []  # of time, one after the other, each with its key
+    pieces = []
     last_s = 0.0
     for time_s, starts, index in edges:
         if open_ones and time_s > last_s:
@@ -83,9 +154,7 @@ def _share_out(spans: Sequence[Span], steps: Sequence[Step]) -> None:
             open_ones.append(index)
         else:
             open_ones.remove(index)
-    for step, parts in zip(steps, _cut(pieces, steps)):
-        for seconds, key in parts:
-            step.own_s[key] = step.own_s.get(key, 0.0) + seconds
+    return pieces
 
 
 def _cut(pieces: Sequence[tuple[float, float, str]], steps: Sequence[Step]) -> Iterator[list[tuple[float, str]]]:

@@ -23,11 +23,22 @@ from results.workloads import FILE
 CHECKSUMS, SIGNATURE = "SHA256SUMS", "SHA256SUMS.sig"
 RUNS, WORKFLOW = "runs", "workflow"
 # What belongs to a run, in its job's folder.
-OF_A_RUN = (RESULT_NAME, RECORD_NAME, "job.sh", "node.sh", "job.out", "job.err", "record.trace.json", "power/*/*")
+OF_A_RUN = (
+    RESULT_NAME,
+    RECORD_NAME,
+    "job.sh",
+    "node.sh",
+    "job.out",
+    "job.err",
+    "record.trace.json",
+    "record.states.json",
+    "power/*/*",
+)
 # A sweep's own, above its jobs' folders.
 OF_A_SWEEP = ("configuration.xml", "workpackages.xml")
 LEVEL = 10  # of Zstandard
 TOLERANCE = 1e-9  # relative, of a number that is computed again
+STATE_TOLERANCE = 0.2  # of an interval's width: what is fitted is another with another version of NumPy or SciPy
 MARK_S = 2e-6  # marks have six decimals
 MARKED_SHARE = 0.9  # of what was marked, which is written just before a window begins and just after its end
 CHUNK_BYTES = 1 << 20
@@ -234,7 +245,8 @@ def _check_run(result: Path) -> Iterator[str]:
     yield from contradictions(stored)
     yield from _not_marked(stored, read_traces(result.parent))
     for kind in ("energy", "energy_effective"):
-        yield from _differences(stored.get(kind), again.get(kind), kind)
+        yield from _differences(_without_states(stored.get(kind)), _without_states(again.get(kind)), kind)
+    yield from _other_states(stored.get("energy") or {}, again.get("energy") or {})
     for key in ("metrics", "layout", "windows", "step_times_s"):
         yield from _differences(stored.get(key), again.get(key), key)
 
@@ -256,6 +268,27 @@ def _not_marked(record: Record, traces: Sequence[Trace]) -> Iterator[str]:
                 f"its {window['kind']} window from {start_s:.3f} s to {end_s:.3f} s of node "
                 f"{window['hostname']} is not marked in the trace"
             )
+
+
+def _without_states(energy: Any) -> Any:
+    return {key: value for key, value in energy.items() if key != "states"} if isinstance(energy, dict) else energy
+
+
+def _other_states(stored: dict[str, Any], again: dict[str, Any]) -> Iterator[str]:
+    """States' energies that are fitted to the readings, which no two machines do to the last digit."""
+    ours, theirs = ((one.get("states") or {}).get("states") or [] for one in (stored, again))
+    told = {tuple(one["states"]): one for one in theirs}
+    for one in ours:
+        name, other = f"energy.states of {' and '.join(one['states'])}", told.get(tuple(one["states"])) or {}
+        if one["energy_wh"] is not None and other.get("energy_wh") is None:
+            yield f"{name} is stored as {one['energy_wh']:.6g} Wh, but its origin gives none"
+        elif one["energy_wh"] is not None:
+            width_wh = max(other["high_wh"] - other["low_wh"], 0.0)
+            if any(
+                abs(one[key] - other[key]) > STATE_TOLERANCE * width_wh for key in ("energy_wh", "low_wh", "high_wh")
+            ):
+                yield f"{name} is stored as {one['energy_wh']:.6g} Wh, but its origin gives {other['energy_wh']:.6g} Wh"
+    yield from _differences([one["states"] for one in ours], [one["states"] for one in theirs], "energy.states")
 
 
 def _differences(stored: Any, again: Any, name: str) -> Iterator[str]:

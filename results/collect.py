@@ -11,14 +11,14 @@ import re
 import signal
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jpwr.channel import ChannelInfo
 from jpwr.device_ids import same_ids
-from jpwr.energy import EnergyEstimate, add_estimates
+from jpwr.energy import ChannelEnergy, EnergyEstimate, add_estimates
 from jpwr.errors import JpwrError
 from jpwr.trace import Trace
 from jpwr.writers import read_trace
@@ -72,6 +72,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     for note in result.get("energy", {}).get("notes", []):
         print(f"collect: {note}", file=sys.stderr)
+    if states := result.get("energy", {}).get("states"):
+        print(f"collect: all states are {states['closing_percent']:+.1f} % off the window's energy", file=sys.stderr)
     if result["status"] != "ok":
         print(f"collect: {result['error']}", file=sys.stderr)
         return 1
@@ -89,10 +91,48 @@ def collect(folder: Path) -> Record:
         result["energy"] = energy_of(result, traces, "measured")
         if any(window["kind"] == "effective" for window in result["windows"]):
             result["energy_effective"] = energy_of(result, traces, "effective")
+        if result.get("states"):
+            _add_states(result, traces, folder)
     except (EnergyError, JpwrError) as error:
         result["error"] = "; ".join(text for text in (result["error"], f"no energy: {error}") if text)
         result["status"] = "failed" if result["status"] == "ok" else result["status"]
     return result
+
+
+def _add_states(record: Record, traces: Sequence[Trace], folder: Path) -> None:
+    """The energy of a step's states, where it was asked for; a run is none the worse without."""
+    try:
+        from results.state_energy import OfRank, energy_of_states
+
+        if record["energy"]["power_kind"] != "measured":
+            raise EnergyError("power was estimated, and not measured")
+        channels = [OfRank(*one) for one in _of_ranks(record, traces)]
+        record["energy"]["states"] = energy_of_states(record, channels, folder)
+    except ImportError as error:
+        record["energy"]["notes"].append(f"no energy of states: {error.name} is not installed where jobs are collected")
+    except (EnergyError, JpwrError) as error:
+        record["energy"]["notes"].append(f"no energy of states: {error}")
+
+
+def _of_ranks(record: Record, traces: Sequence[Trace]) -> Iterator[tuple[int, str, ChannelEnergy, bool]]:
+    """The channels of the energy: rank, name, readings, and whether its counter was believed.
+
+    Raises EnergyError for one that measures several ranks' devices.
+    """
+    methods = {(one["hostname"], one["name"]): one["method"] for one in record["energy"]["channels"]}
+    for hostname, windows in windows_of(record, "measured").items():
+        trace = _trace_of(windows[0], traces)
+        devices = [device for device in record["devices"] if device["hostname"] == hostname]
+        chosen = _choose(trace.channels, [device["device_id"] for device in devices])
+        for info, curve in zip(trace.channels, trace.curves(), strict=True):
+            if info not in chosen:
+                continue
+            ids = set(same_ids(info.device_id))
+            own = {device["rank"] for device in devices if ids & set(same_ids(device["device_id"]))}
+            ranks = own or {device["rank"] for device in devices}
+            if len(ranks) > 1:
+                raise EnergyError(f"channel {info.name} measures {len(ranks)} processes, each with steps of its own")
+            yield ranks.pop(), info.name, curve, methods.get((hostname, info.name)) == "counter"
 
 
 def read_traces(folder: Path) -> list[Trace]:

@@ -36,16 +36,16 @@ def _impossible(record: dict[str, Any]) -> Iterator[str]:
     ):
         for name in names:
             value = values.get(name)
-            if _is_number(value) and not value > 0:
+            if is_number(value) and not value > 0:
                 yield f"{where}.{name} is {value:g}, which it cannot be"
-    if any(_is_number(time_s) and time_s <= 0 for time_s in record.get("step_times_s") or []):
+    if any(is_number(time_s) and time_s <= 0 for time_s in record.get("step_times_s") or []):
         yield "a step takes no time, or less"
 
 
 def _wrong(record: dict[str, Any]) -> Iterator[str]:
     """Numbers that are not what those they follow from make."""
     for name, stored, again, of in _relations(record):
-        if not (_is_number(stored) and again is not None):
+        if not (is_number(stored) and again is not None):
             continue
         if not math.isclose(stored, again, rel_tol=TOLERANCE):
             yield f"{name} is stored as {stored:.10g}, but {of} make {again:.10g}"
@@ -61,17 +61,17 @@ def _relations(record: dict[str, Any]) -> Iterator[tuple[str, Any, float | None,
         name = f"{kind}{unit}_per_s_per_device"
         yield f"metrics.{name}", metrics.get(name), _ratio(speed, devices), "its throughput and devices"
     flops, per_device = metrics.get(f"model_flops_per_{unit[:-1]}"), metrics.get(f"{unit}_per_s_per_device")
-    rate = flops * per_device / 1e12 if _is_number(flops) and _is_number(per_device) else None
+    rate = flops * per_device / 1e12 if is_number(flops) and is_number(per_device) else None
     yield "metrics.tflops_per_device", metrics.get("tflops_per_device"), rate, "its throughput and FLOPs"
     share = _ratio(metrics.get("tflops_per_device"), metrics.get("peak_tflops_per_device"))
     yield "metrics.mfu", metrics.get("mfu"), share, "its FLOP/s and the device's peak"
     steps, batch = metrics.get("measured_steps"), layout.get("global_batch_size")
     sample = layout.get("work_per_sample")
-    if _is_number(steps) and _is_number(batch) and _is_number(sample):
+    if is_number(steps) and is_number(batch) and is_number(sample):
         yield f"metrics.measured_{unit}", metrics.get(f"measured_{unit}"), steps * batch * sample, "its steps and batch"
     if unit == "tokens":
         yield "layout.sequence_length", layout.get("sequence_length"), sample, "its work per sample"
-    sizes = [size for name in ("data", "tensor", "pipeline") if _is_number(size := layout.get(f"{name}_parallel_size"))]
+    sizes = [size for name in ("data", "tensor", "pipeline") if is_number(size := layout.get(f"{name}_parallel_size"))]
     if len(sizes) == 3:
         yield "layout.num_devices", devices, math.prod(sizes), "its parallel sizes"
     shares = _shares(record)
@@ -86,7 +86,7 @@ def _relations(record: dict[str, Any]) -> Iterator[tuple[str, Any, float | None,
 def _shares(record: dict[str, Any]) -> dict[str, float]:
     """Of each region of the measured window its part of a step, in percent."""
     regions = ((record.get("regions") or {}).get("measured") or {}).get("regions") or {}
-    return {name: share for name, one in regions.items() if _is_number(share := one.get("share_percent"))}
+    return {name: share for name, one in regions.items() if is_number(share := one.get("share_percent"))}
 
 
 def _of_energy(
@@ -96,10 +96,17 @@ def _of_energy(
     yield f"{key}.{unit}_per_wh", energy.get(f"{unit}_per_wh"), _ratio(work, energy_wh), "its work and energy"
     per_device = energy.get("energy_wh_per_device")
     yield f"{key}.energy_wh_per_device", per_device, _ratio(energy_wh, devices), "its energy and devices"
-    power_w = _ratio(energy_wh * JOULES_PER_WH if _is_number(energy_wh) else None, energy.get("window_s"))
+    power_w = _ratio(energy_wh * JOULES_PER_WH if is_number(energy_wh) else None, energy.get("window_s"))
     yield f"{key}.avg_power_w", energy.get("avg_power_w"), power_w, "its energy and time"
+    states = energy.get("states") or {}
+    closing = _ratio(states.get("all_wh"), energy_wh)
+    if closing is not None:
+        yield f"{key}.states.closing_percent", states.get("closing_percent"), 100 * (closing - 1), "all states' energy"
+    told = [row.get("energy_wh") for row in states.get("states") or []]
+    if told and all(map(is_number, told)):
+        yield f"{key}.states.all_wh", states.get("all_wh"), math.fsum(told), "its states"
     channels = energy.get("channels") or []
-    parts = [part for channel in channels if _is_number(part := channel.get("energy_wh"))]
+    parts = [part for channel in channels if is_number(part := channel.get("energy_wh"))]
     if parts and len(parts) == len(channels):
         yield f"{key}.energy_wh", energy_wh, math.fsum(parts), "its channels"
 
@@ -107,25 +114,25 @@ def _of_energy(
 def _beside_its_windows(record: dict[str, Any]) -> Iterator[str]:
     """Times of throughput and steps against the windows in which they were."""
     measured_s = (record.get("metrics") or {}).get("measured_s")
-    if not _is_number(measured_s):
+    if not is_number(measured_s):
         return
     nodes = windows_of(record, "measured")
     window_s = longest_s(nodes)
     if nodes and not math.isclose(window_s, measured_s, rel_tol=WINDOW_TOLERANCE):
         yield f"its throughput is over {measured_s:.4g} s, but its window is {window_s:.4g} s"
     steps = (record.get("metrics") or {}).get("measured_steps")
-    times_s = [time_s for time_s in record.get("step_times_s") or [] if _is_number(time_s)]
+    times_s = [time_s for time_s in record.get("step_times_s") or [] if is_number(time_s)]
     if not times_s:
         return
-    steps_s = math.fsum(times_s) * (steps / len(times_s) if _is_number(steps) else 1.0)
-    if steps_s > (1 + STEPS_TOLERANCE) * measured_s or (_is_number(steps) and steps_s < (1 - IDLE_SHARE) * measured_s):
+    steps_s = math.fsum(times_s) * (steps / len(times_s) if is_number(steps) else 1.0)
+    if steps_s > (1 + STEPS_TOLERANCE) * measured_s or (is_number(steps) and steps_s < (1 - IDLE_SHARE) * measured_s):
         yield f"its steps take {steps_s:.4g} s, but the window that they fill is {measured_s:.4g} s"
 
 
 def _beyond_the_device(record: dict[str, Any]) -> Iterator[str]:
     """Rates above the device's peak, and powers above the board's limit."""
     mfu = (record.get("metrics") or {}).get("mfu")
-    if _is_number(mfu) and mfu > 1:
+    if is_number(mfu) and mfu > 1:
         yield f"{mfu:.0%} of the device's peak FLOP/s are more than it has"
     limits_w = _limits_w(record)
     for key in ("energy", "energy_effective"):
@@ -134,7 +141,7 @@ def _beyond_the_device(record: dict[str, Any]) -> Iterator[str]:
         for channel in energy.get("channels") or []:
             limit_w = limits_w.get(channel.get("device_id") or "", 0.0) * (channel.get("num_devices") or 1)
             energy_wh = channel.get("energy_wh")
-            power_w = _ratio(energy_wh * JOULES_PER_WH if _is_number(energy_wh) else None, window_s)
+            power_w = _ratio(energy_wh * JOULES_PER_WH if is_number(energy_wh) else None, window_s)
             if limit_w and power_w is not None and power_w > BOARD_TOLERANCE * limit_w:
                 yield (
                     f"channel {channel.get('name')} has {power_w:.0f} W on average, and its board's limit is "
@@ -176,9 +183,10 @@ def longest_s(nodes: dict[str, list[dict[str, Any]]]) -> float:
     return max(times_s, default=0.0)
 
 
-def _is_number(value: Any) -> TypeGuard[float]:
+def is_number(value: Any) -> TypeGuard[float]:
+    """A truth value is none."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _ratio(value: Any, by: Any) -> float | None:
-    return value / by if _is_number(value) and _is_number(by) and by else None
+    return value / by if is_number(value) and is_number(by) and by else None

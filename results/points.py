@@ -80,6 +80,15 @@ def _text(one: PointResults, column: PointColumn, number: Number) -> str:
     return str(value) if isinstance(value, str | int) else number(value, column.half_width(one))
 
 
+PLACE = ("system", "model", "devices", "global batch", "options")  # what tells points apart in tables of their parts
+
+
+def place_of(one: PointResults) -> list[str]:
+    """The text under each of PLACE."""
+    point = one.point
+    return [one.system, point.model, str(point.devices), str(point.global_batch), ", ".join(one.variant)]
+
+
 def points_in_order(results: Sequence[PointResults], title: str, largest_first: bool = False) -> list[PointResults]:
     """By a column's value; points without a value come last. Raises RecordError for a title of no column."""
     column = column_of(title, COLUMNS, [one.any for one in results])

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from results.points import Number, rounded
+from results.points import PLACE, Number, place_of, rounded
 from results.records import Record
 from results.statistics import PointResults
 
@@ -17,11 +17,7 @@ WINDOWS = ("measured", "effective")
 TOLD_BY = {"host": "host's clock", "device": "device's events", "in parts": "split steps"}
 TELLING_SHARE = 0.01  # of a step: a change of less is not told
 HEADER = (
-    "system",
-    "model",
-    "devices",
-    "global batch",
-    "options",
+    *PLACE,
     "window",
     "region",
     "median [ms]",
@@ -102,14 +98,12 @@ def region_rows(results: Sequence[PointResults], number: Number = rounded) -> li
     """The header and a row for each region of each point whose runs tell of them; empty where none does."""
     rows = []
     for one in results:
-        point = one.point
-        place = [one.system, point.model, str(point.devices), str(point.global_batch), ", ".join(one.variant)]
         for steps in regions_of(one.good):
             for region in steps.regions:
                 times_ms = [1e3 * region.median_s, 1e3 * region.p95_s]
                 whole_ms = None if region.whole_s is None else 1e3 * region.whole_s
                 values = [*times_ms, region.share_percent, whole_ms, region.imbalance_percent]
-                rows.append([*place, steps.window, region.name, *map(number, values), region.told_by])
+                rows.append([*place_of(one), steps.window, region.name, *map(number, values), region.told_by])
     return [list(HEADER), *rows] if rows else []
 
 

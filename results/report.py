@@ -24,6 +24,7 @@ from results.quality import GRADES, Rule, energy_kind, energy_rules
 from results.records import Record, RecordError
 from results.region_plots import steps_by_region
 from results.regions import region_rows, split_notes
+from results.states import closing_notes, state_rows
 from results.statistics import PointResults, by_point
 from results.summary import by_energy_kind, ranked_points, sentences, summary_rows
 from results.table import failures
@@ -262,6 +263,8 @@ def _render(records: Sequence[Record], skipped: Sequence[str], sections: Sequenc
         sections=sections,
         summary=summary_rows([(section.title, section.results) for section in sections]),
         regions={section.anchor: region_rows(section.results) for section in sections},
+        states={section.anchor: state_rows(section.results) for section in sections},
+        closing_notes={section.anchor: closing_notes(section.results) for section in sections},
         split_notes={section.anchor: split_notes(section.results) for section in sections},
         tables={section.anchor: point_rows(section.results, without=("model", "data")) for section in sections},
         notes=[note for section in sections for note in notes(section.results)],

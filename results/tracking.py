@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from results.collect import TRACES
+from results.derived import is_number
 from results.records import Record, RecordError
 from results.statistics import point_of
 
@@ -18,7 +19,7 @@ RUN_TAG = "caraml.run_id"
 LONGEST_VALUE = 500  # of a parameter, in MLflow
 BATCH = 100  # parameters, or metrics, in one message to MLflow
 NOT_IN_NAMES = re.compile(r"[^\w\-. /]")
-BESIDE = ("record.trace.json", TRACES, "record.profile/**/*")  # a record
+BESIDE = ("record.trace.json", "record.states.json", TRACES, "record.profile/**/*")  # a record
 # Theirs are to try for minutes; the user's own settings come first.
 PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "30"}
 WANDB_TIMEOUT_S = 60
@@ -50,14 +51,14 @@ def told(record: Record) -> Told:
         _name(f"{group}.{key}" if group != "metrics" else key): float(value)
         for group in ("metrics", "energy", "energy_effective")
         for key, value in (record.get(group) or {}).items()
-        if _is_number(value)
+        if is_number(value)
     }
     for window, steps in (record.get("regions") or {}).items():
         for region, values in (steps.get("regions") or {}).items():
             metrics |= {
                 _name(f"regions.{window}.{region}.{key}"): float(value)
                 for key, value in values.items()
-                if _is_number(value)
+                if is_number(value)
             }
     path = Path(record["file"]["path"])
     beside = sorted(found for pattern in BESIDE for found in path.parent.glob(pattern) if found.is_file())
@@ -84,10 +85,6 @@ def _flat(values: dict[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
 def _name(text: str) -> str:
     """As MLflow allows them."""
     return NOT_IN_NAMES.sub("_", text)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def log_to_mlflow(records: Sequence[Record], uri: str) -> list[str]:

@@ -134,6 +134,12 @@ def test_a_site_gives_a_benchmark_flags_of_its_own(one_point_checkout, jube_comm
     assert " --peak-tflops-per-device 1979 --compile layers --cuda-graph on --record record.json" in job
 
 
+def test_for_the_energy_of_states_power_is_read_more_often(one_point_checkout, jube_command, tmp_path):
+    job = job_of(one_point_checkout, jube_command, "resnet50", "H200", "states", out=tmp_path / "states")
+    assert " --interval 20 " in job
+    assert job.endswith(" --record record.json --region-energy 60\n")
+
+
 def test_the_runs_of_a_point_are_one_job_or_each_one(one_point_checkout, jube_command, tmp_path):
     found = {}
     for tag in ("shared", "apart"):

@@ -54,11 +54,11 @@ def measure_steps(
     together = agree(max(1, min(together, measured_steps // LEAST_PARTS)))
     measured_steps += -(measured_steps % together) if options.max_measured_s else -measured_steps % together
     timer.begin_window(together)
-    marked.begin_window()
+    marked.begin_window(timer.window_start_s)
     if launch.is_first_on_node:
         mark("begin", WINDOW.format(kind=MEASURED), timer.window_start_s)
     take(measured_steps, "measured")
     timer.finish()
-    marked.end_window(MEASURED, timer.window_start_s, timer.window_end_s)
+    marked.end_window(MEASURED, timer.window_end_s)
     if launch.is_first_on_node:
         mark("end", WINDOW.format(kind=MEASURED), timer.window_end_s)

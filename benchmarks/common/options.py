@@ -14,6 +14,7 @@ from typing import Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 EXIT_BAD_OPTIONS = 2
 PRECISIONS = ("auto", "fp32", "bf16", "fp16", "fp8")
 # cuBLAS and cuDNN then multiply in float32 and not in TF32, whoever calls them, so that MFU is of the peak in fp32.
+REGION_ENERGY_S = (15.0, 600.0)  # in less no sensor has readings enough, and from more nothing is to be learnt
 FULL_FP32 = {"NVIDIA_TF32_OVERRIDE": "0"}
 
 
@@ -157,6 +158,11 @@ class RunOptions:
         0,
         "steps after the window that the framework profiles, for TensorBoard, into a folder beside the record",
     )
+    region_energy: float = option(
+        0.0,
+        "seconds of steps with pauses after the window, from which the energy of a step's regions is told; 0: none. "
+        "The sampler has to read every 20 ms",
+    )
     dry_run: bool = option(False, "check the options, print how devices and batch are shared out, and stop")
 
     def __post_init__(self) -> None:
@@ -164,8 +170,15 @@ class RunOptions:
             raise ConfigError(f"peak_tflops_per_device must be 0 or more, got {self.peak_tflops_per_device}")
         if min(self.split_steps, self.profile) < 0:
             raise ConfigError("split_steps and profile must be 0 or more steps")
-        if self.profile and not self.record:
-            raise ConfigError("--profile needs --record FILE: the profile lies beside the record")
+        least_s, most_s = REGION_ENERGY_S
+        if self.region_energy and not least_s <= self.region_energy <= most_s:
+            raise ConfigError(
+                f"region_energy must be 0 or {least_s:g} to {most_s:g} s, got {self.region_energy:g}: a minute tells "
+                "most states apart"
+            )
+        for asked, flag in ((self.profile, "--profile"), (self.region_energy, "--region-energy")):
+            if asked and not self.record:
+                raise ConfigError(f"{flag} needs --record FILE: what it makes lies beside the record")
 
 
 Options = TypeVar("Options")

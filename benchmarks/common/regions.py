@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -9,7 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common.record import MEASURED
-from jpwr.region_times import BATCH, COMM, IO, OTHER, Span, chrome_trace, describe, merge, steps_of
+from jpwr.region_times import (
+    BATCH,
+    COMM,
+    IO,
+    OTHER,
+    Span,
+    State,
+    chrome_trace,
+    describe,
+    merge,
+    state_times,
+    states_of,
+    steps_of,
+)
 from jpwr.regions import RegionTimer
 
 # Above so many marks every second step of the window is marked, then every fourth: memory has an end.
@@ -17,7 +31,10 @@ MANY_MARKS = 100_000
 TRACED_STEPS = 20  # of a kind of window, in the trace that is drawn
 TRACED_SPANS = 200_000  # of all ranks
 TRACE_SUFFIX = ".trace.json"
+STATES_SUFFIX = ".states.json"
 PARTS = "in parts"  # kind of the block whose steps were split
+PAUSED = "paused"  # kind of the block between whose steps there are pauses
+PAUSE = "Pause"  # one of them
 
 
 class MarkedSteps:
@@ -25,26 +42,27 @@ class MarkedSteps:
 
     def __init__(self, timer: RegionTimer, many_marks: int = MANY_MARKS) -> None:
         self._timer, self._many_marks = timer, many_marks
-        self._every, self._seen, self._in_window = 1, 0, False
+        self._every, self._seen = 1, 0
+        self._in_window, self._every_step, self._start_s = False, False, 0.0
         self._windows: list[tuple[str, float, float]] = []
         timer.recording = False
 
-    def begin_window(self) -> None:
-        """The device is at rest."""
-        self._in_window = True
+    def begin_window(self, start_s: float, every_step: bool = False) -> None:
+        """By the host's monotonic clock; the device is at rest."""
+        self._in_window, self._every_step, self._start_s = True, every_step, start_s
         self._timer.device_at_rest()
 
-    def end_window(self, kind: str, start_s: float, end_s: float) -> None:
-        """By the host's monotonic clock; the device is at rest."""
+    def end_window(self, kind: str, end_s: float) -> None:
+        """The device is at rest."""
         self._in_window = self._timer.recording = False
-        self._windows.append((kind, start_s, end_s))
+        self._windows.append((kind, self._start_s, end_s))
 
     def begin(self) -> None:
         """Before a step, or before those that are waited for together."""
         if self._in_window:
             if self._timer.count() > self._many_marks:
                 self._every, self._many_marks = 2 * self._every, 2 * self._many_marks
-            self._timer.recording = self._seen % self._every == 0
+            self._timer.recording = self._every_step or self._seen % self._every == 0
             self._seen += 1
             self._timer.start(BATCH)
 
@@ -52,14 +70,9 @@ class MarkedSteps:
         """After it."""
         self._timer.end(BATCH)
 
-    @property
-    def kinds(self) -> list[str]:
-        """Of the windows, in their order."""
-        return list(dict.fromkeys(kind for kind, _, _ in self._windows))
-
     def spans(self) -> dict[str, list[Span]]:
         """Of each kind of window."""
-        found: dict[str, list[Span]] = {kind: [] for kind in self.kinds}
+        found: dict[str, list[Span]] = {kind: [] for kind, _, _ in self._windows}
         for span in self._timer.spans():
             middle_s = (span.start_s + span.end_s) / 2  # a device's clock drifts by microseconds
             for kind, start_s, end_s in self._windows:
@@ -67,23 +80,29 @@ class MarkedSteps:
                     found[kind].append(span)
         return found
 
+    def states(self, kind: str, lane: str) -> list[State]:
+        """What went on at each moment of the last window of that kind."""
+        start_s, end_s = next((start, end) for found, start, end in reversed(self._windows) if found == kind)
+        return states_of(self.spans()[kind], lane, start_s, end_s)
+
 
 def regions_of(
-    marked: MarkedSteps,
+    spans: dict[str, list[Span]],
     lane: str,
-    steps_per_batch: dict[str, int],
+    steps_per_batch: int,
     gather: Callable[[Any], list[Any]],
     host_is_ahead: bool = False,
 ) -> dict[str, Any]:
     """What the record says of each kind of window, over all ranks; what steps in parts tell is told of `measured`.
 
-    Where the host is ahead of a device without events, its regions in a usual step say nothing of the device's time.
+    A Batch is of one step in the block in parts. Where the host is ahead of a device without events, its regions in a
+    usual step say nothing of the device's time.
     """
     found = {}
-    for kind, spans in marked.spans().items():
+    for kind, of_kind in spans.items():
         if host_is_ahead and kind != PARTS:
-            spans = [span for span in spans if span.key == BATCH]
-        described = merge(gather(describe(steps_of(spans, lane), steps_per_batch[kind])))
+            of_kind = [span for span in of_kind if span.key == BATCH]
+        described = merge(gather(describe(steps_of(of_kind, lane), 1 if kind == PARTS else steps_per_batch)))
         found[kind] = {"clock": lane, **described}
     parts = found.pop(PARTS, None)
     if parts and set(parts["regions"]) != {OTHER}:
@@ -130,6 +149,38 @@ def with_parts(usual: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def step_states(
+    spans: Sequence[Span],
+    lane: str,
+    steps_per_batch: int,
+    regions: dict[str, Any],
+    gather: Callable[[Any], list[Any]],
+) -> dict[str, list[float]]:
+    """Seconds of a usual step in each state, rank by rank: what its spans tell, or steps in parts for them."""
+    if "in_parts" in regions:
+        return {name: values["by_rank_s"] for name, values in regions["regions"].items()}
+    of_ranks = gather({name: time_s / steps_per_batch for name, time_s in state_times(spans, lane).items()})
+    return {
+        name: [one.get(name, 0.0) for one in of_ranks] for name in sorted({name for one in of_ranks for name in one})
+    }
+
+
+def write_states(path: Path, of_ranks: Sequence[dict[str, Any]]) -> None:
+    """What went on in each rank at each moment of a block: `packed`, rank by rank; raises OSError."""
+    path.write_text(json.dumps(of_ranks) + "\n")
+
+
+def packed(states: Sequence[State]) -> dict[str, Any]:
+    """States as plain data: their names, which one follows which, and from when on, by the node's monotonic clock."""
+    names = sorted({state.name for state in states})
+    edges_s = [state.start_s for state in states] + [state.end_s for state in states[-1:]]
+    return {
+        "names": names,
+        "which": [names.index(state.name) for state in states],
+        "edges_s": [round(edge_s, 6) for edge_s in edges_s],
+    }
+
+
 def share_metrics(regions: dict[str, Any], num_devices: int, all_is_told: bool = True) -> dict[str, float | None]:
     """Shares of the window's steps for tables: waiting for data, and for communication that nothing hides.
 
@@ -155,14 +206,14 @@ def write_trace(path: Path, of_ranks: Sequence[Sequence[Sequence[Any]]]) -> None
     path.write_text(chrome_trace(processes))
 
 
-def traced(marked: MarkedSteps, lane: str, ranks: int) -> list[list[Any]]:
+def traced(spans: dict[str, list[Span]], lane: str, ranks: int) -> list[list[Any]]:
     """Spans of this rank's first steps of each kind of window, as plain data by the wall clock."""
     offset_s = time.time() - time.monotonic()
     found = []
-    for spans in marked.spans().values():
-        steps = sorted(span.end_s for span in spans if span.key == BATCH and span.lane == lane)[:TRACED_STEPS]
+    for of_kind in spans.values():
+        steps = sorted(span.end_s for span in of_kind if span.key == BATCH and span.lane == lane)[:TRACED_STEPS]
         last_s = steps[-1] if steps else 0.0
-        first = sorted((span for span in spans if span.start_s < last_s), key=lambda span: span.start_s)
+        first = sorted((span for span in of_kind if span.start_s < last_s), key=lambda span: span.start_s)
         found += [
             [span.key, span.lane, span.start_s + offset_s, span.end_s + offset_s]
             for span in first[: TRACED_SPANS // ranks]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -22,11 +23,17 @@ from benchmarks.common.provenance import collect_provenance, environment
 from benchmarks.common.record import EFFECTIVE, FAILED, MEASURED, OK, Device, RunRecord, Window
 from benchmarks.common.regions import (
     PARTS,
+    PAUSE,
+    PAUSED,
+    STATES_SUFFIX,
     TRACE_SUFFIX,
     MarkedSteps,
+    packed,
     regions_of,
     share_metrics,
+    step_states,
     traced,
+    write_states,
     write_trace,
 )
 from benchmarks.common.run import check_record_path, run_recorded
@@ -38,6 +45,10 @@ from jpwr.regions import RegionTimer
 
 TOGETHER_S = 1.0  # as in blocks that are measured in turns, a GPU without events is not waited for at each step
 PROFILE_SUFFIX = ".profile"
+LONGEST_PAUSE = 0.5  # of a step; of random lengths, so that no sensor keeps step
+MOST_PAUSED_STEPS = 20_000  # of shorter ones no sensor tells anything
+SEED = 0  # of the pauses, which all ranks make together
+SAY_EVERY_S = 2.0
 IO_COUNTERS = Path("/proc/self/io")
 
 
@@ -112,12 +123,18 @@ def train(workload: type[Workload], options: Options, launch: Launch, record: Ru
         record.devices = [Device(**device) for own in devices for device in own]
         record.metrics |= target.statistics()
         # What comes now may take more memory than the steps that were measured.
-        record.regions = regions_told(session, measured.steps_per_batch)
+        in_parts(session)
+        spans, lane = marked.spans(), run.regions.lane
+        steps_per_batch, gather = measured.steps_per_batch, target.gather
+        record.regions = regions_of(spans, lane, steps_per_batch, gather, session.is_waited_for_together)
+        if options.run.region_energy:
+            step_s = step_states(spans[MEASURED], lane, steps_per_batch, record.regions[MEASURED], gather)
+            record.states = _paused(session, record, step_s)
         if options.run.profile:
             _profile(training, target, options.run, launch)
-        spans = target.gather(traced(marked, run.regions.lane, launch.world_size))
+        first_steps = gather(traced(spans, lane, launch.world_size))
         if launch.rank == 0 and options.run.record:
-            _draw(Path(options.run.record), spans)
+            _write_beside(options.run, TRACE_SUFFIX, write_trace, first_steps, "there is no picture of the steps")
         losses = training.losses()
         record.losses, record.step_times_s = list(losses), measured.step_times_s
         record.metrics |= {
@@ -132,8 +149,8 @@ def train(workload: type[Workload], options: Options, launch: Launch, record: Ru
 
 
 def _check_profile(options: RunOptions) -> None:
-    folder = Path(options.record).with_suffix(PROFILE_SUFFIX) if options.record else None
-    if options.profile and folder and folder.exists():
+    folder = Path(options.record).with_suffix(PROFILE_SUFFIX) if options.profile else None
+    if folder and folder.exists():
         raise ConfigError(f"--profile writes into {folder}, which exists already: remove it")
 
 
@@ -156,13 +173,15 @@ def _profile(training: Training, target: Target, options: RunOptions, launch: La
         print(f"the profile cannot be written: {telling_line(error)}", file=sys.stderr)
 
 
-def _draw(record: Path, spans: Sequence[Any]) -> None:
-    """The trace beside the record; a run is none the worse without."""
-    path = record.with_suffix(TRACE_SUFFIX)
+def _write_beside(
+    options: RunOptions, suffix: str, write: Callable[[Path, Sequence[Any]], None], told: Sequence[Any], without: str
+) -> None:
+    """A file beside the record; a run is none the worse without."""
+    path = Path(options.record).with_suffix(suffix)
     try:
-        write_trace(path, spans)
+        write(path, told)
     except OSError as error:
-        print(f"{path} cannot be written ({error.strerror}): there is no picture of the steps", file=sys.stderr)
+        print(f"{path} cannot be written ({error.strerror}): {without}", file=sys.stderr)
 
 
 def _choose(workload: type[Workload], record: RunRecord) -> None:
@@ -268,15 +287,7 @@ def _in_a_window(session: Session) -> StepTimer:
     return timer
 
 
-def regions_told(session: Session, steps_per_batch: int) -> dict[str, Any]:
-    """Where the steps' time went, in each kind of window, over all processes."""
-    marked = session.marked
-    _in_parts(session)
-    steps = {kind: 1 if kind == PARTS else steps_per_batch for kind in marked.kinds}
-    return regions_of(marked, session.run.regions.lane, steps, session.target.gather, session.is_waited_for_together)
-
-
-def _in_parts(session: Session) -> None:
+def in_parts(session: Session) -> None:
     """Some more steps, split into their regions, where the usual ones do not tell them."""
     marked, training = session.marked, session.training
     steps = session.options.run.split_steps
@@ -292,13 +303,48 @@ def _in_parts(session: Session) -> None:
         if session.launch.rank == 0:
             print(f"a step cannot be split, so that its regions are not told: {'; '.join(without)}", file=sys.stderr)
         return
-    start_s = time.monotonic()
-    marked.begin_window()
+    marked.begin_window(time.monotonic(), every_step=True)
     for _ in range(steps):
         marked.begin()
         training.step_in_parts()
         marked.end()
-    marked.end_window(PARTS, start_s, time.monotonic())
+    marked.end_window(PARTS, time.monotonic())
+
+
+def _paused(session: Session, record: RunRecord, step_s: dict[str, list[float]]) -> dict[str, Any]:
+    """Steps with pauses, for the power of each of their states; what the record says of them."""
+    training, launch, marked, timer = session.training, session.launch, session.marked, session.run.regions
+    is_split = "in_parts" in record.regions[MEASURED]
+    if session.is_waited_for_together and not is_split:
+        if launch.rank == 0:
+            print("nothing tells a step's regions here, so that there is no energy of them", file=sys.stderr)
+        return {}
+    one_s = record.regions[PARTS if is_split else MEASURED]["step_s"] * (1 if is_split else training.steps_per_call)
+    wanted = ceil(session.options.run.region_energy / one_s / (1 + LONGEST_PAUSE / 2))
+    steps = session.agree(min(wanted, MOST_PAUSED_STEPS))
+    chance, said_s = random.Random(SEED), time.monotonic()
+    training.synchronize()
+    marked.begin_window(time.monotonic(), every_step=True)
+    for index in range(steps):
+        marked.begin()
+        if is_split:
+            cast(InParts, training).step_in_parts()
+        else:
+            training.data.call()
+        training.synchronize()
+        timer.device_at_rest()
+        marked.end()
+        with timer.region(PAUSE):
+            time.sleep(chance.uniform(0.0, LONGEST_PAUSE) * one_s)
+        if launch.rank == 0 and time.monotonic() - said_s > SAY_EVERY_S:
+            said_s = time.monotonic()
+            print(f"step {index + 1} of {steps} with pauses, for the energy of regions", flush=True)
+    marked.end_window(PAUSED, time.monotonic())
+    of_ranks = session.target.gather(packed(marked.states(PAUSED, timer.lane)))
+    if launch.rank == 0:
+        without = "the energy of regions will not be told"
+        _write_beside(session.options.run, STATES_SUFFIX, write_states, of_ranks, without)
+    return {"step_s": step_s, "paused_steps": steps}
 
 
 class MarkedFeed:
@@ -326,22 +372,19 @@ def _in_turns(session: Session) -> tuple[list[Window], Turns, dict[str, Any]]:
     read = ReadCounts(data.read_so_far)
 
     marked, together = session.marked, session.is_waited_for_together
-    block_start_s = 0.0
 
     def block_edge(edge: str, kind: str) -> None:
-        nonlocal block_start_s
         if kind == EFFECTIVE:
             read.edge(edge)
         now_s = time.monotonic()
         if launch.is_first_on_node:
             mark(edge, WINDOW.format(kind=kind), now_s)
         if edge == "begin":
-            block_start_s = now_s
-            marked.begin_window()
+            marked.begin_window(now_s)
         if together:
             (marked.begin if edge == "begin" else marked.end)()
         if edge == "end":
-            marked.end_window(kind, block_start_s, time.monotonic())
+            marked.end_window(kind, time.monotonic())
 
     def before_effective() -> None:
         if session.options.turns.cold_cache and launch.is_first_on_node:

@@ -87,10 +87,9 @@ class StepInParts:
 
     def _wait_for(self, values: Tensors) -> None:
         """Until the last of them is there, on each replica of this process."""
-        for value in self._strategy.experimental_local_results(values[-1]):
-            float(tf.reshape(value, [-1])[0])
-        for value in self._strategy.experimental_local_results(values[0]):
-            float(tf.reshape(value, [-1])[0])
+        for last_first in (values[-1], values[0]):
+            for value in self._strategy.experimental_local_results(last_first):
+                float(tf.reshape(value, [-1])[0])
 
 
 def _replica() -> int:

@@ -1,6 +1,8 @@
 /* A stand-in for NVIDIA's management library; shapes.h tells what it draws. Device i draws (i + 1) times that.
  *   STAND_IN_DEVICES   number of devices (default 2)
  *   STAND_IN_INSTANT   1: instant power is there, as a field value
+ *   STAND_IN_LATE_S, STAND_IN_MEAN_S, STAND_IN_HELD_S   how late power is, over which time it is a mean, and for how long
+ *                      a reading is shown (default: not); STAND_IN_COUNTED_S   for how long the counter's is
  *   STAND_IN_CAPABILITY   the compute capability of each device, such as 9.0 (default: not known)
  *   STAND_IN_MIG       1: the devices are divided by MIG
  * Faults: no-driver, no-counter, no-power, no-limit, lost (from the beginning), vanish, error, hang, counter-reset,
@@ -70,10 +72,18 @@ int nvmlDeviceGetMigMode(void *handle, unsigned *current, unsigned *pending) {
     *current = *pending = is("STAND_IN_MIG", "1");
     return SUCCESS;
 }
+static double seen_s(double t, const char *held) {
+    double held_s = number(held, 0);
+    return (held_s ? floor(t / held_s) * held_s : t) - number("STAND_IN_LATE_S", 0);
+}
+static double shown_w(double t) {
+    double mean_s = number("STAND_IN_MEAN_S", 0), until_s = seen_s(t, "STAND_IN_HELD_S");
+    return mean_s ? (energy_j(until_s) - energy_j(until_s - mean_s)) / mean_s : power_w(until_s);
+}
 int nvmlDeviceGetPowerUsage(void *handle, unsigned *milliwatts) {
     if (fault("no-power", device(handle))) return NOT_SUPPORTED;
     int code = trouble(handle);
-    *milliwatts = (unsigned)(1000 * (device(handle) + 1) * power_w(now_s()));
+    *milliwatts = (unsigned)(1000 * (device(handle) + 1) * shown_w(now_s()));
     return code;
 }
 int nvmlDeviceGetFieldValues(void *handle, int count, field_value *values) {
@@ -89,7 +99,7 @@ int nvmlDeviceGetTotalEnergyConsumption(void *handle, unsigned long long *millij
     static double still_j;
     if (fault("no-counter", device(handle))) return NOT_SUPPORTED;
     int code = trouble(handle);
-    double counted_j = (device(handle) + 1) * energy_j(now_s());
+    double counted_j = (device(handle) + 1) * energy_j(seen_s(now_s(), "STAND_IN_COUNTED_S"));
     if (fault("counter-still", device(handle))) counted_j = still_j = still_j ? still_j : counted_j;
     if (fault("counter-reset", device(handle))) counted_j -= energy_j(start_s);
     *millijoules = (unsigned long long)(1000 * counted_j);

@@ -1,7 +1,7 @@
 """Sample a vendor's stand-in on a clock that is moved by hand, and print the summary as JSON.
 
-Usage: python -m jpwr.tests.simulate METHOD INTERVAL_S END_S: from second 1000 on. A program, as the vendor's library
-must be loaded afresh.
+Usage: python -m jpwr.tests.simulate METHOD INTERVAL_S END_S [TRACE]: from second 1000 on; with TRACE, a file for the
+trace, no summary. A program, as the vendor's library must be loaded afresh.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ import ctypes
 import json
 import sys
 from contextlib import ExitStack
+from pathlib import Path
 
 from jpwr.backends import open_methods
 from jpwr.sampler import PowerMonitor
 from jpwr.summary import Summary
 from jpwr.tests.conftest import SteppedClock
+from jpwr.writers import CsvWriter
 
 LIBRARIES = {"pynvml": "libnvidia-ml.so.1", "rocm": "libamd_smi.so"}
 START_S = 1000.0
@@ -33,14 +35,18 @@ class StandInClock(SteppedClock):
         self._of_library.value = self.time_s
 
 
-def main(method: str, interval_s: float, end_s: float) -> None:
+def main(method: str, interval_s: float, end_s: float, trace: str = "") -> None:
     clock = StandInClock(LIBRARIES[method])
     with ExitStack() as stack:
         channels = open_methods([method], stack).channels
-        with PowerMonitor(channels, interval_s, clock=clock) as monitor:
+        infos = [channel.info for channel in channels]
+        meta = {"hostname": "n1", "boot_id": "boot-1", "interval_s": interval_s, "random_phase": True}
+        sinks = [stack.enter_context(CsvWriter(Path(trace), infos, meta))] if trace else None
+        with PowerMonitor(channels, interval_s, sinks, clock=clock) as monitor:
             clock.move_to(end_s)
-    print(json.dumps(Summary(monitor.trace).to_dict()))
+    if not trace:
+        print(json.dumps(Summary(monitor.trace).to_dict()))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], float(sys.argv[2]), float(sys.argv[3]))
+    main(sys.argv[1], float(sys.argv[2]), float(sys.argv[3]), *sys.argv[4:])

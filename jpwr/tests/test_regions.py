@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from jpwr.errors import JpwrError
 from jpwr.region_times import (
+    BACKWARD,
     BATCH,
     COMM,
     DEVICE,
@@ -22,9 +23,12 @@ from jpwr.region_times import (
     OTHER,
     UPDATE,
     Span,
+    State,
     chrome_trace,
     describe,
     merge,
+    state_times,
+    states_of,
     steps_of,
     table,
 )
@@ -287,6 +291,52 @@ def test_what_goes_on_beside_the_program_has_whole_times_alone(clock, with_event
     [step] = timer.steps()
     assert step.own_s == pytest.approx({FORWARD: 4, COMM: 1, OTHER: 0})
     assert step.whole_s == pytest.approx({FORWARD: 4, COMM: 5})
+
+
+def test_whole_times_on_a_device_know_nothing_of_the_hosts_clock(clock):
+    """A host that runs ahead is done with a region before the device begins it."""
+    device = Device(clock)
+    timer = RegionTimer(device.event, clock)
+    with timer.region(BATCH):
+        for _ in range(2):
+            with timer.region(FORWARD):
+                device.work(4)
+                clock.pass_s(0.5)
+            with timer.region(UPDATE):
+                device.work(1)
+                clock.pass_s(0.5)
+    clock.pass_s(20)
+    [step] = timer.steps()
+    assert step.whole_s == pytest.approx({FORWARD: 8, UPDATE: 2})
+
+
+def test_states_are_a_partition_with_what_is_communicated_beside():
+    spans = [
+        Span(BATCH, HOST, 0, 10),
+        Span(IO, HOST, 0, 1),
+        Span(BACKWARD, HOST, 1, 6),
+        Span(COMM, HOST, 6, 7),
+        Span(UPDATE, HOST, 8, 10),
+        Span(COMM, "communication", 3, 4.5),
+        Span(COMM, "communication", 4, 5),
+        Span(COMM, "communication", 6.5, 7.5),
+        Span(COMM, DEVICE, 0, 10),  # by another clock
+    ]
+    assert states_of(spans, HOST, -1, 9) == [
+        State(OTHER, -1, 0),
+        State(IO, 0, 1),
+        State(BACKWARD, 1, 3),
+        State("Backward+Comm", 3, 5),
+        State(BACKWARD, 5, 6),
+        State(COMM, 6, 7.5),  # nothing hides the rest of it
+        State(OTHER, 7.5, 8),
+        State(UPDATE, 8, 9),
+    ]
+    times_s = {IO: 1, BACKWARD: 3, "Backward+Comm": 2, COMM: 1.5, OTHER: 0.5, UPDATE: 2}
+    assert state_times(spans, HOST) == pytest.approx(times_s)
+    again = [span._replace(start_s=span.start_s + 20, end_s=span.end_s + 20) for span in spans]
+    assert state_times([*spans, *again], HOST) == pytest.approx(times_s)  # of one step, and nothing between them
+    assert state_times([], HOST) == {}
 
 
 def test_no_events_without_a_gpu_and_a_sentence(monkeypatch):

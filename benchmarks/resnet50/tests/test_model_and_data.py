@@ -19,8 +19,8 @@ import pytest
 
 from benchmarks.common.launch import Launch
 from benchmarks.common.options import ConfigError, RunOptions, TurnsOptions, WindowOptions
-from benchmarks.common.regions import MarkedSteps
-from benchmarks.common.session import Session, measure, regions_told
+from benchmarks.common.regions import MarkedSteps, regions_of
+from benchmarks.common.session import Session, in_parts, measure
 from benchmarks.common.step_timer import percentile
 from benchmarks.resnet50 import prepare
 from benchmarks.resnet50.config import (
@@ -393,7 +393,8 @@ def test_input_that_is_too_slow_shows_as_waiting_and_as_lost_throughput(pictures
     built.data.batches.take = take_what_is_made_now
     session = Session(run, built, target, options, Launch(), marked)
     windows, _, found, steps_per_batch = measure(session)
-    where = regions_told(session, steps_per_batch)
+    in_parts(session)
+    where = regions_of(marked.spans(), run.regions.lane, steps_per_batch, target.gather)
     wanted.release(1000)  # of the threads that make pictures none is left behind
     assert [window.kind for window in windows] == ["measured", "effective"] * 2
     assert found["measured_images"] == found["effective_images"] == 4 * 8

@@ -1,0 +1,180 @@
+"""The energy of each state of a step, from steps with pauses and the readings of the devices' sensors.
+
+The power of each state, from the steps with pauses, times the time that the window's own steps were in it. What all
+states make is held against the window's energy.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jpwr.energy import ChannelEnergy
+from jpwr.region_times import State
+from results.derived import JOULES_PER_WH
+from results.records import Record
+from results.state_power import Fit, NoPower, fit_states, readings_of
+
+STATES_NAME = "record.states.json"
+MOST_OFF = 0.02  # of the window's energy
+WIDEST = 0.2  # half-width of an interval, relative
+LEAST_SHARE = 0.01  # of a step
+LONGEST_S = 3600.0  # of steps with pauses
+
+
+class OfRank(NamedTuple):
+    """A channel, and the rank whose devices it measures."""
+
+    rank: int
+    name: str
+    curve: ChannelEnergy
+    by_counter: bool  # its energy is told
+
+
+class Energy(NamedTuple):
+    """Of some states over the window, in joules, with the interval that holds the truth in 95 of 100 cases."""
+
+    energy_j: float
+    low_j: float
+    high_j: float
+
+    @property
+    def too_wide(self) -> str:
+        """Why it cannot be told; empty where it can."""
+        half = (self.high_j - self.low_j) / 2 / self.energy_j if self.energy_j > 0 else math.inf
+        return "" if half <= WIDEST else f"its interval is ±{100 * half:.0f} %"
+
+
+def energy_of_states(record: Record, channels: Sequence[OfRank], folder: Path) -> dict[str, Any]:
+    """What the record says of its states' energy over the measured window; of a state that is refused, why.
+
+    Raises NoPower where no state's can be told.
+    """
+    try:
+        steps = _Steps(record)
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
+        raise NoPower("the record does not say what its steps are made of") from error
+    states = read_states(folder / STATES_NAME, len(steps.seconds))
+    if any(channel.rank >= len(states) for channel in channels):
+        raise NoPower(f"the record tells of {len(states)} processes, and more trained")
+    fits = [(channel, _fitted(channel, states[channel.rank])) for channel in channels]
+    rows = [steps.row(fits, {name}, steps.refusal(fits, name)) for name in steps.names]
+    refused = {name for row in rows if row["refused"] for name in row["states"]}
+    if len(refused) > 1:
+        rows.append(steps.row(fits, refused, steps.energy(fits, refused).too_wide))
+    all_wh = steps.energy(fits, steps.names).energy_j / JOULES_PER_WH
+    closing = all_wh / record["energy"]["energy_wh"] - 1
+    if not abs(closing) <= MOST_OFF:
+        off = f"all states together are {100 * closing:+.1f} % off the window's energy"
+        rows = [_without(row, off) for row in rows if len(row["states"]) == 1]
+    return {
+        "closing_percent": 100 * closing,
+        "all_wh": all_wh,
+        "states": rows,
+        "sensors": [
+            {
+                "channel": channel.name,
+                "rank": channel.rank,
+                "by": "counter" if channel.by_counter else "power",
+                "lag_s": fit.lag_s,
+                "mean_s": fit.mean_s,
+                "smoothing_s": fit.smoothing_s,
+                "condition": fit.condition,
+                "readings": fit.readings,
+                "parts": fit.parts,
+            }
+            for channel, fit in fits
+        ],
+    }
+
+
+def _fitted(channel: OfRank, states: Sequence[State]) -> Fit:
+    try:
+        return fit_states(states, readings_of(channel.curve, channel.by_counter, states[0].start_s, states[-1].end_s))
+    except NoPower as error:
+        raise NoPower(f"channel {channel.name}: {error}") from error
+    except (np.linalg.LinAlgError, RuntimeError) as error:
+        raise NoPower(f"channel {channel.name}: its readings make no powers ({error})") from error
+
+
+def read_states(path: Path, ranks: int) -> list[list[State]]:
+    """What went on in each rank at each moment of the steps with pauses; raises NoPower for what is no such file."""
+    try:
+        found = [
+            [
+                State(str(one["names"][which]), float(start_s), float(end_s))
+                for which, start_s, end_s in zip(one["which"], one["edges_s"], one["edges_s"][1:], strict=False)
+            ]
+            for one in json.loads(path.read_text())
+        ]
+        if len(found) != ranks or not all(found):
+            raise ValueError(f"it tells of {len(found)} processes, and {ranks} trained")
+        if any(not 0 <= state.end_s - state.start_s < math.inf for own in found for state in own):
+            raise ValueError("its moments do not follow each other")
+        if any(own[-1].end_s - own[0].start_s > LONGEST_S for own in found):
+            raise ValueError(f"it tells of more than {LONGEST_S:g} s")
+    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+        raise NoPower(f"{path} cannot be used ({error})") from error
+    return found
+
+
+Fits = Sequence[tuple[OfRank, Fit]]
+
+
+class _Steps:
+    """The window's steps: how long each rank was in each state."""
+
+    def __init__(self, record: Record) -> None:
+        step_s = record["states"]["step_s"]
+        self.steps = record["metrics"]["measured_steps"]
+        self.devices = Counter(device["rank"] for device in record["devices"])
+        self.names = sorted(step_s)
+        ranks = max(map(len, step_s.values()), default=0)
+        self.seconds = [{name: self.steps * step_s[name][rank] for name in self.names} for rank in range(ranks)]
+        if not self._devices_s(self.names) > 0 or any(time_s < 0 for own in self.seconds for time_s in own.values()):
+            raise NoPower("the record's steps take no time")
+
+    def _devices_s(self, names: Collection[str]) -> float:
+        """Time in states, of all devices."""
+        return math.fsum(self.devices[rank] * own[name] for rank, own in enumerate(self.seconds) for name in names)
+
+    def energy(self, fits: Fits, names: Collection[str]) -> Energy:
+        """Of some states, over all channels: sensors of one kind are off in the same direction."""
+        parts = [fit.energy({name: self.seconds[channel.rank][name] for name in names}) for channel, fit in fits]
+        return Energy(*(math.fsum(values) for values in zip(*parts, strict=True)))
+
+    def refusal(self, fits: Fits, name: str) -> str:
+        """Why the energy of a state cannot be told; empty where it can."""
+        share = self._devices_s([name]) / self._devices_s(self.names)
+        if share < LEAST_SHARE:
+            return f"it has {100 * share:.1f} % of the time"
+        if any(self.seconds[channel.rank][name] and name not in fit.states for channel, fit in fits):
+            return "it was not there in the steps with pauses"
+        alike = {other for _, fit in fits for together in fit.together if name in together for other in together}
+        if len(alike) > 1:
+            return f"it cannot be told apart from {', '.join(sorted(alike - {name}))}"
+        return self.energy(fits, [name]).too_wide
+
+    def row(self, fits: Fits, names: Collection[str], refused: str) -> dict[str, Any]:
+        """What the record says of some states together."""
+        found, devices_s = self.energy(fits, names), self._devices_s(names)
+        row = {
+            "states": sorted(names),
+            "time_s": devices_s / self.devices.total() / self.steps,
+            "energy_wh": found.energy_j / JOULES_PER_WH,
+            "low_wh": found.low_j / JOULES_PER_WH,
+            "high_wh": found.high_j / JOULES_PER_WH,
+            "avg_power_w": found.energy_j / devices_s if devices_s else None,
+            "refused": "",
+        }
+        return _without(row, refused) if refused else row
+
+
+def _without(row: dict[str, Any], refused: str) -> dict[str, Any]:
+    return row | dict.fromkeys(("energy_wh", "low_wh", "high_wh", "avg_power_w")) | {"refused": refused}
