@@ -10,6 +10,7 @@ from results.points import PLACE, Number, place_of, rounded
 from results.records import Record
 from results.statistics import PointResults
 
+TOGETHER = " and "  # of names of states that are told as one
 NONE = "no energy of states: "  # so a run's note begins that says why
 HEADER = (
     *PLACE,
@@ -39,13 +40,15 @@ def states_of(records: Sequence[Record]) -> list[StateEnergy]:
     if not told or not all(told):
         return []
     windows_wh = [record["energy"]["energy_wh"] for record in records]
-    names = dict.fromkeys(" and ".join(one["states"]) for of_run in told for one in of_run or ())
+    names = dict.fromkeys(TOGETHER.join(one["states"]) for of_run in told for one in of_run or ())
     found = []
     for name in names:
-        runs = [next((one for one in of_run or () if " and ".join(one["states"]) == name), None) for of_run in told]
+        runs = [next((one for one in of_run or () if TOGETHER.join(one["states"]) == name), None) for of_run in told]
         if None not in runs:
             found.append(_of_runs(name, [one for one in runs if one], windows_wh))
-    return sorted(found, key=lambda one: (bool(one.refused), -(one.share_percent or 0.0), one.name))
+    return sorted(
+        found, key=lambda one: (bool(one.refused), TOGETHER in one.name, -(one.share_percent or 0.0), one.name)
+    )
 
 
 def _of_runs(name: str, runs: Sequence[dict[str, Any]], windows_wh: Sequence[float]) -> StateEnergy:
@@ -85,7 +88,9 @@ def closing_notes(results: Sequence[PointResults]) -> list[str]:
     found = [one["closing_percent"] for one in every if one.get("closing_percent") is not None]
     if not found:
         return []
+    low, high = f"{min(found):+.1f}", f"{max(found):+.1f}"
+    off = low if low == high else f"{low} to {high}"
     return [
         "A state's energy is its power, told from steps with pauses after the window, times its time in the window. "
-        f"All states together are {min(found):+.1f} to {max(found):+.1f} % off the windows' own energy."
+        f"All states together are {off} % off the windows' own energy."
     ]

@@ -45,13 +45,13 @@ def window_levels(powers=USUAL):
     ).levels[1:]
 
 
-def job(folder, nvml_folder, made: Made, sensor, interval_s=0.02, window=None, **changes):
-    """A job's folder with record, states and the trace that the sampler made; its result."""
+def job(folder, nvml_folder, made: Made, sensor, interval_s=0.02, window=None, ranks=(0,)):
+    """A job's folder with record, states and the trace that the sampler made; its result. `ranks` of the devices."""
     levels = [(START_S - 10.0, 110.0), *(window or window_levels()), *made.levels[1:]]
     (folder / "levels").write_text("\n".join(f"{moment_s:.6f} {watts:.3f}" for moment_s, watts in levels))
     done = run(
         sys.executable, "-m", "jpwr.tests.simulate", "pynvml", str(interval_s), str(made.end_s + 2),
-        "power/n1/trace.csv", cwd=folder, LD_LIBRARY_PATH=str(nvml_folder), STAND_IN_DEVICES="1",
+        "power/n1/trace.csv", cwd=folder, LD_LIBRARY_PATH=str(nvml_folder), STAND_IN_DEVICES=str(len(ranks)),
         STAND_IN_SHAPE="levels", STAND_IN_LEVELS=str(folder / "levels"), **SENSORS[sensor],
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -61,11 +61,14 @@ def job(folder, nvml_folder, made: Made, sensor, interval_s=0.02, window=None, *
         "which": [names.index(state.name) for state in made.states],
         "edges_s": [*(state.start_s for state in made.states), made.end_s],
     }
-    (folder / "record.states.json").write_text(json.dumps([states]))
+    (folder / "record.states.json").write_text(json.dumps([states] * len(set(ranks))))
+    step_s = {name: own * len(set(ranks)) for name, own in steps_of_window().items()}
     record = make_record(
-        states={"step_s": steps_of_window(), "paused_steps": 200},
-        devices=[{"hostname": "n1", "rank": 0, "name": "GPU", "device_id": "GPU-0", "peak_memory_bytes": 1}],
-        **changes,
+        states={"step_s": step_s, "paused_steps": 200},
+        devices=[
+            {"hostname": "n1", "rank": rank, "name": "GPU", "device_id": f"GPU-{number}", "peak_memory_bytes": 1}
+            for number, rank in enumerate(ranks)
+        ],
     )
     record["metrics"]["measured_steps"] = STEPS
     [window_of] = record["windows"]
@@ -166,6 +169,19 @@ def test_states_that_always_come_together_are_told_as_one(tmp_path, nvml_folder)
     comm = told(result)["Comm"]
     assert comm["refused"]
     assert comm["energy_wh"] is None
+
+
+@pytest.mark.parametrize("ranks", [(0, 1), (0, 0)])
+def test_devices_of_several_processes_and_of_one_are_added_up(tmp_path, nvml_folder, ranks):
+    """The second device of the stand-in draws twice as much."""
+    made = made_steps(random.Random(13), BLOCK_S, 30.0, smoothed_s=0.03)
+    result = job(tmp_path, nvml_folder, made, "100 ms counter", ranks=ranks)
+    share, watts = USUAL["Backward"]
+    backward = told(result)["Backward"]
+    assert backward["energy_wh"] == pytest.approx(3 * share * watts * (WINDOW_S[1] - WINDOW_S[0]) / 3600, rel=0.03)
+    assert backward["avg_power_w"] == pytest.approx(1.5 * watts, rel=0.03)
+    assert backward["time_s"] == pytest.approx(share * (WINDOW_S[1] - WINDOW_S[0]) / STEPS)
+    assert [one["rank"] for one in result["energy"]["states"]["sensors"]] == list(ranks)
 
 
 def test_power_that_is_another_between_pauses_is_refused_as_a_whole(tmp_path, nvml_folder):
