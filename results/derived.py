@@ -55,7 +55,7 @@ def _relations(record: dict[str, Any]) -> Iterator[tuple[str, Any, float | None,
     """A number's name, how it is stored, what it should be (None: not known), and from what."""
     unit, layout, metrics = record["work_unit"], record["layout"], record.get("metrics") or {}
     devices = layout.get("num_devices")
-    for kind, seconds in (("", "measured_s"), ("effective_", "effective_s")):
+    for kind, seconds in (("", "measured_s"), ("effective_", "effective_s"), ("epcc_", "epcc_s")):
         work, speed = metrics.get(f"{kind or 'measured_'}{unit}"), metrics.get(f"{kind}{unit}_per_s")
         yield f"metrics.{kind}{unit}_per_s", speed, _ratio(work, metrics.get(seconds)), "its work and time"
         name = f"{kind}{unit}_per_s_per_device"

@@ -36,6 +36,7 @@ COLUMNS = (
     Column("{unit}/s", "metrics.{unit}_per_s", ".1f"),
     Column("{unit}/s/device", "metrics.{unit}_per_s_per_device", ".1f"),
     Column("effective {unit}/s", "metrics.effective_{unit}_per_s", ".1f"),
+    Column("EPCC's {unit}/s", "metrics.epcc_{unit}_per_s", ".1f"),
     Column("input wait [%]", "metrics.input_wait_percent", ".1f"),
     Column("IO [%]", "metrics.io_percent", ".1f"),
     Column("Comm [%]", "metrics.comm_percent", ".1f"),

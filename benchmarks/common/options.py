@@ -9,7 +9,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
 EXIT_BAD_OPTIONS = 2
 PRECISIONS = ("auto", "fp32", "bf16", "fp16", "fp8")
@@ -90,6 +90,39 @@ class ComputeOptions:
 
     def __post_init__(self) -> None:
         positive(self, "threads")
+
+
+@dataclasses.dataclass(frozen=True)
+class DataOptions:
+    """Data."""
+
+    made_by: ClassVar[str] = ""  # the program that makes files to try it with
+    data: str = option("synthetic", "what is trained on")  # of what is said with each workload; synthetic...: no files
+    data_dir: str = option("", "folder of the files; needed where they are what is trained on")
+    parallel_files: int = option(8, "files that are read side by side")
+    prefetch_batches: int = option(2, "batches that are made ahead")
+    stage: str = option(
+        "", "folder on the node's own disk into which its files are copied before the first step; default: none"
+    )
+
+    def __post_init__(self) -> None:
+        positive(self, "parallel_files", "prefetch_batches")
+        if self.reads_files and not self.data_dir:
+            raise ConfigError(f"--data {self.data} needs --data-dir: {self.made_by} makes one")
+        for flag, value in (("--data-dir", self.data_dir), ("--stage", self.stage)):
+            if value and not self.reads_files:
+                raise ConfigError(f"{flag} was given, but the data is {self.data}: say with --data what the files are")
+
+    @property
+    def reads_files(self) -> bool:
+        return not self.data.startswith("synthetic")
+
+    def check_turns(self, turns: TurnsOptions) -> None:
+        """Raise ConfigError unless there is something to measure in turns with."""
+        if turns.effective and self.data == "synthetic":
+            raise ConfigError("--effective compares with --data synthetic: add --data and what the files are")
+        if turns.cold_cache and not self.reads_files:
+            raise ConfigError("--cold-cache needs --effective and data from files: add --data and what they are")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,7 +6,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, fields
 from functools import partial
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast, get_type_hints
 
 from benchmarks.common.binding import bind
+from benchmarks.common.input_files import Staged, drop_from_cache, stage
 from benchmarks.common.launch import Launch, mark, node_window, read_launch
 from benchmarks.common.measure import WINDOW, measure_steps
 from benchmarks.common.options import EXIT_BAD_OPTIONS, FULL_FP32, ConfigError, RunOptions, parse_config
@@ -49,6 +50,7 @@ LONGEST_PAUSE = 0.5  # of a step; of random lengths, so that no sensor keeps ste
 MOST_PAUSED_STEPS = 20_000  # of shorter ones no sensor tells anything
 SEED = 0  # of the pauses, which all ranks make together
 SAY_EVERY_S = 2.0
+COPIES = 5  # of a batch to the device, to know how long one takes
 IO_COUNTERS = Path("/proc/self/io")
 
 
@@ -61,6 +63,10 @@ def main(workload: type[Workload], argv: Sequence[str] | None = None) -> int:
         if options.compute.precision not in ("auto", *workload.precisions):
             known = ", ".join(workload.precisions)
             raise ConfigError(f"--precision {options.compute.precision} was asked for, but {workload.name} has {known}")
+        if options.compute.device == "ipu" and workload.without_ipu:
+            raise ConfigError(
+                f"--device ipu was asked for, but {workload.name} is not there on IPUs: {workload.without_ipu}"
+            )
         if options.run.dry_run:
             run = workload(options, launch)
             print("\n".join([*(f"{key}: {value}" for key, value in run.layout.items()), *run.plan()]))
@@ -98,6 +104,7 @@ def train(workload: type[Workload], options: Options, launch: Launch, record: Ru
     record.metrics["num_parameters"] = run.num_parameters
     if options.compute.bind and options.compute.device != "cpu":
         bind(launch, run.devices_per_process)
+    staged = _stage(run, launch)
     run.regions = RegionTimer()
     marked = MarkedSteps(run.regions)
     with run.open(record) as target:
@@ -112,6 +119,7 @@ def train(workload: type[Workload], options: Options, launch: Launch, record: Ru
         training = run.build(target)
         if options.turns.effective and training.on_device is None:
             raise ConfigError(f"--effective is not there for {run.name}, which has no input path: leave it out")
+        record.metrics |= _staged_metrics(staged, target)
         target.gather(None)  # no rank starts its clock while another still builds its model
         session = Session(run, training, target, options, launch, marked)
         measured = measure(session)
@@ -146,6 +154,25 @@ def train(workload: type[Workload], options: Options, launch: Launch, record: Ru
         }
         record.error = training.conclude(record)
     record.status = FAILED if record.error else OK
+
+
+def _stage(run: Workload, launch: Launch) -> Staged | None:
+    """Copies of this rank's files in their place, where that was asked for."""
+    if not run.stage:
+        return None
+    say: Callable[[str], None] = (lambda said: print(said, flush=True)) if launch.rank == 0 else lambda _: None
+    staged = stage(run.files, Path(run.stage), say)
+    run.files = staged.files
+    return staged
+
+
+def _staged_metrics(staged: Staged | None, target: Target) -> dict[str, float]:
+    """What was copied on all nodes, and how long the slowest rank took."""
+    of_ranks = [one for one in target.gather(staged and [staged.copied_bytes, staged.time_s]) if one]
+    if not of_ranks:
+        return {}
+    copied_bytes, times_s = zip(*of_ranks, strict=True)
+    return {"staged_bytes": sum(copied_bytes), "stage_s": max(times_s)}
 
 
 def _check_profile(options: RunOptions) -> None:
@@ -247,7 +274,9 @@ def measure(session: Session) -> Measured:
         together = turns.calls_per_block if session.is_waited_for_together else 1
     else:
         timer = _in_a_window(session)
-        input_metrics = {}
+        all_steps = len(timer.warmup_step_times_s) + len(timer.host_times_s) * timer.steps_together
+        all_s = sum(timer.warmup_step_times_s) + timer.window_s
+        input_metrics = _epcc_metrics(run, all_steps * session.training.steps_per_call * work_per_step(run), all_s)
         windows = [node_window(timer.window_start_s, timer.window_end_s)]
         together = timer.steps_together
         steps_each = together * session.training.steps_per_call
@@ -367,7 +396,8 @@ def _in_turns(session: Session) -> tuple[list[Window], Turns, dict[str, Any]]:
     on_device, data = training.on_device, cast(Input, training.data)
     assert on_device is not None
     rounds = session.options.turns.rounds
-    turns = Turns(_calls_per_block(session))
+    calls, first_calls_s = _calls_per_block(session)
+    turns = Turns(calls)
     work_per_call = training.steps_per_call * work_per_step(run)
     read = ReadCounts(data.read_so_far)
 
@@ -387,8 +417,8 @@ def _in_turns(session: Session) -> tuple[list[Window], Turns, dict[str, Any]]:
             marked.end_window(kind, time.monotonic())
 
     def before_effective() -> None:
-        if session.options.turns.cold_cache and launch.is_first_on_node:
-            drop_from_cache(data.files)
+        if session.options.turns.cold_cache:
+            drop_from_cache(run.files)
 
     for done in measure_in_turns(
         on_device if together else MarkedFeed(on_device, marked),
@@ -406,6 +436,11 @@ def _in_turns(session: Session) -> tuple[list[Window], Turns, dict[str, Any]]:
             rates = [f"{work / turns.durations_s(kind)[-1]:.1f} {run.unit}s/s" for kind in (MEASURED, EFFECTIVE)]
             print(f"round {done} of {rounds}: compute {rates[0]}, effective {rates[1]}", flush=True)
     own_share = sum(turns.waits_s) / (sum(turns.waits_s) + sum(turns.effective_steps_s))
+    copies_s = [copy_s for _ in range(COPIES) if (copy_s := data.copy_batch_s()) is not None]
+    if copies_s:
+        read.totals["input_copying_s"] = (
+            percentile(copies_s, 50) * rounds * turns.calls_per_block * training.steps_per_call
+        )
     reads = session.target.gather(read.totals)
     metrics = effective_metrics(
         run.unit,
@@ -415,12 +450,16 @@ def _in_turns(session: Session) -> tuple[list[Window], Turns, dict[str, Any]]:
         max(session.target.gather(own_share)),  # the others wait for the rank that waits most
         {key: sum(one[key] for one in reads) for key in read.totals},
     )
+    effective_s = [*first_calls_s, *turns.durations_s(EFFECTIVE)]
+    calls_made = len(first_calls_s) + rounds * turns.calls_per_block
+    metrics |= _epcc_metrics(run, calls_made * work_per_call, sum(effective_s))
     return [node_window(block.start_s, block.end_s, block.kind) for block in turns.blocks], turns, metrics
 
 
-def _calls_per_block(session: Session) -> int:
-    """From the times of warm-up steps on both kinds of data, of which those on the device come last."""
+def _calls_per_block(session: Session) -> tuple[int, list[float]]:
+    """From the times of warm-up calls on the device's own data; those of the others, which come first."""
     window, training = session.options.window, session.training
+    of_feeds_s = []
     for feed in (training.data, training.on_device):
         assert feed is not None
         times_s = []
@@ -429,25 +468,29 @@ def _calls_per_block(session: Session) -> int:
             feed.call()
             training.synchronize()
             times_s.append(time.monotonic() - start_s)
-    return session.agree(ceil(window.steps_to_measure(times_s) / session.options.turns.rounds))
+        of_feeds_s.append(times_s)
+    return session.agree(ceil(window.steps_to_measure(of_feeds_s[1]) / session.options.turns.rounds)), of_feeds_s[0]
 
 
-def drop_from_cache(files: Sequence[Path]) -> None:
-    """Ask the kernel to forget what it holds of these files, so that they are read from storage again."""
-    for path in files:
-        with open(path, "rb") as file:
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+def _epcc_metrics(run: Workload, work: int, time_s: float) -> dict[str, float]:
+    """EPCC's processing speed: all samples from the first step on, however long that one took, by their time.
+
+    It is told of runs on files alone, as theirs are. Source: EPCC's suite of ResNet-50, CosmoFlow and DeepCAM.
+    """
+    if not run.files:
+        return {}
+    return {f"epcc_{run.unit}s": work, "epcc_s": time_s, f"epcc_{run.unit}s_per_s": work / time_s}
 
 
 class ReadCounts:
     """What this process read between pairs of edges: by its data set's own count, and by the kernel's."""
 
-    def __init__(self, read_so_far: Callable[[], dict[str, int]], counters: Path = IO_COUNTERS) -> None:
+    def __init__(self, read_so_far: Callable[[], Mapping[str, float]], counters: Path = IO_COUNTERS) -> None:
         self._read_so_far, self._counters = read_so_far, counters
         self._begin = self._now()
-        self.totals = dict.fromkeys(self._begin, 0)
+        self.totals = dict.fromkeys(self._begin, 0.0)
 
-    def _now(self) -> dict[str, int]:
+    def _now(self) -> dict[str, float]:
         found = dict(self._read_so_far())
         try:
             lines = dict(line.split(": ") for line in self._counters.read_text().splitlines())

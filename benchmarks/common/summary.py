@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from benchmarks.common.launch import MARKS_VARIABLE
 from benchmarks.common.record import OK, RunRecord
 
+INPUT_PARTS = ("reading", "decompressing", "decoding", "copying")
+
 
 def summary(record: RunRecord, path: str, environ: Mapping[str, str] = os.environ) -> str:
     """A few lines: what ran and how it ended, its throughput, step times and loss, and where energy and record are."""
@@ -42,6 +44,18 @@ def _figures(record: RunRecord) -> Iterator[tuple[str, str]]:
     if effective is not None:
         wait = number("input_wait_percent") or 0
         yield "effective", f"{effective:.1f} {unit}/s through the input path, which waits {wait:.1f} % of the time"
+    epcc = number(f"epcc_{unit}_per_s")
+    if epcc is not None:
+        yield "EPCC's", f"{epcc:.1f} {unit}/s: their processing speed, all samples from the first step on by their time"
+    read_bytes, opens = number("input_bytes_per_s"), number("input_opens_per_s")
+    parts = {name: number(f"input_{name}_percent") for name in INPUT_PARTS}
+    if read_bytes:
+        took = ", ".join(f"{share:.0f} % {name}" for name, share in parts.items() if share is not None)
+        opened = f", {opens:.1f} opens/s" if opens else ""
+        yield "input", f"{read_bytes / 1e6:.1f} MB/s{opened}" + (f"; of its work {took}" if took else "")
+    staged_bytes, stage_s = number("staged_bytes"), number("stage_s")
+    if staged_bytes is not None:
+        yield "staged", f"{staged_bytes / 1e6:.1f} MB were copied to the nodes before, in {stage_s or 0:.1f} s"
     median_s = number("step_time_median_s")
     if median_s is not None:
         low_s, high_s = number("step_time_p5_s"), number("step_time_p95_s")

@@ -87,10 +87,15 @@ class Input(BatchFeed, Protocol):
     """Steps on data that comes through an input path."""
 
     steps_ahead: int  # so many steps' batches may have been made ahead
-    files: Sequence[Path]  # that are read
 
-    def read_so_far(self) -> dict[str, int]:
-        """What was read, by keys with a unit, such as input_bytes."""
+    def read_so_far(self) -> dict[str, float]:
+        """What was read, by keys with a unit, such as input_bytes; seconds that a part of it took, as input_reading_s.
+
+        Of parts that go on side by side each counts.
+        """
+
+    def copy_batch_s(self) -> float | None:
+        """Seconds that a batch takes to the device when nothing else goes on; None where it is there already."""
 
 
 class Training(Protocol):
@@ -149,6 +154,7 @@ class Workload(ABC):
     packages: ClassVar[tuple[str, ...]]  # whose versions the record has
     options: ClassVar[type]  # Options
     precisions: ClassVar[tuple[str, ...]] = ("fp32", "bf16", "fp16")
+    without_ipu: ClassVar[str] = ""  # why it is not there on IPUs
     choices: ClassVar[tuple[Choice, ...]] = ()
 
     layout: dict[str, int]  # what the record says of devices and batch
@@ -158,6 +164,8 @@ class Workload(ABC):
     work_per_sample: int  # in the workload's unit
     flops: Flops
     devices_per_process: int = 1
+    files: Sequence[Path] = ()  # that this rank reads; with `stage` the frame puts copies in their place
+    stage: str = ""  # folder on the node's own disk
     tells_communication: bool = True  # all of it, where there is any
     regions: RegionTimer  # from the frame, before it calls `open`: where a step's time goes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from benchmarks.common import options
-from benchmarks.common.options import ConfigError, option, positive
+from benchmarks.common.options import ConfigError, DataOptions, TurnsOptions, option, positive
 
 
 @dataclass(frozen=True)
@@ -26,3 +26,24 @@ class ComputeOptions(options.ComputeOptions):
         positive(self, "steps_per_call", "devices_per_process")
         if self.precision == "fp8":
             raise ConfigError("--precision fp8 was asked for, but TensorFlow trains in none: use bf16, fp16 or fp32")
+
+
+@dataclass(frozen=True)
+class BatchOptions:
+    """Batch."""
+
+    global_batch_size: int = option(32, "samples per optimizer step, over all devices")
+
+    def __post_init__(self) -> None:
+        positive(self, "global_batch_size")
+
+
+def check_calls(compute: ComputeOptions, data: DataOptions, turns: TurnsOptions) -> None:
+    """Raise ConfigError for what TensorFlow cannot do in one call."""
+    if turns.effective and compute.device == "ipu":
+        raise ConfigError("--effective cannot time single steps on an IPU: measure twice, with and without files")
+    if data.data != "synthetic" and compute.steps_per_call > 1 and compute.devices_per_process > 1:
+        raise ConfigError(
+            "--steps-per-call above 1 with --devices-per-process above 1 needs --data synthetic: "
+            "TensorFlow shares out batches between calls only"
+        )

@@ -20,15 +20,15 @@ tf.get_logger().addFilter(lambda said: "eagerly has significant overhead" not in
 class StepInParts:
     """Forward pass, backward pass, sum of gradients over replicas, update; on every replica at the same time.
 
-    `loss_of` makes a replica's loss, scaled as the optimizer wants it, of samples and labels; `completed` the gradients
-    of what is not in it, such as weight decay.
+    `loss_of` makes a replica's loss, scaled as the optimizer wants it, of samples, labels and where in the global batch
+    the first of them is; `completed` the gradients of what is not in it, such as weight decay.
     """
 
     def __init__(
         self,
         timer: RegionTimer,
         strategy: Any,
-        loss_of: Callable[[Any, Any], Any],
+        loss_of: Callable[[Any, Any, Any], Any],
         completed: Callable[[Tensors], Tensors],
         optimizer: Any,
         weights: Tensors,
@@ -57,7 +57,7 @@ class StepInParts:
 
     def _forward_replica(self, samples: Any, labels: Any) -> Any:
         with tf.GradientTape() as tape:
-            loss = self._forward(samples, labels)
+            loss = self._forward(samples, labels, first_sample(labels))
         self._tapes[_replica()] = tape, loss
         return loss
 
@@ -90,6 +90,11 @@ class StepInParts:
         for last_first in (values[-1], values[0]):
             for value in self._strategy.experimental_local_results(last_first):
                 float(tf.reshape(value, [-1])[0])
+
+
+def first_sample(labels: Any) -> Any:
+    """Where in the global batch a replica's first sample is, within its part of a step."""
+    return tf.constant(_replica()) * tf.shape(labels)[0]
 
 
 def _replica() -> int:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
-from benchmarks.common.options import ConfigError
+from benchmarks.common.options import DataOptions
 from benchmarks.on_tensorflow.target import Target
 
 SETTLE_S = 0.2
+PARTS = ("reading", "decompressing", "decoding")  # of the input path
 DTYPES = {"fp32": tf.float32, "bf16": tf.bfloat16, "fp16": tf.float16}  # half the bytes on their way to a device
 COPIED_AHEAD = 2  # batches: one is trained on
-PATTERN = "train-*-of-[0-9][0-9][0-9][0-9][0-9]"
 
 # From a serialised example to a sample and its label.
 Decode = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
@@ -27,18 +26,29 @@ class DataError(Exception):
     """The data cannot be trained on: one sentence with what was found."""
 
 
-@dataclass
 class Counts:
     """What was read from files so far."""
 
-    tried: Any  # records
-    used: Any  # of them, those that made a sample
-    size_bytes: Any  # of all of them
-
-    @classmethod
-    def zero(cls) -> Counts:
+    def __init__(self) -> None:
         with tf.device("CPU:0"):
-            return cls(*(tf.Variable(0, dtype=tf.int64, trainable=False) for _ in range(3)))
+            counter = lambda dtype: tf.Variable(0, dtype=dtype, trainable=False)  # noqa: E731
+            self.tried, self.used = counter(tf.int64), counter(tf.int64)  # records, and those that made a sample
+            self.size_bytes = counter(tf.int64)  # of all of them
+            # Of whole files, where they are read so: those that were begun, and those that came.
+            self.opens, self.arrived = counter(tf.int64), counter(tf.int64)
+            # Of the parts of the input path, over all that go on side by side, where they are told apart.
+            self.parts_s = {name: counter(tf.float64) for name in PARTS}
+
+    def timed(self, part: str, work: Callable[[Any], Any], given: Any) -> Any:
+        """What a part makes of a tensor, within a data set's function; its time is counted."""
+        with tf.control_dependencies([given]):
+            begun_s = tf.timestamp()
+        with tf.control_dependencies([begun_s]):
+            made = tf.nest.map_structure(tf.identity, work(tf.identity(given)))
+        with tf.control_dependencies(tf.nest.flatten(made)):
+            counted = self.parts_s[part].assign_add(tf.timestamp() - begun_s)
+        with tf.control_dependencies([counted]):
+            return tf.nest.map_structure(tf.identity, made)
 
 
 class Batches:
@@ -54,31 +64,32 @@ class Batches:
     @classmethod
     def on_device(cls, target: Target, samples: Any, labels: Any) -> Batches:
         """One batch that stays where it is, again and again."""
-        return cls(target, (samples, labels), None, Counts.zero())
+        return cls(target, (samples, labels), None, Counts())
 
     @classmethod
     def from_host(cls, target: Target, samples: Any, labels: Any, prefetch_batches: int) -> Batches:
         """One batch that is copied to the device each time."""
         dataset = tf.data.Dataset.from_tensors((samples.numpy(), labels.numpy())).repeat()
-        return cls(target, None, _to_device(dataset, target, prefetch_batches), Counts.zero())
+        return cls(target, None, _to_device(dataset, target, prefetch_batches), Counts())
 
     @classmethod
-    def from_files(
+    def of(
         cls,
+        options: DataOptions,
         target: Target,
-        files: Sequence[str],
-        decode: Decode,
         batch_size: int,
-        seed: int,
-        parallel_files: int,
-        prefetch_batches: int,
-        rank: int,
-        ranks: int,
+        made: Callable[[int], tuple[Any, Any]],
+        read: Callable[[int, Counts], tf.data.Dataset],
     ) -> Batches:
-        """Records of TFRecords, each rank's from files or records of its own; a damaged one is left out and counted."""
-        counts = Counts.zero()
-        dataset = records(files, _counted(decode, counts), batch_size, seed, parallel_files, rank, ranks)
-        return cls(target, None, _to_device(dataset, target, prefetch_batches), counts)
+        """What the options ask for: a batch of so many that is `made`, or batches that are `read` and counted."""
+        of_process = batch_size * target.local_devices
+        if not options.reads_files:
+            samples, labels = made(of_process)
+            if options.data == "synthetic":
+                return cls.on_device(target, samples, labels)
+            return cls.from_host(target, samples, labels, options.prefetch_batches)
+        counts = Counts()
+        return cls(target, None, _to_device(read(of_process, counts), target, options.prefetch_batches), counts)
 
     def __iter__(self) -> Batches:
         return self
@@ -106,17 +117,36 @@ class Batches:
         )
         return tuple(pair)
 
-    def read_so_far(self) -> tuple[int, int]:
-        """Samples and bytes that were read from files."""
-        return int(self._counts.used), int(self._counts.size_bytes)
+    def copy_s(self) -> float | None:
+        """Seconds that the next batch takes from the host to a GPU once more; None where it is computed on the host."""
+        if not self._target.on_gpu:
+            return None
+        first = tf.nest.map_structure(
+            lambda part: self._target.strategy.experimental_local_results(part)[0], next(self)
+        )
+        on_host = [part.numpy() for part in first]
+        start_s = time.monotonic()
+        with tf.device("GPU:0"):
+            copied = [tf.identity(tf.constant(part)) for part in on_host]
+        float(tf.reduce_sum(tf.cast(tf.reshape(copied[0], [-1])[:1], tf.float32)))  # which waits for it
+        return time.monotonic() - start_s
+
+    def read_so_far(self, unit: str) -> dict[str, float]:
+        """What was read from files; of what is not told apart, nothing."""
+        counts = self._counts
+        found = {f"input_{unit}s": int(counts.used), "input_bytes": int(counts.size_bytes)}
+        if counts.opens:
+            found["input_opens"] = int(counts.opens)
+        return found | {f"input_{name}_s": float(spent_s) for name, spent_s in counts.parts_s.items() if spent_s}
 
     def records(self) -> tuple[int, int]:
         """How many records were read from files, and how many of them could not be used."""
-        tried, used = -1, -1
-        while (tried, used) != (int(self._counts.tried), int(self._counts.used)):  # some may be in the works
-            tried, used = int(self._counts.tried), int(self._counts.used)
+        counts, before = self._counts, None
+        while before != (now := (int(counts.tried), int(counts.used), int(counts.opens))):  # some may be in the works
+            before = now
             time.sleep(SETTLE_S)
-        return tried, tried - used
+        lost = int(counts.opens) - int(counts.arrived)
+        return now[0] + lost, now[0] - now[1] + lost
 
 
 def _to_device(dataset: tf.data.Dataset, target: Target, prefetch_batches: int) -> tf.data.Dataset:
@@ -127,8 +157,10 @@ def _to_device(dataset: tf.data.Dataset, target: Target, prefetch_batches: int) 
     return ahead
 
 
-def _counted(decode: Decode, counts: Counts) -> Decode:
-    def counted(serialised: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def counted(decode: Decode, counts: Counts) -> Decode:
+    """The same, of a record whose use or damage is counted."""
+
+    def decode_counted(serialised: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         size = tf.strings.length(serialised)
         with tf.control_dependencies(
             [counts.tried.assign_add(1), counts.size_bytes.assign_add(tf.cast(size, tf.int64))]
@@ -137,31 +169,63 @@ def _counted(decode: Decode, counts: Counts) -> Decode:
         with tf.control_dependencies([sample, label]), tf.control_dependencies([counts.used.assign_add(1)]):
             return tf.identity(sample), tf.identity(label)
 
-    return counted
+    return decode_counted
 
 
-def find_files(folder: Path, workload: str) -> list[str]:
-    """The TFRecords of the training set; raises ConfigError where there are none, or some are missing."""
-    files = sorted(str(path) for path in folder.glob(PATTERN))
-    if not files:
-        raise ConfigError(
-            f"--data-dir {folder} holds no TFRecords {PATTERN}: "
-            f"make them with 'python -m benchmarks.{workload}.prepare'"
-        )
-    whole = int(files[0].rpartition("-")[2])
-    if len(files) != whole:
-        raise ConfigError(f"--data-dir {folder} holds {len(files)} of {whole} TFRecords: let prepare go on")
-    return files
+def whole_files(
+    files: Sequence[Path],
+    decode: Decode,
+    counts: Counts,
+    batch_size: int,
+    seed: int,
+    parallel_files: int,
+    shares: tuple[int, int],
+) -> tf.data.Dataset:
+    """The same, of files that hold one record each, packed with GZIP: what each part of the input path takes is known.
+
+    Of a damaged file GZIP's own sum tells, so that the record's two are not computed once more.
+    """
+
+    def read(file: tf.Tensor) -> tf.Tensor:
+        with tf.control_dependencies([counts.opens.assign_add(1)]):
+            packed = counts.timed("reading", tf.io.read_file, file)
+        size_bytes = tf.cast(tf.strings.length(packed), tf.int64)
+        with tf.control_dependencies([counts.arrived.assign_add(1), counts.size_bytes.assign_add(size_bytes)]):
+            return tf.identity(packed)
+
+    def unpack(packed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        with tf.control_dependencies([counts.tried.assign_add(1)]):
+            record = counts.timed("decompressing", lambda one: tf.io.decode_compressed(one, "GZIP"), packed)
+        sample, label = counts.timed("decoding", lambda one: decode(_only_example(one)), record)
+        with tf.control_dependencies([sample, label]), tf.control_dependencies([counts.used.assign_add(1)]):
+            return tf.identity(sample), tf.identity(label)
+
+    rank, ranks = shares
+    dataset = tf.data.Dataset.from_tensor_slices([str(file) for file in files]).shuffle(len(files), seed=seed)
+    if ranks > 1:
+        dataset = dataset.shard(ranks, rank)
+    dataset = dataset.map(read, num_parallel_calls=parallel_files, deterministic=False).ignore_errors()
+    dataset = dataset.map(unpack, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False).ignore_errors()
+    return dataset.repeat().batch(batch_size, drop_remainder=True)
+
+
+def _only_example(record: tf.Tensor) -> tf.Tensor:
+    """The serialised example of a file of one: its length in 8 bytes and their sum in 4 come before, its own after."""
+    length = tf.io.decode_raw(tf.strings.substr(record, 0, 8), tf.int64)[0]
+    size = tf.strings.length(record)
+    whole = tf.debugging.assert_equal(length, tf.cast(size, tf.int64) - 16)
+    with tf.control_dependencies([whole]):
+        return tf.strings.substr(record, 12, size - 16)
 
 
 def records(
-    files: Sequence[str], decode: Decode, batch_size: int, seed: int, parallel_files: int, rank: int, ranks: int
+    files: Sequence[Path], decode: Decode, batch_size: int, seed: int, parallel_files: int, shares: tuple[int, int]
 ) -> tf.data.Dataset:
-    """Batches of what is decoded from records, in another order each time they are read."""
-    dataset = tf.data.Dataset.from_tensor_slices(files)
-    by_file = len(files) >= ranks
-    if by_file:
-        dataset = dataset.shard(ranks, rank)
+    """Batches of what is decoded from a rank's files, in another order each time they are read.
+
+    `shares` is the rank and the number of those that share these files, of which each takes some records.
+    """
+    dataset = tf.data.Dataset.from_tensor_slices([str(file) for file in files])
     dataset = dataset.shuffle(len(files), seed=seed).interleave(
         # The rest of a file that is cut short is lost, and no other file's.
         lambda file: tf.data.TFRecordDataset(file).ignore_errors(),
@@ -169,7 +233,8 @@ def records(
         num_parallel_calls=tf.data.AUTOTUNE,
         deterministic=False,
     )
-    if not by_file:
+    rank, ranks = shares
+    if ranks > 1:
         dataset = dataset.shard(ranks, rank)
     dataset = dataset.shuffle(16 * batch_size, seed=seed)
     dataset = dataset.map(decode, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False).ignore_errors()

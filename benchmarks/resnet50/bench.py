@@ -100,13 +100,12 @@ def in_turns(
 def ours(config: Config, options: BenchOptions) -> Callable[[], None]:
     """The benchmark's own steps, on a batch that is in memory."""
     from benchmarks.on_tensorflow.target import choose_target
-    from benchmarks.resnet50 import data, trainer
 
     target = choose_target(config.compute, Launch())
-    regions = RegionTimer()
-    regions.recording = False
-    own = trainer.Trainer(config, target, regions)
-    batches = data.open_batches(config, target, options.batch_size, 0, 1)
+    run = ResNet50(config, Launch())
+    run.regions = RegionTimer()
+    run.regions.recording = False
+    own, batches = run.open_trainer(target), run.open_batches(target)
 
     def train() -> None:
         for _ in range(options.steps):
@@ -221,14 +220,13 @@ def input_path(options: BenchOptions) -> None:
         prepare.prepare(prepare.PrepareOptions(out=folder, images=256))
         config = configure(options, "--data", "fake-imagenet", "--data-dir", folder)
         target = choose_target(config.compute, Launch())
-        size = options.batch_size
-        own = data.open_batches(config, target, size, 0, 1)
+        run = ResNet50(config, Launch())
         seed, beside = config.training.seed, config.data.parallel_files
-        bare = records(data.data_files(config), data.decoder(config, target), size, seed, beside, 0, 1)
+        bare = records(run.files, data.decoder(config, target), options.batch_size, seed, beside, run.shares)
         in_turns(
             replace(options, steps=batches),
             "input path alone",
-            consume(own),
+            consume(run.open_batches(target)),
             {"bare tf.data": consume(iter(bare.prefetch(config.data.prefetch_batches)))},
         )
     print(f"usable cores: {usable_cores()}")

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from benchmarks.common import options
 from benchmarks.common.options import ConfigError, RunOptions, TurnsOptions, WindowOptions, option, positive
-from benchmarks.on_tensorflow.options import ComputeOptions
+from benchmarks.on_tensorflow.options import BatchOptions, ComputeOptions, check_calls
 
 NUM_CLASSES = 1000
 NATIVE_IMAGE_SIZE = 224
@@ -84,39 +85,16 @@ class ModelOptions:
 
 
 @dataclass(frozen=True)
-class BatchOptions:
-    """Batch."""
-
-    global_batch_size: int = option(32, "images per optimizer step, over all devices")
-
-    def __post_init__(self) -> None:
-        positive(self, "global_batch_size")
-
-
-@dataclass(frozen=True)
-class DataOptions:
+class DataOptions(options.DataOptions):
     """Data."""
 
+    made_by = "python -m benchmarks.resnet50.prepare"
     data: str = option(
         "synthetic",
         "synthetic: one batch that stays on the device; synthetic-host: made on the host and copied; "
-        "imagenet: TFRecords; fake-imagenet: the same of made pictures, by prepare",
+        "imagenet: TFRecords train-*-of-*; fake-imagenet: the same of made pictures, by prepare",
         ("synthetic", "synthetic-host", "imagenet", "fake-imagenet"),
     )
-    data_dir: str = option("", "folder of the TFRecords train-*-of-*; needed with imagenet and fake-imagenet")
-    parallel_files: int = option(8, "files that are read side by side")
-    prefetch_batches: int = option(2, "batches that are made ahead")
-
-    def __post_init__(self) -> None:
-        positive(self, "parallel_files", "prefetch_batches")
-        if self.reads_files and not self.data_dir:
-            raise ConfigError(f"--data {self.data} needs --data-dir: python -m benchmarks.resnet50.prepare makes one")
-        if self.data_dir and not self.reads_files:
-            raise ConfigError(f"--data-dir was given, but the data is {self.data}: add --data imagenet")
-
-    @property
-    def reads_files(self) -> bool:
-        return self.data in ("imagenet", "fake-imagenet")
 
 
 @dataclass(frozen=True)
@@ -150,14 +128,5 @@ class Config:
     run: RunOptions
 
     def __post_init__(self) -> None:
-        if self.turns.effective and self.data.data == "synthetic":
-            raise ConfigError("--effective compares with --data synthetic: add --data imagenet, or leave it out")
-        if self.turns.cold_cache and not self.data.reads_files:
-            raise ConfigError("--cold-cache needs --effective and data from files: --data imagenet or fake-imagenet")
-        if self.turns.effective and self.compute.device == "ipu":
-            raise ConfigError("--effective cannot time single steps on an IPU: measure twice, with and without files")
-        if self.data.data != "synthetic" and self.compute.steps_per_call > 1 and self.compute.devices_per_process > 1:
-            raise ConfigError(
-                "--steps-per-call above 1 with --devices-per-process above 1 needs --data synthetic: "
-                "TensorFlow shares out batches between calls only"
-            )
+        self.data.check_turns(self.turns)
+        check_calls(self.compute, self.data, self.turns)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
 from benchmarks.on_tensorflow.target import Target
-from benchmarks.on_tensorflow.tfrecords import DTYPES, Batches, Decode, find_files
-from benchmarks.resnet50.config import NUM_CLASSES, Config
+from benchmarks.on_tensorflow.tfrecords import DTYPES, Batches, Counts, Decode, counted, records
+from benchmarks.resnet50.config import NUM_CLASSES, Config, DataOptions
+
+if TYPE_CHECKING:
+    from benchmarks.resnet50.train import ResNet50
 
 # Mean and deviation of ImageNet's training set, per channel, for values from 0 to 255.
 MEAN = (123.675, 116.28, 103.53)
@@ -24,33 +27,21 @@ def image_shape(config: Config, target: Target) -> tuple[int, ...]:
     return (3, size, size) if target.data_format == "channels_first" else (size, size, 3)
 
 
-def data_files(config: Config) -> list[str]:
-    """The TFRecords that the options name; raises ConfigError where they are not all there."""
-    return find_files(Path(config.data.data_dir), "resnet50") if config.data.reads_files else []
-
-
-def open_batches(config: Config, target: Target, batch_size: int, rank: int, ranks: int) -> Batches:
+def open_batches(run: ResNet50, target: Target, on_device: bool = False) -> Batches:
     """Images of shape [batch_size, height, width, 3] (or 3 first) in the type that the precision computes in, and
-    labels from 0; of a process with several devices a batch for each. Raises ConfigError when there is no data to read.
+    labels from 0; of a process with several devices a batch for each.
     """
-    data, of_process = config.data, batch_size * target.local_devices
-    if data.reads_files:
-        return Batches.from_files(
-            target,
-            data_files(config),
-            decoder(config, target),
-            of_process,
-            config.training.seed,
-            data.parallel_files,
-            data.prefetch_batches,
-            rank,
-            ranks,
-        )
-    images, labels = made_batch(config, target, of_process, rank)
-    images = tf.cast(images, DTYPES[target.precision])
-    if data.data == "synthetic":
-        return Batches.on_device(target, images, labels)
-    return Batches.from_host(target, images, labels, data.prefetch_batches)
+    config, data = run.config, run.config.data
+
+    def made(count: int) -> tuple[tf.Tensor, tf.Tensor]:
+        images, labels = made_batch(config, target, count, run.launch.rank)
+        return tf.cast(images, DTYPES[target.precision]), labels
+
+    def read(count: int, counts: Counts) -> tf.data.Dataset:
+        decode = counted(decoder(config, target), counts)
+        return records(run.files, decode, count, config.training.seed, data.parallel_files, run.shares)
+
+    return Batches.of(DataOptions() if on_device else data, target, run.layout["micro_batch_size"], made, read)
 
 
 def made_batch(config: Config, target: Target, batch_size: int, rank: int) -> tuple[tf.Tensor, tf.Tensor]:

@@ -1,4 +1,4 @@
-"""Where the pictures of ImageNet are: in folders or tar files as they are handed out.
+"""Where the pictures of ImageNet are: in TFRecords, or in folders or tar files as they are handed out.
 
 A tar file is not unpacked: what is found is where in it each picture begins and ends.
 """
@@ -13,6 +13,7 @@ from typing import NamedTuple
 from benchmarks.common.options import ConfigError
 from benchmarks.resnet50.config import NUM_CLASSES
 
+TFRECORDS = "train-*-of-[0-9][0-9][0-9][0-9][0-9]"
 SUFFIXES = {".jpeg", ".jpg", ".png"}
 
 
@@ -32,6 +33,20 @@ class Picture(NamedTuple):
         if len(encoded) < self.size_bytes:
             raise OSError(f"{self.path} has become shorter while it was read")
         return encoded
+
+
+def find_tfrecords(folder: Path) -> list[Path]:
+    """Those of the training set; raises ConfigError where there are none, or some are missing."""
+    files = sorted(folder.glob(TFRECORDS))
+    if not files:
+        raise ConfigError(
+            f"--data-dir {folder} holds no TFRecords {TFRECORDS}: "
+            "make them with 'python -m benchmarks.resnet50.prepare'"
+        )
+    whole = int(files[0].name.rpartition("-")[2])
+    if len(files) != whole:
+        raise ConfigError(f"--data-dir {folder} holds {len(files)} of {whole} TFRecords: let prepare go on")
+    return files
 
 
 def find_pictures(source: Path) -> list[Picture]:

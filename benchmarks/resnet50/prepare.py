@@ -1,32 +1,26 @@
 """Write TFRecords: of ImageNet, or of made pictures that stand in for it.
 
-A file is written under another name, read back, and renamed when it is whole; files that are there stay, so that what
-was interrupted goes on where it was.
+A file is read back before it has its name.
 """
 
 from __future__ import annotations
 
-import fcntl
-import json
-import multiprocessing
 import os
 import random
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from benchmarks.common.launch import usable_cores
 from benchmarks.common.options import ConfigError, option, positive, run_command
+from benchmarks.common.prepare import write_missing
 from benchmarks.resnet50.config import NUM_CLASSES
 from benchmarks.resnet50.imagenet import Picture, class_labels, find_pictures
 
 USUAL_FILES = {"train": 1024, "validation": 128}
-PLAN, LOCK, CLASSES, LEFT_OUT = "{split}.json", ".lock", "classes.txt", "{split}.left_out.txt"
+PLAN, CLASSES, LEFT_OUT = "{split}.json", "classes.txt", "{split}.left_out.txt"
 
 
 @dataclass(frozen=True)
@@ -93,61 +87,27 @@ def prepare(options: PrepareOptions) -> None:
     """Write what is missing of the files; raises ConfigError where that cannot be."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     folder = Path(options.out)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / LOCK).open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise ConfigError(f"another prepare is at work in {folder}: let it end first") from error
-            _write_missing(folder, options)
-    except OSError as error:
-        raise ConfigError(f"the TFRecords cannot be written to {folder}: {error}") from error
-
-
-def _write_missing(folder: Path, options: PrepareOptions) -> None:
     count = options.files or (USUAL_FILES[options.split] if options.imagenet else 4)
+    plan = {key: value for key, value in asdict(options).items() if key not in ("out", "jobs")} | {"files": count}
+    if options.imagenet:
+        plan = {key: plan[key] for key in ("imagenet", "split", "files", "seed")}
     paths = [folder / f"{options.split}-{index:05d}-of-{count:05d}" for index in range(count)]
-    _check_plan(folder, options, count)
-    missing = [index for index, path in enumerate(paths) if not path.exists()]
-    if not missing:
-        print(f"{folder}: is there already")
-        return
-    examples = list_examples(options, folder)
-    if len(examples) < count:
-        raise ConfigError(f"{len(examples)} pictures do not fill {count} files: ask for fewer with --files")
-    jobs = min(options.jobs or usable_cores(), len(missing))
-    records, left_out = 0, []
-    with _progress(len(missing), folder) as advance:
-        for written in _write_all([(paths[index], examples[index::count]) for index in missing], jobs):
-            records += written.records
-            left_out += written.left_out
-            advance()
+
+    def tasks(missing: list[int]) -> list[Callable[[], Written]]:
+        examples = list_examples(options, folder)
+        if len(examples) < count:
+            raise ConfigError(f"{len(examples)} pictures do not fill {count} files: ask for fewer with --files")
+        return [partial(write_file, paths[index], examples[index::count]) for index in missing]
+
+    plan_file, pattern = folder / PLAN.format(split=options.split), f"{options.split}-*-of-*"
+    written = write_missing(plan_file, plan, pattern, paths, tasks, options.jobs)
+    left_out = [line for one in written for line in one.left_out]
     if left_out:
         with (folder / LEFT_OUT.format(split=options.split)).open("a") as file:
             file.writelines(f"{line}\n" for line in left_out)
         print(f"prepare: {len(left_out)} files are no pictures and were left out: {file.name}", file=sys.stderr)
-    print(f"{folder}: {len(missing)} files with {records} pictures")
-
-
-def _check_plan(folder: Path, options: PrepareOptions, count: int) -> None:
-    """Files of two plans in one folder would be a mixture that nobody can reproduce."""
-    plan = {key: value for key, value in asdict(options).items() if key not in ("out", "jobs")} | {"files": count}
-    if options.imagenet:
-        plan = {key: plan[key] for key in ("imagenet", "split", "files", "seed")}
-    path = folder / PLAN.format(split=options.split)
-    if path.exists():
-        found = json.loads(path.read_text())
-        changed = [key for key in sorted({*plan, *found}) if plan.get(key) != found.get(key)]
-        if changed:
-            key = changed[0]
-            raise ConfigError(
-                f"{folder} was begun with {key} {found.get(key)} and not {plan.get(key)}: choose another folder, or "
-                "remove it"
-            )
-    elif any(folder.glob(f"{options.split}-*-of-*")):
-        raise ConfigError(f"{folder} holds TFRecords of unknown origin: choose another folder")
-    path.write_text(json.dumps(plan, indent=1) + "\n")
+    if written:
+        print(f"{folder}: {len(written)} files with {sum(one.records for one in written)} pictures")
 
 
 def list_examples(options: PrepareOptions, folder: Path) -> list[Example]:
@@ -166,35 +126,6 @@ def list_examples(options: PrepareOptions, folder: Path) -> list[Example]:
         examples = [Example(picture, picture.label) for picture in made]
     random.Random(options.seed).shuffle(examples)
     return examples
-
-
-def _write_all(tasks: Sequence[tuple[Path, list[Example]]], jobs: int) -> Iterator[Written]:
-    if jobs == 1:
-        yield from (write_file(*task) for task in tasks)
-        return
-    # TensorFlow does not survive a fork.
-    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
-        running = [pool.submit(write_file, *task) for task in tasks]
-        try:
-            for one in as_completed(running):
-                yield one.result()
-        except BrokenProcessPool as error:
-            raise OSError("a process was killed, perhaps for its memory: try fewer --jobs") from error
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-@contextmanager
-def _progress(total: int, folder: Path) -> Iterator[Callable[[], None]]:
-    """A bar on a terminal, nothing elsewhere."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("files"))
-    console = Console(stderr=True)
-    with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task(str(folder), total=total)
-        yield lambda: bar.advance(task)
 
 
 def write_file(path: Path, examples: list[Example]) -> Written:

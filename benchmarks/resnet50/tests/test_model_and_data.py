@@ -31,6 +31,7 @@ from benchmarks.resnet50.config import (
     ModelOptions,
     TrainingOptions,
 )
+from benchmarks.resnet50.imagenet import find_tfrecords
 from benchmarks.resnet50.metrics import forward_flops_per_image, num_parameters
 from benchmarks.resnet50.train import ResNet50
 from jpwr.regions import RegionTimer
@@ -92,11 +93,17 @@ def config(**options) -> Config:
     )
 
 
+def batches_of(options: Config, target: Any, size: int, rank: int = 0, ranks: int = 1) -> Any:
+    """Of one rank, each of so many pictures."""
+    whole = dataclasses.replace(options, batch=BatchOptions(size * ranks))
+    return ResNet50(whole, Launch(rank, ranks, rank, ranks)).open_batches(target)
+
+
 @pytest.mark.parametrize(("precision", "dtype"), [("fp32", "float32"), ("bf16", "bfloat16"), ("fp16", "float16")])
 @pytest.mark.parametrize("kind", ["synthetic", "synthetic-host", "fake-imagenet"])
 def test_images_are_of_the_type_that_is_computed_in(pictures, kind, precision, dtype):
     options = config(data=kind, data_dir=str(pictures) if kind == "fake-imagenet" else "")
-    batches = data.open_batches(options, dataclasses.replace(on_cpu(), precision=precision), 4, 0, 1)
+    batches = batches_of(options, dataclasses.replace(on_cpu(), precision=precision), 4)
     images, labels = next(batches)
     assert (images.dtype.name, images.shape, labels.shape) == (dtype, (4, 64, 64, 3), (4,))
 
@@ -109,10 +116,10 @@ def pictures(tmp_path_factory):
 
 
 def test_made_pictures_are_real_jpegs_of_the_usual_size_with_labels_from_1(pictures):
-    files = tfrecords.find_files(pictures, "resnet50")
+    files = find_tfrecords(pictures)
     assert [Path(file).name for file in files] == ["train-00000-of-00002", "train-00001-of-00002"]
     labels, sizes = [], []
-    for serialised in tf.data.TFRecordDataset(files):
+    for serialised in tf.data.TFRecordDataset(list(map(str, files))):
         found = tf.io.parse_single_example(serialised, data.FEATURES)
         labels.append(int(found["image/class/label"]))
         image = tf.io.decode_jpeg(found["image/encoded"])
@@ -123,7 +130,7 @@ def test_made_pictures_are_real_jpegs_of_the_usual_size_with_labels_from_1(pictu
 
 
 def test_batches_from_files_are_normalised_crops_with_labels_from_0(pictures):
-    found = data.open_batches(config(data="fake-imagenet", data_dir=str(pictures)), on_cpu(), 8, 0, 1)
+    found = batches_of(config(data="fake-imagenet", data_dir=str(pictures)), on_cpu(), 8)
     images, labels = next(found)
     assert found.records()[0] >= 8
     assert found.records()[1] == 0
@@ -135,7 +142,7 @@ def test_batches_from_files_are_normalised_crops_with_labels_from_0(pictures):
 
 def test_ranks_read_different_pictures(pictures):
     def labels(rank):
-        batches = data.open_batches(config(data="fake-imagenet", data_dir=str(pictures)), on_cpu(), 16, rank, 2)
+        batches = batches_of(config(data="fake-imagenet", data_dir=str(pictures)), on_cpu(), 16, rank, 2)
         return set(next(batches)[1].numpy().tolist())
 
     assert labels(0) | labels(1) == set(range(32))
@@ -168,7 +175,7 @@ def test_pictures_that_are_there_stay_and_a_missing_file_is_made(pictures, capsy
         (["--out", "{tmp}/x", "--images", "3"], "3 pictures do not fill 4 files"),
         (["--out", "{tmp}/x", "--classes", "1001"], "classes must be at most 1000"),
         (["--out", "{tmp}/begun", "--images", "64"], "was begun with images 32 and not 64"),
-        (["--out", "{tmp}/unknown"], "holds TFRecords of unknown origin"),
+        (["--out", "{tmp}/unknown"], "holds files of unknown origin"),
         (["--out", "{tmp}/x", "--imagenet", "{tmp}/file"], "cannot be read as pictures of ImageNet"),
         (["--out", "{tmp}/x", "--imagenet", "{tmp}/nowhere"], "cannot be read as pictures of ImageNet"),
         (["--out", "{tmp}/x", "--imagenet", "{tmp}/empty"], "holds no pictures of classes"),
@@ -215,9 +222,9 @@ def imagenet_tar(folder):
 def test_imagenet_is_converted_whole_and_what_is_no_picture_is_named(make_source, jobs, tmp_path, capsys):
     source, out = make_source(tmp_path / "source"), tmp_path / "out"
     assert prepare.main(["--imagenet", str(source), "--out", str(out), "--files", "3", "--jobs", jobs]) == 0
-    files = tfrecords.find_files(out, "resnet50")
+    files = find_tfrecords(out)
     assert [Path(file).name for file in files] == [f"train-{index:05d}-of-00003" for index in range(3)]
-    found = [tf.io.parse_single_example(one, data.FEATURES) for one in tf.data.TFRecordDataset(files)]
+    found = [tf.io.parse_single_example(one, data.FEATURES) for one in tf.data.TFRecordDataset(list(map(str, files)))]
     sides = [(int(one["image/class/label"]), tf.io.decode_jpeg(one["image/encoded"]).shape[0]) for one in found]
     assert sorted(sides) == [(label, 40 + index) for label in (1, 2) for index in range(4)]
     assert (out / "classes.txt").read_text().split() == ["n01", "n02"]
@@ -235,7 +242,7 @@ def test_two_that_prepare_one_folder_do_not_mix(tmp_path, capsys):
 def test_files_that_are_missing_are_not_trained_without(pictures, tmp_path):
     shutil.copy(pictures / "train-00000-of-00002", tmp_path)
     with pytest.raises(ConfigError, match="holds 1 of 2 TFRecords"):
-        tfrecords.find_files(tmp_path, "resnet50")
+        find_tfrecords(tmp_path)
 
 
 def jpeg(side=80):
@@ -253,7 +260,7 @@ def test_records_that_are_damaged_are_left_out_and_counted(tmp_path):
     write_records(
         tmp_path / "train-00000-of-00001", [*good, (b"no jpeg", 1), (jpeg()[:200], 2), (jpeg(), 1001), (jpeg(), 0)]
     )
-    batches = data.open_batches(config(data="imagenet", data_dir=str(tmp_path)), on_cpu(), 5, 0, 1)
+    batches = batches_of(config(data="imagenet", data_dir=str(tmp_path)), on_cpu(), 5)
     labels = {int(label) for _ in range(8) for label in next(batches)[1]}
     read, damaged = batches.records()
     assert labels == set(range(10))
@@ -266,7 +273,7 @@ def test_the_rest_of_a_file_that_is_cut_short_is_lost_and_no_other_files(tmp_pat
         write_records(tmp_path / f"train-{index:05d}-of-00002", [(jpeg(), 10 * index + i) for i in range(1, 11)])
     cut = tmp_path / "train-00000-of-00002"
     cut.write_bytes(cut.read_bytes()[: cut.stat().st_size // 2])
-    batches = data.open_batches(config(data="imagenet", data_dir=str(tmp_path)), on_cpu(), 5, 0, 1)
+    batches = batches_of(config(data="imagenet", data_dir=str(tmp_path)), on_cpu(), 5)
     labels = {int(label) for _ in range(9) for label in next(batches)[1]}
     assert set(range(10, 20)) <= labels
     assert 10 < len(labels) < 20
@@ -274,7 +281,7 @@ def test_the_rest_of_a_file_that_is_cut_short_is_lost_and_no_other_files(tmp_pat
 
 def test_data_without_one_good_record_is_an_error_and_no_endless_search(tmp_path):
     write_records(tmp_path / "train-00000-of-00001", [(b"no jpeg", 1)] * 5)
-    batches = data.open_batches(config(data="imagenet", data_dir=str(tmp_path)), on_cpu(), 5, 0, 1)
+    batches = batches_of(config(data="imagenet", data_dir=str(tmp_path)), on_cpu(), 5)
     with pytest.raises(tfrecords.DataError, match="no record of the data can be used: 5 were tried"):
         next(batches)
 
@@ -323,8 +330,8 @@ def three_steps(launch: Launch, target: Any, in_parts: bool) -> tuple[float, flo
     """The squares of all weights and the loss after three steps of four pictures for each worker."""
     rates = TrainingOptions(learning_rate=25.6 / launch.world_size, weight_decay=1e-2)
     options = dataclasses.replace(config(), batch=BatchOptions(4 * launch.world_size), training=rates)
-    trainer = training.Trainer(options, target, RegionTimer())
-    batches = data.open_batches(options, target, 4, launch.rank, launch.world_size)
+    trainer = training.build_trainer(options, target, RegionTimer())
+    batches = batches_of(options, target, 4, launch.rank, launch.world_size)
     for index in range(3):
         if in_parts and index == 1:
             trainer.in_parts(*next(batches))
@@ -416,8 +423,8 @@ def test_input_that_is_too_slow_shows_as_waiting_and_as_lost_throughput(pictures
 def slowest_step_s(options: Config) -> float:
     """Of a few steps on made data, once the model is compiled."""
     made = dataclasses.replace(options, data=DataOptions(), turns=TurnsOptions())
-    trainer = training.Trainer(made, on_cpu(), RegionTimer())
-    batches, times_s = data.open_batches(made, on_cpu(), 8, 0, 1), []
+    trainer = training.build_trainer(made, on_cpu(), RegionTimer())
+    batches, times_s = batches_of(made, on_cpu(), 8), []
     for _ in range(4):
         start_s = time.monotonic()
         trainer.call(batches)
@@ -435,7 +442,7 @@ def test_several_steps_in_one_call_train_as_many_calls_do(pictures, source, monk
     losses = []
     # What the files give has another order each time: their loss can be compared with that of chance alone.
     for one, calls in ((several, 1), (options, 3))[: 2 if source == "synthetic" else 1]:
-        trainer, batches = training.Trainer(one, on_cpu(), RegionTimer()), data.open_batches(one, on_cpu(), 8, 0, 1)
+        trainer, batches = training.build_trainer(one, on_cpu(), RegionTimer()), batches_of(one, on_cpu(), 8)
         for _ in range(calls):
             trainer.call(batches)
         trainer.synchronize()
@@ -460,8 +467,8 @@ def test_classes_of_made_pictures_are_learnt(tmp_path):
         training=TrainingOptions(learning_rate=0.4, learning_rate_warmup_steps=20),
     )
     trainer, batches = (
-        training.Trainer(options, on_cpu(), RegionTimer()),
-        data.open_batches(options, on_cpu(), 32, 0, 1),
+        training.build_trainer(options, on_cpu(), RegionTimer()),
+        batches_of(options, on_cpu(), 32),
     )
     for _ in range(120):
         trainer.call(batches)
@@ -505,7 +512,7 @@ def test_an_ipu_trains_in_one_compiled_loop(poplar):
     options = dataclasses.replace(options, training=TrainingOptions(learning_rate_warmup_steps=1))
     target = on_tensorflow.choose_target(options.compute, Launch())
     assert poplar == [1]
-    trainer, batches = training.Trainer(options, target, RegionTimer()), data.open_batches(options, target, 4, 0, 1)
+    trainer, batches = training.build_trainer(options, target, RegionTimer()), batches_of(options, target, 4)
     for _ in range(3):
         trainer.call(batches)
     trainer.synchronize()

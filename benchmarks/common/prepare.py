@@ -1,0 +1,105 @@
+"""Files of a data set are written: side by side, each under another name until it is whole.
+
+Files that are there stay, so that what was interrupted goes on where it was; a plan beside them says what they are of.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import multiprocessing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from benchmarks.common.launch import usable_cores
+from benchmarks.common.options import ConfigError
+
+Written = TypeVar("Written")
+LOCK = ".lock"
+
+
+def write_missing(
+    plan_file: Path,
+    plan: Mapping[str, Any],
+    pattern: str,
+    paths: Sequence[Path],
+    tasks: Callable[[list[int]], Sequence[Callable[[], Written]]],
+    jobs: int | None,
+) -> list[Written]:
+    """What became of each file that was not there: of those with these indices `tasks` makes what writes them.
+
+    `pattern` is that of all files of the kind; a task can be sent to another process. Raises ConfigError where the
+    folder is another plan's, is in use or cannot be written to.
+    """
+    folder = plan_file.parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / LOCK).open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise ConfigError(f"another prepare is at work in {folder}: let it end first") from error
+            _check_plan(plan_file, plan, pattern)
+            missing = [index for index, path in enumerate(paths) if not path.exists()]
+            if not missing:
+                print(f"{folder}: is there already")
+                return []
+            return _run(tasks(missing), folder, min(jobs or usable_cores(), len(missing)))
+    except OSError as error:
+        raise ConfigError(f"the data cannot be written to {folder}: {error}") from error
+
+
+def _check_plan(plan_file: Path, plan: Mapping[str, Any], pattern: str) -> None:
+    """Files of two plans in one folder would be a mixture that nobody can reproduce."""
+    folder = plan_file.parent
+    if plan_file.exists():
+        found = json.loads(plan_file.read_text())
+        changed = [key for key in sorted({*plan, *found}) if plan.get(key) != found.get(key)]
+        if changed:
+            key = changed[0]
+            raise ConfigError(
+                f"{folder} was begun with {key} {found.get(key)} and not {plan.get(key)}: choose another folder, or "
+                "remove it"
+            )
+    elif any(folder.glob(pattern)):
+        raise ConfigError(f"{folder} holds files of unknown origin: choose another folder")
+    plan_file.write_text(json.dumps(plan, indent=1) + "\n")
+
+
+def _run(tasks: Sequence[Callable[[], Written]], folder: Path, jobs: int) -> list[Written]:
+    found = []
+    with _progress(len(tasks), folder) as advance:
+        for written in (task() for task in tasks) if jobs == 1 else _in_processes(tasks, jobs):
+            found.append(written)
+            advance()
+    return found
+
+
+def _in_processes(tasks: Sequence[Callable[[], Written]], jobs: int) -> Iterator[Written]:
+    # TensorFlow does not survive a fork.
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+        running = [pool.submit(task) for task in tasks]
+        try:
+            for one in as_completed(running):
+                yield one.result()
+        except BrokenProcessPool as error:
+            raise OSError("a process was killed, perhaps for its memory: try fewer --jobs") from error
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _progress(total: int, folder: Path) -> Iterator[Callable[[], None]]:
+    """A bar on a terminal, nothing elsewhere."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("files"))
+    console = Console(stderr=True)
+    with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task(str(folder), total=total)
+        yield lambda: bar.advance(task)

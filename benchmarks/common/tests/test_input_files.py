@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from benchmarks.common.input_files import drop_from_cache, own_files, stage
+from benchmarks.common.options import ConfigError
+
+
+@pytest.fixture
+def files(tmp_path):
+    made = []
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        for name in ("one", "two"):
+            made.append(tmp_path / folder / name)
+            made[-1].write_bytes(f"{folder} {name}".encode())
+    return made
+
+
+def test_files_are_dropped_from_the_cache_and_keep_their_content(files):
+    drop_from_cache(files)
+    assert files[0].read_bytes() == b"a one"
+
+
+def test_each_file_is_one_ranks_and_few_are_everybodys():
+    files = [Path(str(index)) for index in range(7)]
+    shares = [own_files(files, rank, 3) for rank in range(3)]
+    assert sorted(file for share in shares for file in share) == files
+    assert {len(share) for share in shares} == {2, 3}
+    assert own_files(files, 7, 8) == files
+
+
+def test_copies_are_the_same_bytes_of_files_of_one_name_too(files, tmp_path):
+    staged = stage(files, tmp_path / "disk")
+    assert [copy.read_bytes() for copy in staged.files] == [file.read_bytes() for file in files]
+    assert len(set(staged.files)) == len(files)
+    assert staged.copied_bytes == sum(len(file.read_bytes()) for file in files)
+    assert not list((tmp_path / "disk").rglob("*.part"))
+
+
+def test_a_copy_that_is_there_stays_and_one_of_another_time_or_size_is_made_anew(files, tmp_path):
+    stage(files, tmp_path / "disk")
+    assert stage(files, tmp_path / "disk").copied_bytes == 0
+    files[0].write_bytes(b"other")
+    files[1].write_bytes(b"longer than before")
+    os.utime(files[0], (1.0, 1.0))
+    staged = stage(files, tmp_path / "disk")
+    assert staged.copied_bytes == len(b"other") + len(b"longer than before")
+    assert staged.files[0].read_bytes() == b"other"
+
+
+def test_a_full_disk_is_one_clear_sentence_and_leaves_no_part_of_a_file(files, tmp_path, monkeypatch):
+    copy = shutil.copy2
+
+    def full(file, path):
+        copy(file, path)
+        if Path(file) == files[2]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copy2", full)
+    with pytest.raises(ConfigError, match=r"--stage .*No space left on device\): 2 of 4 files are there; make room"):
+        stage(files, tmp_path / "disk")
+    assert len([path for path in (tmp_path / "disk").rglob("*") if path.is_file()]) == 2
+
+
+def test_a_file_that_is_gone_and_a_folder_that_cannot_be_made_are_said(files, tmp_path):
+    files[1].unlink()
+    with pytest.raises(ConfigError, match="two cannot be copied there"):
+        stage(files, tmp_path / "disk")
+    with pytest.raises(ConfigError, match="name another folder"):
+        stage(files, files[0])

@@ -1,0 +1,82 @@
+"""The model's shape as data, and the options of a run.
+
+Source of shape and training: MLPerf HPC's CosmoFlow, the reference of github.com/mlcommons/hpc.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchmarks.common import options
+from benchmarks.common.options import ConfigError, RunOptions, TurnsOptions, WindowOptions, option, positive
+from benchmarks.on_tensorflow.options import BatchOptions, ComputeOptions, check_calls
+
+NATIVE_SIZE = 128  # voxels along an edge
+SIZES = (32, 64, NATIVE_SIZE)
+REDSHIFTS = 4  # channels: the same volume at four times
+PARAMETERS = 4  # that are to be found, each from -1 to 1
+WIDTHS = (32, 64, 128, 256, 512)  # channels of the convolutions, each followed by a pooling of 2
+KERNEL_SIZE = 3
+HIDDEN = (128, 64)  # units of the layers before the last
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """Model."""
+
+    size: int = option(NATIVE_SIZE, "voxels along a volume's edge: 32, 64 or 128; only 128 is comparable with others")
+
+    def __post_init__(self) -> None:
+        if self.size not in SIZES:
+            raise ConfigError(f"size must be one of {', '.join(map(str, SIZES))}, got {self.size}")
+
+    @property
+    def is_comparable(self) -> bool:
+        return self.size == NATIVE_SIZE
+
+
+@dataclass(frozen=True)
+class DataOptions(options.DataOptions):
+    """Data."""
+
+    made_by = "python -m benchmarks.cosmoflow.prepare"
+    data: str = option(
+        "synthetic",
+        "synthetic: one batch that stays on the device; synthetic-host: made on the host and copied; "
+        "cosmoflow: TFRecords *.tfrecord of one sample each; fake-cosmoflow: the same of made volumes, by prepare",
+        ("synthetic", "synthetic-host", "cosmoflow", "fake-cosmoflow"),
+    )
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """Training."""
+
+    learning_rate: float = option(0.001, "learning rate per 64 samples of the global batch, after its warm-up")
+    learning_rate_warmup_steps: int = option(100, "steps over which the learning rate rises in a line")
+    momentum: float = option(0.9, "momentum of SGD")
+    dropout: float = option(0.5, "share of the hidden layers' units that a step leaves out")
+    seed: int = option(1234, "seed of weights, data and dropout")
+
+    def __post_init__(self) -> None:
+        positive(self, "learning_rate", "learning_rate_warmup_steps")
+        if not 0 <= self.dropout < 1 or not 0 <= self.momentum < 1:
+            raise ConfigError("dropout and momentum must be from 0 to below 1")
+
+
+@dataclass(frozen=True)
+class Config:
+    """All options of a run."""
+
+    model: ModelOptions
+    batch: BatchOptions
+    compute: ComputeOptions
+    data: DataOptions
+    turns: TurnsOptions
+    training: TrainingOptions
+    window: WindowOptions
+    run: RunOptions
+
+    def __post_init__(self) -> None:
+        self.data.check_turns(self.turns)
+        check_calls(self.compute, self.data, self.turns)

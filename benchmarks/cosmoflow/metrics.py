@@ -1,0 +1,54 @@
+"""What is computed from counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from benchmarks.cosmoflow.config import HIDDEN, KERNEL_SIZE, PARAMETERS, REDSHIFTS, WIDTHS
+
+FLOPS_SOURCE = (
+    "2 x multiply-adds of all convolutions and layers, x 3 for training, but x 2 for the first, whose input has no "
+    "gradient"
+)
+SAMPLES_PER_EPOCH = 524_288  # of MLPerf HPC's training set, from v1.0 on
+
+
+class Layer(NamedTuple):
+    """A convolution, or a layer of units as one on a single voxel."""
+
+    weights: int
+    outputs: int
+    voxels: int  # of its output
+
+    @property
+    def flops(self) -> int:
+        """A multiplication and an addition for each weight and voxel."""
+        return 2 * self.weights * self.voxels
+
+
+def layers(size: int) -> Iterator[Layer]:
+    """Every layer that has weights, for volumes of so many voxels along an edge."""
+    inputs = REDSHIFTS
+    for width in WIDTHS:
+        yield Layer(KERNEL_SIZE**3 * inputs * width, width, size**3)
+        inputs, size = width, size // 2
+    inputs *= size**3
+    for width in (*HIDDEN, PARAMETERS):
+        yield Layer(inputs * width, width, 1)
+        inputs = width
+
+
+def num_parameters(size: int) -> int:
+    """Weights and biases: 8,907,556 for volumes of 128 voxels along an edge."""
+    return sum(layer.weights + layer.outputs for layer in layers(size))
+
+
+def forward_flops_per_sample(size: int) -> int:
+    """FLOPs of the model's forward pass on one volume: 68.9 GFLOP for 128 voxels along an edge."""
+    return sum(layer.flops for layer in layers(size))
+
+
+def training_flops_per_sample(size: int) -> int:
+    """Forward, and twice as much backward but for the first layer: 192.1 GFLOP for 128 voxels along an edge."""
+    return 3 * forward_flops_per_sample(size) - next(layers(size)).flops

@@ -1,0 +1,282 @@
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import gzip
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.common.launch import Launch
+from benchmarks.common.options import ConfigError
+from benchmarks.common.session import parse_options
+from benchmarks.cosmoflow import prepare
+from benchmarks.cosmoflow.config import HIDDEN
+from benchmarks.cosmoflow.fields import sample
+from benchmarks.cosmoflow.metrics import forward_flops_per_sample, num_parameters
+from benchmarks.cosmoflow.train import CosmoFlow
+from jpwr.regions import RegionTimer
+from tests.later import Later
+
+pytestmark = pytest.mark.long
+
+tf = Later("tensorflow")
+data, model, training = (Later(f"benchmarks.cosmoflow.{name}") for name in ("data", "model", "trainer"))
+on_tensorflow, tfrecords = (Later(f"benchmarks.on_tensorflow.{name}") for name in ("target", "tfrecords"))
+
+
+def on_cpu() -> Any:
+    return on_tensorflow.Target("cpu", "fp32", False, "channels_last", tf.distribute.get_strategy())
+
+
+def run_of(*flags: str, launch: Launch | None = None) -> CosmoFlow:
+    run = CosmoFlow(parse_options(CosmoFlow, ["--size", "32", "--global-batch-size", "4", *flags]), launch or Launch())
+    run.regions = RegionTimer()
+    return run
+
+
+def reading(folder: Any, *flags: str) -> CosmoFlow:
+    return run_of("--data", "cosmoflow", "--data-dir", str(folder), *flags)
+
+
+@pytest.mark.parametrize("size", [32, 64])
+def test_the_model_has_the_parameters_that_are_counted(size):
+    made = model.build_model(size, "channels_last", 1)
+    assert sum(int(np.prod(weight.shape)) for weight in made.trainable_variables) == num_parameters(size)
+
+
+def test_flops_agree_with_tensorflows_own_count():
+    from tensorflow.python.profiler.model_analyzer import profile
+    from tensorflow.python.profiler.option_builder import ProfileOptionBuilder
+
+    made = model.build_model(32, "channels_last", 1)
+    inputs = [tf.TensorSpec((1, 32, 32, 32, 4)), *(tf.TensorSpec((1, width)) for width in HIDDEN)]
+    graph = tf.function(lambda *given: made(list(given))).get_concrete_function(*inputs).graph
+    options = ProfileOptionBuilder(ProfileOptionBuilder.float_operation()).with_empty_output().build()
+    counted = profile(graph, options=options).total_float_ops
+    assert forward_flops_per_sample(32) == pytest.approx(counted, rel=0.02)
+
+
+def test_dropout_leaves_out_the_same_units_of_a_sample_wherever_it_is():
+    whole = training.factors(0.5, 1, 7, 8, 0, 8)
+    second = training.factors(0.5, 1, 7, 8, 4, 4)
+    for all_of_them, own in zip(whole, second, strict=True):
+        assert np.array_equal(all_of_them[4:], own)
+        assert set(np.unique(all_of_them)) == {0.0, 2.0}
+    assert not np.array_equal(whole[0], training.factors(0.5, 1, 8, 8, 0, 8)[0])
+
+
+def test_a_rank_has_its_part_of_the_same_global_batch():
+    whole, wanted = data.made_batch(32, 1, 4, 0)
+    second, wanted_of_second = data.made_batch(32, 1, 2, 1)
+    assert np.array_equal(whole[2:], second)
+    assert np.array_equal(wanted[2:], wanted_of_second)
+
+
+@pytest.fixture(scope="module")
+def volumes(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("volumes")
+    assert prepare.main(["--out", str(folder), "--size", "32", "--samples", "8", "--jobs", "1"]) == 0
+    return folder
+
+
+def test_made_volumes_are_files_of_one_packed_record_each(volumes):
+    files = sorted(volumes.glob("*.tfrecord"))
+    assert len(files) == 8
+    [record] = tf.data.TFRecordDataset(str(files[3]), "GZIP")
+    example = tf.io.parse_single_example(record, data.FEATURES)
+    counts, targets = sample(32, (1234, 3))
+    assert example["x"].numpy() == counts.tobytes()
+    assert np.array_equal(example["y"], targets)
+    packed = np.mean([len(gzip.compress(path.read_bytes())) for path in files])
+    assert 4 < counts.nbytes / packed < 8  # simulated volumes: 5.9
+
+
+def test_the_targets_show_in_the_volumes():
+    """Lumps are the higher the second target is: of volumes of one seed, the deviation of the counts follows it."""
+    spread = []
+    for seed in range(12):
+        counts, targets = sample(32, (5, seed))
+        spread.append((targets[1], counts[..., -1].std()))
+    assert np.corrcoef(np.array(spread).T)[0, 1] > 0.7
+
+
+def test_batches_are_counts_and_targets_of_the_files(volumes):
+    made = {sample(32, (1234, index))[1].tobytes(): sample(32, (1234, index))[0] for index in range(8)}
+    batches = reading(volumes).open_batches(on_cpu())
+    counts, targets = next(batches)
+    assert (counts.dtype, counts.shape, targets.shape) == (tf.int16, (4, 32, 32, 32, 4), (4, 4))
+    for one, wanted in zip(counts.numpy(), targets.numpy(), strict=True):
+        assert np.array_equal(one, made[wanted.tobytes()])
+
+
+def test_ranks_read_different_files(volumes):
+    def wanted(rank: int) -> set[bytes]:
+        flags = ("--data", "cosmoflow", "--data-dir", str(volumes), "--global-batch-size", "8")
+        run = run_of(*flags, launch=Launch(rank, 2, rank, 2))
+        return {one.tobytes() for one in next(run.open_batches(on_cpu()))[1].numpy()}
+
+    assert len(wanted(0) | wanted(1)) == 8
+
+
+def write(path: Any, volumes: list[tuple[bytes, list[float]]], packed: str = "GZIP") -> None:
+    """As TensorFlow's own writer does, and nothing of ours."""
+    with tf.io.TFRecordWriter(str(path), packed) as writer:
+        for counts, targets in volumes:
+            feature = {
+                "x": tf.train.Feature(bytes_list=tf.train.BytesList(value=[counts])),
+                "y": tf.train.Feature(float_list=tf.train.FloatList(value=targets)),
+            }
+            writer.write(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
+
+
+def volume(value: int, size: int = 32) -> tuple[bytes, list[float]]:
+    return np.full((size, size, size, 4), value, np.int16).tobytes(), [value / 10] * 4
+
+
+@pytest.mark.parametrize(("packed", "folder"), [("GZIP", "train"), ("", "train"), ("GZIP", "")])
+def test_files_of_the_real_format_are_read_packed_or_not(tmp_path, packed, folder):
+    (tmp_path / folder).mkdir(exist_ok=True)
+    for value in range(4):
+        write(tmp_path / folder / f"univ_ics_{value}.tfrecord", [volume(value)], packed)
+    counts, targets = next(reading(tmp_path).open_batches(on_cpu()))
+    assert sorted(np.unique(counts)) == [0, 1, 2, 3]
+    assert np.allclose(counts[:, 0, 0, 0, 0] / 10, targets[:, 0])
+
+
+def test_what_is_read_is_counted_with_the_time_of_each_part(volumes):
+    batches = reading(volumes).open_batches(on_cpu())
+    for _ in range(4):
+        next(batches)
+    tried, damaged = batches.records()
+    found = batches.read_so_far("sample")
+    assert damaged == 0
+    assert tried >= 16
+    assert found["input_samples"] >= 16
+    assert found["input_opens"] >= found["input_samples"]
+    bytes_of_file = np.mean([path.stat().st_size for path in volumes.glob("*.tfrecord")])
+    assert found["input_bytes"] == pytest.approx(found["input_opens"] * bytes_of_file, rel=0.5)
+    parts = {"input_reading_s", "input_decompressing_s", "input_decoding_s"}
+    assert parts == {key for key in found if key.endswith("_s")}
+    assert all(found[key] > 0 for key in parts)
+
+
+def damage(folder: Any) -> int:
+    """Files of which none can be used, beside others; how many."""
+    path = folder / "cut.tfrecord"
+    write(path, [volume(1)])
+    path.write_bytes(path.read_bytes()[:-20])
+    flipped = bytearray((folder / "good_0.tfrecord").read_bytes())
+    flipped[len(flipped) // 2] ^= 0x55
+    (folder / "flipped.tfrecord").write_bytes(flipped)
+    (folder / "empty.tfrecord").write_bytes(b"")
+    write(folder / "two.tfrecord", [volume(1), volume(2)])
+    write(folder / "small.tfrecord", [volume(1, size=16)])
+    write(folder / "nan.tfrecord", [(volume(1)[0], [float("nan")] * 4)])
+    (folder / "gone.tfrecord").symlink_to(folder / "nowhere")
+    return 7
+
+
+def test_files_that_are_damaged_are_left_out_and_counted(tmp_path):
+    for index in range(4):
+        write(tmp_path / f"good_{index}.tfrecord", [volume(9)])
+    bad = damage(tmp_path)
+    batches = reading(tmp_path).open_batches(on_cpu())
+    for _ in range(8):
+        assert set(np.unique(next(batches)[0])) == {9}
+    tried, damaged = batches.records()
+    assert damaged / tried == pytest.approx(bad / (bad + 4), rel=0.2)
+
+
+def test_data_without_one_good_file_is_an_error_and_no_endless_search(tmp_path):
+    write(tmp_path / "good_0.tfrecord", [volume(9)])
+    damage(tmp_path)
+    (tmp_path / "good_0.tfrecord").unlink()
+    with pytest.raises(tfrecords.DataError, match="no record of the data can be used"):
+        next(reading(tmp_path).open_batches(on_cpu()))
+
+
+def test_a_folder_without_files_is_one_clear_sentence(tmp_path):
+    with pytest.raises(ConfigError, match=r"holds no TFRecords \*\.tfrecord"):
+        reading(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "--out FOLDER is needed"),
+        (["--out", "{tmp}/x", "--size", "100"], "size must be one of 32, 64, 128, got 100"),
+        (["--out", "{tmp}/x", "--samples", "0"], "samples must be above 0"),
+        (["--out", "{tmp}/begun"], "was begun with samples 32 and not 64"),
+        (["--out", "{tmp}/unknown"], "holds files of unknown origin"),
+        (["--out", "{tmp}/file/x"], "cannot be written"),
+    ],
+)
+def test_data_that_cannot_be_made_is_one_clear_sentence(arguments, message, tmp_path, capsys):
+    (tmp_path / "file").write_text("no volume")
+    for folder in ("begun", "unknown"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "begun" / "made.json").write_text(json.dumps({"size": 128, "samples": 32, "seed": 1234}))
+    (tmp_path / "unknown" / "other.tfrecord").touch()
+    assert prepare.main([argument.format(tmp=tmp_path) for argument in arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert len(error.splitlines()) == 1
+
+
+def test_two_that_prepare_one_folder_do_not_mix(tmp_path, capsys):
+    with (tmp_path / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert prepare.main(["--out", str(tmp_path)]) == 2
+    assert "another prepare is at work" in capsys.readouterr().err
+
+
+def test_a_step_in_parts_trains_as_a_whole_one_does():
+    losses = []
+    for in_parts in (False, True):
+        run = run_of("--learning-rate", "0.1", "--learning-rate-warmup-steps", "1")
+        trainer, batches = training.build_trainer(run.config, on_cpu(), run.regions), run.open_batches(on_cpu())
+        for _ in range(2):
+            (trainer.in_parts if in_parts else trainer.step)(*next(batches))
+        trainer.call(batches)
+        trainer.synchronize()
+        losses.append(trainer.losses[-1])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+@pytest.mark.slow
+def test_targets_of_made_volumes_are_learnt(tmp_path):
+    """The mean absolute error falls below that of the best guess without looking, on volumes it was not trained on."""
+    for name, count, seed in (("train", "256", "1"), ("other", "64", "2")):
+        folder = str(tmp_path / name)
+        assert prepare.main(["--out", folder, "--size", "32", "--samples", count, "--seed", seed]) == 0
+    flags = ("--global-batch-size", "16", "--learning-rate", "0.04", "--dropout", "0")
+    run = reading(tmp_path / "train", *flags, "--learning-rate-warmup-steps", "20")
+    trainer, batches = training.build_trainer(run.config, on_cpu(), run.regions), run.open_batches(on_cpu())
+    before = error_on(trainer, tmp_path / "other")
+    for _ in range(300):
+        trainer.call(batches)
+    trainer.synchronize()
+    after = error_on(trainer, tmp_path / "other")
+    print("mean absolute error", before, after)
+    assert after < 0.8 * min(before, 0.5)  # of guessing 0 it is 0.5
+
+
+def error_on(trainer: Any, folder: Any) -> float:
+    batches = reading(folder, "--global-batch-size", "32").open_batches(on_cpu())
+    errors = []
+    for _ in range(2):
+        counts, wanted = next(batches)
+        all_units = [tf.ones((len(wanted), width)) for width in HIDDEN]
+        found = trainer.model([training.prepared(counts, on_cpu()), *all_units], training=False)
+        errors.append(float(tf.reduce_mean(tf.abs(found - wanted))))
+    return float(np.mean(errors))
+
+
+def test_half_precision_takes_the_same_counts_and_gives_float32():
+    target = dataclasses.replace(on_cpu(), precision="bf16")
+    assert training.prepared(tf.ones((1, 2, 2, 2, 4), tf.int16), target).dtype == tf.bfloat16
+    first = dataclasses.replace(on_cpu(), data_format="channels_first")
+    assert training.prepared(tf.ones((1, 2, 2, 2, 4), tf.int16), first).shape == (1, 4, 2, 2, 2)

@@ -1,0 +1,95 @@
+"""The program as a user starts it: alone, and with workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.cosmoflow import prepare
+from tests.waiting import PATIENCE_S
+
+pytestmark = pytest.mark.long
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+ENVIRON = {**os.environ, "PYTHONPATH": str(REPOSITORY), "TF_CPP_MIN_LOG_LEVEL": "2"}
+SHORT = ["--size", "32", "--global-batch-size", "4", "--warmup-steps", "1", "--measured-steps", "4"]
+
+
+def start(command, record, *flags):
+    done = subprocess.run(
+        [*command, *SHORT, "--record", str(record), *flags],
+        env=ENVIRON,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(record.read_text()), done.stdout
+
+
+ALONE = [sys.executable, "-m", "benchmarks.cosmoflow"]
+WORKERS = [sys.executable, "-m", "benchmarks.common.spawn", "--nproc-per-node", "2", "-m", "benchmarks.cosmoflow"]
+
+
+@pytest.fixture(scope="module")
+def volumes(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("volumes")
+    assert prepare.main(["--out", str(folder), "--size", "32", "--samples", "8", "--jobs", "1"]) == 0
+    return folder
+
+
+def test_layouts_of_one_global_batch_have_the_same_losses(tmp_path):
+    flags = ["--learning-rate", "0.1", "--learning-rate-warmup-steps", "1"]
+    losses = []
+    for number, command in enumerate((ALONE, WORKERS, [*ALONE, "--devices-per-process", "2"])):
+        found, _ = start(command, tmp_path / f"{number}.json", *flags)
+        losses.append(found["losses"])
+        assert found["layout"]["num_devices"] == (1 if number == 0 else 2)
+    assert len(losses[0]) == 5
+    assert losses[1] == pytest.approx(losses[0], rel=1e-3)
+    assert losses[2] == pytest.approx(losses[0], rel=1e-3)
+
+
+def test_compute_and_effective_throughput_with_what_the_input_path_did(tmp_path, volumes):
+    flags = ["--data", "fake-cosmoflow", "--data-dir", str(volumes), "--effective", "--rounds", "2", "--cold-cache"]
+    found, said = start(ALONE, tmp_path / "record.json", *flags, "--stage", str(tmp_path / "disk"))
+    metrics = found["metrics"]
+    assert metrics["measured_samples"] == metrics["effective_samples"] == 2 * 2 * 4
+    assert 0 <= metrics["input_wait_share"] < 1
+    parts = [metrics[f"input_{part}_percent"] for part in ("reading", "decompressing", "decoding")]
+    assert sum(parts) == pytest.approx(100)
+    assert metrics["input_opens_per_s"] > 0
+    assert metrics["input_bytes_per_s"] > 1000 * metrics["input_opens_per_s"]
+    assert metrics["staged_bytes"] == sum(path.stat().st_size for path in volumes.glob("*.tfrecord"))
+    assert len(list((tmp_path / "disk").glob("*/*.tfrecord"))) == 8
+    # One warm-up step and two blocks of two are all steps on files whose time EPCC's figure takes.
+    assert metrics["epcc_samples"] == 4 * (1 + 2 * 2)
+    assert metrics["epcc_samples_per_s"] == pytest.approx(metrics["epcc_samples"] / metrics["epcc_s"])
+    assert metrics["epcc_s"] > metrics["effective_s"]
+    assert {window["kind"] for window in found["windows"]} == {"measured", "effective"}
+    for words in ("EPCC's", "opens/s", "% decompressing", "were copied to the nodes"):
+        assert words in said
+    parts = found["regions"]["in parts"]["regions"]
+    assert {"Forward", "Backward", "Update"} <= set(parts)
+
+
+def test_files_that_are_damaged_make_no_good_run(tmp_path, volumes):
+    for path in volumes.glob("*.tfrecord"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    path.write_bytes(path.read_bytes())
+    (tmp_path / path.name).write_bytes(path.read_bytes()[:100])
+    done = subprocess.run(
+        [*ALONE, *SHORT, "--data", "cosmoflow", "--data-dir", str(tmp_path), "--record", str(tmp_path / "record.json")],
+        env=ENVIRON,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 1
+    assert "records could not be used (damaged, or of another size)" in done.stderr
+    assert json.loads((tmp_path / "record.json").read_text())["status"] == "failed"

@@ -1,0 +1,82 @@
+"""CosmoFlow training, as the frame asks for it."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.common import session
+from benchmarks.common.launch import Launch
+from benchmarks.common.options import ConfigError
+from benchmarks.common.workload import Flops
+from benchmarks.cosmoflow.config import REDSHIFTS, Config
+from benchmarks.cosmoflow.metrics import (
+    FLOPS_SOURCE,
+    SAMPLES_PER_EPOCH,
+    num_parameters,
+    training_flops_per_sample,
+)
+from benchmarks.on_tensorflow.workload import TensorFlowWorkload
+
+if TYPE_CHECKING:
+    from benchmarks.on_tensorflow.target import Target
+    from benchmarks.on_tensorflow.tfrecords import Batches
+    from benchmarks.on_tensorflow.trainer import Trainer
+
+
+class CosmoFlow(TensorFlowWorkload):
+    """One run of CosmoFlow."""
+
+    name = "cosmoflow"
+    unit = "sample"
+    description = "Train CosmoFlow for some steps with TensorFlow and record how fast it went."
+    options = Config
+    damage = "damaged, or of another size"
+    without_ipu = "volumes of its size need a program that is split over several of them"
+
+    def __init__(self, options: Config, launch: Launch) -> None:
+        super().__init__(options, launch, find_files(options))
+        size = options.model.size
+        self.layout["volume_size"] = size
+        self.sample = f"{size} x {size} x {size} x {REDSHIFTS}"
+        self.num_parameters = num_parameters(size)
+        self.flops = Flops(training_flops_per_sample(size), FLOPS_SOURCE)
+
+    @staticmethod
+    def model(options: Config) -> str:
+        """The size of its volumes."""
+        return f"CosmoFlow {options.model.size}"
+
+    def open_trainer(self, target: Target) -> Trainer:
+        """Model and optimizer of this process."""
+        from benchmarks.cosmoflow.trainer import build_trainer
+
+        return build_trainer(self.config, target, self.regions)
+
+    def open_batches(self, target: Target, on_device: bool = False) -> Batches:
+        """Volumes with their targets."""
+        from benchmarks.cosmoflow.data import open_batches
+
+        return open_batches(self, target, on_device)
+
+    def metrics(self) -> dict[str, Any]:
+        """What costs and tables take."""
+        return {"comparable": self.config.model.is_comparable, "samples_per_epoch": SAMPLES_PER_EPOCH}
+
+
+def find_files(options: Config) -> list[Path]:
+    """The training set's; raises ConfigError where there are none."""
+    if not options.data.reads_files:
+        return []
+    folder = Path(options.data.data_dir)
+    files = sorted(folder.glob("*.tfrecord")) or sorted((folder / "train").glob("*.tfrecord"))
+    if not files:
+        raise ConfigError(
+            f"--data-dir {folder} holds no TFRecords *.tfrecord, nor does a folder train in it: make them with "
+            f"'{options.data.made_by}'"
+        )
+    return files
+
+
+main = partial(session.main, CosmoFlow)

@@ -1,0 +1,99 @@
+"""Write HDF5 files of made fields that stand in for the climate's. A file is read back before it has its name."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common.options import ConfigError, option, positive, run_command
+from benchmarks.common.prepare import write_missing
+from benchmarks.deepcam.config import NATIVE_SIZE, SIZES
+
+
+@dataclass(frozen=True)
+class PrepareOptions:
+    """Data to write."""
+
+    out: str = option("", "folder for the HDF5 files")
+    size: str = option(NATIVE_SIZE, "pixels of a picture", tuple(SIZES))
+    samples: int = option(
+        32, "number of samples, each in a file of its own: 57 MB of the larger size, 4 of the smaller"
+    )
+    jobs: int | None = option(None, "processes; default: one for each usable core")
+    seed: int = option(1234, "seed of the fields")
+
+    def __post_init__(self) -> None:
+        positive(self, "samples", "jobs")
+        if not self.out:
+            raise ConfigError("--out FOLDER is needed: where the HDF5 files go, such as data/fake-deepcam")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run from the command line; returns the exit code."""
+    return run_command(
+        PrepareOptions,
+        "python -m benchmarks.deepcam.prepare",
+        "Write HDF5 files of made fields that stand in for the climate's.",
+        prepare,
+        argv,
+    )
+
+
+def prepare(options: PrepareOptions) -> None:
+    """Write what is missing of the files; raises ConfigError where that cannot be."""
+    folder = Path(options.out)
+    plan = {key: value for key, value in asdict(options).items() if key not in ("out", "jobs")}
+    paths = [folder / "stats.h5", *(folder / f"data-made-{index:06d}.h5" for index in range(options.samples))]
+
+    def tasks(missing: list[int]) -> list[Callable[[], int]]:
+        seeds = {index: (options.seed, index - 1) for index in missing}
+        height, width = SIZES[options.size]
+        return [
+            partial(write_sample, paths[index], height, width, seeds[index])
+            if index
+            else partial(write_stats, paths[index])
+            for index in missing
+        ]
+
+    written = write_missing(folder / "made.json", plan, "*.h5", paths, tasks, options.jobs)
+    if written:
+        print(f"{folder}: {len(written)} files with {sum(written) / 1e6:.1f} MB")
+
+
+def write_sample(path: Path, height: int, width: int, seed: tuple[int, int]) -> int:
+    """One sample, as the data set has it; its bytes."""
+    from benchmarks.deepcam.fields import sample
+
+    fields, labels = sample(height, width, seed)
+    return _write(path, {"climate/data": fields, "climate/labels_0": labels})
+
+
+def write_stats(path: Path) -> int:
+    """Least and largest values of the channels; bytes of the file."""
+    from benchmarks.deepcam.fields import ranges
+
+    least, most = ranges()
+    return _write(path, {"climate/minval": least, "climate/maxval": most})
+
+
+def _write(path: Path, parts: dict[str, Any]) -> int:
+    import h5py
+    import numpy as np
+
+    part = path.with_suffix(".part")
+    with h5py.File(part, "w") as file:
+        for name, values in parts.items():
+            file[name] = values
+    with h5py.File(part, "r") as file:
+        if not all(np.array_equal(file[name][...], values) for name, values in parts.items()):
+            raise OSError(f"{part} has another content than was written")
+    part.replace(path)
+    return path.stat().st_size
+
+
+if __name__ == "__main__":
+    sys.exit(main())

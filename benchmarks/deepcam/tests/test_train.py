@@ -1,0 +1,91 @@
+"""The program as a user starts it: alone, and with workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.waiting import PATIENCE_S
+
+pytestmark = pytest.mark.long
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+ENVIRON = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+FEW_BLOCKS = "benchmarks.deepcam.tests.few_blocks"
+SHORT = ["--size", "192x288", "--global-batch-size", "4", "--warmup-steps", "1", "--measured-steps", "3"]
+ALONE = [sys.executable, "-m", FEW_BLOCKS]
+WORKERS = [sys.executable, "-m", "benchmarks.common.spawn", "--nproc-per-node", "2", "-m", FEW_BLOCKS]
+
+
+def run(command, record, *flags):
+    return subprocess.run(
+        [*command, *SHORT, "--record", str(record), *flags],
+        env=ENVIRON,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+
+
+def start(command, record, *flags):
+    done = run(command, record, *flags)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(record.read_text()), done
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Fields of the size that few_blocks makes of the smaller one."""
+    folder = tmp_path_factory.mktemp("made")
+    program = (
+        f"import sys; import {FEW_BLOCKS}; from benchmarks.deepcam import prepare;"
+        f"sys.exit(prepare.main(['--out', {str(folder)!r}, '--size', '192x288', '--samples', '6', '--jobs', '1']))"
+    )
+    subprocess.run([sys.executable, "-c", program], env=ENVIRON, check=True, timeout=PATIENCE_S)
+    return folder
+
+
+def test_layouts_of_one_global_batch_have_the_same_losses(tmp_path):
+    """Each pass is normalised by itself, so that passes are of the same samples."""
+    flags = ["--learning-rate-warmup-steps", "1", "--learning-rate", "0.0003", "--micro-batch-size", "1"]
+    found = [start(command, tmp_path / f"{index}.json", *flags)[0] for index, command in enumerate((ALONE, WORKERS))]
+    assert [one["layout"]["grad_accum_steps"] for one in found] == [4, 2]
+    assert len(found[0]["losses"]) == 4
+    assert found[1]["losses"] == pytest.approx(found[0]["losses"], rel=2e-3)
+    regions = found[1]["regions"]["measured"]["regions"]
+    assert {"Forward", "Backward", "Comm", "Update"} <= set(regions)
+    assert found[1]["metrics"]["comm_percent"] > 0
+    assert found[0]["metrics"]["comm_percent"] == 0
+
+
+def test_compute_and_effective_throughput_with_what_the_input_path_did(tmp_path, made):
+    flags = ["--data", "fake-deepcam", "--data-dir", str(made), "--effective", "--rounds", "2", "--cold-cache"]
+    found, done = start(ALONE, tmp_path / "record.json", *flags, "--stage", str(tmp_path / "disk"))
+    metrics = found["metrics"]
+    assert metrics["measured_samples"] == metrics["effective_samples"] == 2 * 2 * 4
+    assert metrics["input_reading_percent"] + metrics["input_decoding_percent"] == pytest.approx(100)
+    assert metrics["input_opens_per_s"] == pytest.approx(metrics["input_samples_per_s"])
+    assert metrics["input_bytes_per_s"] == pytest.approx(metrics["input_samples_per_s"] * 32 * 48 * (16 * 4 + 1))
+    assert metrics["staged_bytes"] == sum(path.stat().st_size for path in made.glob("data-*.h5"))
+    assert metrics["epcc_samples"] == 4 * (1 + 2 * 2)
+    assert metrics["records_damaged"] == 0
+    assert {window["kind"] for window in found["windows"]} == {"measured", "effective"}
+    assert "Warning" not in done.stderr
+    for words in ("EPCC's", "opens/s", "% reading", "were copied to the nodes"):
+        assert words in done.stdout
+
+
+def test_files_that_are_damaged_make_no_good_run(tmp_path, made):
+    for path in made.glob("*.h5"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "data-bad.h5").write_bytes(b"no HDF5")
+    # The data set of six is read twice at least.
+    done = run(ALONE, tmp_path / "record.json", "--data", "deepcam", "--data-dir", str(tmp_path))
+    assert done.returncode == 1
+    assert "records could not be used (damaged, or of another size)" in done.stderr
+    assert json.loads((tmp_path / "record.json").read_text())["status"] == "failed"

@@ -1,0 +1,183 @@
+"""One optimizer step of any model on this rank's device, with gradients that are averaged over all ranks meanwhile."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
+from itertools import islice
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
+
+from benchmarks.on_pytorch.communication import LANE, end_of
+from benchmarks.on_pytorch.target import Target
+from jpwr.region_times import BACKWARD, COMM, FORWARD, UPDATE
+from jpwr.regions import Moment, RegionTimer
+
+Pass = tuple[Tensor, Tensor]  # samples and labels of one forward pass, on the device
+
+
+class Trainer:
+    """Steps of some passes each, whose gradients are added up."""
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        loss_of: Callable[[Tensor, Tensor], Tensor],
+        learning_rate: Callable[[int], float],
+        passes: int,
+        target: Target,
+        regions: RegionTimer,
+    ) -> None:
+        """`loss_of` makes the mean over a pass of the model's outputs and labels; rates are of steps from 0 on."""
+        self._optimizer, self._loss_of, self._learning_rate = optimizer, loss_of, learning_rate
+        self.model, self.passes, self._target, self._regions = model, passes, target, regions
+        self._losses: list[Tensor] = []  # of every step, on the device
+        self._scaler = torch.amp.GradScaler(target.device.type, enabled=target.precision == "fp16")  # type: ignore[attr-defined]
+        self._sums: list[tuple[Moment, Callable[[], Moment | None]]] = []  # under way: their beginnings and ends
+        self._last_ready: Moment | None = None  # of the gradients
+        self._replica: Any = model
+        if target.launch.world_size > 1:
+            devices = [target.device.index] if target.on_gpu else None
+            self._replica = DistributedDataParallel(
+                model, devices, broadcast_buffers=False, gradient_as_bucket_view=True
+            )
+            self._replica.register_comm_hook(None, self._average)
+
+    def step(self, passes: Iterable[Pass]) -> None:
+        """Forward, backward and update over this rank's part of one global batch; its loss is kept on the device."""
+        self._optimizer.zero_grad()
+        losses = []
+        for number, (samples, labels) in enumerate(passes, 1):
+            is_last = number == self.passes
+            alone = self._replica is self.model or is_last
+            with nullcontext() if alone else self._replica.no_sync():
+                with self._regions.region(FORWARD), self._in_precision():
+                    loss = self._loss_of(self._replica(samples), labels) / self.passes
+                with self._regions.region(BACKWARD):
+                    self._scaler.scale(loss).backward()
+                    self._mark_sums()
+            losses.append(loss.detach())
+        with self._regions.region(UPDATE):
+            for group in self._optimizer.param_groups:
+                group["lr"] = self._learning_rate(len(self._losses))
+            self._scaler.step(self._optimizer)
+            self._scaler.update()
+        self._losses.append(torch.stack(losses).sum())
+
+    def losses(self) -> list[float]:
+        """Of every step, the mean over all ranks, on every rank."""
+        of_ranks = self._target.gather([float(loss) for loss in self._losses])
+        return [statistics.fmean(of_step) for of_step in zip(*of_ranks, strict=True)]
+
+    def _in_precision(self) -> Any:
+        dtype = self._target.dtype
+        return torch.autocast(self._target.device.type, dtype, enabled=dtype != torch.float32)
+
+    def _average(self, _: None, bucket: Any) -> torch.futures.Future[Tensor]:
+        """What DistributedDataParallel does with gradients that are ready; while steps are marked, when is kept."""
+        timer = self._regions
+        started = timer.moment() if timer.recording else None
+        work: Any = dist.all_reduce(bucket.buffer().div_(self._target.launch.world_size), async_op=True)
+        if started:
+            self._sums.append((started, end_of(timer, [work], self._target.on_gpu)))
+            if bucket.is_last():
+                self._last_ready = timer.moment()
+        averaged: torch.futures.Future[Tensor] = work.get_future().then(lambda done: done.value()[0])
+        return averaged
+
+    def _mark_sums(self) -> None:
+        """Sums on a lane beside the backward pass; from the last gradient on they are all that it waits for."""
+        if not self._sums:
+            return
+        now = self._regions.moment()
+        for started, ended in self._sums:
+            self._regions.add(COMM, LANE, started, ended() or now)
+        if self._last_ready:
+            self._regions.add(COMM, self._regions.lane, self._last_ready, now)
+        self._sums, self._last_ready = [], None
+
+
+class PassFeed:
+    """A BatchFeed of passes, one after the other; with `counts` an Input, if it also says what was read."""
+
+    def __init__(self, trainer: Trainer, passes: Iterable[Pass], regions: RegionTimer) -> None:
+        self._trainer, self._passes = trainer, regions.io(passes)
+
+    def call(self) -> None:
+        """One optimizer step."""
+        self._trainer.step(islice(self._passes, self._trainer.passes))
+
+    def take(self) -> list[Pass]:
+        """The passes of one step."""
+        return list(islice(self._passes, self._trainer.passes))
+
+    def step(self, batch: list[Pass]) -> None:
+        """One optimizer step on those passes."""
+        self._trainer.step(batch)
+
+
+def rising_rate(highest: float, steps: int) -> Callable[[int], float]:
+    """A learning rate that rises in a line with the steps, from one part of the warm-up to the highest, and stays."""
+    return lambda step: highest * min(1.0, (step + 1) / steps)
+
+
+class Lamb(torch.optim.Optimizer):
+    """Adam whose update of each tensor is as long, for its rate, as the tensor itself.
+
+    Source: You et al. 2019, "Large Batch Optimization for Deep Learning" (arXiv:1904.00962), algorithm 2. Tensors of
+    one dimension, which are biases and scales, neither decay nor are scaled.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        lr: float,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.01,
+    ) -> None:
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """One step from the gradients that are there."""
+        for group in self.param_groups:
+            pairs = [(weight, weight.grad) for weight in group["params"] if weight.grad is not None]
+            if pairs:
+                weights, gradients = (list(parts) for parts in zip(*pairs, strict=True))
+                self._step(weights, gradients, group)
+
+    def _step(self, weights: list[Tensor], gradients: list[Tensor], group: dict[str, Any]) -> None:
+        states = [self.state[weight] for weight in weights]
+        for weight, state in zip(weights, states, strict=True):
+            if not state:
+                state.update(step=0, mean=torch.zeros_like(weight), square=torch.zeros_like(weight))
+            state["step"] += 1
+        (beta1, beta2), step = group["betas"], states[0]["step"]
+        means, squares = ([state[name] for state in states] for name in ("mean", "square"))
+        torch._foreach_lerp_(means, gradients, 1 - beta1)
+        torch._foreach_mul_(squares, beta2)
+        torch._foreach_addcmul_(squares, gradients, gradients, 1 - beta2)
+        roots = torch._foreach_sqrt(torch._foreach_div(squares, 1 - beta2**step))
+        torch._foreach_add_(roots, group["eps"])
+        updates = torch._foreach_div(torch._foreach_div(means, 1 - beta1**step), roots)
+        for weight, update in zip(weights, updates, strict=True):
+            if weight.ndim > 1:
+                update.add_(weight, alpha=group["weight_decay"])
+        lengths, wanted = torch._foreach_norm(updates), torch._foreach_norm(weights)
+        for weight, update, length, own in zip(weights, updates, lengths, wanted, strict=True):
+            if weight.ndim > 1:
+                update.mul_(torch.where((own > 0) & (length > 0), own / length, 1.0))
+        torch._foreach_add_(weights, updates, alpha=-group["lr"])
+
+
+def forever(passes: list[Pass]) -> Iterator[Pass]:
+    """The same passes, again and again."""
+    while True:
+        yield from passes

@@ -1,0 +1,125 @@
+"""One step of training of a model, whatever it is, and the rates that its optimizer has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+
+from benchmarks.on_tensorflow.parts import StepInParts, first_sample
+from benchmarks.on_tensorflow.target import Target
+from benchmarks.on_tensorflow.tfrecords import Batches
+from jpwr.region_times import IO
+from jpwr.regions import RegionTimer
+
+
+def as_they_are(gradients: Sequence[Any]) -> Sequence[Any]:
+    """All of the loss is in them already."""
+    return gradients
+
+
+class Trained(NamedTuple):
+    """What is trained, and how; made in the scope of the target's strategy."""
+
+    model: keras.Model
+    optimizer: Any  # of keras; of losses that are scaled in fp16
+    # A replica's part of the loss, of samples, labels and where in the global batch the first of them is: gradients are
+    # summed over replicas, so that each divides by the whole batch.
+    loss_of: Callable[[Any, Any, Any], Any]
+    completed: Callable[[Sequence[Any]], Sequence[Any]] = as_they_are  # gradients, with what the loss has not
+
+
+class Trainer:
+    """What this process trains: `call` from batches, or `step` on one that is at hand."""
+
+    def __init__(
+        self, trained: Callable[[], Trained], target: Target, regions: RegionTimer, steps_per_call: int
+    ) -> None:
+        self.losses: list[Any] = []  # of the last step of every call, a mean over the global batch
+        self._strategy = target.strategy
+        with self._strategy.scope():
+            self.model, optimizer, loss_of, completed = trained()
+            optimizer.build(self.model.trainable_variables)
+        weights = self.model.trainable_variables
+
+        # Compiled without the sum over replicas, which XLA cannot hold. On an IPU the loop around it is compiled.
+        @tf.function(jit_compile=target.xla and not target.on_ipu)
+        def gradients_of(samples: Any, labels: Any, first: Any) -> Any:
+            with tf.GradientTape() as tape:
+                loss = loss_of(samples, labels, first)
+                scaled = optimizer.scale_loss(loss)
+            return loss, completed(tape.gradient(scaled, weights))
+
+        def replica_step(samples: Any, labels: Any) -> Any:
+            loss, gradients = gradients_of(samples, labels, first_sample(labels))
+            optimizer.apply_gradients(zip(gradients, weights, strict=True))
+            return loss
+
+        @tf.function
+        def one_step(samples: Any, labels: Any) -> Any:
+            loss = self._strategy.run(replica_step, args=(samples, labels))
+            return self._strategy.reduce("SUM", loss, axis=None)
+
+        self._one_step = replica_step if target.on_ipu else one_step
+        self.in_parts = StepInParts(
+            regions,
+            self._strategy,
+            lambda samples, labels, first: optimizer.scale_loss(loss_of(samples, labels, first)),
+            completed,
+            optimizer,
+            weights,
+            target.xla,
+        )
+        self._regions = regions
+        self._on_ipu = target.on_ipu
+        self._steps_per_call = steps_per_call
+        self._graphs: dict[Batches, Callable[[], Any]] = {}
+
+    def step(self, samples: Any, labels: Any) -> None:
+        """One optimizer step; its loss is kept on the device."""
+        self.losses.append(self._one_step(samples, labels))
+
+    def call(self, batches: Batches) -> None:
+        """Some optimizer steps in one call into TensorFlow; the loss of the last one is kept on the device."""
+        if self._steps_per_call == 1 and not self._on_ipu:
+            with self._regions.region(IO):
+                batch = next(batches)
+            self.step(*batch)
+            return
+        if batches not in self._graphs:
+            self._graphs[batches] = self._several_steps(batches)
+        graph = self._graphs[batches]
+        self.losses.append(self._strategy.run(graph) if self._on_ipu else graph())
+
+    def _several_steps(self, batches: Batches) -> Callable[[], Any]:
+        one_step = self._one_step
+
+        @tf.function(jit_compile=self._on_ipu)
+        def several_steps() -> Any:
+            loss = tf.constant(0.0)
+            for _ in tf.range(self._steps_per_call):
+                samples, labels = batches.take()
+                loss = one_step(samples, labels)
+            return loss
+
+        graph: Callable[[], Any] = several_steps
+        return graph
+
+    def synchronize(self) -> None:
+        """Wait until the device has done all it was given: fetching a scalar does."""
+        if self.losses:
+            self.losses[-1] = float(self.losses[-1])
+
+
+def in_precision(optimizer: Any, target: Target) -> Any:
+    """The optimizer, of scaled losses where the precision is fp16."""
+    return keras.optimizers.LossScaleOptimizer(optimizer) if target.precision == "fp16" else optimizer
+
+
+def rising_rate(highest: float, steps: int) -> Any:
+    """A learning rate that rises in a line with the steps, from one part of the warm-up to the highest, and stays."""
+    if steps == 1:
+        return highest
+    return keras.optimizers.schedules.PolynomialDecay(highest / steps, steps - 1, end_learning_rate=highest)

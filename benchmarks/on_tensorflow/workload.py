@@ -1,0 +1,145 @@
+"""A workload on TensorFlow, as the frame asks for it.
+
+TensorFlow takes seconds to import: that is done once the options are known to be good.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.common.batch_plan import check_shares
+from benchmarks.common.good_run import run_problem
+from benchmarks.common.input_files import is_shared_by_file, own_files
+from benchmarks.common.launch import Launch, usable_cores
+from benchmarks.common.record import RunRecord
+from benchmarks.common.workload import Choice, Target, Training, Workload
+
+if TYPE_CHECKING:
+    from benchmarks.on_tensorflow.target import Target as TensorFlowTarget
+    from benchmarks.on_tensorflow.tfrecords import Batches
+    from benchmarks.on_tensorflow.trainer import Trainer
+
+
+class TensorFlowWorkload(Workload):
+    """One run; what trains and what is trained on is the workload's own."""
+
+    packages = ("tensorflow", "tensorflow-cpu", "tensorflow-rocm", "keras", "numpy")
+    choices = (Choice("XLA", "compute.xla", {"on": "XLA"}),)
+    damage = "damaged"  # what makes a record one that cannot be used
+
+    def __init__(self, options: Any, launch: Launch, files: Sequence[Path]) -> None:
+        """`files` are all that there are."""
+        self.config, self.launch = options, launch
+        self.devices_per_process = options.compute.devices_per_process
+        batch, devices = options.batch.global_batch_size, launch.world_size * self.devices_per_process
+        check_shares(devices, batch)
+        self.layout = {
+            "num_devices": devices,
+            "num_nodes": launch.num_nodes,
+            "global_batch_size": batch,
+            "micro_batch_size": batch // devices,
+            "data_parallel_size": devices,
+        }
+        self.data, self.stage, self.work_per_sample = options.data.data, options.data.stage, 1
+        self.files = own_files(files, launch.rank, launch.world_size)
+        # Which part of its files' records this rank takes, of how many.
+        self.shares = (0, 1) if is_shared_by_file(len(files), launch.world_size) else (launch.rank, launch.world_size)
+
+    @contextmanager
+    def open(self, record: RunRecord) -> Iterator[Target]:
+        """The device with TensorFlow's strategy."""
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+        from benchmarks.on_tensorflow.target import choose_target
+
+        target = choose_target(self.config.compute, self.launch)
+        record.config["compute"] |= {
+            "xla": "on" if target.xla else "off",
+            "layout": "nchw" if target.data_format == "channels_first" else "nhwc",
+        }
+        yield target
+
+    def build(self, target: Any) -> Training:
+        """Model, optimizer and data of this process."""
+        return TensorFlowTraining(self, target)
+
+    @abstractmethod
+    def open_trainer(self, target: TensorFlowTarget) -> Trainer:
+        """Model and optimizer of this process."""
+
+    @abstractmethod
+    def open_batches(self, target: TensorFlowTarget, on_device: bool = False) -> Batches:
+        """What this process trains on, or a batch of the same kind that is on the device already.
+
+        Raises ConfigError where there is no data to read.
+        """
+
+    def metrics(self) -> dict[str, Any]:
+        """What the record's metrics have of this workload alone."""
+        return {}
+
+
+class TensorFlowTraining:
+    """A Training."""
+
+    def __init__(self, run: TensorFlowWorkload, target: TensorFlowTarget) -> None:
+        config = run.config
+        self.trainer = run.open_trainer(target)
+        self._run, self._target = run, target
+        self.steps_per_call = config.compute.steps_per_call
+        cores = usable_cores() // run.launch.local_world_size
+        ahead = config.data.prefetch_batches + 1 + cores // config.batch.global_batch_size
+        self.data = BatchesFeed(self.trainer, run.open_batches(target), run.unit, ahead)
+        self.on_device = None
+        if config.turns.effective:
+            self.on_device = BatchesFeed(self.trainer, run.open_batches(target, on_device=True), run.unit)
+
+    def synchronize(self) -> None:
+        """Wait until the device has done all it was given."""
+        self.trainer.synchronize()
+
+    def step_in_parts(self) -> None:
+        """One optimizer step, each part of which is waited for; on IPUs, whose steps are one program, none."""
+        if not self._target.on_ipu:
+            self.trainer.in_parts(*self.data.take())
+
+    def losses(self) -> list[float]:
+        """Of the last step of every call, a mean over the global batch."""
+        return [float(loss) for loss in self.trainer.losses]
+
+    def conclude(self, record: RunRecord) -> str:
+        """Fill in what was read; why the run is not a good one."""
+        read, damaged = (sum(counts) for counts in zip(*self._target.gather(self.data.batches.records()), strict=True))
+        record.metrics |= {**self._run.metrics(), "records_read": read, "records_damaged": damaged}
+        return run_problem(self.losses(), read, damaged, self._run.damage)
+
+
+class BatchesFeed:
+    """An Input: steps on batches."""
+
+    def __init__(self, trainer: Trainer, batches: Batches, unit: str, steps_ahead: int = 0) -> None:
+        self._trainer, self.batches, self._unit, self.steps_ahead = trainer, batches, unit, steps_ahead
+
+    def call(self) -> None:
+        """One call into TensorFlow, of some optimizer steps."""
+        self._trainer.call(self.batches)
+
+    def take(self) -> tuple[Any, Any]:
+        """The next batch."""
+        return next(self.batches)
+
+    def step(self, batch: tuple[Any, Any]) -> None:
+        """One optimizer step on it."""
+        self._trainer.step(*batch)
+
+    def read_so_far(self) -> dict[str, float]:
+        """What was read from files."""
+        return self.batches.read_so_far(self._unit)
+
+    def copy_batch_s(self) -> float | None:
+        """Seconds that a batch takes to the GPU."""
+        return self.batches.copy_s()
