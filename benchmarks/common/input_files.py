@@ -11,9 +11,27 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.common.options import ConfigError
+from benchmarks.common.options import ConfigError, DataOptions
 
 SAY_EVERY_S = 2.0
+
+
+def find_files(options: DataOptions, pattern: str, without: str = "") -> list[Path]:
+    """The training set's, in a folder or in `train` in it, but for one name; none where none are read.
+
+    Raises ConfigError where there are none.
+    """
+    if not options.reads_files:
+        return []
+    folder = Path(options.data_dir)
+    for there in (folder, folder / "train"):
+        files = sorted(path for path in there.glob(pattern) if path.name != without)
+        if files:
+            return files
+    raise ConfigError(
+        f"--data-dir {folder} holds no files {pattern}, nor does a folder train in it: make them with "
+        f"'{options.made_by}'"
+    )
 
 
 def own_files(files: Sequence[Path], rank: int, ranks: int) -> list[Path]:

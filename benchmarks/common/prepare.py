@@ -12,13 +12,37 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from benchmarks.common.launch import usable_cores
-from benchmarks.common.options import ConfigError
+from benchmarks.common.options import ConfigError, option, positive
 
 Written = TypeVar("Written")
+
+
+@dataclass(frozen=True)
+class MadeOptions:
+    """Data to write."""
+
+    example: ClassVar[str] = "data/made"
+    out: str = option("", "folder for the files")
+    samples: int = option(32, "number of samples, each in a file of its own")
+    jobs: int | None = option(None, "processes; default: one for each usable core")
+    seed: int = option(1234, "seed of the samples")
+
+    def __post_init__(self) -> None:
+        positive(self, "samples", "jobs")
+        if not self.out:
+            raise ConfigError(f"--out FOLDER is needed: where the files go, such as {self.example}")
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """What decides what is made."""
+        return {key: value for key, value in asdict(self).items() if key not in ("out", "jobs")}
+
+
 LOCK = ".lock"
 
 

@@ -5,30 +5,25 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.common.options import ConfigError, option, positive, run_command
-from benchmarks.common.prepare import write_missing
+from benchmarks.common.options import ConfigError, option, run_command
+from benchmarks.common.prepare import MadeOptions, write_missing
 from benchmarks.cosmoflow.config import NATIVE_SIZE, SIZES
 
 
 @dataclass(frozen=True)
-class PrepareOptions:
+class PrepareOptions(MadeOptions):
     """Data to write."""
 
-    out: str = option("", "folder for the TFRecords")
+    example = "data/fake-cosmoflow"
     size: int = option(NATIVE_SIZE, "voxels along a volume's edge: 32, 64 or 128")
-    samples: int = option(64, "number of volumes, each in a file of its own")
-    jobs: int | None = option(None, "processes; default: one for each usable core")
-    seed: int = option(1234, "seed of the volumes")
 
     def __post_init__(self) -> None:
-        positive(self, "samples", "jobs")
-        if not self.out:
-            raise ConfigError("--out FOLDER is needed: where the TFRecords go, such as data/fake-cosmoflow")
+        super().__post_init__()
         if self.size not in SIZES:
             raise ConfigError(f"size must be one of {', '.join(map(str, SIZES))}, got {self.size}")
 
@@ -55,13 +50,12 @@ def prepare(options: PrepareOptions) -> None:
     """Write what is missing of the files; raises ConfigError where that cannot be."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     folder = Path(options.out)
-    plan = {key: value for key, value in asdict(options).items() if key not in ("out", "jobs")}
     paths = [folder / f"made_{index:06d}.tfrecord" for index in range(options.samples)]
 
     def tasks(missing: list[int]) -> list[Callable[[], Written]]:
         return [partial(write_file, paths[index], options.size, (options.seed, index)) for index in missing]
 
-    written = write_missing(folder / "made.json", plan, "*.tfrecord", paths, tasks, options.jobs)
+    written = write_missing(folder / "made.json", options.plan, "*.tfrecord", paths, tasks, options.jobs)
     if written:
         raw, packed = (sum(sizes) / len(written) / 1e6 for sizes in zip(*written, strict=True))
         print(f"{folder}: {len(written)} volumes of {packed:.2f} MB, packed from {raw:.2f} MB ({raw / packed:.1f} : 1)")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.common import session
+from benchmarks.common.input_files import find_files
 from benchmarks.common.launch import Launch
-from benchmarks.common.options import ConfigError
 from benchmarks.common.workload import Flops
 from benchmarks.cosmoflow.config import REDSHIFTS, Config
 from benchmarks.cosmoflow.metrics import (
@@ -36,7 +35,7 @@ class CosmoFlow(TensorFlowWorkload):
     without_ipu = "volumes of its size need a program that is split over several of them"
 
     def __init__(self, options: Config, launch: Launch) -> None:
-        super().__init__(options, launch, find_files(options))
+        super().__init__(options, launch, find_files(options.data, "*.tfrecord"))
         size = options.model.size
         self.layout["volume_size"] = size
         self.sample = f"{size} x {size} x {size} x {REDSHIFTS}"
@@ -63,20 +62,6 @@ class CosmoFlow(TensorFlowWorkload):
     def metrics(self) -> dict[str, Any]:
         """What costs and tables take."""
         return {"comparable": self.config.model.is_comparable, "samples_per_epoch": SAMPLES_PER_EPOCH}
-
-
-def find_files(options: Config) -> list[Path]:
-    """The training set's; raises ConfigError where there are none."""
-    if not options.data.reads_files:
-        return []
-    folder = Path(options.data.data_dir)
-    files = sorted(folder.glob("*.tfrecord")) or sorted((folder / "train").glob("*.tfrecord"))
-    if not files:
-        raise ConfigError(
-            f"--data-dir {folder} holds no TFRecords *.tfrecord, nor does a folder train in it: make them with "
-            f"'{options.data.made_by}'"
-        )
-    return files
 
 
 main = partial(session.main, CosmoFlow)

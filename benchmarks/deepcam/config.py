@@ -17,6 +17,7 @@ from benchmarks.common.options import (
     option,
     positive,
 )
+from benchmarks.on_pytorch.options import BatchOptions
 
 CHANNELS = 16  # quantities of the atmosphere
 # Pixels of each class in the training set: background, tropical cyclone, atmospheric river.
@@ -36,19 +37,6 @@ class ModelOptions:
     @property
     def is_comparable(self) -> bool:
         return self.size == NATIVE_SIZE
-
-
-@dataclass(frozen=True)
-class BatchOptions:
-    """Batch."""
-
-    global_batch_size: int = option(2, "samples per optimizer step, over all devices")
-    micro_batch_size: int | None = option(
-        None, "samples of a forward pass on a device; gradients of several are added up; default: all of a device's"
-    )
-
-    def __post_init__(self) -> None:
-        positive(self, "global_batch_size", "micro_batch_size")
 
 
 @dataclass(frozen=True)

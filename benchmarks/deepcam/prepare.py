@@ -4,32 +4,22 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common.options import ConfigError, option, positive, run_command
-from benchmarks.common.prepare import write_missing
+from benchmarks.common.options import option, run_command
+from benchmarks.common.prepare import MadeOptions, write_missing
 from benchmarks.deepcam.config import NATIVE_SIZE, SIZES
 
 
 @dataclass(frozen=True)
-class PrepareOptions:
+class PrepareOptions(MadeOptions):
     """Data to write."""
 
-    out: str = option("", "folder for the HDF5 files")
+    example = "data/fake-deepcam"
     size: str = option(NATIVE_SIZE, "pixels of a picture", tuple(SIZES))
-    samples: int = option(
-        32, "number of samples, each in a file of its own: 57 MB of the larger size, 4 of the smaller"
-    )
-    jobs: int | None = option(None, "processes; default: one for each usable core")
-    seed: int = option(1234, "seed of the fields")
-
-    def __post_init__(self) -> None:
-        positive(self, "samples", "jobs")
-        if not self.out:
-            raise ConfigError("--out FOLDER is needed: where the HDF5 files go, such as data/fake-deepcam")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -46,7 +36,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 def prepare(options: PrepareOptions) -> None:
     """Write what is missing of the files; raises ConfigError where that cannot be."""
     folder = Path(options.out)
-    plan = {key: value for key, value in asdict(options).items() if key not in ("out", "jobs")}
     paths = [folder / "stats.h5", *(folder / f"data-made-{index:06d}.h5" for index in range(options.samples))]
 
     def tasks(missing: list[int]) -> list[Callable[[], int]]:
@@ -59,7 +48,7 @@ def prepare(options: PrepareOptions) -> None:
             for index in missing
         ]
 
-    written = write_missing(folder / "made.json", plan, "*.h5", paths, tasks, options.jobs)
+    written = write_missing(folder / "made.json", options.plan, "*.h5", paths, tasks, options.jobs)
     if written:
         print(f"{folder}: {len(written)} files with {sum(written) / 1e6:.1f} MB")
 

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.common import session
-from benchmarks.common.batch_plan import BatchPlan
-from benchmarks.common.input_files import own_files
+from benchmarks.common.input_files import find_files
 from benchmarks.common.launch import Launch
 from benchmarks.common.options import ConfigError
-from benchmarks.common.record import RunRecord
-from benchmarks.common.workload import Choice, Flops, Target, Training, Workload
-from benchmarks.deepcam.config import CHANNELS, SIZES, Config
-from benchmarks.deepcam.metrics import FLOPS_SOURCE, num_parameters, training_flops_per_sample
+from benchmarks.common.workload import Choice, Flops
+from benchmarks.deepcam.config import CHANNELS, CLASSES, SIZES, Config
+from benchmarks.deepcam.metrics import FLOPS_SOURCE, SAMPLES_PER_EPOCH, num_parameters, training_flops_per_sample
+from benchmarks.on_pytorch.workload import PyTorchWorkload
+
+if TYPE_CHECKING:
+    from benchmarks.on_pytorch.files import Read
+    from benchmarks.on_pytorch.target import Target
+    from benchmarks.on_pytorch.trainer import Trainer
 
 STATS = "stats.h5"
 
 
-class DeepCam(Workload):
+class DeepCam(PyTorchWorkload):
     """One run of DeepCAM."""
 
     name = "deepcam"
@@ -31,65 +33,47 @@ class DeepCam(Workload):
     options = Config
     without_ipu = "pictures of its size need a program that is split over several of them"
     choices = (Choice("optimizer", "training.optimizer", {"lamb": "LAMB"}),)
+    damage = "damaged, or of another size"
 
     def __init__(self, options: Config, launch: Launch) -> None:
-        self.config, self.launch = options, launch
-        devices, batch = launch.world_size, options.batch
-        self.shares = BatchPlan(
-            batch.global_batch_size, batch.micro_batch_size or max(1, batch.global_batch_size // devices), devices
-        )
-        self.layout = {
-            "num_devices": devices,
-            "num_nodes": launch.num_nodes,
-            "global_batch_size": batch.global_batch_size,
-            "micro_batch_size": self.shares.micro_batch_size,
-            "data_parallel_size": devices,
-            "grad_accum_steps": self.shares.grad_accum_steps,
-        }
-        height, width = SIZES[options.model.size]
-        self.data, self.stage, self.work_per_sample = options.data.data, options.data.stage, 1
-        self.sample = f"{height} x {width} x {CHANNELS}"
+        super().__init__(options, launch, find_files(options.data, "*.h5", STATS))
+        self._height, self._width = SIZES[options.model.size]
+        self.sample = f"{self._height} x {self._width} x {CHANNELS}"
         self.num_parameters = num_parameters()
-        self.flops = Flops(training_flops_per_sample(height, width), FLOPS_SOURCE)
-        if options.data.reads_files:
-            files, self.stats = find_files(Path(options.data.data_dir), options.data.made_by)
-            self.files = own_files(files, launch.rank, launch.world_size)
+        self.flops = Flops(training_flops_per_sample(self._height, self._width), FLOPS_SOURCE)
 
     @staticmethod
     def model(options: Config) -> str:
         """The size of its pictures."""
         return f"DeepCAM {options.model.size}"
 
-    @contextmanager
-    def open(self, record: RunRecord) -> Iterator[Target]:
-        """The device, with the process group of all ranks."""
-        from benchmarks.on_pytorch.target import choose_target, process_group
+    def open_trainer(self, target: Target) -> Trainer:
+        """Model and optimizer of this rank."""
+        from benchmarks.deepcam.trainer import build_trainer
 
-        target = choose_target(self.config.compute, self.launch)
-        with process_group(target):
-            yield target
+        return build_trainer(self.config, self.shares.grad_accum_steps, target, self.regions)
 
-    def build(self, target: Any) -> Training:
-        """Model, optimizer and data of this rank."""
-        from benchmarks.deepcam.training import DeepCamTraining
+    def made_sample(self, number: int) -> tuple[Any, Any]:
+        """Random fields with random classes."""
+        import numpy as np
 
-        return DeepCamTraining(self, target)
+        chance = np.random.default_rng((self.config.training.seed, number))
+        shape = (self._height, self._width)
+        return chance.random((*shape, CHANNELS), np.float32), chance.integers(0, CLASSES, shape, np.uint8)
 
+    def reader(self) -> Read:
+        """Of HDF5 files, whose statistics lie beside them or a folder above."""
+        from benchmarks.deepcam.data import reader
 
-def find_files(folder: Path, made_by: str) -> tuple[list[Path], Path]:
-    """The training set's and its statistics, in a folder or in `train` beside them; raises ConfigError without."""
-    for there in (folder, folder / "train"):
-        files = sorted(path for path in there.glob("*.h5") if path.name != STATS)
-        if files:
-            break
-    else:
-        raise ConfigError(
-            f"--data-dir {folder} holds no files *.h5, nor does a folder train in it: make them with '{made_by}'"
-        )
-    for stats in (there / STATS, there.parent / STATS):
-        if stats.is_file():
-            return files, stats
-    raise ConfigError(f"there is no {STATS} in {there} or in the folder above: copy the data set's own there")
+        folder = Path(self.config.data.data_dir)
+        stats = [path for path in (folder / "train" / STATS, folder / STATS, folder.parent / STATS) if path.is_file()]
+        if not stats:
+            raise ConfigError(f"there is no {STATS} in {folder} or in the folder above: copy the data set's own there")
+        return reader(self._height, self._width, stats[0])
+
+    def metrics(self) -> dict[str, Any]:
+        """What costs and tables take."""
+        return {"comparable": self.config.model.is_comparable, "samples_per_epoch": SAMPLES_PER_EPOCH}
 
 
 main = partial(session.main, DeepCam)

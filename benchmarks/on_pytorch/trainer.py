@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from itertools import islice
 from typing import Any
@@ -104,7 +104,7 @@ class Trainer:
 
 
 class PassFeed:
-    """A BatchFeed of passes, one after the other; with `counts` an Input, if it also says what was read."""
+    """A BatchFeed: steps on passes, one after the other."""
 
     def __init__(self, trainer: Trainer, passes: Iterable[Pass], regions: RegionTimer) -> None:
         self._trainer, self._passes = trainer, regions.io(passes)
@@ -175,9 +175,3 @@ class Lamb(torch.optim.Optimizer):
             if weight.ndim > 1:
                 update.mul_(torch.where((own > 0) & (length > 0), own / length, 1.0))
         torch._foreach_add_(weights, updates, alpha=-group["lr"])
-
-
-def forever(passes: list[Pass]) -> Iterator[Pass]:
-    """The same passes, again and again."""
-    while True:
-        yield from passes

@@ -199,7 +199,7 @@ def test_data_without_one_good_file_is_an_error_and_no_endless_search(tmp_path):
 
 
 def test_a_folder_without_files_is_one_clear_sentence(tmp_path):
-    with pytest.raises(ConfigError, match=r"holds no TFRecords \*\.tfrecord"):
+    with pytest.raises(ConfigError, match=r"holds no files \*\.tfrecord, nor does a folder train"):
         reading(tmp_path)
 
 

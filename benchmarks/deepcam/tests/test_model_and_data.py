@@ -19,8 +19,8 @@ from tests.later import Later
 pytestmark = pytest.mark.long
 
 h5py, torch = Later("h5py"), Later("torch")
-data, model, training = (Later(f"benchmarks.deepcam.{name}") for name in ("data", "model", "training"))
-target, trainer = (Later(f"benchmarks.on_pytorch.{name}") for name in ("target", "trainer"))
+data, model = (Later(f"benchmarks.deepcam.{name}") for name in ("data", "model"))
+reading, target, trainer = (Later(f"benchmarks.on_pytorch.{name}") for name in ("files", "target", "trainer"))
 SMALL = (32, 48)
 
 
@@ -123,8 +123,8 @@ def write_stats(folder: Any, low: float = 0.0, high: float = 4.0) -> None:
         file["climate/count"] = 3
 
 
-def passes_of(run: DeepCam, samples: int = 2) -> Any:
-    return data.FilePasses(run.config, run.files, data.read_scale(run.stats), samples, run.launch, torch.device("cpu"))
+def passes_of(run: DeepCam) -> Any:
+    return reading.FilePasses(run, torch.device("cpu"))
 
 
 @pytest.mark.parametrize("options", [{}, {"compression": "gzip", "chunks": True}])
@@ -166,7 +166,7 @@ def test_files_that_are_damaged_are_left_out_and_counted(small, tmp_path):
     (tmp_path / "data-gone.h5").symlink_to(tmp_path / "nowhere")
     with h5py.File(tmp_path / "data-other.h5", "w") as file:
         file["weather"] = 1
-    found = passes_of(run_of("--data", "deepcam", "--data-dir", str(tmp_path)), samples=1)
+    found = passes_of(run_of("--data", "deepcam", "--data-dir", str(tmp_path), "--global-batch-size", "1"))
     for (samples, labels), _ in zip(found, range(40), strict=False):
         assert samples.min() == samples.max() == 0.25
         assert labels.min() == labels.max() == 2
@@ -185,10 +185,13 @@ def test_statistics_that_cannot_be_used_are_one_clear_sentence(small, tmp_path):
     write_stats(tmp_path, low=4.0)
     run = run_of("--data", "deepcam", "--data-dir", str(tmp_path))
     with pytest.raises(ConfigError, match="has no range above 0 for each of 16 channels"):
-        passes_of(run)
-    run.stats.write_bytes(b"no HDF5")
+        run.reader()
+    (tmp_path / "stats.h5").write_bytes(b"no HDF5")
     with pytest.raises(ConfigError, match="has no least and largest values"):
-        passes_of(run)
+        run.reader()
+    (tmp_path / "stats.h5").unlink()
+    with pytest.raises(ConfigError, match="there is no stats.h5 in"):
+        run.reader()
 
 
 @pytest.mark.parametrize(
@@ -233,7 +236,7 @@ def test_one_batch_is_learnt(small, optimizer):
     rate = {"adam": "0.01", "lamb": "0.03"}[optimizer]
     run = run_of("--optimizer", optimizer, "--learning-rate", rate, "--learning-rate-warmup-steps", "1")
     with target.process_group(on_cpu()):
-        own = training.DeepCamTraining(run, on_cpu())
+        own = run.build(on_cpu())
         for _ in range(8):
             own.data.call()
         losses = own.losses()
@@ -244,7 +247,7 @@ def test_accumulated_gradients_are_those_of_the_passes_mean(small):
     """Two passes of one sample are a step on their mean: the update is made once, of both."""
     run = run_of("--global-batch-size", "2", "--micro-batch-size", "1")
     with target.process_group(on_cpu()):
-        own = training.DeepCamTraining(run, on_cpu())
+        own = run.build(on_cpu())
         replica = own.trainer.model
         passes = own.data.take()
         assert len(passes) == 2
@@ -274,7 +277,7 @@ def test_classes_of_made_fields_are_learnt(small, tmp_path):
     flags = ["--global-batch-size", "8", "--learning-rate", "0.003", "--learning-rate-warmup-steps", "10"]
     run = run_of("--data", "deepcam", "--data-dir", str(tmp_path / "train"), *flags)
     with target.process_group(on_cpu()):
-        own = training.DeepCamTraining(run, on_cpu())
+        own = run.build(on_cpu())
         before = union(own.trainer.model, tmp_path / "other")
         for _ in range(60):
             own.data.call()
@@ -286,10 +289,10 @@ def test_classes_of_made_fields_are_learnt(small, tmp_path):
 
 def union(trained: Any, folder: Any) -> float:
     """Of rivers: pixels that both have, over those that one of them has."""
-    run = run_of("--data", "deepcam", "--data-dir", str(folder))
+    run = run_of("--data", "deepcam", "--data-dir", str(folder), "--global-batch-size", "4")
     trained.eval()
     both = either = 0
-    for (samples, labels), _ in zip(passes_of(run, samples=4), range(4), strict=False):
+    for (samples, labels), _ in zip(passes_of(run), range(4), strict=False):
         with torch.no_grad():
             found = trained(samples).argmax(1) == 2
         wanted = labels == 2
