@@ -23,6 +23,7 @@ from caraml.cli import COMMANDS
 from caraml.site import DEFAULTS, defaults
 from caraml.systems import read_systems
 from jpwr.backends import METHODS
+from results.workloads import workloads
 from tests.conftest import REPOSITORY, SHIPPED, make_checkout, run_in_place_of_training
 from tests.waiting import PATIENCE_S
 
@@ -411,7 +412,8 @@ def test_nothing_that_has_a_place_in_a_table_is_missing_there():
     systems = set(read_systems())
     assert SHIPPED | set(METHODS) <= rows["docs/what_has_run.md"]
     assert set(METHODS) <= rows["jpwr/README.md"]
-    assert (_tags("llm_training") | _tags("resnet50")) - systems <= rows["docs/performance_engineer.md"]
+    all_tags = {tag for name in workloads() for tag in _tags(name)}
+    assert all_tags - systems <= rows["docs/performance_engineer.md"]
     assert set(DEFAULTS) <= set(yaml.safe_load((REPOSITORY / "site.example.yaml").read_text()))
 
 
