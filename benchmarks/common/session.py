@@ -366,7 +366,6 @@ def _in_turns(session: Session) -> tuple[list[Window], Turns, dict[str, Any]]:
     run, training, launch = session.run, session.training, session.launch
     on_device, data = training.on_device, cast(Input, training.data)
     assert on_device is not None
-    rounds = session.options.turns.rounds
     turns = Turns(_calls_per_block(session))
     work_per_call = training.steps_per_call * work_per_step(run)
     read = ReadCounts(data.read_so_far)
@@ -390,21 +389,27 @@ def _in_turns(session: Session) -> tuple[list[Window], Turns, dict[str, Any]]:
         if session.options.turns.cold_cache and launch.is_first_on_node:
             drop_from_cache(data.files)
 
-    for done in measure_in_turns(
-        on_device if together else MarkedFeed(on_device, marked),
-        data if together else MarkedFeed(data, marked),
-        turns,
-        rounds,
-        ceil(data.steps_ahead / training.steps_per_call),
-        time.monotonic,
-        training.synchronize,
-        before_effective,
-        block_edge,
-    ):
-        if launch.rank == 0:
-            work = turns.calls_per_block * work_per_call
-            rates = [f"{work / turns.durations_s(kind)[-1]:.1f} {run.unit}s/s" for kind in (MEASURED, EFFECTIVE)]
-            print(f"round {done} of {rounds}: compute {rates[0]}, effective {rates[1]}", flush=True)
+    left = session.options.turns.rounds
+    while left:
+        before = len(turns.durations_s(MEASURED))
+        for done in measure_in_turns(
+            on_device if together else MarkedFeed(on_device, marked),
+            data if together else MarkedFeed(data, marked),
+            turns,
+            left,
+            ceil(data.steps_ahead / training.steps_per_call),
+            time.monotonic,
+            training.synchronize,
+            before_effective,
+            block_edge,
+        ):
+            if launch.rank == 0:
+                work = turns.calls_per_block * work_per_call
+                rates = [f"{work / turns.durations_s(kind)[-1]:.1f} {run.unit}s/s" for kind in (MEASURED, EFFECTIVE)]
+                told = f"compute {rates[0]}, effective {rates[1]}"
+                print(f"round {before + done} of {before + left}: {told}", flush=True)
+        measured_s = turns.durations_s(MEASURED)
+        left = session.agree(session.options.window.steps_left(len(measured_s), sum(measured_s)))
     own_share = sum(turns.waits_s) / (sum(turns.waits_s) + sum(turns.effective_steps_s))
     reads = session.target.gather(read.totals)
     metrics = effective_metrics(
