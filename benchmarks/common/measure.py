@@ -27,7 +27,8 @@ def measure_steps(
 ) -> None:
     """Warm-up steps, then measured steps, with a word on progress every few seconds.
 
-    `agree` gives every rank the number of rank 0. A timer without device events waits for each step, or for those of
+    `agree` gives every rank the number of rank 0. Where steps turn out faster than those of the warm-up, more follow,
+    until the window is as long as was asked for. A timer without device events waits for each step, or for those of
     `together_s` seconds together: a device that is waited for has nothing to do until it is told of its next step.
     """
     said_s = time.monotonic()
@@ -57,8 +58,11 @@ def measure_steps(
     marked.begin_window(timer.window_start_s)
     if launch.is_first_on_node:
         mark("begin", WINDOW.format(kind=MEASURED), timer.window_start_s)
-    take(measured_steps, "measured")
-    timer.finish()
+    while measured_steps:
+        take(measured_steps, "measured")
+        timer.finish()
+        more = agree(options.steps_left(len(timer.host_times_s) * together, timer.window_s))
+        measured_steps = more + -more % together
     marked.end_window(MEASURED, timer.window_end_s)
     if launch.is_first_on_node:
         mark("end", WINDOW.format(kind=MEASURED), timer.window_end_s)

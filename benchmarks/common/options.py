@@ -166,6 +166,12 @@ class WindowOptions:
                 "is found"
             )
 
+    def steps_left(self, steps: int, took_s: float) -> int:
+        """How many more steps the window needs after these, at their own pace; 0 where it is long enough."""
+        if took_s >= self.min_measured_s:
+            return 0
+        return math.ceil((self.min_measured_s - took_s) * steps / took_s) if took_s else steps
+
     def steps_to_measure(self, warmup_step_times_s: Sequence[float]) -> int:
         """How many steps make the window, at the pace of the fastest warm-up step: others also prepare something."""
         steps = self.measured_steps

@@ -395,7 +395,6 @@ def _in_turns(session: Session) -> tuple[list[Window], Turns, dict[str, Any]]:
     run, training, launch = session.run, session.training, session.launch
     on_device, data = training.on_device, cast(Input, training.data)
     assert on_device is not None
-    rounds = session.options.turns.rounds
     calls, first_calls_s = _calls_per_block(session)
     turns = Turns(calls)
     work_per_call = training.steps_per_call * work_per_step(run)
@@ -420,27 +419,32 @@ def _in_turns(session: Session) -> tuple[list[Window], Turns, dict[str, Any]]:
         if session.options.turns.cold_cache:
             drop_from_cache(run.files)
 
-    for done in measure_in_turns(
-        on_device if together else MarkedFeed(on_device, marked),
-        data if together else MarkedFeed(data, marked),
-        turns,
-        rounds,
-        ceil(data.steps_ahead / training.steps_per_call),
-        time.monotonic,
-        training.synchronize,
-        before_effective,
-        block_edge,
-    ):
-        if launch.rank == 0:
-            work = turns.calls_per_block * work_per_call
-            rates = [f"{work / turns.durations_s(kind)[-1]:.1f} {run.unit}s/s" for kind in (MEASURED, EFFECTIVE)]
-            print(f"round {done} of {rounds}: compute {rates[0]}, effective {rates[1]}", flush=True)
+    left = session.options.turns.rounds
+    while left:
+        before = len(turns.durations_s(MEASURED))
+        for done in measure_in_turns(
+            on_device if together else MarkedFeed(on_device, marked),
+            data if together else MarkedFeed(data, marked),
+            turns,
+            left,
+            ceil(data.steps_ahead / training.steps_per_call),
+            time.monotonic,
+            training.synchronize,
+            before_effective,
+            block_edge,
+        ):
+            if launch.rank == 0:
+                work = turns.calls_per_block * work_per_call
+                rates = [f"{work / turns.durations_s(kind)[-1]:.1f} {run.unit}s/s" for kind in (MEASURED, EFFECTIVE)]
+                told = f"compute {rates[0]}, effective {rates[1]}"
+                print(f"round {before + done} of {before + left}: {told}", flush=True)
+        measured_s = turns.durations_s(MEASURED)
+        left = session.agree(session.options.window.steps_left(len(measured_s), sum(measured_s)))
     own_share = sum(turns.waits_s) / (sum(turns.waits_s) + sum(turns.effective_steps_s))
     copies_s = [copy_s for _ in range(COPIES) if (copy_s := data.copy_batch_s()) is not None]
+    steps = len(measured_s) * turns.calls_per_block * training.steps_per_call
     if copies_s:
-        read.totals["input_copying_s"] = (
-            percentile(copies_s, 50) * rounds * turns.calls_per_block * training.steps_per_call
-        )
+        read.totals["input_copying_s"] = percentile(copies_s, 50) * steps
     reads = session.target.gather(read.totals)
     metrics = effective_metrics(
         run.unit,
@@ -451,7 +455,7 @@ def _in_turns(session: Session) -> tuple[list[Window], Turns, dict[str, Any]]:
         {key: sum(one[key] for one in reads) for key in read.totals},
     )
     effective_s = [*first_calls_s, *turns.durations_s(EFFECTIVE)]
-    calls_made = len(first_calls_s) + rounds * turns.calls_per_block
+    calls_made = len(first_calls_s) + len(measured_s) * turns.calls_per_block
     metrics |= _epcc_metrics(run, calls_made * work_per_call, sum(effective_s))
     return [node_window(block.start_s, block.end_s, block.kind) for block in turns.blocks], turns, metrics
 

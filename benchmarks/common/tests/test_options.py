@@ -79,6 +79,12 @@ def test_the_window_has_the_steps_that_fit_its_limits(limits, steps):
     assert WindowOptions(**limits).steps_to_measure([9.0, 0.5, 0.6]) == steps
 
 
+@pytest.mark.parametrize(("took_s", "left"), [(60.0, 0), (61.0, 0), (30.0, 10), (59.9, 1), (6.0, 90), (0.0, 10)])
+def test_a_window_that_is_too_short_goes_on_at_its_own_pace(took_s, left):
+    assert WindowOptions(min_measured_s=60.0).steps_left(10, took_s) == left
+    assert WindowOptions().steps_left(10, took_s) == 0
+
+
 def test_a_window_that_cannot_be_is_refused():
     with pytest.raises(ConfigError, match="min_measured_s 10 is above max_measured_s 5"):
         WindowOptions(min_measured_s=10, max_measured_s=5)

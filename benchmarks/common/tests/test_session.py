@@ -193,6 +193,22 @@ def test_in_turns_both_kinds_of_data_have_windows_and_rates(ran, capsys):
     assert capsys.readouterr().out.count(" numbers/s, effective ") == 3
 
 
+def test_turns_go_on_until_they_took_as_long_as_was_asked_for(ran, monkeypatch):
+    """Steps turn out faster than those of the warm-up."""
+
+    def slow_at_first(self):
+        self.step(self.take())
+        time.sleep(0.05 if self.taken <= 2 else 0.003)
+
+    monkeypatch.setattr(Numbers, "call", slow_at_first)
+    code, record = ran("--effective", "--rounds", "3", "--min-measured-s", "0.1")
+    assert code == 0
+    assert record["metrics"]["measured_s"] >= 0.1
+    kinds = [window["kind"] for window in record["windows"]]
+    assert kinds == ["measured", "effective"] * (len(kinds) // 2)
+    assert record["metrics"]["effective_over_compute_pairs"] == len(kinds) // 2 > 3
+
+
 def test_the_record_says_where_the_steps_time_went_and_a_trace_lies_beside_it(ran, tmp_path):
     _, record = ran()
     [kind] = record["regions"]

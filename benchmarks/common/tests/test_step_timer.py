@@ -96,6 +96,26 @@ def test_steps_are_waited_for_together_so_that_the_device_always_has_one(options
     assert device.waits == 2 + options.warmup_steps + steps // together
 
 
+@pytest.mark.parametrize("together_s", [0.0, 3.0])
+@pytest.mark.parametrize("speedup", [1.0, 1.1, 17.0])
+def test_a_window_of_steps_that_are_faster_than_those_before_is_as_long_as_was_asked_for(speedup, together_s):
+    """Something else was at work during the warm-up."""
+    now_s, taken = [100.0], []
+
+    def step() -> None:
+        taken.append(2.5 / (speedup if len(taken) >= 2 else 1))
+        now_s[0] += taken[-1]
+
+    timer = StepTimer(lambda: now_s[0], lambda: None)
+    regions = RegionTimer(now_s=lambda: now_s[0])
+    options = WindowOptions(warmup_steps=2, measured_steps=3, min_measured_s=60.0)
+    measure_steps(step, timer, options, Launch(rank=1), int, MarkedSteps(regions), together_s)
+    assert 60.0 <= timer.window_s <= 60.0 + 2.5 * timer.steps_together
+    assert len(timer.measured_step_times_s) * timer.steps_together == len(taken) - 2
+    assert timer.measured_step_times_s == pytest.approx([2.5 / speedup] * len(timer.measured_step_times_s))
+    assert len(regions.steps()) == len(timer.host_times_s)
+
+
 class Moment:
     def __init__(self, time_s: float) -> None:
         self.time_s = time_s
