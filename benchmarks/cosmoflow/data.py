@@ -11,7 +11,7 @@ from benchmarks.on_tensorflow.target import Target
 from benchmarks.on_tensorflow.tfrecords import Batches, Counts, counted, records, whole_files
 
 if TYPE_CHECKING:
-    from benchmarks.cosmoflow.train import CosmoFlow
+    from benchmarks.on_tensorflow.workload import TensorFlowWorkload
 
 FEATURES = {
     "x": tf.io.FixedLenFeature([], tf.string),  # counts as int16, of shape [size, size, size, 4]
@@ -20,7 +20,7 @@ FEATURES = {
 GZIP_MAGIC = b"\x1f\x8b"
 
 
-def open_batches(run: CosmoFlow, target: Target, on_device: bool = False) -> Batches:
+def open_batches(run: TensorFlowWorkload, target: Target, on_device: bool = False) -> Batches:
     """Counts of particles in int16, of shape [samples, size, size, size, 4], and targets of shape [samples, 4]."""
     data, size, seed = run.config.data, run.config.model.size, run.config.training.seed
 

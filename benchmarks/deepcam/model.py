@@ -6,6 +6,8 @@ of MLPerf HPC's DeepCAM.
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 from torch import Tensor, nn
 
@@ -41,7 +43,7 @@ class Residual(nn.Module):
         super().__init__()
         first, last = widths[0], widths[-1]
         body: list[nn.Module] = []
-        for inputs, outputs in zip(widths, widths[1:], strict=False):
+        for inputs, outputs in itertools.pairwise(widths):
             body += [separable(inputs, outputs), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
         body.pop()
         if has_plain_end:

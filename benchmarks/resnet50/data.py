@@ -11,7 +11,7 @@ from benchmarks.on_tensorflow.tfrecords import DTYPES, Batches, Counts, Decode, 
 from benchmarks.resnet50.config import NUM_CLASSES, Config, DataOptions
 
 if TYPE_CHECKING:
-    from benchmarks.resnet50.train import ResNet50
+    from benchmarks.on_tensorflow.workload import TensorFlowWorkload
 
 # Mean and deviation of ImageNet's training set, per channel, for values from 0 to 255.
 MEAN = (123.675, 116.28, 103.53)
@@ -27,7 +27,7 @@ def image_shape(config: Config, target: Target) -> tuple[int, ...]:
     return (3, size, size) if target.data_format == "channels_first" else (size, size, 3)
 
 
-def open_batches(run: ResNet50, target: Target, on_device: bool = False) -> Batches:
+def open_batches(run: TensorFlowWorkload, target: Target, on_device: bool = False) -> Batches:
     """Images of shape [batch_size, height, width, 3] (or 3 first) in the type that the precision computes in, and
     labels from 0; of a process with several devices a batch for each.
     """
