@@ -27,8 +27,9 @@ def build_model(size: int, data_format: str, seed: int) -> keras.Model:
         x = layers.Conv3D(
             width, KERNEL_SIZE, padding="same", data_format=data_format, kernel_initializer=initial.clone()
         )(x)
-        x = layers.LeakyReLU()(x)
+        # In this order, which gives the same as the other, as LeakyReLU rises everywhere: an eighth of its work.
         x = layers.MaxPooling3D(2, data_format=data_format)(x)
+        x = layers.LeakyReLU()(x)
     x = layers.Flatten()(x)
     for width, factors in zip(HIDDEN, kept, strict=True):
         x = layers.LeakyReLU()(layers.Dense(width, kernel_initializer=initial.clone())(x))

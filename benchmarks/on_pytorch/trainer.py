@@ -47,7 +47,7 @@ class Trainer:
             self._replica = DistributedDataParallel(
                 model, devices, broadcast_buffers=False, gradient_as_bucket_view=True
             )
-            self._replica.register_comm_hook(None, self._average)
+            self._replica.register_comm_hook(None, lambda state, bucket: self._average(bucket))
 
     def step(self, passes: Iterable[Pass]) -> None:
         """Forward, backward and update over this rank's part of one global batch; its loss is kept on the device."""
@@ -79,7 +79,7 @@ class Trainer:
         dtype = self._target.dtype
         return torch.autocast(self._target.device.type, dtype, enabled=dtype != torch.float32)
 
-    def _average(self, _: None, bucket: Any) -> torch.futures.Future[Tensor]:
+    def _average(self, bucket: Any) -> torch.futures.Future[Tensor]:
         """What DistributedDataParallel does with gradients that are ready; while steps are marked, when is kept."""
         timer = self._regions
         started = timer.moment() if timer.recording else None

@@ -190,7 +190,7 @@ def test_statistics_that_cannot_be_used_are_one_clear_sentence(small, tmp_path):
     with pytest.raises(ConfigError, match="has no least and largest values"):
         run.reader()
     (tmp_path / "stats.h5").unlink()
-    with pytest.raises(ConfigError, match="there is no stats.h5 in"):
+    with pytest.raises(ConfigError, match=r"there is no stats\.h5 in"):
         run.reader()
 
 
