@@ -20,9 +20,19 @@ SAME_WORKLOAD = {
     ("llm_training", "GPT-175B"): ("llm_training", "175B"),
     ("image_classification", "resnet50"): ("resnet50", "ResNet-50"),
     ("image_classification", "resnet50_v2"): ("resnet50", "ResNet-50"),
+    ("mlperf", "resnet50"): ("resnet50", "ResNet-50"),
+    ("mlperf", "cosmoflow"): ("cosmoflow", "CosmoFlow 128"),
+    ("mlperf", "deepcam"): ("deepcam", "DeepCAM 768x1152"),
+    ("mlperf_hpc", "cosmoflow"): ("cosmoflow", "CosmoFlow 128"),
+    ("mlperf_hpc", "deepcam"): ("deepcam", "DeepCAM 768x1152"),
 }
 # Their metric and unit, and ours; a rate per device is multiplied by the devices.
-TOTAL = {("throughput", "tokens/s"), ("throughput", "images/s")}
+TOTAL = {
+    ("throughput", "tokens/s"),
+    ("throughput", "images/s"),
+    ("throughput", "samples/s"),
+    ("compute_throughput", "inputs/s"),
+}
 PER_DEVICE = {("throughput_per_gpu", "tokens/s/GPU")}
 
 
@@ -86,12 +96,15 @@ def published_text(figures: Iterable[Published], words: Sequence[str]) -> str:
     if not chosen:
         raise RecordError(f"no published figure has {' and '.join(words)}: 'caraml published' without words shows all")
     sources = {source: index for index, source in enumerate(dict.fromkeys(one.source for one in chosen), 1)}
-    header = ["system", "model", "data", "precision", "devices", "batch", "metric", "value", "unit", "source"]
+    header = ["system", "accelerator", "model", "data", "precision", "devices", "batch", "metric", "value", "unit"]
     lines = [
         [
-            *(one.system, one.model, one.dataset, one.precision, one.devices, one.global_batch_size),
+            *(one.system, one.accelerator, one.model, one.dataset, one.precision, one.devices, one.global_batch_size),
             *(one.metric, one.value, one.unit, f"[{sources[one.source]}]"),
         ]
         for one in chosen
     ]
-    return "\n".join([aligned([header, *lines]), *(f"[{index}] {source}" for source, index in sources.items())])
+    # A column that all leave empty only makes the lines longer.
+    told = [index for index in range(len(lines[0])) if any(line[index] for line in lines)]
+    lines = [[line[index] for index in told] for line in [[*header, "source"], *lines]]
+    return "\n".join([aligned(lines), *(f"[{index}] {source}" for source, index in sources.items())])

@@ -14,7 +14,8 @@ from results.table import devices_text
 @styled
 def published_heat_maps(benchmark: str, model: str, unit: str) -> Chart:
     """The published throughputs of a workload over devices and batch, a panel for each system."""
-    found = throughputs(benchmark, model)
+    # EPCC's are of one batch size for each system: a map of one cell.
+    found = [one for one in throughputs(benchmark, model) if one.figure.benchmark != "mlperf"]
     systems = list(dict.fromkeys(one.system for one in found))
     columns = 2
     rows = -(-len(systems) // columns)
