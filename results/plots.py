@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from jpwr.trace import Trace
 from results.points import rounded
-from results.published import Throughput
+from results.published import PUBLISHED, Throughput
 from results.quality import energy_kind, grade
 from results.records import Record
 from results.statistics import PointResults, Summary, compare_values
@@ -34,7 +34,6 @@ SIZE_IN = (5.6, 3.6)
 PIXELS_PER_PT = 1.25  # in a page
 MOST_INSIDE, LEGEND_ROW_IN = 5, 0.17  # of a legend
 LONG_LABEL = 44  # characters: two of these do not fit beside each other
-PUBLISHED = "published: "  # so labels of theirs begin
 TOO_NEAR = 1.3  # of batch sizes, the larger by the smaller
 SQUASHED = 10  # by so much theirs may be above ours until ours lie on the axis
 MOST_ROWS = 2000  # of a trace in a plot
@@ -231,8 +230,7 @@ def over_batch(results: Sequence[PointResults], quantity: Quantity, published: S
         top = max(top, *values)
     theirs: dict[str, list[tuple[int, float]]] = {}
     for one in published:
-        label = f"{PUBLISHED}{one.system}, {one.figure.model}, {devices_text(one.devices)}"
-        theirs.setdefault(label, []).append((one.global_batch, one.units_per_s))
+        theirs.setdefault(one.label, []).append((one.global_batch, one.units_per_s))
     highest = max((value for there in theirs.values() for _, value in there), default=0.0)
     squashed = highest > SQUASHED * top > 0
     for index, (label, there) in enumerate(theirs.items()):
@@ -459,16 +457,24 @@ def ratios(results: Sequence[PointResults], path: str, title: str, name: str) ->
 
 
 @styled
-def compute_and_effective(results: Sequence[PointResults]) -> Chart | None:
-    """Throughput on data that is there, and through the whole input path; None where that was not measured."""
+def compute_and_effective(
+    results: Sequence[PointResults],
+    published: Sequence[Throughput] = (),
+    published_effective: Sequence[Throughput] = (),
+) -> Chart | None:
+    """Throughput on data that is there, and through the whole input path; None where that was not measured.
+
+    Below ours, hollow, are those of others who published the second.
+    """
     effective = "metrics.effective_{unit}_per_s"
     found = [one for one in results if one.value(effective) and one.value(THROUGHPUT.path)]
     if not found:
         return None
-    figure, [axes] = new_figure((SIZE_IN[0], 1.2 + 0.5 * len(found)))
-    for path, title, shift, colour in (
-        (THROUGHPUT.path, "compute: data is on the device", -0.2, COLOURS[0]),
-        (effective, "effective: through the input path", 0.2, COLOURS[1]),
+    figure, [axes] = new_figure((SIZE_IN[0], 1.2 + 0.5 * (len(found) + len(published_effective))))
+    places = {one.place: len(found) + index for index, one in enumerate(published_effective)}
+    for path, title, shift, colour, theirs in (
+        (THROUGHPUT.path, "compute: data is on the device", -0.2, COLOURS[0], published),
+        (effective, "effective: through the input path", 0.2, COLOURS[1], published_effective),
     ):
         summaries = [summary for one in found if (summary := one.summary(path))]
         errors = list(zip(*(_bars(summary) for summary in summaries), strict=True))
@@ -482,8 +488,18 @@ def compute_and_effective(results: Sequence[PointResults]) -> Chart | None:
             ecolor=INK,
             label=title,
         )
+        beside = [one for one in theirs if one.place in places]
+        axes.barh(
+            [places[one.place] + shift for one in beside],
+            [one.units_per_s for one in beside],
+            0.36,
+            facecolor="none",
+            edgecolor=colour,
+            linestyle=":",
+        )
     names = [f"{one.system}, {one.point.place}" for one in found]
-    axes.set_yticks(range(len(found)), names)
+    labels = [*names, *(f"{one.label}, batch {one.global_batch}" for one in published_effective)]
+    axes.set_yticks(range(len(labels)), [label.replace(PUBLISHED, PUBLISHED.rstrip() + "\n") for label in labels])
     axes.invert_yaxis()
     axes.set_xlabel(f"{_unit(results)}/s")
     axes.grid(axis="y", visible=False)

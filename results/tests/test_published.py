@@ -6,7 +6,7 @@ import pytest
 
 from caraml.cli import main
 from results import plots
-from results.published import read_published, throughputs
+from results.published import EFFECTIVE, read_published, throughputs
 from results.records import find_records
 from results.report import write_report
 from results.statistics import by_point
@@ -81,7 +81,9 @@ def test_all_submissions_of_mlperf_hpc_are_there_with_speed_and_time():
         assert sum(one.model == "cosmoflow" for one in found) == 29
         rounds = [re.search(r"hpc_results_(v\d\.\d)\)", one.source)[1] for one in found]
         assert {name: rounds.count(name) for name in rounds} == {"v0.7": 15, "v1.0": 19, "v2.0": 10, "v3.0": 8}
-    assert len(MLPERF_HPC) == 2 * 52
+    staging = [one for one in MLPERF_HPC if (one.metric, one.unit) == ("staging_time", "s")]
+    assert len(staging) == 36  # others state none
+    assert len(MLPERF_HPC) == 2 * 52 + 36
 
 
 def test_the_submissions_have_the_numbers_of_their_logs():
@@ -98,6 +100,16 @@ def test_the_submissions_have_the_numbers_of_their_logs():
     ):
         assert values[system, model, "throughput", version] == (samples_per_s, devices, batch)
         assert values[system, model, "time_to_train", version] == (time_s, devices, batch)
+
+
+def test_staging_is_told_where_the_log_has_it():
+    times = {
+        (one.system, one.model, one.source[-5:-1]): one.value for one in MLPERF_HPC if one.metric == "staging_time"
+    }
+    assert times["NVIDIA eos_n256_ngc23.09_pytorch", "deepcam", "v3.0"] == "15.776"
+    assert times["Fujitsu fugaku_8192xA64FX_tensorflow_closed", "cosmoflow", "v0.7"] == "219.302"
+    assert times["CSCS daint_gpu_n128_tf2.2.0", "cosmoflow", "v0.7"] == "0.01"
+    assert ("HPE+LBNL perlmutter_512x4", "deepcam", "v3.0") not in times
 
 
 def test_each_submission_is_as_fast_as_its_accelerator_is_elsewhere():
@@ -123,7 +135,7 @@ def test_a_run_to_the_target_takes_longer_than_an_epoch():
 
 def test_devices_are_nodes_where_there_is_no_accelerator_and_the_figure_says_so():
     processors = [one for one in MLPERF_HPC if "1 device = 1 node" in one.accelerator]
-    assert len(processors) == 2 * 11
+    assert len(processors) == 3 * 11
     assert all(one.devices == one.nodes and "devices are nodes" in one.note for one in processors)
     assert not [one for one in MLPERF_HPC if one not in processors and "are nodes" in one.note]
 
@@ -148,6 +160,24 @@ def test_a_submission_that_came_again_is_drawn_once():
 def test_computing_speeds_of_epcc_stand_beside_ours(benchmark, model, values):
     found = {one.system: one.units_per_s for one in throughputs(benchmark, model) if one.figure.benchmark == "mlperf"}
     assert found == values
+
+
+def test_the_effective_speeds_of_epcc_are_there_too():
+    found = {one.system: one.units_per_s for one in throughputs("cosmoflow", "CosmoFlow 128", EFFECTIVE)}
+    assert found == {
+        "ARCHER2 CPU": 14.8,
+        "ARCHER2 GPU": 72.5,
+        "Cirrus": 78.1,
+        "EIDF": 58.1,
+        "Graphcore Bow Pod64": 14.5,
+    }
+    assert throughputs("cosmoflow", "CosmoFlow 32", EFFECTIVE) == []
+
+
+def test_a_label_says_whose_the_figure_is():
+    labels = [one.label for one in throughputs("resnet50", "ResNet-50 v1.5")]
+    assert "published: EPCC, ARCHER2 GPU, 4 devices" in labels
+    assert "published: JEDI, resnet50_v2, 4 devices" in labels
 
 
 def test_a_smaller_input_than_the_published_one_has_no_figures():
@@ -186,7 +216,7 @@ def test_a_report_of_cosmoflow_draws_them_beside_ours_and_ranks_ours_alone(tmp_p
     ]
     assert with_theirs == ["cosmoflow_0_throughput"]
     assert pages[True].count("published: ") == 28
-    assert "published: NVIDIA eos_n64_ngc23.09_pytorch, cosmoflow, 512 devices" in pages[True]
+    assert "published: MLPerf HPC, NVIDIA eos_n64_ngc23.09_pytorch, 512 devices" in pages[True]
     assert "hpc_results_v3.0): the 524288 samples of an epoch by the median time" in pages[True]
 
 
@@ -213,6 +243,40 @@ def test_the_table_leaves_out_what_all_leave_empty_and_names_the_accelerator(cap
         "deepcam",
     ]
     assert lines[-1] == "[1] MLCommons, MLPerf HPC Training v3.0 results (github.com/mlcommons/hpc_results_v3.0)"
+
+
+def test_each_benchmark_has_a_table_of_its_own_width_above_the_sources_of_all(capsys):
+    assert main(["published", "deepcam"]) == 0
+    epcc, mlperf_hpc = capsys.readouterr().out.split("\n\n")
+    assert epcc.splitlines()[0] == "mlperf:"
+    assert len(epcc.splitlines()) == 3 + 8
+    lines = mlperf_hpc.splitlines()
+    assert lines[0] == "mlperf_hpc:"
+    assert [line[:4] for line in lines[-5:]] == ["[1] ", "[2] ", "[3] ", "[4] ", "[5] "]
+    assert len(epcc.splitlines()[1]) < len(lines[1])
+
+
+def test_no_table_is_wider_than_it_was_with_the_original_figures_alone(capsys):
+    assert main(["published"]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 182
+
+
+def test_what_epcc_read_with_their_files_is_below_ours_on_the_same_axis():
+    run = samples_run("CosmoFlow 128", 1, 8, 150.0)
+    run["metrics"]["effective_samples_per_s"] = 90.0
+    theirs = [throughputs("cosmoflow", "CosmoFlow 128", *kinds) for kinds in ((), (EFFECTIVE,))]
+    axes = plots.compute_and_effective(by_point([run]), *theirs).figure.axes[0]
+    rows = [text.get_text() for text in axes.get_yticklabels()]
+    assert rows[0] == "H100, 1 device, batch 8"
+    assert len(rows) == 1 + 5
+    assert rows[2] == "published:\nEPCC, ARCHER2 GPU, 4 devices, batch 32"
+    widths = {round(bar.get_y() + bar.get_height() / 2, 1): bar.get_width() for bar in axes.patches}
+    assert widths[-0.2] == 150.0
+    assert widths[0.2] == 90.0
+    assert (widths[1.8], widths[2.2]) == (479.9, 72.5)
+    assert 4.8 not in widths  # Graphcore's computing speed was not published
+    assert widths[5.2] == 14.5
+    assert len(plots.compute_and_effective(by_point([run])).figure.axes[0].get_yticklabels()) == 1
 
 
 def drawn_beside(model, benchmark, samples_per_s):
