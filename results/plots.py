@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from jpwr.trace import Trace
 from results.points import rounded
-from results.published import Throughput
+from results.published import PUBLISHED, Throughput
 from results.quality import energy_kind, grade
 from results.records import Record
 from results.statistics import PointResults, Summary, compare_values
@@ -32,6 +33,9 @@ INK = "#010203"
 SIZE_IN = (5.6, 3.6)
 PIXELS_PER_PT = 1.25  # in a page
 MOST_INSIDE, LEGEND_ROW_IN = 5, 0.17  # of a legend
+LONG_LABEL = 44  # characters: two of these do not fit beside each other
+TOO_NEAR = 1.3  # of batch sizes, the larger by the smaller
+SQUASHED = 10  # by so much theirs may be above ours until ours lie on the axis
 MOST_ROWS = 2000  # of a trace in a plot
 STYLE: Any = {  # of matplotlib
     "text.color": INK,
@@ -135,7 +139,8 @@ def _empty(axes: Axes, words: str) -> None:
 def _style(index: int) -> dict[str, Any]:
     return {
         "color": COLOURS[index % len(COLOURS)],
-        "marker": MARKERS[index % len(MARKERS)],
+        # Shifted where the colours and marks would come together again.
+        "marker": MARKERS[(index + index // math.lcm(len(COLOURS), len(MARKERS))) % len(MARKERS)],
         "linestyle": ("-", "--", "-.")[index // len(COLOURS) % 3],
         "markersize": 5,
     }
@@ -161,13 +166,17 @@ def _bars(summary: Summary) -> tuple[float, float]:
     return max(0.0, summary.median - summary.low), max(0.0, summary.high - summary.median)
 
 
-def _batch_axis(axes: Axes, batches: Iterable[int]) -> None:
-    from matplotlib.ticker import NullFormatter, ScalarFormatter
+def _batch_axis(axes: Axes, ours: Iterable[int], theirs: Iterable[int] = ()) -> None:
+    """A tick at each batch size, except where it is only theirs and its number would cover another."""
+    from matplotlib.ticker import NullFormatter
 
+    ticks = set(ours)
+    for batch in sorted(theirs):
+        if all(max(batch, tick) > TOO_NEAR * min(batch, tick) for tick in ticks):
+            ticks.add(batch)
     axes.set_xlabel("global batch size")
     axes.set_xscale("log", base=2)
-    axes.set_xticks(sorted(set(batches)))
-    axes.xaxis.set_major_formatter(ScalarFormatter())
+    axes.set_xticks(sorted(ticks), [str(tick) for tick in sorted(ticks)])
     axes.xaxis.set_minor_formatter(NullFormatter())
 
 
@@ -190,20 +199,23 @@ def lines(results: Sequence[PointResults], quantity: Quantity) -> dict[str, list
     return {label: sorted(points) for label, points in found.items()}
 
 
-def _legend(figure: Figure, axes: Axes, entries: int) -> None:
-    """Inside where it is short, else below, in a figure that grows by it."""
-    if entries <= MOST_INSIDE:
-        axes.legend()
+def _legend(figure: Figure, axes: Axes) -> None:
+    """Ours first, and theirs; inside where it is short, else below, in a figure that grows by it."""
+    pairs = sorted(zip(*axes.get_legend_handles_labels(), strict=True), key=lambda pair: pair[1].startswith(PUBLISHED))
+    handles, labels = [handle for handle, _ in pairs], [label for _, label in pairs]
+    if len(labels) <= MOST_INSIDE:
+        axes.legend(handles, labels)
         return
+    columns = 1 if max(map(len, labels)) > LONG_LABEL else 2
     width_in, height_in = figure.get_size_inches()
-    figure.set_size_inches(width_in, height_in + LEGEND_ROW_IN * -(-entries // 2))
-    figure.legend(loc="outside lower center", ncols=2)
+    figure.set_size_inches(width_in, height_in + LEGEND_ROW_IN * -(-len(labels) // columns))
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns)
 
 
 @styled
 def over_batch(results: Sequence[PointResults], quantity: Quantity, published: Sequence[Throughput] = ()) -> Chart:
     """One line per system and number of devices over the global batch size, with 95 % intervals."""
-    from matplotlib.ticker import EngFormatter
+    from matplotlib.ticker import EngFormatter, NullFormatter
 
     figure, [axes] = new_figure()
     found = lines(results, quantity)
@@ -218,20 +230,23 @@ def over_batch(results: Sequence[PointResults], quantity: Quantity, published: S
         top = max(top, *values)
     theirs: dict[str, list[tuple[int, float]]] = {}
     for one in published:
-        label = f"published: {one.system}, {one.figure.model}, {devices_text(one.devices)}"
-        theirs.setdefault(label, []).append((one.global_batch, one.units_per_s))
+        theirs.setdefault(one.label, []).append((one.global_batch, one.units_per_s))
+    highest = max((value for there in theirs.values() for _, value in there), default=0.0)
+    squashed = highest > SQUASHED * top > 0
     for index, (label, there) in enumerate(theirs.items()):
         there.sort()
         style = {**_style(index), "linestyle": ":", "markerfacecolor": "none", "alpha": 0.7, "linewidth": 1}
         axes.plot(*zip(*there, strict=True), label=label, **style)
-        batches |= {batch for batch, _ in there}
-        top = max(top, *(value for _, value in there))
-    if batches:
-        _batch_axis(axes, batches)
+    if batches or theirs:
+        _batch_axis(axes, batches, {one.global_batch for one in published})
         axes.set_ylabel(quantity.label.format(unit=_unit(results)))
-        axes.set_ylim(0, 1.1 * top)
+        if squashed:
+            axes.set_yscale("log")
+            axes.yaxis.set_minor_formatter(NullFormatter())
+        else:
+            axes.set_ylim(0, 1.1 * max(top, highest))
         axes.yaxis.set_major_formatter(EngFormatter())
-        _legend(figure, axes, len(found) + len(theirs))
+        _legend(figure, axes)
     else:
         _empty(axes, "no run has this value")
     return Chart(quantity.name, f"{quantity.title} over batch size", "; ".join(words) or "No values.", figure)
@@ -442,16 +457,24 @@ def ratios(results: Sequence[PointResults], path: str, title: str, name: str) ->
 
 
 @styled
-def compute_and_effective(results: Sequence[PointResults]) -> Chart | None:
-    """Throughput on data that is there, and through the whole input path; None where that was not measured."""
+def compute_and_effective(
+    results: Sequence[PointResults],
+    published: Sequence[Throughput] = (),
+    published_effective: Sequence[Throughput] = (),
+) -> Chart | None:
+    """Throughput on data that is there, and through the whole input path; None where that was not measured.
+
+    Below ours, hollow, are those of others who published the second.
+    """
     effective = "metrics.effective_{unit}_per_s"
     found = [one for one in results if one.value(effective) and one.value(THROUGHPUT.path)]
     if not found:
         return None
-    figure, [axes] = new_figure((SIZE_IN[0], 1.2 + 0.5 * len(found)))
-    for path, title, shift, colour in (
-        (THROUGHPUT.path, "compute: data is on the device", -0.2, COLOURS[0]),
-        (effective, "effective: through the input path", 0.2, COLOURS[1]),
+    figure, [axes] = new_figure((SIZE_IN[0], 1.2 + 0.5 * (len(found) + len(published_effective))))
+    places = {one.place: len(found) + index for index, one in enumerate(published_effective)}
+    for path, title, shift, colour, theirs in (
+        (THROUGHPUT.path, "compute: data is on the device", -0.2, COLOURS[0], published),
+        (effective, "effective: through the input path", 0.2, COLOURS[1], published_effective),
     ):
         summaries = [summary for one in found if (summary := one.summary(path))]
         errors = list(zip(*(_bars(summary) for summary in summaries), strict=True))
@@ -465,8 +488,18 @@ def compute_and_effective(results: Sequence[PointResults]) -> Chart | None:
             ecolor=INK,
             label=title,
         )
+        beside = [one for one in theirs if one.place in places]
+        axes.barh(
+            [places[one.place] + shift for one in beside],
+            [one.units_per_s for one in beside],
+            0.36,
+            facecolor="none",
+            edgecolor=colour,
+            linestyle=":",
+        )
     names = [f"{one.system}, {one.point.place}" for one in found]
-    axes.set_yticks(range(len(found)), names)
+    labels = [*names, *(f"{one.label}, batch {one.global_batch}" for one in published_effective)]
+    axes.set_yticks(range(len(labels)), [label.replace(PUBLISHED, PUBLISHED.rstrip() + "\n") for label in labels])
     axes.invert_yaxis()
     axes.set_xlabel(f"{_unit(results)}/s")
     axes.grid(axis="y", visible=False)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from results.records import RecordError
-from results.table import aligned
+from results.table import aligned, devices_text
 
 FIGURES = Path(__file__).parent / "reference" / "published.csv"
 # Our benchmark and model, or how its name begins, for theirs.
@@ -20,10 +20,25 @@ SAME_WORKLOAD = {
     ("llm_training", "GPT-175B"): ("llm_training", "175B"),
     ("image_classification", "resnet50"): ("resnet50", "ResNet-50"),
     ("image_classification", "resnet50_v2"): ("resnet50", "ResNet-50"),
+    ("mlperf", "resnet50"): ("resnet50", "ResNet-50"),
+    ("mlperf", "cosmoflow"): ("cosmoflow", "CosmoFlow 128"),
+    ("mlperf", "deepcam"): ("deepcam", "DeepCAM 768x1152"),
+    ("mlperf_hpc", "cosmoflow"): ("cosmoflow", "CosmoFlow 128"),
+    ("mlperf_hpc", "deepcam"): ("deepcam", "DeepCAM 768x1152"),
 }
 # Their metric and unit, and ours; a rate per device is multiplied by the devices.
-TOTAL = {("throughput", "tokens/s"), ("throughput", "images/s")}
+TOTAL = {
+    ("throughput", "tokens/s"),
+    ("throughput", "images/s"),
+    ("throughput", "samples/s"),
+    ("compute_throughput", "inputs/s"),
+}
 PER_DEVICE = {("throughput_per_gpu", "tokens/s/GPU")}
+COMPUTE = frozenset(TOTAL | PER_DEVICE)
+EFFECTIVE = frozenset({("effective_throughput", "inputs/s")})  # with the files read
+PUBLISHED = "published: "  # so labels of theirs begin
+# Who published the figures of a benchmark, where it was not the original suite.
+PUBLISHERS = {"mlperf": "EPCC", "mlperf_hpc": "MLPerf HPC"}
 
 
 class Published(NamedTuple):
@@ -54,6 +69,18 @@ class Throughput(NamedTuple):
     units_per_s: float
     figure: Published
 
+    @property
+    def place(self) -> tuple[str, int, int]:
+        """What tells published points of a workload apart."""
+        return self.system, self.devices, self.global_batch
+
+    @property
+    def label(self) -> str:
+        """Whose it is, and of how many devices."""
+        publisher = PUBLISHERS.get(self.figure.benchmark)
+        whose = f"{publisher}, {self.system}" if publisher else f"{self.system}, {self.figure.model}"
+        return f"{PUBLISHED}{whose}, {devices_text(self.devices)}"
+
 
 @cache
 def read_published() -> tuple[Published, ...]:
@@ -62,36 +89,52 @@ def read_published() -> tuple[Published, ...]:
         return tuple(Published(**row) for row in csv.DictReader(file))
 
 
-def throughputs(benchmark: str, model: str) -> list[Throughput]:
+def throughputs(benchmark: str, model: str, kinds: Set[tuple[str, str]] = COMPUTE) -> list[Throughput]:
     """The published throughputs of a workload; of a point that was published twice, the first."""
     found: dict[tuple[str, int, int], Throughput] = {}
     for figure in read_published():
         kind = (figure.metric, figure.unit)
         ours = SAME_WORKLOAD.get((figure.benchmark, figure.model))
-        if ours is None or ours[0] != benchmark or not model.startswith(ours[1]) or kind not in TOTAL | PER_DEVICE:
+        if ours is None or ours[0] != benchmark or not model.startswith(ours[1]) or kind not in kinds:
             continue
         if not (figure.devices and figure.global_batch_size):
             continue
         devices, batch = int(figure.devices), int(figure.global_batch_size)
         value = float(figure.value) * (devices if kind in PER_DEVICE else 1)
-        found.setdefault((figure.system, devices, batch), Throughput(figure.system, devices, batch, value, figure))
+        one = Throughput(figure.system, devices, batch, value, figure)
+        found.setdefault(one.place, one)
     return list(found.values())
 
 
 def published_text(figures: Iterable[Published], words: Sequence[str]) -> str:
-    """The figures that have all these words, as a table, and their sources below it; raises RecordError without any."""
+    """The figures that have all these words, a table for each benchmark, and their sources below.
+
+    Raises RecordError without any.
+    """
     chosen = [
         one for one in figures if all(any(word.lower() in field.lower() for field in one[1:-1]) for word in words)
     ]
     if not chosen:
         raise RecordError(f"no published figure has {' and '.join(words)}: 'caraml published' without words shows all")
     sources = {source: index for index, source in enumerate(dict.fromkeys(one.source for one in chosen), 1)}
-    header = ["system", "model", "data", "precision", "devices", "batch", "metric", "value", "unit", "source"]
+    # In one table of all, the longest name of any would widen every line.
+    benchmarks = list(dict.fromkeys(one.benchmark for one in chosen))
+    parts = []
+    for benchmark in benchmarks:
+        title = [f"{benchmark}:"] if len(benchmarks) > 1 else []
+        parts.append("\n".join([*title, _table([one for one in chosen if one.benchmark == benchmark], sources)]))
+    return "\n".join(["\n\n".join(parts), *(f"[{index}] {source}" for source, index in sources.items())])
+
+
+def _table(figures: Sequence[Published], sources: Mapping[str, int]) -> str:
+    header = ["system", "accelerator", "model", "data", "precision", "devices", "batch", "metric", "value", "unit"]
     lines = [
         [
-            *(one.system, one.model, one.dataset, one.precision, one.devices, one.global_batch_size),
+            *(one.system, one.accelerator, one.model, one.dataset, one.precision, one.devices, one.global_batch_size),
             *(one.metric, one.value, one.unit, f"[{sources[one.source]}]"),
         ]
-        for one in chosen
+        for one in figures
     ]
-    return "\n".join([aligned([header, *lines]), *(f"[{index}] {source}" for source, index in sources.items())])
+    # A column that all leave empty only makes the lines longer.
+    told = [index for index in range(len(lines[0])) if any(line[index] for line in lines)]
+    return aligned([[line[index] for index in told] for line in [[*header, "source"], *lines]])

@@ -7,14 +7,15 @@ from collections.abc import Sequence
 
 from results.plots import COLOURS, Chart, draw_heat_map, new_figure, short, styled
 from results.points import rounded
-from results.published import Published, throughputs
+from results.published import PUBLISHERS, Published, throughputs
 from results.table import devices_text
 
 
 @styled
 def published_heat_maps(benchmark: str, model: str, unit: str) -> Chart:
     """The published throughputs of a workload over devices and batch, a panel for each system."""
-    found = throughputs(benchmark, model)
+    # Others' are of one batch size for each system: a map of one cell.
+    found = [one for one in throughputs(benchmark, model) if one.figure.benchmark not in PUBLISHERS]
     systems = list(dict.fromkeys(one.system for one in found))
     columns = 2
     rows = -(-len(systems) // columns)

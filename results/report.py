@@ -19,7 +19,7 @@ from results.cost import Costs, cost_rows
 from results.cost_plots import cost_charts
 from results.plots import EFFICIENCY, PER_DEVICE, Chart, fastest
 from results.points import notes, point_rows
-from results.published import Throughput, throughputs
+from results.published import EFFECTIVE, Throughput, throughputs
 from results.quality import GRADES, Rule, energy_kind, energy_rules
 from results.records import Record, RecordError
 from results.region_plots import steps_by_region
@@ -101,7 +101,9 @@ def _section(index: int, results: list[PointResults], costs: Costs | None, with_
     point = next((one for one in results if one.good), results[0]).point
     details = ", ".join(filter(None, [point.model, point.data, point.sample]))
     # Theirs are of the whole workload: not to be drawn beside a smaller one.
-    published = throughputs(point.benchmark, point.model) if with_published and ranked_points(results) else []
+    beside = with_published and bool(ranked_points(results))
+    published = throughputs(point.benchmark, point.model) if beside else []
+    published_effective = throughputs(point.benchmark, point.model, EFFECTIVE) if beside else []
     charts = [
         plots.over_batch(results, plots.THROUGHPUT, published),
         plots.over_batch(results, EFFICIENCY),
@@ -109,7 +111,7 @@ def _section(index: int, results: list[PointResults], costs: Costs | None, with_
         *_energy_ratios(results),
         plots.pareto(results),
         plots.scaling(results),
-        plots.compute_and_effective(results),
+        plots.compute_and_effective(results, published, published_effective),
         plots.energy_by_scope(results),
         steps_by_region(results),
     ]

@@ -6,7 +6,11 @@ import pytest
 
 from caraml.cli import main
 from results import plots
-from results.published import read_published, throughputs
+from results.published import EFFECTIVE, read_published, throughputs
+from results.records import find_records
+from results.report import write_report
+from results.statistics import by_point
+from results.tests import made_up
 
 
 def labels(path):
@@ -16,8 +20,9 @@ def labels(path):
 def test_the_heat_maps_show_every_published_value(tmp_path):
     assert main(["published", "--plot", "heat-maps", "-o", str(tmp_path / "heat.svg")]) == 0
     shown = labels(tmp_path / "heat.svg")
-    found = throughputs("resnet50", "ResNet-50")
+    found = [one for one in throughputs("resnet50", "ResNet-50") if one.figure.benchmark != "mlperf"]
     assert len(found) > 190
+    assert not [text for text in shown if text.startswith("ARCHER2")]
     for one in found:
         assert plots.short(one.units_per_s) in shown
     # JURECA-DC, four A100 at batch 2048, and JEDI, four GH200 at batch 4096, read off the published plots.
@@ -52,6 +57,169 @@ def test_figures_of_resnet_stand_beside_all_its_variants():
     assert throughputs("resnet50", "tiny") == []
 
 
+MLPERF_HPC = [one for one in read_published() if one.benchmark == "mlperf_hpc"]
+# Samples/s of a device, from the slowest to the fastest submission.
+SLOWEST_AND_FASTEST = {
+    ("cosmoflow", "A64FX"): (0.669, 4.587),
+    ("cosmoflow", "Xeon Phi"): (1.871, 2.039),
+    ("cosmoflow", "P100"): (5.88, 6.202),
+    ("cosmoflow", "RTX 5000"): (6.82, 6.83),
+    ("cosmoflow", "V100"): (11.81, 26.81),
+    ("cosmoflow", "A100"): (48.33, 115.45),
+    ("cosmoflow", "H100"): (206.4, 206.5),
+    ("deepcam", "P100"): (2.22, 2.41),
+    ("deepcam", "V100"): (2.35, 5.5),
+    ("deepcam", "A100"): (5.02, 27.8),
+    ("deepcam", "H100"): (30.5, 30.6),
+}
+
+
+def test_all_submissions_of_mlperf_hpc_are_there_with_speed_and_time():
+    for metric, unit in (("throughput", "samples/s"), ("time_to_train", "s")):
+        found = [one for one in MLPERF_HPC if (one.metric, one.unit) == (metric, unit)]
+        assert len(found) == 52
+        assert sum(one.model == "cosmoflow" for one in found) == 29
+        rounds = [re.search(r"hpc_results_(v\d\.\d)\)", one.source)[1] for one in found]
+        assert {name: rounds.count(name) for name in rounds} == {"v0.7": 15, "v1.0": 19, "v2.0": 10, "v3.0": 8}
+    staging = [one for one in MLPERF_HPC if (one.metric, one.unit) == ("staging_time", "s")]
+    assert len(staging) == 36  # others state none
+    assert len(MLPERF_HPC) == 2 * 52 + 36
+
+
+def test_the_submissions_have_the_numbers_of_their_logs():
+    values = {
+        (one.system, one.model, one.metric, one.source[-5:-1]): (one.value, one.devices, one.global_batch_size)
+        for one in MLPERF_HPC
+    }
+    for system, model, version, samples_per_s, time_s, devices, batch in (
+        ("NVIDIA eos_n64_ngc23.09_pytorch", "cosmoflow", "v3.0", "105724.5", "126.92", "512", "512"),
+        ("NVIDIA eos_n256_ngc23.09_pytorch", "deepcam", "v3.0", "62588.9", "49.556", "2048", "2048"),
+        ("TACC longhorn-tf", "cosmoflow", "v2.0", "1512.7", "8667.214", "128", "128"),
+        ("HelmholtzAI horeka_gpu_n512_pytorch1.13", "deepcam", "v2.0", "9727.7", "270.494", "512", "1024"),
+        ("Fujitsu fugaku_8192xA64FX_tensorflow_closed", "cosmoflow", "v0.7", "5483.2", "6119.114", "8192", "512"),
+    ):
+        assert values[system, model, "throughput", version] == (samples_per_s, devices, batch)
+        assert values[system, model, "time_to_train", version] == (time_s, devices, batch)
+
+
+def test_staging_is_told_where_the_log_has_it():
+    times = {
+        (one.system, one.model, one.source[-5:-1]): one.value for one in MLPERF_HPC if one.metric == "staging_time"
+    }
+    assert times["NVIDIA eos_n256_ngc23.09_pytorch", "deepcam", "v3.0"] == "15.776"
+    assert times["Fujitsu fugaku_8192xA64FX_tensorflow_closed", "cosmoflow", "v0.7"] == "219.302"
+    assert times["CSCS daint_gpu_n128_tf2.2.0", "cosmoflow", "v0.7"] == "0.01"
+    assert ("HPE+LBNL perlmutter_512x4", "deepcam", "v3.0") not in times
+
+
+def test_each_submission_is_as_fast_as_its_accelerator_is_elsewhere():
+    rates = {}
+    for one in MLPERF_HPC:
+        if one.metric == "throughput":
+            [kind] = [name for model, name in SLOWEST_AND_FASTEST if model == one.model and name in one.accelerator]
+            rates.setdefault((one.model, kind), []).append(float(one.value) / int(one.devices))
+    assert rates.keys() == SLOWEST_AND_FASTEST.keys()
+    for place, (slowest, fastest) in SLOWEST_AND_FASTEST.items():
+        assert min(rates[place]) == pytest.approx(slowest, rel=5e-3), place
+        assert max(rates[place]) == pytest.approx(fastest, rel=5e-3), place
+
+
+def test_a_run_to_the_target_takes_longer_than_an_epoch():
+    times = {(*one[:2], one.model): float(one.value) for one in MLPERF_HPC if one.metric == "time_to_train"}
+    for one in MLPERF_HPC:
+        if one.metric == "throughput":
+            samples = int(re.match(r"the (\d+) samples of an epoch", one.note)[1])
+            assert samples in {121216, 121266, 262144, 524288}
+            assert samples / float(one.value) < times[(*one[:2], one.model)] / 5, one.system
+
+
+def test_devices_are_nodes_where_there_is_no_accelerator_and_the_figure_says_so():
+    processors = [one for one in MLPERF_HPC if "1 device = 1 node" in one.accelerator]
+    assert len(processors) == 3 * 11
+    assert all(one.devices == one.nodes and "devices are nodes" in one.note for one in processors)
+    assert not [one for one in MLPERF_HPC if one not in processors and "are nodes" in one.note]
+
+
+def test_a_submission_that_came_again_is_drawn_once():
+    for benchmark, model, again in (("cosmoflow", "CosmoFlow 128", 5), ("deepcam", "DeepCAM 768x1152", 1)):
+        rows = [one for one in MLPERF_HPC if one.model == benchmark and one.metric == "throughput"]
+        found = [one for one in throughputs(benchmark, model) if one.figure.benchmark == "mlperf_hpc"]
+        assert len(found) == len(rows) - again
+        # What is left out says no other thing than what is drawn.
+        assert {(one.system, one.units_per_s) for one in found} == {(one.system, float(one.value)) for one in rows}
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "model", "values"),
+    [
+        ("resnet50", "ResNet-50 v1.5", {"ARCHER2 CPU": 40.5, "ARCHER2 GPU": 293.2, "Cirrus": 138, "EIDF": 226.2}),
+        ("cosmoflow", "CosmoFlow 128", {"ARCHER2 CPU": 14.9, "ARCHER2 GPU": 479.9, "Cirrus": 112.2, "EIDF": 117.9}),
+        ("deepcam", "DeepCAM 768x1152", {"ARCHER2 CPU": 6.1, "ARCHER2 GPU": 26.4, "Cirrus": 54.1, "EIDF": 101.7}),
+    ],
+)
+def test_computing_speeds_of_epcc_stand_beside_ours(benchmark, model, values):
+    found = {one.system: one.units_per_s for one in throughputs(benchmark, model) if one.figure.benchmark == "mlperf"}
+    assert found == values
+
+
+def test_the_effective_speeds_of_epcc_are_there_too():
+    found = {one.system: one.units_per_s for one in throughputs("cosmoflow", "CosmoFlow 128", EFFECTIVE)}
+    assert found == {
+        "ARCHER2 CPU": 14.8,
+        "ARCHER2 GPU": 72.5,
+        "Cirrus": 78.1,
+        "EIDF": 58.1,
+        "Graphcore Bow Pod64": 14.5,
+    }
+    assert throughputs("cosmoflow", "CosmoFlow 32", EFFECTIVE) == []
+
+
+def test_a_label_says_whose_the_figure_is():
+    labels = [one.label for one in throughputs("resnet50", "ResNet-50 v1.5")]
+    assert "published: EPCC, ARCHER2 GPU, 4 devices" in labels
+    assert "published: JEDI, resnet50_v2, 4 devices" in labels
+
+
+def test_a_smaller_input_than_the_published_one_has_no_figures():
+    assert throughputs("cosmoflow", "CosmoFlow 32") == []
+    assert throughputs("deepcam", "DeepCAM 192x288") == []
+
+
+def samples_run(model, devices, batch, samples_per_s):
+    """A good run of CosmoFlow."""
+    record = made_up.result(
+        "H100", devices, batch, samples_per_s, 400, benchmark="cosmoflow", model=model, work_unit="samples"
+    )
+    for part in ("metrics", "energy"):
+        record[part] = {key.replace("tokens", "samples"): value for key, value in record[part].items()}
+    record["layout"].pop("sequence_length")
+    record["layout"]["work_per_sample"] = 1
+    return record
+
+
+def test_a_report_of_cosmoflow_draws_them_beside_ours_and_ranks_ours_alone(tmp_path):
+    runs = [samples_run("CosmoFlow 128", 1, 8, 150.0), samples_run("CosmoFlow 128", 1, 16, 160.0)]
+    made_up.store(tmp_path / "runs", [*runs, samples_run("CosmoFlow 32", 1, 8, 9000.0)])
+    records = find_records([tmp_path / "runs"]).records
+    assert len(records) == 3
+    pages = {}
+    for drawn in (False, True):
+        page = tmp_path / str(drawn) / "report.html"
+        write_report(records, [], page, with_published=drawn)
+        pages[drawn] = page.read_text()
+    verdicts = [re.search(r'class="verdict".*?<p class="quiet">', text, re.DOTALL)[0] for text in pages.values()]
+    assert verdicts[0] == verdicts[1]
+    assert "published: " not in pages[False]
+    charts = re.findall(r'<figure id="(\w+)".*?</figure>', pages[True], re.DOTALL)
+    with_theirs = [
+        name for name in charts if "published: " in re.search(rf'id="{name}".*?</figure>', pages[True], re.DOTALL)[0]
+    ]
+    assert with_theirs == ["cosmoflow_0_throughput"]
+    assert pages[True].count("published: ") == 28
+    assert "published: MLPerf HPC, NVIDIA eos_n64_ngc23.09_pytorch, 512 devices" in pages[True]
+    assert "hpc_results_v3.0): the 524288 samples of an epoch by the median time" in pages[True]
+
+
 def test_every_figure_has_its_source():
     assert all(one.source and one.unit for one in read_published())
 
@@ -62,6 +230,77 @@ def test_figures_are_printed_with_their_sources(capsys):
     assert "[1] github FZJ-JSC/CARAML" in out
     assert "39231" not in out  # that is another system's
     assert "40" in out
+
+
+def test_the_table_leaves_out_what_all_leave_empty_and_names_the_accelerator(capsys):
+    assert main(["published", "deepcam", "H100"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    titles = "system accelerator model data devices batch metric value unit source"
+    assert [title.strip() for title in lines[0].split("|")] == titles.split()
+    assert [field.strip() for field in lines[2].split("|")][:3] == [
+        "NVIDIA eos_n256_ngc23.09_pytorch",
+        "NVIDIA H100 80GB HBM3",
+        "deepcam",
+    ]
+    assert lines[-1] == "[1] MLCommons, MLPerf HPC Training v3.0 results (github.com/mlcommons/hpc_results_v3.0)"
+
+
+def test_each_benchmark_has_a_table_of_its_own_width_above_the_sources_of_all(capsys):
+    assert main(["published", "deepcam"]) == 0
+    epcc, mlperf_hpc = capsys.readouterr().out.split("\n\n")
+    assert epcc.splitlines()[0] == "mlperf:"
+    assert len(epcc.splitlines()) == 3 + 8
+    lines = mlperf_hpc.splitlines()
+    assert lines[0] == "mlperf_hpc:"
+    assert [line[:4] for line in lines[-5:]] == ["[1] ", "[2] ", "[3] ", "[4] ", "[5] "]
+    assert len(epcc.splitlines()[1]) < len(lines[1])
+
+
+def test_no_table_is_wider_than_it_was_with_the_original_figures_alone(capsys):
+    assert main(["published"]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 182
+
+
+def test_what_epcc_read_with_their_files_is_below_ours_on_the_same_axis():
+    run = samples_run("CosmoFlow 128", 1, 8, 150.0)
+    run["metrics"]["effective_samples_per_s"] = 90.0
+    theirs = [throughputs("cosmoflow", "CosmoFlow 128", *kinds) for kinds in ((), (EFFECTIVE,))]
+    axes = plots.compute_and_effective(by_point([run]), *theirs).figure.axes[0]
+    rows = [text.get_text() for text in axes.get_yticklabels()]
+    assert rows[0] == "H100, 1 device, batch 8"
+    assert len(rows) == 1 + 5
+    assert rows[2] == "published:\nEPCC, ARCHER2 GPU, 4 devices, batch 32"
+    widths = {round(bar.get_y() + bar.get_height() / 2, 1): bar.get_width() for bar in axes.patches}
+    assert widths[-0.2] == 150.0
+    assert widths[0.2] == 90.0
+    assert (widths[1.8], widths[2.2]) == (479.9, 72.5)
+    assert 4.8 not in widths  # Graphcore's computing speed was not published
+    assert widths[5.2] == 14.5
+    assert len(plots.compute_and_effective(by_point([run])).figure.axes[0].get_yticklabels()) == 1
+
+
+def drawn_beside(model, benchmark, samples_per_s):
+    """The chart of throughput of a run at two batch sizes, beside the published figures."""
+    runs = [samples_run(model, 1, batch, samples_per_s) for batch in (8, 16)]
+    return plots.over_batch(by_point(runs), plots.THROUGHPUT, throughputs(benchmark, model))
+
+
+def test_ours_are_seen_beside_machines_that_are_a_hundred_times_faster():
+    figure = drawn_beside("CosmoFlow 128", "cosmoflow", 150.0).figure
+    assert figure.axes[0].get_yscale() == "log"
+    [legend] = figure.legends
+    labels = [text.get_text() for text in legend.get_texts()]
+    assert labels[0] == "H100, 1 device"
+    assert all(label.startswith("published: ") for label in labels[1:])
+    marks = {(line.get_color(), line.get_marker()) for line in figure.axes[0].lines if line.get_linestyle() == ":"}
+    assert len(marks) == len(labels) - 1 == 28
+    assert drawn_beside("CosmoFlow 128", "cosmoflow", 50e3).figure.axes[0].get_yscale() == "linear"
+
+
+def test_no_batch_size_of_theirs_covers_another_on_the_axis():
+    axes = drawn_beside("DeepCAM 768x1152", "deepcam", 30.0).figure.axes[0]
+    ticks = [text.get_text() for text in axes.get_xticklabels()]
+    assert ticks == ["8", "16", "32", "128", "256", "512", "1024", "2048"]  # and not 144
 
 
 @pytest.mark.parametrize(
