@@ -14,7 +14,7 @@ from caraml.doctor import cost, report
 from caraml.errors import SiteError
 from caraml.site import read_site
 from caraml.systems import read_refused, read_system, read_systems
-from caraml.workloads import Workload, main
+from caraml.workloads import Workload, main, refusal
 from results import workloads
 from results.records import RecordError
 from results.workloads import Facts, title_of
@@ -139,10 +139,11 @@ def test_a_workload_that_does_not_run_on_a_system_is_refused_with_the_reason(ben
     assert main([benchmark, "CPU"]) == 0
 
 
-def test_where_no_other_workload_runs_none_is_named(described, capsys):
-    described(MADE_UP + "refused: {none: it sums on accelerators alone}\n")
-    assert main(["sums", "CPU"]) == 2
-    assert capsys.readouterr().err.endswith("it sums on accelerators alone; choose another system\n")
+def test_where_no_other_workload_runs_none_is_named(described):
+    facts = described(MADE_UP + "refused: {none: it sums on accelerators alone}\n")
+    why = refusal(facts, {"vendor": "none", "accelerator": "CPU"})
+    assert why == "it is not there on CPU: it sums on accelerators alone; choose another system"
+    assert refusal(facts, {"vendor": "amd", "accelerator": "GPU"}) == ""
 
 
 @pytest.mark.parametrize("program", [CosmoFlow, DeepCam])
@@ -164,6 +165,6 @@ def test_a_system_that_cannot_be_run_is_no_unknown_one(tmp_path):
     (tmp_path / "refused.yaml").write_text("parameterset: [{tag: X, parameter: [{name: system_name, _: X}]}]")
     with pytest.raises(SiteError, match="a block is not that of a system that is refused"):
         read_refused(tmp_path / "refused.yaml")
-    (tmp_path / "refused.yaml").write_text("parameterset: [")
+    (tmp_path / "refused.yaml").write_text("parameterset: [}")
     with pytest.raises(SiteError, match="cannot be read: line 1"):
         read_refused(tmp_path / "refused.yaml")
