@@ -5,7 +5,7 @@ from pathlib import Path
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
-TABLES = ("jube/include/systems.yaml", "containers/images.yaml")
+TABLES = ("jube/include/systems.yaml", "jube/include/refused.yaml", "containers/images.yaml")
 
 
 class BuildWithTables(build_py):

@@ -19,7 +19,7 @@ from caraml.installation import checkout, find_checkout
 from caraml.programs import ProgramError, ask, words
 from caraml.site import Site, read_site
 from caraml.systems import Block, read_system, read_systems
-from caraml.workloads import Workload
+from caraml.workloads import Workload, refusal
 from results.workloads import workloads
 
 GOOD, WARNING, BAD = "ok", "look", "FAIL"
@@ -106,8 +106,8 @@ def _which_system(systems: Mapping[str, Block], alike: list[Device]) -> Iterator
 
 
 def _to_try(systems: Mapping[str, Block]) -> Finding:
-    """A system that needs no accelerator."""
-    names = [name for name, block in systems.items() if not block["device_words"]]
+    """A system that needs no accelerator, and no scheduler."""
+    names = [name for name, block in systems.items() if not block["device_words"] and block["submit"] == "bash"]
     return Finding("system", GOOD, f"{' or '.join(names)}, to try the suite on the processor")
 
 
@@ -115,6 +115,9 @@ def cost(block: Block, site: Site) -> Iterator[Finding]:
     """What one run of each workflow would take, and how to take less."""
     for facts in workloads().values():
         workflow = f"jube/{facts.workflow}.yaml"
+        if why := refusal(facts, block):
+            yield Finding(workflow, WARNING, why)
+            continue
         try:
             expected = forecast(Workload(facts), block, site)
         except (ConfigError, SiteError) as error:

@@ -1,7 +1,7 @@
 """What of the suite is here: a checkout, the tables of systems and images, and the packages that a command needs.
 
 Workflows, images and site.yaml are in a checkout alone. An installed `caraml` takes the checkout that the current
-folder is in; without one it still has both tables, as copies that setup.py puts into the package.
+folder is in; without one it still has the tables, as copies that setup.py puts into the package.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from caraml.errors import NoCheckout
 
 PACKAGE = Path(__file__).resolve().parent
 SYSTEMS, IMAGES = Path("jube/include/systems.yaml"), Path("containers/images.yaml")
+REFUSED = SYSTEMS.with_name("refused.yaml")
 OURS = ("benchmarks", "caraml", "results")
 
 
@@ -34,7 +35,7 @@ def checkout() -> Path:
 
 
 def table_file(name: Path) -> Path:
-    """Where SYSTEMS or IMAGES is: in the checkout, else the package's copy."""
+    """Where SYSTEMS, REFUSED or IMAGES is: in the checkout, else the package's copy."""
     found = find_checkout()
     return found / name if found else PACKAGE / "tables" / name.name
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from caraml.errors import SiteError
-from caraml.installation import SYSTEMS, table_file
+from caraml.installation import REFUSED, SYSTEMS, table_file
 from results.table import aligned
 from results.workloads import workloads
 from results.yaml_files import YamlError, read_yaml
@@ -54,11 +54,32 @@ def read_systems(file: Path | None = None) -> dict[str, Block]:
 
 
 def read_system(name: str, file: Path | None = None) -> Block:
-    """One system; raises SiteError when there is none of that name."""
+    """One system; raises SiteError when there is none of that name, and when it is known and cannot be run."""
     systems = read_systems(file)
+    if name not in systems and name in (reasons := read_refused()):
+        raise SiteError(refusal(name, reasons[name]))
     if name not in systems:
         raise SiteError(f"there is no system {name}: the systems are {', '.join(systems)}")
     return systems[name]
+
+
+def read_refused(file: Path | None = None) -> dict[str, str]:
+    """For each system that is known and cannot be run the reason; raises SiteError when the file cannot be used."""
+    file = file or table_file(REFUSED)
+    try:
+        return {
+            str(block["tag"]): next(one["_"] for one in block["parameter"] if one["name"] == "refused")
+            for block in read_yaml(file)["parameterset"]
+        }
+    except YamlError as error:
+        raise SiteError(f"{file} cannot be read: {error}") from error
+    except (AttributeError, KeyError, StopIteration, TypeError) as error:
+        raise SiteError(f"{file}: a block is not that of a system that is refused ({error!r})") from error
+
+
+def refusal(name: str, reason: str) -> str:
+    """The sentence for who asked for it."""
+    return f"{name} was asked for, but {reason}"
 
 
 def systems_table(systems: dict[str, Block]) -> str:

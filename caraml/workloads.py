@@ -58,8 +58,20 @@ def workload(benchmark: str) -> Workload:
     return Workload(known[benchmark])
 
 
+def refusal(facts: Facts, block: Block) -> str:
+    """Why a workload does not run on a system, and what to do; empty where it does."""
+    vendor = block["vendor"]
+    if vendor not in facts.refused:
+        return ""
+    others = [f"jube/{other.workflow}.yaml" for other in workloads().values() if vendor not in other.refused]
+    instead = f", or run {' or '.join(others)} on this one" if others else ""
+    return f"it is not there on {block['accelerator']}: {facts.refused[vendor]}; choose another system{instead}"
+
+
 def on_system(facts: Facts, block: Block, model: str) -> dict[str, str]:
-    """What a workflow needs of a workload on a system, each as text."""
+    """What a workflow needs of a workload on a system, each as text; raises SiteError where it does not run."""
+    if why := refusal(facts, block):
+        raise SiteError(f"{facts.title} was asked for on {block['system_name']}, but {why}")
     model = model or facts.default_model(block)
     return {
         "work_unit": facts.work_unit,

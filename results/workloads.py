@@ -14,6 +14,7 @@ from results.yaml_files import YamlError, read_yaml
 FOLDERS = Path(__file__).resolve().parents[1] / "benchmarks"  # in a checkout, and where both are installed
 FILE = "workload.yaml"
 FRAMEWORKS = ("pytorch", "tensorflow")
+VENDORS = ("nvidia", "amd", "graphcore", "none")  # of devices, as systems have them
 
 
 class Amount(NamedTuple):
@@ -45,6 +46,7 @@ class Facts:
     batches: str = ""  # global batch sizes of a sweep, the same way
     max_measured_s: float = 0.0  # of a window; 0: no limit
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)  # why it does not run on devices of a vendor
     data: Data | None = None
     costed: Amount | None = None
     reported: Amount | None = None
@@ -101,6 +103,11 @@ def _read(path: Path) -> Facts:
     parameters = found.setdefault("parameters", {})
     if not isinstance(parameters, dict):
         raise RecordError(f"{path}: 'parameters' has names with their values, not {parameters!r}")
+    refused = found.get("refused", {})
+    if not isinstance(refused, dict) or not all(
+        vendor in VENDORS and isinstance(why, str) and why for vendor, why in refused.items()
+    ):
+        raise RecordError(f"{path}: 'refused' has vendors of {', '.join(VENDORS)} with the reasons, not {refused!r}")
     for name in ("model", "batches"):
         found[name] = str(found.get(name, ""))
         if found[name].startswith("$") and found[name][1:] not in parameters:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from caraml.systems import read_systems
+from caraml.systems import read_refused, read_systems
 from results.workloads import workloads
 from tests.conftest import SHIPPED, SYSTEMS, made_up_system, make_checkout
 from tests.waiting import PATIENCE_S
@@ -90,7 +90,8 @@ def one_point_checkout(tmp_path_factory):
     """Each system with its largest point alone, and a scheduler that only takes jobs."""
     folder = make_checkout(tmp_path_factory.mktemp("golden") / "caraml", ONE_POINT)
     text = (folder / SYSTEMS).read_text()
-    (folder / SYSTEMS).write_text(re.sub(r'(name: devices_sweep,.*_: )"[^"]*?(\d+)"', r'\1"\2"', text))
+    sweeps = r'(name: (?:devices|batch|\w+_batch)_sweep,.*_: )"[^"]*?(\d+)"'
+    (folder / SYSTEMS).write_text(re.sub(sweeps, r'\1"\2"', text))
     for path in (folder / "benchmarks").glob("*/workload.yaml"):
         path.write_text(re.sub(r"(batch_sweep: ).* (\d+)$", r"\1\2", path.read_text(), flags=re.MULTILINE))
     (folder / "bin").mkdir()
@@ -184,6 +185,48 @@ def test_a_sweep_is_narrowed_without_editing_a_file(one_point_checkout, jube_com
     done = subprocess.run(command, cwd=one_point_checkout, env=environ, capture_output=True, text=True)
     assert done.returncode != 0
     assert "v1.5 on 2 devices: global_batch_size 63 is not a multiple of the 2 devices" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("workflow", "tags", "sentence"),
+    [
+        (
+            "cosmoflow",
+            ["GC200"],
+            "CosmoFlow training was asked for on GC200, but it is not there on Graphcore GC200: "
+            "volumes of its size need a program that is split over several of them; "
+            "choose another system, or run jube/llm.yaml or jube/resnet50.yaml on this one",
+        ),
+        (
+            "deepcam",
+            ["BOW", "synthetic"],
+            "DeepCAM training was asked for on BOW, but it is not there on Graphcore Bow",
+        ),
+        ("llm", ["CS2"], "CS2 was asked for, but a Cerebras CS-2 trains through a software stack of its own"),
+        ("deepcam", ["CS2", "A100"], "'caraml published CS-2' shows what others have measured on one"),
+    ],
+)
+def test_what_does_not_run_on_a_system_is_refused_with_the_reason(
+    workflow, tags, sentence, one_point_checkout, jube_command, tmp_path
+):
+    command = [jube_command, "run", f"jube/{workflow}.yaml", "--tag", *tags, "--outpath", str(tmp_path / "run")]
+    environ = {**os.environ, "PATH": f"{one_point_checkout}/bin:{os.environ['PATH']}"}
+    done = subprocess.run(command, cwd=one_point_checkout, env=environ, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert (done.stdout + done.stderr).count(sentence) == 1
+    assert not list(tmp_path.rglob("result.json"))
+
+
+def test_a_system_that_is_refused_has_a_sentence_and_no_block():
+    refused = read_refused()
+    assert refused
+    assert not set(refused) & set(NAMES)
+    workflow = (REPOSITORY / "jube" / "include" / "workload.yaml").read_text()
+    tags = re.findall(r'include/(systems|refused)\.yaml, tag: "([^"]*)"', workflow)
+    assert [(kind, set(re.findall(r"\w+", tag))) for kind, tag in tags] == [
+        ("systems", set(refused)),
+        ("refused", set(refused)),
+    ]
 
 
 def test_a_large_model_takes_the_nodes_that_it_needs(one_point_checkout, jube_command, tmp_path):

@@ -29,7 +29,8 @@ def block(words, memory_gb, count, arch=HERE, **values):
 
 
 SYSTEMS = {
-    "ONLY-CPU": block("", 0, 2),
+    "ONLY-CPU": block("", 0, 2, submit="bash"),
+    "CPU-NODES": block("", 32, 8),
     "SXM": block("A100 SXM4", 40, 4),
     "PCIE": block("H100 PCIe", 80, 4),
     "LARGE": block("H100 -PCIe -NVL", 94, 4),
@@ -198,7 +199,7 @@ def test_a_machine_without_any_tool_is_for_trying_the_suite(programs, told):
     code, out = told()
     assert code == 0
     assert "no accelerator is seen, as there is none of nvidia-smi, rocm-smi, amd-smi, gc-info" in out
-    assert "ok    system: ONLY-CPU" in out
+    assert "ok    system: ONLY-CPU, to try" in out
 
 
 @pytest.mark.parametrize("key", ["Card series", "Card Series"])
@@ -270,6 +271,9 @@ NAMES = {
     "MI300X": ("AMD Instinct MI300X", 191.98),
     "MI300A": ("AMD Instinct MI300A", 128.0),
     "GC200": ("Graphcore M2000 ipu2", None),
+    "MI210": ("AMD Instinct MI210", 63.98),
+    "V100": ("Tesla V100-SXM2-16GB", 16.0),
+    "BOW": ("Graphcore Bow-2000 ipu21", None),  # as the architecture is called; its tool's words for the board: unknown
 }
 
 

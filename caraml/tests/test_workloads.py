@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import ast
+import re
 
 import pytest
 
+from benchmarks.cosmoflow.train import CosmoFlow
+from benchmarks.deepcam.train import DeepCam
 from caraml import points
-from caraml.workloads import Workload, main
+from caraml.doctor import cost, report
+from caraml.errors import SiteError
+from caraml.site import read_site
+from caraml.systems import read_refused, read_system, read_systems
+from caraml.workloads import Workload, main, refusal
 from results import workloads
 from results.records import RecordError
 from results.workloads import Facts, title_of
@@ -89,6 +96,9 @@ def test_a_workload_needs_little_to_be_known(described):
         (MADE_UP.replace("2 4", "$size"), "'batches' is .size, and there is no such parameter"),
         (MADE_UP + "parameters:\n", "'parameters' has names with their values, not None"),
         (MADE_UP + "parameters: {size: 1; 2}\n", "'size' is '1; 2', but after a ';' comes 'MODEL: VALUE'"),
+        (MADE_UP + "refused: graphcore\n", "'refused' has vendors of nvidia, amd, .*, not 'graphcore'"),
+        (MADE_UP + "refused: {GC200: why}\n", "'refused' has vendors of nvidia, amd, .*, not .'GC200': 'why'"),
+        (MADE_UP + "refused: {graphcore: }\n", "'refused' has vendors .* with the reasons, not"),
         (MADE_UP.replace("pytorch", "jax"), "'framework' is one of pytorch, tensorflow, not 'jax'"),
     ],
 )
@@ -115,3 +125,46 @@ def test_a_parameter_is_the_systems_where_its_block_states_one():
     )
     assert facts.default_model({}) == "9"
     assert [facts.value("step", {}), facts.value("step", {}, "8"), facts.value("step", {"step": 7})] == ["2", "1", "7"]
+
+
+@pytest.mark.parametrize("benchmark", ["cosmoflow", "deepcam"])
+@pytest.mark.parametrize("system", [name for name, block in read_systems().items() if block["vendor"] == "graphcore"])
+def test_a_workload_that_does_not_run_on_a_system_is_refused_with_the_reason(benchmark, system, capsys):
+    assert main([benchmark, system]) == 2
+    said = capsys.readouterr().err
+    facts, accelerator = workloads.workloads()[benchmark], read_system(system)["accelerator"]
+    assert said.startswith(f"workload: {facts.title} was asked for on {system}, but it is not there on {accelerator}: ")
+    assert facts.refused["graphcore"] in said
+    assert "choose another system, or run jube/llm.yaml or jube/resnet50.yaml on this one" in said
+    assert main([benchmark, "CPU"]) == 0
+
+
+def test_where_no_other_workload_runs_none_is_named(described):
+    facts = described(MADE_UP + "refused: {none: it sums on accelerators alone}\n")
+    why = refusal(facts, {"vendor": "none", "accelerator": "CPU"})
+    assert why == "it is not there on CPU: it sums on accelerators alone; choose another system"
+    assert refusal(facts, {"vendor": "amd", "accelerator": "GPU"}) == ""
+
+
+@pytest.mark.parametrize("program", [CosmoFlow, DeepCam])
+def test_a_program_refuses_for_the_same_reason(program):
+    assert workloads.workloads()[program.name].refused == {"graphcore": program.without_ipu}
+
+
+def test_the_doctor_says_why_instead_of_what_it_would_take():
+    lines = report(list(cost(read_system("GC200"), read_site("GC200", environ={})))).splitlines()
+    [line] = [line for line in lines if "jube/cosmoflow.yaml" in line]
+    assert line.startswith("look  jube/cosmoflow.yaml: it is not there on Graphcore GC200: volumes of its size need")
+    assert [line[:4] for line in lines if "jube/llm.yaml: " in line] == ["ok  "]
+
+
+def test_a_system_that_cannot_be_run_is_no_unknown_one(tmp_path):
+    for name, reason in read_refused().items():
+        with pytest.raises(SiteError, match=re.escape(f"{name} was asked for, but {reason}")):
+            read_system(name)
+    (tmp_path / "refused.yaml").write_text("parameterset: [{tag: X, parameter: [{name: system_name, _: X}]}]")
+    with pytest.raises(SiteError, match="a block is not that of a system that is refused"):
+        read_refused(tmp_path / "refused.yaml")
+    (tmp_path / "refused.yaml").write_text("parameterset: [}")
+    with pytest.raises(SiteError, match="cannot be read: line 1"):
+        read_refused(tmp_path / "refused.yaml")
