@@ -20,7 +20,7 @@ from caraml.programs import ProgramError, ask, words
 from caraml.site import Site, read_site
 from caraml.systems import Block, read_system, read_systems
 from caraml.workloads import Workload, refusal
-from results.workloads import workloads
+from results.workloads import FRAMEWORKS, workloads
 
 GOOD, WARNING, BAD = "ok", "look", "FAIL"
 OLDEST_JUBE = (2, 5, 1)
@@ -271,7 +271,8 @@ def _without_package(method: str, package: str, block: Block, runtime: str) -> F
 
 def images_of(block: Block) -> list[str]:
     """The names of a system's images, one for each framework."""
-    frameworks = dict.fromkeys(facts.framework for facts in workloads().values())
+    used = {facts.framework for facts in workloads().values()}
+    frameworks = [framework for framework in FRAMEWORKS if framework in used]
     return list(dict.fromkeys(block["image"].replace("$framework", framework) for framework in frameworks))
 
 
