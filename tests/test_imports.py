@@ -41,6 +41,7 @@ FLOORS = {
     "benchmarks.common.good_run": 1,
     "benchmarks.common.input_files": 2,
     "benchmarks.common.prepare": 3,
+    "benchmarks.common.side_by_side": 2,
     "benchmarks.common.step_timer": 1,
     "benchmarks.common.throughput": 2,
     "benchmarks.common.record": 1,

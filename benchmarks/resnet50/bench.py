@@ -6,17 +6,16 @@ path alone. Ratios above 1 are faster than the peer.
 
 from __future__ import annotations
 
-import statistics
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.common.launch import Launch, usable_cores
 from benchmarks.common.options import ConfigError, option, run_command
 from benchmarks.common.session import parse_options
+from benchmarks.common.side_by_side import in_turns
 from benchmarks.resnet50 import prepare
 from benchmarks.resnet50.config import EXPANSION, NUM_CLASSES, STAGES, Config
 from benchmarks.resnet50.train import ResNet50
@@ -66,35 +65,15 @@ def compare(options: BenchOptions) -> None:
         "Keras model.fit": keras_fit(config, target, options),
         "plain PyTorch": plain_pytorch(config, options),
     }
-    in_turns(options, "ours", ours(config, options), peers)
+    images = options.steps * options.batch_size
+    in_turns(options.rounds, images, "images", "ours", ours(config, options), peers)
     try:
         faster = ours(replace(config, compute=replace(config.compute, precision="bf16")), options)
     except ConfigError as error:
         print(f"bf16: not measured: {error}")
         return
-    in_turns(options, "ours in bf16", faster, {"ours in float32": ours(config, options)})
-
-
-def in_turns(
-    options: BenchOptions, name: str, own: Callable[[], None], peers: Mapping[str, Callable[[], None]]
-) -> None:
-    """Print the speed of each, and our own over each peer's with its spread over the rounds."""
-    steps = {name: own, **peers}
-    times_s: dict[str, list[float]] = {one: [] for one in steps}
-    for round_index in range(options.rounds + 1):
-        for one, step in steps.items():
-            start_s = time.perf_counter()
-            step()
-            if round_index:  # the first round is warm-up
-                times_s[one].append(time.perf_counter() - start_s)
-    images = options.steps * options.batch_size
-    for one, measured in times_s.items():
-        ratios = [theirs / its for its, theirs in zip(times_s[name], measured, strict=True)]
-        low, middle, high = statistics.quantiles(ratios)
-        print(
-            f"{one}: {images / statistics.median(measured):.2f} images/s"
-            + (f", {name} over it {middle:.3f} (quartiles {low:.3f} to {high:.3f})" if one != name else "")
-        )
+    same = {"ours in float32": ours(config, options)}
+    in_turns(options.rounds, images, "images", "ours in bf16", faster, same)
 
 
 def ours(config: Config, options: BenchOptions) -> Callable[[], None]:
@@ -223,12 +202,9 @@ def input_path(options: BenchOptions) -> None:
         run = ResNet50(config, Launch())
         seed, beside = config.training.seed, config.data.parallel_files
         bare = records(run.files, data.decoder(config, target), options.batch_size, seed, beside, run.shares)
-        in_turns(
-            replace(options, steps=batches),
-            "input path alone",
-            consume(run.open_batches(target)),
-            {"bare tf.data": consume(iter(bare.prefetch(config.data.prefetch_batches)))},
-        )
+        peers = {"bare tf.data": consume(iter(bare.prefetch(config.data.prefetch_batches)))}
+        own = consume(run.open_batches(target))
+        in_turns(options.rounds, batches * options.batch_size, "images", "input path alone", own, peers)
     print(f"usable cores: {usable_cores()}")
 
 
