@@ -110,7 +110,8 @@ def _gc_info() -> list[Device]:
     if not ids:
         raise ProgramError(f"gc-info shows no device: {words(done)}")
     facts = ask("gc-info", "--device-info", "--device-id", ids[0], limit_s=LIMIT_S).stdout
-    kinds = re.findall(r"^ *(?:board type|ipu architecture): *(.+?) *$", facts, re.MULTILINE)
+    # The clock is what is known to differ between a GC200 and a Bow.
+    kinds = re.findall(r"^ *(?:board type|clock|ipu architecture): *(.+?) *$", facts, re.MULTILINE)
     return [Device(" ".join(["Graphcore", *kinds]), None)] * len(ids)
 
 

@@ -217,6 +217,18 @@ def test_what_does_not_run_on_a_system_is_refused_with_the_reason(
     assert not list(tmp_path.rglob("result.json"))
 
 
+@pytest.mark.parametrize("seed", range(4))  # of the order in which JUBE evaluates
+def test_what_is_refused_is_said_before_that_no_scheduler_answers(seed, one_point_checkout, jube_command, tmp_path):
+    (tmp_path / "scontrol").write_text("#!/bin/sh\necho 'Slurmctld(primary) at made-up is DOWN'\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    command = [jube_command, "run", "jube/cosmoflow.yaml", "--tag", "GC200", "--outpath", str(tmp_path / "run")]
+    path = f"{tmp_path}:{one_point_checkout}/bin:{os.environ['PATH']}"
+    environ = {**os.environ, "PATH": path, "PYTHONHASHSEED": str(seed)}
+    done = subprocess.run(command, cwd=one_point_checkout, env=environ, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "CosmoFlow training was asked for on GC200, but it is not there" in done.stdout + done.stderr
+
+
 def test_a_system_that_is_refused_has_a_sentence_and_no_block():
     refused = read_refused()
     assert refused

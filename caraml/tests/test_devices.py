@@ -254,7 +254,7 @@ def test_graphcores_devices_are_counted_without_their_groups(programs, told):
     facts = "Device Info:\n  id: 0\n  board type: M2000\n  clock: 1330MHz\n  ipu architecture: ipu2"
     programs("gc-info", f'case "$1" in --list*) echo "{listed}" ;; *) echo "{facts}" ;; esac')
     out = told()[1]
-    assert "4 x Graphcore M2000 ipu2" in out
+    assert "4 x Graphcore M2000 1330MHz ipu2" in out
     assert "ok    system: IPU" in out
 
 
@@ -270,10 +270,10 @@ NAMES = {
     "MI250": ("AMD INSTINCT MI250 (MCM) OAM AC MBA", 63.98),
     "MI300X": ("AMD Instinct MI300X", 191.98),
     "MI300A": ("AMD Instinct MI300A", 128.0),
-    "GC200": ("Graphcore M2000 ipu2", None),
+    "GC200": ("Graphcore M2000 1330MHz ipu2", None),
     "MI210": ("AMD Instinct MI210", 63.98),
     "V100": ("Tesla V100-SXM2-16GB", 16.0),
-    "BOW": ("Graphcore Bow-2000 ipu21", None),  # as the architecture is called; its tool's words for the board: unknown
+    "BOW": ("Graphcore M2000 1850MHz ipu2", None),  # the clock is Argonne's; the rest made up, as that of a GC200
 }
 
 
@@ -283,6 +283,22 @@ def test_a_system_of_the_suite_is_recognised_by_its_devices_name(tag, monkeypatc
     monkeypatch.setattr(platform, "machine", lambda: systems[tag]["cpu_arch"])
     found = candidates(systems, [Device(*NAMES[tag])] * systems[tag]["devices_per_node"])
     assert tag in [one.system for one in found if not one.differences]
+
+
+@pytest.mark.parametrize(
+    ("name", "fitting"),
+    [
+        ("Graphcore M2000 1330MHz ipu2", ["GC200"]),
+        ("Graphcore M2000 ipu2", ["GC200"]),
+        ("Graphcore M2000 1850MHz ipu2", ["BOW"]),
+        ("Graphcore BOW 1850MHz ipu21", ["BOW"]),
+        ("Graphcore C600 20MHz ipu21", []),
+    ],
+)
+def test_a_bow_is_told_from_other_ipus_by_its_clock(name, fitting, monkeypatch):
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    found = candidates(read_systems(), [Device(name, None)] * 4)
+    assert [one.system for one in found if not one.differences] == fitting
 
 
 def test_every_system_says_by_which_words_its_device_is_known_or_that_it_needs_none():
