@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from benchmarks.cosmoflow.config import PARAMETERS, REDSHIFTS, DataOptions
 from benchmarks.on_tensorflow.target import Target
-from benchmarks.on_tensorflow.tfrecords import Batches, Counts, counted, records, whole_files
+from benchmarks.on_tensorflow.tfrecords import Batches, Counts, Parallel, counted, records, whole_files
 
 if TYPE_CHECKING:
     from benchmarks.on_tensorflow.workload import TensorFlowWorkload
@@ -27,13 +27,13 @@ def open_batches(run: TensorFlowWorkload, target: Target, on_device: bool = Fals
     def made(count: int) -> tuple[tf.Tensor, tf.Tensor]:
         return made_batch(size, seed, count, run.launch.rank)
 
-    def read(count: int, counts: Counts) -> tf.data.Dataset:
+    def read(count: int, counts: Counts, parallel: Parallel) -> tf.data.Dataset:
         decode = decoder(size)
         with run.files[0].open("rb") as file:
             packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
         if packed:
-            return whole_files(run.files, decode, counts, count, seed, data.parallel_files, run.shares)
-        return records(run.files, counted(decode, counts), count, seed, data.parallel_files, run.shares)
+            return whole_files(run.files, decode, counts, count, seed, parallel, run.shares)
+        return records(run.files, counted(decode, counts), count, seed, parallel, run.shares)
 
     return Batches.of(DataOptions() if on_device else data, target, run.layout["micro_batch_size"], made, read)
 

@@ -52,6 +52,12 @@ class Target:
     def on_ipu(self) -> bool:
         return self.kind == "ipu"
 
+    @property
+    def decoders(self) -> int:
+        """Threads that make samples for this process: a core each of those that it is bound to, or its share."""
+        node_cores = os.cpu_count() or 1
+        return max(1, min(usable_cores(), node_cores // self.launch.local_world_size))
+
     def gather(self, value: Any) -> list[Any]:
         """The value of every rank, in the order of ranks, on every rank. Anything that JSON holds."""
         if self.launch.world_size == 1:

@@ -6,7 +6,7 @@ import itertools
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -24,6 +24,13 @@ Decode = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 
 class DataError(Exception):
     """The data cannot be trained on: one sentence with what was found."""
+
+
+class Parallel(NamedTuple):
+    """How much of the input path goes on at a time."""
+
+    files: int  # that are read
+    decoders: int  # records of which samples are made
 
 
 class Counts:
@@ -70,7 +77,7 @@ class Batches:
     def from_host(cls, target: Target, samples: Any, labels: Any, prefetch_batches: int) -> Batches:
         """One batch that is copied to the device each time."""
         dataset = tf.data.Dataset.from_tensors((samples.numpy(), labels.numpy())).repeat()
-        return cls(target, None, _to_device(dataset, target, prefetch_batches), Counts())
+        return cls(target, None, to_device(dataset, target, prefetch_batches), Counts())
 
     @classmethod
     def of(
@@ -79,7 +86,7 @@ class Batches:
         target: Target,
         batch_size: int,
         made: Callable[[int], tuple[Any, Any]],
-        read: Callable[[int, Counts], tf.data.Dataset],
+        read: Callable[[int, Counts, Parallel], tf.data.Dataset],
     ) -> Batches:
         """What the options ask for: a batch of so many that is `made`, or batches that are `read` and counted."""
         of_process = batch_size * target.local_devices
@@ -89,7 +96,8 @@ class Batches:
                 return cls.on_device(target, samples, labels)
             return cls.from_host(target, samples, labels, options.prefetch_batches)
         counts = Counts()
-        return cls(target, None, _to_device(read(of_process, counts), target, options.prefetch_batches), counts)
+        batches = read(of_process, counts, Parallel(options.parallel_files, target.decoders))
+        return cls(target, None, to_device(batches, target, options.prefetch_batches), counts)
 
     def __iter__(self) -> Batches:
         return self
@@ -149,11 +157,15 @@ class Batches:
         return now[0] + lost, now[0] - now[1] + lost
 
 
-def _to_device(dataset: tf.data.Dataset, target: Target, prefetch_batches: int) -> tf.data.Dataset:
+def to_device(dataset: tf.data.Dataset, target: Target, prefetch_batches: int) -> tf.data.Dataset:
     """Batches made ahead: copied to a process's one GPU while it trains on the ones before, else in the node."""
-    ahead = dataset.prefetch(prefetch_batches)
+    # tf.data's tuning would choose other numbers of threads from run to run, and its own thread sleeps up to a minute
+    # between two looks, for which the end of a data set waits.
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    ahead = dataset.prefetch(prefetch_batches).with_options(options)
     if target.on_gpu and target.local_devices == 1:
-        return ahead.apply(tf.data.experimental.prefetch_to_device("/GPU:0", COPIED_AHEAD))
+        return ahead.apply(tf.data.experimental.prefetchto_device("/GPU:0", COPIED_AHEAD))
     return ahead
 
 
@@ -178,7 +190,7 @@ def whole_files(
     counts: Counts,
     batch_size: int,
     seed: int,
-    parallel_files: int,
+    parallel: Parallel,
     shares: tuple[int, int],
 ) -> tf.data.Dataset:
     """The same, of files that hold one record each, packed with GZIP: what each part of the input path takes is known.
@@ -204,8 +216,8 @@ def whole_files(
     dataset = tf.data.Dataset.from_tensor_slices([str(file) for file in files]).shuffle(len(files), seed=seed)
     if ranks > 1:
         dataset = dataset.shard(ranks, rank)
-    dataset = dataset.map(read, num_parallel_calls=parallel_files, deterministic=False).ignore_errors()
-    dataset = dataset.map(unpack, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False).ignore_errors()
+    dataset = dataset.map(read, num_parallel_calls=parallel.files, deterministic=False).ignore_errors()
+    dataset = dataset.map(unpack, num_parallel_calls=parallel.decoders, deterministic=False).ignore_errors()
     return dataset.repeat().batch(batch_size, drop_remainder=True)
 
 
@@ -219,7 +231,7 @@ def _only_example(record: tf.Tensor) -> tf.Tensor:
 
 
 def records(
-    files: Sequence[Path], decode: Decode, batch_size: int, seed: int, parallel_files: int, shares: tuple[int, int]
+    files: Sequence[Path], decode: Decode, batch_size: int, seed: int, parallel: Parallel, shares: tuple[int, int]
 ) -> tf.data.Dataset:
     """Batches of what is decoded from a rank's files, in another order each time they are read.
 
@@ -229,13 +241,13 @@ def records(
     dataset = dataset.shuffle(len(files), seed=seed).interleave(
         # The rest of a file that is cut short is lost, and no other file's.
         lambda file: tf.data.TFRecordDataset(file).ignore_errors(),
-        cycle_length=parallel_files,
-        num_parallel_calls=tf.data.AUTOTUNE,
+        cycle_length=parallel.files,
+        num_parallel_calls=parallel.files,
         deterministic=False,
     )
     rank, ranks = shares
     if ranks > 1:
         dataset = dataset.shard(ranks, rank)
     dataset = dataset.shuffle(16 * batch_size, seed=seed)
-    dataset = dataset.map(decode, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False).ignore_errors()
+    dataset = dataset.map(decode, num_parallel_calls=parallel.decoders, deterministic=False).ignore_errors()
     return dataset.repeat().batch(batch_size, drop_remainder=True)

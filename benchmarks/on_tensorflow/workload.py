@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.common.batch_plan import check_shares
 from benchmarks.common.good_run import run_problem
 from benchmarks.common.input_files import is_shared_by_file, own_files
-from benchmarks.common.launch import Launch, usable_cores
+from benchmarks.common.launch import Launch
 from benchmarks.common.record import RunRecord
 from benchmarks.common.workload import Choice, Target, Training, Workload
 
@@ -91,8 +91,8 @@ class TensorFlowTraining:
         self.trainer = run.open_trainer(target)
         self._run, self._target = run, target
         self.steps_per_call = config.compute.steps_per_call
-        cores = usable_cores() // run.launch.local_world_size
-        ahead = config.data.prefetch_batches + 1 + cores // config.batch.global_batch_size
+        samples_ahead = config.data.parallel_files + target.decoders
+        ahead = config.data.prefetch_batches + 1 + samples_ahead // config.batch.global_batch_size
         self.data = BatchesFeed(self.trainer, run.open_batches(target), run.unit, ahead)
         self.on_device = None
         if config.turns.effective:

@@ -182,8 +182,10 @@ def input_path(options: BenchOptions) -> None:
 
     The peer is the bare tf.data pipeline, without what counts records and shares them out.
     """
+    import tensorflow as tf
+
     from benchmarks.on_tensorflow.target import choose_target
-    from benchmarks.on_tensorflow.tfrecords import records
+    from benchmarks.on_tensorflow.tfrecords import Parallel, records
     from benchmarks.resnet50 import data
 
     batches = 32
@@ -200,7 +202,7 @@ def input_path(options: BenchOptions) -> None:
         config = configure(options, "--data", "fake-imagenet", "--data-dir", folder)
         target = choose_target(config.compute, Launch())
         run = ResNet50(config, Launch())
-        seed, beside = config.training.seed, config.data.parallel_files
+        seed, beside = config.training.seed, Parallel(config.data.parallel_files, tf.data.AUTOTUNE)
         bare = records(run.files, data.decoder(config, target), options.batch_size, seed, beside, run.shares)
         peers = {"bare tf.data": consume(iter(bare.prefetch(config.data.prefetch_batches)))}
         own = consume(run.open_batches(target))

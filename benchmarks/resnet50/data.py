@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import tensorflow as tf
 
 from benchmarks.on_tensorflow.target import Target
-from benchmarks.on_tensorflow.tfrecords import DTYPES, Batches, Counts, Decode, counted, records
+from benchmarks.on_tensorflow.tfrecords import DTYPES, Batches, Counts, Decode, Parallel, counted, records
 from benchmarks.resnet50.config import NUM_CLASSES, Config, DataOptions
 
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ def open_batches(run: TensorFlowWorkload, target: Target, on_device: bool = Fals
         images, labels = made_batch(config, target, count, run.launch.rank)
         return tf.cast(images, DTYPES[target.precision]), labels
 
-    def read(count: int, counts: Counts) -> tf.data.Dataset:
+    def read(count: int, counts: Counts, parallel: Parallel) -> tf.data.Dataset:
         decode = counted(decoder(config, target), counts)
-        return records(run.files, decode, count, config.training.seed, data.parallel_files, run.shares)
+        return records(run.files, decode, count, config.training.seed, parallel, run.shares)
 
     return Batches.of(DataOptions() if on_device else data, target, run.layout["micro_batch_size"], made, read)
 

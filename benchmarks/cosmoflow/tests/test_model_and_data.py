@@ -163,6 +163,11 @@ def test_what_is_read_is_counted_with_the_time_of_each_part(volumes):
     assert all(found[key] > 0 for key in parts)
 
 
+def test_the_end_of_a_data_set_is_not_waited_for():
+    """As it is for up to a minute where tf.data's tuning has a thread, which sleeps between two looks."""
+    assert not tfrecords.to_device(tf.data.Dataset.range(4), on_cpu(), 2).options().autotune.enabled
+
+
 def damage(folder: Any) -> int:
     """Files of which none can be used, beside others; how many."""
     path = folder / "cut.tfrecord"
