@@ -60,6 +60,11 @@ class Child:
                 signal.signal(number, signal.SIG_IGN)
 
     @property
+    def pid(self) -> int | None:
+        """Of the command, once it has been started."""
+        return self._process.pid if self._process else None
+
+    @property
     def asked_to_end(self) -> bool:
         """Whether a signal has asked to end, before the command's own end."""
         return bool(self._asked_to_end)
@@ -125,7 +130,8 @@ class Child:
 
     def _run(self, environ: dict[str, str]) -> int:
         try:
-            process = subprocess.Popen(self._command, env=environ)
+            # What was open for the command, as a shell's <(...), stays open; all that is opened here closes by itself.
+            process = subprocess.Popen(self._command, env=environ, close_fds=False)
         except FileNotFoundError:
             return self._not_found()
         except OSError as error:

@@ -10,7 +10,7 @@ import stat
 import sys
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Iterator, NoReturn, Sequence
+from typing import Any, Iterator, Sequence
 
 from jpwr import __version__
 from jpwr.backends import METHODS, open_methods
@@ -20,6 +20,7 @@ from jpwr.edges import STEP_S, EdgeReader
 from jpwr.errors import JpwrError
 from jpwr.marks import MARKS_VARIABLE, Mark, MarkReader
 from jpwr.node import GLOBAL_RANKS, rank_of, why_not_sampling
+from jpwr.parser import EXIT_FAILED, Parser
 from jpwr.sampler import DEFAULT_INTERVAL_S, PowerMonitor, Sink
 from jpwr.say import open_standard_streams, say, settle_streams, write
 from jpwr.summary import Summary
@@ -27,8 +28,6 @@ from jpwr.threads import within
 from jpwr.trace import Trace
 from jpwr.writers import CsvWriter
 
-# As for env(1) and timeout(1): below 125 the code is the command's own.
-EXIT_JPWR_FAILED = 125
 TRACE_NAME = "trace.csv"
 ANSWER_S = 5.0  # a sensor that takes longer holds up neither the command nor its marks
 # No sensor has a new value more often, and no machine keeps that up beside a program; the other end is an hour.
@@ -52,17 +51,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _run(_parse(arguments))
     except JpwrError as error:
         say(str(error))
-        return EXIT_JPWR_FAILED
+        return EXIT_FAILED
     finally:
         settle_streams()
-
-
-class Parser(argparse.ArgumentParser):
-    """Says what is wrong with a command line in one sentence."""
-
-    def error(self, message: str) -> NoReturn:
-        say(f"{message}; '{self.prog} --help' lists the options")
-        self.exit(EXIT_JPWR_FAILED)
 
 
 USAGE = """jpwr [options] -- command [argument ...]
@@ -81,7 +72,7 @@ energy it took.
                                  that counts"""
 EPILOG = f"""exit codes:
   the command's own, 128+n where signal n ended it
-  {EXIT_JPWR_FAILED}  jpwr itself failed, and the command did not run
+  {EXIT_FAILED}  jpwr itself failed, and the command did not run
   {EXIT_NOT_EXECUTABLE}  the command cannot be executed
   {EXIT_NOT_FOUND}  the command was not found
 

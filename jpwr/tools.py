@@ -11,8 +11,8 @@ from typing import NamedTuple, Sequence
 
 from jpwr.backends import METHODS, MODELLED, open_method, plug_ins
 from jpwr.channel import Channel
-from jpwr.cli import Parser
 from jpwr.errors import JpwrError, TraceError
+from jpwr.parser import Parser
 from jpwr.rules import MAX_GAP_S, MAX_MISSING, MIN_RATE_HZ, MIN_SAMPLES
 from jpwr.say import say, write
 from jpwr.summary import Summary

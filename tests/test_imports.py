@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-PACKAGES = ("jpwr", "benchmarks", "results", "caraml")
+PACKAGES = ("jpwr", "ioprof", "benchmarks", "results", "caraml")
 
 # The last entry that is a prefix of a module's name tells its floor.
 FLOORS = {
@@ -34,7 +34,17 @@ FLOORS = {
     "jpwr.edges": 3,
     "jpwr.files": 2,
     "jpwr.say": 2,
+    "jpwr.parser": 3,
     "jpwr.writers": 3,
+    "ioprof": 4,
+    "ioprof.errors": 0,
+    "ioprof.counts": 0,
+    "ioprof.coverage": 1,
+    "ioprof.summary": 1,
+    "ioprof.counters": 2,
+    "ioprof.folder": 2,
+    "ioprof.library": 2,
+    "ioprof.watch": 3,
     "benchmarks": 4,
     "benchmarks.common.options": 1,
     "benchmarks.common.batch_plan": 1,
@@ -158,8 +168,9 @@ def test_imports_go_down(module):
 @pytest.mark.parametrize(
     ("package", "forbidden"),
     [
-        ("jpwr", {"benchmarks", "results", "caraml"} | FRAMEWORKS),
-        ("benchmarks", {"jpwr", "results", "caraml"}),
+        ("jpwr", {"benchmarks", "ioprof", "results", "caraml"} | FRAMEWORKS),
+        ("ioprof", {"benchmarks", "results", "caraml"} | FRAMEWORKS),
+        ("benchmarks", {"ioprof", "jpwr", "results", "caraml"}),
         ("benchmarks.common", {"benchmarks.on_pytorch", "benchmarks.on_tensorflow", *WORKLOADS}),
         ("results", {"benchmarks", "caraml"}),
         ("benchmarks.llm_training", {"keras", "tensorflow"}),
@@ -183,11 +194,11 @@ def test_parts_that_must_not_know_each_other_do_not(package, forbidden):
                 assert not f"{imported}.".startswith(f"{name}."), f"{module} imports {imported}"
 
 
-@pytest.mark.parametrize("module", [module for module in TREES if module.split(".")[0] == "jpwr"])
-def test_the_sampler_needs_the_standard_library_only(module):
+@pytest.mark.parametrize("module", [module for module in TREES if module.split(".")[0] in ("ioprof", "jpwr")])
+def test_what_is_put_around_a_job_needs_the_standard_library_only(module):
     for imported in imports_at_module_level(TREES[module]):
         top = imported.split(".")[0]
-        assert top == "jpwr" or top in sys.stdlib_module_names, f"{module} imports {imported}"
+        assert top in ("ioprof", "jpwr") or top in sys.stdlib_module_names, f"{module} imports {imported}"
 
 
 @pytest.mark.parametrize("module", [module for module in TREES if (floor_of(module) or 0) <= PURE])

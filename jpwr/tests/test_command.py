@@ -99,6 +99,13 @@ def test_a_dash_dash_of_the_commands_own_is_left_alone(jpwr):
     assert done.stdout.strip() == "['--', '-x']"
 
 
+def test_what_a_shell_has_opened_for_the_command_stays_open(tmp_path):
+    script = f"{sys.executable} -m jpwr --methods estimate -- cat <(echo from a pipe) /dev/fd/7 7<<<from-a-descriptor"
+    done = run("bash", "-c", script, cwd=tmp_path)
+    assert done.stdout == "from a pipe\nfrom-a-descriptor\n"
+    assert done.returncode == 0
+
+
 def test_idle_power_is_sampled_before_the_command_starts(jpwr, tmp_path):
     done = jpwr(*ESTIMATE, "--idle", "0.5", "--interval", "20", "--json", "--df-out", "out", "--", "true")
     assert done.returncode == 0

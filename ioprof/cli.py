@@ -1,0 +1,222 @@
+"""The command `ioprof`: count what a command and all that it starts read, and pass on its exit code."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Sequence
+
+from ioprof import __version__
+from ioprof.counters import read_counters
+from ioprof.counts import ProcessCounts, Profile
+from ioprof.coverage import coverage
+from ioprof.errors import IoprofError
+from ioprof.folder import load, save
+from ioprof.library import build, library
+from ioprof.summary import lines, to_dict
+from ioprof.watch import Watcher
+from jpwr.child import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Child
+from jpwr.errors import JpwrError
+from jpwr.parser import EXIT_FAILED, Parser
+from jpwr.private_folder import PrivateFolder
+from jpwr.say import open_standard_streams, printable, settle_streams, write
+
+SHOWN = 10  # files and folders, unless told
+
+
+def say(message: str) -> None:
+    """One line on stderr, which is never what ends a run."""
+    write(f"ioprof: {message}\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code."""
+    open_standard_streams()
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        if arguments[:1] == ["read"]:
+            return _read(arguments[1:])
+        if arguments[:1] == ["build"]:
+            return _build(arguments[1:])
+        return _run(_parse(arguments))
+    except (IoprofError, JpwrError) as error:
+        say(str(error))
+        return EXIT_FAILED
+    finally:
+        settle_streams()
+
+
+USAGE = """ioprof --out DIR -- command [argument ...]
+       ioprof read DIR | build FILE"""
+DESCRIPTION = """\
+Count what a command and all that it starts read: file by file, and over time.
+
+  ioprof --out io -- ./my_program   the summary comes on stderr, all of it is
+                                    in the folder io
+  ioprof read io                    the summary of a folder, with its files
+  ioprof build FILE                 the library that counts, for systems
+                                    without a compiler: IOPROF_LIBRARY=FILE"""
+EPILOG = f"""exit codes:
+  the command's own, 128+n where signal n ended it
+  {EXIT_FAILED}  ioprof itself failed, and the command did not run
+  {EXIT_NOT_EXECUTABLE}  the command cannot be executed
+  {EXIT_NOT_FOUND}  the command was not found"""
+
+
+def _parse(argv: list[str]) -> argparse.Namespace:
+    parser = Parser(
+        prog="ioprof",
+        usage=USAGE,
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the profile; one that is there is replaced")
+    parser.add_argument("--version", action="version", version=f"ioprof {__version__}")
+    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    at = argv.index("--") if "--" in argv else len(argv)
+    options = parser.parse_args(argv[:at])
+    options.command = [*options.command, *(argv[at:] if options.command else argv[at + 1 :])]
+    if not options.command:
+        parser.error("no command was given: put it after '--', as in 'ioprof --out io -- python3 train.py'")
+    if options.out is None:
+        parser.error("no folder was given: --out DIR says where the profile goes")
+    return options
+
+
+def _run(options: argparse.Namespace) -> int:
+    counting = library()
+    folder = PrivateFolder("reads cannot be counted")
+    try:
+        _check_out(options.out)
+        counting = _without_separators(counting, folder.path)
+        child = Child(options.command, say)
+        child.take_signals()
+        watcher = Watcher(lambda: child.pid, counting, Path(folder.path))
+        begin_s = time.monotonic()
+        exit_code = child.run(_environment(counting, folder.path))
+        end_s = time.monotonic()
+        try:
+            about = _about(options.command, exit_code, begin_s, end_s)
+            _finish(options.out, Path(folder.path), watcher, about)
+        except Exception as error:  # nothing that goes wrong now changes the command's exit code
+            say(str(error) if isinstance(error, IoprofError) else f"{type(error).__name__}: {error}")
+        child.ignore_signals()
+        return exit_code
+    finally:
+        folder.remove()
+
+
+def _check_out(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        raise IoprofError(
+            f"the profile cannot be written to {out} ({error.strerror}): choose another folder with --out"
+        ) from error
+
+
+def _without_separators(counting: Path, folder: str) -> Path:
+    """The library by a name that LD_PRELOAD can hold: in it, spaces and colons stand between names."""
+    if not set(" :") & set(str(counting)):
+        return counting
+    if set(" :") & set(folder):
+        raise IoprofError(
+            f"{folder} has a space or a colon, which LD_PRELOAD cannot hold: set TMPDIR to a folder without"
+        )
+    copy = Path(folder) / counting.name.replace(" ", "_").replace(":", "_")
+    shutil.copyfile(counting, copy)
+    return copy
+
+
+def _environment(counting: Path, folder: str) -> dict[str, str]:
+    before = os.environ.get("LD_PRELOAD")
+    return {
+        **os.environ,
+        "LD_PRELOAD": f"{counting}:{before}" if before else str(counting),
+        "IOPROF_COUNTERS": folder,
+    }
+
+
+def _about(command: Sequence[str], exit_code: int, begin_s: float, end_s: float) -> dict[str, Any]:
+    try:
+        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        boot_id = ""
+    return {
+        "source": f"ioprof {__version__}",
+        "command": list(command),
+        "exit_code": exit_code,
+        "hostname": os.environ.get("SLURMD_NODENAME") or os.uname().nodename,
+        "boot_id": boot_id,
+        "epoch_offset_s": time.time() - time.monotonic(),
+        "begin_s": begin_s,
+        "end_s": end_s,
+    }
+
+
+def _finish(out: Path, counters: Path, watcher: Watcher, about: dict[str, Any]) -> None:
+    watched, kernel_bytes = watcher.seen(), watcher.read_bytes()
+    processes = collected(counters)
+    profile = Profile(about, processes, coverage(kernel_bytes, processes, watched))
+    for line in lines(profile, files=0):
+        say(line)
+    try:
+        save(profile, out)
+    except OSError as error:
+        other = Path(tempfile.mkdtemp(prefix="ioprof-"))
+        try:
+            save(profile, other)
+        except OSError:
+            shutil.rmtree(other, ignore_errors=True)
+            raise IoprofError(f"the profile cannot be written to {out} ({error.strerror}): make room there") from error
+        raise IoprofError(f"the profile cannot be written to {out} ({error.strerror}): it is in {other}") from error
+
+
+def collected(counters: Path) -> list[ProcessCounts]:
+    """What is known of every process, in the order of their starts."""
+    found = [read_counters(path) for path in counters.iterdir() if path.name[:1].isdigit()]
+    return sorted((one for one in found if one), key=lambda process: process.begin_s)
+
+
+def _read(argv: list[str]) -> int:
+    parser = Parser(prog="ioprof read", description="The summary of a profile: what was read, from where, how.")
+    parser.add_argument("folder", type=Path, help="the folder that was given to --out")
+    parser.add_argument("--files", type=int, default=SHOWN, metavar="N", help="files and folders to show (default: 10)")
+    parser.add_argument("--tier", type=float, metavar="MB/S", help="also: what storage of that bandwidth would give")
+    parser.add_argument("--json", action="store_true", help="all of it as JSON on stdout")
+    options = parser.parse_args(argv)
+    if options.files < 0:
+        parser.error(f"--files must be 0 or more, got {options.files}")
+    if options.tier is not None and not 0 < options.tier < float("inf"):
+        parser.error(f"--tier must be more than 0 MB/s, got {options.tier:g}")
+    profile = load(options.folder)
+    if options.json:
+        print(json.dumps(to_dict(profile, options.files, options.tier), indent=1))
+    else:
+        for line in lines(profile, options.files, options.tier):
+            print(printable(line))
+    return 0
+
+
+def _build(argv: list[str]) -> int:
+    parser = Parser(prog="ioprof build", description="Build the library that counts, for IOPROF_LIBRARY=FILE.")
+    parser.add_argument("file", type=Path)
+    options = parser.parse_args(argv)
+    try:
+        build(options.file)
+    except OSError as error:
+        raise IoprofError(f"{options.file} cannot be written ({error.strerror}): choose another file") from error
+    return 0

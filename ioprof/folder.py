@@ -1,0 +1,121 @@
+"""A profile as a folder, and back.
+
+`profile.json` says what was run and how much was seen, `files.csv` has a row for each process and file, and
+`reads.csv.gz` one for each stretch of reads. Darshan's logs and DFTracer's traces come into the same form.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import zlib
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ioprof.counts import SIZE_CLASSES, Coverage, FileCounts, ProcessCounts, Profile, Stretch, Stretches
+from ioprof.errors import IoprofError
+
+FORMAT = 1
+PROFILE, FILES, READS = "profile.json", "files.csv", "reads.csv.gz"
+COUNTS = [name for name in FileCounts._fields if name not in ("path", "sizes")]
+OF_PROCESS = [name for name in ProcessCounts._fields if name not in ("files", "stretches")]
+FILE_COLUMNS = ["process", "path", *COUNTS, *(f"reads_{name}" for name in SIZE_CLASSES)]
+READ_COLUMNS = ["process", *Stretch._fields]
+
+
+def save(profile: Profile, folder: Path) -> None:
+    """Write a folder; its `profile.json` comes last, so that it is there only beside the whole rest. Raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with suppress(FileNotFoundError):
+        (folder / PROFILE).unlink()
+    with _text((folder / FILES).open("wb")) as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(FILE_COLUMNS)
+        for number, process in enumerate(profile.processes):
+            for one in process.files:
+                rows.writerow([number, one.path, *(_written(getattr(one, name)) for name in COUNTS), *one.sizes])
+    with _text(gzip.open(folder / READS, "wb", compresslevel=4)) as file:
+        file.write(",".join(READ_COLUMNS) + "\n")
+        for number, process in enumerate(profile.processes):
+            for read in process.stretches:
+                file.write(f"{number},{','.join(map(_written, read))}\n")
+    about = {
+        "format": FORMAT,
+        **profile.about,
+        "coverage": profile.coverage and profile.coverage._asdict(),
+        "processes": [{name: getattr(process, name) for name in OF_PROCESS} for process in profile.processes],
+    }
+    part = folder / f".{PROFILE}.part"
+    part.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    part.replace(folder / PROFILE)
+
+
+def load(folder: Path) -> Profile:
+    """Read a folder back; raises IoprofError for what is none, or is damaged."""
+    path = folder / PROFILE
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+        if about.pop("format") != FORMAT:
+            raise IoprofError(f"{path} is of another version of ioprof: this one reads format {FORMAT}")
+        covered = about.pop("coverage")
+        of_processes = about.pop("processes")
+        files: list[list[FileCounts]] = [[] for _ in of_processes]
+        with _text((folder / FILES).open("rb")) as file:
+            rows = csv.reader(file)
+            _check_columns(next(rows, []), FILE_COLUMNS, folder / FILES)
+            for number, name, *counts in rows:
+                files[int(number)].append(_file(name, counts))
+        stretches = [Stretches() for _ in of_processes]
+        with _text(gzip.open(folder / READS, "rb")) as file:
+            _check_columns(file.readline().rstrip("\n").split(","), READ_COLUMNS, folder / READS)
+            for line in file:
+                number, of_file, begin_s, end_s, reads, size, busy_s = line.split(",")
+                stretches[int(number)].append(
+                    Stretch(int(of_file), float(begin_s), float(end_s), int(reads), int(size), float(busy_s))
+                )
+        processes = [
+            ProcessCounts(**{name: one[name] for name in OF_PROCESS}, files=own, stretches=read)
+            for one, own, read in zip(of_processes, files, stretches)
+        ]
+        if any(read.file >= len(process.files) for process in processes for read in process.stretches):
+            raise IoprofError(f"{folder / READS} has a read of a file that {FILES} does not have: it is damaged")
+        if covered is not None:
+            for name in ("missing", "notes"):
+                covered[name] = tuple(covered[name])
+            covered = Coverage(**covered)
+        return Profile(about, processes, covered)
+    except FileNotFoundError as error:
+        raise IoprofError(
+            f"{folder} holds no profile, as {Path(error.filename).name} is not there: name the folder that was given "
+            "to --out"
+        ) from error
+    except OSError as error:
+        raise IoprofError(f"the profile in {folder} cannot be read ({error.strerror or error})") from error
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, EOFError, csv.Error, zlib.error) as error:
+        raise IoprofError(f"the profile in {folder} is damaged ({type(error).__name__}: {error})") from error
+
+
+def _text(file: Any) -> io.TextIOWrapper:
+    # Names of files are bytes: what is no UTF-8 is written as it is and read back the same.
+    stream: BinaryIO = file
+    return io.TextIOWrapper(stream, encoding="utf-8", errors="surrogateescape", newline="")
+
+
+def _written(value: float) -> str:
+    return f"{value:.7f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+
+
+def _check_columns(found: list[str], wanted: list[str], path: Path) -> None:
+    if found != wanted:
+        raise IoprofError(f"{path} has other columns than those of this version of ioprof: {','.join(wanted)}")
+
+
+def _file(name: str, counts: list[str]) -> FileCounts:
+    own, sizes = counts[: len(COUNTS)], counts[len(COUNTS) :]
+    if len(sizes) != len(SIZE_CLASSES):
+        raise ValueError(f"a row of {FILES} has {len(counts) + 2} fields")
+    values = {column: float(text) if column.endswith("_s") else int(text) for column, text in zip(COUNTS, own)}
+    return FileCounts(path=name, **values, sizes=tuple(map(int, sizes)))  # type: ignore[arg-type]

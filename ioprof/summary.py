@@ -1,0 +1,274 @@
+"""What a profile says, for a person and for a machine. Pure arithmetic."""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass, field
+from typing import Any, Iterable, Iterator, Sequence
+
+from ioprof.counts import SIZE_CLASSES, FileCounts, Profile, Stretch
+
+MB = 1e6
+SMALL_BYTES = 64 * 1024  # a file: opening it takes as long as reading it, or longer
+MANY = 100
+# A bandwidth over time is of this many parts at most.
+BINS = 200
+MOMENT = 1e-6  # of a part: so short a stretch is in one
+
+
+@dataclass
+class Sum:
+    """Of reads of some files."""
+
+    files: int = 0
+    opens: int = 0
+    reads: int = 0
+    bytes: int = 0
+    read_s: float = 0.0
+    open_s: float = 0.0
+    sequential_reads: int = 0
+    maps: int = 0
+    mapped_bytes: int = 0
+    size_bytes: int = 0
+    sizes: list[int] = field(default_factory=lambda: [0] * len(SIZE_CLASSES))
+
+    def add(self, one: FileCounts | Sum) -> None:
+        """Add what was read; not how large it is."""
+        for name in ("opens", "reads", "bytes", "read_s", "open_s", "sequential_reads", "maps", "mapped_bytes"):
+            setattr(self, name, getattr(self, name) + getattr(one, name))
+        self.sizes = [ours + theirs for ours, theirs in zip(self.sizes, one.sizes)]
+
+    @property
+    def sequential_percent(self) -> float | None:
+        """Of reads, those that began where the one before had ended; None without one."""
+        return 100 * self.sequential_reads / self.reads if self.reads else None
+
+    @property
+    def times_read(self) -> float | None:
+        """How often each byte was read, where it is known how many there are."""
+        return self.bytes / self.size_bytes if self.size_bytes else None
+
+
+def by_file(profile: Profile) -> dict[str, Sum]:
+    """Over all processes."""
+    sums: dict[str, Sum] = {}
+    for one in (one for process in profile.processes for one in process.files):
+        found = sums.setdefault(one.path, Sum(files=1))
+        found.add(one)
+        found.size_bytes = max(found.size_bytes, one.size_bytes)
+    return sums
+
+
+def by_folder(files: dict[str, Sum]) -> dict[str, Sum]:
+    """Each file in the folder that it lies in."""
+    sums: dict[str, Sum] = {}
+    for path, one in files.items():
+        _include(sums.setdefault(posixpath.dirname(path), Sum()), one)
+    return sums
+
+
+def total(files: Iterable[Sum]) -> Sum:
+    """Of different files."""
+    found = Sum()
+    for one in files:
+        _include(found, one)
+    return found
+
+
+def _include(into: Sum, one: Sum) -> None:
+    into.add(one)
+    into.files += one.files
+    into.size_bytes += one.size_bytes
+
+
+def stretches(profile: Profile) -> Iterator[Stretch]:
+    """Of all processes."""
+    for process in profile.processes:
+        yield from process.stretches
+
+
+def reading_s(reads: Iterable[Stretch]) -> float:
+    """Seconds in which at least one read went on.
+
+    Reads of a stretch are taken to fill it, but no more than their own time over all threads.
+    """
+    union_s = busy_s = 0.0
+    end_s = float("-inf")
+    for one in sorted(reads, key=lambda stretch: stretch.begin_s):
+        busy_s += one.busy_s
+        union_s += max(0.0, one.end_s - max(one.begin_s, end_s))
+        end_s = max(end_s, one.end_s)
+    return min(union_s, busy_s)
+
+
+def over_time(reads: Iterable[Stretch], begin_s: float, end_s: float, bins: int = BINS) -> tuple[float, list[float]]:
+    """Bytes in equal parts of time, and how long a part is; those of a stretch are spread evenly over it."""
+    width_s = (end_s - begin_s) / bins
+    found = [0.0] * bins
+    if width_s <= 0:
+        return 0.0, found
+    for one in reads:
+        first, last = ((edge_s - begin_s) / width_s for edge_s in (one.begin_s, one.end_s))
+        if last - first < MOMENT:
+            if 0 <= first <= bins:
+                found[min(int(first), bins - 1)] += one.bytes
+            continue
+        for at in range(max(0, int(first)), min(bins, int(last) + 1)):
+            found[at] += one.bytes * max(0.0, min(last, at + 1) - max(first, at)) / (last - first)
+    return width_s, found
+
+
+def tier_s(size_bytes: float, mb_per_s: float) -> float:
+    """Seconds that so many bytes take at that bandwidth, without what their opens take."""
+    return size_bytes / (mb_per_s * MB)
+
+
+def to_dict(profile: Profile, files: int, tier: float | None = None) -> dict[str, Any]:
+    """All of the summary; the files and folders from which most was read."""
+    of_files = by_file(profile)
+    whole = total(of_files.values())
+    busy_s = reading_s(stretches(profile))
+    width_s, parts = over_time(stretches(profile), profile.about.get("begin_s", 0.0), profile.about.get("end_s", 0.0))
+    found = {
+        **profile.about,
+        "num_processes": len({process.pid for process in profile.processes}),
+        "coverage": profile.coverage and {**profile.coverage._asdict(), "share": profile.coverage.share},
+        "total": _dict(whole),
+        "other_bytes": sum(process.other_bytes for process in profile.processes),
+        "lost_opens": sum(process.lost_files for process in profile.processes),
+        "lost_stretches": sum(process.lost_stretches for process in profile.processes),
+        "reading_s": busy_s,
+        "bytes_over_time": {"part_s": width_s, "bytes": parts},
+        "folders": [{"path": path, **_dict(one)} for path, one in most(by_folder(of_files), files)],
+        "files": [{"path": path, **_dict(one)} for path, one in most(of_files, files)],
+        "advice": advice(profile, whole, busy_s, tier),
+    }
+    return found
+
+
+def most(sums: dict[str, Sum], count: int) -> list[tuple[str, Sum]]:
+    """Those from which most was read, or mapped."""
+    return sorted(sums.items(), key=lambda item: (-max(item[1].bytes, item[1].mapped_bytes), item[0]))[:count]
+
+
+def _dict(one: Sum) -> dict[str, Any]:
+    return {
+        **{name: value for name, value in vars(one).items() if name != "sizes"},
+        "sequential_percent": one.sequential_percent,
+        "reads_by_size": dict(zip(SIZE_CLASSES, one.sizes)),
+    }
+
+
+def lines(profile: Profile, files: int, tier: float | None = None) -> Iterator[str]:
+    """The summary in words, a line each."""
+    of_files = by_file(profile)
+    whole = total(of_files.values())
+    busy_s = reading_s(stretches(profile))
+    processes = len({process.pid for process in profile.processes})
+    yield (
+        f"read       {size(whole.bytes)} from {_count(whole.files, 'file')} in {_count(whole.reads, 'read')} and "
+        f"{_count(whole.opens, 'open')} of {_count(processes, 'process')}"
+    )
+    if whole.reads and busy_s > 0:
+        yield (
+            f"time       {busy_s:.3g} s in which something was read, {whole.read_s:.3g} s over all threads: "
+            f"{whole.bytes / busy_s / MB:,.4g} MB/s; {whole.open_s:.3g} s in opens"
+        )
+    if whole.reads:
+        yield f"sequential {whole.sequential_percent:.0f} % of reads began where the one before had ended"
+        yield f"sizes      {_sizes(whole)}"
+    if whole.maps:
+        yield f"mapped     {size(whole.mapped_bytes)} in {_count(whole.maps, 'map')}: not timed"
+    yield from _coverage(profile)
+    for title, sums in (("folder", by_folder(of_files)), ("file", of_files)):
+        yield from _table(title, most(sums, files))
+    for sentence in advice(profile, whole, busy_s, tier):
+        yield f"note       {sentence}"
+
+
+def _coverage(profile: Profile) -> Iterator[str]:
+    found = profile.coverage
+    if found is None:
+        return
+    yield (
+        f"coverage   {100 * found.share:.1f} % of the {size(found.kernel_bytes)} that the kernel counted, pipes and "
+        "sockets with it"
+    )
+    for sentence in found.missing:
+        yield f"MISSING    {sentence}"
+    for sentence in found.notes:
+        yield f"note       {sentence}"
+    lost = sum(process.lost_files for process in profile.processes)
+    if lost:
+        yield f"LOST       {_count(lost, 'open')} for which there was no room to count: make room in TMPDIR"
+    if any(process.lost_stretches for process in profile.processes):
+        yield "LOST       times of some reads, for which there was no room: totals are whole"
+
+
+def advice(profile: Profile, whole: Sum, busy_s: float, tier: float | None) -> list[str]:
+    """What follows from the numbers, as arithmetic in words."""
+    found = []
+    again = whole.times_read
+    if again is not None and again > 1.05 and whole.size_bytes > MB:
+        found.append(
+            f"the files have {size(whole.size_bytes)}, and {size(whole.bytes)} were read: each byte {again:.1f} times"
+        )
+    small = [one for one in by_file(profile).values() if one.opens and 0 < one.size_bytes < SMALL_BYTES]
+    opens = sum(one.opens for one in small)
+    if len(small) >= MANY and opens * 2 > whole.opens:
+        open_s, read_s = (sum(getattr(one, name) for one in small) for name in ("open_s", "read_s"))
+        found.append(
+            f"{len(small):,} files are smaller than {SMALL_BYTES // 1024} kB, "
+            f"{size(sum(one.size_bytes for one in small))} together: {opens:,} opens took {open_s:.3g} s and their "
+            f"reads {read_s:.3g} s; fewer and larger files save opens"
+        )
+    if tier is not None and whole.bytes and busy_s > 0:
+        there_s = tier_s(whole.bytes, tier)
+        gain = (
+            f"{busy_s - there_s:.3g} s less, and no more than the program waits for it"
+            if there_s < busy_s
+            else "not faster than what was measured"
+        )
+        found.append(
+            f"{size(whole.bytes)} took {busy_s:.3g} s ({whole.bytes / busy_s / MB:,.4g} MB/s); at {tier:,g} MB/s they "
+            f"take {there_s:.3g} s: {gain}"
+        )
+    return found
+
+
+def size(number: float) -> str:
+    """Bytes for a person, in powers of 10."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if abs(number) < 1000:
+            return f"{number:.4g} {unit}"
+        number /= 1000
+    return f"{number:,.4g} TB"
+
+
+def _count(number: int, what: str) -> str:
+    plural = f"{what}es" if what.endswith("s") else f"{what}s"
+    return f"{number:,} {what if number == 1 else plural}"
+
+
+def _sizes(one: Sum) -> str:
+    shares = [(100 * count / one.reads, name) for name, count in zip(SIZE_CLASSES, one.sizes) if count]
+    return ", ".join(f"{share:.0f} % {name}" for share, name in shares) + " bytes"
+
+
+def _table(title: str, found: Sequence[tuple[str, Sum]]) -> Iterator[str]:
+    if not found:
+        return
+    columns = ("read", "times", "opens", "reads", "seconds", "seq %", "mapped")
+    yield ""
+    yield "  ".join(f"{name:>9}" for name in columns) + f"  {title}"
+    for path, one in found:
+        cells = (
+            size(one.bytes),
+            "" if one.times_read is None else f"{one.times_read:.2f}",
+            f"{one.opens:,}",
+            f"{one.reads:,}",
+            f"{one.read_s:.3g}",
+            "" if one.sequential_percent is None else f"{one.sequential_percent:.0f}",
+            size(one.mapped_bytes) if one.maps else "",
+        )
+        yield "  ".join(f"{cell:>9}" for cell in cells) + f"  {path}"

@@ -1,0 +1,140 @@
+"""What the kernel says of the processes of a command while they run."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import struct
+import threading
+import time
+from pathlib import Path
+from typing import Callable, Iterator, NamedTuple
+
+from ioprof.coverage import Watched
+from jpwr.threads import start
+
+LOOK_EVERY_S = 0.25
+LOOKS_AT_FILES = 8  # in so many looks, once: a process may have many files
+PROC = Path("/proc")
+RING = "anon_inode:[io_uring]"
+PT_INTERP = 3
+
+
+def rchar(path: Path) -> int | None:
+    """Bytes that reads returned, of a process or thread; None where it is gone or may not be looked at."""
+    try:
+        with open(path / "io", "rb") as file:
+            return int(file.readline().split()[1])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+class _Program(NamedTuple):
+    path: str
+    has_library: bool
+    is_static: bool
+
+
+class Watcher:
+    """A thread that looks at a command and all that it starts, for as long as this process lasts."""
+
+    def __init__(self, pid: Callable[[], int | None], library: Path, counters: Path) -> None:
+        self._pid, self._library, self._counters = pid, library.name, counters
+        self._seen: dict[int, Watched] = {}
+        self._programs: dict[int, _Program] = {}
+        self._looking = threading.Lock()
+        start(threading.Thread(target=self._watch, name="ioprof-watch", daemon=True))
+        self._before_bytes = self._of_children()
+
+    def seen(self) -> list[Watched]:
+        """All that was seen, and what is left."""
+        with self._looking:
+            self._look(with_files=True)
+            return list(self._seen.values())
+
+    def read_bytes(self) -> int:
+        """Bytes that reads returned to children of this process that have come and gone since, and to theirs."""
+        return self._of_children() - self._before_bytes
+
+    def _of_children(self) -> int:
+        # Linux adds what a child has read to who waits for it (kernel/exit.c), and shows it in /proc/PID/io and not in
+        # that of a thread. It does the same with threads that have ended, of which this process is to have none.
+        with self._looking:
+            whole = rchar(PROC / "self") or 0
+            return whole - sum(rchar(thread) or 0 for thread in (PROC / "self/task").iterdir())
+
+    def _watch(self) -> None:
+        for looks in itertools.count():
+            time.sleep(LOOK_EVERY_S)
+            with self._looking:
+                self._look(with_files=looks % LOOKS_AT_FILES == 0)
+
+    def _look(self, with_files: bool) -> None:
+        pid = self._pid()
+        if pid is None:
+            return
+        tree = {pid, *_descendants(pid)}
+        left = {pid for pid in self._of_counters() | set(self._seen) if pid not in tree and (PROC / str(pid)).exists()}
+        for pid in tree | left:
+            self._look_at(pid, pid in left, with_files)
+
+    def _of_counters(self) -> set[int]:
+        try:
+            return {int(path.name.partition("-")[0]) for path in self._counters.iterdir() if path.name[:1].isdigit()}
+        except OSError:
+            return set()
+
+    def _look_at(self, pid: int, is_left: bool, with_files: bool) -> None:
+        folder = PROC / str(pid)
+        kernel_bytes = rchar(folder)
+        try:
+            path = os.readlink(folder / "exe")
+            if pid not in self._programs or self._programs[pid].path != path:
+                self._programs[pid] = _Program(path, self._library in (folder / "maps").read_text(), _is_static(folder))
+            command = (folder / "cmdline").read_bytes()
+        except (OSError, ValueError, struct.error):
+            return  # it has ended, or is not ours
+        if kernel_bytes is None or not command:
+            return
+        program, before = self._programs[pid], self._seen.get(pid)
+        self._seen[pid] = Watched(
+            pid,
+            os.fsdecode(command.rstrip(b"\0").replace(b"\0", b" ")),
+            kernel_bytes,
+            program.has_library,
+            program.is_static,
+            bool(before and before.has_ring) or (with_files and _has_ring(folder)),
+            is_left,
+        )
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    try:
+        children = " ".join((task / "children").read_text() for task in (PROC / str(pid) / "task").iterdir()).split()
+    except OSError:
+        return
+    for child in map(int, children):
+        yield child
+        yield from _descendants(child)
+
+
+def _has_ring(folder: Path) -> bool:
+    try:
+        return any(os.readlink(link) == RING for link in (folder / "fd").iterdir())
+    except OSError:
+        return False
+
+
+def _is_static(folder: Path) -> bool:
+    """Whether the program asks for no loader, as its ELF header and segments say."""
+    with open(folder / "exe", "rb") as file:
+        head = file.read(64)
+        if len(head) < 64 or head[:5] != b"\x7fELF\x02":
+            return False
+        order = "<" if head[5] == 1 else ">"
+        (segments_at,) = struct.unpack_from(f"{order}Q", head, 32)
+        size, count = struct.unpack_from(f"{order}HH", head, 54)
+        file.seek(segments_at)
+        segments = file.read(size * count)
+    kinds = (struct.unpack_from(f"{order}I", segments, at)[0] for at in range(0, len(segments), size))
+    return PT_INTERP not in kinds
