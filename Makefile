@@ -42,6 +42,7 @@ bench: ## speed and memory, as ratios against a peer in the same run
 	python -m benchmarks.cosmoflow.tests.bench
 	python -m benchmarks.deepcam.tests.bench
 	python -m jpwr.tests.bench
+	python -m ioprof.tests.bench
 	python -m results.tests.bench
 
 coverage: ## whether the stated intervals of energy hold, every case 100 times, into docs/trust.md: half an hour

@@ -26,10 +26,12 @@ from results.archive import verify, write_archive
 from results.compare import broken, compare, comparison_text, read_requirement
 from results.points import plain, point_rows, points_in_order, rounded
 from results.published import published_text, read_published
+from results.read_rows import file_rows, read_rows
+from results.read_rows import sentences as of_reads
 from results.records import RESULT_NAME, Record, RecordError, find_records
 from results.regions import region_rows
 from results.states import closing_notes, refusals, state_rows
-from results.statistics import by_point
+from results.statistics import PointResults, by_point
 from results.tracking import MODES, log_to_mlflow, log_to_wandb
 from results.workloads import workloads
 
@@ -233,16 +235,20 @@ def _add_table(command: argparse.ArgumentParser) -> None:
     shape.add_argument("--repeats", action="store_true", help="one row per point: median, interval, quality")
     shape.add_argument("--regions", action="store_true", help="one row per region: where the time of a step goes")
     shape.add_argument("--states", action="store_true", help="one row per state: where the energy of a step goes")
+    shape.add_argument("--reads", action="store_true", help="what was read, and what a faster storage would give")
     shape.add_argument("--titles", choices=TITLES, help="caraml: those of the original suite")
+    command.add_argument("--tier", type=float, metavar="MB/S", help="with --reads: a storage of that bandwidth")
     shape.add_argument("--pivot", metavar="KEY", help="one value, devices x batch: metrics.tokens_per_s")
 
 
 def _table(options: argparse.Namespace) -> int:
     if options.largest_first and not options.sort:
         raise RecordError("--largest-first needs --sort: by which column?")
-    own_order = [shape for shape in ("pivot", "regions", "states") if getattr(options, shape)]
+    own_order = [shape for shape in ("pivot", "regions", "states", "reads") if getattr(options, shape)]
     if options.sort and own_order:
         raise RecordError(f"--{own_order[0]} has its own order: leave out --sort")
+    if options.tier is not None and not (options.reads and 0 < options.tier < math.inf):
+        raise RecordError("--tier is a storage's bandwidth in MB/s, above 0, and needs --reads")
     records = table.select(_records(options.folders)[0], options.filter)
     if not records:
         raise RecordError(f"no record keeps {' and '.join(options.filter)}: look at the table without --filter")
@@ -276,11 +282,24 @@ def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
             raise RecordError(f"no good run tells its states' energy: {'; '.join(reasons)}")
         notes = closing_notes(points) if options.format == "text" else []
         return "\n".join([table.render_rows(rows, options.format), *notes])
+    if options.reads:
+        return _reads(by_point(records), options)
     columns = TITLES[options.titles or "ours"]
     ordered = sorted(records, key=table.sort_key)
     if options.sort:
         ordered = table.in_order(ordered, options.sort, options.largest_first, columns)
     return table.render(ordered, options.format, columns)
+
+
+def _reads(points: Sequence[PointResults], options: argparse.Namespace) -> str:
+    number = plain if options.format == "csv" else rounded
+    rows = read_rows(points, number)
+    if not rows:
+        raise RecordError("no good run tells what it read: ask for it with the tag 'io'")
+    if options.format != "text":
+        return table.render_rows(rows, options.format)
+    files = table.render_rows(file_rows(points, number), options.format)
+    return "\n".join([table.render_rows(rows, options.format), files, *of_reads(points, options.tier)])
 
 
 def _add_compare(command: argparse.ArgumentParser) -> None:

@@ -32,6 +32,8 @@ OF_A_RUN = (
     "job.err",
     "record.trace.json",
     "record.states.json",
+    "record.regions.json",
+    "io/*/*",
     "power/*/*",
 )
 # A sweep's own, above its jobs' folders.
@@ -247,7 +249,7 @@ def _check_run(result: Path) -> Iterator[str]:
     for kind in ("energy", "energy_effective"):
         yield from _differences(_without_states(stored.get(kind)), _without_states(again.get(kind)), kind)
     yield from _other_states(stored.get("energy") or {}, again.get("energy") or {})
-    for key in ("metrics", "layout", "windows", "step_times_s"):
+    for key in ("metrics", "layout", "windows", "step_times_s", "io"):
         yield from _differences(stored.get(key), again.get(key), key)
 
 

@@ -16,6 +16,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ioprof.errors import IoprofError
 from jpwr.channel import ChannelInfo
 from jpwr.device_ids import same_ids
 from jpwr.energy import ChannelEnergy, EnergyEstimate, add_estimates
@@ -23,6 +24,7 @@ from jpwr.errors import JpwrError
 from jpwr.trace import Trace
 from jpwr.writers import read_trace
 from results.derived import JOULES_PER_WH, longest_s, windows_of
+from results.reads import reads_of
 from results.records import RESULT_NAME, Record, RecordError, read_record, write_record
 
 RECORD_NAME = "record.json"
@@ -96,6 +98,11 @@ def collect(folder: Path) -> Record:
     except (EnergyError, JpwrError) as error:
         result["error"] = "; ".join(text for text in (result["error"], f"no energy: {error}") if text)
         result["status"] = "failed" if result["status"] == "ok" else result["status"]
+    try:
+        if (reads := reads_of(result, folder)) is not None:
+            result["io"] = reads
+    except IoprofError as error:  # a run is none the worse without
+        print(f"collect: it is not told what was read: {error}", file=sys.stderr)
     return result
 
 
@@ -161,7 +168,7 @@ def _cause(exit_code: int, errors: Path) -> str:
         cause = f"ended with exit code {exit_code}"
     lines = _lines(errors)
     if exit_code != EXIT_JPWR_FAILED:  # else jpwr's last words are a summary, and not the reason
-        lines = [line for line in lines if not line.startswith(("jpwr: ", "job.sh: "))]
+        lines = [line for line in lines if not line.startswith(("ioprof: ", "jpwr: ", "job.sh: "))]
     telling = [line for line in lines if TELLING.search(line)] or lines
     return f"{cause}: {telling[-1]}" if telling else cause
 

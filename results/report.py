@@ -21,6 +21,9 @@ from results.plots import EFFICIENCY, PER_DEVICE, Chart, fastest
 from results.points import notes, point_rows
 from results.published import EFFECTIVE, Throughput, throughputs
 from results.quality import GRADES, Rule, energy_kind, energy_rules
+from results.read_plots import bandwidth_over_time, sizes_of_reads
+from results.read_rows import file_rows, read_rows
+from results.read_rows import sentences as of_reads
 from results.records import Record, RecordError
 from results.region_plots import steps_by_region
 from results.regions import region_rows, split_notes
@@ -114,6 +117,8 @@ def _section(index: int, results: list[PointResults], costs: Costs | None, with_
         plots.compute_and_effective(results, published, published_effective),
         plots.energy_by_scope(results),
         steps_by_region(results),
+        bandwidth_over_time(results),
+        sizes_of_reads(results),
     ]
     for number, system in enumerate(dict.fromkeys(one.system for one in results)):
         charts.append(plots.heat_map_of_system(results, system, f"heat_map_{number}"))
@@ -266,6 +271,9 @@ def _render(records: Sequence[Record], skipped: Sequence[str], sections: Sequenc
         summary=summary_rows([(section.title, section.results) for section in sections]),
         regions={section.anchor: region_rows(section.results) for section in sections},
         states={section.anchor: state_rows(section.results) for section in sections},
+        reads={section.anchor: read_rows(section.results) for section in sections},
+        read_files={section.anchor: file_rows(section.results) for section in sections},
+        of_reads={section.anchor: of_reads(section.results) for section in sections},
         closing_notes={section.anchor: closing_notes(section.results) for section in sections},
         split_notes={section.anchor: split_notes(section.results) for section in sections},
         tables={section.anchor: point_rows(section.results, without=("model", "data")) for section in sections},

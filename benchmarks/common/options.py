@@ -202,6 +202,9 @@ class RunOptions:
         "seconds of steps with pauses after the window, from which the energy of a step's regions is told; 0: none. "
         "The sampler has to read every 20 ms",
     )
+    region_times: bool = option(
+        False, "write when each region of the windows went on, beside the record: what ioprof counts is told by them"
+    )
     dry_run: bool = option(False, "check the options, print how devices and batch are shared out, and stop")
 
     def __post_init__(self) -> None:
@@ -215,7 +218,8 @@ class RunOptions:
                 f"region_energy must be 0 or {least_s:g} to {most_s:g} s, got {self.region_energy:g}: a minute tells "
                 "most states apart"
             )
-        for asked, flag in ((self.profile, "--profile"), (self.region_energy, "--region-energy")):
+        beside = (("--profile", self.profile), ("--region-energy", self.region_energy))
+        for flag, asked in (*beside, ("--region-times", self.region_times)):
             if asked and not self.record:
                 raise ConfigError(f"{flag} needs --record FILE: what it makes lies beside the record")
 

@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common.record import MEASURED
+from benchmarks.common.record import EFFECTIVE, MEASURED
 from jpwr.region_times import (
     BATCH,
     COMM,
+    HOST,
     IO,
     OTHER,
     Span,
@@ -32,6 +33,7 @@ TRACED_STEPS = 20  # of a kind of window, in the trace that is drawn
 TRACED_SPANS = 200_000  # of all ranks
 TRACE_SUFFIX = ".trace.json"
 STATES_SUFFIX = ".states.json"
+TIMES_SUFFIX = ".regions.json"
 PARTS = "in parts"  # kind of the block whose steps were split
 PAUSED = "paused"  # kind of the block between whose steps there are pauses
 PAUSE = "Pause"  # one of them
@@ -79,6 +81,15 @@ class MarkedSteps:
                 if start_s <= middle_s <= end_s:
                     found[kind].append(span)
         return found
+
+    def times(self) -> list[dict[str, Any]]:
+        """What the host did at each moment of each window of a throughput, as plain data."""
+        spans = self.spans()
+        return [
+            {"kind": kind, **packed(states_of(spans[kind], HOST, start_s, end_s))}
+            for kind, start_s, end_s in self._windows
+            if kind in (MEASURED, EFFECTIVE)
+        ]
 
     def states(self, kind: str, lane: str) -> list[State]:
         """What went on at each moment of the last window of that kind."""
@@ -166,7 +177,7 @@ def step_states(
 
 
 def write_states(path: Path, of_ranks: Sequence[dict[str, Any]]) -> None:
-    """What went on in each rank at each moment of a block: `packed`, rank by rank; raises OSError."""
+    """What went on in each rank at each moment, rank by rank; raises OSError."""
     path.write_text(json.dumps(of_ranks) + "\n")
 
 

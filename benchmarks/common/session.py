@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, cast, get_type_hints
 
 from benchmarks.common.binding import bind
 from benchmarks.common.input_files import Staged, drop_from_cache, stage
-from benchmarks.common.launch import Launch, mark, node_window, read_launch
+from benchmarks.common.launch import Launch, boot_id, mark, node_name, node_window, read_launch
 from benchmarks.common.measure import WINDOW, measure_steps
 from benchmarks.common.options import EXIT_BAD_OPTIONS, FULL_FP32, ConfigError, RunOptions, parse_config
 from benchmarks.common.out_of_memory import telling_line
@@ -27,6 +27,7 @@ from benchmarks.common.regions import (
     PAUSE,
     PAUSED,
     STATES_SUFFIX,
+    TIMES_SUFFIX,
     TRACE_SUFFIX,
     MarkedSteps,
     packed,
@@ -41,7 +42,7 @@ from benchmarks.common.run import check_record_path, run_recorded
 from benchmarks.common.step_timer import StepTimer, percentile
 from benchmarks.common.throughput import effective_metrics, throughput_metrics
 from benchmarks.common.turns import Turns, measure_in_turns
-from benchmarks.common.workload import BatchFeed, InParts, Input, Options, Target, Training, Workload
+from benchmarks.common.workload import BatchFeed, Choice, InParts, Input, Options, Target, Training, Workload
 from jpwr.regions import RegionTimer
 
 TOGETHER_S = 1.0  # as in blocks that are measured in turns, a GPU without events is not waited for at each step
@@ -52,6 +53,11 @@ SEED = 0  # of the pauses, which all ranks make together
 SAY_EVERY_S = 2.0
 COPIES = 5  # of a batch to the device, to know how long one takes
 IO_COUNTERS = Path("/proc/self/io")
+# What changes the speed of every workload.
+COMMON_CHOICES = (
+    Choice("file cache", "turns.cold_cache", {"True": "cold cache"}),
+    Choice("reads", "run.region_times", {"True": "reads counted"}),
+)
 
 
 def main(workload: type[Workload], argv: Sequence[str] | None = None) -> int:
@@ -140,6 +146,10 @@ def train(workload: type[Workload], options: Options, launch: Launch, record: Ru
             record.states = _paused(session, record, step_s)
         if options.run.profile:
             _profile(training, target, options.run, launch)
+        if options.run.region_times:
+            times = gather({"hostname": node_name(), "boot_id": boot_id(), "windows": marked.times()})
+            if launch.rank == 0:
+                _write_beside(options.run, TIMES_SUFFIX, write_states, times, "reads will not be told by region")
         first_steps = gather(traced(spans, lane, launch.world_size))
         if launch.rank == 0 and options.run.record:
             _write_beside(options.run, TRACE_SUFFIX, write_trace, first_steps, "there is no picture of the steps")
@@ -213,7 +223,7 @@ def _write_beside(
 
 def _choose(workload: type[Workload], record: RunRecord) -> None:
     """What was chosen, in words: all of it, and what is not usual."""
-    for title, path, unusual in workload.choices:
+    for title, path, unusual in (*workload.choices, *COMMON_CHOICES):
         group, _, name = path.partition(".")
         value = str(record.config[group][name])
         record.choices[title] = value

@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { STEP = 1000 };
@@ -40,6 +41,12 @@ static void *read_at_all_places(void *path) {
     close(fd);
     __atomic_fetch_add(&total, size, __ATOMIC_SEQ_CST);
     return NULL;
+}
+
+static long now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000L + now.tv_nsec;
 }
 
 static int handled_fd;
@@ -230,6 +237,20 @@ int main(int argc, char **argv) {
         if (syscall(425, 4, parameters) < 0) return 5; /* io_uring_setup */
         read_all(opened(path), size);
         getchar();
+    }
+    /* Nanoseconds of a call, of SIZE of them. */
+    WAY("time_reads") {
+        int fd = opened(path);
+        long begin_ns = now_ns();
+        for (size_t i = 0; i < size; i++) total += pread(fd, buffer, 4096, 0);
+        printf("%.1f\n", (double)(now_ns() - begin_ns) / (double)size);
+        return 0;
+    }
+    WAY("time_opens") {
+        long begin_ns = now_ns();
+        for (size_t i = 0; i < size; i++) close(opened(path));
+        printf("%.1f\n", (double)(now_ns() - begin_ns) / (double)size);
+        return 0;
     }
     WAY("wait") {
         read_all(opened(path), size);

@@ -1,0 +1,212 @@
+"""What a run read: profiles of its nodes, joined with its windows and with what the host did in them.
+
+Standard library, ioprof's and jpwr's core only, as it runs where jobs are collected.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ioprof.counts import SIZE_CLASSES, Profile, Stretch
+from ioprof.folder import load
+from ioprof.summary import Sum, by_file, by_folder, most, over_time, reading_s, stretches, total
+from results.derived import windows_of
+from results.records import Record
+
+PROFILES = "io/*/profile.json"
+TIMES_NAME = "record.regions.json"
+KINDS = ("measured", "effective")
+WAITING = "IO"  # the region in which a step waits for its input
+KEPT = 20  # files, and folders
+DIGITS = 6  # of the time of a part
+
+
+@dataclass
+class WindowReads:
+    """Reads in the windows of one kind, over all nodes."""
+
+    bytes: float = 0.0
+    reads: float = 0.0
+    read_s: float = 0.0  # over all threads
+    reading_s: float = 0.0  # in which a node read something; of the node that did so longest
+    by_region: dict[str, float] = field(default_factory=dict)  # bytes that came while the host did that
+    files: dict[str, float] = field(default_factory=dict)
+    files_waited_for: dict[str, float] = field(default_factory=dict)  # bytes that came while a step waited
+
+
+class Times:
+    """What goes on from one moment to another, with nothing in between."""
+
+    def __init__(self, pieces: Iterable[tuple[float, float, str]]) -> None:
+        self._pieces = sorted(pieces)
+        self._begins_s = [piece[0] for piece in self._pieces]
+
+    def shares(self, begin_s: float, end_s: float) -> Iterator[tuple[str, float, float, float]]:
+        """What goes on between two moments: its name, its begin and end in there, and its share of that time."""
+        at = max(0, bisect_right(self._begins_s, begin_s) - 1)
+        while at < len(self._pieces) and self._pieces[at][0] <= end_s:
+            first_s, last_s, name = self._pieces[at]
+            first_s, last_s = max(first_s, begin_s), min(last_s, end_s)
+            if begin_s == end_s:
+                if first_s <= last_s:
+                    yield name, first_s, last_s, 1.0
+                    return
+            elif last_s > first_s:
+                yield name, first_s, last_s, (last_s - first_s) / (end_s - begin_s)
+            at += 1
+
+
+def reads_of(record: Record, folder: Path) -> dict[str, Any] | None:
+    """The record's `io`, from a job's folder; None where no reads were counted. Raises IoprofError."""
+    profiles = [load(path.parent) for path in sorted(folder.glob(PROFILES))]
+    if not profiles:
+        return None
+    of_kinds = {kind: WindowReads() for kind in KINDS}
+    regions = _regions(folder)
+    for hostname in {window["hostname"] for window in record["windows"]}:
+        _add_node(of_kinds, record, hostname, profiles, regions)
+    files: dict[str, Sum] = {}
+    for profile in profiles:
+        for path, one in by_file(profile).items():
+            _merge(files, path, one)
+    in_windows = {path for found in of_kinds.values() for path in found.files}
+    told = of_kinds["effective"] if of_kinds["effective"].reads else of_kinds["measured"]
+    first = sorted(files, key=lambda path: (-told.files.get(path, 0.0), -files[path].bytes, path))[:KEPT]
+    processes = [process for profile in profiles for process in profile.processes]
+    covered = [profile.coverage for profile in profiles if profile.coverage]
+    kernel_bytes, seen_bytes = sum(one.kernel_bytes for one in covered), sum(one.seen_bytes for one in covered)
+    return {
+        "source": profiles[0].about.get("source"),
+        "coverage_percent": min(100.0, 100 * seen_bytes / kernel_bytes) if kernel_bytes else None,
+        "missing": [_printable(text) for one in covered for text in one.missing],
+        "notes": [_printable(text) for one in covered for text in one.notes],
+        "lost_opens": sum(process.lost_files for process in processes),
+        "lost_stretches": sum(process.lost_stretches for process in processes),
+        "job": _dict(total(files.values())),
+        "data": _dict(total(files[path] for path in in_windows)),  # of the files that windows read
+        "windows": {kind: _window(one) for kind, one in of_kinds.items() if windows_of(record, kind)},
+        "files": [
+            {
+                "path": _printable(path),
+                **_dict(files[path]),
+                "window_bytes": round(told.files.get(path, 0.0)),
+                "waited_for_bytes": round(told.files_waited_for.get(path, 0.0)),
+            }
+            for path in first
+        ],
+        "folders": [{"path": _printable(path), **_dict(one)} for path, one in most(by_folder(files), KEPT)],
+        "over_time": [_over_time(profile) for profile in profiles],
+    }
+
+
+def _add_node(
+    of_kinds: dict[str, WindowReads],
+    record: Record,
+    hostname: str,
+    profiles: Sequence[Profile],
+    regions: Sequence[dict[str, Any]],
+) -> None:
+    windows = [window for window in record["windows"] if window["hostname"] == hostname]
+    profile = _profile_of(windows[0], profiles)
+    if profile is None:
+        return
+    of_windows = Times((window["start_s"], window["end_s"], window["kind"]) for window in windows)
+    of_ranks = [
+        _times(one) for one in regions if one["boot_id"] == windows[0]["boot_id"] and one["hostname"] == hostname
+    ]
+    cut: dict[str, list[Stretch]] = {kind: [] for kind in KINDS}
+    for process in profile.processes:
+        paths = [one.path for one in process.files]
+        for one in process.stretches:
+            for kind, begin_s, end_s, share in of_windows.shares(one.begin_s, one.end_s):
+                found, size = of_kinds[kind], one.bytes * share
+                part = one._replace(begin_s=begin_s, end_s=end_s, busy_s=one.busy_s * share)
+                cut[kind].append(part)
+                found.bytes += size
+                found.reads += one.reads * share
+                found.read_s += part.busy_s
+                _count(found.files, paths[one.file], size)
+                for rank in of_ranks:
+                    for name, _, _, of_part in rank.shares(begin_s, end_s):
+                        _count(found.by_region, name, size * of_part / len(of_ranks))
+                        if name == WAITING:
+                            _count(found.files_waited_for, paths[one.file], size * of_part / len(of_ranks))
+    for kind, parts in cut.items():
+        of_kinds[kind].reading_s = max(of_kinds[kind].reading_s, reading_s(parts))
+
+
+def _count(into: dict[str, float], name: str, number: float) -> None:
+    into[name] = into.get(name, 0.0) + number
+
+
+def _merge(files: dict[str, Sum], path: str, one: Sum) -> None:
+    """A file that several nodes read is one file."""
+    if path not in files:
+        files[path] = Sum(files=1)
+    files[path].add(one)
+    files[path].size_bytes = max(files[path].size_bytes, one.size_bytes)
+
+
+def _profile_of(window: dict[str, Any], profiles: Sequence[Profile]) -> Profile | None:
+    """Of the node of a window: a node's name can differ in and outside of a container, its kernel's boot id cannot."""
+    same_boot = [one for one in profiles if one.about.get("boot_id") == window["boot_id"]]
+    same_name = [one for one in same_boot if one.about.get("hostname") == window["hostname"]]
+    return next(iter(same_name or same_boot), None)
+
+
+def _regions(folder: Path) -> list[dict[str, Any]]:
+    """What each rank's host did in the windows; empty where nobody wrote it down."""
+    try:
+        found = json.loads((folder / TIMES_NAME).read_text())
+        return found if isinstance(found, list) else []
+    except (OSError, ValueError):
+        return []
+
+
+def _times(of_rank: dict[str, Any]) -> Times:
+    return Times(
+        (begin_s, end_s, window["names"][which])
+        for window in of_rank["windows"]
+        for which, begin_s, end_s in zip(window["which"], window["edges_s"], window["edges_s"][1:], strict=False)
+    )
+
+
+def _window(one: WindowReads) -> dict[str, Any]:
+    return {
+        "files": len(one.files),
+        "bytes": round(one.bytes),
+        "reads": round(one.reads),
+        "read_s": one.read_s,
+        "reading_s": one.reading_s,
+        "by_region": {name: round(size) for name, size in sorted(one.by_region.items())},
+    }
+
+
+def _dict(one: Sum) -> dict[str, Any]:
+    numbers = {name: value for name, value in vars(one).items() if name != "sizes"}
+    return {
+        **numbers,
+        "reads_by_size": {name: count for name, count in zip(SIZE_CLASSES, one.sizes, strict=True) if count},
+    }
+
+
+def _over_time(profile: Profile) -> dict[str, Any]:
+    begin_s, end_s = profile.about.get("begin_s", 0.0), profile.about.get("end_s", 0.0)
+    part_s, parts = over_time(stretches(profile), begin_s, end_s)
+    return {
+        "hostname": profile.about.get("hostname", ""),
+        "boot_id": profile.about.get("boot_id", ""),
+        "begin_s": round(begin_s, DIGITS),
+        "part_s": round(part_s, DIGITS),
+        "bytes": [round(size) for size in parts],
+    }
+
+
+def _printable(text: str) -> str:
+    """A name that is no UTF-8 has its bytes escaped: a record holds no half of a character."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -1,0 +1,244 @@
+"""What was read, joined with windows and regions."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from caraml.cli import main as caraml
+from ioprof.counts import Coverage, FileCounts, ProcessCounts, Profile, Stretch, Stretches
+from ioprof.folder import save
+from results.collect import collect
+from results.read_rows import HEADER, file_rows, read_rows, sentences
+from results.reads import Times, reads_of
+from results.records import find_records, write_record
+from results.statistics import by_point
+from results.tests.conftest import CPU, make_record
+
+MB = 1_000_000
+
+
+def file(path, size_bytes, opens=1, reads=10, read_s=1.0):
+    sizes = (0, 0, 0, 0, reads, 0, 0, 0, 0, 0)
+    return FileCounts(path, opens, reads, size_bytes * opens, read_s, 0.5, reads, 0, 0, size_bytes, sizes)
+
+
+def process(files, *stretches, pid=7):
+    reads = Stretches()
+    for one in stretches:
+        reads.append(Stretch(*one))
+    return ProcessCounts(pid, 1, 1.0, "python", 0, 0, 0, 0.0, 0, 0, files, reads)
+
+
+def window(start_s, end_s, kind, hostname="n1"):
+    epochs = {"start_epoch_s": 1000 + start_s, "end_epoch_s": 1000 + end_s}
+    return {
+        "hostname": hostname,
+        "boot_id": f"boot-{hostname[1:]}",
+        "start_s": start_s,
+        "end_s": end_s,
+        **epochs,
+        "kind": kind,
+    }
+
+
+WINDOWS = [window(10.0, 12.0, "measured"), window(12.0, 16.0, "effective"), window(18.0, 20.0, "effective")]
+
+
+def profile(folder, *processes, hostname="n1", coverage=None):
+    about = {
+        "source": "ioprof 1",
+        "hostname": hostname,
+        "boot_id": f"boot-{hostname[1:]}",
+        "begin_s": 0.0,
+        "end_s": 20.0,
+    }
+    covered = coverage or Coverage(10 * MB, 10 * MB, (), ())
+    save(Profile(about, list(processes), covered), folder / "io" / hostname)
+
+
+def times(folder, *ranks):
+    of_ranks = [
+        {"hostname": hostname, "boot_id": f"boot-{hostname[1:]}", "windows": windows} for hostname, windows in ranks
+    ]
+    (folder / "record.regions.json").write_text(json.dumps(of_ranks))
+
+
+def effective(*pieces, kind="effective"):
+    """Regions of a window, each with its begin, and the end of the last."""
+    *told, end_s = pieces
+    names = sorted({name for _, name in told})
+    return {
+        "kind": kind,
+        "names": names,
+        "which": [names.index(name) for _, name in told],
+        "edges_s": [*(begin_s for begin_s, _ in told), end_s],
+    }
+
+
+def test_a_stretch_belongs_to_what_goes_on_while_it_lasts():
+    found = Times([(1.0, 2.0, "IO"), (2.0, 4.0, "Forward"), (6.0, 7.0, "IO")])
+    assert list(found.shares(1.5, 2.5)) == [("IO", 1.5, 2.0, 0.5), ("Forward", 2.0, 2.5, 0.5)]
+    assert [share for *_, share in found.shares(3.0, 7.0)] == [0.25, 0.25]
+    assert list(found.shares(4.5, 5.5)) == []
+    assert [name for name, *_ in found.shares(3.0, 3.0)] == ["Forward"]
+    assert list(found.shares(8.0, 9.0)) == list(found.shares(0.0, 0.5)) == []
+
+
+def test_bytes_are_told_by_window_and_by_what_the_step_did(tmp_path):
+    data, module = file("/data/part-0", 8 * MB, opens=2), file("/lib/module.py", 1000)
+    read = [
+        (1, 1.0, 1.1, 1, 1000, 0.1),  # before all windows
+        (0, 10.0, 11.0, 4, 2 * MB, 0.5),
+        (0, 13.0, 15.0, 4, 4 * MB, 2.0),  # a half of it while the step waits
+        (0, 15.0, 17.0, 2, 2 * MB, 1.0),  # a half of it after the window
+    ]
+    profile(tmp_path, process([data, module], *read))
+    times(tmp_path, ("n1", [effective((12.0, "IO"), (14.0, "Forward"), 16.0), effective((18.0, "IO"), 20.0)]))
+    found = reads_of(make_record(windows=WINDOWS), tmp_path)
+    measured, in_turns = found["windows"]["measured"], found["windows"]["effective"]
+    assert (measured["bytes"], measured["reads"], measured["reading_s"]) == (2 * MB, 4, 0.5)
+    assert (in_turns["bytes"], in_turns["reads"]) == (5 * MB, 5)
+    assert in_turns["read_s"] == pytest.approx(2.5)
+    assert in_turns["by_region"] == {"IO": 2 * MB, "Forward": 3 * MB}
+    assert found["job"]["bytes"] == 16 * MB + 1000
+    assert (found["data"]["files"], found["data"]["size_bytes"], found["data"]["opens"]) == (1, 8 * MB, 2)
+    [first, other] = found["files"]
+    assert (first["path"], first["window_bytes"], first["waited_for_bytes"]) == ("/data/part-0", 5 * MB, 2 * MB)
+    assert (other["path"], other["window_bytes"]) == ("/lib/module.py", 0)
+    assert sum(found["over_time"][0]["bytes"]) == pytest.approx(8 * MB + 1000, abs=200)
+    assert found["coverage_percent"] == 100.0
+
+
+def test_ranks_of_a_node_share_what_is_read_there_and_nodes_are_added_up(tmp_path):
+    windows = [window(10.0, 20.0, "effective"), window(10.0, 20.0, "effective", "n2")]
+    for hostname in ("n1", "n2"):
+        profile(tmp_path, process([file("/data/part-0", 4 * MB)], (0, 10.0, 20.0, 10, 4 * MB, 1.0)), hostname=hostname)
+    waits, computes = effective((10.0, "IO"), 20.0), effective((10.0, "Forward"), 20.0)
+    times(tmp_path, ("n1", [waits]), ("n1", [computes]), ("n2", [computes]))
+    found = reads_of(make_record(windows=windows), tmp_path)
+    assert found["windows"]["effective"]["bytes"] == 8 * MB
+    assert found["windows"]["effective"]["by_region"] == {"Forward": 6 * MB, "IO": 2 * MB}
+    assert found["data"]["files"] == 1
+    assert found["data"]["size_bytes"] == 4 * MB
+    assert found["windows"]["effective"]["reading_s"] == pytest.approx(1.0)
+
+
+def test_without_regions_bytes_are_told_by_window_alone(tmp_path):
+    profile(tmp_path, process([file("/data/a", MB)], (0, 13.0, 14.0, 1, MB, 1.0)))
+    found = reads_of(make_record(windows=WINDOWS), tmp_path)
+    assert found["windows"]["effective"]["bytes"] == MB
+    assert found["windows"]["effective"]["by_region"] == {}
+
+
+def test_a_profile_of_another_boot_says_nothing_of_these_windows(tmp_path):
+    profile(tmp_path, process([file("/data/a", MB)], (0, 13.0, 14.0, 1, MB, 1.0)), hostname="n9")
+    assert reads_of(make_record(windows=WINDOWS), tmp_path)["windows"]["effective"]["bytes"] == 0
+
+
+def test_names_that_are_no_text_are_told_with_their_bytes(tmp_path):
+    profile(tmp_path, process([file("/data/caf\udce9", MB)], (0, 13.0, 14.0, 1, MB, 1.0)))
+    found = reads_of(make_record(windows=WINDOWS), tmp_path)
+    assert found["files"][0]["path"] == r"/data/caf\xe9"
+
+
+METRICS = {"measured_tokens": 1000, "tokens_per_s": 100.0, "effective_s": 6.0, "input_wait_percent": 25.0}
+
+
+def run(job, opens=2, **metrics):
+    """A good run with its reads, collected."""
+    profile(job.path, process([file("/data/part-0", 8 * MB, opens)], (0, 13.0, 15.0, 10, 8 * MB, 2.0)))
+    times(job.path, ("n1", [effective((12.0, "IO"), (14.0, "Forward"), 16.0)]))
+    windows = [window(10.0, 20.0, "measured"), window(12.0, 16.0, "effective"), window(18.0, 20.0, "effective")]
+    metrics = {**make_record()["metrics"], **METRICS, "effective_tokens": 1000, **metrics}
+    job.record(windows=windows, metrics=metrics).trace([CPU], lambda channel, time_s: 10.0)
+    write_record(collect(job.path), job.path / "result.json")
+    [record] = find_records([job.path])[0]
+    return record
+
+
+def test_a_collected_run_tells_what_it_read_and_a_table_shows_it(job, capsys):
+    record = run(job)
+    assert record["status"] == "ok"
+    points = by_point([record])
+    header, *rows = read_rows(points)
+    assert header == list(HEADER)
+    assert [row[5:] for row in rows] == [
+        ["measured window", "1", "8.000", "10.00", "800.0", "2.000", "4.000", "", "100.0"],
+        ["effective window", "1", "8.000", "10.00", "800.0", "2.000", "4.000", "50.00", "100.0"],
+        ["whole job", "1", "16.00", "10.00", "1,600", "", "", "", "100.0"],
+    ]
+    assert "/data/part-0" in file_rows(points)[1]
+    assert caraml(["table", "--reads", "--tier", "8", str(job.path)]) == 0
+    out = capsys.readouterr().out
+    assert "the files that steps read have 8 MB, and the job read each byte 2.0 times" in out
+    assert "steps waited 1.5 s for their input (25.0 %): a faster storage saves 1.5 s (25.0 %) at most" in out
+    assert "storage of 8 MB/s reads that in 1 s and saves 1 s (16.7 %) at most" in out
+
+
+def test_a_faster_storage_never_gives_more_than_steps_wait(job):
+    record = run(job, input_wait_percent=0.5)
+    [sentence] = [text for text in sentences(by_point([record]), tier=1e6) if "effective windows" in text]
+    assert sentence.endswith("(0.5 %): a faster storage gives nothing")
+    record = run(job, input_wait_percent=2.0)
+    told = sentences(by_point([record]), tier=1e6)
+    assert any("saves 0.12 s (2.0 %) at most" in text for text in told)
+
+
+def test_what_was_not_seen_is_told_first(job):
+    record = run(job)
+    record["io"] |= {"coverage_percent": 60.0, "missing": ["4 MB in 'loader', which is linked statically"]}
+    assert any(
+        "ONLY 60 % of what the kernel counted was seen: 4 MB in 'loader'" in text
+        for text in sentences(by_point([record]))
+    )
+
+
+def test_many_small_files_are_told(job):
+    record = run(job)
+    record["io"]["data"] |= {"files": 5000, "size_bytes": 5000 * 20_000, "opens": 10_000, "open_s": 12.0}
+    assert any(
+        "SMALL FILES: 5,000 files of 20 kB on average were opened 10,000 times" in text
+        for text in sentences(by_point([record]))
+    )
+
+
+def test_a_damaged_profile_is_said_and_the_run_is_as_good_as_it_was(job, capsys):
+    run(job)
+    (job.path / "io" / "n1" / "files.csv").write_text("nonsense\n")
+    result = collect(job.path)
+    assert result["status"] == "ok"
+    assert "io" not in result
+    assert "collect: it is not told what was read" in capsys.readouterr().err
+
+
+def test_runs_without_counted_reads_say_how_to_get_them(job, capsys):
+    run(job)
+    shutil.rmtree(job.path / "io")
+    write_record(collect(job.path), job.path / "result.json")
+    assert caraml(["table", "--reads", str(job.path)]) == 2
+    assert "ask for it with the tag 'io'" in capsys.readouterr().err
+    assert caraml(["table", "--tier", "5", str(job.path)]) == 2
+    assert "--tier is a storage's bandwidth" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"job": 3},
+        {"windows": {"effective": {}}},
+        {"files": [{"path": "/a"}]},
+        {"coverage_percent": "all"},
+        {"over_time": [1]},
+    ],
+)
+def test_a_record_whose_reads_make_no_sense_is_left_out(job, lie):
+    record = run(job)
+    del record["file"]
+    record["io"] |= lie
+    write_record(record, job.path / "result.json")
+    records, skipped = find_records([job.path])
+    assert records == []
+    assert "result.json" in skipped[0]
