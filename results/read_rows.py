@@ -30,6 +30,7 @@ HEADER = (
     "while steps waited [%]",
     "seen [%]",
 )
+COUNTED = (0, 2)  # of these numbers, files and reads
 FILE_HEADER = (
     *PLACE,
     "file",
@@ -81,7 +82,10 @@ def _common(one: dict[str, Any]) -> list[float | None]:
 
 
 def _cells(runs: Sequence[Sequence[float | None]], number: Number) -> list[str]:
-    return [number(_median(values)) for values in zip(*runs, strict=True)]
+    medians = [_median(values) for values in zip(*runs, strict=True)]
+    return [
+        f"{median:.0f}" if at in COUNTED and median is not None else number(median) for at, median in enumerate(medians)
+    ]
 
 
 def _seen(one: PointResults, number: Number) -> str:

@@ -10,9 +10,10 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from ioprof.counts import SIZE_CLASSES, Profile, Stretch
+from ioprof.counts import SIZE_CLASSES, Profile
+from ioprof.errors import IoprofError
 from ioprof.folder import load
 from ioprof.summary import Sum, by_file, by_folder, most, over_time, reading_s, stretches, total
 from results.derived import windows_of
@@ -61,15 +62,29 @@ class Times:
             at += 1
 
 
+class Rank(NamedTuple):
+    """What one process's host did, by kind of window."""
+
+    hostname: str
+    boot_id: str
+    times: dict[str, Times]
+
+
 def reads_of(record: Record, folder: Path) -> dict[str, Any] | None:
     """The record's `io`, from a job's folder; None where no reads were counted. Raises IoprofError."""
     profiles = [load(path.parent) for path in sorted(folder.glob(PROFILES))]
     if not profiles:
         return None
     of_kinds = {kind: WindowReads() for kind in KINDS}
-    regions = _regions(folder)
-    for hostname in {window["hostname"] for window in record["windows"]}:
-        _add_node(of_kinds, record, hostname, profiles, regions)
+    ranks = _ranks(folder)
+    for kind, found in of_kinds.items():
+        for hostname, windows in windows_of(record, kind).items():
+            profile = _profile_of(windows[0], profiles)
+            node = (hostname, windows[0]["boot_id"])
+            if profile:
+                edges = Times((window["start_s"], window["end_s"], kind) for window in windows)
+                here = [rank.times[kind] for rank in ranks if (rank.hostname, rank.boot_id) == node]
+                _add_node(found, edges, profile, here)
     files: dict[str, Sum] = {}
     for profile in profiles:
         for path, one in by_file(profile).items():
@@ -104,40 +119,25 @@ def reads_of(record: Record, folder: Path) -> dict[str, Any] | None:
     }
 
 
-def _add_node(
-    of_kinds: dict[str, WindowReads],
-    record: Record,
-    hostname: str,
-    profiles: Sequence[Profile],
-    regions: Sequence[dict[str, Any]],
-) -> None:
-    windows = [window for window in record["windows"] if window["hostname"] == hostname]
-    profile = _profile_of(windows[0], profiles)
-    if profile is None:
-        return
-    of_windows = Times((window["start_s"], window["end_s"], window["kind"]) for window in windows)
-    of_ranks = [
-        _times(one) for one in regions if one["boot_id"] == windows[0]["boot_id"] and one["hostname"] == hostname
-    ]
-    cut: dict[str, list[Stretch]] = {kind: [] for kind in KINDS}
+def _add_node(found: WindowReads, windows: Times, profile: Profile, ranks: Sequence[Times]) -> None:
+    """What one node read in windows of one kind, while its ranks did what `ranks` tells."""
+    parts = []
     for process in profile.processes:
-        paths = [one.path for one in process.files]
         for one in process.stretches:
-            for kind, begin_s, end_s, share in of_windows.shares(one.begin_s, one.end_s):
-                found, size = of_kinds[kind], one.bytes * share
-                part = one._replace(begin_s=begin_s, end_s=end_s, busy_s=one.busy_s * share)
-                cut[kind].append(part)
+            path = process.files[one.file].path
+            for _, begin_s, end_s, share in windows.shares(one.begin_s, one.end_s):
+                size = one.bytes * share
+                parts.append(one._replace(begin_s=begin_s, end_s=end_s, busy_s=one.busy_s * share))
                 found.bytes += size
                 found.reads += one.reads * share
-                found.read_s += part.busy_s
-                _count(found.files, paths[one.file], size)
-                for rank in of_ranks:
+                found.read_s += one.busy_s * share
+                _count(found.files, path, size)
+                for rank in ranks:
                     for name, _, _, of_part in rank.shares(begin_s, end_s):
-                        _count(found.by_region, name, size * of_part / len(of_ranks))
+                        _count(found.by_region, name, size * of_part / len(ranks))
                         if name == WAITING:
-                            _count(found.files_waited_for, paths[one.file], size * of_part / len(of_ranks))
-    for kind, parts in cut.items():
-        of_kinds[kind].reading_s = max(of_kinds[kind].reading_s, reading_s(parts))
+                            _count(found.files_waited_for, path, size * of_part / len(ranks))
+    found.reading_s = max(found.reading_s, reading_s(parts))
 
 
 def _count(into: dict[str, float], name: str, number: float) -> None:
@@ -159,19 +159,25 @@ def _profile_of(window: dict[str, Any], profiles: Sequence[Profile]) -> Profile 
     return next(iter(same_name or same_boot), None)
 
 
-def _regions(folder: Path) -> list[dict[str, Any]]:
-    """What each rank's host did in the windows; empty where nobody wrote it down."""
+def _ranks(folder: Path) -> list[Rank]:
+    """Of each rank what its host did in the windows; empty where nobody wrote it down. Raises IoprofError."""
+    path = folder / TIMES_NAME
     try:
-        found = json.loads((folder / TIMES_NAME).read_text())
-        return found if isinstance(found, list) else []
-    except (OSError, ValueError):
+        return [
+            Rank(one["hostname"], one["boot_id"], {kind: _times(one["windows"], kind) for kind in KINDS})
+            for one in json.loads(path.read_text())
+        ]
+    except FileNotFoundError:
         return []
+    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+        raise IoprofError(f"{path} cannot be read ({type(error).__name__}: {error})") from error
 
 
-def _times(of_rank: dict[str, Any]) -> Times:
+def _times(windows: Sequence[dict[str, Any]], kind: str) -> Times:
     return Times(
-        (begin_s, end_s, window["names"][which])
-        for window in of_rank["windows"]
+        (float(begin_s), float(end_s), str(window["names"][which]))
+        for window in windows
+        if window["kind"] == kind
         for which, begin_s, end_s in zip(window["which"], window["edges_s"], window["edges_s"][1:], strict=False)
     )
 

@@ -166,9 +166,9 @@ def test_a_collected_run_tells_what_it_read_and_a_table_shows_it(job, capsys):
     header, *rows = read_rows(points)
     assert header == list(HEADER)
     assert [row[5:] for row in rows] == [
-        ["measured window", "1", "8.000", "10.00", "800.0", "2.000", "4.000", "", "100.0"],
-        ["effective window", "1", "8.000", "10.00", "800.0", "2.000", "4.000", "50.00", "100.0"],
-        ["whole job", "1", "16.00", "10.00", "1,600", "", "", "", "100.0"],
+        ["measured window", "1", "8.000", "10", "800.0", "2.000", "4.000", "", "100.0"],
+        ["effective window", "1", "8.000", "10", "800.0", "2.000", "4.000", "50.00", "100.0"],
+        ["whole job", "1", "16.00", "10", "1,600", "", "", "", "100.0"],
     ]
     assert "/data/part-0" in file_rows(points)[1]
     assert caraml(["table", "--reads", "--tier", "8", str(job.path)]) == 0
@@ -222,6 +222,16 @@ def test_runs_without_counted_reads_say_how_to_get_them(job, capsys):
     assert "ask for it with the tag 'io'" in capsys.readouterr().err
     assert caraml(["table", "--tier", "5", str(job.path)]) == 2
     assert "--tier is a storage's bandwidth" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[1]", '[{"hostname": "n1"}]', '[{"hostname": "n1", "boot_id": "b", "windows": [{}]}]']
+)
+def test_damaged_times_of_regions_are_said(job, capsys, text):
+    run(job)
+    (job.path / "record.regions.json").write_text(text)
+    assert collect(job.path)["status"] == "ok"
+    assert "record.regions.json cannot be read" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
