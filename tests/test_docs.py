@@ -34,7 +34,7 @@ else:
 
 pytestmark = pytest.mark.long
 
-PAGES = ["README.md", "CONTRIBUTING.md", "jpwr/README.md"]
+PAGES = ["README.md", "CONTRIBUTING.md", "jpwr/README.md", "ioprof/README.md"]
 PAGES += sorted(str(path.relative_to(REPOSITORY)) for path in REPOSITORY.glob("docs/*.md"))
 TEXTS = {page: (REPOSITORY / page).read_text() for page in PAGES}
 MOST_LINES = 150  # of README.md

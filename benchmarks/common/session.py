@@ -42,7 +42,7 @@ from benchmarks.common.run import check_record_path, run_recorded
 from benchmarks.common.step_timer import StepTimer, percentile
 from benchmarks.common.throughput import effective_metrics, throughput_metrics
 from benchmarks.common.turns import Turns, measure_in_turns
-from benchmarks.common.workload import BatchFeed, Choice, InParts, Input, Options, Target, Training, Workload
+from benchmarks.common.workload import BatchFeed, InParts, Input, Options, Target, Training, Workload
 from jpwr.regions import RegionTimer
 
 TOGETHER_S = 1.0  # as in blocks that are measured in turns, a GPU without events is not waited for at each step
@@ -53,11 +53,8 @@ SEED = 0  # of the pauses, which all ranks make together
 SAY_EVERY_S = 2.0
 COPIES = 5  # of a batch to the device, to know how long one takes
 IO_COUNTERS = Path("/proc/self/io")
-# What changes the speed of every workload.
-COMMON_CHOICES = (
-    Choice("file cache", "turns.cold_cache", {"True": "cold cache"}),
-    Choice("reads", "run.region_times", {"True": "reads counted"}),
-)
+# Flags of every workload that change its speed, in words.
+UNUSUAL = {"turns.cold_cache": "cold cache", "run.region_times": "reads counted"}
 
 
 def main(workload: type[Workload], argv: Sequence[str] | None = None) -> int:
@@ -223,12 +220,17 @@ def _write_beside(
 
 def _choose(workload: type[Workload], record: RunRecord) -> None:
     """What was chosen, in words: all of it, and what is not usual."""
-    for title, path, unusual in (*workload.choices, *COMMON_CHOICES):
+    for title, path, unusual in workload.choices:
         group, _, name = path.partition(".")
         value = str(record.config[group][name])
         record.choices[title] = value
         if value in unusual:
             record.variant.append(unusual[value])
+    for path, words in UNUSUAL.items():
+        group, _, name = path.partition(".")
+        if record.config[group][name]:
+            record.choices[words] = "yes"
+            record.variant.append(words)
 
 
 def check_same_options(config_hash: str, target: Target) -> None:

@@ -230,6 +230,21 @@ def test_in_turns_the_blocks_are_told_of_and_not_what_lies_between(ran):
         assert set(record["regions"][kind]["regions"]) == {"IO", "Forward", "Other"}
 
 
+def test_when_each_region_went_on_can_be_had_beside_the_record(ran, tmp_path):
+    _, record = ran("--effective", "--rounds", "3", "--region-times")
+    [rank] = json.loads((tmp_path / "record.regions.json").read_text())
+    [window, *_] = record["windows"]
+    assert (rank["hostname"], rank["boot_id"]) == (window["hostname"], window["boot_id"])
+    edges = [(one["kind"], one["edges_s"][0], one["edges_s"][-1]) for one in rank["windows"]]
+    assert [kind for kind, *_ in edges] == ["measured", "effective"] * 3
+    told = [(one["kind"], one["start_s"], one["end_s"]) for one in record["windows"]]
+    assert all(
+        begin == pytest.approx(start, abs=0.05) for (_, begin, _), (_, start, _) in zip(edges, told, strict=True)
+    )
+    assert {name for one in rank["windows"] for name in one["names"]} == {"IO", "Forward", "Other"}
+    assert "reads counted" in record["variant"]
+
+
 class AddingInParts(Adding):
     """A Training whose usual step is one region, and which has another one."""
 
