@@ -1,6 +1,6 @@
 # What one types here; each target is one script or one command.
 SHELL := bash
-ALL_PARTS := llm resnet report frames tracking dev
+ALL_PARTS := llm resnet report frames tracking darshan dev
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # One file of tests after the other on each core: what a file's tests share is made once.
 PARALLEL := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder

@@ -20,6 +20,7 @@ from ioprof.coverage import coverage
 from ioprof.errors import IoprofError
 from ioprof.folder import load, save
 from ioprof.library import build, library
+from ioprof.other_tools import read_other
 from ioprof.summary import lines, to_dict
 from ioprof.watch import Watcher
 from jpwr.child import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Child
@@ -193,7 +194,14 @@ def collected(counters: Path) -> list[ProcessCounts]:
 
 def _read(argv: list[str]) -> int:
     parser = Parser(prog="ioprof read", description="The summary of a profile: what was read, from where, how.")
-    parser.add_argument("folder", type=Path, help="the folder that was given to --out")
+    parser.add_argument(
+        "paths",
+        nargs="+",
+        type=Path,
+        metavar="DIR",
+        help="the folder that was given to --out; a log of Darshan (.darshan), or traces of DFTracer (.pfw, .pfw.gz)",
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="write it as a folder, too")
     parser.add_argument("--files", type=int, default=SHOWN, metavar="N", help="files and folders to show (default: 10)")
     parser.add_argument("--tier", type=float, metavar="MB/S", help="also: what storage of that bandwidth would give")
     parser.add_argument("--json", action="store_true", help="all of it as JSON on stdout")
@@ -202,7 +210,14 @@ def _read(argv: list[str]) -> int:
         parser.error(f"--files must be 0 or more, got {options.files}")
     if options.tier is not None and not 0 < options.tier < float("inf"):
         parser.error(f"--tier must be more than 0 MB/s, got {options.tier:g}")
-    profile = load(options.folder)
+    profile = read_other(options.paths)
+    if profile is None:
+        if len(options.paths) > 1:
+            parser.error(f"one folder at a time, got {len(options.paths)}: {' '.join(map(str, options.paths))}")
+        profile = load(options.paths[0])
+    if options.out is not None:
+        _check_out(options.out)
+        save(profile, options.out)
     if options.json:
         print(json.dumps(to_dict(profile, options.files, options.tier), indent=1))
     else:

@@ -40,8 +40,9 @@ class Sum:
 
     @property
     def sequential_percent(self) -> float | None:
-        """Of reads, those that began where the one before had ended; None without one."""
-        return 100 * self.sequential_reads / self.reads if self.reads else None
+        """Of reads, those that began where the one before had ended; None where no read is known one by one."""
+        told = sum(self.sizes)
+        return 100 * self.sequential_reads / told if told else None
 
     @property
     def times_read(self) -> float | None:
@@ -174,7 +175,7 @@ def lines(profile: Profile, files: int, tier: float | None = None) -> Iterator[s
             f"time       {busy_s:.3g} s in which something was read, {whole.read_s:.3g} s over all threads: "
             f"{whole.bytes / busy_s / MB:,.4g} MB/s; {whole.open_s:.3g} s in opens"
         )
-    if whole.reads:
+    if whole.sequential_percent is not None:
         yield f"sequential {whole.sequential_percent:.0f} % of reads began where the one before had ended"
         yield f"sizes      {_sizes(whole)}"
     if whole.maps:
@@ -251,7 +252,8 @@ def _count(number: int, what: str) -> str:
 
 
 def _sizes(one: Sum) -> str:
-    shares = [(100 * count / one.reads, name) for name, count in zip(SIZE_CLASSES, one.sizes) if count]
+    told = sum(one.sizes)
+    shares = [(100 * count / told, name) for name, count in zip(SIZE_CLASSES, one.sizes) if count]
     return ", ".join(f"{share:.0f} % {name}" for share, name in shares) + " bytes"
 
 

@@ -43,6 +43,7 @@ FLOORS = {
     "ioprof.summary": 1,
     "ioprof.counters": 2,
     "ioprof.folder": 2,
+    "ioprof.other_tools": 2,
     "ioprof.library": 2,
     "ioprof.watch": 3,
     "benchmarks": 4,
