@@ -32,6 +32,7 @@ from results.records import RESULT_NAME, Record, RecordError, find_records
 from results.regions import region_rows
 from results.states import closing_notes, refusals, state_rows
 from results.statistics import PointResults, by_point
+from results.tensorboard import log_to_tensorboard
 from results.tracking import MODES, log_to_mlflow, log_to_wandb
 from results.workloads import workloads
 
@@ -334,17 +335,22 @@ def _add_track(command: argparse.ArgumentParser) -> None:
     _add_folders(command)
     command.add_argument("--mlflow", metavar="URI", help="a tracking server or store, such as sqlite:///mlflow.db")
     command.add_argument("--wandb", choices=MODES, help="offline: into the folder wandb, for 'wandb sync'")
+    command.add_argument(
+        "--tensorboard", type=Path, metavar="DIR", help="curves, distributions and files, for TensorBoard"
+    )
     command.add_argument("--project", default="caraml", help="in Weights & Biases; default: %(default)s")
 
 
 def _track(options: argparse.Namespace) -> int:
-    if not (options.mlflow or options.wandb):
-        raise RecordError("where to? give --mlflow URI, --wandb offline or --wandb online")
+    if not (options.mlflow or options.wandb or options.tensorboard):
+        raise RecordError("where to? give --mlflow URI, --wandb offline, --wandb online or --tensorboard DIR")
     records = [record for record in _records(options.folders)[0] if record.get("run_id")]  # others never ran
     if options.mlflow:
         _say_tracked(options.mlflow, len(records), log_to_mlflow(records, options.mlflow))
     if options.wandb:
         _say_tracked(f"wandb ({options.wandb})", len(records), log_to_wandb(records, options.wandb, options.project))
+    if options.tensorboard:
+        _say_tracked(str(options.tensorboard), len(records), log_to_tensorboard(records, options.tensorboard))
     return 0
 
 

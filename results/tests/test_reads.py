@@ -153,7 +153,7 @@ def run(job, opens=2, **metrics):
     times(job.path, ("n1", [effective((12.0, "IO"), (14.0, "Forward"), 16.0)]))
     windows = [window(10.0, 20.0, "measured"), window(12.0, 16.0, "effective"), window(18.0, 20.0, "effective")]
     metrics = {**make_record()["metrics"], **METRICS, "effective_tokens": 1000, **metrics}
-    job.record(windows=windows, metrics=metrics).trace([CPU], lambda channel, time_s: 10.0)
+    job.record(windows=windows, metrics=metrics, run_id="0123456789").trace([CPU], lambda channel, time_s: 10.0)
     write_record(collect(job.path), job.path / "result.json")
     [record] = find_records([job.path])[0]
     return record
