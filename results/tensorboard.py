@@ -63,7 +63,7 @@ def _write(tf: Any, record: Record, one: Told, place: Path) -> None:
         for step, time_s in enumerate(one.step_times_s):
             tf.summary.scalar("step_time_s", time_s, step)
         if one.step_times_s:
-            tf.summary.histogram("step_time_s", one.step_times_s, 0)
+            tf.summary.histogram("step_times_s", one.step_times_s, 0)
         for name, value in one.metrics.items():
             tf.summary.scalar(name, value, 0)
         tf.summary.text("run", _markdown([("", ""), *one.parameters.items()]), 0)
