@@ -106,10 +106,12 @@ def _percent(value: float, of: float) -> float | None:
 
 
 def file_rows(results: Sequence[PointResults], number: Number = rounded) -> list[list[str]]:
-    """The header and the files from which most was read, of each point's first run; empty without any."""
+    """The header and the files from which most was read in each point's first run, in its windows if in them any."""
     rows = []
     for one in counted(results):
-        for file in one.good[0]["io"]["files"][:SHOWN_FILES]:
+        files = one.good[0]["io"]["files"]
+        of_windows = [file for file in files if file["window_bytes"]]
+        for file in (of_windows or files)[:SHOWN_FILES]:
             sequential = _percent(file["sequential_reads"], file["reads"])
             values = [file["bytes"] / MB, file["window_bytes"] / MB, file["waited_for_bytes"] / MB, sequential]
             cells = [number(file["size_bytes"] / MB), str(file["opens"]), str(file["reads"]), *map(number, values)]

@@ -51,9 +51,10 @@ RUN_BY = {
 }
 PAGES_RUN_BY = dict.fromkeys(("docs/add_a_machine.md", "docs/add_a_workload.md"), "tests/test_tutorial.py")
 
-OURS = ("caraml", "jpwr", "jube", "make", "pip", "pytest", "python", "python3", "torchrun")
-OTHERS = ("./my_program", "apt-get", "cp", "echo", "git", "mypy", "ruff", "sh", "sleep")
-VARIABLES = {*(f"CARAML_{key.upper()}" for key in defaults()), "UPDATE_GOLDEN"}
+OURS = ("caraml", "ioprof", "jpwr", "jube", "make", "pip", "pytest", "python", "python3", "torchrun")
+AROUND_A_COMMAND = {"jpwr": ("list", "read", "check"), "ioprof": ("read", "build")}  # and what else they do
+OTHERS = ("./my_program", "apt-get", "cat", "cp", "echo", "git", "mypy", "ruff", "sh", "sleep")
+VARIABLES = {*(f"CARAML_{key.upper()}" for key in defaults()), "UPDATE_GOLDEN", "IOPROF_LIBRARY"}
 BLOCK = re.compile(r"^```(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
 INLINE = re.compile(r"`([^`]+)`")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -148,8 +149,8 @@ def _look_up_words(words: list[str]) -> None:
         images = yaml.safe_load((REPOSITORY / "containers" / "images.yaml").read_text())
         if rest[0] == "image" and not set(rest) & set(images):
             raise WrongCommand(f"there is no such image, but {', '.join(images)}")
-    elif program == "jpwr":
-        _look_up_sampler(rest)
+    elif program in AROUND_A_COMMAND:
+        _look_up_tool(program, rest)
     elif program == "jube":
         _look_up_jube(rest)
     elif program == "make":
@@ -160,12 +161,13 @@ def _look_up_words(words: list[str]) -> None:
         _look_up_module(program, rest)
 
 
-def _look_up_sampler(rest: list[str]) -> None:
-    if rest[0] in ("list", "read", "check"):
-        _look_up_flags(("jpwr", rest[0]), rest[1:])
+def _look_up_tool(program: str, rest: list[str]) -> None:
+    module = ("python3", "-m", program)
+    if rest[0] in AROUND_A_COMMAND[program]:
+        _look_up_flags((*module, rest[0]), rest[1:])
         return
     own, command = (rest[: rest.index("--")], rest[rest.index("--") + 1 :]) if "--" in rest else (rest, [])
-    _look_up_flags(("jpwr",), own)
+    _look_up_flags(module, own)
     if command:
         _look_up_words(command)
 
@@ -176,8 +178,8 @@ def _look_up_module(program: str, rest: list[str]) -> None:
     at = rest.index("-m") + 1
     if program == "torchrun":
         _look_up_flags(("python3", "-m", "torch.distributed.run"), rest[: at - 1])
-    if rest[at] == "jpwr":
-        _look_up_sampler(rest[at + 1 :])
+    if rest[at] in AROUND_A_COMMAND:
+        _look_up_tool(rest[at], rest[at + 1 :])
         return
     _look_up_flags(("python3", "-m", rest[at]), rest[at + 1 :])
 
