@@ -21,7 +21,13 @@ def contradictions(record: dict[str, Any]) -> list[str]:
     """
     if record["status"] != "ok":
         return []
-    return [*_impossible(record), *_wrong(record), *_beside_its_windows(record), *_beyond_the_device(record)]
+    return [
+        *_impossible(record),
+        *_wrong(record),
+        *_beside_its_windows(record),
+        *_beyond_the_device(record),
+        *_beyond_what_was_read(record),
+    ]
 
 
 def _impossible(record: dict[str, Any]) -> Iterator[str]:
@@ -166,6 +172,28 @@ def devices_of(record: dict[str, Any]) -> list[dict[str, Any]]:
     origin = record.get("provenance") or {}
     nodes = [node for node in origin.get("nodes") or [origin] if isinstance(node, dict)]
     return [device for node in nodes for device in node.get("devices") or [] if isinstance(device, dict)]
+
+
+def _beyond_what_was_read(record: dict[str, Any]) -> Iterator[str]:
+    """Parts of what was read that are more than the whole."""
+    found = record.get("io") or {}
+    job, windows = found.get("job") or {}, found.get("windows") or {}
+    for kind, one in windows.items():
+        for name, whole in (("bytes", job.get("bytes")), ("reads", job.get("reads"))):
+            if _exceeds(one.get(name), whole):
+                yield f"io has {one[name]:,} {name} of its {kind} windows, and {whole:,} of the whole job"
+        parts = [size for size in (one.get("by_region") or {}).values() if is_number(size)]
+        if _exceeds(math.fsum(parts) - len(parts), one.get("bytes")):  # each is rounded
+            yield f"the regions of its {kind} windows have more bytes than were read in them"
+        window_s = longest_s(windows_of(record, kind))
+        if _exceeds(one.get("reading_s"), window_s):
+            yield f"something was read in {one['reading_s']:.4g} s of its {kind} windows, which are {window_s:.4g} s"
+    if _exceeds(job.get("sequential_reads"), job.get("reads")):
+        yield f"io has {job['sequential_reads']:,} sequential reads of {job['reads']:,}"
+
+
+def _exceeds(part: Any, whole: Any) -> bool:
+    return is_number(part) and is_number(whole) and part > whole * (1 + TOLERANCE)
 
 
 def windows_of(record: dict[str, Any], kind: str) -> dict[str, list[dict[str, Any]]]:

@@ -11,10 +11,12 @@ from caraml.cli import main as caraml
 from ioprof.counts import Coverage, FileCounts, ProcessCounts, Profile, Stretch, Stretches
 from ioprof.folder import save
 from results.collect import collect
+from results.derived import contradictions
 from results.read_rows import HEADER, file_rows, read_rows, sentences
 from results.reads import Times, reads_of
 from results.records import find_records, write_record
 from results.statistics import by_point
+from results.tests import made_up
 from results.tests.conftest import CPU, make_record
 
 MB = 1_000_000
@@ -252,3 +254,51 @@ def test_a_record_whose_reads_make_no_sense_is_left_out(job, lie):
     records, skipped = find_records([job.path])
     assert records == []
     assert "result.json" in skipped[0]
+
+
+def test_an_archive_has_the_profile_and_its_numbers_are_computed_again(tmp_path, capsys):
+    work = tmp_path / "runs" / "8_benchmark" / "work"
+    made_up.store_run(work, made_up.result(batch=8))
+    [window] = json.loads((work / "record.json").read_text())["windows"]
+    begin_s = window["start_s"] + 1
+    profile(work, process([file("/data/part-0", MB)], (0, begin_s, begin_s + 1, 10, MB, 1.0)))
+    write_record(collect(work), work / "result.json")
+    archive = str(tmp_path / "a.tar.zst")
+    assert caraml(["archive", str(tmp_path / "runs"), "-o", archive]) == 0
+    assert caraml(["verify", archive]) == 0
+    result = json.loads((work / "result.json").read_text())
+    assert result["io"]["windows"]["measured"]["bytes"] == MB
+    result["io"]["windows"]["measured"]["reading_s"] = 0.5
+    write_record(result, work / "result.json")
+    assert caraml(["archive", str(tmp_path / "runs"), "-o", archive]) == 0
+    capsys.readouterr()
+    assert caraml(["verify", archive]) == 1
+    assert "io.windows.measured.reading_s is stored as 0.5" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("where", "lie", "sentence"),
+    [
+        (
+            ("windows", "effective", "bytes"),
+            10**9,
+            "io has 1,000,000,000 bytes of its effective windows, and 16,000,000",
+        ),
+        (("windows", "effective", "reads"), 10**9, "reads of its effective windows"),
+        (("windows", "effective", "by_region"), {"IO": 9 * MB}, "more bytes than were read in them"),
+        (
+            ("windows", "effective", "reading_s"),
+            7.0,
+            "something was read in 7 s of its effective windows, which are 6 s",
+        ),
+        (("job", "sequential_reads"), 11, "11 sequential reads of 10"),
+    ],
+)
+def test_parts_that_are_more_than_the_whole_are_found(job, where, lie, sentence):
+    record = run(job)
+    assert contradictions(record) == []
+    part = record["io"]
+    for key in where[:-1]:
+        part = part[key]
+    part[where[-1]] = lie
+    assert any(sentence in found for found in contradictions(record))
