@@ -13,8 +13,9 @@ from typing import Callable, Iterator, NamedTuple
 from ioprof.coverage import Watched
 from jpwr.threads import start
 
-LOOK_EVERY_S = 0.25
-LOOKS_AT_FILES = 8  # in so many looks, once: a process may have many files
+# Looks are close at first, and cost a long run nothing: a process may have hundreds of threads and files.
+FIRST_LOOK_S, LONGER, LONGEST_S = 0.25, 1.1, 5.0
+LOOKS_AT_FILES = 4  # once in so many looks
 PROC = Path("/proc")
 RING = "anon_inode:[io_uring]"
 PT_INTERP = 3
@@ -65,7 +66,7 @@ class Watcher:
 
     def _watch(self) -> None:
         for looks in itertools.count():
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(min(LONGEST_S, FIRST_LOOK_S * LONGER**looks))
             with self._looking:
                 self._look(with_files=looks % LOOKS_AT_FILES == 0)
 
