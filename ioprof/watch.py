@@ -65,8 +65,10 @@ class Watcher:
             return whole - sum(rchar(thread) or 0 for thread in (PROC / "self/task").iterdir())
 
     def _watch(self) -> None:
+        pause_s = FIRST_LOOK_S
         for looks in itertools.count():
-            time.sleep(min(LONGEST_S, FIRST_LOOK_S * LONGER**looks))
+            time.sleep(pause_s)
+            pause_s = min(LONGEST_S, LONGER * pause_s)
             with self._looking:
                 self._look(with_files=looks % LOOKS_AT_FILES == 0)
 
