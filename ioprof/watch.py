@@ -77,15 +77,17 @@ class Watcher:
         if pid is None:
             return
         tree = {pid, *_descendants(pid)}
-        left = {pid for pid in self._of_counters() | set(self._seen) if pid not in tree and (PROC / str(pid)).exists()}
+        left = {pid for pid, begun_s in self._begun_s().items() if pid not in tree and _is_that(pid, begun_s)}
         for pid in tree | left:
             self._look_at(pid, pid in left, with_files)
 
-    def _of_counters(self) -> set[int]:
+    def _begun_s(self) -> dict[int, float]:
+        """When each process with counters began to count, by the monotonic clock."""
         try:
-            return {int(path.name.partition("-")[0]) for path in self._counters.iterdir() if path.name[:1].isdigit()}
+            names = [path.name.partition("-") for path in self._counters.iterdir() if path.name[:1].isdigit()]
         except OSError:
-            return set()
+            return {}
+        return {int(pid): int(begun_ns) / 1e9 for pid, _, begun_ns in names}
 
     def _look_at(self, pid: int, is_left: bool, with_files: bool) -> None:
         folder = PROC / str(pid)
@@ -119,6 +121,16 @@ def _descendants(pid: int) -> Iterator[int]:
     for child in map(int, children):
         yield child
         yield from _descendants(child)
+
+
+def _is_that(pid: int, begun_s: float) -> bool:
+    """Whether the process was there then: numbers of processes that have ended are given to others."""
+    try:
+        ticks = int((PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return False
+    asleep_s = time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
+    return ticks / os.sysconf("SC_CLK_TCK") - asleep_s <= begun_s + 0.01
 
 
 def _has_ring(folder: Path) -> bool:

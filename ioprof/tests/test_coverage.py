@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -147,3 +148,19 @@ def test_what_nobody_waited_for_is_added_to_what_the_kernel_counted():
 
 def test_nothing_read_is_all_seen():
     assert coverage(0, [], []).share == 1.0
+
+
+def test_a_process_that_got_the_number_of_one_that_has_ended_is_another(tmp_path, reader, data):
+    counters = tmp_path / "counters"
+    counters.mkdir()
+    with subprocess.Popen([reader, "wait", str(data)], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+        watcher = Watcher(lambda: os.getpid(), library(), counters)
+        tree = {one.pid for one in watcher.seen()}
+        stranger = os.getppid()
+        assert stranger not in tree
+        (counters / f"{stranger}-1").touch()  # counted a nanosecond after the kernel's start
+        assert stranger not in {one.pid for one in watcher.seen()}
+        (counters / f"{stranger}-1").unlink()
+        (counters / f"{stranger}-{time.monotonic_ns()}").touch()
+        assert [one.is_left for one in watcher.seen() if one.pid == stranger] == [True]
+        process.communicate(b"\n")
