@@ -15,7 +15,7 @@ from typing import Any, Sequence
 
 from ioprof import __version__
 from ioprof.counters import read_counters
-from ioprof.counts import ProcessCounts, Profile
+from ioprof.counts import Profile
 from ioprof.coverage import coverage
 from ioprof.errors import IoprofError
 from ioprof.folder import load, save
@@ -170,8 +170,10 @@ def _about(command: Sequence[str], exit_code: int, begin_s: float, end_s: float)
 
 def _finish(out: Path, counters: Path, watcher: Watcher, about: dict[str, Any]) -> None:
     watched, kernel_bytes = watcher.seen(), watcher.read_bytes()
-    processes = collected(counters)
-    profile = Profile(about, processes, coverage(kernel_bytes, processes, watched))
+    found = {path.name: read_counters(path) for path in counters.iterdir() if path.name[:1].isdigit()}
+    processes = sorted((one for one in found.values() if one), key=lambda process: process.begin_s)
+    without_room = {name.partition("-")[0] for name, one in found.items() if one is None}
+    profile = Profile(about, processes, coverage(kernel_bytes, processes, watched), len(without_room))
     for line in lines(profile, files=0):
         say(line)
     try:
@@ -184,12 +186,6 @@ def _finish(out: Path, counters: Path, watcher: Watcher, about: dict[str, Any]) 
             shutil.rmtree(other, ignore_errors=True)
             raise IoprofError(f"the profile cannot be written to {out} ({error.strerror}): make room there") from error
         raise IoprofError(f"the profile cannot be written to {out} ({error.strerror}): it is in {other}") from error
-
-
-def collected(counters: Path) -> list[ProcessCounts]:
-    """What is known of every process, in the order of their starts."""
-    found = [read_counters(path) for path in counters.iterdir() if path.name[:1].isdigit()]
-    return sorted((one for one in found if one), key=lambda process: process.begin_s)
 
 
 def _read(argv: list[str]) -> int:

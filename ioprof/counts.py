@@ -97,3 +97,4 @@ class Profile:
     about: dict[str, Any]  # command, exit code, node, clock, where the counts come from
     processes: list[ProcessCounts] = field(default_factory=list)
     coverage: Coverage | None = None  # None where nobody counted all
+    without_room: int = 0  # processes that could count nothing

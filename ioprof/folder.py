@@ -45,6 +45,7 @@ def save(profile: Profile, folder: Path) -> None:
     about = {
         "format": FORMAT,
         **profile.about,
+        "without_room": profile.without_room,
         "coverage": profile.coverage and profile.coverage._asdict(),
         "processes": [{name: getattr(process, name) for name in OF_PROCESS} for process in profile.processes],
     }
@@ -60,7 +61,7 @@ def load(folder: Path) -> Profile:
         about = json.loads(path.read_text(encoding="utf-8"))
         if about.pop("format") != FORMAT:
             raise IoprofError(f"{path} is of another version of ioprof: this one reads format {FORMAT}")
-        covered = about.pop("coverage")
+        covered, without_room = about.pop("coverage"), int(about.pop("without_room"))
         of_processes = about.pop("processes")
         files: list[list[FileCounts]] = [[] for _ in of_processes]
         with _text((folder / FILES).open("rb")) as file:
@@ -86,7 +87,7 @@ def load(folder: Path) -> Profile:
             for name in ("missing", "notes"):
                 covered[name] = tuple(covered[name])
             covered = Coverage(**covered)
-        return Profile(about, processes, covered)
+        return Profile(about, processes, covered, without_room)
     except FileNotFoundError as error:
         raise IoprofError(
             f"{folder} holds no profile, as {Path(error.filename).name} is not there: name the folder that was given "

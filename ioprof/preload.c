@@ -171,17 +171,17 @@ static void leave(void) {
 }
 
 /* The next block of the file, or NULL where there is no room: a page that is written to has to be there, as a full disk
- * would end the program with SIGBUS. */
+ * would end the program with SIGBUS. A file that has no room for one is empty, and counts as such. */
 static struct block *grow(uint32_t kind) {
     uint64_t blocks = header ? atomic_load(&header->blocks) : 0;
     off_t offset = (off_t)(blocks * BLOCK_BYTES);
     struct rlimit limit;
     if (blocks >= MOST_BLOCKS) return NULL;
-    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < (rlim_t)offset + BLOCK_BYTES) return NULL;
     int fd = real_open(counters_path, O_RDWR | O_CLOEXEC | (header ? 0 : O_CREAT | O_EXCL), 0600);
     if (fd < 0) return NULL;
     struct block *block = MAP_FAILED;
-    if (posix_fallocate(fd, offset, BLOCK_BYTES) == 0)
+    int has_room = getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur >= (rlim_t)offset + BLOCK_BYTES;
+    if (has_room && posix_fallocate(fd, offset, BLOCK_BYTES) == 0)
         block = real_mmap(NULL, BLOCK_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, offset);
     real_close(fd);
     if (block == MAP_FAILED) return NULL;

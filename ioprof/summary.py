@@ -136,6 +136,7 @@ def to_dict(profile: Profile, files: int, tier: float | None = None) -> dict[str
         "coverage": profile.coverage and {**profile.coverage._asdict(), "share": profile.coverage.share},
         "total": _dict(whole),
         "other_bytes": sum(process.other_bytes for process in profile.processes),
+        "processes_without_room": profile.without_room,
         "lost_opens": sum(process.lost_files for process in profile.processes),
         "lost_stretches": sum(process.lost_stretches for process in profile.processes),
         "reading_s": busy_s,
@@ -199,6 +200,8 @@ def _coverage(profile: Profile) -> Iterator[str]:
         yield f"MISSING    {sentence}"
     for sentence in found.notes:
         yield f"note       {sentence}"
+    if profile.without_room:
+        yield f"LOST       {_count(profile.without_room, 'process')} that had no room to count: make room in TMPDIR"
     lost = sum(process.lost_files for process in profile.processes)
     if lost:
         yield f"LOST       {_count(lost, 'open')} for which there was no room to count: make room in TMPDIR"

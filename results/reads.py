@@ -100,7 +100,7 @@ def reads_of(record: Record, folder: Path) -> dict[str, Any] | None:
         "coverage_percent": min(100.0, 100 * seen_bytes / kernel_bytes) if kernel_bytes else None,
         "missing": [_printable(text) for one in covered for text in one.missing],
         "notes": [_printable(text) for one in covered for text in one.notes],
-        "lost_opens": sum(process.lost_files for process in processes),
+        "lost_opens": sum(process.lost_files for process in processes) + sum(one.without_room for one in profiles),
         "lost_stretches": sum(process.lost_stretches for process in processes),
         "job": _dict(total(files.values())),
         "data": _dict(total(files[path] for path in in_windows)),  # of the files that windows read

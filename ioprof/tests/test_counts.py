@@ -247,6 +247,12 @@ def test_where_there_is_no_room_the_program_goes_on_and_what_was_lost_is_said(io
     assert "opens for which there was no room to count" in found.said
 
 
+def test_a_process_that_has_no_room_at_all_is_said(ioprof, reader, data):
+    found = ioprof("bash", "-c", f"ulimit -f 1; {reader} read {data}; {reader} read {data}")
+    assert found.done.stdout == b"%d\n%d\n" % (SIZE, SIZE)
+    assert "2 processes that had no room to count: make room in TMPDIR" in found.said
+
+
 def test_open_files_before_and_after_a_change_of_limits_are_the_same(ioprof, reader, data):
     found = ioprof("bash", "-c", f"ulimit -n 8; {reader} read {data}; {reader} dup {data}")
     first, _ = found.of(data)
