@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from benchmarks.common.spawn import free_ports
 from tests.waiting import until
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "slurmdbd", "mariadbd")
@@ -112,8 +113,8 @@ def private_slurm(
         (folder / name).mkdir(parents=True)
     folder.chmod(0o755)
     user = _say("id", "-un")
-    ports = [_free_port() for _ in range(3)]
-    port = ports[0]
+    port = free_ports(3)
+    ports = range(port, port + 3)
     (folder / "munge.key").write_bytes(secrets.token_bytes(1024))
     (folder / "munge.key").chmod(0o400)
     (folder / "slurm.conf").write_text(
@@ -206,10 +207,3 @@ def _stop(folder: Path) -> None:
         deadline_s = time.monotonic() + grace_s
         while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < deadline_s:
             time.sleep(0.05)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        found: int = probe.getsockname()[1]
-    return found

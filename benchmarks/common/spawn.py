@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -15,11 +16,17 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from benchmarks.common.options import ConfigError, Parser
 
 POLL_S = 0.1
 GRACE_S = 10.0  # to write a record, between being told to end and being killed
+OWN_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+FIRST_PORT, END_PORT = 10000, 20000  # from there on, jobs of several nodes have theirs
+LAST_PORT, ENOUGH_PORTS = 65535, 1000
+MOST_TRIES = 1000
+HELD: list[socket.socket] = []  # for as long as this process lasts
 
 
 @dataclass(frozen=True)
@@ -112,19 +119,55 @@ def _end_all(ranks: Sequence[subprocess.Popen[bytes]]) -> None:
 
 
 def free_ports(count: int) -> int:
-    """The first of `count` ports in a row that nothing listens on."""
-    for _ in range(100):
-        with socket.socket() as probe:
-            probe.bind(("localhost", 0))
-            first: int = probe.getsockname()[1]
-        if first + count < 65536 and all(_is_free(port) for port in range(first, first + count)):
+    """The first of `count` ports in a row that nothing listens on, and that this process holds against others of ours.
+
+    They are bound half a minute later, when a framework has been loaded: until then the kernel may give away any port
+    of its own range, to whoever connects to something. Raises ConfigError where there are none.
+    """
+    ports = _given_to_nobody()
+    firsts = list(range(ports.start, ports.stop - count + 1))
+    random.SystemRandom().shuffle(firsts)
+    for first in firsts[:MOST_TRIES]:
+        held: list[socket.socket] = []
+        if all(_is_free(port) and _hold(port, held) for port in range(first, first + count)):
+            HELD.extend(held)
             return first
+        for one in held:
+            one.close()
     raise ConfigError(f"no {count} free ports in a row were found on this machine")
+
+
+def _given_to_nobody(own_range: Path = OWN_RANGE) -> range:
+    """Ports that the kernel gives to nobody who does not ask for them, as far as there are enough."""
+    try:
+        low, high = map(int, own_range.read_text().split())
+    except (OSError, ValueError):
+        low, high = 32768, 60999  # Linux' own
+    below, above = range(FIRST_PORT, min(low, END_PORT)), range(high + 1, LAST_PORT + 1)
+    return next((ports for ports in (below, above) if len(ports) >= ENOUGH_PORTS), range(FIRST_PORT, END_PORT))
 
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        return probe.connect_ex(("localhost", port)) != 0
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # what has just ended is in nobody's way
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+        return True
+
+
+def _hold(port: int, held: list[socket.socket]) -> bool:
+    """Hold a name that one process alone can have, as long as it lasts, of a network of its own; no file is left."""
+    if not sys.platform.startswith("linux"):  # which has such names
+        return True
+    name = socket.socket(socket.AF_UNIX)
+    held.append(name)
+    try:
+        name.bind(f"\0caraml port {port}")
+    except OSError:
+        return False
+    return True
 
 
 if __name__ == "__main__":
