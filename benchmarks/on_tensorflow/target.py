@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ CPU_FLAGS = {"bf16": r"avx512_bf16|amx_bf16|bf16", "fp16": r"avx512_fp16|amx_fp1
 MESSAGE_BYTES = 4096
 # Gradients are summed in packs: over the ring of a CPU small ones are faster, and a worker needs 0.4 GB less.
 RING_PACK_BYTES = 4 * 2**20
+SILENCE_MS = 60_000
 
 
 @dataclass(frozen=True)
@@ -190,7 +192,18 @@ def make_strategy(launch: Launch, on_gpu: bool, local_devices: int, environ: Map
         bytes_per_pack=0 if on_gpu else RING_PACK_BYTES,
         implementation=implementations.NCCL if on_gpu else implementations.RING,
     )
+    be_patient()
     return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+
+
+def be_patient() -> None:
+    """A process that is not heard of is taken for lost after a minute, and not after 10 s: a node can be busy."""
+    from tensorflow.python.eager import context
+
+    own = context.context()
+    configure = getattr(own, "configure_coordination_service", None)
+    if configure is not None:  # the strategy calls it, without a word on time
+        own.configure_coordination_service = partial(configure, heartbeat_timeout_in_ms=SILENCE_MS)
 
 
 def tf_config(launch: Launch, environ: Mapping[str, str]) -> dict[str, Any]:

@@ -93,3 +93,20 @@ def test_files_that_are_damaged_make_no_good_run(tmp_path, volumes):
     assert done.returncode == 1
     assert "records could not be used (damaged, or of another size)" in done.stderr
     assert json.loads((tmp_path / "record.json").read_text())["status"] == "failed"
+
+
+def test_a_worker_that_is_not_heard_of_is_waited_for_a_minute(tmp_path):
+    """As the strategy itself has set it: TensorFlow's own 10 s are little on a busy node."""
+    (tmp_path / "program.py").write_text(
+        "from benchmarks.common.launch import read_launch\n"
+        "from benchmarks.on_tensorflow.options import ComputeOptions\n"
+        "from benchmarks.on_tensorflow.target import choose_target\n"
+        "from tensorflow.python.eager import context\n"
+        "target = choose_target(ComputeOptions(device='cpu'), read_launch())\n"
+        "assert target.gather(target.launch.rank) == [0, 1]\n"
+        "assert context.context().coordination_service.heartbeat_timeout_in_ms == 60_000\n"
+    )
+    command = [sys.executable, "-m", "benchmarks.common.spawn", "--nproc-per-node", "2", "-m", "program"]
+    environ = {**ENVIRON, "PYTHONPATH": f"{REPOSITORY}:{tmp_path}"}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.returncode == 0, done.stderr[-3000:]
