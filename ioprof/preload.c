@@ -88,7 +88,7 @@ static struct header *header;
 static struct block *mapped[MOST_BLOCKS];
 static struct block *files_block;
 static struct block *_Atomic reads_block;
-static char counters_path[4096];
+static char counters_folder[4000], counters_path[4096];
 static pid_t own_pid;
 static uint32_t num_files, generation;
 static struct description *_Atomic of_fd[MOST_FDS];
@@ -204,11 +204,14 @@ static size_t slurp(const char *path, char *into, size_t size) {
 
 /* A new counters file for this process; 0 where there can be none. */
 static int begin(void) {
-    const char *folder = getenv("IOPROF_COUNTERS");
-    if (!folder || folder[0] != '/') return 0;
+    if (!counters_folder[0]) { /* a program may clear its environment before it forks */
+        const char *folder = getenv("IOPROF_COUNTERS");
+        if (!folder || folder[0] != '/' || strlen(folder) >= sizeof counters_folder) return 0;
+        strcpy(counters_folder, folder);
+    }
     own_pid = getpid();
     uint64_t begin_ns = now_ns();
-    int length = snprintf(counters_path, sizeof counters_path, "%s/%d-%llu", folder, own_pid, (unsigned long long)begin_ns);
+    int length = snprintf(counters_path, sizeof counters_path, "%s/%d-%llu", counters_folder, own_pid, (unsigned long long)begin_ns);
     if (length < 0 || length >= (int)sizeof counters_path) return 0;
     header = NULL;
     files_block = NULL;
@@ -391,7 +394,7 @@ static void track(int fd, const char *given, int64_t position, uint64_t begun_ns
 /* The child's counters are its own; what it has inherited, it knows by the same names. */
 static void after_fork(void) {
     if (atomic_load(&state) != COUNTING) return;
-    struct block *old[MOST_BLOCKS];
+    static struct block *old[MOST_BLOCKS]; /* a thread that forks may have a small stack */
     uint64_t num_old = atomic_load(&header->blocks);
     int was_inside = inside;
     inside = 1;
