@@ -3,7 +3,7 @@ SHELL := bash
 ALL_PARTS := llm resnet report frames tracking darshan dev
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # One file of tests after the other on each core: what a file's tests share is made once.
-PARALLEL := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+PARALLEL := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder --durations 30
 
 .PHONY: help setup demo test test-quick test-busy test-slow lint bench coverage mutants gpu-check image clean
 
