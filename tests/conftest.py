@@ -54,7 +54,9 @@ def make_checkout(folder: Path, block: str = "", site: str = "") -> Path:
 def run_in_place_of_training(checkout: Path, program: str) -> None:
     """Let jobs run another program under the sampler, which does not look at the idle machine first."""
     node = checkout / "jube" / "include" / "node.sh.in"
-    node.write_text(node.read_text().replace("    #START#", f"    {program} #").replace("#IDLE_S#", "0"))
+    text = node.read_text()
+    assert text.count(" #START# ") == text.count("#IDLE_S#") == 1
+    node.write_text(text.replace(" #START# ", f" {program} # ").replace("#IDLE_S#", "0"))
 
 
 @pytest.fixture(scope="session")
