@@ -113,17 +113,17 @@ def private_slurm(
         (folder / name).mkdir(parents=True)
     folder.chmod(0o755)
     user = _say("id", "-un")
-    port = free_ports(3)
-    ports = range(port, port + 3)
+    port = free_ports(3 + nodes)
+    ports = range(port, port + 3 + nodes)
     (folder / "munge.key").write_bytes(secrets.token_bytes(1024))
     (folder / "munge.key").chmod(0o400)
     (folder / "slurm.conf").write_text(
         CONFIGURATION.format(
             host=socket.gethostname().split(".")[0],
             user=user,
-            port=port,
-            first_node=port + 1,
-            last_node=port + nodes,
+            port=ports[0],
+            first_node=ports[3],
+            last_node=ports[-1],
             folder=folder,
             nodes=nodes,
             gpus=gpus,
