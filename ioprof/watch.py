@@ -30,6 +30,12 @@ def rchar(path: Path) -> int | None:
         return None
 
 
+def _words(command_line: bytes) -> str:
+    """A command line without the folders of its program, which may be longer than what tells it from others."""
+    program, *others = os.fsdecode(command_line.rstrip(b"\0")).split("\0")
+    return " ".join([Path(program).name, *others])
+
+
 class _Program(NamedTuple):
     path: str
     has_library: bool
@@ -104,7 +110,7 @@ class Watcher:
         program, before = self._programs[pid], self._seen.get(pid)
         self._seen[pid] = Watched(
             pid,
-            os.fsdecode(command.rstrip(b"\0").replace(b"\0", b" ")),
+            _words(command),
             kernel_bytes,
             program.has_library,
             program.is_static,

@@ -54,7 +54,7 @@ def test_a_program_that_is_linked_statically_is_named_with_what_it_read(tmp_path
         covered = coverage(found.kernel_bytes, counted(counters), [found])
     assert covered.share < 0.01
     [sentence] = covered.missing
-    assert sentence.startswith(f"2.0 MB or more in '{static_reader} wait")
+    assert sentence.startswith("2.0 MB or more in 'static_reader wait")
     assert "linked statically" in sentence
 
 
