@@ -125,7 +125,7 @@ class Sweep:
 @pytest.fixture(scope="module")
 def trained(jube_command, checkout, slurm):
     """A sweep of which all points are good."""
-    sweep = Sweep(jube_command, checkout, slurm, "llm", "synthetic")
+    sweep = Sweep(jube_command, checkout, slurm, "llm", "synthetic", "io")
     done = sweep.wait()
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 points" in done.stdout
@@ -145,6 +145,18 @@ def test_a_sweep_over_one_and_two_nodes_becomes_a_table(trained):
     assert two["provenance"]["environment"]["SLURM_JOB_ID"] == sweep.job_id(1)
     assert one["provenance"]["environment"]["CUDA_VISIBLE_DEVICES"] == "0"
     assert one["provenance"]["exclusive"] == "yes"
+
+
+def test_what_each_node_reads_is_counted_once(trained):
+    one, two = (trained.result(index)["io"] for index in (0, 1))
+    for found, nodes in ((one, 1), (two, 2)):
+        assert found["coverage_percent"] > 95, found["missing"]
+        files = {file["path"] for file in found["files"]}
+        assert any("/torch/" in path for path in files)
+        profiles = [json.loads(path.read_text()) for path in trained.points()[nodes - 1].glob("io/*/profile.json")]
+        assert len(profiles) == nodes
+    # Each node loads the framework for itself.
+    assert two["job"]["bytes"] == pytest.approx(2 * one["job"]["bytes"], rel=0.2)
 
 
 def test_slurms_own_energy_of_a_job_stands_beside_ours(trained):

@@ -64,6 +64,7 @@ def dftracer() -> Path:
 def traced(tracer: Path, folder: Path) -> dict[str, str]:
     """Of a command whose calls DFTracer is to write down."""
     names = {"ENABLE": "1", "INIT": "PRELOAD", "LOG_FILE": str(folder / "trace"), "DATA_DIR": "all"}
+    names["INC_METADATA"] = "1"  # with the names of files, which we tell, too
     return {"LD_PRELOAD": str(tracer), **{f"DFTRACER_{name}": value for name, value in names.items()}}
 
 
