@@ -52,7 +52,7 @@ podman)
     # Names, never the whole environment: it may hold secrets.
     for name in $(compgen -e); do
         case $name in
-        PYTHON* | OMP_* | NCCL_* | GLOO_* | UCX_* | FI_* | CUDA_* | ROCR_* | HIP_* | SLURM* | MASTER_* | CARAML_* | JPWR_* | TF_* | XLA_* | TORCH_*)
+        PYTHON* | OMP_* | NCCL_* | GLOO_* | UCX_* | FI_* | CUDA_* | ROCR_* | HIP_* | SLURM* | MASTER_* | CARAML_* | IOPROF_* | JPWR_* | TF_* | XLA_* | TORCH_*)
             flags+=(--env "$name")
             ;;
         esac

@@ -196,7 +196,10 @@ def test_the_workflow_trains_in_a_container(runtime, environ, checkout, jube_com
     assert "there is no image" in without["error"]
     assert f"caraml image cpu --runtime {runtime}" in without["error"]
 
-    made = call(*run, "--tag", "TESTBED", "synthetic", "container")  # which makes the image first
+    # The image has no compiler: what counts reads is built outside.
+    environ["IOPROF_LIBRARY"] = str(checkout / "libioprof.so")
+    assert call(sys.executable, "-m", "ioprof", "build", environ["IOPROF_LIBRARY"]).returncode == 0
+    made = call(*run, "--tag", "TESTBED", "synthetic", "container", "io")  # which makes the image first
     assert made.returncode == 0, made.stdout + made.stderr
     image = image_path(checkout / "containers" / "images", "cpu", runtime)
     assert architecture_of(image) == platform.machine()
@@ -207,6 +210,7 @@ def test_the_workflow_trains_in_a_container(runtime, environ, checkout, jube_com
     assert re.fullmatch("sha256:[0-9a-f]{64}", result["provenance"]["container_digest"])
     assert result["provenance"]["command"][0] == "/usr/bin/python3"  # Debian's, of the image
     assert result["energy"]["energy_wh"] > 0
+    assert result["io"]["coverage_percent"] > 95, result["io"]["missing"]
 
     seen = call("containers/run.sh", runtime, "cpu", "none", "sh", "-c", f"test -c {fabric} && ulimit -l")
     assert (seen.returncode, seen.stdout) == (0, call("sh", "-c", "ulimit -l").stdout), seen.stderr
