@@ -21,19 +21,20 @@ from caraml.site import read_site
 from caraml.sweep import no_results, problems, run_folder
 from caraml.systems import read_system, read_systems, systems_table
 from caraml.wait import NOT_IN_TIME, check_open, has_jobs, retry_failed, wait
-from results import table
 from results.archive import verify, write_archive
-from results.compare import broken, compare, comparison_text, read_requirement
-from results.points import plain, point_rows, points_in_order, rounded
-from results.published import published_text, read_published
-from results.read_rows import file_rows, read_rows
-from results.read_rows import sentences as of_reads
+from results.points.repeats import PointResults, by_point
 from results.records import RESULT_NAME, Record, RecordError, find_records
-from results.regions import region_rows
-from results.states import closing_notes, refusals, state_rows
-from results.statistics import PointResults, by_point
-from results.tensorboard import log_to_tensorboard
-from results.tracking import MODES, log_to_mlflow, log_to_wandb
+from results.tables import table
+from results.tables.points import point_rows, points_in_order
+from results.tables.published import published_text, read_published
+from results.tables.reads import file_rows, read_rows
+from results.tables.reads import sentences as of_reads
+from results.tables.regions import region_rows
+from results.tables.states import closing_notes, refusals, state_rows
+from results.tracking.servers import MODES, log_to_mlflow, log_to_wandb
+from results.tracking.tensorboard import log_to_tensorboard
+from results.values import plain, rounded, sort_key
+from results.verdicts.compare import broken, compare, comparison_text, read_requirement
 from results.workloads import workloads
 
 TITLES = {"ours": table.COLUMNS, "caraml": table.CARAML_COLUMNS}
@@ -286,7 +287,7 @@ def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
     if options.reads:
         return _reads(by_point(records), options)
     columns = TITLES[options.titles or "ours"]
-    ordered = sorted(records, key=table.sort_key)
+    ordered = sorted(records, key=sort_key)
     if options.sort:
         ordered = table.in_order(ordered, options.sort, options.largest_first, columns)
     return table.render(ordered, options.format, columns)
@@ -366,8 +367,8 @@ def _add_report(command: argparse.ArgumentParser) -> None:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from results.cost import read_prices
-    from results.report import check_page, write_report
+    from results.page.report import check_page, write_report
+    from results.verdicts.cost import read_prices
 
     check_page(options.out)
     costs = read_prices(options.prices) if options.prices else None
@@ -393,12 +394,12 @@ def _published(options: argparse.Namespace) -> int:
         raise RecordError(f"--plot draws all figures of its kind: leave out {' '.join(options.words)}")
     if options.out and options.out.suffix.lower() not in (".png", ".svg"):
         raise RecordError(f"--out {options.out}: a plot is a .png or a .svg")
-    from results import published_plots
+    from results.plots.published import published_bars, published_heat_maps
 
     if options.plot == "bars":
-        chart = published_plots.published_bars(read_published())
+        chart = published_bars(read_published())
     else:
-        chart = published_plots.published_heat_maps("resnet50", "ResNet-50", "images")
+        chart = published_heat_maps("resnet50", "ResNet-50", "images")
     path = options.out or Path(f"{chart.name}.png")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(chart.svg().encode() if path.suffix.lower() == ".svg" else chart.png())

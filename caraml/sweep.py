@@ -6,7 +6,7 @@ from pathlib import Path
 
 from caraml.errors import SweepError
 from results.records import RESULT_NAME, RecordError, read_record
-from results.table import failures
+from results.tables.table import failures
 
 
 def run_folder(folder: Path) -> Path:

@@ -7,7 +7,7 @@ from typing import Any
 
 from caraml.errors import SiteError
 from caraml.installation import REFUSED, SYSTEMS, table_file
-from results.table import aligned
+from results.tables.table import aligned
 from results.workloads import workloads
 from results.yaml_files import YamlError, read_yaml
 

@@ -24,7 +24,7 @@ from jpwr.errors import JpwrError
 from jpwr.trace import Trace
 from jpwr.writers import read_trace
 from results.derived import JOULES_PER_WH, longest_s, windows_of
-from results.reads import reads_of
+from results.joined.reads import reads_of
 from results.records import RESULT_NAME, Record, RecordError, read_record, write_record
 
 RECORD_NAME = "record.json"
@@ -109,7 +109,7 @@ def collect(folder: Path) -> Record:
 def _add_states(record: Record, traces: Sequence[Trace], folder: Path) -> None:
     """The energy of a step's states, where it was asked for; a run is none the worse without."""
     try:
-        from results.state_energy import OfRank, energy_of_states
+        from results.joined.state_energy import OfRank, energy_of_states
 
         if record["energy"]["power_kind"] != "measured":
             raise EnergyError("power was estimated, and not measured")

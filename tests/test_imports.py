@@ -104,8 +104,11 @@ FLOORS = {
     "benchmarks.resnet50.data": 3,
     "benchmarks.resnet50.trainer": 3,
     "results": 3,
-    "results.report": 4,
-    "caraml": 5,
+    "results.verdicts": 4,
+    "results.tables": 5,
+    "results.plots": 6,
+    "results.page": 7,
+    "caraml": 8,
 }
 PURE = 1
 REGIONS = ("jpwr.regions", "jpwr.region_times")  # all that a benchmark takes of jpwr: it is measured from outside
@@ -235,7 +238,7 @@ def test_vendor_libraries_are_not_loaded_before_they_are_needed(module):
 
 
 FRAMEWORK_FOLDERS = ("benchmarks.on_pytorch", "benchmarks.on_tensorflow")
-FITS = ("results.state_power", "results.state_energy")  # asked for where there is something to fit
+FITS = ("results.joined.state_power", "results.joined.state_energy")  # asked for where there is something to fit
 QUICK = [
     module
     for module in TREES

@@ -16,8 +16,8 @@ from jpwr.tests.conftest import install_method
 from jpwr.tests.conftest import run as run_program
 from jpwr.writers import read_trace
 from results.collect import collect, main
-from results.quality import grade
 from results.tests.conftest import CPU, DRAM, GPU0, GPU1, MODULE, PACKAGE, JobFolder, make_record
+from results.verdicts.quality import grade
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

@@ -9,10 +9,10 @@ import pytest
 from scipy import stats
 
 from caraml.cli import main
-from results.compare import broken, compare, comparison_text, read_requirement
+from results.points.repeats import compare_values, geometric_mean, point_of, summarise
 from results.records import RecordError
-from results.statistics import compare_values, geometric_mean, point_of, summarise
 from results.tests.conftest import make_record
+from results.verdicts.compare import broken, compare, comparison_text, read_requirement
 
 
 def result(speed, batch=8, devices=1, system="A", source="measured, device", per_wh=10.0, **changes):

@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from results.cost import Costs, Price, cost, cost_rows, read_prices, sensitivity, time_to_report
-from results.cost_plots import cost_charts
+from results.plots.cost import cost_charts
+from results.points.repeats import by_point
 from results.records import RecordError
-from results.statistics import by_point
+from results.tables.cost import cost_rows
 from results.tests import made_up
+from results.verdicts.cost import Costs, Price, cost, read_prices, sensitivity, time_to_report
 
 PRICES = """
 currency: EUR

@@ -8,10 +8,11 @@ import pytest
 from scipy import stats
 
 from caraml.cli import main
-from results.points import half_width, notes, plain, point_rows, points_in_order, rounded
-from results.quality import deviations, energy_kind, energy_rules, grade
-from results.statistics import Ratio, by_point, point_of, unsteady
+from results.points.repeats import Ratio, by_point, half_width, point_of, unsteady
+from results.tables.points import notes, point_rows, points_in_order
 from results.tests import made_up
+from results.values import plain, rounded
+from results.verdicts.quality import deviations, energy_kind, energy_rules, grade
 
 
 def test_repeats_become_one_row_with_the_median_and_scipys_interval():

@@ -5,11 +5,13 @@ import re
 import pytest
 
 from caraml.cli import main
-from results import plots
-from results.published import EFFECTIVE, read_published, throughputs
+from results.page.report import write_report
+from results.plots.style import SPEED
+from results.plots.sweep import over_batch, short
+from results.plots.systems import compute_and_effective
+from results.points.repeats import by_point
 from results.records import find_records
-from results.report import write_report
-from results.statistics import by_point
+from results.tables.published import EFFECTIVE, read_published, throughputs
 from results.tests import made_up
 
 
@@ -24,11 +26,11 @@ def test_the_heat_maps_show_every_published_value(tmp_path):
     assert len(found) > 190
     assert not [text for text in shown if text.startswith("ARCHER2")]
     for one in found:
-        assert plots.short(one.units_per_s) in shown
+        assert short(one.units_per_s) in shown
     # JURECA-DC, four A100 at batch 2048, and JEDI, four GH200 at batch 4096, read off the published plots.
     values = {(one.system, one.devices, one.global_batch): one.units_per_s for one in found}
-    assert plots.short(values["JURECA-DC", 4, 2048]) == "6.79k"
-    assert plots.short(values["JEDI", 4, 4096]) == "21.5k"
+    assert short(values["JURECA-DC", 4, 2048]) == "6.79k"
+    assert short(values["JEDI", 4, 4096]) == "21.5k"
 
 
 def test_the_bars_show_every_published_value(tmp_path):
@@ -39,7 +41,7 @@ def test_the_bars_show_every_published_value(tmp_path):
     figures = [one for one in figures if one.global_batch_size]
     assert len(figures) == 72
     assert sorted(text for text in shown if re.fullmatch(r"[\d.]+k|\d{3}", text) and text not in AXES) == sorted(
-        text for one in figures if (text := plots.short(float(one.value))) not in AXES
+        text for one in figures if (text := short(float(one.value))) not in AXES
     )
 
 
@@ -265,7 +267,7 @@ def test_what_epcc_read_with_their_files_is_below_ours_on_the_same_axis():
     run = samples_run("CosmoFlow 128", 1, 8, 150.0)
     run["metrics"]["effective_samples_per_s"] = 90.0
     theirs = [throughputs("cosmoflow", "CosmoFlow 128", *kinds) for kinds in ((), (EFFECTIVE,))]
-    axes = plots.compute_and_effective(by_point([run]), *theirs).figure.axes[0]
+    axes = compute_and_effective(by_point([run]), *theirs).figure.axes[0]
     rows = [text.get_text() for text in axes.get_yticklabels()]
     assert rows[0] == "H100, 1 device, batch 8"
     assert len(rows) == 1 + 5
@@ -276,13 +278,13 @@ def test_what_epcc_read_with_their_files_is_below_ours_on_the_same_axis():
     assert (widths[1.8], widths[2.2]) == (479.9, 72.5)
     assert 4.8 not in widths  # Graphcore's computing speed was not published
     assert widths[5.2] == 14.5
-    assert len(plots.compute_and_effective(by_point([run])).figure.axes[0].get_yticklabels()) == 1
+    assert len(compute_and_effective(by_point([run])).figure.axes[0].get_yticklabels()) == 1
 
 
 def drawn_beside(model, benchmark, samples_per_s):
     """The chart of throughput of a run at two batch sizes, beside the published figures."""
     runs = [samples_run(model, 1, batch, samples_per_s) for batch in (8, 16)]
-    return plots.over_batch(by_point(runs), plots.THROUGHPUT, throughputs(benchmark, model))
+    return over_batch(by_point(runs), SPEED, throughputs(benchmark, model))
 
 
 def test_ours_are_seen_beside_machines_that_are_a_hundred_times_faster():

@@ -12,10 +12,10 @@ from ioprof.counts import Coverage, FileCounts, ProcessCounts, Profile, Stretch,
 from ioprof.folder import save
 from results.collect import collect
 from results.derived import contradictions
-from results.read_rows import HEADER, file_rows, read_rows, sentences
-from results.reads import Times, reads_of
+from results.joined.reads import Times, reads_of
+from results.points.repeats import by_point
 from results.records import find_records, write_record
-from results.statistics import by_point
+from results.tables.reads import HEADER, file_rows, read_rows, sentences
 from results.tests import made_up
 from results.tests.conftest import CPU, make_record
 

@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
+from results.points.repeats import by_point
 from results.records import RecordError, find_records, read_record, write_record
-from results.statistics import by_point
 from results.tests import made_up
 from results.tests.conftest import make_record
 

@@ -6,13 +6,14 @@ import json
 
 import pytest
 
-from results.compare import compare, comparison_text
 from results.derived import contradictions
+from results.plots.regions import steps_by_region
+from results.points.regions import changes, regions_of
+from results.points.repeats import by_point
 from results.records import find_records
-from results.region_plots import steps_by_region
-from results.regions import changes, region_rows, regions_of, split_notes
-from results.statistics import by_point
+from results.tables.regions import region_rows, split_notes
 from results.tests.made_up import result
+from results.verdicts.compare import compare, comparison_text
 
 
 def told(step_s=1.0, parts=None, clock="host", **shares):

@@ -9,11 +9,13 @@ import struct
 import pytest
 
 from caraml.cli import main
-from results import plots
-from results.plots import lines
+from results.page.report import BROWSERS, write_pdf, write_report
+from results.plots.energy import pareto
+from results.plots.style import EFFICIENCY, SPEED
+from results.plots.sweep import heat_map_of_system, lines
+from results.plots.systems import compute_and_effective
+from results.points.repeats import by_point
 from results.records import RecordError, find_records
-from results.report import BROWSERS, write_pdf, write_report
-from results.statistics import by_point
 from results.tests import made_up
 
 PRICES = """
@@ -245,7 +247,7 @@ def test_a_pdf_without_a_browser_is_refused_in_one_sentence_before_any_work(tmp_
 )
 def test_a_browser_that_does_not_print_is_refused_in_one_sentence(tmp_path, monkeypatch, script, limit_s, message):
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("results.report.PDF_TIMEOUT_S", limit_s)
+    monkeypatch.setattr("results.page.report.PDF_TIMEOUT_S", limit_s)
     (tmp_path / BROWSERS[0]).write_text(f"#!/bin/sh\n{script}\n")
     (tmp_path / BROWSERS[0]).chmod(0o755)
     with pytest.raises(RecordError, match=message):
@@ -271,17 +273,14 @@ def test_a_plot_has_good_runs_only_and_labels_estimates():
             made_up.result("A", 2, 8, 150, estimated=True),
         ]
     )
-    found = {
-        label: [(batch, one.median) for batch, one in points]
-        for label, points in lines(results, plots.THROUGHPUT).items()
-    }
+    found = {label: [(batch, one.median) for batch, one in points] for label, points in lines(results, SPEED).items()}
     assert found == {"A, 1 device": [(8, 100), (16, 120)], "A, 2 devices": [(8, 150)]}
-    assert list(lines(results, plots.EFFICIENCY)) == ["A, 1 device", "A, 2 devices (ESTIMATED power)"]
+    assert list(lines(results, EFFICIENCY)) == ["A, 1 device", "A, 2 devices (ESTIMATED power)"]
 
 
 def test_a_heat_map_marks_what_failed():
     results = by_point([made_up.result("A", 1, 8), made_up.failed("A", 1, 16, status="out_of_memory")])
-    chart = plots.heat_map_of_system(results, "A", "heat_map")
+    chart = heat_map_of_system(results, "A", "heat_map")
     assert chart.words == "1 device at batch 8: 100.0, 1 device at batch 16: OOM"
     assert "OOM" in chart.svg()
 
@@ -289,9 +288,9 @@ def test_a_heat_map_marks_what_failed():
 def test_compute_and_effective_throughput_stand_side_by_side_where_both_were_measured():
     metrics = made_up.result()["metrics"]
     both = made_up.result("A", metrics={**metrics, "effective_tokens_per_s": 80.0})
-    chart = plots.compute_and_effective(by_point([both, made_up.result("B")]))
+    chart = compute_and_effective(by_point([both, made_up.result("B")]))
     assert chart.words == "A, 1 device, batch 8: 80.00 of 100.0"
-    assert plots.compute_and_effective(by_point([made_up.result("B")])) is None
+    assert compute_and_effective(by_point([made_up.result("B")])) is None
 
 
 def test_energies_of_different_kinds_have_a_front_and_a_ratio_each():
@@ -299,6 +298,6 @@ def test_energies_of_different_kinds_have_a_front_and_a_ratio_each():
     node = {**energy, "power_scope": "node"}
     records = [made_up.result(name, tokens_per_s=speed) for name, speed in (("A", 100.0), ("B", 150.0))]
     records += [made_up.result(name, tokens_per_s=speed, energy=node) for name, speed in (("C", 50.0), ("D", 75.0))]
-    words = plots.pareto(by_point(records)).words
+    words = pareto(by_point(records)).words
     assert "the front of Q1, device goes from" in words
     assert "the front of Q2, node goes from" in words

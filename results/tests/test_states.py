@@ -8,10 +8,10 @@ import pytest
 
 from caraml.cli import main
 from results.derived import contradictions
-from results.points import plain
-from results.states import closing_notes, state_rows, states_of
-from results.statistics import by_point
+from results.points.repeats import by_point
+from results.tables.states import closing_notes, state_rows, states_of
 from results.tests.made_up import result
+from results.values import plain
 
 
 def told(energy_wh, refused="", time_s=0.1, names=("Forward",)):

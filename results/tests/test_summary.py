@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from results.cost import Costs, Price, cost_of, cost_rows
-from results.plots import scaling
-from results.statistics import by_point
-from results.summary import sentences, summary_rows
+from results.plots.sweep import scaling
+from results.points.repeats import by_point
+from results.tables.cost import cost_rows
+from results.tables.summary import sentences, summary_rows
 from results.tests import made_up
+from results.verdicts.cost import Costs, Price, cost_of
 from results.workloads import workloads
 
 SPREAD = (0.99, 1.0, 1.01)

@@ -6,9 +6,10 @@ import io
 import pytest
 
 from results.records import RecordError
-from results.table import CARAML_COLUMNS, failures, in_order, pivot_rows, render, rows, select, sort_key, text_table
+from results.tables.table import CARAML_COLUMNS, failures, in_order, pivot_rows, render, rows, select, text_table
 from results.tests import made_up
 from results.tests.conftest import make_record
+from results.values import sort_key
 
 
 def good(devices: int, batch: int, tokens_per_s: float) -> dict:

@@ -7,9 +7,9 @@ import statistics
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from results.points.setups import Setup, differences, options_of, setup_of
 from results.records import Record
-from results.setups import Setup, differences, options_of, setup_of
-from results.table import devices_text, sort_key, value_at
+from results.values import devices_text, sort_key, value_at
 
 CONFIDENCE = 0.95
 LARGEST_LOG = 700.0  # of what a float can be
@@ -227,3 +227,10 @@ def geometric_mean(values: Sequence[float]) -> float:
     from scipy import stats
 
     return float(stats.gmean(values))
+
+
+def half_width(summary: Summary | None) -> float | None:
+    """Of the interval, None for a single run."""
+    if summary is None or summary.low is None or summary.high is None:
+        return None
+    return (summary.high - summary.low) / 2

@@ -18,8 +18,8 @@ import numpy as np
 from jpwr.energy import ChannelEnergy
 from jpwr.region_times import State
 from results.derived import JOULES_PER_WH
+from results.joined.state_power import Fit, NoPower, fit_states, readings_of
 from results.records import Record
-from results.state_power import Fit, NoPower, fit_states, readings_of
 
 STATES_NAME = "record.states.json"
 MOST_OFF = 0.02  # of the window's energy

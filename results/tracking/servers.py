@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from results.collect import TRACES
 from results.derived import is_number
+from results.points.repeats import point_of
 from results.records import Record, RecordError
-from results.statistics import point_of
 
 RUN_TAG = "caraml.run_id"
 LONGEST_VALUE = 500  # of a parameter, in MLflow

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from jpwr.rules import MAX_GAP_S, MAX_MISSING, MIN_RATE_HZ, MIN_SAMPLES
+from results.points.repeats import PointResults, unsteady
 from results.records import Record
-from results.statistics import PointResults, unsteady
-from results.table import value_at
+from results.values import value_at
 
 GRADES = {
     "Q0": "estimate: modelled from load, no measurement",

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ioprof.summary import MANY, MB, SMALL_BYTES, size
-from results.points import PLACE, Number, place_of, rounded
+from results.points.repeats import PointResults
 from results.records import Record
-from results.statistics import PointResults
-from results.table import value_at
+from results.tables.points import PLACE, place_of
+from results.values import Number, rounded, value_at
 
 JOB = "whole job"
 WAITING = "IO"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from results.cost import ASSUMPTIONS, SENSITIVITY, Cost, Costs, cheapest, costed_work, sensitivity
-from results.plots import COLOURS, INK, Chart, new_figure, styled
-from results.points import rounded
-from results.statistics import PointResults
+from results.plots.style import COLOURS, INK, Chart, new_figure, styled
+from results.points.repeats import PointResults
+from results.values import rounded
+from results.verdicts.cost import ASSUMPTIONS, SENSITIVITY, Cost, Costs, cheapest, costed_work, sensitivity
 
 
 @styled

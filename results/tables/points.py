@@ -2,41 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from results.quality import deviations, energy_kind
-from results.statistics import PointResults, Summary
-from results.table import column_of, ordered, value_at
-
-THROUGHPUT, WORK = "metrics.{unit}_per_s", "energy.{unit}_per_wh"
-PER_DEVICE = "metrics.{unit}_per_s_per_device"
-SIGNIFICANT = 4  # digits of a number without an interval
-
-
-class Number(Protocol):
-    """How a number is written, given half of its interval."""
-
-    def __call__(self, value: float | None, half_width: float | None = None) -> str: ...
-
-
-def rounded(value: float | None, half_width: float | None = None) -> str:
-    """A number with the digits that its interval supports: two of the half width, else four in all."""
-    if value is None or not math.isfinite(value):
-        return ""
-    if half_width and math.isfinite(half_width):
-        decimals = 1 - math.floor(math.log10(half_width))
-    else:
-        decimals = SIGNIFICANT - 1 - math.floor(math.log10(abs(value))) if value else 0
-    return f"{round(value, decimals):,.{max(0, decimals)}f}"
-
-
-def half_width(summary: Summary | None) -> float | None:
-    """Of the interval, None for a single run."""
-    if summary is None or summary.low is None or summary.high is None:
-        return None
-    return (summary.high - summary.low) / 2
+from results.points.repeats import PointResults, half_width
+from results.tables.table import column_of, ordered
+from results.values import PER_DEVICE, THROUGHPUT, WORK, Number, rounded, value_at
+from results.verdicts.quality import deviations, energy_kind
 
 
 def status(results: PointResults) -> str:
@@ -45,11 +17,6 @@ def status(results: PointResults) -> str:
         return "ok"
     bad = " and ".join(dict.fromkeys(str(record["status"]) for record in results.bad))
     return f"{len(results.bad)} of {len(results.good) + len(results.bad)} {bad}" if results.good else bad
-
-
-def plain(value: float | None, half_width: float | None = None) -> str:
-    """A number as it is, for machines."""
-    return "" if value is None or not math.isfinite(value) else repr(value)
 
 
 class PointColumn(NamedTuple):

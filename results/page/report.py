@@ -13,24 +13,29 @@ from typing import Any, NamedTuple
 
 from jpwr.errors import JpwrError
 from jpwr.trace import Trace
-from results import plots
 from results.collect import TRACES
-from results.cost import Costs, cost_rows
-from results.cost_plots import cost_charts
-from results.plots import EFFICIENCY, PER_DEVICE, Chart, fastest
-from results.points import notes, point_rows
-from results.published import EFFECTIVE, Throughput, throughputs
-from results.quality import GRADES, Rule, energy_kind, energy_rules
-from results.read_plots import bandwidth_over_time, sizes_of_reads
-from results.read_rows import file_rows, read_rows
-from results.read_rows import sentences as of_reads
+from results.plots.cost import cost_charts
+from results.plots.energy import energy_by_scope, pareto, power_over_time
+from results.plots.reads import bandwidth_over_time, sizes_of_reads
+from results.plots.regions import steps_by_region
+from results.plots.style import EFFICIENCY, SPEED, Chart
+from results.plots.sweep import heat_map_of_system, over_batch, scaling
+from results.plots.systems import compute_and_effective, ratios
+from results.points.repeats import PointResults, by_point
 from results.records import Record, RecordError
-from results.region_plots import steps_by_region
-from results.regions import region_rows, split_notes
-from results.states import closing_notes, state_rows
-from results.statistics import PointResults, by_point
-from results.summary import by_energy_kind, ranked_points, sentences, summary_rows
-from results.table import failures
+from results.tables.cost import cost_rows
+from results.tables.points import notes, point_rows
+from results.tables.published import EFFECTIVE, Throughput, throughputs
+from results.tables.reads import file_rows, read_rows
+from results.tables.reads import sentences as of_reads
+from results.tables.regions import region_rows, split_notes
+from results.tables.states import closing_notes, state_rows
+from results.tables.summary import sentences, summary_rows
+from results.tables.table import failures
+from results.values import PER_DEVICE, WORK
+from results.verdicts.cost import Costs
+from results.verdicts.quality import GRADES, Rule, energy_kind, energy_rules
+from results.verdicts.ranking import by_energy_kind, fastest, ranked_points
 from results.workloads import title_of
 
 TEMPLATE = Path(__file__).with_name("report.html.j2")
@@ -108,20 +113,20 @@ def _section(index: int, results: list[PointResults], costs: Costs | None, with_
     published = throughputs(point.benchmark, point.model) if beside else []
     published_effective = throughputs(point.benchmark, point.model, EFFECTIVE) if beside else []
     charts = [
-        plots.over_batch(results, plots.THROUGHPUT, published),
-        plots.over_batch(results, EFFICIENCY),
-        plots.ratios(ranked_points(results), PER_DEVICE, "Speed per device", "speed_up"),
+        over_batch(results, SPEED, published),
+        over_batch(results, EFFICIENCY),
+        ratios(ranked_points(results), PER_DEVICE, "Speed per device", "speed_up"),
         *_energy_ratios(results),
-        plots.pareto(results),
-        plots.scaling(results),
-        plots.compute_and_effective(results, published, published_effective),
-        plots.energy_by_scope(results),
+        pareto(results),
+        scaling(results),
+        compute_and_effective(results, published, published_effective),
+        energy_by_scope(results),
         steps_by_region(results),
         bandwidth_over_time(results),
         sizes_of_reads(results),
     ]
     for number, system in enumerate(dict.fromkeys(one.system for one in results)):
-        charts.append(plots.heat_map_of_system(results, system, f"heat_map_{number}"))
+        charts.append(heat_map_of_system(results, system, f"heat_map_{number}"))
         charts.append(_power_chart(results, system, f"power_{number}"))
     if costs:
         charts += cost_charts(results, costs)
@@ -142,7 +147,7 @@ def _power_chart(results: Sequence[PointResults], system: str, name: str) -> Cha
         return None
     record = best.good[0]
     title = f"{system}, {best.point.place}"
-    return plots.power_over_time(record, _traces(record), title, name)
+    return power_over_time(record, _traces(record), title, name)
 
 
 def _traces(record: Record) -> list[Trace]:
@@ -160,7 +165,7 @@ def _traces(record: Record) -> list[Trace]:
 def _energy_ratios(results: Sequence[PointResults]) -> list[Chart | None]:
     """One chart for each kind of energy that was measured."""
     return [
-        plots.ratios(mine, EFFICIENCY.path, f"Work per energy ({kind})", f"energy_ratio_{index}")
+        ratios(mine, WORK, f"Work per energy ({kind})", f"energy_ratio_{index}")
         for index, (kind, mine) in enumerate(by_energy_kind(ranked_points(results)).items())
         if not kind.startswith("Q0")
     ]

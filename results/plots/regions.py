@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from results.plots import COLOURS, INK, Chart, new_figure, styled
-from results.points import rounded
-from results.regions import ORDER, OTHER, TOLD_BY, WINDOWS, StepRegions, regions_of
-from results.statistics import PointResults
+from results.plots.style import COLOURS, INK, Chart, new_figure, styled
+from results.points.regions import ORDER, OTHER, TOLD_BY, WINDOWS, StepRegions, regions_of
+from results.points.repeats import PointResults
+from results.values import rounded
 
 REGION_COLOURS = dict(zip(ORDER, (COLOURS[4], COLOURS[5], COLOURS[0], COLOURS[0], COLOURS[1], COLOURS[2]), strict=True))
 OWN_COLOUR, OTHER_COLOUR = COLOURS[3], "#999999"

@@ -12,11 +12,10 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from results.points import THROUGHPUT, WORK, rounded
-from results.quality import energy_kind, why_not_ranked
+from results.points.repeats import PointResults
 from results.records import LARGEST, RecordError
-from results.statistics import PointResults
-from results.table import devices_text
+from results.values import THROUGHPUT, WORK, devices_text
+from results.verdicts.quality import why_not_ranked
 from results.workloads import Amount, workloads
 from results.yaml_files import YamlError, read_yaml
 
@@ -174,33 +173,6 @@ def cost_of(one: PointResults, costs: Costs) -> Cost | None:
     if not (speed and work and amount and price and one.is_comparable) or why_not_ranked(one):
         return None
     return cost(amount, speed, work, one.point.devices, price, costs)
-
-
-def cost_rows(sections: Sequence[Sequence[PointResults]], costs: Costs) -> list[list[str]]:
-    """Each system at its cheapest point; systems without a price are named."""
-    money = costs.currency
-    header = ["workload", "system", "at", "for", f"total [{money}]", f"machine [{money}]", f"electricity [{money}]"]
-    header += ["energy [kWh]", "CO₂ [kg]", "energy is"]
-    body = []
-    for results in sections:
-        found = cheapest(results, costs)
-        for system in dict.fromkeys(one.system for one in results):
-            if system not in found:
-                why = "no price" if system not in costs.systems else "no energy that counts"
-                body.append([results[0].point.model, system, why, *[""] * (len(header) - 3)])
-                continue
-            one, at = found[system]
-            body.append(
-                [
-                    one.point.model,
-                    system,
-                    one.point.place,
-                    costed_work(one).words,
-                    *(rounded(value) for value in (at.total, at.machine, at.electricity, at.energy_kwh, at.co2_kg)),
-                    energy_kind(one.any) or "",
-                ]
-            )
-    return [header, *body]
 
 
 def sensitivity(one: PointResults, costs: Costs) -> dict[str, tuple[float, float]]:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from results.records import RecordError
-from results.table import aligned, devices_text
+from results.tables.table import aligned
+from results.values import devices_text
 
-FIGURES = Path(__file__).parent / "reference" / "published.csv"
+FIGURES = Path(__file__).parents[1] / "reference" / "published.csv"
 # Our benchmark and model, or how its name begins, for theirs.
 SAME_WORKLOAD = {
     ("llm_training", "GPT-117M"): ("llm_training", "117M"),

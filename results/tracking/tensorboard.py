@@ -13,9 +13,9 @@ from typing import Any
 from ioprof.errors import IoprofError
 from ioprof.folder import load
 from ioprof.summary import MB, stretches
-from results.reads import PROFILES
+from results.joined.reads import PROFILES
 from results.records import Record, RecordError
-from results.tracking import Told, told
+from results.tracking.servers import Told, told
 
 NOT_IN_FOLDERS = re.compile(r"[^\w\-.]+")
 MOST_READS = 1_000_000  # in a distribution

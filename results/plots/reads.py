@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from ioprof.counts import SIZE_CLASSES
 from ioprof.summary import MB, size
-from results.plots import COLOURS, Chart, new_figure, styled
-from results.read_rows import counted
+from results.plots.style import COLOURS, Chart, new_figure, styled
+from results.points.repeats import PointResults
 from results.records import Record
-from results.statistics import PointResults
+from results.tables.reads import counted
 
 WINDOW_COLOURS = {"measured": COLOURS[2], "effective": COLOURS[4]}
 MOST_NODES = 6  # lines in a plot

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from results.records import Record, RecordError
+from results.values import devices_text, sort_key, value_at
 
 FORMS = ("text", "csv", "markdown", "latex", "html")
 
@@ -71,32 +72,10 @@ CARAML_COLUMNS = (
 )
 
 
-def value_at(record: Record, path: str) -> Any:
-    """The value at a path such as `metrics.tokens_per_s`, or the first of several; None where the record has none."""
-    for one in path.replace("{unit}", record["work_unit"]).split("|"):
-        value: Any = record
-        for key in one.split("."):
-            value = value.get(key) if isinstance(value, dict) else None
-        if value is not None:
-            return value
-    return None
-
-
 def name(record: Record) -> str:
     """What ran on what, in words."""
     small = f", {record.get('sample')}" if value_at(record, "metrics.comparable") is False else ""
     return f"{record['system']}, {record['model']}{small}, {devices_text(value_at(record, 'layout.num_devices'))}"
-
-
-def devices_text(number: int) -> str:
-    """A number of devices in words."""
-    return f"{number} device{'' if number == 1 else 's'}"
-
-
-def sort_key(record: Record) -> tuple[str, str, str, int, int]:
-    """Systems side by side, then by devices and batch."""
-    devices, batch = (value_at(record, f"layout.{key}") or 0 for key in ("num_devices", "global_batch_size"))
-    return record["benchmark"], record["system"], record["model"], devices, batch
 
 
 def rows(records: Sequence[Record], columns: Sequence[Column] = COLUMNS) -> list[list[str]]:

@@ -6,9 +6,10 @@ import statistics
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from results.points import PLACE, Number, place_of, rounded
+from results.points.repeats import PointResults
 from results.records import Record
-from results.statistics import PointResults
+from results.tables.points import PLACE, place_of
+from results.values import Number, rounded
 
 TOGETHER = " and "  # of names of states that are told as one
 NONE = "no energy of states: "  # so a run's note begins that says why

@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-from results.quality import grade
+from results.points.regions import changes
+from results.points.repeats import Point, PointResults, Ratio, by_point, compare_values, geometric_mean, point_of
+from results.points.setups import LONGEST, UNKNOWN, software_of
 from results.records import Record, RecordError
-from results.regions import changes
-from results.setups import LONGEST, UNKNOWN, software_of
-from results.statistics import Point, PointResults, Ratio, by_point, compare_values, geometric_mean, point_of
-from results.table import value_at
+from results.values import value_at
+from results.verdicts.quality import grade
 
 # What is compared: its title and where it is; for all of them more is better.
 METRICS = (

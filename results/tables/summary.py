@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from results.cost import time_to_report
-from results.plots import EFFICIENCY, PER_DEVICE, THROUGHPUT, best_of_systems, fastest
-from results.points import half_width, rounded
-from results.quality import energy_kind, why_not_ranked
-from results.statistics import PointResults, compare_values
-from results.table import devices_text
+from results.points.repeats import PointResults, compare_values, half_width
+from results.values import PER_DEVICE, THROUGHPUT, WORK, devices_text, rounded
+from results.verdicts.cost import time_to_report
+from results.verdicts.quality import energy_kind, why_not_ranked
+from results.verdicts.ranking import best_of_systems, by_energy_kind, by_precision, fastest, ranked_points
 
 
 def sentences(results: Sequence[PointResults]) -> list[str]:
@@ -21,10 +20,10 @@ def sentences(results: Sequence[PointResults]) -> list[str]:
         words = f" in {precision}" if precision else ""
         found += _ranking(mine, PER_DEVICE, f"Fastest per device{words}", f"{unit}/s")
         for kind, of_kind in by_energy_kind([one for one in mine if not why_not_ranked(one)]).items():
-            found += _ranking(of_kind, EFFICIENCY.path, f"Most work per energy{words} ({kind})", f"{unit}/Wh")
+            found += _ranking(of_kind, WORK, f"Most work per energy{words} ({kind})", f"{unit}/Wh")
     reasons: dict[str, list[str]] = {}
     for one in ranked:
-        if one.value(EFFICIENCY.path) is not None and (reason := why_not_ranked(one)):
+        if one.value(WORK) is not None and (reason := why_not_ranked(one)):
             reasons.setdefault(reason, []).append(one.system)
     found += [
         f"Energy of {', '.join(dict.fromkeys(systems))} is not ranked: {reason}." for reason, systems in reasons.items()
@@ -35,28 +34,6 @@ def sentences(results: Sequence[PointResults]) -> list[str]:
     bad = sum(len(one.bad) for one in results)
     if bad:
         found.append(f"{bad} of {runs} runs failed.")
-    return found
-
-
-def by_precision(results: Sequence[PointResults]) -> dict[str, list[PointResults]]:
-    """The points of each precision: within one they may be ranked."""
-    found: dict[str, list[PointResults]] = {}
-    for one in results:
-        found.setdefault(one.precision, []).append(one)
-    return found
-
-
-def ranked_points(results: Sequence[PointResults]) -> list[PointResults]:
-    """The points of the workload of the comparison."""
-    return [one for one in results if one.good and one.is_comparable]
-
-
-def by_energy_kind(results: Sequence[PointResults]) -> dict[str, list[PointResults]]:
-    """The points of each kind of energy: within one they may be ranked."""
-    found: dict[str, list[PointResults]] = {}
-    for one in results:
-        if kind := energy_kind(one.any):
-            found.setdefault(kind, []).append(one)
     return found
 
 
@@ -91,9 +68,9 @@ def summary_rows(workloads: Sequence[tuple[str, Sequence[PointResults]]]) -> lis
         for system, precision in dict.fromkeys((one.system, one.precision) for one in results):
             mine = [one for one in results if (one.system, one.precision) == (system, precision)]
             unit = mine[0].any["work_unit"]
-            speed, total = fastest(mine), fastest(mine, THROUGHPUT.path)
-            work = fastest([one for one in mine if not why_not_ranked(one)], EFFICIENCY.path)
-            work = work or fastest(mine, EFFICIENCY.path)
+            speed, total = fastest(mine), fastest(mine, THROUGHPUT)
+            work = fastest([one for one in mine if not why_not_ranked(one)], WORK)
+            work = work or fastest(mine, WORK)
             good, bad = (sum(len(getattr(one, side)) for one in mine) for side in ("good", "bad"))
             body.append(
                 [
@@ -103,7 +80,7 @@ def summary_rows(workloads: Sequence[tuple[str, Sequence[PointResults]]]) -> lis
                     _best(speed, PER_DEVICE, f"{unit}/s"),
                     speed.point.place if speed else "",
                     time_to_report(total) if total else "",
-                    _best(work, EFFICIENCY.path, f"{unit}/Wh"),
+                    _best(work, WORK, f"{unit}/Wh"),
                     (energy_kind(work.any) or "") if work else "",
                     f"{good} ok" + (f", {bad} failed" if bad else ""),
                 ]

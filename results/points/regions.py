@@ -1,4 +1,4 @@
-"""Where the time of training steps goes, from records: tables, and what changed between two sides."""
+"""Where the time of training steps goes, of all runs of a point, and what changed between two sides."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import statistics
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from results.points import PLACE, Number, place_of, rounded
 from results.records import Record
-from results.statistics import PointResults
+from results.values import rounded
 
 # In the order of a step; regions of a workload's own come after them, and last what is in none.
 ORDER = ("IO", "Forward", "Forward+Backward", "Backward", "Comm", "Update")
@@ -16,17 +15,6 @@ OTHER = "Other"
 WINDOWS = ("measured", "effective")
 TOLD_BY = {"host": "host's clock", "device": "device's events", "in parts": "split steps"}
 TELLING_SHARE = 0.01  # of a step: a change of less is not told
-HEADER = (
-    *PLACE,
-    "window",
-    "region",
-    "median [ms]",
-    "95th percentile [ms]",
-    "share [%]",
-    "whole [ms]",
-    "imbalance [%]",
-    "told by",
-)
 
 
 class RegionTime(NamedTuple):
@@ -92,32 +80,6 @@ def _place(name: str) -> tuple[int, str]:
 def _median(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return statistics.median(known) if known and len(known) == len(values) else None
-
-
-def region_rows(results: Sequence[PointResults], number: Number = rounded) -> list[list[str]]:
-    """The header and a row for each region of each point whose runs tell of them; empty where none does."""
-    rows = []
-    for one in results:
-        for steps in regions_of(one.good):
-            for region in steps.regions:
-                times_ms = [1e3 * region.median_s, 1e3 * region.p95_s]
-                whole_ms = None if region.whole_s is None else 1e3 * region.whole_s
-                values = [*times_ms, region.share_percent, whole_ms, region.imbalance_percent]
-                rows.append([*place_of(one), steps.window, region.name, *map(number, values), region.told_by])
-    return [list(HEADER), *rows] if rows else []
-
-
-def split_notes(results: Sequence[PointResults]) -> list[str]:
-    """By how much split steps were longer than those that they tell of, in words."""
-    every = [steps.longer_percent for one in results for steps in regions_of(one.good)]
-    found = [longer for longer in every if longer is not None]
-    if not found:
-        return []
-    low, high = min(found), max(found)
-    return [
-        "Regions that are told by split steps share out the time of the window's own steps as steps did that were "
-        f"waited for after each part; those took {low:+.0f} to {high:+.0f} % longer."
-    ]
 
 
 def changes(base: Sequence[Record], other: Sequence[Record]) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from results.plots import COLOURS, Chart, draw_heat_map, new_figure, short, styled
-from results.points import rounded
-from results.published import PUBLISHERS, Published, throughputs
-from results.table import devices_text
+from results.plots.style import COLOURS, Chart, new_figure, styled
+from results.plots.sweep import draw_heat_map, short
+from results.tables.published import PUBLISHERS, Published, throughputs
+from results.values import devices_text, rounded
 
 
 @styled

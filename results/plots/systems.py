@@ -1,0 +1,96 @@
+"""Systems side by side, drawn as bars."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from results.plots.style import COLOURS, INK, SIZE_IN, Chart, error_bars, new_figure, styled, unit_of
+from results.points.repeats import PointResults, compare_values
+from results.tables.published import PUBLISHED, Throughput
+from results.values import THROUGHPUT, rounded, value_at
+from results.verdicts.ranking import best_of_systems
+
+if TYPE_CHECKING:
+    pass
+
+
+@styled
+def ratios(results: Sequence[PointResults], path: str, title: str, name: str) -> Chart | None:
+    """Each system at its best point over the system that is last, with 95 % intervals; None without two systems."""
+    best = best_of_systems(results, path)
+    if len(best) < 2:
+        return None
+    base = best[-1]
+    found = [
+        compare_values(*([value_at(record, path) for record in side.good] for side in (base, one))) for one in best
+    ]
+    errors = [
+        [max(0.0, ratio.ratio - (ratio.low or ratio.ratio)) for ratio in found],
+        [max(0.0, (ratio.high or ratio.ratio) - ratio.ratio) for ratio in found],
+    ]
+    figure, [axes] = new_figure((SIZE_IN[0], 0.9 + 0.38 * len(best)))
+    names, values = [one.system for one in best], [ratio.ratio for ratio in found]
+    bars = axes.barh(names, values, 0.6, xerr=errors, capsize=3, color=COLOURS[0], ecolor=INK)
+    axes.bar_label(bars, [f"{ratio.ratio:.2f}" for ratio in found], padding=6, color=INK)
+    axes.margins(x=0.12)
+    axes.invert_yaxis()
+    axes.set_xlabel(f"times {base.system}")
+    axes.grid(axis="y", visible=False)
+    words = "; ".join(f"{one.system} {ratio}" for one, ratio in zip(best, found, strict=True))
+    return Chart(name, f"{title}, each system at its best point", words, figure)
+
+
+@styled
+def compute_and_effective(
+    results: Sequence[PointResults],
+    published: Sequence[Throughput] = (),
+    published_effective: Sequence[Throughput] = (),
+) -> Chart | None:
+    """Throughput on data that is there, and through the whole input path; None where that was not measured.
+
+    Below ours, hollow, are those of others who published the second.
+    """
+    effective = "metrics.effective_{unit}_per_s"
+    found = [one for one in results if one.value(effective) and one.value(THROUGHPUT)]
+    if not found:
+        return None
+    figure, [axes] = new_figure((SIZE_IN[0], 1.2 + 0.5 * (len(found) + len(published_effective))))
+    places = {one.place: len(found) + index for index, one in enumerate(published_effective)}
+    for path, title, shift, colour, theirs in (
+        (THROUGHPUT, "compute: data is on the device", -0.2, COLOURS[0], published),
+        (effective, "effective: through the input path", 0.2, COLOURS[1], published_effective),
+    ):
+        summaries = [summary for one in found if (summary := one.summary(path))]
+        errors = list(zip(*(error_bars(summary) for summary in summaries), strict=True))
+        axes.barh(
+            [index + shift for index in range(len(found))],
+            [summary.median for summary in summaries],
+            0.36,
+            xerr=errors,
+            capsize=3,
+            color=colour,
+            ecolor=INK,
+            label=title,
+        )
+        beside = [one for one in theirs if one.place in places]
+        axes.barh(
+            [places[one.place] + shift for one in beside],
+            [one.units_per_s for one in beside],
+            0.36,
+            facecolor="none",
+            edgecolor=colour,
+            linestyle=":",
+        )
+    names = [f"{one.system}, {one.point.place}" for one in found]
+    labels = [*names, *(f"{one.label}, batch {one.global_batch}" for one in published_effective)]
+    axes.set_yticks(range(len(labels)), [label.replace(PUBLISHED, PUBLISHED.rstrip() + "\n") for label in labels])
+    axes.invert_yaxis()
+    axes.set_xlabel(f"{unit_of(results)}/s")
+    axes.grid(axis="y", visible=False)
+    figure.legend(loc="outside upper right", ncols=2)
+    words = "; ".join(
+        f"{name}: {rounded(one.value(effective))} of {rounded(one.value(THROUGHPUT))}"
+        for name, one in zip(names, found, strict=True)
+    )
+    return Chart("effective", "What reading data costs", words, figure)

@@ -1,0 +1,48 @@
+"""Where the time of training steps goes, from records: tables, and what changed between two sides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from results.points.regions import regions_of
+from results.points.repeats import PointResults
+from results.tables.points import PLACE, place_of
+from results.values import Number, rounded
+
+HEADER = (
+    *PLACE,
+    "window",
+    "region",
+    "median [ms]",
+    "95th percentile [ms]",
+    "share [%]",
+    "whole [ms]",
+    "imbalance [%]",
+    "told by",
+)
+
+
+def region_rows(results: Sequence[PointResults], number: Number = rounded) -> list[list[str]]:
+    """The header and a row for each region of each point whose runs tell of them; empty where none does."""
+    rows = []
+    for one in results:
+        for steps in regions_of(one.good):
+            for region in steps.regions:
+                times_ms = [1e3 * region.median_s, 1e3 * region.p95_s]
+                whole_ms = None if region.whole_s is None else 1e3 * region.whole_s
+                values = [*times_ms, region.share_percent, whole_ms, region.imbalance_percent]
+                rows.append([*place_of(one), steps.window, region.name, *map(number, values), region.told_by])
+    return [list(HEADER), *rows] if rows else []
+
+
+def split_notes(results: Sequence[PointResults]) -> list[str]:
+    """By how much split steps were longer than those that they tell of, in words."""
+    every = [steps.longer_percent for one in results for steps in regions_of(one.good)]
+    found = [longer for longer in every if longer is not None]
+    if not found:
+        return []
+    low, high = min(found), max(found)
+    return [
+        "Regions that are told by split steps share out the time of the window's own steps as steps did that were "
+        f"waited for after each part; those took {low:+.0f} to {high:+.0f} % longer."
+    ]
