@@ -7,12 +7,11 @@ import statistics
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from results.points.estimate import CONFIDENCE, Estimate, of_runs
 from results.points.setups import Setup, differences, options_of, setup_of
 from results.records import Record
 from results.values import devices_text, sort_key, value_at
 
-CONFIDENCE = 0.95
-LARGEST_LOG = 700.0  # of what a float can be
 # What makes a run unsteady: of fewer steps a trend or an outlier may be chance.
 FEWEST_STEPS = 12
 TREND = 0.03
@@ -93,6 +92,26 @@ class PointResults(NamedTuple):
     def values(self, path: str) -> list[float]:
         """A value of each of the good runs; empty where `summary` has none."""
         return [float(value_at(record, path)) for record in self.good] if self.summary(path) else []
+
+    def estimate(self, path: str) -> Estimate | None:
+        """A value of the good runs with its error, of an energy the sensor's, too; None where one is not above 0."""
+        values = self.values(path)
+        if not values or min(values) <= 0:
+            return None
+        return of_runs(values, self.sensor_error or 0.0 if path.startswith("energy.") else 0.0)
+
+    @property
+    def sensor_error(self) -> float | None:
+        """Of the energy of one run, by sampling and counter, apart from the spread of its repeats: the largest half of
+        their intervals, as a share of the energy.
+        """
+        found = [
+            uncertainty / energy
+            for record in self.good
+            if (uncertainty := value_at(record, "energy.uncertainty_wh")) is not None
+            and (energy := value_at(record, "energy.energy_wh"))
+        ]
+        return max(found, default=None)
 
     @property
     def precision(self) -> str:
@@ -207,17 +226,12 @@ def summarise(values: Sequence[float]) -> Summary:
 
 def compare_values(base: Sequence[float], other: Sequence[float]) -> Ratio:
     """`other` over `base`, both above 0; the interval is Welch's of the difference of logarithms."""
-    ratio = statistics.median(other) / statistics.median(base)
-    if min(len(base), len(other)) < 2:
-        return Ratio(ratio, None, None)
-    from scipy import stats
+    return ratio_of(of_runs(other) / of_runs(base))
 
-    logs = [[math.log(value) for value in values] for values in (other, base)]
-    if all(len(set(values)) == 1 for values in logs):
-        return Ratio(ratio, ratio, ratio)
-    interval = stats.ttest_ind(*logs, equal_var=False).confidence_interval(CONFIDENCE)
-    low, high = (math.exp(min(end, LARGEST_LOG)) for end in (interval.low, interval.high))
-    return Ratio(ratio, low, high)
+
+def ratio_of(estimate: Estimate) -> Ratio:
+    """An estimate that is a ratio of two others, as one."""
+    return Ratio(estimate.value, *(estimate.interval or (None, None)))
 
 
 def geometric_mean(values: Sequence[float]) -> float:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from results.points.repeats import PointResults, half_width
 from results.tables.table import column_of, ordered
-from results.values import PER_DEVICE, THROUGHPUT, WORK, Number, rounded, value_at
+from results.values import PER_DEVICE, THROUGHPUT, WORK, Number, rounded
 from results.verdicts.quality import deviations, energy_kind
 
 
@@ -80,14 +80,8 @@ def _energy_kinds(one: PointResults) -> str:
 
 
 def sensor_uncertainty_percent(one: PointResults) -> float | None:
-    """Of the energy of one run, by sampling and counter, apart from the spread of its repeats; the largest of them."""
-    found = [
-        100 * uncertainty / energy
-        for record in one.good
-        if (uncertainty := value_at(record, "energy.uncertainty_wh")) is not None
-        and (energy := value_at(record, "energy.energy_wh"))
-    ]
-    return max(found, default=None)
+    """Of the energy of one run."""
+    return None if one.sensor_error is None else 100 * one.sensor_error
 
 
 def notes(results: Sequence[PointResults]) -> list[tuple[str, list[str]]]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from results.points.repeats import PointResults, compare_values, half_width
+from results.points.repeats import PointResults, half_width
 from results.values import PER_DEVICE, THROUGHPUT, WORK, devices_text, rounded
 from results.verdicts.cost import time_to_report
 from results.verdicts.quality import energy_kind, why_not_ranked
-from results.verdicts.ranking import best_of_systems, by_energy_kind, by_precision, fastest, ranked_points
+from results.verdicts.ranking import by_energy_kind, by_precision, fastest, rank, ranked_points
 
 
 def sentences(results: Sequence[PointResults]) -> list[str]:
@@ -39,18 +39,16 @@ def sentences(results: Sequence[PointResults]) -> list[str]:
 
 def _ranking(results: Sequence[PointResults], path: str, title: str, unit: str) -> list[str]:
     """The first, and how far the others are behind; those that chance may have put behind are first with it."""
-    best = best_of_systems(results, path)
-    if not best:
+    ranking = rank(results, path)
+    if not ranking:
         return []
-    first, *others = best
-    behind = {one.system: compare_values(one.values(path), first.values(path)) for one in others}
-    level = [one for one in others if (low := behind[one.system].low) is None or low <= 1]
+    first, level = ranking.first, ranking.level
     text = f"{title}: {_and_where(first, path, unit)}"
     if level:
         text = f"{title}: not told apart are {'; '.join(_and_where(one, path, unit) for one in [first, *level])}"
         if any(len(one.good) < 2 for one in [first, *level]):
             text += "; one run tells of no spread"
-    ratios = [f"{behind[one.system].ratio:.2f} times {one.system}" for one in others if one not in level]
+    ratios = [f"{1 / ranking.over_first[one.system].ratio:.2f} times {one.system}" for one in ranking.behind]
     return [text + (f"; {first.system} has " if level and ratios else ", " if ratios else "") + ", ".join(ratios) + "."]
 
 

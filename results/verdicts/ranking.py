@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-from results.points.repeats import PointResults
+from results.points.repeats import PointResults, Ratio, ratio_of
 from results.values import PER_DEVICE
 from results.verdicts.quality import energy_kind
 
@@ -42,3 +43,28 @@ def best_of_systems(results: Sequence[PointResults], path: str) -> list[PointRes
     systems = dict.fromkeys(one.system for one in results)
     best = [one for system in systems if (one := fastest((one for one in results if one.system == system), path))]
     return sorted(best, key=lambda one: one.value(path) or 0.0, reverse=True)
+
+
+class Ranking(NamedTuple):
+    """Systems by one value, each at its best point."""
+
+    first: PointResults
+    level: list[PointResults]  # those that chance may have put behind the first
+    behind: list[PointResults]
+    over_first: dict[str, Ratio]  # by the system, of all but the first
+
+
+def rank(results: Sequence[PointResults], path: str) -> Ranking | None:
+    """Systems by a value, of which more is better; None where no point has it.
+
+    A lead is one only where the interval of the ratio, with the sensors' errors where the value is of energy, is not
+    around 1.
+    """
+    best = [(one, estimate) for one in best_of_systems(results, path) if (estimate := one.estimate(path))]
+    if not best:
+        return None
+    (first, of_first), *others = best
+    over_first = {one.system: ratio_of(estimate / of_first) for one, estimate in others}
+    level = [one for one, _ in others if (high := over_first[one.system].high) is None or high >= 1]
+    behind = [one for one, _ in others if one not in level]
+    return Ranking(first, level, behind, over_first)

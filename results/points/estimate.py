@@ -1,0 +1,100 @@
+"""A number with what is known of its error, and what follows from several of them.
+
+Numbers are above 0, and their errors are those of their logarithms, so that a product's error follows from those of its
+parts. Where these come from few runs, the degrees of freedom are those of Welch and Satterthwaite.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+CONFIDENCE = 0.95
+LARGEST_LOG = 700.0  # of what a float can be
+NORMAL_95 = 1.959964  # standard deviations in half of an interval that is stated as one of 95 %
+
+
+class Interval(NamedTuple):
+    """In which the truth is, with CONFIDENCE."""
+
+    low: float
+    high: float
+
+
+class Part(NamedTuple):
+    """One independent cause of error: its variance, and of how many degrees of freedom that is known."""
+
+    variance: float
+    freedom: float
+
+
+def half_interval(parts: Sequence[Part]) -> float:
+    """Half of the interval of a sum with these errors."""
+    variance = math.fsum(part.variance for part in parts)
+    if not variance:
+        return 0.0
+    from scipy import stats
+
+    uncertain = math.fsum(part.variance**2 / part.freedom for part in parts)
+    quantile = (1 + CONFIDENCE) / 2
+    factor = stats.t.ppf(quantile, variance**2 / uncertain) if uncertain else stats.norm.ppf(quantile)
+    return float(factor) * math.sqrt(variance)
+
+
+class Estimate(NamedTuple):
+    """The median of runs, or what follows from several; `parts` is None where one run tells of no spread."""
+
+    value: float
+    log: float  # the middle of the interval, as a logarithm: the geometric mean, where the value is the median
+    parts: tuple[Part, ...] | None
+
+    @property
+    def interval(self) -> Interval | None:
+        """Student's, of the geometric mean; None where nothing tells of the spread."""
+        if self.parts is None:
+            return None
+        half = half_interval(self.parts)
+        if not half:
+            return Interval(self.value, self.value)
+        return Interval(*(math.exp(max(-LARGEST_LOG, min(self.log + end, LARGEST_LOG))) for end in (-half, half)))
+
+    def __pow__(self, exponent: float) -> Estimate:  # type: ignore[override]
+        parts = self.parts and tuple(Part(part.variance * exponent**2, part.freedom) for part in self.parts)
+        return Estimate(self.value**exponent, self.log * exponent, parts)
+
+    def __mul__(self, other: Estimate | float) -> Estimate:  # type: ignore[override]
+        if not isinstance(other, Estimate):
+            other = exactly(other)
+        known = self.parts is not None and other.parts is not None
+        parts = (*(self.parts or ()), *(other.parts or ())) if known else None
+        return Estimate(self.value * other.value, self.log + other.log, parts)
+
+    def __truediv__(self, other: Estimate | float) -> Estimate:
+        return self * (other**-1)
+
+
+def exactly(value: float) -> Estimate:
+    """A number without an error."""
+    return Estimate(value, math.log(value), ())
+
+
+def of_runs(values: Sequence[float], sensor: float = 0.0) -> Estimate:
+    """Of the values of a point's runs; sensor: half of the 95 % interval that each has by itself, as a share of it.
+
+    The runs share that error. Raises ValueError without values, or for one that is not above 0.
+    """
+    logs = [math.log(value) for value in values]
+    parts = None
+    if len(logs) > 1:
+        parts = (Part(statistics.variance(logs) / len(logs), len(logs) - 1), Part((sensor / NORMAL_95) ** 2, math.inf))
+    return Estimate(statistics.median(values), statistics.fmean(logs), parts)
+
+
+def product(factors: Iterable[tuple[Estimate, float]]) -> Estimate:
+    """Of estimates that are independent of each other, each with its exponent."""
+    found = exactly(1.0)
+    for estimate, exponent in factors:
+        found = found * estimate**exponent
+    return found
