@@ -25,6 +25,7 @@ from results.archive import verify, write_archive
 from results.points.repeats import PointResults, by_point
 from results.records import RESULT_NAME, Record, RecordError, find_records
 from results.tables import table
+from results.tables.accept import counts_text, verdict_rows, verdicts_json
 from results.tables.points import point_rows, points_in_order
 from results.tables.published import published_text, read_published
 from results.tables.reads import file_rows, read_rows
@@ -34,11 +35,14 @@ from results.tables.states import closing_notes, refusals, state_rows
 from results.tracking.servers import MODES, log_to_mlflow, log_to_wandb
 from results.tracking.tensorboard import log_to_tensorboard
 from results.values import plain, rounded, sort_key
+from results.verdicts.accept import accept, exit_code
 from results.verdicts.compare import broken, compare, comparison_text, read_requirement
+from results.verdicts.requirements import read_requirements
 from results.workloads import workloads
 
 TITLES = {"ours": table.COLUMNS, "caraml": table.CARAML_COLUMNS}
 PUBLISHED_PLOTS = ("heat-maps", "bars")
+REQUIREMENTS = "what must be reached, after requirements.example.yaml"
 A_SWEEP = "such as jube/llm_run/000000, or jube/llm_run for its last run"
 
 
@@ -224,13 +228,7 @@ def _wait(options: argparse.Namespace) -> int:
 def _add_table(command: argparse.ArgumentParser) -> None:
     _add_folders(command)
     command.add_argument("--format", choices=table.FORMS, default="text", help="default: %(default)s")
-    command.add_argument(
-        "--filter",
-        action="append",
-        default=[],
-        metavar="'COLUMN=TEXT'",
-        help="such as 'devices=4'; may be repeated",
-    )
+    _add_filter(command)
     command.add_argument("--sort", metavar="COLUMN", help="by its value, such as 'tokens/s'")
     command.add_argument("--largest-first", action="store_true", help="with --sort")
     shape = command.add_mutually_exclusive_group()
@@ -243,6 +241,24 @@ def _add_table(command: argparse.ArgumentParser) -> None:
     shape.add_argument("--pivot", metavar="KEY", help="one value, devices x batch: metrics.tokens_per_s")
 
 
+def _add_filter(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--filter",
+        action="append",
+        default=[],
+        metavar="'COLUMN=TEXT'",
+        help="only runs such as 'devices=4'; may be repeated",
+    )
+
+
+def _chosen(records: Sequence[Record], conditions: Sequence[str]) -> list[Record]:
+    """Those that keep all conditions; raises RecordError where none does."""
+    chosen = table.select(records, conditions)
+    if not chosen:
+        raise RecordError(f"no record keeps {' and '.join(conditions)}: look at the table without --filter")
+    return chosen
+
+
 def _table(options: argparse.Namespace) -> int:
     if options.largest_first and not options.sort:
         raise RecordError("--largest-first needs --sort: by which column?")
@@ -251,9 +267,7 @@ def _table(options: argparse.Namespace) -> int:
         raise RecordError(f"--{own_order[0]} has its own order: leave out --sort")
     if options.tier is not None and not (options.reads and 0 < options.tier < math.inf):
         raise RecordError("--tier is a storage's bandwidth in MB/s, above 0, and needs --reads")
-    records = table.select(_records(options.folders)[0], options.filter)
-    if not records:
-        raise RecordError(f"no record keeps {' and '.join(options.filter)}: look at the table without --filter")
+    records = _chosen(_records(options.folders)[0], options.filter)
     print(_rendered(records, options))
     # A table for a machine or a document is nothing but that.
     for failure in table.failures(records):
@@ -378,6 +392,32 @@ def _report(options: argparse.Namespace) -> int:
     return 0
 
 
+def _add_accept(command: argparse.ArgumentParser) -> None:
+    _add_folders(command)
+    command.add_argument(
+        "--requirements",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help=REQUIREMENTS,
+    )
+    _add_filter(command)
+    command.add_argument("--json", action="store_true", help="for programs: every number as it is")
+
+
+def _accept(options: argparse.Namespace) -> int:
+    requirements = read_requirements(options.requirements)
+    records = _chosen(_records(options.folders)[0], options.filter)
+    verdicts = accept(by_point(records), requirements)
+    code = exit_code(verdicts)
+    if options.json:
+        print(verdicts_json(verdicts, code))
+    else:
+        print(table.aligned(verdict_rows(verdicts), str.ljust))
+        print(counts_text(verdicts))
+    return code
+
+
 def _add_published(command: argparse.ArgumentParser) -> None:
     command.add_argument("words", nargs="*", metavar="WORD", help="only those with these words, such as GPT-800M")
     command.add_argument("--plot", choices=PUBLISHED_PLOTS, help="draw all of them instead of printing")
@@ -493,6 +533,11 @@ COMMANDS = {
         _report,
         _add_report,
     ),
+    "accept": Command(
+        "judge results by written requirements; exits with 1 where one is failed, with 3 where one cannot be told",
+        _accept,
+        _add_accept,
+    ),
     "compare": Command(
         "speed-up and energy of one set of results over another, point by point", _compare, _add_compare
     ),
@@ -508,5 +553,5 @@ COMMANDS = {
 GROUPS = {
     "Before the first job": ("doctor", "systems", "image"),
     "While a sweep runs": ("check", "wait"),
-    "With its results": ("table", "report", "compare", "published", "track", "archive", "verify"),
+    "With its results": ("table", "report", "accept", "compare", "published", "track", "archive", "verify"),
 }

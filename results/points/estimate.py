@@ -92,6 +92,25 @@ def of_runs(values: Sequence[float], sensor: float = 0.0) -> Estimate:
     return Estimate(statistics.median(values), statistics.fmean(logs), parts)
 
 
+def of_the_middle(values: Sequence[float], smallest: int, largest: int) -> Estimate:
+    """The mean without so many of the smallest and largest values.
+
+    Its error is that of Tukey and McLaughlin 1963, of the values with those left out replaced by the next. Raises
+    ValueError where none is left, or one is not above 0.
+    """
+    ordered = sorted(values)
+    middle = ordered[smallest : len(ordered) - largest]
+    if not middle or ordered[0] <= 0:
+        raise ValueError(f"{len(values)} values have no middle without {smallest} and {largest}")
+    mean = statistics.fmean(middle)
+    parts = None
+    if len(middle) > 1:
+        drawn_in = [middle[0]] * smallest + middle + [middle[-1]] * largest
+        error = statistics.stdev(drawn_in) * math.sqrt(len(ordered)) / len(middle)
+        parts = (Part((error / mean) ** 2, len(middle) - 1),)
+    return Estimate(mean, math.log(mean), parts)
+
+
 def product(factors: Iterable[tuple[Estimate, float]]) -> Estimate:
     """Of estimates that are independent of each other, each with its exponent."""
     found = exactly(1.0)

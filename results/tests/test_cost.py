@@ -26,7 +26,7 @@ systems:
 def test_the_cost_of_a_billion_tokens_is_that_of_a_hand_calculation():
     costs = Costs("EUR", 0.25, {"A100": Price(10000, 100)}, 5, 0.8, 1.2, 400)
     # 10^9 tokens at 20,000 tokens/s on 4 devices: 50,000 s. 10^5 tokens/Wh: 10 kWh, and 4 x 100 W beside.
-    found = cost(1e9, 20_000, 1e5, 4, costs.systems["A100"], costs)
+    found = cost(1e9, 20_000, 1e5, 4, costs.systems["A100"], costs, 100)
     hours = 50_000 / 3600
     assert found.hours == pytest.approx(hours)
     assert found.energy_kwh == pytest.approx((10 + 0.4 * hours) * 1.2)
@@ -52,7 +52,7 @@ def test_what_a_cost_depends_on_is_that_of_a_hand_calculation(tmp_path):
     costs = read_prices(tmp_path / "prices.yaml")
     results = by_point([made_up.result("A100", 2, 8, 100.0), made_up.result("B", 1, 8, 100.0)])
     speed, per_wh = 100.0, 100.0 * 60 / (2 * 100 * 60 / 3600)
-    whole = cost(1e9, speed, per_wh, 2, costs.systems["A100"], costs)
+    whole = cost(1e9, speed, per_wh, 2, costs.systems["A100"], costs, 100)
     machine, electricity = (part / whole.total for part in (whole.machine, whole.electricity))
     ends = {
         "electricity price": (-electricity / 2, electricity / 2),
@@ -105,7 +105,7 @@ def test_the_time_to_report_is_that_of_twenty_million_tokens():
         ((PRICES, ""), "names no systems"),
         (
             ("  A100: {price_per_device: 10000, overhead_w_per_device: 100}", "  100: 5"),
-            "system 100: 5 is no list of prices",
+            "system 100: 5 has no values by their names: price_per_device",
         ),
     ],
 )

@@ -6,19 +6,18 @@ share of the machine's price for the time that it takes.
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from results.points.repeats import PointResults
-from results.records import LARGEST, RecordError
-from results.values import THROUGHPUT, WORK, devices_text
+from results.records import RecordError
+from results.values import THROUGHPUT, WORK, devices_text, value_at
 from results.verdicts.quality import why_not_ranked
+from results.verdicts.written import filled, read_mapping
 from results.workloads import Amount, workloads
-from results.yaml_files import YamlError, read_yaml
 
+WHOLE_NODE = ("node", "supply")  # scopes of energies that have processors, fans and network in them
 HOURS_PER_YEAR = 365.25 * 24
 SENSITIVITY = 0.5  # each assumption is varied by this share up and down
 ASSUMPTIONS = {
@@ -36,6 +35,7 @@ class Price:
 
     price_per_device: float
     overhead_w_per_device: float = 0.0  # what the devices' sensors do not see: processors, fans, network
+    devices_per_rack: int | None = None
 
 
 @dataclass(frozen=True)
@@ -83,43 +83,26 @@ class Cost:
 
 def read_prices(path: Path) -> Costs:
     """The prices file; raises RecordError for what it lacks, does not know, or cannot be."""
-    try:
-        content = read_yaml(path)
-    except YamlError as error:
-        raise RecordError(f"{path} cannot be read as prices: {error}") from error
-    systems = content.pop("systems", None) if isinstance(content, dict) else None
+    content = read_mapping(path, "prices")
+    systems = content.get("systems")
     if not isinstance(systems, dict) or not systems:
         raise RecordError(f"{path} names no systems: write 'systems: {{NAME: {{price_per_device: 10000}}}}'")
-    prices = {str(name): _checked(Price, values, f"{path}, system {name}") for name, values in systems.items()}
-    costs: Costs = _checked(Costs, {**content, "systems": prices}, str(path))
-    return costs
-
-
-def _checked(kind: type[Any], values: Any, where: str) -> Any:
-    names = {one.name: one for one in fields(kind)}
-    if not isinstance(values, dict):
-        raise RecordError(f"{where}: {values!r} is no list of prices; it has {', '.join(names)}")
-    for name, value in values.items():
-        if name not in names:
-            raise RecordError(f"{where} has an unknown key '{name}': it may have {', '.join(names)}")
-        is_text = names[name].type == "str"
-        is_number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < LARGEST
-        if name != "systems" and (not isinstance(value, str) if is_text else not is_number):
-            kind_of_value = "text" if is_text else f"number from 0 to below {LARGEST:g}"
-            raise RecordError(f"{where}: {name} is {reprlib.repr(value)}, a {kind_of_value} is needed")
-    try:
-        found = kind(**values)
-    except TypeError as error:
-        raise RecordError(f"{where} is not complete: {str(error).split('missing ')[-1]} missing") from error
-    if isinstance(found, Costs) and not (found.lifetime_years > 0 and 0 < found.utilisation <= 1 and found.pue >= 1):
-        raise RecordError(f"{where}: lifetime_years must be above 0, utilisation above 0 and at most 1, pue 1 or more")
+    prices = {str(name): filled(Price, values, f"{path}, system {name}") for name, values in systems.items()}
+    found = filled(Costs, {**content, "systems": prices}, str(path))
+    if not (found.lifetime_years > 0 and 0 < found.utilisation <= 1 and found.pue >= 1):
+        raise RecordError(f"{path}: lifetime_years must be above 0, utilisation above 0 and at most 1, pue 1 or more")
     return found
 
 
-def cost(work: float, units_per_s: float, units_per_wh: float, devices: int, price: Price, costs: Costs) -> Cost:
-    """Of an amount of work at a throughput and a work per energy, both of all devices together."""
+def cost(
+    work: float, units_per_s: float, units_per_wh: float, devices: int, price: Price, costs: Costs, unseen_w: float
+) -> Cost:
+    """Of an amount of work at a throughput and a work per energy, both of all devices together.
+
+    unseen_w: power per device that is not in that energy.
+    """
     hours = work / units_per_s / 3600
-    energy_kwh = (work / units_per_wh + price.overhead_w_per_device * devices * hours) / 1000 * costs.pue
+    energy_kwh = (work / units_per_wh + unseen_w * devices * hours) / 1000 * costs.pue
     paid_hours = costs.lifetime_years * HOURS_PER_YEAR * costs.utilisation
     return Cost(
         energy_kwh,
@@ -128,6 +111,13 @@ def cost(work: float, units_per_s: float, units_per_wh: float, devices: int, pri
         None if costs.co2_g_per_kwh is None else energy_kwh * costs.co2_g_per_kwh / 1000,
         hours,
     )
+
+
+def unseen_w(one: PointResults, costs: Costs) -> float:
+    """Power per device that the energy's sensors do not see, as the prices state it; none of a node's or a meter's."""
+    price = costs.systems.get(one.system)
+    scopes = str(value_at(one.any, "energy.power_scope") or "").split("+")
+    return 0.0 if price is None or set(scopes) & set(WHOLE_NODE) else price.overhead_w_per_device
 
 
 def time_to_report(one: PointResults) -> str:
@@ -172,7 +162,7 @@ def cost_of(one: PointResults, costs: Costs) -> Cost | None:
     price = costs.systems.get(one.system)
     if not (speed and work and amount and price and one.is_comparable) or why_not_ranked(one):
         return None
-    return cost(amount, speed, work, one.point.devices, price, costs)
+    return cost(amount, speed, work, one.point.devices, price, costs, unseen_w(one, costs))
 
 
 def sensitivity(one: PointResults, costs: Costs) -> dict[str, tuple[float, float]]:

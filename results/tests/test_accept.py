@@ -1,0 +1,241 @@
+"""Requirements on made-up vendors: what is passed, failed, and cannot be told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from caraml.cli import main
+from results.points.repeats import by_point
+from results.records import RecordError
+from results.tests import made_up
+from results.verdicts.accept import Outcome, accept, exit_code
+from results.verdicts.requirements import read_requirements
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "requirements.example.yaml"
+GPT = "workloads: {gpt: {benchmark: llm_training}}\n"
+PASSED, FAILED, OPEN = Outcome.PASSED, Outcome.FAILED, Outcome.OPEN
+
+
+def runs(*speeds: float, devices: int = 1, batch: int = 8, power_w: float = 100.0, **changes):
+    return [made_up.result("V", devices, batch, speed, power_w, **changes) for speed in speeds]
+
+
+def requirements(folder: Path, text: str):
+    path = folder / "requirements.yaml"
+    path.write_text(text)
+    return read_requirements(path)
+
+
+THREE = runs(100.0, 101.0, 99.0)
+NOISY = runs(100.0, 130.0, 70.0)
+
+
+@pytest.mark.parametrize(
+    ("records", "item", "outcome", "value", "why"),
+    [
+        (THREE, "what: throughput, at_least: 90", PASSED, 100.0, ""),
+        (THREE, "what: throughput, at_least: 110", FAILED, 100.0, ""),
+        (THREE, "what: throughput, at_least: 100", OPEN, 100.0, "the limit is within the interval, 97"),
+        (THREE, "what: throughput, at_most: 110", PASSED, 100.0, ""),
+        (NOISY, "what: throughput, at_least: 60", OPEN, 100.0, "the limit is within the interval"),
+        (THREE[:1], "what: throughput, at_least: 1", OPEN, 100.0, "one run tells of no spread"),
+        (THREE, "what: throughput, devices: 2, at_least: 1", OPEN, None, "no run there: there are 1 device, batch 8"),
+        (THREE, "what: throughput, global_batch: 16, at_least: 1", OPEN, None, "no run there"),
+        (
+            [*THREE, *runs(300.0, 303.0, 297.0, devices=4)],
+            "what: throughput_per_device, devices: 4, at_least: 70",
+            PASSED,
+            75.0,
+            "",
+        ),
+        (
+            [*THREE, *runs(300.0, 303.0, 297.0, devices=4)],
+            "what: scaling_efficiency, at_least: 0.7",
+            PASSED,
+            0.75,
+            "",
+        ),
+        (
+            [*THREE, *runs(300.0, 303.0, 297.0, devices=4)],
+            "what: scaling_efficiency, devices: 4, from_devices: 2, at_least: 0.7",
+            OPEN,
+            None,
+            "no run on 2 devices",
+        ),
+        (THREE, "what: scaling_efficiency, at_least: 0.1", OPEN, None, "runs on 1 device alone"),
+        (
+            [*THREE, *[one | {"precision": "fp8"} for one in runs(900.0, 909.0, 891.0, devices=4)]],
+            "what: scaling_efficiency, devices: 4, at_least: 0.1",
+            OPEN,
+            None,
+            "runs on 4 devices alone",
+        ),
+        (THREE, "what: work_per_energy, at_least: 3000", PASSED, 3600.0, ""),
+        (THREE, "what: work_per_energy, at_least: 3590", OPEN, 3600.0, "the limit is within the interval"),
+        (
+            runs(1.0, 1.0, 1.0, estimated=True),
+            "what: work_per_energy, at_least: 1",
+            OPEN,
+            None,
+            "an estimate from load",
+        ),
+        (runs(1.0, 1.0, energy=None), "what: work_per_energy, at_least: 1", OPEN, None, "there is none"),
+        (THREE, "what: time_to_solution, work: 720000, at_most: 2.1", PASSED, 2.0, ""),
+        (THREE, "what: time_to_solution, work: 6000, unit: s, at_most: 50", FAILED, 60.0, ""),
+        (THREE, "what: time_to_solution, unit: days, at_most: 3", PASSED, 20e6 / 100 / 86400, ""),
+        (THREE, "what: energy_grade, at_least: Q1", PASSED, "Q1", ""),
+        (THREE, "what: energy_grade, at_least: Q2", FAILED, "Q1", ""),
+        (runs(1.0, estimated=True), "what: energy_grade, at_least: Q1", FAILED, "Q0", ""),
+        ([*THREE, *runs(1.0, energy=None)], "what: energy_grade, at_least: Q0", OPEN, None, "runs without an energy"),
+        (THREE, "what: failed_runs, at_most: 0", PASSED, 0, ""),
+        ([*THREE, made_up.failed("V")], "what: failed_runs, at_most: 0", FAILED, 1, ""),
+        ([*THREE, made_up.failed("V")], "what: failed_runs, at_most: 1", PASSED, 1, ""),
+        (
+            [made_up.failed("V", status="out_of_memory")] * 3,
+            "what: throughput, at_least: 1",
+            FAILED,
+            None,
+            "all 3 runs: out of memory",
+        ),
+        (
+            runs(9.0, 9.0, metrics={**THREE[0]["metrics"], "comparable": False}),
+            "what: throughput, at_least: 1",
+            OPEN,
+            None,
+            "smaller workload",
+        ),
+        (THREE, "what: effective_throughput, at_least: 1", OPEN, None, "no run has this number"),
+        (THREE, "what: mfu, at_least: 0.2", PASSED, 0.3, ""),
+        (THREE, "what: throughput, of_runs: 5, at_least: 1", OPEN, None, "3 good runs, 5 wanted"),
+        (
+            runs(100.0, 101.0, 99.0, 100.5, 1.0),
+            "what: throughput, of_runs: 5, without_fastest: 1, without_slowest: 1, at_least: 95",
+            PASSED,
+            299.5 / 3,
+            "",
+        ),
+    ],
+)
+def test_verdicts(tmp_path, records, item, outcome, value, why):
+    [verdict] = accept(by_point(records), requirements(tmp_path, f"{GPT}must: [{{of: gpt, {item}}}]"))
+    assert (verdict.outcome, verdict.answer.value) == (outcome, pytest.approx(value) if value != "" else value)
+    assert why in verdict.reason
+    assert bool(verdict.reason) == bool(why)
+    assert exit_code([verdict]) == {PASSED: 0, FAILED: 1, OPEN: 3}[outcome]
+
+
+def test_a_mean_without_ends_of_a_time_leaves_out_the_shortest_as_the_fastest(tmp_path):
+    records = runs(60.0, 50.0, 40.0, 30.0, 20.0)
+    item = "what: time_to_solution, work: 3600, unit: s, of_runs: 5, without_fastest: 2, at_most: 1"
+    [verdict] = accept(by_point(records), requirements(tmp_path, f"{GPT}must: [{{of: gpt, {item}}}]"))
+    assert verdict.answer.value == pytest.approx((90 + 120 + 180) / 3)
+
+
+def test_a_system_that_did_not_run_a_workload_is_not_passed(tmp_path):
+    asked = requirements(tmp_path, "workloads: {r: {benchmark: resnet50}}\nmust: [{of: r, what: mfu, at_least: 0}]")
+    [verdict] = accept(by_point(THREE), asked)
+    assert (verdict.outcome, verdict.reason) == (OPEN, "no run of this workload")
+
+
+def test_a_precision_that_is_asked_for_is_the_one_that_is_judged(tmp_path):
+    fast = [one | {"precision": "fp8"} for one in runs(500.0, 501.0, 499.0)]
+    text = (
+        "workloads: {gpt: {benchmark: llm_training, precision: bf16}}\nmust: [{of: gpt, what: throughput, at_least: 1}]"
+    )
+    [verdict] = accept(by_point([*THREE, *fast]), requirements(tmp_path, text))
+    assert verdict.answer.value == 100.0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "names no workloads"),
+        ("- 1", "is not a file of requirements"),
+        (GPT + "musts: []", "unknown key 'musts': did you mean must?"),
+        ("workloads: {gpt: {benchmark: gpt}}", "there is no benchmark 'gpt', there are cosmoflow"),
+        ("workloads: {gpt: {benchmark: llm_training, weight: -1}}", "weight is -1, a number from 0"),
+        (GPT + "must: {}\nreference: [1]", "the name of a system is needed"),
+        (GPT + "must: [{of: gpt, what: throughput}]", "either 'at_least' or 'at_most'"),
+        (GPT + "must: [{of: gpt, what: throughput, at_least: 1, at_most: 2}]", "either 'at_least' or 'at_most'"),
+        (GPT + "must: [{of: gpt, what: throughputs, at_least: 1}]", "did you mean throughput?"),
+        (GPT + "must: [{of: bert, what: throughput, at_least: 1}]", "'of' is 'bert', the file's workloads are gpt"),
+        (GPT + "must: [{of: gpt, what: throughput, at_least: much}]", "'much' is no number"),
+        (GPT + "must: [{of: gpt, what: throughput, at_least: .nan}]", "at_least is nan, a number from 0"),
+        (GPT + "must: [{of: gpt, what: throughput, at_least: true}]", "at_least is True, a number from 0"),
+        (GPT + "must: [{of: gpt, what: throughput, devices: 1.5, at_least: 1}]", "devices is 1.5, a whole number"),
+        (GPT + "must: [{of: gpt, what: throughput, devices: 0, at_least: 1}]", "devices is 0"),
+        (GPT + "must: [{of: gpt, what: energy_grade, at_least: good}]", "one of Q0, Q1, Q2, Q3"),
+        (GPT + "must: [{of: gpt, what: time_to_solution, unit: weeks, at_most: 1}]", "unit is 'weeks', one of s, min"),
+        (GPT + "must: [{what: throughput, at_least: 1}]", "'of' missing"),
+        (GPT + "must: [5]", "requirement 1: 5 has no values"),
+        (GPT + "must: 5", "'must' is a list"),
+        (GPT + "must: [{of: gpt, what: mfu, at_least: 1, without_fastest: 1}]", "of how many runs some are left out"),
+        (GPT + "must: [&a {of: gpt, what: mfu, at_least: 1}, *a]", "is there twice"),
+        (GPT + "budget: {devices: 0}", "devices is 0: nothing can be bought"),
+        (GPT + "budget: {money: 1, money_covers: all}", "it is purchase or ownership"),
+        (GPT + "score: {formula: R, terms: {R: {of: gpt, what: energy_grade}}}", "a grade is no number"),
+        (GPT + "score: {formula: R, terms: {R: {of: gpt, what: mfu}}, better: more}", "it is higher or lower"),
+        (GPT + "score: {formula: R}", "it has a 'formula'"),
+        (GPT + "score: {formula: 1 + X, terms: {R: {of: gpt, what: mfu}}}", "it has no term 'X'"),
+    ],
+)
+def test_a_mistake_in_requirements_is_one_sentence(tmp_path, text, message):
+    with pytest.raises(RecordError) as error:
+        requirements(tmp_path, text)
+    assert message in str(error.value)
+    assert str(tmp_path / "requirements.yaml") in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_nothing_to_be_reached_is_no_pass(tmp_path):
+    with pytest.raises(RecordError, match="write a list 'must'"):
+        accept(by_point(THREE), requirements(tmp_path, GPT))
+
+
+def _accepted(tmp_path, capsys, records, *more: str) -> tuple[int, str]:
+    made_up.store(tmp_path / "runs", records)
+    code = main(["accept", str(tmp_path / "runs"), "--requirements", str(EXAMPLE), *more])
+    return code, capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("vendors", "code", "counts"),
+    [
+        ((("H200", 85e3, 690.0),), 1, "H200: 5 passed, 2 failed"),
+        ((("B", 1e3, 400.0), ("H200", 85e3, 690.0)), 1, "H200: 7 passed"),
+    ],
+)
+def test_the_example_judges_made_vendors(tmp_path, capsys, vendors, code, counts):
+    found, text = _accepted(tmp_path, capsys, made_up.many(vendors))
+    assert found == code
+    assert counts in text
+
+
+def test_a_vendor_that_passes_ends_with_0_and_a_program_can_read_why(tmp_path, capsys):
+    records = [one for one in made_up.many((("H200", 85e3, 690.0),)) if one["status"] == "ok"]
+    for repeat in (-1, 0, 1):
+        records.append(made_up.result("H200", 4, 256, 300e3 * (1 + 0.004 * repeat), 690.0, model="800M"))
+    code, text = _accepted(tmp_path, capsys, records, "--json")
+    told = json.loads(text)
+    assert (code, told["exit_code"]) == (0, 0)
+    assert {one["outcome"] for one in told["requirements"]} == {"passed"}
+    first = told["requirements"][0]
+    assert first["low"] <= first["value"] <= first["high"]
+    assert (first["unit"], first["at_least"], first["value"]) == ("tokens/s", 80000, 300e3)
+
+
+def test_a_vendor_of_one_run_each_cannot_be_told(tmp_path, capsys):
+    records = [one for one in made_up.many((("H200", 85e3, 690.0),)) if one["status"] == "ok"][::3]
+    records.append(made_up.result("H200", 4, 256, 300e3, 690.0, model="800M"))
+    code, text = _accepted(tmp_path, capsys, records)
+    assert code == 3
+    assert "one run tells of no spread" in text
+
+
+def test_filters_choose_what_is_judged(tmp_path, capsys):
+    records = made_up.many((("B", 1e3, 400.0), ("H200", 85e3, 690.0)))
+    code, text = _accepted(tmp_path, capsys, records, "--filter", "system=H200")
+    assert (code, "B " in text) == (0, False)

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import math
+import random
+import statistics
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from results.points.estimate import exactly, of_runs, of_the_middle, product
+
+
+def test_a_ratio_has_welchs_interval_of_the_logarithms():
+    ours, theirs = [103.0, 99.0, 101.5, 97.0], [52.0, 49.0, 50.5]
+    ratio = of_runs(ours) / of_runs(theirs)
+    wanted = stats.ttest_ind(np.log(ours), np.log(theirs), equal_var=False).confidence_interval(0.95)
+    assert tuple(map(math.log, ratio.interval)) == pytest.approx((wanted.low, wanted.high), rel=1e-12)
+    assert ratio.value == pytest.approx(statistics.median(ours) / statistics.median(theirs))
+
+
+def test_one_run_tells_of_no_spread_and_neither_does_what_follows_from_it():
+    assert of_runs([5.0]).interval is None
+    assert (of_runs([5.0]) / of_runs([4.0, 4.1])).interval is None
+    assert (exactly(2.0) * of_runs([3.0, 3.0])).interval == (6.0, 6.0)
+
+
+def test_an_error_that_the_runs_share_is_not_made_less_by_more_of_them():
+    many = of_runs([100.0] * 1000, sensor=0.05)
+    low, high = many.interval
+    assert (low, high) == pytest.approx((100 / 1.0513, 100 * 1.0513), rel=1e-3)
+
+
+def test_no_value_of_0_has_an_estimate():
+    with pytest.raises(ValueError):
+        of_runs([0.0, 1.0])
+
+
+@pytest.mark.parametrize("weights", [(1.0, 0.0), (0.7, 0.3), (0.5, 0.5)])
+def test_intervals_of_products_hold_the_truth_in_95_of_100(weights):
+    chance = random.Random(1)
+    truth, times, held = (100.0, 3.0), 2000, 0
+    for _ in range(times):
+        runs = [
+            [value * math.exp(chance.gauss(0, spread)) for _ in range(number)]
+            for value, spread, number in zip(truth, (0.02, 0.05), (3, 5), strict=True)
+        ]
+        found = product((of_runs(values), weight) for values, weight in zip(runs, weights, strict=True))
+        low, high = found.interval
+        held += low <= truth[0] ** weights[0] * truth[1] ** weights[1] <= high
+    assert 0.935 <= held / times <= 0.99  # few degrees of freedom are rounded to the safe side
+
+
+def test_the_mean_of_the_middle_is_what_a_tender_says():
+    minutes = [12.0, 9.0, 10.0, 11.0, 50.0]
+    found = of_the_middle(minutes, 1, 1)
+    assert found.value == pytest.approx(11.0)
+    drawn_in = [10.0, 10.0, 11.0, 12.0, 12.0]
+    error = statistics.stdev(drawn_in) / (0.6 * math.sqrt(5)) / 11
+    half = stats.t.ppf(0.975, 2) * error
+    assert found.interval == pytest.approx((11 * math.exp(-half), 11 * math.exp(half)))
+    assert of_the_middle([9.0, 10.0, 50.0], 1, 1).interval is None
+    with pytest.raises(ValueError, match="no middle"):
+        of_the_middle([9.0, 10.0], 1, 1)
+
+
+def test_intervals_of_middles_hold_the_truth_whatever_the_outliers():
+    chance = random.Random(2)
+    held = 0
+    for _ in range(1000):
+        runs = [chance.gauss(100, 2) for _ in range(8)]
+        low, high = of_the_middle(runs, 1, 1).interval
+        held += low <= 100 <= high
+    assert held / 1000 >= 0.93

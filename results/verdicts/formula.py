@@ -1,0 +1,98 @@
+"""A formula that a buyer writes down: arithmetic of named numbers, which is never run as a program."""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+
+from results.records import RecordError
+
+OPERATORS: dict[type[ast.AST], Callable[..., float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Pow: operator.pow,
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+}
+FUNCTIONS: dict[str, Callable[..., float]] = {"min": min, "max": max, "sqrt": math.sqrt, "log": math.log}
+LONGEST = 1000  # characters
+STEP = 1e-6  # relative, of a numerical derivative
+
+
+class Formula:
+    """Such as `7.19 / R + 9.05 / B`."""
+
+    def __init__(self, text: str, names: Sequence[str], where: str):
+        """Raises RecordError for what is no arithmetic of those names; `where` says in which file it stands."""
+        self.text = text
+        try:
+            if len(text) > LONGEST:
+                raise SyntaxError(f"it has more than {LONGEST} characters")
+            self._tree = ast.parse(text.strip(), mode="eval").body
+            self._names = {node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name)} - set(FUNCTIONS)
+            _check(self._tree, set(names))
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            words = error.msg if isinstance(error, SyntaxError) else str(error)
+            raise RecordError(f"{where}: {text!r} is no formula: {words}") from error
+        unused = [name for name in names if name not in self._names]
+        if unused:
+            raise RecordError(f"{where}: the formula {text!r} does not use {' and '.join(unused)}")
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __call__(self, values: Mapping[str, float]) -> float:
+        """Its value, `nan` where there is none, as of a division by zero."""
+        try:
+            found = _value(self._tree, values)
+        except (ArithmeticError, ValueError):
+            return math.nan
+        return found if isinstance(found, int | float) and math.isfinite(found) else math.nan
+
+    def slopes(self, values: Mapping[str, float]) -> dict[str, float]:
+        """By how much it changes with the logarithm of each value."""
+        return {
+            name: (self({**values, name: value * math.exp(STEP)}) - self({**values, name: value * math.exp(-STEP)}))
+            / (2 * STEP)
+            for name, value in values.items()
+        }
+
+
+def _check(node: ast.AST, names: set[str]) -> None:
+    match node:
+        case ast.Constant(value=value) if isinstance(value, int | float) and not isinstance(value, bool):
+            if not math.isfinite(float(value)):
+                raise SyntaxError(f"{value} is no number")
+        case ast.Name(id=name):
+            if name not in names:
+                raise SyntaxError(f"it has no term {name!r}: its terms are {', '.join(sorted(names))}")
+        case ast.UnaryOp(op=sign, operand=operand) if type(sign) in OPERATORS:
+            _check(operand, names)
+        case ast.BinOp(left=left, op=sign, right=right) if type(sign) in OPERATORS:
+            _check(left, names)
+            _check(right, names)
+        case ast.Call(func=ast.Name(id=function), args=[_, *_] as arguments, keywords=[]) if function in FUNCTIONS:
+            for argument in arguments:
+                _check(argument, names)
+        case _:
+            allowed = f"numbers, terms, + - * / ** and {', '.join(FUNCTIONS)}"
+            raise SyntaxError(f"{ast.unparse(node)!r} is not one of {allowed}")
+
+
+def _value(node: ast.AST, values: Mapping[str, float]) -> float:
+    match node:
+        case ast.Constant(value=value):
+            return float(value)  # type: ignore[arg-type]
+        case ast.Name(id=name):
+            return values[name]
+        case ast.UnaryOp(op=sign, operand=operand):
+            return OPERATORS[type(sign)](_value(operand, values))
+        case ast.BinOp(left=left, op=sign, right=right):
+            return OPERATORS[type(sign)](_value(left, values), _value(right, values))
+        case ast.Call(func=ast.Name(id=function), args=arguments):
+            return FUNCTIONS[function](*(_value(argument, values) for argument in arguments))
+    raise AssertionError(node)

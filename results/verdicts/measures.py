@@ -1,0 +1,136 @@
+"""What a system's runs answer to what is asked of it: a number with its interval, or why there is none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from results.points.estimate import Estimate, exactly, of_the_middle
+from results.points.repeats import PointResults
+from results.values import PER_DEVICE, THROUGHPUT, devices_text
+from results.verdicts.quality import grade, why_not_ranked
+from results.verdicts.ranking import fastest, ranked_points
+from results.verdicts.requirements import PATHS, SECONDS, Asked, Wanted
+
+
+class Answer(NamedTuple):
+    """`estimate` of a number, or `exact` of one that has no error, or a grade; none where `why_not` says why."""
+
+    estimate: Estimate | None = None
+    exact: float | str | None = None
+    unit: str = ""
+    at: str = ""  # the point, in words
+    why_not: str = ""
+    is_failure: bool = False  # there is no number as all runs failed, and not as none was made
+
+    @property
+    def value(self) -> float | str | None:
+        """The number, or the grade."""
+        return self.estimate.value if self.estimate else self.exact
+
+
+def points_of(results: Sequence[PointResults], system: str, wanted: Wanted) -> list[PointResults]:
+    """A system's points of a workload, those whose runs all failed among them."""
+    return [one for one in results if one.system == system and wanted.has(one)]
+
+
+def answer(mine: Sequence[PointResults], asked: Asked) -> Answer:
+    """What one system's points of the workload answer."""
+    if not mine:
+        return Answer(why_not="no run of this workload")
+    if asked.what == "failed_runs":
+        there = _at(mine, asked)
+        runs = sum(len(one.good) + len(one.bad) for one in there)
+        if not runs:
+            return Answer(why_not=_nothing_there(mine, asked))
+        return Answer(exact=sum(len(one.bad) for one in there), unit=f"of {runs} runs")
+    there = _at(mine, asked)
+    good = ranked_points(there)
+    if not good:
+        return _no_run(mine, there, asked)
+    if asked.what == "energy_grade":
+        found = [grade(record) for one in good for record in one.good]
+        known = [one for one in found if one is not None]
+        return Answer(exact=min(known)) if len(known) == len(found) else Answer(why_not="runs without an energy")
+    if asked.what == "scaling_efficiency":
+        return _scaling(mine, good, asked)
+    return _best(good, asked)
+
+
+def _at(results: Sequence[PointResults], asked: Asked) -> list[PointResults]:
+    return [
+        one
+        for one in results
+        if asked.devices in (None, one.point.devices) and asked.global_batch in (None, one.point.global_batch)
+    ]
+
+
+def _nothing_there(mine: Sequence[PointResults], asked: Asked) -> str:
+    places = ", ".join(dict.fromkeys(one.point.place for one in mine))
+    return f"no run there: there are {places}" if len(places) < 200 else "no run there"
+
+
+def _no_run(mine: Sequence[PointResults], there: Sequence[PointResults], asked: Asked) -> Answer:
+    if not there:
+        return Answer(why_not=_nothing_there(mine, asked))
+    if any(one.good for one in there):
+        return Answer(why_not="only runs of a smaller workload, which are not comparable")
+    bad = [record for one in there for record in one.bad]
+    states = " and ".join(dict.fromkeys(str(record["status"]).replace("_", " ") for record in bad))
+    words = f"all {len(bad)} runs" if len(bad) > 1 else "the one run"
+    return Answer(why_not=f"{words}: {states}", is_failure=True)
+
+
+def _best(good: Sequence[PointResults], asked: Asked) -> Answer:
+    """At the point where it is best, of those that are asked for."""
+    is_time = asked.what == "time_to_solution"
+    path = THROUGHPUT if is_time else PATHS[asked.what]
+    usable = list(good)
+    if path.startswith("energy."):
+        usable = [one for one in good if not why_not_ranked(one)]
+        if not usable:
+            reasons = dict.fromkeys(why_not_ranked(one) for one in good)
+            return Answer(why_not=f"no energy that counts: {'; '.join(reasons)}")
+    best = fastest(usable, path)
+    estimate = best.estimate(path) if best else None
+    if best is None or estimate is None:
+        return Answer(why_not="no run has this number")
+    where = ", ".join([best.point.place, *best.variant])
+    values = best.values(path)
+    if len(values) < asked.of_runs:
+        return Answer(why_not=f"{len(values)} good runs, {asked.of_runs} wanted", at=where)
+    if is_time:
+        seconds = (asked.work or math.nan) / SECONDS[asked.unit]
+        estimate, values = exactly(seconds) / estimate, [seconds / value for value in values]
+    if asked.is_trimmed:
+        ends = (asked.without_fastest, asked.without_slowest)
+        estimate = of_the_middle(values, *(ends if is_time else ends[::-1]))
+    return Answer(estimate, unit=_unit(asked, str(best.any["work_unit"])), at=where)
+
+
+def _unit(asked: Asked, work_unit: str) -> str:
+    if asked.what == "time_to_solution":
+        return asked.unit
+    return {"mfu": "", "work_per_energy": f"{work_unit}/Wh"}.get(asked.what, f"{work_unit}/s")
+
+
+def _scaling(mine: Sequence[PointResults], good: Sequence[PointResults], asked: Asked) -> Answer:
+    """Throughput per device on many devices over that on few, each at its best batch size, in one precision."""
+    many = fastest(good, PER_DEVICE)
+    if many is None:
+        return Answer(why_not="no run has this number")
+    alike = [one for one in ranked_points(mine) if one.precision == many.precision]
+    few_devices = asked.from_devices or min(one.point.devices for one in alike)
+    few = fastest([one for one in alike if one.point.devices == few_devices], PER_DEVICE)
+    if few is None:
+        return Answer(why_not=f"no run on {devices_text(few_devices)}")
+    if asked.devices is None:
+        most = max(one.point.devices for one in alike)
+        many = fastest([one for one in alike if one.point.devices == most], PER_DEVICE) or many
+    if many.point.devices == few.point.devices:
+        return Answer(why_not=f"runs on {devices_text(few_devices)} alone")
+    ours, theirs = many.estimate(PER_DEVICE), few.estimate(PER_DEVICE)
+    if not ours or not theirs:
+        return Answer(why_not="no run has this number")
+    return Answer(ours / theirs, at=f"{many.point.place} over {few.point.place}")

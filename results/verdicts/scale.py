@@ -1,0 +1,140 @@
+"""Each system as large as a budget lets it be: how many devices, and how fast they are together.
+
+Between numbers of devices that were measured, throughput per device is taken to follow a power of the number; beyond
+the largest, the machine is taken to run several jobs of that size side by side. Either is said.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from results.points.estimate import Estimate, exactly, product
+from results.points.repeats import PointResults
+from results.records import RecordError
+from results.values import PER_DEVICE, devices_text
+from results.verdicts.cost import HOURS_PER_YEAR, Costs, unseen_w
+from results.verdicts.quality import why_not_ranked
+from results.verdicts.ranking import fastest, ranked_points
+from results.verdicts.requirements import Budget
+
+POWER = "energy.avg_power_w"
+
+
+class Speed(NamedTuple):
+    """Of a number of devices at one workload."""
+
+    estimate: Estimate | None
+    words: str  # how it follows from what was measured, or why it does not; empty where it was measured
+
+
+class Size(NamedTuple):
+    """How much of a system there is; `devices` is None where `why_not` says why."""
+
+    devices: int | None
+    why_not: str = ""
+    power: Estimate | None = None  # per device at the supply, where it decides
+
+    def speed(self, results: Sequence[PointResults]) -> Speed:
+        """Throughput of all devices at a workload, of whose points these are."""
+        if self.devices is None:
+            return Speed(None, self.why_not)
+        found = speed_of(results, self.devices)
+        if found.estimate and self.power:  # as many devices as the power feeds: its error is theirs
+            return found._replace(estimate=found.estimate * (exactly(self.power.value) / self.power))
+        return found
+
+
+def speed_of(results: Sequence[PointResults], devices: int) -> Speed:
+    """Throughput of one system on so many devices, each number of them at its best point."""
+    good = ranked_points(results)
+    best = {
+        number: estimate
+        for number in sorted({one.point.devices for one in good})
+        if (one := fastest([one for one in good if one.point.devices == number], PER_DEVICE))
+        and (estimate := one.estimate(PER_DEVICE))
+    }
+    if not best:
+        return Speed(None, "no good run")
+    if devices in best:
+        return Speed(best[devices] * devices, "")
+    fewest, most = min(best), max(best)
+    if devices < fewest:
+        return Speed(None, f"measured on no fewer than {devices_text(fewest)}")
+    if devices > most:
+        jobs = f"as {devices / most:.3g} jobs of {devices_text(most)} each, the most that were measured"
+        return Speed(best[most] * devices, jobs)
+    low, high = max(one for one in best if one < devices), min(one for one in best if one > devices)
+    share = math.log(devices / low) / math.log(high / low)
+    between = product([(best[low], 1 - share), (best[high], share)])
+    return Speed(between * devices, f"between {low} and {high} devices, which were measured")
+
+
+def power_at_supply(one: PointResults, costs: Costs) -> Estimate | None:
+    """Of one device at a point, in watts: with what its sensors do not see, and the site's overhead.
+
+    None where the energy does not count, or the system has no price, which states what its sensors do not see.
+    """
+    power, price = one.estimate(POWER), costs.systems.get(one.system)
+    if power is None or price is None or why_not_ranked(one):
+        return None
+    per_device = power / one.point.devices
+    overhead_w = unseen_w(one, costs)
+    return per_device * ((per_device.value + overhead_w) / per_device.value * costs.pue)
+
+
+def sizes(
+    of_workloads: Mapping[str, Sequence[PointResults]], system: str, budget: Budget, costs: Costs | None
+) -> dict[str, Size]:
+    """How many devices of a system the budget allows, for each thing that it limits, and whatever workload they run."""
+    found = {}
+    if budget.devices:
+        found["devices"] = Size(budget.devices)
+    price = costs.systems.get(system) if costs else None
+    no_price = Size(None, f"there is no price of {system}")
+    if budget.racks:
+        per_rack = price.devices_per_rack if price else None
+        racks = Size(per_rack * budget.racks) if per_rack else Size(None, f"devices_per_rack of {system} is not known")
+        found["racks"] = racks
+    powers = [_power(results, costs) for results in of_workloads.values()] if costs else []
+    known = [power for power in powers if power]
+    power = max(known, key=lambda one: one.value) if known and len(known) == len(powers) else None
+    if budget.money:
+        found["money"] = _bought(budget, costs, system, power) if price else no_price
+    if budget.power_kw:
+        fed = math.floor(1000 * budget.power_kw / power.value) if power else 0
+        if not price:
+            found["power"] = no_price
+        elif power is None:
+            found["power"] = Size(None, "there is no energy that counts for each workload")
+        else:
+            found["power"] = Size(fed, power=power) if fed else Size(None, "the power feeds not one device")
+    return found
+
+
+def _power(results: Sequence[PointResults], costs: Costs) -> Estimate | None:
+    """Of a device at the supply, at a workload's best point on the most devices, which fill their nodes if any do."""
+    good = ranked_points(results)
+    most = max((one.point.devices for one in good), default=0)
+    best = fastest([one for one in good if one.point.devices == most], PER_DEVICE)
+    return power_at_supply(best, costs) if best else None
+
+
+def _bought(budget: Budget, costs: Costs | None, system: str, power: Estimate | None) -> Size:
+    if costs is None or budget.money is None:
+        raise RecordError("a budget of money needs prices: give them with --prices FILE")
+    each = costs.systems[system].price_per_device
+    if budget.money_covers == "ownership":
+        if power is None:
+            return Size(None, "there is no energy that counts for each workload")
+        each += lifetime_kwh(power.value, costs) * costs.electricity_per_kwh
+    if not each:
+        return Size(None, f"a device of {system} has the price 0")
+    devices = math.floor(budget.money / each)
+    return Size(devices) if devices else Size(None, "the money buys not one device")
+
+
+def lifetime_kwh(power_w: float, costs: Costs) -> float:
+    """Energy of a power at the supply over the time that a machine works."""
+    return power_w / 1000 * HOURS_PER_YEAR * costs.lifetime_years * costs.utilisation

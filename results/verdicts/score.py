@@ -1,0 +1,226 @@
+"""One number of each system over all workloads, as tenders are decided: with its interval, and what it hangs on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from results.points.estimate import Estimate, Interval, Part, exactly, half_interval, product
+from results.points.repeats import PointResults
+from results.records import RecordError
+from results.values import PER_DEVICE
+from results.verdicts.cost import Costs
+from results.verdicts.measures import answer, points_of
+from results.verdicts.ranking import fastest, ranked_points
+from results.verdicts.requirements import Requirements, Wanted
+from results.verdicts.scale import Size, Speed, sizes
+
+EQUAL_DEVICES = "per device"  # where no budget says how many
+TITLES = {
+    EQUAL_DEVICES: "per device, each at its best point",
+    "devices": "at equal devices",
+    "racks": "at equal racks",
+    "money": "at equal money",
+    "power": "at equal power",
+}
+
+
+class Scored(NamedTuple):
+    """One system's score; `value` is None where `why_not` says why."""
+
+    system: str
+    value: float | None
+    interval: Interval | None
+    devices: int | None
+    speeds: Mapping[str, Speed]  # by the workload
+    why_not: str = ""
+
+
+class Turn(NamedTuple):
+    """What would have to change for a system to overtake the first."""
+
+    system: str
+    what: str  # weight of NAME, or price of SYSTEM
+    factor: float
+
+
+class Ranked(NamedTuple):
+    """All systems by their score at one way to make them equal."""
+
+    by: str  # one of TITLES, or the buyer's formula
+    title: str
+    scores: list[Scored]  # the best first, those without a score last
+    level: list[str]  # systems that cannot be told apart from the first
+    turns: list[Turn]
+
+
+def scores(results: Sequence[PointResults], requirements: Requirements, costs: Costs | None) -> list[Ranked]:
+    """The rankings that the requirements ask for; raises RecordError where they name a system that is not there."""
+    systems = list(dict.fromkeys(one.system for one in results))
+    reference = requirements.reference or systems[0]
+    if reference not in systems:
+        raise RecordError(f"the reference {reference} is not among the systems: {', '.join(systems)}")
+    if requirements.score:
+        return [_by_formula(results, systems, requirements)]
+    budget = requirements.budget
+    if (budget.money and costs is None) or (budget.power_kw and costs is None) or (budget.racks and costs is None):
+        raise RecordError("a budget of money, power or racks needs what the machines are: give --prices FILE")
+    mine = {
+        system: {name: _of_one_precision(results, system, wanted) for name, wanted in requirements.workloads.items()}
+        for system in systems
+    }
+    allowed = {system: sizes(mine[system], system, budget, costs) for system in systems}
+    ways = list(next(iter(allowed.values())))
+    found = []
+    for way in [EQUAL_DEVICES, *ways] if "devices" not in ways else ways:
+        speeds = {
+            system: {
+                name: _per_device(points) if way == EQUAL_DEVICES else allowed[system][way].speed(points)
+                for name, points in mine[system].items()
+            }
+            for system in systems
+        }
+        size = {system: Size(1) if way == EQUAL_DEVICES else allowed[system][way] for system in systems}
+        found.append(_ranked(way, speeds, size, reference, requirements.workloads, costs))
+    return found
+
+
+def _of_one_precision(results: Sequence[PointResults], system: str, wanted: Wanted) -> list[PointResults]:
+    """A system's points of a workload, in the precision that is asked for, or else the one that every system has."""
+    every = [one for one in results if wanted.has(one) and one.good and one.is_comparable]
+    if not wanted.precision:
+        shared: set[str] | None = None
+        for name in dict.fromkeys(one.system for one in every):
+            has = {one.precision for one in every if one.system == name}
+            shared = has if shared is None else shared & has
+        if shared and len(shared) > 1:
+            names = " and ".join(sorted(shared))
+            raise RecordError(f"{wanted.benchmark} was run in {names}: say in the requirements what 'precision' counts")
+        if not shared:
+            return []
+        every = [one for one in every if one.precision in shared]
+    return [one for one in every if one.system == system]
+
+
+def _per_device(points: Sequence[PointResults]) -> Speed:
+    best = fastest(ranked_points(points), PER_DEVICE)
+    estimate = best.estimate(PER_DEVICE) if best else None
+    return Speed(estimate, best.point.place if best else "no good run in a precision that all have")
+
+
+def _ranked(
+    way: str,
+    speeds: Mapping[str, Mapping[str, Speed]],
+    size: Mapping[str, Size],
+    reference: str,
+    wanted: Mapping[str, Wanted],
+    costs: Costs | None,
+) -> Ranked:
+    total = math.fsum(one.weight for one in wanted.values())
+    if not total:
+        raise RecordError("all weights of the requirements are 0: one above 0 is needed")
+    weights = {name: one.weight / total for name, one in wanted.items() if one.weight}
+
+    def over(system: str, base: str) -> Estimate | str:
+        ratios = []
+        for name, weight in weights.items():
+            ours, theirs = speeds[system][name], speeds[base][name]
+            for one, who in ((ours, system), (theirs, base)):
+                if one.estimate is None:
+                    return f"{name} of {who}: {one.words}"
+            assert ours.estimate and theirs.estimate
+            ratios.append((ours.estimate / theirs.estimate, weight))
+        return product(ratios)
+
+    rows = []
+    for system in speeds:
+        found = exactly(1.0) if system == reference else over(system, reference)
+        own = over(system, system)
+        if isinstance(own, str):
+            found = own
+        if isinstance(found, str):
+            rows.append(Scored(system, None, None, size[system].devices, speeds[system], found))
+        else:
+            rows.append(Scored(system, found.value, found.interval, size[system].devices, speeds[system]))
+    rows.sort(key=lambda one: -math.inf if one.value is None else one.value, reverse=True)
+    first, *others = rows
+    level, turns = [], []
+    for one in others if first.value is not None else []:
+        if one.value is None:
+            continue
+        behind = over(one.system, first.system)
+        assert isinstance(behind, Estimate)
+        if behind.interval is None or behind.interval.high >= 1:
+            level.append(one.system)
+        turns += _turns(first.system, one, speeds, weights, behind, way, costs)
+    return Ranked(way, TITLES[way], rows, level, turns)
+
+
+def _turns(
+    first: str,
+    other: Scored,
+    speeds: Mapping[str, Mapping[str, Speed]],
+    weights: Mapping[str, float],
+    behind: Estimate,
+    way: str,
+    costs: Costs | None,
+) -> list[Turn]:
+    """For each weight the factor at which another system draws level with the first, and the first one's price."""
+    found = []
+    leads = {}
+    for name in weights:
+        ours, theirs = speeds[first][name].estimate, speeds[other.system][name].estimate
+        assert ours and theirs
+        leads[name] = math.log(ours.value / theirs.value)
+    for name, lead in leads.items():
+        of_others = math.fsum(weights[one] * value for one, value in leads.items() if one != name)
+        factor = -of_others / (weights[name] * lead) if lead else math.nan
+        if factor > 0:
+            found.append(Turn(other.system, f"weight of {name}", factor))
+    if way == "money" and costs:
+        found.append(Turn(other.system, f"price of {first}", 1 / behind.value))
+    return found
+
+
+def _by_formula(results: Sequence[PointResults], systems: Sequence[str], requirements: Requirements) -> Ranked:
+    """By what the buyer wrote; the interval follows from those of the terms to first order."""
+    score = requirements.score
+    assert score
+    rows: list[tuple[Scored, tuple[Part, ...] | None]] = []
+    for system in systems:
+        answers = {
+            name: answer(points_of(results, system, requirements.workloads[asked.of]), asked)
+            for name, asked in score.terms.items()
+        }
+        missing = [f"{name}: {one.why_not}" for name, one in answers.items() if one.why_not]
+        values = {name: float(one.value or 0.0) for name, one in answers.items()}
+        value = math.nan if missing else score.formula(values)
+        if math.isnan(value):
+            reason = "; ".join(missing) or f"{score.formula} has no value of {values}"
+            rows.append((Scored(system, None, None, None, {}, reason), None))
+            continue
+        parts = _parts(score.formula.slopes(values), {name: one.estimate for name, one in answers.items()})
+        half = None if parts is None else half_interval(parts)
+        interval = None if half is None else Interval(value - half, value + half)
+        rows.append((Scored(system, value, interval, None, {}), parts))
+    sign = 1 if score.better == "higher" else -1
+    rows.sort(key=lambda row: -math.inf if row[0].value is None else sign * row[0].value, reverse=True)
+    (first, of_first), *others = rows
+    level = []
+    for one, parts in others:
+        if one.value is None or first.value is None:
+            continue
+        apart = abs(first.value - one.value)
+        if of_first is None or parts is None or apart <= half_interval([*of_first, *parts]):
+            level.append(one.system)
+    title = f"by {score.formula}, {score.better} is better"
+    return Ranked(str(score.formula), title, [row for row, _ in rows], level, [])
+
+
+def _parts(slopes: Mapping[str, float], estimates: Mapping[str, Estimate | None]) -> tuple[Part, ...] | None:
+    """The errors of a formula from those of its terms; a term without an estimate, such as a count, is exact."""
+    known = [(slopes[name], one) for name, one in estimates.items() if one]
+    if any(one.parts is None for _, one in known):
+        return None
+    return tuple(Part(part.variance * slope**2, part.freedom) for slope, one in known for part in one.parts or ())
