@@ -6,9 +6,12 @@ share of the machine's price for the time that it takes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from results.points.repeats import PointResults
 from results.records import RecordError
@@ -178,6 +181,45 @@ def sensitivity(one: PointResults, costs: Costs) -> dict[str, tuple[float, float
     return {
         words: (change(name, 1 - SENSITIVITY), change(name, 1 + SENSITIVITY)) for name, words in ASSUMPTIONS.items()
     }
+
+
+class Crossing(NamedTuple):
+    """At what price of a device a system costs as much as the cheapest, all else as it is; below 0: at none."""
+
+    system: str
+    price: float
+    against: str
+
+
+def crossings(found: Mapping[str, tuple[PointResults, Cost]], costs: Costs) -> list[Crossing]:
+    """Of the systems at their cheapest points: the price at which the cheapest loses its place, and at which each other
+    one gets it.
+    """
+    if len(found) < 2:
+        return []
+    first, second, *_ = sorted(found, key=lambda system: found[system][1].total)
+    pairs = [(first, second), *((system, first) for system in found if system != first)]
+    return [
+        Crossing(system, costs.systems[system].price_per_device * (wanted - ours.electricity) / ours.machine, against)
+        for system, against in pairs
+        if (ours := found[system][1]).machine and (wanted := found[against][1].total)
+    ]
+
+
+def cheapest_in(found: Mapping[str, tuple[PointResults, Cost]], costs: Costs) -> Counter[str]:
+    """In how many cases each system is the cheapest at its point, when all assumptions but prices of machines vary
+    together: each as stated, lower and higher by SENSITIVITY.
+    """
+    names = [name for name in ASSUMPTIONS if name != "price"]
+    counts: Counter[str] = Counter()
+    for shares in itertools.product((1 - SENSITIVITY, 1.0, 1 + SENSITIVITY), repeat=len(names)):
+        case = costs
+        for name, share in zip(names, shares, strict=True):
+            case = _changed(case, "", name, share)
+        totals = {system: at.total for system, (one, _) in found.items() if (at := cost_of(one, case))}
+        if totals:
+            counts[min(totals, key=totals.__getitem__)] += 1
+    return counts
 
 
 def _changed(costs: Costs, system: str, name: str, share: float) -> Costs:

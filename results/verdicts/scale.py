@@ -97,9 +97,7 @@ def sizes(
         per_rack = price.devices_per_rack if price else None
         racks = Size(per_rack * budget.racks) if per_rack else Size(None, f"devices_per_rack of {system} is not known")
         found["racks"] = racks
-    powers = [_power(results, costs) for results in of_workloads.values()] if costs else []
-    known = [power for power in powers if power]
-    power = max(known, key=lambda one: one.value) if known and len(known) == len(powers) else None
+    power = hungriest(of_workloads, costs)
     if budget.money:
         found["money"] = _bought(budget, costs, system, power) if price else no_price
     if budget.power_kw:
@@ -111,6 +109,15 @@ def sizes(
         else:
             found["power"] = Size(fed, power=power) if fed else Size(None, "the power feeds not one device")
     return found
+
+
+def hungriest(of_workloads: Mapping[str, Sequence[PointResults]], costs: Costs | None) -> Estimate | None:
+    """Power of a device of one system at the supply, in watts, at the workload that takes most; None unless each tells
+    of it.
+    """
+    powers = [_power(results, costs) for results in of_workloads.values()] if costs else []
+    known = [power for power in powers if power]
+    return max(known, key=lambda one: one.value) if known and len(known) == len(powers) else None
 
 
 def _power(results: Sequence[PointResults], costs: Costs) -> Estimate | None:
@@ -133,6 +140,31 @@ def _bought(budget: Budget, costs: Costs | None, system: str, power: Estimate | 
         return Size(None, f"a device of {system} has the price 0")
     devices = math.floor(budget.money / each)
     return Size(devices) if devices else Size(None, "the money buys not one device")
+
+
+class Total(NamedTuple):
+    """A machine over its life, in money; what hangs on a power that is not known is None."""
+
+    devices: int
+    purchase: float
+    power_kw: float | None  # at the supply, while it works
+    electricity: float | None
+
+    @property
+    def total(self) -> float | None:
+        """Purchase and electricity."""
+        return None if self.electricity is None else self.purchase + self.electricity
+
+
+def total_of(size: Size, system: str, power: Estimate | None, costs: Costs | None) -> Total | None:
+    """Of as much of a system; None without a price, or without any. `power`: of a device at the supply, in watts."""
+    price = costs.systems.get(system) if costs else None
+    if costs is None or price is None or size.devices is None:
+        return None
+    power_w = power.value * size.devices if power else None
+    electricity = None if power_w is None else lifetime_kwh(power_w, costs) * costs.electricity_per_kwh
+    kilowatts = None if power_w is None else power_w / 1000
+    return Total(size.devices, price.price_per_device * size.devices, kilowatts, electricity)
 
 
 def lifetime_kwh(power_w: float, costs: Costs) -> float:

@@ -14,7 +14,7 @@ from results.verdicts.cost import Costs
 from results.verdicts.measures import answer, points_of
 from results.verdicts.ranking import fastest, ranked_points
 from results.verdicts.requirements import Requirements, Wanted
-from results.verdicts.scale import Size, Speed, sizes
+from results.verdicts.scale import Size, Speed, Total, hungriest, sizes, total_of
 
 EQUAL_DEVICES = "per device"  # where no budget says how many
 TITLES = {
@@ -34,6 +34,7 @@ class Scored(NamedTuple):
     interval: Interval | None
     devices: int | None
     speeds: Mapping[str, Speed]  # by the workload
+    total: Total | None = None
     why_not: str = ""
 
 
@@ -82,7 +83,13 @@ def scores(results: Sequence[PointResults], requirements: Requirements, costs: C
             for system in systems
         }
         size = {system: Size(1) if way == EQUAL_DEVICES else allowed[system][way] for system in systems}
-        found.append(_ranked(way, speeds, size, reference, requirements.workloads, costs))
+        totals = {
+            system: None
+            if way == EQUAL_DEVICES
+            else total_of(size[system], system, hungriest(mine[system], costs), costs)
+            for system in systems
+        }
+        found.append(_ranked(way, speeds, size, totals, reference, requirements.workloads, costs))
     return found
 
 
@@ -113,6 +120,7 @@ def _ranked(
     way: str,
     speeds: Mapping[str, Mapping[str, Speed]],
     size: Mapping[str, Size],
+    totals: Mapping[str, Total | None],
     reference: str,
     wanted: Mapping[str, Wanted],
     costs: Costs | None,
@@ -140,9 +148,11 @@ def _ranked(
         if isinstance(own, str):
             found = own
         if isinstance(found, str):
-            rows.append(Scored(system, None, None, size[system].devices, speeds[system], found))
+            rows.append(Scored(system, None, None, size[system].devices, speeds[system], totals[system], found))
         else:
-            rows.append(Scored(system, found.value, found.interval, size[system].devices, speeds[system]))
+            rows.append(
+                Scored(system, found.value, found.interval, size[system].devices, speeds[system], totals[system])
+            )
     rows.sort(key=lambda one: -math.inf if one.value is None else one.value, reverse=True)
     first, *others = rows
     level, turns = [], []
@@ -198,7 +208,7 @@ def _by_formula(results: Sequence[PointResults], systems: Sequence[str], require
         value = math.nan if missing else score.formula(values)
         if math.isnan(value):
             reason = "; ".join(missing) or f"{score.formula} has no value of {values}"
-            rows.append((Scored(system, None, None, None, {}, reason), None))
+            rows.append((Scored(system, None, None, None, {}, None, reason), None))
             continue
         parts = _parts(score.formula.slopes(values), {name: one.estimate for name, one in answers.items()})
         half = None if parts is None else half_interval(parts)
