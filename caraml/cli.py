@@ -377,6 +377,7 @@ def _add_report(command: argparse.ArgumentParser) -> None:
     _add_folders(command)
     command.add_argument("-o", "--out", type=Path, default=Path("report.html"), help="or a .pdf; default: %(default)s")
     command.add_argument("--prices", type=Path, metavar="FILE", help="state costs, after prices.example.yaml")
+    command.add_argument("--requirements", type=Path, metavar="FILE", help=REQUIREMENTS)
     command.add_argument("--published", action="store_true", help="draw published figures beside ours, marked")
 
 
@@ -386,8 +387,9 @@ def _report(options: argparse.Namespace) -> int:
 
     check_page(options.out)
     costs = read_prices(options.prices) if options.prices else None
+    requirements = read_requirements(options.requirements) if options.requirements else None
     records, skipped = _records(options.folders)
-    for path in write_report(records, skipped, options.out, costs, options.published):
+    for path in write_report(records, skipped, options.out, costs, options.published, requirements):
         print(path)
     return 0
 

@@ -24,18 +24,22 @@ from results.plots.systems import compute_and_effective, ratios
 from results.points.repeats import PointResults, by_point
 from results.records import Record, RecordError
 from results.tables.cost import cost_rows
-from results.tables.points import notes, point_rows
+from results.tables.decision import Cell, cost_words, counts, matrix, ranking_words, score_rows
+from results.tables.doubts import deviations_once, energies_apart, failures_once
+from results.tables.points import point_rows
 from results.tables.published import EFFECTIVE, Throughput, throughputs
 from results.tables.reads import file_rows, read_rows
 from results.tables.reads import sentences as of_reads
 from results.tables.regions import region_rows, split_notes
 from results.tables.states import closing_notes, state_rows
 from results.tables.summary import sentences, summary_rows
-from results.tables.table import failures
 from results.values import PER_DEVICE, WORK
-from results.verdicts.cost import Costs
+from results.verdicts.accept import accept
+from results.verdicts.cost import Costs, cheapest
 from results.verdicts.quality import GRADES, Rule, energy_kind, energy_rules
 from results.verdicts.ranking import by_energy_kind, fastest, ranked_points
+from results.verdicts.requirements import Requirements
+from results.verdicts.score import Ranked, scores
 from results.workloads import title_of
 
 TEMPLATE = Path(__file__).with_name("report.html.j2")
@@ -71,11 +75,13 @@ def write_report(
     page: Path,
     costs: Costs | None = None,
     with_published: bool = False,
+    requirements: Requirements | None = None,
 ) -> list[Path]:
     """Write the page (as PDF where its name says so), and each plot as PNG in a folder beside it; returns the files."""
+    decision = decide(by_point(records), requirements, costs) if requirements else None
     sections = _sections(records, costs, with_published)
     page.parent.mkdir(parents=True, exist_ok=True)
-    text = _render(records, skipped, sections, costs)
+    text = _render(records, skipped, sections, costs, decision)
     if page.suffix.lower() == ".pdf":
         write_pdf(text, page)
     else:
@@ -258,7 +264,30 @@ def _commands(sections: Sequence[Section]) -> list[tuple[str, str]]:
     return found
 
 
-def _render(records: Sequence[Record], skipped: Sequence[str], sections: Sequence[Section], costs: Costs | None) -> str:
+class Decision(NamedTuple):
+    """What requirements make of the results."""
+
+    systems: list[str]
+    items: list[tuple[str, list[Cell]]]
+    counts: list[str]
+    rankings: list[tuple[Ranked, list[str], list[list[str]]]]  # with its sentences and its table
+
+
+def decide(results: Sequence[PointResults], requirements: Requirements, costs: Costs | None) -> Decision:
+    """Verdicts and scores; raises RecordError where the requirements do not fit the results."""
+    verdicts = accept(results, requirements) if requirements.must else []
+    currency = costs.currency if costs else ""
+    rankings = [(one, ranking_words(one), score_rows(one, currency)) for one in scores(results, requirements, costs)]
+    return Decision(*matrix(verdicts), counts(verdicts), rankings)
+
+
+def _render(
+    records: Sequence[Record],
+    skipped: Sequence[str],
+    sections: Sequence[Section],
+    costs: Costs | None,
+    decision: Decision | None,
+) -> str:
     import jinja2
 
     environment = jinja2.Environment(
@@ -282,12 +311,15 @@ def _render(records: Sequence[Record], skipped: Sequence[str], sections: Sequenc
         closing_notes={section.anchor: closing_notes(section.results) for section in sections},
         split_notes={section.anchor: split_notes(section.results) for section in sections},
         tables={section.anchor: point_rows(section.results, without=("model", "data")) for section in sections},
-        notes=[note for section in sections for note in notes(section.results)],
+        decision=decision,
+        deviations=deviations_once([one for section in sections for one in section.results]),
+        energies_apart={section.title: energies_apart(section.results) for section in sections},
         quality=_quality(records),
         grades=GRADES,
         costs=cost_rows([section.results for section in sections], costs) if costs else [],
+        cost_words=[cost_words(cheapest(section.results, costs), costs) for section in sections] if costs else [],
         assumptions=costs.assumptions() if costs else [],
-        failures=failures(records),
+        failures=failures_once(records),
         skipped=skipped,
         origins=_origins(records),
         commands=_commands(sections),

@@ -1,4 +1,4 @@
-"""Verdicts on requirements, and scores, as tables and for programs."""
+"""Verdicts on requirements as a table, and for programs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 from results.points.estimate import Interval
 from results.values import rounded
 from results.verdicts.accept import Outcome, Verdict
-from results.verdicts.score import Ranked
 
 HEADER = ["system", "requirement", "outcome", "found", "95 % interval", "at", "why"]
 MARKS = {Outcome.PASSED: "✓", Outcome.FAILED: "✗", Outcome.OPEN: "?"}
@@ -81,26 +80,3 @@ def _as_data(one: Verdict) -> dict[str, Any]:
         "at": one.answer.at,
         "reason": one.reason,
     }
-
-
-def score_rows(ranked: Ranked) -> list[list[str]]:
-    """The header and a row for each system, the best first."""
-    names = list(next((one.speeds for one in ranked.scores if one.speeds), {}))
-    header = ["system", "score", "95 % interval", "devices", *names, "remark"]
-    rows = []
-    for one in ranked.scores:
-        speeds = [one.speeds.get(name) for name in names]
-        remarks = [f"{name}: {speed.words}" for name, speed in zip(names, speeds, strict=True) if speed and speed.words]
-        half = (one.interval.high - one.interval.low) / 2 if one.interval else None
-        rows.append(
-            [
-                one.system,
-                rounded(one.value, half),
-                interval_text(one.interval),
-                "" if one.devices is None else str(one.devices),
-                *(rounded(speed.estimate.value) if speed and speed.estimate else "" for speed in speeds),
-                one.why_not or "; ".join(remarks),
-            ]
-        )
-    used = [index for index in range(len(header)) if index < 2 or any(row[index] for row in rows)]
-    return [[row[index] for index in used] for row in [header, *rows]]

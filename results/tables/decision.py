@@ -1,0 +1,139 @@
+"""The answer: what is reached, who is first and how sure that is, what it costs, in tables and sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from results.points.repeats import PointResults
+from results.tables.accept import found_text, interval_text, outcome_text
+from results.values import rounded
+from results.verdicts.accept import Outcome, Verdict
+from results.verdicts.cost import ASSUMPTIONS, SENSITIVITY, Cost, Costs, cheapest_in, costed_work, crossings
+from results.verdicts.score import Ranked, Scored
+
+NEAR = 20.0  # a factor of more is no change that anybody makes
+
+
+class Cell(NamedTuple):
+    """One requirement on one system."""
+
+    outcome: str
+    mark: str
+    words: str
+
+
+def matrix(verdicts: Sequence[Verdict]) -> tuple[list[str], list[tuple[str, list[Cell]]]]:
+    """The systems, and for each requirement a cell of each."""
+    systems = list(dict.fromkeys(one.system for one in verdicts))
+    items = dict.fromkeys(str(one.item) for one in verdicts)
+    cells = {(str(one.item), one.system): _cell(one) for one in verdicts}
+    return systems, [(item, [cells[item, system] for system in systems]) for item in items]
+
+
+def _cell(one: Verdict) -> Cell:
+    found = found_text(one)
+    return Cell(one.outcome.name.lower(), outcome_text(one.outcome), "; ".join(filter(None, [found, one.reason])))
+
+
+def counts(verdicts: Sequence[Verdict]) -> list[str]:
+    """For each system what is passed, failed and open, in words; those that pass all first."""
+    found = []
+    for system in dict.fromkeys(one.system for one in verdicts):
+        mine = [one.outcome for one in verdicts if one.system == system]
+        passed, failed, left = (mine.count(outcome) for outcome in Outcome)
+        if passed == len(mine):
+            found.append((0, f"{system} passes all {passed} requirements."))
+            continue
+        words = [f"passes {passed} of {len(mine)} requirements", f"fails {failed}" if failed else ""]
+        words.append(f"{left} cannot be told" if left else "")
+        found.append((1 + bool(failed), f"{system} {', '.join(filter(None, words))}."))
+    return [words for _, words in sorted(found, key=lambda one: one[0])]
+
+
+def score_rows(ranked: Ranked, currency: str = "") -> list[list[str]]:
+    """The header and a row for each system, the best first; columns that no system has are left out."""
+    names = list(next((one.speeds for one in ranked.scores if one.speeds), {}))
+    money = f" [{currency}]" if currency else ""
+    header = ["system", "score", "95 % interval", "devices", *(f"{name} [1/s]" for name in names)]
+    header += ["power [kW]", f"purchase{money}", f"electricity{money}", f"total{money}", "remark"]
+    rows = [_score_row(one, names) for one in ranked.scores]
+    used = [index for index in range(len(header)) if index < 2 or any(row[index] for row in rows)]
+    return [[row[index] for index in used] for row in [header, *rows]]
+
+
+def _score_row(one: Scored, names: Sequence[str]) -> list[str]:
+    speeds = [one.speeds.get(name) for name in names]
+    remarks = [f"{name}: {speed.words}" for name, speed in zip(names, speeds, strict=True) if speed and speed.words]
+    half = (one.interval.high - one.interval.low) / 2 if one.interval else None
+    total = one.total
+    money = [total.power_kw, total.purchase, total.electricity, total.total] if total else [None] * 4
+    return [
+        one.system,
+        rounded(one.value, half),
+        interval_text(one.interval),
+        "" if one.devices is None else str(one.devices),
+        *(rounded(speed.estimate.value) if speed and speed.estimate else "" for speed in speeds),
+        *map(rounded, money),
+        one.why_not or "; ".join(remarks),
+    ]
+
+
+def ranking_words(ranked: Ranked) -> list[str]:
+    """Who is first, how sure that is, and what would turn it."""
+    known = [one for one in ranked.scores if one.value is not None]
+    if not known:
+        return [f"No system has a score {ranked.title}."]
+    first, *others = known
+    if not others:
+        return [f"{first.system} alone has a score {ranked.title}."]
+    if ranked.level:
+        alike = ", ".join([first.system, *ranked.level])
+        found = [f"{_capital(ranked.title)}, {alike} cannot be told apart."]
+    else:
+        found = [f"{_capital(ranked.title)}, {first.system} is first."]
+    turns = [one for one in ranked.turns if 1 / NEAR <= one.factor <= NEAR]
+    for system in dict.fromkeys(one.system for one in turns):
+        words = " or ".join(f"{one.factor:.2g} times the {one.what}" for one in turns if one.system == system)
+        found.append(f"{system} draws level with {first.system} at {words}.")
+    if not turns and len(others) and not ranked.level and ranked.turns:
+        found.append("No change of a weight or price by less than 20 times turns that.")
+    return found
+
+
+def cost_words(found: Mapping[str, tuple[PointResults, Cost]], costs: Costs) -> list[str]:
+    """At which prices the order turns, and how often it holds when all assumptions vary together."""
+    if len(found) < 2:
+        return []
+    first = min(found, key=lambda system: found[system][1].total)
+    work = costed_work(found[first][0]).words
+    words = [f"For {work}, {first} is the cheapest."]
+    for one in crossings(found, costs):
+        now = f"(now {costs.systems[one.system].price_per_device:,.0f})"
+        price = f"{rounded(one.price)} {costs.currency} per device {now}"
+        if one.system == first:
+            words.append(f"It stays so up to {price}, where {one.against} draws level.")
+        elif one.price > 0:
+            words.append(f"{one.system} draws level with it at {price}.")
+        else:
+            words.append(
+                f"{one.system} takes more electricity than {one.against} costs in all: no price makes it level."
+            )
+    cases = cheapest_in(found, costs)
+    varied = ", ".join(words for name, words in ASSUMPTIONS.items() if name != "price")
+    held = f"{cases[first]} of {cases.total()}"
+    share = f"{SENSITIVITY:.0%}"
+    words.append(
+        f"With {varied} each as stated, {share} lower and {share} higher, {first} is the cheapest in {held} cases"
+        + _others(first, cases)
+    )
+    return words
+
+
+def _others(first: str, cases: Mapping[str, int]) -> str:
+    others = ", ".join(f"{system} in {count}" for system, count in cases.items() if system != first and count)
+    return f", {others}." if others else "."
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]

@@ -1,0 +1,77 @@
+"""What to doubt before one signs: deviations and failures, each kind said once, and energies of several kinds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from results.points.repeats import PointResults
+from results.records import Record
+from results.values import devices_text, value_at
+from results.verdicts.quality import deviations
+from results.verdicts.ranking import by_energy_kind, ranked_points
+
+NUMBER = re.compile(r"[-+±]?\d[\d.,]*")
+EXAMPLES = 3  # places that are named of many
+
+
+class Said(NamedTuple):
+    """One finding, with the places where it was found; where its numbers differ, in the words of the first."""
+
+    words: str
+    places: list[str]
+    differs: bool
+
+    def __str__(self) -> str:
+        such_as = ", such as" if len(self.places) > EXAMPLES else ":"
+        places = f"{len(self.places)} points{such_as} " if len(self.places) > 1 else ""
+        more = "; elsewhere with other numbers" if self.differs else ""
+        return f"{self.words} ({places}{'; '.join(self.places[:EXAMPLES])}{more})"
+
+
+def once(found: Iterable[tuple[str, str]]) -> list[Said]:
+    """Pairs of a place and a sentence, those that differ in nothing but numbers said once; the most frequent first."""
+    kinds: dict[str, list[tuple[str, str]]] = {}
+    for place, words in found:
+        kinds.setdefault(NUMBER.sub("#", words), []).append((place, words))
+    said = [
+        Said(pairs[0][1], list(dict.fromkeys(place for place, _ in pairs)), len({words for _, words in pairs}) > 1)
+        for pairs in kinds.values()
+    ]
+    return sorted(said, key=lambda one: -len(one.places))
+
+
+def deviations_once(results: Sequence[PointResults]) -> list[Said]:
+    """How points deviate from the rules of a run."""
+    return once((f"{one.system}, {one.point.place}", words) for one in results for words in deviations(one))
+
+
+def failures_once(records: Sequence[Record]) -> list[Said]:
+    """Why runs failed."""
+    return once(
+        (_place(record), f"{record['status'].replace('_', ' ')}: {record.get('error') or 'no reason was left'}")
+        for record in records
+        if record["status"] != "ok"
+    )
+
+
+def _place(record: Record) -> str:
+    devices, batch = (value_at(record, f"layout.{name}") or 0 for name in ("num_devices", "global_batch_size"))
+    return f"{record['system']}, {record['model']}, {devices_text(devices)}, batch {batch}"
+
+
+def energies_apart(results: Sequence[PointResults]) -> list[str]:
+    """Where systems' energies cannot be ranked with each other, what to measure so that they can be."""
+    kinds = {
+        kind: list(dict.fromkeys(one.system for one in mine))
+        for kind, mine in by_energy_kind(ranked_points(results)).items()
+    }
+    if len(kinds) < 2:
+        return []
+    known = "; ".join(f"{kind} of {', '.join(systems)}" for kind, systems in kinds.items())
+    return [
+        f"Energies are of {len(kinds)} kinds, and are not ranked across them: {known}. Measured at the node or in the "
+        "supply on all of them, they can be: jpwr's methods ipmi and cray read a node's sensor, and "
+        "'--meter FILE' takes what a meter in the supply line wrote."
+    ]
