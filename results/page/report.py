@@ -24,7 +24,17 @@ from results.plots.systems import compute_and_effective, ratios
 from results.points.repeats import PointResults, by_point
 from results.records import Record, RecordError
 from results.tables.cost import cost_rows
-from results.tables.decision import Cell, cost_words, counts, matrix, ranking_words, score_rows
+from results.tables.decision import (
+    Cell,
+    beyond_measured,
+    cost_words,
+    counts,
+    form_of_score,
+    matrix,
+    ranking_rows,
+    ranking_words,
+    score_rows,
+)
 from results.tables.doubts import deviations_once, energies_apart, failures_once
 from results.tables.points import point_rows
 from results.tables.published import EFFECTIVE, Throughput, throughputs
@@ -271,14 +281,25 @@ class Decision(NamedTuple):
     items: list[tuple[str, list[Cell]]]
     counts: list[str]
     rankings: list[tuple[Ranked, list[str], list[list[str]]]]  # with its sentences and its table
+    scores: list[list[str]]  # of all rankings
+    form: str  # how a score is made of its parts
+    beyond: list[str]
 
 
 def decide(results: Sequence[PointResults], requirements: Requirements, costs: Costs | None) -> Decision:
     """Verdicts and scores; raises RecordError where the requirements do not fit the results."""
     verdicts = accept(results, requirements) if requirements.must else []
     currency = costs.currency if costs else ""
-    rankings = [(one, ranking_words(one), score_rows(one, currency)) for one in scores(results, requirements, costs)]
-    return Decision(*matrix(verdicts), counts(verdicts), rankings)
+    found = scores(results, requirements, costs)
+    rankings = [(one, ranking_words(one), score_rows(one, currency)) for one in found]
+    return Decision(
+        *matrix(verdicts),
+        counts(verdicts),
+        rankings,
+        ranking_rows(found),
+        form_of_score(requirements, found),
+        beyond_measured(found),
+    )
 
 
 def _render(

@@ -10,6 +10,7 @@ from results.tables.accept import found_text, interval_text, outcome_text
 from results.values import rounded
 from results.verdicts.accept import Outcome, Verdict
 from results.verdicts.cost import ASSUMPTIONS, SENSITIVITY, Cost, Costs, cheapest_in, costed_work, crossings
+from results.verdicts.requirements import Requirements
 from results.verdicts.score import Ranked, Scored
 
 NEAR = 20.0  # a factor of more is no change that anybody makes
@@ -77,6 +78,45 @@ def _score_row(one: Scored, names: Sequence[str]) -> list[str]:
         *map(rounded, money),
         one.why_not or "; ".join(remarks),
     ]
+
+
+def ranking_rows(rankings: Sequence[Ranked]) -> list[list[str]]:
+    """The header and a row for each system: its score in each way to make systems equal, in the order of the first."""
+    header = ["system", *(_capital(one.title) for one in rankings)]
+    by_system = [{one.system: one for one in ranked.scores} for ranked in rankings]
+    return [header, *([system, *(_score(scores[system]) for scores in by_system)] for system in by_system[0])]
+
+
+def _score(one: Scored) -> str:
+    if one.value is None:
+        return "cannot be told"
+    half = (one.interval.high - one.interval.low) / 2 if one.interval else None
+    text = rounded(one.value, half)
+    if half:
+        text += f" ± {rounded(half, half)}"
+    return text + (f", {one.devices:,} devices" if one.devices and one.devices > 1 else "")
+
+
+def form_of_score(requirements: Requirements, rankings: Sequence[Ranked]) -> str:
+    """How a score is made of its parts, in words."""
+    if requirements.score:
+        terms = "; ".join(f"{name} is {asked.words} of {asked.of}" for name, asked in requirements.score.terms.items())
+        return f"A score is {requirements.score.formula}, where {terms}."
+    weights = ", ".join(f"{name} {wanted.weight:g}" for name, wanted in requirements.workloads.items() if wanted.weight)
+    return f"A score is the geometric mean of throughputs over those of {rankings[0].reference}, weighted: {weights}."
+
+
+def beyond_measured(rankings: Sequence[Ranked]) -> list[str]:
+    """Where scores stand on numbers of devices that were not measured, each kind once, and why some have none."""
+    found: dict[str, list[str]] = {}
+    for ranked in rankings:
+        for one in ranked.scores:
+            if one.why_not:
+                found.setdefault(f"has no score {ranked.title}: {one.why_not}", []).append(one.system)
+            for name, speed in one.speeds.items() if one.devices and one.devices > 1 else ():
+                if speed.estimate and speed.words:
+                    found.setdefault(f"scaled for {name} as {speed.words}", []).append(one.system)
+    return [f"{', '.join(dict.fromkeys(systems))}: {words}." for words, systems in found.items()]
 
 
 def ranking_words(ranked: Ranked) -> list[str]:

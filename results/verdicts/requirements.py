@@ -69,6 +69,15 @@ class Asked:
         """Is it the mean of the runs that are neither fastest nor slowest, in place of the median?"""
         return bool(self.without_fastest or self.without_slowest)
 
+    @property
+    def words(self) -> str:
+        """What is asked, and where."""
+        place = [
+            *([devices_text(self.devices)] if self.devices else []),
+            *([f"global batch {self.global_batch}"] if self.global_batch else []),
+        ]
+        return self.what.replace("_", " ") + (f" on {', '.join(place)}" if place else "")
+
 
 @dataclass(frozen=True)
 class Item(Asked):
@@ -80,15 +89,6 @@ class Item(Asked):
 
     def __str__(self) -> str:
         return self.name or f"{self.of}: {self.words} {self.limit_words}"
-
-    @property
-    def words(self) -> str:
-        """What is asked, and where."""
-        place = [
-            *([devices_text(self.devices)] if self.devices else []),
-            *([f"global batch {self.global_batch}"] if self.global_batch else []),
-        ]
-        return self.what.replace("_", " ") + (f" on {', '.join(place)}" if place else "")
 
     @property
     def limit_words(self) -> str:

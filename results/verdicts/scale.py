@@ -63,7 +63,7 @@ def speed_of(results: Sequence[PointResults], devices: int) -> Speed:
     if devices < fewest:
         return Speed(None, f"measured on no fewer than {devices_text(fewest)}")
     if devices > most:
-        jobs = f"as {devices / most:.3g} jobs of {devices_text(most)} each, the most that were measured"
+        jobs = f"jobs of {devices_text(most)} side by side, the most that were measured"
         return Speed(best[most] * devices, jobs)
     low, high = max(one for one in best if one < devices), min(one for one in best if one > devices)
     share = math.log(devices / low) / math.log(high / low)

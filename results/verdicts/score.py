@@ -54,6 +54,7 @@ class Ranked(NamedTuple):
     scores: list[Scored]  # the best first, those without a score last
     level: list[str]  # systems that cannot be told apart from the first
     turns: list[Turn]
+    reference: str = ""  # whose score is 1
 
 
 def scores(results: Sequence[PointResults], requirements: Requirements, costs: Costs | None) -> list[Ranked]:
@@ -164,7 +165,7 @@ def _ranked(
         if behind.interval is None or behind.interval.high >= 1:
             level.append(one.system)
         turns += _turns(first.system, one, speeds, weights, behind, way, costs)
-    return Ranked(way, TITLES[way], rows, level, turns)
+    return Ranked(way, TITLES[way], rows, level, turns, reference)
 
 
 def _turns(

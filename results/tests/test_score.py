@@ -1,0 +1,250 @@
+"""Scores of made vendors whose every number is known."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from results.points.repeats import by_point
+from results.records import RecordError
+from results.tables.decision import beyond_measured, cost_words, ranking_rows, ranking_words
+from results.tests import made_up
+from results.verdicts.cost import HOURS_PER_YEAR, Costs, Price, cheapest, cheapest_in, cost_of, crossings
+from results.verdicts.requirements import read_requirements
+from results.verdicts.scale import speed_of
+from results.verdicts.score import scores
+
+TWO = """
+workloads:
+  big: {benchmark: llm_training, model: big, weight: 3}
+  small: {benchmark: llm_training, model: small}
+reference: A
+"""
+COSTS = Costs("EUR", 0.2, {"A": Price(10_000, 0, 8), "B": Price(25_000, 50, 4)}, 5, 0.8, 1.25)
+SPREAD = (0.99, 1.0, 1.01)
+
+
+def runs(system, model, speed, devices=1, power_w=100.0, spread=SPREAD, **changes):
+    return [
+        made_up.result(system, devices, 8, speed * devices * share, power_w, model=model, **changes) for share in spread
+    ]
+
+
+def vendors(spread=SPREAD):
+    """B is twice as fast in the large model and half as fast in the small one, and takes 1.5 times the power."""
+    return [
+        *runs("A", "big", 100.0, spread=spread),
+        *runs("A", "small", 300.0, spread=spread),
+        *runs("B", "big", 200.0, power_w=150.0, spread=spread),
+        *runs("B", "small", 150.0, power_w=150.0, spread=spread),
+    ]
+
+
+def ranked(folder, text, records, costs=None):
+    path = folder / "requirements.yaml"
+    path.write_text(text)
+    return scores(by_point(records), read_requirements(path), costs)
+
+
+def by_system(one):
+    return {row.system: row for row in one.scores}
+
+
+def test_a_score_is_the_weighted_geometric_mean_with_the_errors_of_its_parts(tmp_path):
+    [found] = ranked(tmp_path, TWO, vendors())
+    b = by_system(found)["B"]
+    assert b.value == pytest.approx(2**0.75 * 0.5**0.25)
+    assert [one.system for one in found.scores] == ["B", "A"]
+    assert by_system(found)["A"].interval == (1.0, 1.0)
+    _, high = b.interval
+    # Four errors of 1 % / sqrt(3), of which the weights take their shares; eight or less degrees of freedom.
+    error = 0.01 / math.sqrt(3) * math.sqrt(2 * 0.75**2 + 2 * 0.25**2)
+    assert 1.96 * error < math.log(high / b.value) < 3.2 * error
+    assert found.level == []
+
+
+def test_what_turns_a_ranking_is_where_the_scores_are_level(tmp_path):
+    [found] = ranked(tmp_path, TWO, vendors())
+    turns = {one.what: one.factor for one in found.turns}
+    for name, factor in turns.items():
+        weight = {"weight of big": (3 * factor, 1), "weight of small": (3, factor)}[name]
+        text = TWO.replace("weight: 3", f"weight: {weight[0]}").replace(
+            "model: small}", f"model: small, weight: {weight[1]}}}"
+        )
+        [level] = ranked(tmp_path, text, vendors())
+        assert by_system(level)["B"].value == pytest.approx(1.0)
+    assert turns == pytest.approx({"weight of big": 1 / 3, "weight of small": 3.0})
+
+
+def test_at_equal_money_the_price_that_turns_it_makes_it_level(tmp_path):
+    text = TWO + "budget: {money: 1.0e+9}"
+    _, found = ranked(tmp_path, text, vendors(), COSTS)
+    assert found.scores[0].system == "A"
+    [price] = [one.factor for one in found.turns if one.what == "price of A"]
+    dearer = Costs("EUR", 0.2, {**COSTS.systems, "A": Price(10_000 * price)}, 5, 0.8, 1.25)
+    _, level = ranked(tmp_path, text, vendors(), dearer)
+    assert by_system(level)["B"].value == pytest.approx(1.0, rel=1e-3)
+
+
+def test_a_budget_buys_feeds_and_houses_so_many_devices(tmp_path):
+    text = TWO + "budget: {devices: 7, racks: 2, money: 100000, power_kw: 2}"
+    found = {one.by: by_system(one) for one in ranked(tmp_path, text, vendors(), COSTS)}
+    sizes = {way: {system: one.devices for system, one in rows.items()} for way, rows in found.items()}
+    assert sizes == {
+        "devices": {"A": 7, "B": 7},
+        "racks": {"A": 16, "B": 8},
+        "money": {"A": 10, "B": 4},
+        # 100 W x 1.25, and (150 W + 50 W that its sensors do not see) x 1.25
+        "power": {"A": 16, "B": 8},
+    }
+    total = found["devices"]["B"].total
+    assert (total.purchase, total.power_kw) == (7 * 25_000, pytest.approx(7 * 0.25))
+    assert total.electricity == pytest.approx(7 * 0.25 * HOURS_PER_YEAR * 5 * 0.8 * 0.2)
+    # As far as the power is unsure, so is how much it feeds.
+    widths = [found[way]["B"].interval.high / found[way]["B"].interval.low for way in ("power", "devices")]
+    assert widths[0] > widths[1]
+
+
+def test_ownership_buys_less_than_purchase(tmp_path):
+    text = TWO + "budget: {money: 100000, money_covers: ownership}"
+    _, found = ranked(tmp_path, text, vendors(), COSTS)
+    each = 25_000 + 0.25 * HOURS_PER_YEAR * 5 * 0.8 * 0.2
+    assert by_system(found)["B"].devices == int(100_000 // each) == 3
+
+
+def test_energy_of_a_node_has_what_devices_sensors_do_not_see(tmp_path):
+    records = vendors()
+    for record in records:
+        record["energy"]["power_scope"] = "node"
+        record["energy"]["power_source"] = "measured, node"
+        for channel in record["energy"]["channels"]:
+            channel["scope"] = "node"
+    _, found = ranked(tmp_path, TWO + "budget: {power_kw: 2}", records, COSTS)
+    assert by_system(found)["B"].devices == 10  # 2 kW over 150 W x 1.25, with nothing added
+    [one, *_] = [point for point in by_point(records) if point.system == "B"]
+    dear = cost_of(one, COSTS)
+    assert dear.energy_kwh == pytest.approx(1e9 / one.value("metrics.{unit}_per_s") * 150 / 3.6e6 * 1.25)
+
+
+@pytest.mark.parametrize(
+    ("devices", "per_device", "words"),
+    [(1, 100.0, ""), (4, 80.0, ""), (2, math.sqrt(8000), "between 1 and 4"), (40, 80.0, "jobs of 4 devices")],
+)
+def test_a_system_is_scaled_as_it_was_measured_and_no_further_without_a_word(devices, per_device, words):
+    records = [*runs("A", "big", 100.0), *runs("A", "big", 80.0, devices=4)]
+    found = speed_of(by_point(records), devices)
+    assert found.estimate.value == pytest.approx(devices * per_device)
+    assert words in found.words
+    assert bool(found.words) == bool(words)
+
+
+def test_fewer_devices_than_measured_are_no_speed():
+    found = speed_of(by_point(runs("A", "big", 80.0, devices=4)), 2)
+    assert (found.estimate, found.words) == (None, "measured on no fewer than 4 devices")
+
+
+@pytest.mark.parametrize(
+    ("records", "level", "why_not"),
+    [
+        (vendors((0.5, 1.0, 1.5)), ["A"], ""),  # the spread is larger than the lead
+        (vendors((1.0,)), ["A"], ""),  # one run each
+        ([one for one in vendors() if (one["system"], one["model"]) != ("B", "small")], [], "small of B: no good run"),
+        (
+            [one | ({"precision": "fp8"} if one["system"] == "B" else {}) for one in vendors()],
+            [],
+            "no good run in a precision that all have",
+        ),
+    ],
+)
+def test_ties_and_missing_parts(tmp_path, records, level, why_not):
+    [found] = ranked(tmp_path, TWO, records)
+    assert found.level == level
+    assert (
+        any(why_not in one.why_not for one in found.scores) if why_not else not any(one.why_not for one in found.scores)
+    )
+    words = " ".join(ranking_words(found))
+    assert ("cannot be told apart" in words) == bool(level)
+    assert "is first" not in words
+
+
+def test_two_precisions_must_be_chosen_from(tmp_path):
+    both = [*vendors(), *[one | {"precision": "fp8"} for one in vendors()]]
+    with pytest.raises(RecordError, match="was run in bf16 and fp8: say in the requirements what 'precision' counts"):
+        ranked(tmp_path, TWO, both)
+    [found] = ranked(tmp_path, TWO.replace("benchmark: llm_training", "benchmark: llm_training, precision: fp8"), both)
+    assert found.scores[0].system == "B"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (TWO.replace("reference: A", "reference: C"), "the reference C is not among the systems: A, B"),
+        (TWO + "budget: {money: 1}", "give --prices FILE"),
+        (TWO.replace("weight: 3", "weight: 0").replace("model: small", "model: small, weight: 0"), "all weights"),
+    ],
+)
+def test_requirements_that_do_not_fit_are_one_sentence(tmp_path, text, message):
+    with pytest.raises(RecordError, match=message):
+        ranked(tmp_path, text, vendors())
+
+
+FORMULA = """
+workloads: {r: {benchmark: llm_training, model: big}, b: {benchmark: llm_training, model: small}}
+score:
+  formula: 7.19 / R + 9.05 / B
+  terms:
+    R: {of: r, what: time_to_solution, work: 60000, unit: min, of_runs: 5, without_fastest: 1, without_slowest: 1}
+    B: {of: b, what: time_to_solution, work: 60000, unit: min, of_runs: 5, without_fastest: 1, without_slowest: 1}
+"""
+FIVE = (0.8, 0.99, 1.0, 1.01, 1.2)
+
+
+def test_a_tenders_own_formula_of_means_without_the_ends(tmp_path):
+    [found] = ranked(tmp_path, FORMULA, vendors(FIVE))
+    middle = sum(1 / share for share in FIVE[1:4]) / 3  # of minutes, not of speeds
+    wanted = {"A": 7.19 / (10 * middle) + 9.05 / (10 / 3 * middle), "B": 7.19 / (5 * middle) + 9.05 / (20 / 3 * middle)}
+    assert {one.system: one.value for one in found.scores} == pytest.approx(wanted)
+    assert [one.system for one in found.scores] == sorted(wanted, key=wanted.get, reverse=True)
+    low, high = found.scores[0].interval
+    assert low < found.scores[0].value < high
+    [lower] = ranked(tmp_path, FORMULA.replace("score:", "score:\n  better: lower"), vendors(FIVE))
+    assert [one.system for one in lower.scores] == [one.system for one in found.scores][::-1]
+
+
+def test_a_formula_without_enough_runs_has_no_value_and_says_so(tmp_path):
+    [found] = ranked(tmp_path, FORMULA, vendors())
+    assert {one.value for one in found.scores} == {None}
+    assert "R: 3 good runs, 5 wanted" in found.scores[0].why_not
+
+
+def test_prices_at_which_the_order_turns_make_totals_equal():
+    points = by_point(vendors())
+    results = [one for one in points if one.point.model == "big"]
+    found = cheapest(results, COSTS)
+    totals = {system: at.total for system, (_, at) in found.items()}
+    for one in crossings(found, COSTS):
+        price = Price(one.price, COSTS.systems[one.system].overhead_w_per_device)
+        level = Costs("EUR", 0.2, {**COSTS.systems, one.system: price}, 5, 0.8, 1.25)
+        assert cheapest(results, level)[one.system][1].total == pytest.approx(totals[one.against])
+    assert cheapest_in(found, COSTS).total() == 81
+    assert "With electricity price" in " ".join(cost_words(found, COSTS))
+
+
+def test_all_assumptions_together_count_the_cases_that_turn():
+    # B costs twice as much to buy, and half as much to run: what is cheaper hangs on the price of electricity.
+    records = [*runs("A", "big", 100.0, power_w=1000.0), *runs("B", "big", 100.0, power_w=500.0)]
+    work_years = 5 * 0.8 * HOURS_PER_YEAR
+    electricity = 0.2 * 1.25 * work_years  # of a kilowatt
+    costs = Costs("EUR", 0.2, {"A": Price(electricity), "B": Price(1.5 * electricity)}, 5, 0.8, 1.25)
+    counts = cheapest_in(cheapest(by_point(records), costs), costs)
+    assert counts.total() == 81
+    assert 20 < counts["A"] < 61
+    assert 20 < counts["B"] < 61
+
+
+def test_the_table_of_rankings_and_what_was_not_measured(tmp_path):
+    found = ranked(tmp_path, TWO + "budget: {devices: 7}", vendors())
+    assert ranking_rows(found)[0] == ["system", "At equal devices"]
+    assert ranking_rows(found)[1][1].endswith(", 7 devices")
+    assert any("jobs of 1 device side by side" in words for words in beyond_measured(found))
