@@ -34,7 +34,7 @@ def test_the_cost_of_a_billion_tokens_is_that_of_a_hand_calculation():
     assert found.co2_kg == pytest.approx(found.energy_kwh * 0.4)
     assert found.machine == pytest.approx(40_000 * hours / (5 * 365.25 * 24 * 0.8))
     assert found.total == found.machine + found.electricity
-    assert cost(1e9, 20_000, 1e5, 4, costs.systems["A100"], replace(costs, co2_g_per_kwh=None)).co2_kg is None
+    assert cost(1e9, 20_000, 1e5, 4, costs.systems["A100"], replace(costs, co2_g_per_kwh=None), 0).co2_kg is None
 
 
 def test_each_system_is_costed_at_its_cheapest_point_and_one_without_a_price_is_named(tmp_path):

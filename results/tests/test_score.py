@@ -68,10 +68,8 @@ def test_what_turns_a_ranking_is_where_the_scores_are_level(tmp_path):
     [found] = ranked(tmp_path, TWO, vendors())
     turns = {one.what: one.factor for one in found.turns}
     for name, factor in turns.items():
-        weight = {"weight of big": (3 * factor, 1), "weight of small": (3, factor)}[name]
-        text = TWO.replace("weight: 3", f"weight: {weight[0]}").replace(
-            "model: small}", f"model: small, weight: {weight[1]}}}"
-        )
+        big, small = {"weight of big": (3 * factor, 1), "weight of small": (3, factor)}[name]
+        text = TWO.replace("weight: 3", f"weight: {big}").replace("model: small", f"model: small, weight: {small}")
         [level] = ranked(tmp_path, text, vendors())
         assert by_system(level)["B"].value == pytest.approx(1.0)
     assert turns == pytest.approx({"weight of big": 1 / 3, "weight of small": 3.0})
