@@ -95,7 +95,7 @@ def opened(browser, page):
 
 
 def column(window, title):
-    table = window.locator("table.sortable", has=window.locator(f"th:text-is('{title}')")).first
+    table = window.locator("table.sortable", has=window.locator(f"th button:text-is('{title}')")).first
     titles = table.locator("thead th").all_inner_texts()
     index = next(index for index, text in enumerate(titles) if text.strip("▲▼ ") == title)
     return table, index, table.locator(f"tbody tr td:nth-child({index + 1})").all_inner_texts()
