@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import math
+import os
 import struct
 import tarfile
 import tempfile
@@ -108,9 +109,9 @@ def _write(files: dict[str, Path], archive: Path, key: Path | None) -> None:
                 content = path.read_bytes()
                 sums += f"{hashlib.sha256(content).hexdigest()}  {name}\n"
                 _add(tar, name, content)
-            _add(tar, CHECKSUMS, sums.encode())
+            _add(tar, CHECKSUMS, os.fsencode(sums))
             if key is not None:
-                _add(tar, SIGNATURE, sign(sums.encode(), key))
+                _add(tar, SIGNATURE, sign(os.fsencode(sums), key))
         with part.open("rb+") as written:
             written.write(_seal(written))
         part.replace(archive)
@@ -218,17 +219,16 @@ def _check_sums(sums: dict[str, str], folder: Path) -> Iterator[str]:
     if CHECKSUMS not in sums:
         yield f"it has no {CHECKSUMS}: it is no archive of this suite, or it was cut short"
         return
-    wanted = {
-        name: digest
-        for digest, _, name in (line.partition("  ") for line in (folder / CHECKSUMS).read_text().splitlines())
-    }
+    lines = os.fsdecode((folder / CHECKSUMS).read_bytes()).split("\n")
+    wanted = {name: digest for digest, _, name in (line.partition("  ") for line in lines) if name}
     for name in sorted(wanted.keys() | sums.keys() - {CHECKSUMS, SIGNATURE}):
+        words = os.fsencode(name).decode(errors="backslashreplace")
         if name not in sums:
-            yield f"{name} is missing"
+            yield f"{words} is missing"
         elif name not in wanted:
-            yield f"{name} has no checksum: it was added later"
+            yield f"{words} has no checksum: it was added later"
         elif sums[name] != wanted[name]:
-            yield f"{name} was changed: its SHA-256 is {sums[name]}, and was {wanted[name]}"
+            yield f"{words} was changed: its SHA-256 is {sums[name]}, and was {wanted[name]}"
 
 
 def _check_run(result: Path) -> Iterator[str]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import shutil
 import struct
 import subprocess
@@ -89,6 +90,22 @@ def test_a_flipped_byte_is_found_wherever_it_is(archive, tmp_path, capsys):
         changed.write_bytes(content[:place] + bytes([content[place] ^ 0x80]) + content[place + 1 :])
         assert main(["verify", str(changed)]) in (1, 2), place
         assert capsys.readouterr().err.startswith("caraml: ")
+
+
+def test_names_of_any_bytes_are_archived_and_a_list_of_checksums_of_any_bytes_is_checked(
+    runs, archive, tmp_path, capsys
+):
+    folder = tmp_path / "named"
+    shutil.copytree(runs, folder)
+    for name in (b"l\xc3\xa4ufe.txt", b"l\xe4ufe.txt", "line\u2028end.txt".encode()):
+        Path(os.fsdecode(bytes(folder) + b"/" + name)).write_text("a note")
+    assert main(["archive", str(folder), "-o", str(tmp_path / "named.tar.zst")]) == 0
+    assert main(["verify", str(tmp_path / "named.tar.zst")]) == 0
+    capsys.readouterr()
+    files = members(archive)
+    repack(archive, files, sums=files["SHA256SUMS"][:-1] + b"\xe2")
+    assert main(["verify", str(archive)]) == 1
+    assert "has no checksum" in capsys.readouterr().err
 
 
 def test_an_archive_that_is_cut_short_is_refused(archive, capsys):
