@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 import signal
@@ -26,6 +27,7 @@ from results.points.repeats import PointResults, by_point
 from results.records import RESULT_NAME, Record, RecordError, find_records
 from results.tables import table
 from results.tables.accept import counts_text, verdict_rows, verdicts_json
+from results.tables.comparison import comparison_data, comparison_text
 from results.tables.points import point_rows, points_in_order
 from results.tables.published import published_text, read_published
 from results.tables.reads import file_rows, read_rows
@@ -35,8 +37,9 @@ from results.tables.states import closing_notes, refusals, state_rows
 from results.tracking.servers import MODES, log_to_mlflow, log_to_wandb
 from results.tracking.tensorboard import log_to_tensorboard
 from results.values import plain, rounded, sort_key
-from results.verdicts.accept import accept, exit_code
-from results.verdicts.compare import broken, compare, comparison_text, read_requirement
+from results.verdicts.accept import accept
+from results.verdicts.compare import broken, compare, read_requirement
+from results.verdicts.outcome import exit_code
 from results.verdicts.requirements import read_requirements
 from results.workloads import workloads
 
@@ -319,31 +322,43 @@ def _reads(points: Sequence[PointResults], options: argparse.Namespace) -> str:
 
 
 def _add_compare(command: argparse.ArgumentParser) -> None:
-    command.add_argument("folders", nargs=2, type=Path, metavar="FOLDER", help="results, such as jube/llm_run/000000")
+    command.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="results; two or more of them")
     command.add_argument("--baseline", type=Path, metavar="FOLDER", help="which of them is 1; default: the first")
+    _add_filter(command)
     command.add_argument(
         "--require",
         action="append",
         default=[],
         metavar="'NAME>=N'",
-        help="exit with 1 unless the other one keeps it: a number of its records, or ratio or energy_ratio",
+        help="exit with 1 unless the others keep it, with 3 where that cannot be told: a number of their records, or "
+        "ratio or energy_ratio; kept is what the whole 95 %% interval keeps",
     )
+    command.add_argument("--json", action="store_true", help="for programs: every number as it is")
 
 
 def _compare(options: argparse.Namespace) -> int:
-    base, other = options.folders
-    if options.baseline:
-        if options.baseline not in options.folders:
-            raise RecordError(f"--baseline {options.baseline} is none of the folders {base} and {other}")
-        base, other = options.baseline, next((path for path in options.folders if path != options.baseline), other)
+    base = options.baseline or options.folders[0]
+    if base not in options.folders:
+        raise RecordError(f"--baseline {base} is none of the folders {', '.join(map(str, options.folders))}")
+    others = [folder for folder in dict.fromkeys(options.folders) if folder != base] or options.folders[1:]
+    if not others:
+        raise RecordError(f"{base} alone is compared with nothing: name two folders or more")
     requirements = [read_requirement(text) for text in options.require]
-    (ours, _), (theirs, _) = _records([base]), _records([other])
-    comparison = compare(ours, theirs)
-    print(comparison_text(comparison, str(base), str(other)))
-    found = broken(requirements, comparison, theirs)
-    for sentence in found:
-        print(f"caraml: {sentence}", file=sys.stderr)
-    return 1 if found else 0
+    ours = _chosen(_records([base])[0], options.filter)
+    found = []
+    for other in others:
+        theirs = _chosen(_records([other])[0], options.filter)
+        comparison = compare(ours, theirs)
+        found.append((other, comparison, broken(requirements, comparison, theirs)))
+    if options.json:
+        told = [comparison_data(one, str(base), str(other), faults) for other, one, faults in found]
+        print(json.dumps(told, indent=1))
+    else:
+        print("\n\n".join(comparison_text(one, str(base), str(other)) for other, one, _ in found))
+    for other, _, faults in found:
+        for _, sentence in faults:
+            print(f"caraml: {f'{other}: ' if len(found) > 1 else ''}{sentence}", file=sys.stderr)
+    return exit_code(outcome for _, _, faults in found for outcome, _ in faults)
 
 
 def _add_track(command: argparse.ArgumentParser) -> None:
@@ -411,7 +426,7 @@ def _accept(options: argparse.Namespace) -> int:
     requirements = read_requirements(options.requirements)
     records = _chosen(_records(options.folders)[0], options.filter)
     verdicts = accept(by_point(records), requirements)
-    code = exit_code(verdicts)
+    code = exit_code(verdict.outcome for verdict in verdicts)
     if options.json:
         print(verdicts_json(verdicts, code))
     else:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from results.plots.style import COLOURS, INK, SIZE_IN, Chart, error_bars, new_figure, styled, unit_of
-from results.points.repeats import PointResults, compare_values
+from results.points.repeats import PointResults, ratio_of
 from results.tables.published import PUBLISHED, Throughput
-from results.values import THROUGHPUT, rounded, value_at
+from results.values import THROUGHPUT, rounded
 from results.verdicts.ranking import best_of_systems
 
 if TYPE_CHECKING:
@@ -19,12 +19,11 @@ if TYPE_CHECKING:
 def ratios(results: Sequence[PointResults], path: str, title: str, name: str) -> Chart | None:
     """Each system at its best point over the system that is last, with 95 % intervals; None without two systems."""
     best = best_of_systems(results, path)
-    if len(best) < 2:
+    estimates = [estimate for one in best if (estimate := one.estimate(path))]
+    if len(estimates) < max(2, len(best)):
         return None
     base = best[-1]
-    found = [
-        compare_values(*([value_at(record, path) for record in side.good] for side in (base, one))) for one in best
-    ]
+    found = [ratio_of(one / estimates[-1]) for one in estimates]
     errors = [
         [max(0.0, ratio.ratio - (ratio.low or ratio.ratio)) for ratio in found],
         [max(0.0, (ratio.high or ratio.ratio) - ratio.ratio) for ratio in found],

@@ -224,23 +224,9 @@ def summarise(values: Sequence[float]) -> Summary:
     return Summary(len(values), statistics.median(values), min(values), max(values), low, high)
 
 
-def compare_values(base: Sequence[float], other: Sequence[float]) -> Ratio:
-    """`other` over `base`, both above 0; the interval is Welch's of the difference of logarithms."""
-    return ratio_of(of_runs(other) / of_runs(base))
-
-
 def ratio_of(estimate: Estimate) -> Ratio:
     """An estimate that is a ratio of two others, as one."""
     return Ratio(estimate.value, *(estimate.interval or (None, None)))
-
-
-def geometric_mean(values: Sequence[float]) -> float:
-    """Of values above 0, `nan` without any."""
-    if not values:
-        return math.nan
-    from scipy import stats
-
-    return float(stats.gmean(values))
 
 
 def half_width(summary: Summary | None) -> float | None:

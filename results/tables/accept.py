@@ -8,7 +8,8 @@ from typing import Any
 
 from results.points.estimate import Interval
 from results.values import rounded
-from results.verdicts.accept import Outcome, Verdict
+from results.verdicts.accept import Verdict
+from results.verdicts.outcome import Outcome
 
 HEADER = ["system", "requirement", "outcome", "found", "95 % interval", "at", "why"]
 MARKS = {Outcome.PASSED: "✓", Outcome.FAILED: "✗", Outcome.OPEN: "?"}

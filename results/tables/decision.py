@@ -8,8 +8,9 @@ from typing import NamedTuple
 from results.points.repeats import PointResults
 from results.tables.accept import found_text, interval_text, outcome_text
 from results.values import rounded
-from results.verdicts.accept import Outcome, Verdict
+from results.verdicts.accept import Verdict
 from results.verdicts.cost import ASSUMPTIONS, SENSITIVITY, Cost, Costs, cheapest_in, costed_work, crossings
+from results.verdicts.outcome import Outcome
 from results.verdicts.requirements import Requirements
 from results.verdicts.score import Ranked, Scored
 

@@ -11,7 +11,8 @@ from caraml.cli import main
 from results.points.repeats import by_point
 from results.records import RecordError
 from results.tests import made_up
-from results.verdicts.accept import Outcome, accept, exit_code
+from results.verdicts.accept import accept
+from results.verdicts.outcome import Outcome, exit_code
 from results.verdicts.requirements import read_requirements
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "requirements.example.yaml"
@@ -124,7 +125,7 @@ def test_verdicts(tmp_path, records, item, outcome, value, why):
     assert (verdict.outcome, verdict.answer.value) == (outcome, pytest.approx(value) if value != "" else value)
     assert why in verdict.reason
     assert bool(verdict.reason) == bool(why)
-    assert exit_code([verdict]) == {PASSED: 0, FAILED: 1, OPEN: 3}[outcome]
+    assert exit_code([verdict.outcome]) == {PASSED: 0, FAILED: 1, OPEN: 3}[outcome]
 
 
 def test_a_mean_without_ends_of_a_time_leaves_out_the_shortest_as_the_fastest(tmp_path):

@@ -11,9 +11,10 @@ from results.plots.regions import steps_by_region
 from results.points.regions import changes, regions_of
 from results.points.repeats import by_point
 from results.records import find_records
+from results.tables.comparison import comparison_text
 from results.tables.regions import region_rows, split_notes
 from results.tests.made_up import result
-from results.verdicts.compare import compare, comparison_text
+from results.verdicts.compare import compare
 
 
 def told(step_s=1.0, parts=None, clock="host", **shares):

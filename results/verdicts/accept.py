@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
 from typing import NamedTuple
 
 from results.points.estimate import Interval
@@ -11,15 +10,8 @@ from results.points.repeats import PointResults
 from results.records import RecordError
 from results.values import rounded
 from results.verdicts.measures import Answer, answer, points_of
+from results.verdicts.outcome import Outcome
 from results.verdicts.requirements import Item, Requirements
-
-
-class Outcome(Enum):
-    """Of a requirement; a passed one is one whose whole interval is within the limit."""
-
-    PASSED = "passed"
-    FAILED = "failed"
-    OPEN = "cannot be told"
 
 
 class Verdict(NamedTuple):
@@ -73,9 +65,3 @@ def _keeps(item: Item, value: float | str | None) -> bool:
     if item.at_least is not None:
         return value >= item.at_least  # type: ignore[operator]  # both are numbers, or grades, which sort by their names
     return value <= item.at_most  # type: ignore[operator]
-
-
-def exit_code(verdicts: Sequence[Verdict]) -> int:
-    """0 where all are passed, 1 where one is failed, 3 where none is and one cannot be told."""
-    outcomes = {verdict.outcome for verdict in verdicts}
-    return 1 if Outcome.FAILED in outcomes else 3 if Outcome.OPEN in outcomes else 0

@@ -6,13 +6,15 @@ import operator
 import re
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from results.points.estimate import Estimate, product
 from results.points.regions import changes
-from results.points.repeats import Point, PointResults, Ratio, by_point, compare_values, geometric_mean, point_of
+from results.points.repeats import Point, PointResults, by_point, point_of
 from results.points.setups import LONGEST, UNKNOWN, software_of
 from results.records import Record, RecordError
 from results.values import value_at
+from results.verdicts.outcome import Outcome
 from results.verdicts.quality import grade
 
 # What is compared: its title and where it is; for all of them more is better.
@@ -41,7 +43,7 @@ class Line(NamedTuple):
     """One point that both sides have; a ratio is None where a side has no value, or the two cannot be compared."""
 
     point: Point
-    ratios: list[Ratio | None]
+    ratios: list[Estimate | None]
     remarks: list[str]
 
 
@@ -54,12 +56,13 @@ class Comparison(NamedTuple):
     failed: list[str]
     software: list[str]  # in which the good runs of the two differ, in words
 
-    def means(self) -> list[float]:
-        """The geometric mean of each metric's ratios over all points that have one, `nan` without any."""
-        return [
-            geometric_mean([ratio.ratio for line in self.lines if (ratio := line.ratios[index])])
-            for index in range(len(METRICS))
-        ]
+    def means(self) -> list[Estimate | None]:
+        """The geometric mean of each metric's ratios over all points that have one, None without any."""
+        found: list[Estimate | None] = []
+        for index in range(len(METRICS)):
+            ratios = [ratio for line in self.lines if (ratio := line.ratios[index])]
+            found.append(product((ratio, 1 / len(ratios)) for ratio in ratios) if ratios else None)
+        return found
 
 
 class Requirement(NamedTuple):
@@ -71,7 +74,7 @@ class Requirement(NamedTuple):
     limit: float
 
     def holds(self, value: float) -> bool:
-        """Is it kept by a value? `nan` keeps nothing."""
+        """Is it kept by a value?"""
         return OPERATORS[self.sign](value, self.limit)
 
 
@@ -81,14 +84,15 @@ def compare(base: Sequence[Record], other: Sequence[Record]) -> Comparison:
     lines = []
     for point in sorted(set(sides[0]) & set(sides[1])):
         ours, theirs = sides[0][point], sides[1][point]
-        ratios, remarks = [], _remarks(ours, theirs)
+        ratios: list[Estimate | None] = []
+        remarks = _remarks(ours.good, theirs.good)
         for _, path in METRICS:
-            values = [[value for record in side if (value := value_at(record, path))] for side in (ours, theirs)]
-            reason = _why_not(path, ours, theirs)
+            values = [side.estimate(path) for side in (ours, theirs)]
+            reason = _why_not(path, ours.good, theirs.good)
             if reason:
                 remarks.append(reason)
-            ratios.append(compare_values(*values) if all(values) and not reason else None)
-        changed = changes(ours, theirs)
+            ratios.append(values[1] / values[0] if values[0] and values[1] and not reason else None)
+        changed = changes(ours.good, theirs.good)
         if changed:
             remarks.append(changed)
         lines.append(Line(point, ratios, remarks))
@@ -101,14 +105,14 @@ def compare(base: Sequence[Record], other: Sequence[Record]) -> Comparison:
     return Comparison(lines, only_base, only_other, failed, _software(*sides))
 
 
-def _by_point(records: Sequence[Record]) -> dict[Point, list[Record]]:
+def _by_point(records: Sequence[Record]) -> dict[Point, PointResults]:
     """The good runs of each point; where it was run with several sets of options, those with the fastest."""
     found: dict[Point, PointResults] = {}
     for results in by_point(records):
         known = found.get(results.point)
         if results.good and (known is None or _speed(results) > _speed(known)):
             found[results.point] = results
-    return {point: results.good for point, results in found.items()}
+    return found
 
 
 def _speed(results: PointResults) -> float:
@@ -142,11 +146,11 @@ def _remarks(*sides: Sequence[Record]) -> list[str]:
     return found
 
 
-def _software(*sides: dict[Point, list[Record]]) -> list[str]:
+def _software(*sides: dict[Point, PointResults]) -> list[str]:
     """Versions in which two sides differ; the commit of the suite itself among them."""
     versions: list[dict[str, set[str]]] = [{}, {}]
     for found, side in zip(versions, sides, strict=True):
-        for record in chain.from_iterable(side.values()):
+        for record in chain.from_iterable(results.good for results in side.values()):
             commit = (record.get("provenance") or {}).get("git_commit")
             for name, version in {**software_of(record), "commit": commit and commit[:COMMIT_LETTERS]}.items():
                 if version:
@@ -158,25 +162,6 @@ def _software(*sides: dict[Point, list[Record]]) -> list[str]:
         for name in sorted(base.keys() | other.keys())
         if base.get(name) != other.get(name)
     ]
-
-
-def comparison_text(comparison: Comparison, base: str, other: str) -> str:
-    """For people: a line for each point, the geometric means, and what has no partner."""
-    text = [f"{other} over {base}; above 1 is better"]
-    for line in comparison.lines:
-        values = [f"{title} {ratio if ratio else '-'}" for (title, _), ratio in zip(METRICS, line.ratios, strict=True)]
-        text.append(f"  {line.point}: {', '.join(values)}")
-        text += [f"    {remark}" for remark in line.remarks]
-    for index, ((title, _), mean) in enumerate(zip(METRICS, comparison.means(), strict=True)):
-        count = sum(1 for line in comparison.lines if line.ratios[index])
-        if count:
-            text.append(f"geometric mean of {title} over {count} points: {mean:.3f}")
-    for side, points in ((base, comparison.only_base), (other, comparison.only_other)):
-        text += [f"only {side} has {point}" for point in points]
-    if comparison.software:
-        text.append(f"other software: {', '.join(comparison.software)}")
-    text += [f"failed: {one}" for one in comparison.failed]
-    return "\n".join(text)
 
 
 def read_requirement(text: str) -> Requirement:
@@ -191,33 +176,54 @@ def read_requirement(text: str) -> Requirement:
     raise RecordError(f"--require {text!r} is no requirement: write it as {examples}")
 
 
-def broken(requirements: Sequence[Requirement], comparison: Comparison, other: Sequence[Record]) -> list[str]:
-    """A sentence on each requirement that `other` does not keep; a value that is not there keeps nothing."""
+def broken(
+    requirements: Sequence[Requirement], comparison: Comparison, other: Sequence[Record]
+) -> list[tuple[Outcome, str]]:
+    """What `other` does not keep, and what cannot be told, each in a sentence.
+
+    A requirement is kept where the whole interval of its value keeps it, at every point that has one; without runs that
+    tell of a spread, without a value, or with an estimate it cannot be told.
+    """
     means = dict(zip(("ratio", "energy_ratio"), comparison.means(), strict=True))
-    found = []
+    found: list[tuple[Outcome, str]] = []
     for requirement in requirements:
         if requirement.name in means:
-            value = means[requirement.name]
-            if not requirement.holds(value):
-                found.append(f"{requirement.text} is not kept: the geometric mean is {value:.4g}")
-            continue
-        seen = False
-        for record in other:
-            number = _number(record, requirement.name)
-            seen = seen or number is not None
-            if record["status"] == "ok" and (number is None or not requirement.holds(number)):
-                found.append(f"{requirement.text} is not kept: {point_of(record)} has {number}")
-        if not seen:
-            found.append(f"{requirement.text} is not kept: no record has a number {requirement.name}")
+            values = [("the geometric mean", means[requirement.name])]
+        else:
+            values = [(f"{one.point}", _number(one, requirement.name)) for one in by_point(other) if one.good]
+            if not any(value for _, value in values):
+                values = [(f"no record has a number {requirement.name} that counts: it", None)]
+        for place, value in values:
+            outcome, words = _judged(requirement, value)
+            if outcome != Outcome.PASSED:
+                verb = "is not kept" if outcome == Outcome.FAILED else "cannot be told"
+                found.append((outcome, f"{requirement.text} {verb}: {place} {words}"))
     if requirements:
-        found += [f"a run has failed: {one}" for one in comparison.failed]
-        found += [f"a point is missing: {point}" for point in comparison.only_base]
+        found += [(Outcome.FAILED, f"a run has failed: {one}") for one in comparison.failed]
+        missing = [*comparison.only_base, *comparison.only_other]
+        found += [(Outcome.FAILED, f"a point is missing on one side: {point}") for point in missing]
     return found
 
 
-def _number(record: Record, name: str) -> float | None:
+def _judged(requirement: Requirement, value: Estimate | None) -> tuple[Outcome, str]:
+    if value is None:
+        return Outcome.OPEN, "has no value"
+    if value.interval is None:
+        return Outcome.OPEN, f"is {value.value:.4g}, and one run tells of no spread"
+    ends = [requirement.holds(end) for end in value.interval]
+    if all(ends):
+        return Outcome.PASSED, ""
+    low, high = value.interval
+    words = f"is {value.value:.4g}, between {low:.4g} and {high:.4g}"
+    return (Outcome.OPEN if any(ends) else Outcome.FAILED), words
+
+
+def _number(one: PointResults, name: str) -> Estimate | None:
+    """A number of a point's records by its name; None for an energy that is an estimate."""
     for path in (name, f"metrics.{name}", f"energy.{name}"):
-        value: Any = value_at(record, path)
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return float(value)
+        if path.startswith("energy.") and any(grade(record) == "Q0" for record in one.good):
+            return None
+        estimate = one.estimate(path)
+        if estimate:
+            return estimate
     return None

@@ -1,0 +1,66 @@
+"""A comparison in words, and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from results.points.estimate import Estimate
+from results.points.repeats import ratio_of
+from results.verdicts.compare import METRICS, Comparison
+from results.verdicts.outcome import Outcome
+
+
+def comparison_text(comparison: Comparison, base: str, other: str) -> str:
+    """For people: a line for each point, the geometric means, and what has no partner."""
+    text = [f"{other} over {base}; above 1 is better"]
+    for line in comparison.lines:
+        values = [f"{title} {_ratio(ratio)}" for (title, _), ratio in zip(METRICS, line.ratios, strict=True)]
+        text.append(f"  {line.point}: {', '.join(values)}")
+        text += [f"    {remark}" for remark in line.remarks]
+    for index, ((title, _), mean) in enumerate(zip(METRICS, comparison.means(), strict=True)):
+        count = sum(1 for line in comparison.lines if line.ratios[index])
+        if mean:
+            text.append(f"geometric mean of {title} over {count} points: {_ratio(mean)}")
+    for side, points in ((base, comparison.only_base), (other, comparison.only_other)):
+        text += [f"only {side} has {point}" for point in points]
+    if comparison.software:
+        text.append(f"other software: {', '.join(comparison.software)}")
+    text += [f"failed: {one}" for one in comparison.failed]
+    return "\n".join(text)
+
+
+def _ratio(estimate: Estimate | None) -> str:
+    return str(ratio_of(estimate)) if estimate else "-"
+
+
+def comparison_data(
+    comparison: Comparison, base: str, other: str, broken: Sequence[tuple[Outcome, str]]
+) -> dict[str, Any]:
+    """For programs: every number as it is, null where there is none."""
+    names = [path.split(".")[0].replace("metrics", "throughput") for _, path in METRICS]
+    return {
+        "reference": base,
+        "other": other,
+        "points": [
+            {
+                **line.point._asdict(),
+                **{name: _data(ratio) for name, ratio in zip(names, line.ratios, strict=True)},
+                "remarks": line.remarks,
+            }
+            for line in comparison.lines
+        ],
+        "geometric_means": {name: _data(mean) for name, mean in zip(names, comparison.means(), strict=True)},
+        "only_reference": [point._asdict() for point in comparison.only_base],
+        "only_other": [point._asdict() for point in comparison.only_other],
+        "software": comparison.software,
+        "failed": comparison.failed,
+        "not_kept": [{"outcome": outcome.value, "why": words} for outcome, words in broken],
+    }
+
+
+def _data(estimate: Estimate | None) -> dict[str, float | None] | None:
+    if estimate is None:
+        return None
+    low, high = estimate.interval or (None, None)
+    return {"ratio": estimate.value, "low": low, "high": high}
