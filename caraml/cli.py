@@ -23,6 +23,7 @@ from caraml.sweep import no_results, problems, run_folder
 from caraml.systems import read_system, read_systems, systems_table
 from caraml.wait import NOT_IN_TIME, check_open, has_jobs, retry_failed, wait
 from results.archive import verify, write_archive
+from results.joined.meter import add_meter, read_meter
 from results.points.repeats import PointResults, by_point
 from results.records import RESULT_NAME, Record, RecordError, find_records
 from results.tables import table
@@ -232,6 +233,7 @@ def _add_table(command: argparse.ArgumentParser) -> None:
     _add_folders(command)
     command.add_argument("--format", choices=table.FORMS, default="text", help="default: %(default)s")
     _add_filter(command)
+    _add_meter(command)
     command.add_argument("--sort", metavar="COLUMN", help="by its value, such as 'tokens/s'")
     command.add_argument("--largest-first", action="store_true", help="with --sort")
     shape = command.add_mutually_exclusive_group()
@@ -254,6 +256,24 @@ def _add_filter(command: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_meter(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--meter",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a meter's CSV of timestamp, watts and node: energy at the supply, grade Q3; may be repeated",
+    )
+
+
+def _metered(records: Sequence[Record], meters: Sequence[Path]) -> None:
+    """Give runs the energy that meters in the supply line measured, and say which were not measured."""
+    for path in meters:
+        for note in add_meter(records, read_meter(path)):
+            print(f"caraml: {note}", file=sys.stderr)
+
+
 def _chosen(records: Sequence[Record], conditions: Sequence[str]) -> list[Record]:
     """Those that keep all conditions; raises RecordError where none does."""
     chosen = table.select(records, conditions)
@@ -271,6 +291,7 @@ def _table(options: argparse.Namespace) -> int:
     if options.tier is not None and not (options.reads and 0 < options.tier < math.inf):
         raise RecordError("--tier is a storage's bandwidth in MB/s, above 0, and needs --reads")
     records = _chosen(_records(options.folders)[0], options.filter)
+    _metered(records, options.meter)
     print(_rendered(records, options))
     # A table for a machine or a document is nothing but that.
     for failure in table.failures(records):
@@ -325,6 +346,7 @@ def _add_compare(command: argparse.ArgumentParser) -> None:
     command.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="results; two or more of them")
     command.add_argument("--baseline", type=Path, metavar="FOLDER", help="which of them is 1; default: the first")
     _add_filter(command)
+    _add_meter(command)
     command.add_argument(
         "--require",
         action="append",
@@ -345,9 +367,10 @@ def _compare(options: argparse.Namespace) -> int:
         raise RecordError(f"{base} alone is compared with nothing: name two folders or more")
     requirements = [read_requirement(text) for text in options.require]
     ours = _chosen(_records([base])[0], options.filter)
+    sides = [(other, _chosen(_records([other])[0], options.filter)) for other in others]
+    _metered([*ours, *(record for _, theirs in sides for record in theirs)], options.meter)
     found = []
-    for other in others:
-        theirs = _chosen(_records([other])[0], options.filter)
+    for other, theirs in sides:
         comparison = compare(ours, theirs)
         found.append((other, comparison, broken(requirements, comparison, theirs)))
     if options.json:
@@ -391,6 +414,7 @@ def _say_tracked(place: str, runs: int, new: Sequence[str]) -> None:
 def _add_report(command: argparse.ArgumentParser) -> None:
     _add_folders(command)
     command.add_argument("-o", "--out", type=Path, default=Path("report.html"), help="or a .pdf; default: %(default)s")
+    _add_meter(command)
     command.add_argument("--prices", type=Path, metavar="FILE", help="state costs, after prices.example.yaml")
     command.add_argument("--requirements", type=Path, metavar="FILE", help=REQUIREMENTS)
     command.add_argument("--published", action="store_true", help="draw published figures beside ours, marked")
@@ -404,6 +428,7 @@ def _report(options: argparse.Namespace) -> int:
     costs = read_prices(options.prices) if options.prices else None
     requirements = read_requirements(options.requirements) if options.requirements else None
     records, skipped = _records(options.folders)
+    _metered(records, options.meter)
     for path in write_report(records, skipped, options.out, costs, options.published, requirements):
         print(path)
     return 0
@@ -419,12 +444,14 @@ def _add_accept(command: argparse.ArgumentParser) -> None:
         help=REQUIREMENTS,
     )
     _add_filter(command)
+    _add_meter(command)
     command.add_argument("--json", action="store_true", help="for programs: every number as it is")
 
 
 def _accept(options: argparse.Namespace) -> int:
     requirements = read_requirements(options.requirements)
     records = _chosen(_records(options.folders)[0], options.filter)
+    _metered(records, options.meter)
     verdicts = accept(by_point(records), requirements)
     code = exit_code(verdict.outcome for verdict in verdicts)
     if options.json:

@@ -1,0 +1,165 @@
+"""Energy of runs from what a meter in the supply line wrote: a file of timestamps and watts, of one node or several."""
+
+from __future__ import annotations
+
+import csv
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jpwr.channel import ChannelInfo, Scope
+from jpwr.errors import JpwrError
+from jpwr.trace import Trace
+from results.collect import EnergyError, energy_of
+from results.records import Record, RecordError
+
+TIME, POWER, NODE = "timestamp", "watts", "node"
+BESIDE_S = 60.0  # readings before and after a window that are looked at, too
+CLOCK_S = 1.0  # by which the meter's clock may differ from the node's
+EVERY_NODE = ""
+
+
+class Meter(NamedTuple):
+    """Readings by the node, each in the order of time, seconds since 1970."""
+
+    path: Path
+    times_s: dict[str, list[float]]
+    power_w: dict[str, list[float]]
+
+    def node_of(self, hostname: str) -> str | None:
+        """Under which name a node's readings are, None where there are none."""
+        names = (hostname, hostname.partition(".")[0], EVERY_NODE)
+        return next((name for name in names if name in self.times_s), None)
+
+
+def read_meter(path: Path) -> Meter:
+    """A CSV with the columns `timestamp` (seconds since 1970, or ISO 8601 with its zone), `watts`, and `node`, where it
+    is of several; raises RecordError for anything else.
+    """
+    readings: dict[str, list[tuple[float, float]]] = {}
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            for number, (node, time_s, power_w) in enumerate(_rows(file, path), 2):
+                if not (math.isfinite(time_s) and math.isfinite(power_w) and power_w >= 0):
+                    raise RecordError(f"{path}, line {number}: {power_w:g} W at {time_s:g} s is no reading")
+                readings.setdefault(node, []).append((time_s, power_w))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise RecordError(f"{path} cannot be read as a meter's readings: {error}") from error
+    if not readings:
+        raise RecordError(f"{path} has no reading below its header")
+    for found in readings.values():
+        found.sort()
+    return Meter(
+        path,
+        {node: [time_s for time_s, _ in found] for node, found in readings.items()},
+        {node: [power_w for _, power_w in found] for node, found in readings.items()},
+    )
+
+
+def _rows(file: Any, path: Path) -> Iterator[tuple[str, float, float]]:
+    header = file.readline()
+    delimiter = ";" if ";" in header else ","
+    titles = [title.strip().lower() for title in next(csv.reader([header], delimiter=delimiter), [])]
+    if TIME not in titles or POWER not in titles:
+        raise RecordError(f"{path}: its first line is {header.strip()!r}, it needs the columns {TIME} and {POWER}")
+    for number, fields in enumerate(csv.reader(file, delimiter=delimiter), 2):
+        row = dict(zip(titles, (field.strip() for field in fields), strict=False))
+        if not any(row.values()):
+            continue
+        try:
+            yield row.get(NODE, EVERY_NODE), _seconds(row[TIME]), float(row[POWER])
+        except (KeyError, ValueError) as error:
+            raise RecordError(f"{path}, line {number}: {delimiter.join(fields)!r} is no reading: {error}") from error
+
+
+def _seconds(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    if moment.tzinfo is None:
+        raise ValueError("its time has no zone, such as +01:00 or Z")
+    return moment.timestamp()
+
+
+def add_meter(records: Sequence[Record], meter: Meter) -> list[str]:
+    """Give each run that the meter covers its energy, of scope `supply`; what its own sensors said stays beside it.
+
+    Returns a sentence on each run that it does not. Raises RecordError where it covers none.
+    """
+    good = [record for record in records if record["status"] == "ok" and record.get("windows")]
+    notes = []
+    for record in good:
+        try:
+            traces = _traces(record, meter)
+            for energy, kind in (("energy", "measured"), ("energy_effective", "effective")):
+                if kind == "measured" or record.get(energy):
+                    own = (record.get(energy) or {}).get("sampled_by_scope") or {}
+                    record[energy] = _with_clock(record, traces, kind)
+                    record[energy]["sampled_by_scope"] |= own
+        except (EnergyError, JpwrError) as error:
+            notes.append(f"{meter.path} does not measure {_name(record)}: {error}")
+    if good and len(notes) == len(good):
+        every = [time_s for times_s in meter.times_s.values() for time_s in (times_s[0], times_s[-1])]
+        span = f"{_moment(min(every))} to {_moment(max(every))}"
+        raise RecordError(f"{notes[0]}; nor any other run: its readings are of {span}")
+    return notes
+
+
+def _moment(time_s: float) -> str:
+    return datetime.fromtimestamp(time_s, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _name(record: Record) -> str:
+    layout = record["layout"]
+    return f"{record['system']}, {record['model']}, batch {layout.get('global_batch_size')}"
+
+
+def _traces(record: Record, meter: Meter) -> list[Trace]:
+    """The meter's readings of each node, on that node's clock."""
+    windows = record["windows"]
+    hosts = {window["hostname"] for window in windows}
+    found = []
+    for hostname in sorted(hosts):
+        node = meter.node_of(hostname)
+        if node is None:
+            raise EnergyError(f"it has no readings of node {hostname}")
+        if node == EVERY_NODE and len(hosts) > 1:
+            raise EnergyError(f"the run had {len(hosts)} nodes, and a column '{NODE}' is missing")
+        mine = [window for window in windows if window["hostname"] == hostname]
+        if not all(isinstance(window.get("start_epoch_s"), int | float) for window in mine):
+            raise EnergyError("the record does not say when its windows were by the wall clock")
+        offset_s = mine[0]["start_epoch_s"] - mine[0]["start_s"]
+        first, last = (
+            min(window["start_s"] for window in mine) + offset_s - BESIDE_S,
+            max(window["end_s"] for window in mine) + offset_s + BESIDE_S,
+        )
+        times_s = meter.times_s[node]
+        part = slice(bisect_left(times_s, first), bisect_right(times_s, last))
+        if not times_s[part]:
+            raise EnergyError(f"it has no reading of {_moment(first + BESIDE_S)} to {_moment(last - BESIDE_S)}")
+        info = ChannelInfo("meter", Scope.SUPPLY, f"a meter in the supply line: {meter.path.name}")
+        trace = Trace([info], {"hostname": hostname, "boot_id": mine[0]["boot_id"]})
+        for time_s, power_w in zip(times_s[part], meter.power_w[node][part], strict=True):
+            trace.append(time_s - offset_s, [power_w], [None])
+        found.append(trace)
+    return found
+
+
+def _with_clock(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, Any]:
+    """Energy over the windows, less sure by what an error of the meter's clock would change."""
+    found = energy_of(record, traces, kind)
+    changes = []
+    for shift_s in (-CLOCK_S, CLOCK_S):
+        windows = [
+            window | {"start_s": window["start_s"] + shift_s, "end_s": window["end_s"] + shift_s}
+            for window in record["windows"]
+        ]
+        shifted = energy_of({**record, "windows": windows}, traces, kind)
+        changes.append(abs(shifted["energy_wh"] - found["energy_wh"]))
+    found["uncertainty_wh"] += max(changes)
+    found["notes"] += [f"the meter's clock is taken to be within {CLOCK_S:g} s of the nodes'"]
+    return found

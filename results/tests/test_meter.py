@@ -1,0 +1,157 @@
+"""A meter in the supply line of made runs, whose power is known."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from caraml.cli import main
+from results.joined.meter import add_meter, read_meter
+from results.points.repeats import by_point
+from results.records import RecordError
+from results.tests import made_up
+from results.verdicts.quality import grade, why_not_ranked
+
+EPOCH_S = 1_770_000_000.0  # at which the node's clock is 0
+POWER_W = 1500.0
+START_S, END_S = made_up.IDLE_S, made_up.IDLE_S + made_up.WINDOW_S
+
+
+def run(hostnames=("n1",), **options):
+    record = made_up.result(devices=4, **options)
+    [window] = record["windows"]
+    record["layout"]["num_nodes"] = len(hostnames)
+    record["windows"] = [
+        window
+        | {
+            "hostname": hostname,
+            "boot_id": f"boot of {hostname}",
+            "start_epoch_s": EPOCH_S + window["start_s"],
+            "end_epoch_s": EPOCH_S + window["end_s"],
+        }
+        for hostname in hostnames
+    ]
+    return record
+
+
+def write(folder, rows, header="timestamp,watts"):
+    path = folder / "meter.csv"
+    path.write_text("\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n")
+    return path
+
+
+def constant(power_w=POWER_W, seconds=range(-60, 180)):
+    return [(EPOCH_S + second, power_w) for second in seconds]
+
+
+def test_energy_is_that_of_the_supply_over_the_window_and_the_sensors_own_stays_beside(tmp_path):
+    record = run(power_w=200.0)
+    assert add_meter([record], read_meter(write(tmp_path, constant()))) == []
+    energy = record["energy"]
+    assert energy["energy_wh"] == pytest.approx(POWER_W * 60 / 3600)
+    assert energy["tokens_per_wh"] == pytest.approx(100.0 * 60 / (POWER_W * 60 / 3600))
+    assert energy["power_source"] == "measured, supply"
+    assert energy["sampled_by_scope"] == pytest.approx(
+        {"supply_wh": 25.0, "device_wh": 4 * 200 / 60, "node_wh": 1.4 * 4 * 200 / 60}
+    )
+    assert grade(record) == "Q3"
+    [one] = by_point([record])
+    assert why_not_ranked(one) == ""
+
+
+def test_power_that_changes_is_integrated_where_the_window_is(tmp_path):
+    rows = [(EPOCH_S + second, 100.0 if second < START_S or second > END_S else 400.0) for second in range(-60, 180)]
+    record = run()
+    add_meter([record], read_meter(write(tmp_path, rows)))
+    energy = record["energy"]
+    # One second of the meter's clock at either edge, and what lies between two readings there.
+    assert energy["energy_wh"] == pytest.approx(400 * 60 / 3600, abs=300 / 3600)
+    assert energy["uncertainty_wh"] >= 300 / 3600 / 2
+
+
+def test_nodes_are_told_apart_by_their_names(tmp_path):
+    rows = [(*row, node) for node, power_w in (("n1", 1000.0), ("n2", 500.0)) for row in constant(power_w)]
+    record = run(("n1.cluster", "n2"))
+    add_meter([record], read_meter(write(tmp_path, rows, "Timestamp,Watts,Node")))
+    assert record["energy"]["avg_power_w"] == pytest.approx(1500.0)
+    assert {channel["hostname"] for channel in record["energy"]["channels"]} == {"n1.cluster", "n2"}
+
+
+@pytest.mark.parametrize("form", ["%Y-%m-%dT%H:%M:%S+01:00", "%Y-%m-%d %H:%M:%S+0100"])
+def test_times_may_be_written_with_their_zone(tmp_path, form):
+    zone = timezone(timedelta(hours=1))
+    rows = [(datetime.fromtimestamp(time_s, zone).strftime(form), power_w) for time_s, power_w in constant()]
+    record = run()
+    add_meter([record], read_meter(write(tmp_path, rows)))
+    assert record["energy"]["avg_power_w"] == pytest.approx(POWER_W)
+
+
+@pytest.mark.parametrize(
+    ("hostnames", "rows", "header", "message"),
+    [
+        (("n1",), constant(seconds=range(600, 700)), "timestamp,watts", "it has no reading of .*; nor any other run"),
+        (("n1", "n2"), constant(), "timestamp,watts", "the run had 2 nodes, and a column 'node' is missing"),
+        (("n1",), [(*row, "n7") for row in constant()], "timestamp,watts,node", "it has no readings of node n1"),
+        (("n1",), constant(seconds=range(-60, 30)), "timestamp,watts", "meter"),
+    ],
+)
+def test_a_meter_that_measures_no_run_is_refused(tmp_path, hostnames, rows, header, message):
+    with pytest.raises(RecordError, match=message):
+        add_meter([run(hostnames)], read_meter(write(tmp_path, rows, header)))
+
+
+def test_a_run_that_the_meter_does_not_cover_keeps_its_own_energy(tmp_path):
+    covered, other = run(), run(batch=16)
+    for window in other["windows"]:
+        window["start_epoch_s"] += 86_400
+    before = other["energy"]
+    [note] = add_meter([covered, other], read_meter(write(tmp_path, constant())))
+    assert "does not measure A100, tiny, batch 16" in note
+    assert other["energy"] == before
+
+
+def test_gaps_of_a_meter_are_gaps_of_the_measurement(tmp_path):
+    record = run()
+    rows = [row for row in constant() if not EPOCH_S + 20 < row[0] < EPOCH_S + 30]
+    add_meter([record], read_meter(write(tmp_path, rows)))
+    [one] = by_point([record])
+    assert why_not_ranked(one).startswith(("sampling rate", "samples", "gaps"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "needs the columns timestamp and watts"),
+        ("time,power\n1,2\n", "needs the columns timestamp and watts"),
+        ("timestamp,watts\n", "no reading below its header"),
+        ("timestamp,watts\n1,x\n", "line 2: '1,x' is no reading"),
+        ("timestamp,watts\n1\n", "line 2: '1' is no reading"),
+        ("timestamp,watts\n2026-01-01T00:00:00,5\n", "its time has no zone"),
+        ("timestamp,watts\n1,-5\n", "-5 W at 1 s is no reading"),
+        ("timestamp,watts\n1,nan\n", "nan W at 1 s is no reading"),
+        ("timestamp,watts\n1,5\x00\n", "meter.csv"),
+    ],
+)
+def test_a_file_that_is_no_meters_is_one_sentence(tmp_path, text, message):
+    path = tmp_path / "meter.csv"
+    path.write_text(text)
+    with pytest.raises(RecordError) as error:
+        read_meter(path)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_commands_take_a_meters_file(tmp_path, capsys):
+    made_up.store(tmp_path / "runs", [run()])
+    path = str(write(tmp_path, constant()))
+    assert main(["table", str(tmp_path / "runs"), "--repeats", "--meter", path]) == 0
+    assert "Q3, supply" in capsys.readouterr().out
+    (tmp_path / "requirements.yaml").write_text(
+        "workloads: {gpt: {benchmark: llm_training}}\nmust: [{of: gpt, what: energy_grade, at_least: Q3}]"
+    )
+    judge = ["accept", str(tmp_path / "runs"), "--requirements", str(tmp_path / "requirements.yaml")]
+    assert main(judge) == 1
+    assert main([*judge, "--meter", path]) == 0
+    assert main([*judge, "--meter", str(tmp_path / "none.csv")]) == 2
+    assert "cannot be read as a meter's readings" in capsys.readouterr().err
