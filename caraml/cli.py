@@ -24,6 +24,7 @@ from caraml.systems import read_system, read_systems, systems_table
 from caraml.wait import NOT_IN_TIME, check_open, has_jobs, retry_failed, wait
 from results.archive import verify, write_archive
 from results.joined.meter import add_meter, read_meter
+from results.notebook import frame_of
 from results.points.repeats import PointResults, by_point
 from results.records import RESULT_NAME, Record, RecordError, find_records
 from results.tables import table
@@ -45,6 +46,7 @@ from results.verdicts.requirements import read_requirements
 from results.workloads import workloads
 
 TITLES = {"ours": table.COLUMNS, "caraml": table.CARAML_COLUMNS}
+PARQUET = "parquet"
 PUBLISHED_PLOTS = ("heat-maps", "bars")
 REQUIREMENTS = "what must be reached, after requirements.example.yaml"
 A_SWEEP = "such as jube/llm_run/000000, or jube/llm_run for its last run"
@@ -231,7 +233,8 @@ def _wait(options: argparse.Namespace) -> int:
 
 def _add_table(command: argparse.ArgumentParser) -> None:
     _add_folders(command)
-    command.add_argument("--format", choices=table.FORMS, default="text", help="default: %(default)s")
+    command.add_argument("--format", choices=[*table.FORMS, PARQUET], default="text", help="default: %(default)s")
+    command.add_argument("--out", type=Path, metavar="FILE", help="write the table there, which parquet needs")
     _add_filter(command)
     _add_meter(command)
     command.add_argument("--sort", metavar="COLUMN", help="by its value, such as 'tokens/s'")
@@ -288,11 +291,21 @@ def _table(options: argparse.Namespace) -> int:
     own_order = [shape for shape in ("pivot", "regions", "states", "reads") if getattr(options, shape)]
     if options.sort and own_order:
         raise RecordError(f"--{own_order[0]} has its own order: leave out --sort")
+    shapes = ("pivot", "regions", "states", "reads", "repeats", "titles", "sort")
+    shaped = [shape for shape in shapes if getattr(options, shape)]
+    if options.format == PARQUET and (shaped or not options.out):
+        why = f"without --{shaped[0]}" if shaped else "and is written to a file: name it with --out"
+        raise RecordError(f"--format parquet has a row for each run, {why}")
     if options.tier is not None and not (options.reads and 0 < options.tier < math.inf):
         raise RecordError("--tier is a storage's bandwidth in MB/s, above 0, and needs --reads")
     records = _chosen(_records(options.folders)[0], options.filter)
     _metered(records, options.meter)
-    print(_rendered(records, options))
+    if options.format == PARQUET:
+        frame_of(records).to_parquet(options.out, index=False)
+    elif options.out:
+        options.out.write_text(f"{_rendered(records, options)}\n", encoding="utf-8")
+    else:
+        print(_rendered(records, options))
     # A table for a machine or a document is nothing but that.
     for failure in table.failures(records):
         print(failure, file=sys.stdout if options.format == "text" else sys.stderr)

@@ -1,1 +1,8 @@
-"""From records of runs to tables, plots and reports. Reads records and traces, and nothing else."""
+"""From records of runs to tables, verdicts, plots and reports. Reads records and traces, and nothing else.
+
+`results.frame(FOLDER)` is for notebooks.
+"""
+
+from results.notebook import frame
+
+__all__ = ["frame"]
