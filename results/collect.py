@@ -24,6 +24,7 @@ from jpwr.errors import JpwrError
 from jpwr.trace import Trace
 from jpwr.writers import read_trace
 from results.derived import JOULES_PER_WH, longest_s, windows_of
+from results.joined.clocks import clocks_of
 from results.joined.reads import reads_of
 from results.records import RESULT_NAME, Record, RecordError, read_record, write_record
 
@@ -202,7 +203,7 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
         for info, trained in _choose(trace.channels, device_ids).items():
             if info not in heard:
                 raise EnergyError(f"channel {info.name} {info.lacks or NOT_SAMPLED}")
-            channels.append(_describe(heard[info], hostname))
+            channels.append(_describe(heard[info], hostname) | _clocks(trace, info.name, windows))
             if trained < info.num_devices and any(device_ids):
                 notes.append(
                     f"channel {info.name} of node {hostname} measures {info.num_devices} devices, of which {trained} "
@@ -319,6 +320,11 @@ def _describe(reading: Reading, hostname: str) -> dict[str, Any]:
         "samples": estimate.samples,
         "missing": estimate.missing,
     }
+
+
+def _clocks(trace: Trace, channel: str, windows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    found = clocks_of(trace, channel, windows)
+    return {"clocks": found} if found else {}
 
 
 def _none_if_nan(value: float) -> float | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from results.points.repeats import PointResults, half_width
 from results.tables.table import column_of, ordered
-from results.values import PER_DEVICE, THROUGHPUT, WORK, Number, rounded
+from results.values import PER_DEVICE, THROUGHPUT, WORK, Number, rounded, value_at
 from results.verdicts.quality import deviations, energy_kind
 
 
@@ -47,6 +48,7 @@ def _text(one: PointResults, column: PointColumn, number: Number) -> str:
     return str(value) if isinstance(value, str | int) else number(value, column.half_width(one))
 
 
+GIB = 1 << 30
 PLACE = ("system", "model", "devices", "global batch", "options")  # what tells points apart in tables of their parts
 
 
@@ -89,6 +91,32 @@ def notes(results: Sequence[PointResults]) -> list[tuple[str, list[str]]]:
     return [(f"{one.system}: {one.point}", found) for one in results if (found := deviations(one))]
 
 
+def _slow_steps_percent(one: PointResults) -> float | None:
+    median, slow = one.value("metrics.step_time_median_s"), one.value("metrics.step_time_p95_s")
+    return 100 * (slow / median - 1) if median and slow else None
+
+
+def _peak_memory_gib(one: PointResults) -> float | None:
+    known = [device.get("peak_memory_bytes") for record in one.good for device in record.get("devices") or []]
+    return max((value for value in known if value), default=0) / GIB or None
+
+
+def _clocks(one: PointResults) -> list[dict[str, Any]]:
+    channels = [channel for record in one.good for channel in value_at(record, "energy.channels") or []]
+    return [channel["clocks"] for channel in channels if channel.get("clocks")]
+
+
+def _clock_mhz(one: PointResults) -> float | None:
+    known = [clocks["mean_mhz"] for clocks in _clocks(one) if clocks.get("mean_mhz")]
+    return statistics.fmean(known) if known else None
+
+
+def _held_back_percent(one: PointResults) -> float | None:
+    """Of the window, by the reason and on the device that held most."""
+    found = [clocks.get("held_back_percent") or {} for clocks in _clocks(one)]
+    return max((percent for reasons in found for percent in reasons.values()), default=0.0) if found else None
+
+
 COLUMNS: tuple[PointColumn, ...] = (
     PointColumn("system", lambda one: one.system),
     PointColumn("model", lambda one: one.point.model),
@@ -96,6 +124,7 @@ COLUMNS: tuple[PointColumn, ...] = (
     PointColumn("devices", lambda one: one.point.devices),
     PointColumn("global batch", lambda one: one.point.global_batch),
     PointColumn("options", lambda one: ", ".join(one.variant)),
+    PointColumn("status", status),
     PointColumn("runs", lambda one: len(one.good)),
     PointColumn("{unit}/s", _median_of(THROUGHPUT), _interval_of(THROUGHPUT)),
     PointColumn("± 95 %", _interval_of(THROUGHPUT), _interval_of(THROUGHPUT)),
@@ -107,5 +136,8 @@ COLUMNS: tuple[PointColumn, ...] = (
     PointColumn("± 95 %", _interval_of(WORK), _interval_of(WORK)),
     PointColumn("sensor ± [%]", sensor_uncertainty_percent),
     PointColumn("energy", _energy_kinds),
-    PointColumn("status", status),
+    PointColumn("slow steps [%]", _slow_steps_percent),
+    PointColumn("peak memory [GiB]", _peak_memory_gib),
+    PointColumn("clock [MHz]", _clock_mhz),
+    PointColumn("throttled [%]", _held_back_percent),
 )

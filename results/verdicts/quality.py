@@ -20,6 +20,7 @@ GRADES = {
 SAME_WINDOW = 0.01  # relative
 MAX_DIFFERENCE = 0.05  # of counter and integral
 MAX_UNCERTAINTY = 0.05  # of energy, of sampling
+MAX_HELD_BACK = 0.01  # of the window, by whatever throttles a device
 MIN_REPEATS = 3
 IDLE_POWER = "idle power"  # of no rank: it is not in the energy of the work
 
@@ -143,6 +144,7 @@ def deviations(results: PointResults) -> list[str]:
         origin = record.get("provenance") or {}
         found += unsteady([time_s for time_s in record.get("step_times_s", []) if time_s])
         found += [f"energy, {rule.name}: {rule.words}" for rule in energy_rules(record) if not rule.kept]
+        found += _held_back(record)
         if grade(record) == "Q0":
             found.append("energy is an estimate")
         if value_at(record, "metrics.comparable") is False:
@@ -154,6 +156,19 @@ def deviations(results: PointResults) -> list[str]:
     if len(commits) > 1:
         found.append(f"its runs are of {len(commits)} versions of the code")
     return list(dict.fromkeys(found))
+
+
+def _held_back(record: Record) -> list[str]:
+    """What held clocks back for more than MAX_HELD_BACK of the window, by the device that it held back most."""
+    worst: dict[str, float] = {}
+    for channel in value_at(record, "energy.channels") or []:
+        for reason, percent in ((channel.get("clocks") or {}).get("held_back_percent") or {}).items():
+            worst[reason] = max(worst.get(reason, 0.0), percent)
+    return [
+        f"throttled: {reason} held clocks back for {percent:.0f} % of the window"
+        for reason, percent in worst.items()
+        if percent > 100 * MAX_HELD_BACK
+    ]
 
 
 def _origin(origin: dict[str, Any]) -> list[str]:

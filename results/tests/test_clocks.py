@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import pytest
+
+from jpwr.channel import ChannelInfo, Scope
+from jpwr.trace import Trace
+from results.collect import energy_of
+from results.joined.clocks import clocks_of
+from results.points.repeats import by_point
+from results.tables.points import point_rows
+from results.tests import made_up
+from results.verdicts.quality import deviations
+
+
+def trace(*looks):
+    made = Trace([ChannelInfo("pynvml:0", Scope.DEVICE, "made up")])
+    for time_s, mhz, reasons in looks:
+        made.event(
+            "status", time_s, channel="pynvml:0", sm_clock_mhz=mhz, temperature_c=60 + time_s, throttle_reasons=reasons
+        )
+    return made
+
+
+WINDOW = {"start_s": 10.0, "end_s": 20.0}
+
+
+def test_clocks_and_reasons_are_weighed_by_the_time_that_they_held():
+    looks = [(5.0, 1000, "0x1"), (12.0, 1800, "0x0"), (15.0, 1200, "0x24"), (25.0, 300, "0x80")]
+    found = clocks_of(trace(*looks), "pynvml:0", [WINDOW])
+    assert found["mean_mhz"] == pytest.approx((2 * 1000 + 3 * 1800 + 5 * 1200) / 10)
+    assert (found["least_mhz"], found["hottest_c"]) == (1000, 75.0)
+    assert found["held_back_percent"] == pytest.approx({"power limit": 50.0, "software thermal slowdown": 50.0})
+
+
+def test_a_records_energy_has_the_clocks_of_its_channels():
+    record = made_up.result()
+    record["devices"][0]["device_id"] = ""
+    [window] = record["windows"]
+    made = trace((0.0, 1500, "0x0"), ((window["start_s"] + window["end_s"]) / 2, 1500, "0x4"))
+    made.meta |= {"hostname": window["hostname"], "boot_id": window["boot_id"]}
+    for second in range(80):
+        made.append(float(second), [300.0], [None])
+    [channel] = energy_of(record, [made], "measured")["channels"]
+    assert channel["clocks"]["mean_mhz"] == pytest.approx(1500)
+    assert channel["clocks"]["held_back_percent"] == pytest.approx({"power limit": 50.0})
+
+
+def test_several_windows_are_one_time():
+    windows = [{"start_s": 0.0, "end_s": 1.0}, {"start_s": 9.0, "end_s": 12.0}]
+    found = clocks_of(trace((0.0, 1000, "0x0"), (10.0, 2000, "0x40")), "pynvml:0", windows)
+    assert found["mean_mhz"] == pytest.approx((2 * 1000 + 2 * 2000) / 4)
+    assert found["held_back_percent"] == pytest.approx({"hardware thermal slowdown": 50.0})
+
+
+@pytest.mark.parametrize("looks", [(), ((30.0, 1000, "0x4"),)])
+def test_what_was_not_looked_at_is_not_known(looks):
+    assert clocks_of(trace(*looks), "pynvml:0", [WINDOW]) is None
+    assert clocks_of(trace((0.0, 1000, "0x4")), "pynvml:1", [WINDOW]) is None
+
+
+def test_a_look_that_failed_in_part_tells_the_rest():
+    made = Trace([ChannelInfo("pynvml:0", Scope.DEVICE, "made up")])
+    made.event("status", 0.0, channel="pynvml:0", throttle_reasons="what")
+    assert clocks_of(made, "pynvml:0", [WINDOW]) == {
+        "mean_mhz": None,
+        "least_mhz": None,
+        "hottest_c": None,
+        "power_limit_w": None,
+        "held_back_percent": {},
+    }
+
+
+@pytest.mark.parametrize(("percent", "said"), [(0.5, False), (40.0, True)])
+def test_a_run_that_throttled_says_so(percent, said):
+    record = made_up.result()
+    record["energy"]["channels"][0]["clocks"] = {"mean_mhz": 1400.0, "held_back_percent": {"power brake": percent}}
+    record["metrics"] |= {"step_time_median_s": 0.1, "step_time_p95_s": 0.12}
+    record["devices"][0]["peak_memory_bytes"] = 3 << 30
+    [one] = by_point([record])
+    words = "throttled: power brake held clocks back for 40 % of the window"
+    assert (words in deviations(one)) == said
+    header, row = point_rows([one])
+    shown = dict(zip(header, row, strict=True))
+    assert (shown["clock [MHz]"], shown["slow steps [%]"], shown["peak memory [GiB]"]) == ("1,400", "20.00", "3.000")
+    assert shown["throttled [%]"] == ("40.00" if said else "0.5000")
