@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from results.plots.style import COLOURS, INK, SIZE_IN, Chart, error_bars, new_figure, styled, unit_of
-from results.points.repeats import PointResults, ratio_of
+from results.points.repeats import PointResults, Ratio, ratio_of
 from results.tables.published import PUBLISHED, Throughput
 from results.values import THROUGHPUT, rounded
 from results.verdicts.ranking import best_of_systems
@@ -23,7 +23,7 @@ def ratios(results: Sequence[PointResults], path: str, title: str, name: str) ->
     if len(estimates) < max(2, len(best)):
         return None
     base = best[-1]
-    found = [ratio_of(one / estimates[-1]) for one in estimates]
+    found = [ratio_of(one / estimates[-1]) for one in estimates[:-1]] + [Ratio(1.0, None, None)]
     errors = [
         [max(0.0, ratio.ratio - (ratio.low or ratio.ratio)) for ratio in found],
         [max(0.0, (ratio.high or ratio.ratio) - ratio.ratio) for ratio in found],

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from results.points.repeats import PointResults, half_width
 from results.values import PER_DEVICE, THROUGHPUT, WORK, devices_text, rounded
 from results.verdicts.cost import time_to_report
 from results.verdicts.quality import energy_kind, why_not_ranked
-from results.verdicts.ranking import by_energy_kind, by_precision, fastest, rank, ranked_points
+from results.verdicts.ranking import by_energy_kind, by_precision, devices_of_all, fastest, rank, ranked_points
 
 
 def sentences(results: Sequence[PointResults]) -> list[str]:
@@ -63,10 +63,11 @@ def summary_rows(workloads: Sequence[tuple[str, Sequence[PointResults]]]) -> lis
     header += ["energy", "runs"]
     body = []
     for title, results in workloads:
-        for system, precision in dict.fromkeys((one.system, one.precision) for one in results):
-            mine = [one for one in results if (one.system, one.precision) == (system, precision)]
+        at_devices = devices_of_all(results)
+        for system, precision, mine in _by_system_and_precision(results):
             unit = mine[0].any["work_unit"]
-            speed, total = fastest(mine), fastest(mine, THROUGHPUT)
+            speed = fastest(mine)
+            total = fastest([one for one in mine if one.point.devices == at_devices], THROUGHPUT)
             work = fastest([one for one in mine if not why_not_ranked(one)], WORK)
             work = work or fastest(mine, WORK)
             good, bad = (sum(len(getattr(one, side)) for one in mine) for side in ("good", "bad"))
@@ -84,6 +85,18 @@ def summary_rows(workloads: Sequence[tuple[str, Sequence[PointResults]]]) -> lis
                 ]
             )
     return [header, *body]
+
+
+def _by_system_and_precision(
+    results: Sequence[PointResults],
+) -> Iterator[tuple[str, str, list[PointResults]]]:
+    """Failed runs that do not know their precision are with the first that does."""
+    for system in dict.fromkeys(one.system for one in results):
+        of_system = [one for one in results if one.system == system]
+        precisions = list(dict.fromkeys(one.precision for one in of_system if one.precision)) or [""]
+        for precision in precisions:
+            has = {precision, ""} if precision == precisions[0] else {precision}
+            yield system, precision, [one for one in of_system if one.precision in has]
 
 
 def _best(one: PointResults | None, path: str, unit: str) -> str:

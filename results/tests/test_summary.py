@@ -55,13 +55,6 @@ def test_an_energy_that_breaks_a_rule_or_leaves_it_open_is_not_ranked():
     assert "Energy of C is not ranked: gaps: the record does not say." in found
 
 
-def test_the_time_to_report_says_on_how_many_devices_it_is():
-    [header, one, eight] = summary_rows([("GPT", by_point(runs("A", 100.0) + runs("B", 800.0, devices=8)))])
-    at = header.index("time to report")
-    assert one[at].endswith("for 20 million tokens on 1 device")
-    assert eight[at].endswith("for 20 million tokens on 8 devices")
-
-
 def test_a_system_has_a_row_for_each_precision():
     rows = summary_rows([("GPT", by_point(runs("A", 100.0) + runs("A", 300.0, "fp8")))])
     assert [row[1:3] for row in rows[1:]] == [["A", "bf16"], ["A", "fp8"]]
@@ -81,3 +74,21 @@ def test_what_is_not_ranked_has_no_cost():
     assert cost_of(estimated[0], costs) is None
     assert cost_of(small[0], costs) is None
     assert cost_rows([estimated], costs)[1][2] == "no energy that counts"
+
+
+def test_the_time_to_report_is_of_one_number_of_devices_for_all():
+    few = [made_up.result("A", devices, tokens_per_s=100.0 * devices) for devices in (1, 2, 8)]
+    many = [made_up.result("B", devices, tokens_per_s=100.0 * devices) for devices in (2, 4, 16)]
+    header, *rows = summary_rows([("GPT", by_point([*few, *many]))])
+    times = [row[header.index("time to report")] for row in rows]
+    assert all(text.endswith("on 2 devices") for text in times)
+    assert len(set(times)) == 1
+    header, *rows = summary_rows([("GPT", by_point([few[2], many[2]]))])
+    assert [row[header.index("time to report")] for row in rows] == ["", ""]
+
+
+def test_failed_runs_without_a_precision_are_counted_with_their_system():
+    bad = made_up.failed("A", 4, 64)
+    del bad["layout"]["num_nodes"]
+    header, *rows = summary_rows([("GPT", by_point([*runs("A", 100.0), *runs("A", 300.0, "fp8"), bad]))])
+    assert [row[header.index("runs")] for row in rows] == ["3 ok, 1 failed", "3 ok"]

@@ -45,6 +45,16 @@ def best_of_systems(results: Sequence[PointResults], path: str) -> list[PointRes
     return sorted(best, key=lambda one: one.value(path) or 0.0, reverse=True)
 
 
+def devices_of_all(results: Sequence[PointResults]) -> int | None:
+    """The largest number of devices on which every system and precision with a good run has one."""
+    found: dict[tuple[str, str], set[int]] = {}
+    for one in results:
+        if one.good:
+            found.setdefault((one.system, one.precision), set()).add(one.point.devices)
+    shared = set.intersection(*found.values()) if found else set()
+    return max(shared, default=None)
+
+
 class Ranking(NamedTuple):
     """Systems by one value, each at its best point."""
 
