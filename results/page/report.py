@@ -18,7 +18,7 @@ from results.plots.cost import cost_charts
 from results.plots.energy import energy_by_scope, pareto, power_over_time
 from results.plots.reads import bandwidth_over_time, sizes_of_reads
 from results.plots.regions import steps_by_region
-from results.plots.style import EFFICIENCY, SPEED, Chart
+from results.plots.style import EFFICIENCY, SPEED, Chart, Styles, kinds_alike, styles_of_systems
 from results.plots.sweep import heat_map_of_system, over_batch, scaling
 from results.plots.systems import compute_and_effective, ratios
 from results.points.repeats import PointResults, by_point
@@ -47,7 +47,7 @@ from results.values import PER_DEVICE, WORK
 from results.verdicts.accept import accept
 from results.verdicts.cost import Costs, cheapest
 from results.verdicts.quality import GRADES, Rule, energy_kind, energy_rules
-from results.verdicts.ranking import by_energy_kind, fastest, ranked_points
+from results.verdicts.ranking import fastest, ranked_points
 from results.verdicts.requirements import Requirements
 from results.verdicts.score import Ranked, scores
 from results.workloads import title_of
@@ -118,10 +118,13 @@ def _sections(records: Sequence[Record], costs: Costs | None, with_published: bo
         split += [
             [one for one in group if one.point[2:4] == kind or (not one.good and kind == kinds[0])] for kind in kinds
         ]
-    return [_section(index, group, costs, with_published) for index, group in enumerate(split)]
+    styles = styles_of_systems(one for group in split for one in group)
+    return [_section(index, group, costs, with_published, styles) for index, group in enumerate(split)]
 
 
-def _section(index: int, results: list[PointResults], costs: Costs | None, with_published: bool) -> Section:
+def _section(
+    index: int, results: list[PointResults], costs: Costs | None, with_published: bool, styles: Styles
+) -> Section:
     point = next((one for one in results if one.good), results[0]).point
     details = ", ".join(filter(None, [point.model, point.data, point.sample]))
     # Theirs are of the whole workload: not to be drawn beside a smaller one.
@@ -129,14 +132,13 @@ def _section(index: int, results: list[PointResults], costs: Costs | None, with_
     published = throughputs(point.benchmark, point.model) if beside else []
     published_effective = throughputs(point.benchmark, point.model, EFFECTIVE) if beside else []
     charts = [
-        over_batch(results, SPEED, published),
-        over_batch(results, EFFICIENCY),
-        ratios(ranked_points(results), PER_DEVICE, "Speed per device", "speed_up"),
-        *_energy_ratios(results),
-        pareto(results),
-        scaling(results),
-        compute_and_effective(results, published, published_effective),
-        energy_by_scope(results),
+        *over_batch(results, SPEED, styles, published),
+        *over_batch(results, EFFICIENCY, styles),
+        *_ratios(results, styles),
+        *pareto(results, styles),
+        *scaling(results, styles),
+        compute_and_effective(results, styles, published, published_effective),
+        energy_by_scope(results, styles),
         steps_by_region(results),
         bandwidth_over_time(results),
         sizes_of_reads(results),
@@ -145,7 +147,7 @@ def _section(index: int, results: list[PointResults], costs: Costs | None, with_
         charts.append(heat_map_of_system(results, system, f"heat_map_{number}"))
         charts.append(_power_chart(results, system, f"power_{number}"))
     if costs:
-        charts += cost_charts(results, costs)
+        charts += cost_charts(results, costs, styles)
     name = f"{point.benchmark}_{index}"
     return Section(
         f"{title_of(point.benchmark)}: {details}",
@@ -178,13 +180,17 @@ def _traces(record: Record) -> list[Trace]:
     return found
 
 
-def _energy_ratios(results: Sequence[PointResults]) -> list[Chart | None]:
-    """One chart for each kind of energy that was measured."""
-    return [
-        ratios(mine, WORK, f"Work per energy ({kind})", f"energy_ratio_{index}")
-        for index, (kind, mine) in enumerate(by_energy_kind(ranked_points(results)).items())
-        if not kind.startswith("Q0")
-    ]
+def _ratios(results: Sequence[PointResults], styles: Styles) -> list[Chart | None]:
+    """Speed in each precision, and work per energy for each kind of energy that was measured in it, side by side."""
+    ranked = ranked_points(results)
+    charts = []
+    for path, words, name in ((PER_DEVICE, "Speed per device", "speed_up"), (WORK, "Work per energy", "energy_ratio")):
+        of_energy = path == WORK
+        groups = [group for group in kinds_alike(ranked, of_energy).items() if "Q0" not in group[0]]
+        for index, (kind, mine) in enumerate(groups):
+            title = f"{words} ({kind})" if of_energy or len(groups) > 1 else words
+            charts.append(ratios(mine, path, title, f"{name}_{index}", styles))
+    return charts
 
 
 class Quality(NamedTuple):
@@ -344,6 +350,7 @@ def _render(
         skipped=skipped,
         origins=_origins(records),
         commands=_commands(sections),
+        published_series=list(dict.fromkeys(one.label for section in sections for one in section.published)),
         published_sources=list(
             dict.fromkeys((one.figure.source, one.figure.note) for section in sections for one in section.published)
         ),

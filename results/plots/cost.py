@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from results.plots.style import COLOURS, INK, Chart, new_figure, styled
+from results.plots.style import COLOURS, FULL, INK, PALE, Chart, Styles, new_figure, styled
 from results.points.repeats import PointResults
 from results.values import rounded
 from results.verdicts.cost import ASSUMPTIONS, SENSITIVITY, Cost, Costs, cheapest, costed_work, sensitivity
 
 
 @styled
-def cost_charts(results: Sequence[PointResults], costs: Costs) -> list[Chart]:
+def cost_charts(results: Sequence[PointResults], costs: Costs, styles: Styles) -> list[Chart]:
     """Total cost side by side, and how it moves with each assumption; empty without a system that has a price."""
     found = cheapest(results, costs)
     if not found:
@@ -19,10 +19,11 @@ def cost_charts(results: Sequence[PointResults], costs: Costs) -> list[Chart]:
     words = costed_work(results[0]).words
     figure, [axes] = new_figure((5.6, 1.3 + 0.5 * len(found)))
     machine = [at.machine for _, at in found.values()]
-    axes.barh(list(found), machine, 0.6, color=COLOURS[0], label="machine")
-    axes.barh(
-        list(found), [at.electricity for _, at in found.values()], 0.6, machine, color=COLOURS[4], label="electricity"
-    )
+    colours = [styles[system]["color"] for system in found]
+    electricity = [at.electricity for _, at in found.values()]
+    for title, values, left, share in (("machine", machine, None, FULL), ("electricity", electricity, machine, PALE)):
+        axes.barh(list(found), values, 0.6, left, color=colours, alpha=share)
+        axes.barh([0], [0], color=INK, alpha=share, label=title)
     axes.invert_yaxis()
     axes.set_xlabel(f"{costs.currency} for {words}")
     axes.grid(axis="y", visible=False)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from jpwr.trace import Trace
 from results.plots.style import (
     COLOURS,
+    FULL,
     INK,
+    PALE,
     SIZE_IN,
     Chart,
-    is_estimate,
+    Styles,
+    legend_below,
     new_figure,
     styled,
-    styles_of_systems,
     unit_of,
 )
 from results.points.repeats import PointResults
@@ -23,46 +24,45 @@ from results.values import PER_DEVICE, WORK, rounded, value_at
 from results.verdicts.quality import energy_kind
 from results.verdicts.ranking import fastest
 
-if TYPE_CHECKING:
-    pass
-
 MOST_ROWS = 2000  # of a trace in a plot
 
 
 @styled
-def pareto(results: Sequence[PointResults]) -> Chart | None:
-    """Speed of a device against energy of a million units, with the front of each kind of measured energy."""
+def pareto(results: Sequence[PointResults], styles: Styles) -> list[Chart]:
+    """Speed of a device against energy of a million units, with the front where it was measured; a chart for each kind
+    of energy that two points have.
+    """
     from matplotlib.ticker import EngFormatter
 
     unit = unit_of(results)
-    points = [
-        (one, speed, 1e6 / work) for one in results if (speed := one.value(PER_DEVICE)) and (work := one.value(WORK))
-    ]
-    if len(points) < 2:
-        return None
-    figure, [axes] = new_figure()
-    styles = styles_of_systems(results)
-    for system, style in styles.items():
-        for estimated in (False, True):
-            mine = [(x, y) for one, x, y in points if one.system == system and is_estimate(one) == estimated]
-            if mine:
-                look = {**style, "linestyle": "none", **({"markerfacecolor": "none"} if estimated else {})}
-                axes.plot(*zip(*mine, strict=True), label=system + (" (ESTIMATED power)" if estimated else ""), **look)
-    words = [f"{len(points)} points"]
-    kinds = dict.fromkeys(energy_kind(one.any) or "" for one, _, _ in points if not is_estimate(one))
-    for index, kind in enumerate(kinds):
-        front = _front([(x, y) for one, x, y in points if energy_kind(one.any) == kind])
-        look = {"color": INK, "linewidth": 0.8, "linestyle": (":", "--", "-.")[index % 3]}
-        axes.plot(*zip(*front, strict=True), label=f"front of {kind}", **look)
-        ends = (f"{rounded(x)} {unit}/s at {rounded(y)} Wh" for x, y in (front[0], front[-1]))
-        words.append(f"the front of {kind} goes from {' to '.join(ends)}")
-    axes.set_xlabel(f"{unit}/s per device")
-    axes.set_ylabel(f"Wh per million {unit}")
-    axes.set_xlim(0, 1.08 * max(x for _, x, _ in points))
-    axes.set_ylim(0, 1.15 * max(y for _, _, y in points))
-    axes.xaxis.set_major_formatter(EngFormatter())
-    axes.legend()
-    return Chart("pareto", "Speed against energy: right and down is better", "; ".join(words), figure)
+    found: dict[str, list[tuple[str, float, float]]] = {}
+    for one in results:
+        kind, speed, work = energy_kind(one.any), one.value(PER_DEVICE), one.value(WORK)
+        if kind and speed and work:
+            found.setdefault(kind, []).append((one.system, speed, 1e6 / work))
+    charts = []
+    for index, (kind, points) in enumerate((kind, points) for kind, points in found.items() if len(points) > 1):
+        figure, [axes] = new_figure()
+        estimated = kind.startswith("Q0")
+        for system in dict.fromkeys(system for system, _, _ in points):
+            mine = [(x, y) for name, x, y in points if name == system]
+            look = {**styles[system], "linestyle": "none", **({"markerfacecolor": "none"} if estimated else {})}
+            axes.plot(*zip(*mine, strict=True), label=system, **look)
+        words = [f"{len(points)} points"]
+        if not estimated:
+            front = _front([(x, y) for _, x, y in points])
+            axes.plot(*zip(*front, strict=True), label="front", color=INK, linewidth=0.8, linestyle=":")
+            ends = dict.fromkeys(f"{rounded(x)} {unit}/s at {rounded(y)} Wh" for x, y in (front[0], front[-1]))
+            words.append(f"the front is {' to '.join(ends)}")
+        axes.set_xlabel(f"{unit}/s per device")
+        axes.set_ylabel(f"Wh per million {unit}")
+        axes.set_xlim(0, 1.08 * max(x for _, x, _ in points))
+        axes.set_ylim(0, 1.15 * max(y for _, _, y in points))
+        axes.xaxis.set_major_formatter(EngFormatter())
+        legend_below(figure, [axes])
+        title = f"Speed against energy ({kind}): right and down is better"
+        charts.append(Chart("pareto" if not index else f"pareto_{index}", title, "; ".join(words), figure))
+    return charts
 
 
 def _front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -75,9 +75,10 @@ def _front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 @styled
-def energy_by_scope(results: Sequence[PointResults]) -> Chart | None:
+def energy_by_scope(results: Sequence[PointResults], styles: Styles) -> Chart | None:
     """Energy of a million units in each scope that was sampled, of each system's most efficient point."""
     found: dict[str, dict[str, float]] = {}
+    colours: dict[str, str] = {}
     for system in dict.fromkeys(one.system for one in results):
         best = fastest((one for one in results if one.system == system), WORK)
         if best is None:
@@ -88,22 +89,25 @@ def energy_by_scope(results: Sequence[PointResults]) -> Chart | None:
         used = value_at(record, "energy.power_scope")
         kinds = {name.removesuffix("_wh"): value for name, value in scopes.items() if value}
         if work and kinds:
-            found[f"{system} (used: {used})"] = {scope: value / work * 1e6 for scope, value in kinds.items()}
+            name = f"{system} (used: {used})"
+            found[name] = {scope: value / work * 1e6 for scope, value in kinds.items()}
+            colours[name] = styles[system]["color"]
     if not any(len(scopes) > 1 for scopes in found.values()):
         return None
     names = list(dict.fromkeys(scope for scopes in found.values() for scope in scopes))
     figure, [axes] = new_figure((SIZE_IN[0], 1.2 + 0.25 * len(found) * len(names)))
     height = 0.8 / len(names)
     for index, scope in enumerate(names):
-        places = [place for place, scopes in enumerate(found.values()) if scope in scopes]
-        values = [scopes[scope] for scopes in found.values() if scope in scopes]
+        there = [(place, name, scopes[scope]) for place, (name, scopes) in enumerate(found.items()) if scope in scopes]
+        share = FULL - (FULL - PALE) * index / max(1, len(names) - 1)
         axes.barh(
-            [place - 0.4 + (index + 0.5) * height for place in places],
-            values,
+            [place - 0.4 + (index + 0.5) * height for place, _, _ in there],
+            [value for _, _, value in there],
             0.9 * height,
-            color=COLOURS[index % len(COLOURS)],
-            label=scope,
+            color=[colours[name] for _, name, _ in there],
+            alpha=share,
         )
+        axes.barh([0], [0], color=INK, alpha=share, label=scope)
     axes.set_yticks(range(len(found)), list(found))
     axes.invert_yaxis()
     axes.set_xlabel(f"Wh per million {unit_of(results)}")

@@ -5,15 +5,14 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from results.points.repeats import PointResults, Summary
-from results.tables.published import PUBLISHED
-from results.values import THROUGHPUT, WORK
-from results.verdicts.quality import grade
+from results.values import PER_DEVICE, WORK
+from results.verdicts.quality import energy_kind, grade
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,9 +25,12 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = "osD^vP*X"
 # Stands for the colour of text in an SVG until the page decides: dark or light.
 INK = "#010203"
+GREY = "#8c8c8c"
+FULL, PALE = 1.0, 0.45  # of a system's colour, where it has two bars
 SIZE_IN = (5.6, 3.6)
 PIXELS_PER_PT = 1.25  # in a page
-MOST_INSIDE, LEGEND_ROW_IN = 5, 0.17  # of a legend
+LEGEND_ROW_IN = 0.17
+SHORT_LABEL = 24
 LONG_LABEL = 44  # characters: two of these do not fit beside each other
 STYLE: Any = {  # of matplotlib
     "text.color": INK,
@@ -52,6 +54,10 @@ STYLE: Any = {  # of matplotlib
 }
 
 
+TITLED = "titled:"  # the beginning of the gid of what is named where the pointer is
+Styles = Mapping[str, Mapping[str, Any]]  # of systems
+
+
 class Quantity(NamedTuple):
     """What is plotted: a number of a record, of which more is better."""
 
@@ -61,7 +67,7 @@ class Quantity(NamedTuple):
     path: str
 
 
-SPEED = Quantity("throughput", "Throughput", "{unit}/s", THROUGHPUT)
+SPEED = Quantity("throughput", "Throughput per device", "{unit}/s per device", PER_DEVICE)
 EFFICIENCY = Quantity("efficiency", "Work per energy", "{unit}/Wh", WORK)
 
 
@@ -86,6 +92,7 @@ class Chart(NamedTuple):
         # Two plots of one page must not share the names of their parts.
         text = re.sub(r'(id="|url\(#|href="#)', rf"\g<1>{self.name}-", text)
         text = re.sub(r'width="([\d.]+)pt" height="[^"]*"', self._width, text, count=1)
+        text = re.sub(rf'<g id="{self.name}-{TITLED}([^"]*)">', r"<g><title>\1</title>", text)
         label = f' role="img" aria-label="{escape(f"{self.title}. {self.words}", quote=True)}"'
         return text.replace("<svg", f"<svg{label}", 1)
 
@@ -103,11 +110,13 @@ class Chart(NamedTuple):
         return file.getvalue()
 
 
-def new_figure(size_in: tuple[float, float] = SIZE_IN, rows: int = 1, columns: int = 1) -> tuple[Figure, list[Axes]]:
+def new_figure(
+    size_in: tuple[float, float] = SIZE_IN, rows: int = 1, columns: int = 1, share: bool = False
+) -> tuple[Figure, list[Axes]]:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size_in, layout="constrained")
-    return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
+    return figure, list(figure.subplots(rows, columns, squeeze=False, sharex=share, sharey=share).flat)
 
 
 def styled(draw: Callable[Arguments, Drawn]) -> Callable[Arguments, Drawn]:
@@ -123,11 +132,6 @@ def styled(draw: Callable[Arguments, Drawn]) -> Callable[Arguments, Drawn]:
     return in_style
 
 
-def say_empty(axes: Axes, words: str) -> None:
-    axes.text(0.5, 0.5, words, ha="center", va="center", transform=axes.transAxes)
-    axes.set_axis_off()
-
-
 def style_of(index: int) -> dict[str, Any]:
     return {
         "color": COLOURS[index % len(COLOURS)],
@@ -138,9 +142,19 @@ def style_of(index: int) -> dict[str, Any]:
     }
 
 
-def styles_of_systems(results: Iterable[PointResults]) -> dict[str, dict[str, Any]]:
-    """A style for each system, the same in all plots of a workload."""
+def styles_of_systems(results: Iterable[PointResults]) -> Styles:
+    """A style for each system, for all plots of a report."""
     return {system: style_of(index) for index, system in enumerate(dict.fromkeys(one.system for one in results))}
+
+
+def kinds_alike(results: Iterable[PointResults], of_energy: bool = False) -> dict[str, list[PointResults]]:
+    """Good points that one plot may have beside each other, by what they share: precision, and kind of energy."""
+    found: dict[str, list[PointResults]] = {}
+    for one in results:
+        kind = (energy_kind(one.any) or "") if of_energy else ""
+        if one.good and (kind or not of_energy):
+            found.setdefault(", ".join(filter(None, [one.precision, kind])), []).append(one)
+    return found
 
 
 def unit_of(results: Sequence[PointResults]) -> str:
@@ -158,14 +172,12 @@ def error_bars(summary: Summary) -> tuple[float, float]:
     return max(0.0, summary.median - summary.low), max(0.0, summary.high - summary.median)
 
 
-def legend_below(figure: Figure, axes: Axes) -> None:
-    """Ours first, and theirs; inside where it is short, else below, in a figure that grows by it."""
-    pairs = sorted(zip(*axes.get_legend_handles_labels(), strict=True), key=lambda pair: pair[1].startswith(PUBLISHED))
-    handles, labels = [handle for handle, _ in pairs], [label for _, label in pairs]
-    if len(labels) <= MOST_INSIDE:
-        axes.legend(handles, labels)
+def legend_below(figure: Figure, axes: Sequence[Axes]) -> None:
+    """What is drawn in any of them, once, below a figure that grows by it; of theirs, which are grey, one line."""
+    found = {label: handle for one in axes for handle, label in zip(*one.get_legend_handles_labels(), strict=True)}
+    if not found:
         return
-    columns = 1 if max(map(len, labels)) > LONG_LABEL else 2
+    columns = 1 if max(map(len, found)) > LONG_LABEL else 3 if max(map(len, found)) < SHORT_LABEL else 2
     width_in, height_in = figure.get_size_inches()
-    figure.set_size_inches(width_in, height_in + LEGEND_ROW_IN * -(-len(labels) // columns))
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns)
+    figure.set_size_inches(width_in, height_in + LEGEND_ROW_IN * -(-len(found) // columns))
+    figure.legend(found.values(), found, loc="outside lower center", ncols=columns)

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from results.plots.style import (
+    GREY,
     INK,
+    SIZE_IN,
+    TITLED,
     Chart,
     Quantity,
+    Styles,
     error_bars,
-    is_estimate,
+    kinds_alike,
     legend_below,
     new_figure,
-    say_empty,
-    style_of,
     styled,
-    styles_of_systems,
     unit_of,
 )
 from results.points.repeats import PointResults, Summary
@@ -28,80 +28,141 @@ from results.verdicts.ranking import fastest
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TOO_NEAR = 1.3  # of batch sizes, the larger by the smaller
+Lines = dict[str, list[tuple[int, Summary]]]  # of systems
 SQUASHED = 10  # by so much theirs may be above ours until ours lie on the axis
+PANEL_IN = 1.75  # height of one
+MOST_TICKS = 6  # of a panel
+THEIRS: dict[str, Any] = {
+    "color": GREY,
+    "marker": "o",
+    "linestyle": ":",
+    "markerfacecolor": "none",
+    "markersize": 4,
+    "linewidth": 0.8,
+}
 
 
-def lines(results: Sequence[PointResults], quantity: Quantity) -> dict[str, list[tuple[int, Summary]]]:
-    """For each line's label its points (global batch size, value); only good runs, estimates labelled."""
-    found: dict[str, list[tuple[int, Summary]]] = {}
-    # Options are told only where a batch size was run with more than one set of them.
-    places = Counter((one.system, one.point.devices, one.point.global_batch) for one in results if one.good)
-    ambiguous = {(system, devices) for (system, devices, _), count in places.items() if count > 1}
+def lines(results: Sequence[PointResults], quantity: Quantity) -> dict[int, Lines]:
+    """By the number of devices, for each system its points (global batch size, value), best of its options."""
+    best: dict[tuple[int, str, int], Summary] = {}
     for one in results:
         summary = one.summary(quantity.path)
-        if summary is None:
-            continue
-        label = f"{one.system}, {devices_text(one.point.devices)}"
-        if (one.system, one.point.devices) in ambiguous:
-            label += f", {', '.join(one.variant)}"
-        if quantity.path.startswith("energy.") and is_estimate(one):
-            label += " (ESTIMATED power)"
-        found.setdefault(label, []).append((one.point.global_batch, summary))
-    return {label: sorted(points) for label, points in found.items()}
+        place = (one.point.devices, one.system, one.point.global_batch)
+        if summary and (place not in best or summary.median > best[place].median):
+            best[place] = summary
+    found: dict[int, Lines] = {}
+    for (devices, system, batch), summary in sorted(best.items()):
+        found.setdefault(devices, {}).setdefault(system, []).append((batch, summary))
+    return found
 
 
 @styled
-def over_batch(results: Sequence[PointResults], quantity: Quantity, published: Sequence[Throughput] = ()) -> Chart:
-    """One line per system and number of devices over the global batch size, with 95 % intervals."""
-    from matplotlib.ticker import EngFormatter, NullFormatter
+def over_batch(
+    results: Sequence[PointResults], quantity: Quantity, styles: Styles, published: Sequence[Throughput] = ()
+) -> list[Chart]:
+    """Over the global batch size, a line for each system and a panel for each number of devices, with 95 % intervals.
 
-    figure, [axes] = new_figure()
+    A chart for each precision and kind of energy, none where no run has the value. What others published is grey, per
+    device, in a panel of its own.
+    """
+    groups = kinds_alike([one for one in results if one.summary(quantity.path)], quantity.path.startswith("energy."))
+    charts = []
+    for index, (kind, mine) in enumerate(groups.items()):
+        name = quantity.name if not index else f"{quantity.name}_{index}"
+        title = f"{quantity.title} over batch size" + (f": {kind}" if len(groups) > 1 else "")
+        charts.append(_panels(mine, quantity, styles, published if not index else (), name, title))
+    return charts
+
+
+def _panels(
+    results: Sequence[PointResults],
+    quantity: Quantity,
+    styles: Styles,
+    published: Sequence[Throughput],
+    name: str,
+    title: str,
+) -> Chart:
     found = lines(results, quantity)
-    batches = {batch for points in found.values() for batch, _ in points}
-    words = []
-    top = 0.0
-    for index, (label, points) in enumerate(found.items()):
+    theirs = _per_device(published)
+    count = len(found) + bool(theirs)
+    columns = min(2, count)
+    rows = -(-count // columns)
+    height_in = SIZE_IN[1] if count == 1 else PANEL_IN * rows + 0.4
+    figure, panels = new_figure((SIZE_IN[0], height_in), rows, columns, share=True)
+    for axes, (devices, of_systems) in zip(panels, found.items(), strict=False):
+        _draw(axes, of_systems, styles)
+        axes.set_title(devices_text(devices) if count > 1 else "")
+    if theirs:
+        _draw_theirs(panels[len(found)], theirs)
+    ours = {
+        system: [summary.median for of_systems in found.values() for _, summary in of_systems.get(system, [])]
+        for system in dict.fromkeys(system for of_systems in found.values() for system in of_systems)
+    }
+    batches = {batch for of_systems in found.values() for points in of_systems.values() for batch, _ in points}
+    batches |= {batch for points in theirs.values() for batch, _ in points}
+    for index, axes in enumerate(panels):
+        if index >= count:
+            axes.set_axis_off()
+            continue
+        _batch_axis(axes, batches)
+        axes.tick_params(labelbottom=True)
+        if not index % columns:
+            axes.set_ylabel(quantity.label.format(unit=unit_of(results)))
+    _value_axis(panels[0], max(map(max, ours.values())), [value for points in theirs.values() for _, value in points])
+    legend_below(figure, panels[:count])
+    words = [
+        f"{system}: {' to '.join(dict.fromkeys(rounded(end(values)) for end in (min, max)))}"
+        for system, values in ours.items()
+    ]
+    if theirs:
+        words.append(f"grey: {len(theirs)} published series, per device; the pointer on one tells whose it is")
+    return Chart(name, title, "; ".join(words), figure)
+
+
+def _draw(axes: Axes, of_systems: Lines, styles: Styles) -> None:
+    for system, points in of_systems.items():
         values = [summary.median for _, summary in points]
         errors = list(zip(*(error_bars(summary) for _, summary in points), strict=True))
-        axes.errorbar([batch for batch, _ in points], values, yerr=errors, capsize=3, label=label, **style_of(index))
-        words.append(f"{label}: {' to '.join(dict.fromkeys(rounded(value) for value in (min(values), max(values))))}")
-        top = max(top, *values)
-    theirs: dict[str, list[tuple[int, float]]] = {}
+        batches = [batch for batch, _ in points]
+        axes.errorbar(batches, values, yerr=errors, capsize=2, label=system, **styles[system])
+
+
+def _per_device(published: Sequence[Throughput]) -> dict[str, list[tuple[int, float]]]:
+    found: dict[str, list[tuple[int, float]]] = {}
     for one in published:
-        theirs.setdefault(one.label, []).append((one.global_batch, one.units_per_s))
-    highest = max((value for there in theirs.values() for _, value in there), default=0.0)
-    squashed = highest > SQUASHED * top > 0
-    for index, (label, there) in enumerate(theirs.items()):
-        there.sort()
-        style = {**style_of(index), "linestyle": ":", "markerfacecolor": "none", "alpha": 0.7, "linewidth": 1}
-        axes.plot(*zip(*there, strict=True), label=label, **style)
-    if batches or theirs:
-        _batch_axis(axes, batches, {one.global_batch for one in published})
-        axes.set_ylabel(quantity.label.format(unit=unit_of(results)))
-        if squashed:
-            axes.set_yscale("log")
-            axes.yaxis.set_minor_formatter(NullFormatter())
-        else:
-            axes.set_ylim(0, 1.1 * max(top, highest))
-        axes.yaxis.set_major_formatter(EngFormatter())
-        legend_below(figure, axes)
+        found.setdefault(one.label, []).append((one.global_batch, one.units_per_s / one.devices))
+    return {label: sorted(points) for label, points in found.items()}
+
+
+def _draw_theirs(axes: Axes, theirs: dict[str, list[tuple[int, float]]]) -> None:
+    axes.set_title("published")
+    for index, (label, points) in enumerate(theirs.items()):
+        [line] = axes.plot(*zip(*points, strict=True), label="" if index else f"published ({len(theirs)})", **THEIRS)
+        line.set_gid(f"{TITLED}{label}")
+
+
+def _value_axis(axes: Axes, top: float, theirs: Sequence[float]) -> None:
+    """From 0 where ours can be seen beside theirs so, else logarithmic."""
+    from matplotlib.ticker import EngFormatter, NullFormatter
+
+    highest = max(theirs, default=0.0)
+    if highest > SQUASHED * top:
+        axes.set_yscale("log")
+        axes.yaxis.set_minor_formatter(NullFormatter())
     else:
-        say_empty(axes, "no run has this value")
-    return Chart(quantity.name, f"{quantity.title} over batch size", "; ".join(words) or "No values.", figure)
+        axes.set_ylim(0, 1.1 * max(top, highest))
+    axes.yaxis.set_major_formatter(EngFormatter())
 
 
-def _batch_axis(axes: Axes, ours: Iterable[int], theirs: Iterable[int] = ()) -> None:
-    """A tick at each batch size, except where it is only theirs and its number would cover another."""
+def _batch_axis(axes: Axes, batches: Iterable[int], label: str = "global batch size") -> None:
+    """Ticks at batch sizes, as many as have room."""
     from matplotlib.ticker import NullFormatter
 
-    ticks = set(ours)
-    for batch in sorted(theirs):
-        if all(max(batch, tick) > TOO_NEAR * min(batch, tick) for tick in ticks):
-            ticks.add(batch)
-    axes.set_xlabel("global batch size")
+    every = sorted(set(batches))
+    ticks = every[:: -(-len(every) // MOST_TICKS)]
+    axes.set_xlabel(label)
     axes.set_xscale("log", base=2)
-    axes.set_xticks(sorted(ticks), [str(tick) for tick in sorted(ticks)])
+    axes.set_xticks(ticks, [str(tick) for tick in ticks])
     axes.xaxis.set_minor_formatter(NullFormatter())
 
 
@@ -184,40 +245,39 @@ def heat_map_of_system(results: Sequence[PointResults], system: str, name: str) 
 
 
 @styled
-def scaling(results: Sequence[PointResults]) -> Chart | None:
-    """Throughput per device relative to the fewest devices in the same precision, each at its best batch; None with one
-    number of devices.
+def scaling(results: Sequence[PointResults], styles: Styles) -> list[Chart]:
+    """Throughput per device relative to the fewest devices, each number of them at its best batch; a chart for each
+    precision that was run on several numbers of devices.
     """
-    styles = styles_of_systems(results)
-    found: dict[tuple[str, str], list[tuple[int, float]]] = {}
-    for system, precision in dict.fromkeys((one.system, one.precision) for one in results):
-        mine = [one for one in results if (one.system, one.precision) == (system, precision)]
-        best = {
-            number: best_one.value(PER_DEVICE)
-            for number in sorted({one.point.devices for one in mine})
-            if (best_one := fastest(one for one in mine if one.point.devices == number))
-        }
-        points = [(number, value) for number, value in best.items() if value]
-        if len(points) > 1:
-            found[system, precision] = [(number, 100 * value / points[0][1]) for number, value in points]
-    if not found:
-        return None
-    several = {system for system, _ in found if len([one for one in found if one[0] == system]) > 1}
-    figure, [axes] = new_figure()
-    axes.axhline(100, color=INK, linewidth=0.8, linestyle=":")
-    named = {
-        f"{system}, {precision}" if system in several else system: (system, points)
-        for (system, precision), points in found.items()
-    }
-    for title, (system, points) in named.items():
-        axes.plot(*zip(*points, strict=True), label=title, **styles[system])
-    _batch_axis(axes, {number for points in found.values() for number, _ in points})
-    axes.set_xlabel("devices")
-    axes.set_ylabel("scaling efficiency [%]")
-    axes.set_ylim(0, 1.1 * max(100.0, *(value for points in found.values() for _, value in points)))
-    axes.legend()
-    words = "; ".join(
-        f"{title}: " + ", ".join(f"{value:.0f} % on {number}" for number, value in points)
-        for title, (_, points) in named.items()
-    )
-    return Chart("scaling", "Scaling: throughput per device, relative to the fewest devices", words, figure)
+    found: dict[str, dict[str, list[tuple[int, float]]]] = {}
+    for precision, alike in kinds_alike(results).items():
+        for system in dict.fromkeys(one.system for one in alike):
+            mine = [one for one in alike if one.system == system]
+            best = {
+                number: best_one.value(PER_DEVICE)
+                for number in sorted({one.point.devices for one in mine})
+                if (best_one := fastest(one for one in mine if one.point.devices == number))
+            }
+            points = [(number, value) for number, value in best.items() if value]
+            if len(points) > 1:
+                shares = [(number, 100 * value / points[0][1]) for number, value in points]
+                found.setdefault(precision, {})[system] = shares
+    charts = []
+    for index, (precision, of_systems) in enumerate(found.items()):
+        figure, [axes] = new_figure()
+        axes.axhline(100, color=INK, linewidth=0.8, linestyle=":")
+        for system, points in of_systems.items():
+            axes.plot(*zip(*points, strict=True), label=system, **styles[system])
+        every = [point for points in of_systems.values() for point in points]
+        _batch_axis(axes, {number for number, _ in every}, "devices")
+        axes.set_ylabel("scaling efficiency [%]")
+        axes.set_ylim(0, 1.1 * max(100.0, *(value for _, value in every)))
+        legend_below(figure, [axes])
+        words = "; ".join(
+            f"{system}: " + ", ".join(f"{value:.0f} % on {number}" for number, value in points)
+            for system, points in of_systems.items()
+        )
+        title = "Scaling: throughput per device, relative to the fewest devices"
+        title += f": {precision}" if len(found) > 1 else ""
+        charts.append(Chart("scaling" if not index else f"scaling_{index}", title, words, figure))
+    return charts

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from results.plots.style import COLOURS, INK, SIZE_IN, Chart, error_bars, new_figure, styled, unit_of
+from results.plots.style import FULL, GREY, INK, PALE, SIZE_IN, Chart, Styles, error_bars, new_figure, styled, unit_of
 from results.points.repeats import PointResults, Ratio, ratio_of
 from results.tables.published import PUBLISHED, Throughput
 from results.values import THROUGHPUT, rounded
 from results.verdicts.ranking import best_of_systems
 
-if TYPE_CHECKING:
-    pass
-
 
 @styled
-def ratios(results: Sequence[PointResults], path: str, title: str, name: str) -> Chart | None:
+def ratios(results: Sequence[PointResults], path: str, title: str, name: str, styles: Styles) -> Chart | None:
     """Each system at its best point over the system that is last, with 95 % intervals; None without two systems."""
     best = best_of_systems(results, path)
     estimates = [estimate for one in best if (estimate := one.estimate(path))]
@@ -30,7 +26,9 @@ def ratios(results: Sequence[PointResults], path: str, title: str, name: str) ->
     ]
     figure, [axes] = new_figure((SIZE_IN[0], 0.9 + 0.38 * len(best)))
     names, values = [one.system for one in best], [ratio.ratio for ratio in found]
-    bars = axes.barh(names, values, 0.6, xerr=errors, capsize=3, color=COLOURS[0], ecolor=INK)
+    bars = axes.barh(
+        names, values, 0.6, xerr=errors, capsize=3, color=[styles[name]["color"] for name in names], ecolor=INK
+    )
     axes.bar_label(bars, [f"{ratio.ratio:.2f}" for ratio in found], padding=6, color=INK)
     axes.margins(x=0.12)
     axes.invert_yaxis()
@@ -43,6 +41,7 @@ def ratios(results: Sequence[PointResults], path: str, title: str, name: str) ->
 @styled
 def compute_and_effective(
     results: Sequence[PointResults],
+    styles: Styles,
     published: Sequence[Throughput] = (),
     published_effective: Sequence[Throughput] = (),
 ) -> Chart | None:
@@ -56,9 +55,10 @@ def compute_and_effective(
         return None
     figure, [axes] = new_figure((SIZE_IN[0], 1.2 + 0.5 * (len(found) + len(published_effective))))
     places = {one.place: len(found) + index for index, one in enumerate(published_effective)}
-    for path, title, shift, colour, theirs in (
-        (THROUGHPUT, "compute: data is on the device", -0.2, COLOURS[0], published),
-        (effective, "effective: through the input path", 0.2, COLOURS[1], published_effective),
+    colours = [styles[one.system]["color"] for one in found]
+    for path, title, shift, share, theirs in (
+        (THROUGHPUT, "compute: data is on the device", -0.2, FULL, published),
+        (effective, "effective: through the input path", 0.2, PALE, published_effective),
     ):
         summaries = [summary for one in found if (summary := one.summary(path))]
         errors = list(zip(*(error_bars(summary) for summary in summaries), strict=True))
@@ -68,17 +68,19 @@ def compute_and_effective(
             0.36,
             xerr=errors,
             capsize=3,
-            color=colour,
+            color=colours,
+            alpha=share,
             ecolor=INK,
-            label=title,
         )
+        axes.barh([0], [0], color=INK, alpha=share, label=title)
         beside = [one for one in theirs if one.place in places]
         axes.barh(
             [places[one.place] + shift for one in beside],
             [one.units_per_s for one in beside],
             0.36,
             facecolor="none",
-            edgecolor=colour,
+            edgecolor=GREY,
+            alpha=share,
             linestyle=":",
         )
     names = [f"{one.system}, {one.point.place}" for one in found]

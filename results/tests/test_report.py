@@ -11,8 +11,8 @@ import pytest
 from caraml.cli import main
 from results.page.report import BROWSERS, write_pdf, write_report
 from results.plots.energy import pareto
-from results.plots.style import EFFICIENCY, SPEED
-from results.plots.sweep import heat_map_of_system, lines
+from results.plots.style import EFFICIENCY, SPEED, styles_of_systems
+from results.plots.sweep import heat_map_of_system, lines, over_batch, scaling
 from results.plots.systems import compute_and_effective
 from results.points.repeats import by_point
 from results.records import RecordError, find_records
@@ -133,7 +133,7 @@ def test_each_plot_has_its_words_and_there_is_one_of_each_kind(opened):
     charts = window.locator("figure")
     names = {figure.get_attribute("id").removeprefix("llm_training_0_") for figure in charts.all()}
     assert names == {
-        *("throughput", "efficiency", "speed_up", "energy_ratio_0", "pareto", "scaling", "scopes"),
+        *("throughput", "efficiency", "efficiency_1", "speed_up_0", "energy_ratio_0", "pareto", "scaling", "scopes"),
         *("heat_map_1", "heat_map_4", "power_2", "cost", "sensitivity"),
     }
     for svg in charts.locator("svg").all():
@@ -261,21 +261,49 @@ def test_a_report_without_a_good_run_says_so(tmp_path):
     text = page.read_text()
     assert "1 of 1 runs failed." in text
     assert "No run has an energy." in text
-    assert "no run has this value" in text
 
 
-def test_a_plot_has_good_runs_only_and_labels_estimates():
+def test_a_plot_has_good_runs_only_and_a_line_for_each_system():
     results = by_point(
         [
             made_up.result("A", 1, 16, 120),
             made_up.result("A", 1, 8, 100),
+            made_up.result("A", 1, 8, 90, variant=["slower"]),
             made_up.failed("A", 1, 32),
             made_up.result("A", 2, 8, 150, estimated=True),
+            made_up.result("B", 2, 8, 300, precision="fp8"),
         ]
     )
-    found = {label: [(batch, one.median) for batch, one in points] for label, points in lines(results, SPEED).items()}
-    assert found == {"A, 1 device": [(8, 100), (16, 120)], "A, 2 devices": [(8, 150)]}
-    assert list(lines(results, EFFICIENCY)) == ["A, 1 device", "A, 2 devices (ESTIMATED power)"]
+    found = {
+        devices: {system: [(batch, one.median) for batch, one in points] for system, points in of_systems.items()}
+        for devices, of_systems in lines(results, SPEED).items()
+    }
+    assert found == {1: {"A": [(8, 100), (16, 120)]}, 2: {"A": [(8, 75)], "B": [(8, 150)]}}
+    styles = styles_of_systems(results)
+    speeds = over_batch(results, SPEED, styles)
+    assert [chart.title for chart in speeds] == [f"{SPEED.title} over batch size: {kind}" for kind in ("bf16", "fp8")]
+    energies = over_batch(results, EFFICIENCY, styles)
+    kinds = ("bf16, Q1, device", "bf16, Q0, ESTIMATED, cpu", "fp8, Q1, device")
+    assert [chart.title for chart in energies] == [f"{EFFICIENCY.title} over batch size: {kind}" for kind in kinds]
+    for chart in (*speeds, *energies):
+        for axes in chart.figure.axes:
+            _, labels = axes.get_legend_handles_labels()
+            assert len(labels) == len(set(labels))
+
+
+def test_a_system_has_one_colour_in_every_plot_and_no_two_look_alike():
+    systems = [f"S{index}" for index in range(12)]
+    results = by_point([made_up.result(system, devices) for system in systems for devices in (1, 2)])
+    styles = styles_of_systems(results)
+    assert len({(one["color"], one["marker"], one["linestyle"]) for one in styles.values()}) == len(systems)
+    seen = {}
+    for chart in (*over_batch(results, SPEED, styles), *scaling(results, styles), *pareto(results, styles)):
+        for axes in chart.figure.axes:
+            for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+                line = handle.lines[0] if hasattr(handle, "lines") else handle
+                if label in styles:
+                    seen.setdefault(label, set()).add((line.get_color(), line.get_marker()))
+    assert seen == {system: {(style["color"], style["marker"])} for system, style in styles.items()}
 
 
 def test_a_heat_map_marks_what_failed():
@@ -288,9 +316,11 @@ def test_a_heat_map_marks_what_failed():
 def test_compute_and_effective_throughput_stand_side_by_side_where_both_were_measured():
     metrics = made_up.result()["metrics"]
     both = made_up.result("A", metrics={**metrics, "effective_tokens_per_s": 80.0})
-    chart = compute_and_effective(by_point([both, made_up.result("B")]))
+    points = by_point([both, made_up.result("B")])
+    styles = styles_of_systems(points)
+    chart = compute_and_effective(points, styles)
     assert chart.words == "A, 1 device, batch 8: 80.00 of 100.0"
-    assert compute_and_effective(by_point([made_up.result("B")])) is None
+    assert compute_and_effective(by_point([made_up.result("B")]), styles) is None
 
 
 def test_energies_of_different_kinds_have_a_front_and_a_ratio_each():
@@ -298,6 +328,10 @@ def test_energies_of_different_kinds_have_a_front_and_a_ratio_each():
     node = {**energy, "power_scope": "node"}
     records = [made_up.result(name, tokens_per_s=speed) for name, speed in (("A", 100.0), ("B", 150.0))]
     records += [made_up.result(name, tokens_per_s=speed, energy=node) for name, speed in (("C", 50.0), ("D", 75.0))]
-    words = pareto(by_point(records)).words
-    assert "the front of Q1, device goes from" in words
-    assert "the front of Q2, node goes from" in words
+    points = by_point(records)
+    charts = pareto(points, styles_of_systems(points))
+    assert [chart.title.split(":")[0] for chart in charts] == [
+        "Speed against energy (Q1, device)",
+        "Speed against energy (Q2, node)",
+    ]
+    assert all("the front is" in chart.words for chart in charts)

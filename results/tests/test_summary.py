@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from results.plots.style import styles_of_systems
 from results.plots.sweep import scaling
 from results.points.repeats import by_point
 from results.tables.cost import cost_rows
@@ -61,7 +62,8 @@ def test_a_system_has_a_row_for_each_precision():
 
 
 def test_scaling_is_of_one_precision():
-    chart = scaling(by_point(runs("A", 100.0) + runs("A", 190.0, devices=2) + runs("A", 380.0, "fp8", devices=2)))
+    points = by_point(runs("A", 100.0) + runs("A", 190.0, devices=2) + runs("A", 380.0, "fp8", devices=2))
+    [chart] = scaling(points, styles_of_systems(points))
     assert chart.words == "A: 100 % on 1, 95 % on 2"
 
 
