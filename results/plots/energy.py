@@ -9,6 +9,7 @@ from results.plots.style import (
     COLOURS,
     FULL,
     INK,
+    OF_SYSTEM,
     PALE,
     SIZE_IN,
     Chart,
@@ -47,7 +48,7 @@ def pareto(results: Sequence[PointResults], styles: Styles) -> list[Chart]:
         for system in dict.fromkeys(system for system, _, _ in points):
             mine = [(x, y) for name, x, y in points if name == system]
             look = {**styles[system], "linestyle": "none", **({"markerfacecolor": "none"} if estimated else {})}
-            axes.plot(*zip(*mine, strict=True), label=system, **look)
+            axes.plot(*zip(*mine, strict=True), label=system, gid=f"{OF_SYSTEM}{system}", **look)
         words = [f"{len(points)} points"]
         if not estimated:
             front = _front([(x, y) for _, x, y in points])

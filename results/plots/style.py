@@ -55,6 +55,7 @@ STYLE: Any = {  # of matplotlib
 
 
 TITLED = "titled:"  # the beginning of the gid of what is named where the pointer is
+OF_SYSTEM = "of:"  # the beginning of the gid of what is one system's
 Styles = Mapping[str, Mapping[str, Any]]  # of systems
 
 
@@ -93,6 +94,7 @@ class Chart(NamedTuple):
         text = re.sub(r'(id="|url\(#|href="#)', rf"\g<1>{self.name}-", text)
         text = re.sub(r'width="([\d.]+)pt" height="[^"]*"', self._width, text, count=1)
         text = re.sub(rf'<g id="{self.name}-{TITLED}([^"]*)">', r"<g><title>\1</title>", text)
+        text = re.sub(rf'<g id="{self.name}-{OF_SYSTEM}([^"]*)">', r'<g data-system="\1">', text)
         label = f' role="img" aria-label="{escape(f"{self.title}. {self.words}", quote=True)}"'
         return text.replace("<svg", f"<svg{label}", 1)
 

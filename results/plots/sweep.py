@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from results.plots.style import (
     GREY,
     INK,
+    OF_SYSTEM,
     SIZE_IN,
     TITLED,
     Chart,
@@ -124,7 +125,9 @@ def _draw(axes: Axes, of_systems: Lines, styles: Styles) -> None:
         values = [summary.median for _, summary in points]
         errors = list(zip(*(error_bars(summary) for _, summary in points), strict=True))
         batches = [batch for batch, _ in points]
-        axes.errorbar(batches, values, yerr=errors, capsize=2, label=system, **styles[system])
+        line, caps, bars = axes.errorbar(batches, values, yerr=errors, capsize=2, label=system, **styles[system])
+        for artist in (line, *caps, *bars):
+            artist.set_gid(f"{OF_SYSTEM}{system}")
 
 
 def _per_device(published: Sequence[Throughput]) -> dict[str, list[tuple[int, float]]]:
@@ -267,7 +270,7 @@ def scaling(results: Sequence[PointResults], styles: Styles) -> list[Chart]:
         figure, [axes] = new_figure()
         axes.axhline(100, color=INK, linewidth=0.8, linestyle=":")
         for system, points in of_systems.items():
-            axes.plot(*zip(*points, strict=True), label=system, **styles[system])
+            axes.plot(*zip(*points, strict=True), label=system, gid=f"{OF_SYSTEM}{system}", **styles[system])
         every = [point for points in of_systems.values() for point in points]
         _batch_axis(axes, {number for number, _ in every}, "devices")
         axes.set_ylabel("scaling efficiency [%]")

@@ -335,3 +335,24 @@ def test_energies_of_different_kinds_have_a_front_and_a_ratio_each():
         "Speed against energy (Q2, node)",
     ]
     assert all("the front is" in chart.words for chart in charts)
+
+
+def test_what_is_chosen_is_shown_in_tables_and_plots_and_said(opened):
+    window = opened(to_change=True)
+    said = window.locator("#filtered")
+    assert said.inner_text() == ""
+    rows = window.locator("tbody tr", has=window.locator("td:text-is('A100')"))
+    lines_of = window.locator("[data-system='A100']")
+    assert rows.first.is_visible()
+    assert lines_of.count()
+    window.locator("fieldset", has_text="system").get_by_label("A100", exact=True).uncheck()
+    assert not any(row.is_visible() for row in rows.all())
+    assert not any(line.is_visible() for line in lines_of.all())
+    assert said.inner_text().startswith("Tables and lines show only: system ")
+    assert "A100" not in said.inner_text()
+    window.locator("fieldset", has_text="status").get_by_label("not ok").uncheck()
+    assert not any(row.is_visible() for row in window.locator("tr.bad").all())
+    window.locator("fieldset", has_text="system").get_by_label("A100", exact=True).check()
+    window.locator("fieldset", has_text="status").get_by_label("not ok").check()
+    assert rows.first.is_visible()
+    assert said.inner_text() == ""
