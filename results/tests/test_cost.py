@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from results.plots.cost import cost_charts
+from results.plots.style import styles_of_systems
 from results.points.repeats import by_point
 from results.records import RecordError
 from results.tables.cost import cost_rows
@@ -63,7 +64,7 @@ def test_what_a_cost_depends_on_is_that_of_a_hand_calculation(tmp_path):
     }
     assert sensitivity(results[0], costs) == {name: pytest.approx(pair) for name, pair in ends.items()}
     assert sensitivity(results[1], costs) == {}  # it has no price
-    _, drawn = cost_charts(results, costs)
+    _, drawn = cost_charts(results, costs, styles_of_systems(results))
     assert drawn.words == "; ".join(
         f"A100, {name}: {100 * low:+.0f} % to {100 * high:+.0f} %" for name, (low, high) in ends.items()
     )
