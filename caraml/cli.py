@@ -30,6 +30,7 @@ from results.records import RESULT_NAME, Record, RecordError, find_records
 from results.tables import table
 from results.tables.accept import counts_text, verdict_rows, verdicts_json
 from results.tables.comparison import comparison_data, comparison_text
+from results.tables.doubts import alike
 from results.tables.points import point_rows, points_in_order
 from results.tables.published import published_text, read_published
 from results.tables.reads import file_rows, read_rows
@@ -559,7 +560,7 @@ def _records(folders: Sequence[Path]) -> tuple[list[Record], list[str]]:
     if not records and len(empty) == len(folders):
         raise SweepError("; ".join(empty))
     skipped += empty
-    for sentence in skipped:
+    for sentence in alike(skipped):
         print(f"caraml: skipped: {sentence}", file=sys.stderr)
     if not records:
         raise RecordError(f"no result below {', '.join(map(str, folders))} can be used")

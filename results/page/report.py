@@ -35,7 +35,7 @@ from results.tables.decision import (
     ranking_words,
     score_rows,
 )
-from results.tables.doubts import deviations_once, energies_apart, failures_once
+from results.tables.doubts import alike, deviations_once, energies_apart, failures_once
 from results.tables.points import point_rows
 from results.tables.published import EFFECTIVE, Throughput, throughputs
 from results.tables.reads import file_rows, read_rows
@@ -347,7 +347,7 @@ def _render(
         cost_words=[cost_words(cheapest(section.results, costs), costs) for section in sections] if costs else [],
         assumptions=costs.assumptions() if costs else [],
         failures=failures_once(records),
-        skipped=skipped,
+        skipped=alike(skipped),
         origins=_origins(records),
         commands=_commands(sections),
         published_series=list(dict.fromkeys(one.label for section in sections for one in section.published)),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 CONFIDENCE = 0.95
@@ -35,12 +36,16 @@ def half_interval(parts: Sequence[Part]) -> float:
     variance = math.fsum(part.variance for part in parts)
     if not variance:
         return 0.0
+    uncertain = math.fsum(part.variance**2 / part.freedom for part in parts)
+    return _quantile(variance**2 / uncertain if uncertain else math.inf) * math.sqrt(variance)
+
+
+@lru_cache(maxsize=1000)
+def _quantile(freedom: float) -> float:
+    """Student's, up to which the interval goes: of few degrees of freedom, which many points share."""
     from scipy import stats
 
-    uncertain = math.fsum(part.variance**2 / part.freedom for part in parts)
-    quantile = (1 + CONFIDENCE) / 2
-    factor = stats.t.ppf(quantile, variance**2 / uncertain) if uncertain else stats.norm.ppf(quantile)
-    return float(factor) * math.sqrt(variance)
+    return float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom))
 
 
 class Estimate(NamedTuple):

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from results.points.estimate import CONFIDENCE, Estimate, of_runs
+from results.points.estimate import Estimate, Part, half_interval, of_runs
 from results.points.setups import Setup, differences, options_of, setup_of
 from results.records import Record
 from results.values import devices_text, sort_key, value_at
@@ -216,10 +216,8 @@ def summarise(values: Sequence[float]) -> Summary:
         raise ValueError("a summary needs at least one value")
     low = high = None
     if len(values) > 1:
-        from scipy import stats
-
-        mean, error = statistics.fmean(values), stats.sem(values)
-        half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1) * error)
+        mean, variance = statistics.fmean(values), statistics.variance(values)
+        half = half_interval([Part(variance / len(values), len(values) - 1)])
         low, high = mean - half, mean + half
     return Summary(len(values), statistics.median(values), min(values), max(values), low, high)
 

@@ -42,6 +42,14 @@ def once(found: Iterable[tuple[str, str]]) -> list[Said]:
     return sorted(said, key=lambda one: -len(one.places))
 
 
+def alike(sentences: Sequence[str]) -> list[str]:
+    """Sentences, of those that differ in nothing but numbers the first, with how many more there are."""
+    kinds: dict[str, list[str]] = {}
+    for sentence in sentences:
+        kinds.setdefault(NUMBER.sub("#", sentence), []).append(sentence)
+    return [f"{first}{f' (and {len(more)} more like it)' if more else ''}" for first, *more in kinds.values()]
+
+
 def deviations_once(results: Sequence[PointResults]) -> list[Said]:
     """How points deviate from the rules of a run."""
     return once((f"{one.system}, {one.point.place}", words) for one in results for words in deviations(one))

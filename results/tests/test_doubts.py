@@ -1,0 +1,40 @@
+"""What is doubtful is said once, however often it was found."""
+
+from __future__ import annotations
+
+from results.points.repeats import by_point
+from results.tables.doubts import alike, deviations_once, energies_apart, failures_once
+from results.tests import made_up
+
+
+def test_what_differs_in_numbers_alone_is_said_once_with_how_often():
+    found = alike(["a/000001.json is cut", "a/000002.json is cut", "b is gone", "a/000003.json is cut"])
+    assert found == ["a/000001.json is cut (and 2 more like it)", "b is gone"]
+
+
+def test_failures_of_one_kind_are_one_line_with_their_places():
+    bad = [made_up.failed("A", devices, 64, error=f"node n{devices} burned") for devices in (1, 2, 4, 8)]
+    bad.append(made_up.failed("B", 1, 8, status="out_of_memory", error=""))
+    burned, memory = map(str, failures_once([*bad, made_up.result()]))
+    assert burned.startswith("failed: node n1 burned (4 points, such as A, tiny, 1 device, batch 64; ")
+    assert burned.endswith("; elsewhere with other numbers)")
+    assert memory == "out of memory: no reason was left (B, tiny, 1 device, batch 8)"
+
+
+def test_deviations_of_one_kind_are_one_line():
+    records = [made_up.result("A", 1, batch) for batch in (8, 16, 32)]
+    for record in records:
+        record["provenance"]["git_dirty"] = True
+    lines = [str(one) for one in deviations_once(by_point(records))]
+    assert len(lines) == 2
+    assert any(line.startswith("the code had local changes (3 points: ") for line in lines)
+    assert any(line.startswith("1 run, 3 wanted (3 points: ") for line in lines)
+
+
+def test_energies_of_several_kinds_say_what_to_measure():
+    node = made_up.result("B")
+    node["energy"] |= {"power_scope": "node", "power_source": "measured, node"}
+    [sentence] = energies_apart(by_point([made_up.result("A"), node]))
+    assert "Q1, device of A; Q2, node of B" in sentence
+    assert "--meter" in sentence
+    assert energies_apart(by_point([made_up.result("A"), made_up.result("B")])) == []
