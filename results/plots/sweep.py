@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 Lines = dict[str, list[tuple[int, Summary]]]  # of systems
 SQUASHED = 10  # by so much theirs may be above ours until ours lie on the axis
 PANEL_IN = 1.75  # height of one
+TITLE_IN = 0.085  # width of a letter
 MOST_TICKS = 6  # of a panel
 THEIRS: dict[str, Any] = {
     "color": GREY,
@@ -173,9 +174,11 @@ def _batch_axis(axes: Axes, batches: Iterable[int], label: str = "global batch s
 def heat_map(title: str, cells: Mapping[tuple[int, int], float | str], unit: str, name: str) -> Chart:
     """A value for each (devices, global batch); a text in the place of a number says what failed."""
     devices, batches = (sorted({place[axis] for place in cells}) for axis in (0, 1))
-    figure, [axes] = new_figure((max(3.2, 0.62 * len(batches) + 1.2), max(1.5, 0.42 * len(devices) + 1.1)))
+    heading = f"{title} [{unit}]"
+    width_in = max(3.2, 0.62 * len(batches) + 1.2, TITLE_IN * len(heading) + 1.0)
+    figure, [axes] = new_figure((width_in, max(1.5, 0.42 * len(devices) + 1.1)))
     draw_heat_map(axes, cells, devices, batches)
-    axes.set_title(f"{title} [{unit}]")
+    axes.set_title(heading)
     words = ", ".join(
         f"{devices_text(number)} at batch {batch}: {value if isinstance(value, str) else rounded(value)}"
         for (number, batch), value in sorted(cells.items())

@@ -17,6 +17,7 @@ from results.plots.systems import compute_and_effective
 from results.points.repeats import by_point
 from results.records import RecordError, find_records
 from results.tests import made_up
+from results.verdicts.requirements import read_requirements
 
 PRICES = """
 currency: EUR
@@ -143,12 +144,8 @@ def test_each_plot_has_its_words_and_there_is_one_of_each_kind(opened):
     assert len(ids) == len(set(ids))
 
 
-def test_the_page_fits_a_phone_and_no_label_of_a_plot_covers_another(opened):
-    window = opened(390, 844)
-    assert window.evaluate("document.documentElement.scrollWidth") <= 390
-    window = opened()
-    overlaps = window.evaluate(
-        """() => [...document.querySelectorAll("figure")].flatMap((figure) => {
+# Labels of a plot that cover each other, and those that its edge cuts.
+COVERED = """() => [...document.querySelectorAll("figure")].flatMap((figure) => {
             const texts = [...figure.querySelectorAll("svg text")];
             const boxes = texts.map((text) => [text.textContent, text.getBoundingClientRect()]);
             const beside = (a, b) => a.left < b.right - 1 && b.left < a.right - 1;
@@ -156,18 +153,77 @@ def test_the_page_fits_a_phone_and_no_label_of_a_plot_covers_another(opened):
             return boxes.flatMap(([name, box], index) => boxes.slice(index + 1).filter(([, other]) => cover(box, other))
                 .map(([other]) => `${figure.id}: ${name} over ${other}`));
         })"""
-    )
-    assert overlaps == []
-    outside = window.evaluate(
-        """() => [...document.querySelectorAll("figure svg")].flatMap((svg) => {
+CUT = """() => [...document.querySelectorAll("figure svg")].flatMap((svg) => {
             const frame = svg.getBoundingClientRect();
             return [...svg.querySelectorAll("text")].filter((text) => {
                 const box = text.getBoundingClientRect();
                 return box.left < frame.left - 2 || box.right > frame.right + 2;
             }).map((text) => `${svg.closest("figure").id}: ${text.textContent}`);
         })"""
+
+
+def assert_nothing_is_cut_or_covered(window):
+    assert window.evaluate(COVERED) == []
+    assert window.evaluate(CUT) == []
+
+
+def test_the_page_fits_a_phone_and_no_label_of_a_plot_covers_another(opened):
+    assert opened(390, 844).evaluate("document.documentElement.scrollWidth") <= 390
+    assert_nothing_is_cut_or_covered(opened())
+
+
+def vendors(count):
+    """Of 1 to 64 devices each; some runs failed, and energies are of several scopes."""
+    names = ["A100", "H200", "MI300X", "GH200", "MI250", "GB200", "H100", "an accelerator with a long name"]
+    records = []
+    for index, name in enumerate(names[:count]):
+        for devices in (1, 2, 4, 8, 16, 32, 64):
+            for batch in (64, 1024):
+                if (index + devices + batch) % 7 == 0:
+                    records.append(made_up.failed(name, devices, batch, model="800M"))
+                    continue
+                for repeat in (-1, 0, 1):
+                    speed = (20e3 + 9e3 * index) * devices**0.96 * batch / (batch + devices) * (1 + 0.004 * repeat)
+                    record = made_up.result(name, devices, batch, speed, 300 + 60 * index, model="800M")
+                    if index % 3 == 2:
+                        record["energy"] |= {"power_scope": "node", "power_source": "measured, node"}
+                    records.append(record)
+    return records
+
+
+NEEDS = """
+workloads: {gpt: {benchmark: llm_training, model: 800M}}
+must:
+  - {of: gpt, what: throughput, devices: 4, at_least: 90000}
+  - {of: gpt, what: work_per_energy, at_least: 150000}
+  - {of: gpt, what: failed_runs, at_most: 0}
+"""
+
+
+@pytest.mark.parametrize("count", [2, 3, 8])
+def test_pages_of_several_vendors_have_nothing_cut_or_covered(browser, tmp_path, count):
+    made_up.store(tmp_path / "runs", vendors(count))
+    (tmp_path / "requirements.yaml").write_text(NEEDS)
+    needs = read_requirements(tmp_path / "requirements.yaml")
+    page, *_ = write_report(
+        *find_records([tmp_path / "runs"]), tmp_path / "report.html", None, with_published=True, requirements=needs
     )
-    assert outside == []
+    window = browser.new_page(viewport={"width": 1366, "height": 768})
+    window.set_default_timeout(LONG_MS)
+    window.goto(page.as_uri())
+    assert_nothing_is_cut_or_covered(window)
+    wide = "(tables) => tables.filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.innerText)"
+    assert window.locator(".wide").evaluate_all(wide) == []
+    systems = window.locator("table.matrix thead th").all_inner_texts()[1:]
+    assert len(systems) == count
+    outcomes = window.locator("table.matrix td strong").all_inner_texts()
+    assert len(outcomes) == 3 * count
+    assert {"✓ passed", "✗ failed"} <= set(outcomes)
+    assert window.locator("#doubts").bounding_box()["y"] < 1.6 * window.evaluate("document.body.clientWidth")
+    window.set_viewport_size({"width": 390, "height": 844})
+    assert window.evaluate("document.documentElement.scrollWidth") <= 390
+    assert_nothing_is_cut_or_covered(window)
+    window.close()
 
 
 def contrast(colours):
