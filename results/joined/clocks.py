@@ -42,7 +42,7 @@ def clocks_of(trace: Trace, channel: str, windows: Sequence[Mapping[str, Any]]) 
         "least_mhz": min((clock for _, clock in clocks), default=None),
         "hottest_c": max(temperatures, default=None),
         "power_limit_w": min(limits, default=None),
-        "held_back_percent": percent,
+        "throttled": percent,
     }
 
 

@@ -113,7 +113,7 @@ def _clock_mhz(one: PointResults) -> float | None:
 
 def _held_back_percent(one: PointResults) -> float | None:
     """Of the window, by the reason and on the device that held most."""
-    found = [clocks.get("held_back_percent") or {} for clocks in _clocks(one)]
+    found = [clocks.get("throttled") or {} for clocks in _clocks(one)]
     return max((percent for reasons in found for percent in reasons.values()), default=0.0) if found else None
 
 

@@ -7,6 +7,7 @@ from jpwr.trace import Trace
 from results.collect import energy_of
 from results.joined.clocks import clocks_of
 from results.points.repeats import by_point
+from results.records import find_records
 from results.tables.points import point_rows
 from results.tests import made_up
 from results.verdicts.quality import deviations
@@ -29,10 +30,10 @@ def test_clocks_and_reasons_are_weighed_by_the_time_that_they_held():
     found = clocks_of(trace(*looks), "pynvml:0", [WINDOW])
     assert found["mean_mhz"] == pytest.approx((2 * 1000 + 3 * 1800 + 5 * 1200) / 10)
     assert (found["least_mhz"], found["hottest_c"]) == (1000, 75.0)
-    assert found["held_back_percent"] == pytest.approx({"power limit": 50.0, "software thermal slowdown": 50.0})
+    assert found["throttled"] == pytest.approx({"power limit": 50.0, "software thermal slowdown": 50.0})
 
 
-def test_a_records_energy_has_the_clocks_of_its_channels():
+def test_a_records_energy_has_the_clocks_of_its_channels_and_is_read(tmp_path):
     record = made_up.result()
     record["devices"][0]["device_id"] = ""
     [window] = record["windows"]
@@ -42,14 +43,17 @@ def test_a_records_energy_has_the_clocks_of_its_channels():
         made.append(float(second), [300.0], [None])
     [channel] = energy_of(record, [made], "measured")["channels"]
     assert channel["clocks"]["mean_mhz"] == pytest.approx(1500)
-    assert channel["clocks"]["held_back_percent"] == pytest.approx({"power limit": 50.0})
+    record["energy"]["channels"] = [{**record["energy"]["channels"][0], "clocks": channel["clocks"]}]
+    [found], skipped = find_records([made_up.store(tmp_path, [record])])
+    assert (found["energy"]["channels"][0]["clocks"], skipped) == (channel["clocks"], [])
+    assert channel["clocks"]["throttled"] == pytest.approx({"power limit": 50.0})
 
 
 def test_several_windows_are_one_time():
     windows = [{"start_s": 0.0, "end_s": 1.0}, {"start_s": 9.0, "end_s": 12.0}]
     found = clocks_of(trace((0.0, 1000, "0x0"), (10.0, 2000, "0x40")), "pynvml:0", windows)
     assert found["mean_mhz"] == pytest.approx((2 * 1000 + 2 * 2000) / 4)
-    assert found["held_back_percent"] == pytest.approx({"hardware thermal slowdown": 50.0})
+    assert found["throttled"] == pytest.approx({"hardware thermal slowdown": 50.0})
 
 
 @pytest.mark.parametrize("looks", [(), ((30.0, 1000, "0x4"),)])
@@ -66,14 +70,14 @@ def test_a_look_that_failed_in_part_tells_the_rest():
         "least_mhz": None,
         "hottest_c": None,
         "power_limit_w": None,
-        "held_back_percent": {},
+        "throttled": {},
     }
 
 
 @pytest.mark.parametrize(("percent", "said"), [(0.5, False), (40.0, True)])
 def test_a_run_that_throttled_says_so(percent, said):
     record = made_up.result()
-    record["energy"]["channels"][0]["clocks"] = {"mean_mhz": 1400.0, "held_back_percent": {"power brake": percent}}
+    record["energy"]["channels"][0]["clocks"] = {"mean_mhz": 1400.0, "throttled": {"power brake": percent}}
     record["metrics"] |= {"step_time_median_s": 0.1, "step_time_p95_s": 0.12}
     record["devices"][0]["peak_memory_bytes"] = 3 << 30
     [one] = by_point([record])

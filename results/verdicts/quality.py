@@ -162,7 +162,7 @@ def _held_back(record: Record) -> list[str]:
     """What held clocks back for more than MAX_HELD_BACK of the window, by the device that it held back most."""
     worst: dict[str, float] = {}
     for channel in value_at(record, "energy.channels") or []:
-        for reason, percent in ((channel.get("clocks") or {}).get("held_back_percent") or {}).items():
+        for reason, percent in ((channel.get("clocks") or {}).get("throttled") or {}).items():
             worst[reason] = max(worst.get(reason, 0.0), percent)
     return [
         f"throttled: {reason} held clocks back for {percent:.0f} % of the window"
