@@ -135,7 +135,7 @@ def ranking_words(ranked: Ranked) -> list[str]:
         found = [f"{_capital(ranked.title)}, {first.system} is first."]
     turns = [one for one in ranked.turns if 1 / NEAR <= one.factor <= NEAR]
     for system in dict.fromkeys(one.system for one in turns):
-        words = " or ".join(f"{one.factor:.2g} times the {one.what}" for one in turns if one.system == system)
+        words = " or ".join(f"{one.factor:.3g} times the {one.what}" for one in turns if one.system == system)
         found.append(f"{system} draws level with {first.system} at {words}.")
     if not turns and len(others) and not ranked.level and ranked.turns:
         found.append("No change of a weight or price by less than 20 times turns that.")
@@ -148,7 +148,7 @@ def cost_words(found: Mapping[str, tuple[PointResults, Cost]], costs: Costs) -> 
         return []
     first = min(found, key=lambda system: found[system][1].total)
     work = costed_work(found[first][0]).words
-    words = [f"For {work}, {first} is the cheapest."]
+    words = [f"{found[first][0].point.model}: for {work}, {first} is the cheapest."]
     for one in crossings(found, costs):
         now = f"(now {costs.systems[one.system].price_per_device:,.0f})"
         price = f"{rounded(one.price)} {costs.currency} per device {now}"
