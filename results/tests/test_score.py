@@ -111,6 +111,20 @@ def test_ownership_buys_less_than_purchase(tmp_path):
     assert by_system(found)["B"].devices == int(100_000 // each) == 3
 
 
+def test_energies_of_unlike_scope_are_not_ranked_at_equal_power(tmp_path):
+    records = vendors()
+    for record in records:
+        if record["system"] == "B":
+            record["energy"] |= {"power_scope": "node", "power_source": "measured, node"}
+            for channel in record["energy"]["channels"]:
+                channel["scope"] = "node"
+    per_device, power = ranked(tmp_path, TWO + "budget: {power_kw: 2}", records, COSTS)
+    assert by_system(per_device)["B"].value is not None
+    why = "its energy is Q2, node, that of A is Q1, device: they are not ranked with each other"
+    assert why in by_system(power)["B"].why_not
+    assert any(why in words for words in beyond_measured([power]))
+
+
 def test_energy_of_a_node_has_what_devices_sensors_do_not_see(tmp_path):
     records = vendors()
     for record in records:

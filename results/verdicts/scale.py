@@ -15,7 +15,7 @@ from results.points.repeats import PointResults
 from results.records import RecordError
 from results.values import PER_DEVICE, devices_text
 from results.verdicts.cost import HOURS_PER_YEAR, Costs, unseen_w
-from results.verdicts.quality import why_not_ranked
+from results.verdicts.quality import energy_kind, why_not_ranked
 from results.verdicts.ranking import fastest, ranked_points
 from results.verdicts.requirements import Budget
 
@@ -122,10 +122,20 @@ def hungriest(of_workloads: Mapping[str, Sequence[PointResults]], costs: Costs |
 
 def _power(results: Sequence[PointResults], costs: Costs) -> Estimate | None:
     """Of a device at the supply, at a workload's best point on the most devices, which fill their nodes if any do."""
+    best = _on_most_devices(results)
+    return power_at_supply(best, costs) if best else None
+
+
+def energy_kinds(of_workloads: Mapping[str, Sequence[PointResults]]) -> set[str]:
+    """Of which kinds the energies are that tell of a system's power."""
+    best = [one for results in of_workloads.values() if (one := _on_most_devices(results))]
+    return {kind for one in best if (kind := energy_kind(one.any))}
+
+
+def _on_most_devices(results: Sequence[PointResults]) -> PointResults | None:
     good = ranked_points(results)
     most = max((one.point.devices for one in good), default=0)
-    best = fastest([one for one in good if one.point.devices == most], PER_DEVICE)
-    return power_at_supply(best, costs) if best else None
+    return fastest([one for one in good if one.point.devices == most], PER_DEVICE)
 
 
 def _bought(budget: Budget, costs: Costs | None, system: str, power: Estimate | None) -> Size:

@@ -14,7 +14,7 @@ from results.verdicts.cost import Costs
 from results.verdicts.measures import answer, points_of
 from results.verdicts.ranking import fastest, ranked_points
 from results.verdicts.requirements import Requirements, Wanted
-from results.verdicts.scale import Size, Speed, Total, hungriest, sizes, total_of
+from results.verdicts.scale import Size, Speed, Total, energy_kinds, hungriest, sizes, total_of
 
 EQUAL_DEVICES = "per device"  # where no budget says how many
 TITLES = {
@@ -73,6 +73,12 @@ def scores(results: Sequence[PointResults], requirements: Requirements, costs: C
         for system in systems
     }
     allowed = {system: sizes(mine[system], system, budget, costs) for system in systems}
+    kinds = {system: energy_kinds(mine[system]) for system in systems}
+    for system, found_sizes in allowed.items():
+        if "power" in found_sizes and found_sizes["power"].devices and kinds[system] != kinds[reference]:
+            names = [" and ".join(sorted(kinds[one])) or "no energy" for one in (system, reference)]
+            why = f"its energy is {names[0]}, that of {reference} is {names[1]}: they are not ranked with each other"
+            found_sizes["power"] = Size(None, why)
     ways = list(next(iter(allowed.values())))
     found = []
     for way in [EQUAL_DEVICES, *ways] if "devices" not in ways else ways:
