@@ -7,6 +7,7 @@ ended, and its exit code is the launcher's.
 from __future__ import annotations
 
 import argparse
+import atexit
 import os
 import random
 import signal
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +28,8 @@ OWN_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 FIRST_PORT, END_PORT = 10000, 20000  # from there on, jobs of several nodes have theirs
 LAST_PORT, ENOUGH_PORTS = 65535, 1000
 MOST_TRIES = 1000
-HELD: list[socket.socket] = []  # for as long as this process lasts
+HELD = ExitStack()  # names, for as long as this process lasts
+atexit.register(HELD.close)
 
 
 @dataclass(frozen=True)
@@ -130,7 +133,8 @@ def free_ports(count: int) -> int:
     for first in firsts[:MOST_TRIES]:
         held: list[socket.socket] = []
         if all(_is_free(port) and _hold(port, held) for port in range(first, first + count)):
-            HELD.extend(held)
+            for one in held:
+                HELD.enter_context(one)
             return first
         for one in held:
             one.close()

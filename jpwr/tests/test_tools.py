@@ -16,7 +16,7 @@ from jpwr.tests.conftest import needed, run
 from jpwr.tools import check_trace, show_trace
 from jpwr.trace import Row
 from jpwr.writers import CsvWriter
-from results import quality
+from results.verdicts import quality
 
 
 def test_the_help_fits_a_terminal_and_tells_of_every_exit_code(jpwr):

@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -84,11 +85,10 @@ def test_nodes_count_on_and_are_told_of_the_first(tmp_path):
 @pytest.fixture
 def few_ports(monkeypatch):
     """Six ports for all, of which nothing is held."""
-    monkeypatch.setattr(spawning, "HELD", [])
+    monkeypatch.setattr(spawning, "HELD", ExitStack())
     monkeypatch.setattr(spawning, "_given_to_nobody", lambda: range(9990, 9996))
     yield
-    for one in spawning.HELD:
-        one.close()
+    spawning.HELD.close()
 
 
 def test_ports_are_held_until_a_framework_binds_them(few_ports):
