@@ -14,6 +14,7 @@ from results.tests import made_up
 from results.verdicts.accept import accept
 from results.verdicts.outcome import Outcome, exit_code
 from results.verdicts.requirements import read_requirements
+from results.verdicts.score import scores
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "requirements.example.yaml"
 GPT = "workloads: {gpt: {benchmark: llm_training}}\n"
@@ -147,6 +148,26 @@ def test_a_precision_that_is_asked_for_is_the_one_that_is_judged(tmp_path):
         "workloads: {gpt: {benchmark: llm_training, precision: bf16}}\nmust: [{of: gpt, what: throughput, at_least: 1}]"
     )
     [verdict] = accept(by_point([*THREE, *fast]), requirements(tmp_path, text))
+    assert verdict.answer.value == 100.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": "13B"}, "of gpt are of 13B and tiny: say in the requirements which 'model' counts"),
+        ({"data": "synthetic"}, "of gpt are of synthetic and text: say in the requirements which 'data' counts"),
+        ({"sample": "1024 tokens"}, "of gpt are of 1024 tokens and 2048 tokens"),
+    ],
+)
+def test_unlike_runs_are_no_one_workload(tmp_path, changes, message):
+    text = f"{GPT}must: [{{of: gpt, what: throughput, at_least: 1}}]"
+    unlike = by_point([*THREE, *runs(500.0, 501.0, 499.0, **changes)])
+    with pytest.raises(RecordError, match=message):
+        accept(unlike, requirements(tmp_path, text))
+    with pytest.raises(RecordError, match=message):
+        scores(unlike, requirements(tmp_path, text), None)
+    small = [one | {"metrics": {**one["metrics"], "comparable": False}} for one in runs(9.0, 9.0, **changes)]
+    [verdict] = accept(by_point([*THREE, *small]), requirements(tmp_path, text))
     assert verdict.answer.value == 100.0
 
 

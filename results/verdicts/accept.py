@@ -9,7 +9,7 @@ from results.points.estimate import Interval
 from results.points.repeats import PointResults
 from results.records import RecordError
 from results.values import rounded
-from results.verdicts.measures import Answer, answer, points_of
+from results.verdicts.measures import Answer, answer, check_alike, points_of
 from results.verdicts.outcome import Outcome
 from results.verdicts.requirements import Item, Requirements
 
@@ -33,6 +33,7 @@ def accept(results: Sequence[PointResults], requirements: Requirements) -> list[
     """Every requirement on every system of the results; raises RecordError where there is none to judge by."""
     if not requirements.must:
         raise RecordError("the requirements name nothing that must be reached: write a list 'must'")
+    check_alike(results, requirements.workloads)
     systems = dict.fromkeys(one.system for one in results)
     return [
         _judge(item, system, answer(points_of(results, system, requirements.workloads[item.of]), item))

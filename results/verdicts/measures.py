@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from results.points.estimate import Estimate, exactly, of_the_middle
 from results.points.repeats import PointResults
+from results.records import RecordError
 from results.values import PER_DEVICE, THROUGHPUT, devices_text
 from results.verdicts.quality import grade, why_not_ranked
 from results.verdicts.ranking import fastest, ranked_points
@@ -33,6 +34,18 @@ class Answer(NamedTuple):
 def points_of(results: Sequence[PointResults], system: str, wanted: Wanted) -> list[PointResults]:
     """A system's points of a workload, those whose runs all failed among them."""
     return [one for one in results if one.system == system and wanted.has(one)]
+
+
+def check_alike(results: Sequence[PointResults], workloads: Mapping[str, Wanted]) -> None:
+    """Raise RecordError where the runs of a workload are of unlike models or data: their best would be no answer."""
+    for name, wanted in workloads.items():
+        points = [one.point for one in ranked_points(results) if wanted.has(one)]
+        for fact in ("model", "data", "sample"):
+            found = sorted({getattr(point, fact) for point in points})
+            if len(found) > 1:
+                raise RecordError(
+                    f"the runs of {name} are of {' and '.join(found)}: say in the requirements which '{fact}' counts"
+                )
 
 
 def answer(mine: Sequence[PointResults], asked: Asked) -> Answer:

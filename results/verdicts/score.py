@@ -11,7 +11,7 @@ from results.points.repeats import PointResults
 from results.records import RecordError
 from results.values import PER_DEVICE
 from results.verdicts.cost import Costs
-from results.verdicts.measures import answer, points_of
+from results.verdicts.measures import answer, check_alike, points_of
 from results.verdicts.ranking import fastest, ranked_points
 from results.verdicts.requirements import Requirements, Wanted
 from results.verdicts.scale import Size, Speed, Total, energy_kinds, hungriest, sizes, total_of
@@ -63,6 +63,7 @@ def scores(results: Sequence[PointResults], requirements: Requirements, costs: C
     reference = requirements.reference or systems[0]
     if reference not in systems:
         raise RecordError(f"the reference {reference} is not among the systems: {', '.join(systems)}")
+    check_alike(results, requirements.workloads)
     if requirements.score:
         return [_by_formula(results, systems, requirements)]
     budget = requirements.budget
