@@ -52,13 +52,12 @@ def answer(mine: Sequence[PointResults], asked: Asked) -> Answer:
     """What one system's points of the workload answer."""
     if not mine:
         return Answer(why_not="no run of this workload")
+    there = _at(mine, asked)
     if asked.what == "failed_runs":
-        there = _at(mine, asked)
         runs = sum(len(one.good) + len(one.bad) for one in there)
         if not runs:
             return Answer(why_not=_nothing_there(mine, asked))
         return Answer(exact=sum(len(one.bad) for one in there), unit=f"of {runs} runs")
-    there = _at(mine, asked)
     good = ranked_points(there)
     if not good:
         return _no_run(mine, there, asked)
