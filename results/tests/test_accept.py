@@ -124,6 +124,7 @@ NOISY = runs(100.0, 130.0, 70.0)
 def test_verdicts(tmp_path, records, item, outcome, value, why):
     [verdict] = accept(by_point(records), requirements(tmp_path, f"{GPT}must: [{{of: gpt, {item}}}]"))
     assert (verdict.outcome, verdict.answer.value) == (outcome, pytest.approx(value) if value != "" else value)
+    assert (verdict.item.of, verdict.system) == ("gpt", "V")
     assert why in verdict.reason
     assert bool(verdict.reason) == bool(why)
     assert exit_code([verdict.outcome]) == {PASSED: 0, FAILED: 1, OPEN: 3}[outcome]

@@ -57,6 +57,14 @@ def test_other_options_are_another_point_and_a_failed_run_joins_its_point():
     assert [row[header.index("status")] for row in rows] == ["1 of 2 failed", "ok", "failed"]
 
 
+def test_what_a_run_is_split_over_is_in_its_variant_and_failed_places_are_kept_apart():
+    layout = {**made_up.result()["layout"], "tensor_parallel_size": 2, "pipeline_parallel_size": 4}
+    [one] = by_point([made_up.result(layout=layout)])
+    assert one.variant == ("bf16", f"micro batch {layout['micro_batch_size']}", "TP2", "PP4")
+    both = by_point([made_up.failed(batch=8), made_up.failed(batch=16)])
+    assert [(one.point.global_batch, len(one.bad)) for one in both] == [(8, 1), (16, 1)]
+
+
 def test_other_kernels_are_another_point_and_are_named():
     config = made_up.result()["config"]
     usual = made_up.result(config=config | {"kernels": {"layers": "megatron", "cuda_graph": False}})

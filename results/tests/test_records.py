@@ -136,6 +136,19 @@ def test_a_record_of_the_second_version_says_what_it_is_a_repeat_of(old, told, t
     assert {name: record[name] for name in told} == told
 
 
+@pytest.mark.parametrize(
+    ("unit", "layout", "work"),
+    [("tokens", {"sequence_length": 1024}, 1024), ("images", {"image_size": 64}, 1), ("samples", {}, None)],
+)
+def test_the_work_of_a_sample_of_the_second_version_is_what_its_workload_counted(unit, layout, work, tmp_path):
+    old = of_version_2({}, **layout) | {"work_unit": unit, "benchmark": "resnet50", "metrics": {}, "energy": {}}
+    del old["metrics"], old["energy"]
+    (tmp_path / "result.json").write_text(json.dumps(old))
+    record = read_record(tmp_path / "result.json")
+    assert record["layout"].get("work_per_sample") == work
+    assert "turns" not in record["config"]
+
+
 def test_an_old_run_is_a_repeat_of_a_new_one(tmp_path):
     new = made_up.result(benchmark="llm_training")
     new["config"] = {

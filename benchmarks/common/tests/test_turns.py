@@ -134,7 +134,10 @@ def test_what_is_made_while_batches_made_ahead_are_used_up_is_used_up_too():
 
 def test_metrics_of_known_turns():
     turns, _, _ = measured()
-    metrics = effective_metrics("image", 32, 2, turns, 0.5, {"input_bytes": 390.0})
+    read = {"input_bytes": 390.0, "input_reading_s": 3.0, "input_decoding_s": 1.0}
+    metrics = effective_metrics("image", 32, 2, turns, 0.5, read)
+    assert (metrics["input_reading_percent"], metrics["input_decoding_percent"]) == (75.0, 25.0)
+    assert "input_reading_s_per_s" not in metrics
     assert metrics["effective_images"] == 6 * 10 * 32
     assert metrics["effective_images_per_s"] == pytest.approx(320 / 3.25)
     assert metrics["effective_images_per_s_per_device"] == pytest.approx(160 / 3.25)
