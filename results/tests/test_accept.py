@@ -130,6 +130,56 @@ def test_verdicts(tmp_path, records, item, outcome, value, why):
     assert exit_code([verdict.outcome]) == {PASSED: 0, FAILED: 1, OPEN: 3}[outcome]
 
 
+FOUR = [*THREE, *runs(300.0, 303.0, 297.0, devices=4)]
+
+
+@pytest.mark.parametrize(
+    ("records", "item", "unit", "at"),
+    [
+        (THREE, "what: throughput, at_least: 1", "tokens/s", "1 device, batch 8, bf16, micro batch 4"),
+        (THREE, "what: work_per_energy, at_least: 1", "tokens/Wh", "1 device, batch 8, bf16, micro batch 4"),
+        (THREE, "what: mfu, at_least: 0", "", "1 device, batch 8, bf16, micro batch 4"),
+        (THREE, "what: time_to_solution, unit: min, at_most: 1", "min", "1 device, batch 8, bf16, micro batch 4"),
+        (THREE, "what: throughput, of_runs: 9, at_least: 1", "", "1 device, batch 8, bf16, micro batch 4"),
+        (FOUR, "what: scaling_efficiency, at_least: 0", "", "4 devices, batch 8 over 1 device, batch 8"),
+        ([*THREE, made_up.failed("V")], "what: failed_runs, at_most: 0", "of 4 runs", ""),
+    ],
+)
+def test_an_answer_has_its_unit_and_its_place(tmp_path, records, item, unit, at):
+    [verdict] = accept(by_point(records), requirements(tmp_path, f"{GPT}must: [{{of: gpt, {item}}}]"))
+    assert (verdict.answer.unit, verdict.answer.at) == (unit, at)
+
+
+def test_the_best_point_is_that_of_what_is_asked(tmp_path):
+    # The fastest of all is not the most efficient, and neither the fastest per device.
+    records = [*runs(100.0, 101.0, 99.0, power_w=50.0), *runs(150.0, 151.0, 149.0, devices=2, batch=16, power_w=200.0)]
+    for what, value in (("throughput", 150.0), ("throughput_per_device", 100.0), ("work_per_energy", 7200.0)):
+        text = f"{GPT}must: [{{of: gpt, what: {what}, at_least: 1}}]"
+        [verdict] = accept(by_point(records), requirements(tmp_path, text))
+        assert verdict.answer.value == pytest.approx(value)
+
+
+def test_a_long_list_of_places_is_left_out(tmp_path):
+    records = [one for batch in range(8, 40) for one in runs(100.0, batch=batch)]
+    text = f"{GPT}must: [{{of: gpt, what: failed_runs, devices: 3, at_most: 0}}]"
+    [verdict] = accept(by_point(records), requirements(tmp_path, text))
+    assert (verdict.outcome, verdict.reason) == (OPEN, "no run there")
+
+
+@pytest.mark.parametrize(("count", "words"), [(1, "the one run: failed"), (2, "all 2 runs: failed")])
+def test_runs_that_failed_are_counted_in_words(tmp_path, count, words):
+    text = f"{GPT}must: [{{of: gpt, what: throughput, at_least: 1}}]"
+    [verdict] = accept(by_point([made_up.failed("V")] * count), requirements(tmp_path, text))
+    assert (verdict.outcome, verdict.reason) == (FAILED, words)
+
+
+def test_the_fastest_of_a_throughput_is_the_largest(tmp_path):
+    records = runs(60.0, 50.0, 40.0, 30.0, 20.0)
+    item = "what: throughput, of_runs: 5, without_fastest: 2, at_least: 1"
+    [verdict] = accept(by_point(records), requirements(tmp_path, f"{GPT}must: [{{of: gpt, {item}}}]"))
+    assert verdict.answer.value == pytest.approx(30.0)
+
+
 def test_a_mean_without_ends_of_a_time_leaves_out_the_shortest_as_the_fastest(tmp_path):
     records = runs(60.0, 50.0, 40.0, 30.0, 20.0)
     item = "what: time_to_solution, work: 3600, unit: s, of_runs: 5, without_fastest: 2, at_most: 1"

@@ -10,7 +10,7 @@ from results.points.repeats import by_point
 from results.records import RecordError
 from results.tables.cost import cost_rows
 from results.tests import made_up
-from results.verdicts.cost import Costs, Price, cost, read_prices, sensitivity, time_to_report
+from results.verdicts.cost import Costs, Price, cost, costed_work, read_prices, sensitivity, time_to_report
 
 PRICES = """
 currency: EUR
@@ -84,6 +84,49 @@ def test_the_time_to_report_is_that_of_twenty_million_tokens():
     [one] = by_point([made_up.result(tokens_per_s=14620.74)])
     # JUPITER's baseline: 1367.92 s at that throughput, see reference/published.csv.
     assert time_to_report(one) == "22.8 min for 20 million tokens on 1 device"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (119.0, "119 s"),
+        (120.0, "2 min"),
+        (7199.0, "120 min"),
+        (7200.0, "2 h"),
+        (172_800.0, "2 days"),
+        (1e6, "11.6 days"),
+    ],
+)
+def test_a_time_to_report_is_in_the_unit_that_fits(seconds, words):
+    [one] = by_point([made_up.result(tokens_per_s=20e6 / seconds)])
+    assert time_to_report(one) == f"{words} for 20 million tokens on 1 device"
+
+
+def test_what_is_no_run_of_the_workload_has_no_time_to_report():
+    small = made_up.result()
+    small["metrics"]["comparable"] = False
+    unknown = made_up.result(benchmark="elsewhere")
+    for record in (small, unknown, made_up.failed()):
+        [one] = by_point([record])
+        assert time_to_report(one) == ""
+    [one] = by_point([unknown])
+    assert costed_work(one) == (0.0, "")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [("utilisation: 0.8", "utilisation: 1"), ("pue: 1.2", "pue: 1"), ("lifetime_years: 5", "lifetime_years: 0.5")],
+)
+def test_assumptions_may_be_at_their_ends(tmp_path, change):
+    (tmp_path / "prices.yaml").write_text(PRICES.replace(*change))
+    read_prices(tmp_path / "prices.yaml")
+
+
+@pytest.mark.parametrize("change", [("utilisation: 0.8", "utilisation: 0"), ("0.8", "1.5"), ("pue: 1.2", "pue: 0.5")])
+def test_assumptions_beyond_their_ends_are_refused(tmp_path, change):
+    (tmp_path / "prices.yaml").write_text(PRICES.replace(*change))
+    with pytest.raises(RecordError, match="must be above 0"):
+        read_prices(tmp_path / "prices.yaml")
 
 
 @pytest.mark.parametrize(

@@ -235,6 +235,7 @@ def test_prices_at_which_the_order_turns_make_totals_equal():
     results = [one for one in points if one.point.model == "big"]
     found = cheapest(results, COSTS)
     totals = {system: at.total for system, (_, at) in found.items()}
+    assert [(one.system, one.against) for one in crossings(found, COSTS)] == [("A", "B"), ("B", "A")]
     for one in crossings(found, COSTS):
         price = Price(one.price, COSTS.systems[one.system].overhead_w_per_device)
         level = Costs("EUR", 0.2, {**COSTS.systems, one.system: price}, 5, 0.8, 1.25)
