@@ -261,3 +261,92 @@ def test_the_table_of_rankings_and_what_was_not_measured(tmp_path):
     assert ranking_rows(found)[0] == ["system", "At equal devices"]
     assert ranking_rows(found)[1][1].endswith(", 7 devices")
     assert any("jobs of 1 device side by side" in words for words in beyond_measured(found))
+
+
+ALL = TWO + "budget: {devices: 4, racks: 1, money: 50000, power_kw: 1}"
+
+
+@pytest.mark.parametrize(
+    ("price", "changes", "way", "why"),
+    [
+        (None, {}, "racks", "devices_per_rack of B is not known"),
+        (None, {}, "money", "there is no price of B"),
+        (None, {}, "power", "there is no price of B"),
+        (Price(25_000, 50), {}, "racks", "devices_per_rack of B is not known"),
+        (Price(0.0, 50, 4), {}, "money", "a device of B has the price 0"),
+        (Price(60_000, 50, 4), {}, "money", "the money buys not one device"),
+        (Price(25_000, 5000, 4), {}, "power", "the power feeds not one device"),
+        (Price(25_000, 50, 4), {"energy": None}, "power", "there is no energy that counts for each workload"),
+        (Price(25_000, 50, 4), {"estimated": True}, "power", "there is no energy that counts for each workload"),
+    ],
+)
+def test_a_system_that_a_budget_says_nothing_of_has_a_reason(tmp_path, price, changes, way, why):
+    mine = [one for model in ("big", "small") for one in runs("B", model, 200.0, **changes)]
+    records = [*(one for one in vendors() if one["system"] == "A"), *mine]
+    systems = {"A": COSTS.systems["A"], **({"B": price} if price else {})}
+    costs = Costs("EUR", 0.2, systems, 5, 0.8, 1.25)
+    found = {one.by: one for one in ranked(tmp_path, ALL, records, costs)}
+    b = by_system(found[way])["B"]
+    assert (b.value, b.devices, b.total) == (None, None, None)
+    assert b.why_not == f"big of B: {why}"
+    assert [one.system for one in found[way].scores] == ["A", "B"]
+    assert by_system(found["devices"])["B"].value is not None
+    total = by_system(found["devices"])["B"].total
+    assert (total is None) == (price is None)
+    if total and changes:
+        assert (total.power_kw, total.electricity, total.total) == (None, None, None)
+
+
+def test_a_budget_without_prices_asks_for_them(tmp_path):
+    for budget in ("money: 1", "power_kw: 1", "racks: 1"):
+        with pytest.raises(RecordError, match="give --prices FILE"):
+            ranked(tmp_path, TWO + f"budget: {{{budget}}}", vendors())
+
+
+def test_power_is_that_of_a_device_where_many_were_measured(tmp_path):
+    records = [one for model in ("big", "small") for one in runs("A", model, 100.0, devices=4, power_w=100.0)]
+    records += [one for model in ("big", "small") for one in runs("A", model, 100.0, devices=1, power_w=500.0)]
+    _, found = ranked(tmp_path, TWO + "budget: {power_kw: 2}", records, COSTS)
+    assert by_system(found)["A"].devices == 16  # of 100 W x 1.25, as measured on the most devices
+
+
+def test_the_workload_that_takes_most_power_decides(tmp_path):
+    records = [*runs("A", "big", 100.0, power_w=100.0), *runs("A", "small", 100.0, power_w=160.0)]
+    for one in (records, records[::-1]):
+        _, found = ranked(tmp_path, TWO + "budget: {power_kw: 2}", one, COSTS)
+        assert by_system(found)["A"].devices == 10
+
+
+def test_three_systems_of_which_one_tells_nothing(tmp_path):
+    third = [one | {"system": "C"} for one in vendors() if (one["system"], one["model"]) == ("A", "big")]
+    fourth = [one | {"system": "D"} for one in vendors() if one["system"] == "A"]
+    for order in (1, -1):
+        records = [*third, *fourth, *vendors()][::order]
+        [found] = ranked(tmp_path, TWO, records)
+        assert (found.scores[0].system, found.scores[-1].system) == ("B", "C")
+        assert (found.level, found.reference) == ([], "A")
+        assert {one.system for one in found.turns} == {"A", "D"}
+        assert {one.devices for one in found.scores} == {1}
+        assert {one.total for one in found.scores} == {None}
+        assert set(by_system(found)["C"].speeds) == {"big", "small"}
+    unnamed = TWO.replace("reference: A", "")
+    [found] = ranked(tmp_path, unnamed, vendors())
+    assert found.reference == "A"
+
+
+def test_only_at_equal_money_a_price_turns_it(tmp_path):
+    found = ranked(tmp_path, ALL, vendors(), COSTS)
+    assert {one.by for one in found if any("price" in turn.what for turn in one.turns)} == {"money"}
+
+
+def test_the_place_of_a_speed_per_device_is_told(tmp_path):
+    [found] = ranked(tmp_path, TWO, vendors())
+    assert {speed.words for one in found.scores for speed in one.speeds.values()} == {"1 device, batch 8"}
+
+
+def test_a_formulas_missing_system_is_last_and_named(tmp_path):
+    short = [one | {"system": "C"} for one in vendors() if one["system"] == "A"]
+    [found] = ranked(tmp_path, FORMULA, [*short, *vendors(FIVE)])
+    assert found.scores[-1].system == "C"
+    assert found.scores[-1].speeds == {}
+    assert found.level == []
