@@ -223,6 +223,25 @@ def _validator() -> tuple[Callable[[Record], Any], type[Exception]]:
     import fastjsonschema
 
     return (
-        fastjsonschema.compile(json.loads(SCHEMA.read_text()), use_default=False),
+        fastjsonschema.compile(_without_references(json.loads(SCHEMA.read_text())), use_default=False),
         fastjsonschema.JsonSchemaValueException,
     )
+
+
+def _without_references(schema: Any) -> Any:
+    """With each definition in the place where it is meant.
+
+    A reference costs a call and a name for every item of a list, most of the time of reading records of many steps.
+    """
+    definitions = schema.pop("definitions")
+
+    def put_in(part: Any) -> Any:
+        if isinstance(part, list):
+            return [put_in(one) for one in part]
+        if not isinstance(part, dict):
+            return part
+        if "$ref" in part:
+            return put_in(definitions[part["$ref"].removeprefix("#/definitions/")])
+        return {key: put_in(one) for key, one in part.items()}
+
+    return put_in(schema)
