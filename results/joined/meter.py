@@ -42,9 +42,7 @@ def read_meter(path: Path) -> Meter:
     readings: dict[str, list[tuple[float, float]]] = {}
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            for number, (node, time_s, power_w) in enumerate(_rows(file, path), 2):
-                if not (math.isfinite(time_s) and math.isfinite(power_w) and power_w >= 0):
-                    raise RecordError(f"{path}, line {number}: {power_w:g} W at {time_s:g} s is no reading")
+            for node, time_s, power_w in _rows(file, path):
                 readings.setdefault(node, []).append((time_s, power_w))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise RecordError(f"{path} cannot be read as a meter's readings: {error}") from error
@@ -70,9 +68,12 @@ def _rows(file: Any, path: Path) -> Iterator[tuple[str, float, float]]:
         if not any(row.values()):
             continue
         try:
-            yield row.get(NODE, EVERY_NODE), _seconds(row[TIME]), float(row[POWER])
+            time_s, power_w = _seconds(row[TIME]), float(row[POWER])
         except (KeyError, ValueError) as error:
             raise RecordError(f"{path}, line {number}: {delimiter.join(fields)!r} is no reading: {error}") from error
+        if not (math.isfinite(time_s) and math.isfinite(power_w) and power_w >= 0):
+            raise RecordError(f"{path}, line {number}: {power_w:g} W at {time_s:g} s is no reading")
+        yield row.get(NODE, EVERY_NODE), time_s, power_w
 
 
 def _seconds(text: str) -> float:

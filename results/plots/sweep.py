@@ -24,7 +24,7 @@ from results.plots.style import (
 from results.points.repeats import PointResults, Summary
 from results.tables.published import Throughput
 from results.values import PER_DEVICE, THROUGHPUT, devices_text, rounded
-from results.verdicts.ranking import fastest
+from results.verdicts.ranking import best_by_devices
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -259,12 +259,9 @@ def scaling(results: Sequence[PointResults], styles: Styles) -> list[Chart]:
     for precision, alike in kinds_alike(results).items():
         for system in dict.fromkeys(one.system for one in alike):
             mine = [one for one in alike if one.system == system]
-            best = {
-                number: best_one.value(PER_DEVICE)
-                for number in sorted({one.point.devices for one in mine})
-                if (best_one := fastest(one for one in mine if one.point.devices == number))
-            }
-            points = [(number, value) for number, value in best.items() if value]
+            points = [
+                (number, value) for number, one in best_by_devices(mine).items() if (value := one.value(PER_DEVICE))
+            ]
             if len(points) > 1:
                 shares = [(number, 100 * value / points[0][1]) for number, value in points]
                 found.setdefault(precision, {})[system] = shares

@@ -23,6 +23,11 @@ class Interval(NamedTuple):
     low: float
     high: float
 
+    @property
+    def half(self) -> float:
+        """Of its width."""
+        return (self.high - self.low) / 2
+
 
 class Part(NamedTuple):
     """One independent cause of error: its variance, and of how many degrees of freedom that is known."""

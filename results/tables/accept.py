@@ -36,7 +36,7 @@ def found_text(verdict: Verdict) -> str:
     if value is None:
         return ""
     interval = verdict.interval
-    half = (interval.high - interval.low) / 2 if interval else None
+    half = interval.half if interval else None
     text = rounded(value, half) if isinstance(value, float) else str(value)
     return f"{text} {verdict.answer.unit}".rstrip()
 
@@ -45,8 +45,7 @@ def interval_text(interval: Interval | None) -> str:
     """Both of its ends, with the digits that its width supports."""
     if interval is None:
         return ""
-    half = (interval.high - interval.low) / 2
-    return " to ".join(rounded(end, half) for end in interval)
+    return " to ".join(rounded(end, interval.half) for end in interval)
 
 
 def counts_text(verdicts: Sequence[Verdict]) -> str:

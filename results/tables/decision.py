@@ -67,7 +67,7 @@ def score_rows(ranked: Ranked, currency: str = "") -> list[list[str]]:
 def _score_row(one: Scored, names: Sequence[str]) -> list[str]:
     speeds = [one.speeds.get(name) for name in names]
     remarks = [f"{name}: {speed.words}" for name, speed in zip(names, speeds, strict=True) if speed and speed.words]
-    half = (one.interval.high - one.interval.low) / 2 if one.interval else None
+    half = one.interval.half if one.interval else None
     total = one.total
     money = [total.power_kw, total.purchase, total.electricity, total.total] if total else [None] * 4
     return [
@@ -91,7 +91,7 @@ def ranking_rows(rankings: Sequence[Ranked]) -> list[list[str]]:
 def _score(one: Scored) -> str:
     if one.value is None:
         return "cannot be told"
-    half = (one.interval.high - one.interval.low) / 2 if one.interval else None
+    half = one.interval.half if one.interval else None
     text = rounded(one.value, half)
     if half:
         text += f" ± {rounded(half, half)}"

@@ -38,6 +38,13 @@ def fastest(results: Iterable[PointResults], path: str = PER_DEVICE) -> PointRes
     return max(known, key=lambda pair: pair[0])[1] if known else None
 
 
+def best_by_devices(results: Sequence[PointResults]) -> dict[int, PointResults]:
+    """For each number of devices, the fewest first, the point that is fastest per device; without those of no speed."""
+    numbers = sorted({one.point.devices for one in results})
+    found = {number: fastest(one for one in results if one.point.devices == number) for number in numbers}
+    return {number: one for number, one in found.items() if one}
+
+
 def best_of_systems(results: Sequence[PointResults], path: str) -> list[PointResults]:
     """The point with the highest value of each system that has one, the highest first."""
     systems = dict.fromkeys(one.system for one in results)

@@ -16,7 +16,7 @@ from results.records import RecordError
 from results.values import PER_DEVICE, devices_text
 from results.verdicts.cost import HOURS_PER_YEAR, Costs, unseen_w
 from results.verdicts.quality import energy_kind, why_not_ranked
-from results.verdicts.ranking import fastest, ranked_points
+from results.verdicts.ranking import best_by_devices, fastest, ranked_points
 from results.verdicts.requirements import Budget
 
 POWER = "energy.avg_power_w"
@@ -49,12 +49,7 @@ class Size(NamedTuple):
 def speed_of(results: Sequence[PointResults], devices: int) -> Speed:
     """Throughput of one system on so many devices, each number of them at its best point."""
     good = ranked_points(results)
-    best = {
-        number: estimate
-        for number in sorted({one.point.devices for one in good})
-        if (one := fastest([one for one in good if one.point.devices == number], PER_DEVICE))
-        and (estimate := one.estimate(PER_DEVICE))
-    }
+    best = {number: estimate for number, one in best_by_devices(good).items() if (estimate := one.estimate(PER_DEVICE))}
     if not best:
         return Speed(None, "no good run")
     if devices in best:
@@ -84,9 +79,7 @@ def power_at_supply(one: PointResults, costs: Costs) -> Estimate | None:
     return per_device * ((per_device.value + overhead_w) / per_device.value * costs.pue)
 
 
-def sizes(
-    of_workloads: Mapping[str, Sequence[PointResults]], system: str, budget: Budget, costs: Costs | None
-) -> dict[str, Size]:
+def sizes(power: Estimate | None, system: str, budget: Budget, costs: Costs | None) -> dict[str, Size]:
     """How many devices of a system the budget allows, for each thing that it limits, and whatever workload they run."""
     found = {}
     if budget.devices:
@@ -97,7 +90,6 @@ def sizes(
         per_rack = price.devices_per_rack if price else None
         racks = Size(per_rack * budget.racks) if per_rack else Size(None, f"devices_per_rack of {system} is not known")
         found["racks"] = racks
-    power = hungriest(of_workloads, costs)
     if budget.money:
         found["money"] = _bought(budget, costs, system, power) if price else no_price
     if budget.power_kw:

@@ -69,11 +69,13 @@ def scores(results: Sequence[PointResults], requirements: Requirements, costs: C
     budget = requirements.budget
     if (budget.money and costs is None) or (budget.power_kw and costs is None) or (budget.racks and costs is None):
         raise RecordError("a budget of money, power or racks needs what the machines are: give --prices FILE")
+    alike = {name: _of_one_precision(results, wanted) for name, wanted in requirements.workloads.items()}
     mine = {
-        system: {name: _of_one_precision(results, system, wanted) for name, wanted in requirements.workloads.items()}
+        system: {name: [one for one in points if one.system == system] for name, points in alike.items()}
         for system in systems
     }
-    allowed = {system: sizes(mine[system], system, budget, costs) for system in systems}
+    powers = {system: hungriest(mine[system], costs) for system in systems}
+    allowed = {system: sizes(powers[system], system, budget, costs) for system in systems}
     kinds = {system: energy_kinds(mine[system]) for system in systems}
     for system, found_sizes in allowed.items():
         if "power" in found_sizes and found_sizes["power"].devices and kinds[system] != kinds[reference]:
@@ -92,17 +94,15 @@ def scores(results: Sequence[PointResults], requirements: Requirements, costs: C
         }
         size = {system: Size(1) if way == EQUAL_DEVICES else allowed[system][way] for system in systems}
         totals = {
-            system: None
-            if way == EQUAL_DEVICES
-            else total_of(size[system], system, hungriest(mine[system], costs), costs)
+            system: None if way == EQUAL_DEVICES else total_of(size[system], system, powers[system], costs)
             for system in systems
         }
         found.append(_ranked(way, speeds, size, totals, reference, requirements.workloads, costs))
     return found
 
 
-def _of_one_precision(results: Sequence[PointResults], system: str, wanted: Wanted) -> list[PointResults]:
-    """A system's points of a workload, in the precision that is asked for, or else the one that every system has."""
+def _of_one_precision(results: Sequence[PointResults], wanted: Wanted) -> list[PointResults]:
+    """The points of a workload in the precision that is asked for, or else the one that every system has."""
     every = [one for one in results if wanted.has(one) and one.good and one.is_comparable]
     if not wanted.precision:
         shared: set[str] | None = None
@@ -115,7 +115,7 @@ def _of_one_precision(results: Sequence[PointResults], system: str, wanted: Want
         if not shared:
             return []
         every = [one for one in every if one.precision in shared]
-    return [one for one in every if one.system == system]
+    return every
 
 
 def _per_device(points: Sequence[PointResults]) -> Speed:
