@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from caraml import __version__, slurm
+from caraml import __version__
 from caraml.doctor import BAD, examine, identify, report
 from caraml.errors import CaramlError, SchedulerError, SiteError, SweepError
 from caraml.images import ENDINGS, FORMATS, definition, make_image, read_image
@@ -21,7 +21,7 @@ from caraml.lint import lint
 from caraml.site import read_site
 from caraml.sweep import no_results, problems, run_folder
 from caraml.systems import read_system, read_systems, systems_table
-from caraml.wait import NOT_IN_TIME, check_open, has_jobs, retry_failed, wait
+from caraml.wait import NOT_IN_TIME, check_open, check_schedulers, retry_failed, wait
 from results.archive import verify, write_archive
 from results.joined.meter import add_meter, read_meter
 from results.notebook import frame_of
@@ -204,6 +204,7 @@ def _add_wait(command: argparse.ArgumentParser) -> None:
         help="seconds between two looks, default %(default)g; a scheduler that stops answering is asked as often",
     )
     command.add_argument("--limit", type=_seconds, metavar="S", help="give up after so many seconds, with exit code 3")
+    command.add_argument("--keep", action="store_true", help="leave the Jobs of Kubernetes in the cluster when they have ended")
 
 
 def _seconds(text: str) -> float:
@@ -220,13 +221,12 @@ def _wait(options: argparse.Namespace) -> int:
     runs = [run_folder(folder) for folder in options.folders]
     for run in runs:
         check_open(run)
-    if any(map(has_jobs, runs)):
-        slurm.ping()
+        check_schedulers(run)
     for run in runs:
         if options.retry_failed:
             print(f"caraml: {len(retry_failed(run))} points were submitted again", flush=True)
     for run in runs:
-        if not wait(run, options.interval, options.limit):
+        if not wait(run, options.interval, options.limit, options.keep):
             print(f"caraml: {run} has not ended within {options.limit:g} s", file=sys.stderr)
             return NOT_IN_TIME
     return _check(options)

@@ -10,7 +10,7 @@ from math import ceil, inf
 from typing import NamedTuple
 
 from caraml.points import fitting_batches, fitting_devices, numbers
-from caraml.site import Site
+from caraml.site import Site, submit_of
 from caraml.systems import Block
 from caraml.workloads import Workload
 
@@ -49,7 +49,7 @@ def forecast(known: Workload, block: Block, site: Site) -> Forecast:
     per_node, repeats = int(block["devices_per_node"]), int(block["default_repeats"])
     asked = {key: numbers(site[key], f"CARAML_{key.upper()}") for key in ("devices", "batches")}
     micro_batch = facts.value("micro_batch_size", block, model) if "micro_batch_size" in facts.parameters else ""
-    most = per_node if block["submit"] == "bash" else None
+    most = per_node if submit_of(site, block) == "bash" else None
     sweep = numbers(str(block["devices_sweep"]), "devices_sweep")
     peak_flops = float(block[f"peak_tflops_{block['default_precision']}"]) * 1e12
     sweep_of_batches = facts.resolve(facts.batches, block, model)

@@ -24,7 +24,9 @@ from results.workloads import names
 from results.yaml_files import YamlError, read_yaml
 
 RUNTIMES = ("apptainer", "podman", "charliecloud", "none")
+SUBMITS = ("bash", "sbatch", "kubernetes")
 DEFAULTS: dict[str, str | list[str]] = {
+    "submit": "",
     "account": "",
     "partition": "",
     "reservation": "",
@@ -39,9 +41,25 @@ DEFAULTS: dict[str, str | list[str]] = {
     "data_folder": "data",
     "devices": "",
     "batches": "",
+    "kubernetes_context": "",
+    "kubernetes_namespace": "",
+    "kubernetes_registry": "",
+    "kubernetes_image": "",
+    "kubernetes_pull_secret": "",
+    "kubernetes_claim": "",
+    "kubernetes_claim_path": "",
+    "kubernetes_queue": "",
+    "kubernetes_node_selector": [],
+    "kubernetes_tolerations": [],
+    "kubernetes_cpus": "",
+    "kubernetes_memory": "",
+    "kubernetes_user": "",
+    "kubernetes_pod": "",
+    "kubernetes_patience_min": "30",
 }
 SBATCH_FLAGS = ("account", "partition", "reservation", "qos")
 FOLDERS = ("container_folder", "data_folder", "container_mounts")
+PATHS = ("kubernetes_claim_path", "kubernetes_pod")  # where they are given
 
 Site = dict[str, Any]
 
@@ -81,6 +99,11 @@ def read_site(system: str, file: Path | None = None, environ: Mapping[str, str] 
     for key in FOLDERS:
         value = site[key]
         site[key] = [_folder(key, one, root) for one in value] if isinstance(value, list) else _folder(key, value, root)
+    for key in PATHS:
+        if site[key]:
+            site[key] = _folder(key, site[key], root)
+    if site["submit"] not in ("", *SUBMITS):
+        raise SiteError(f"submit is {site['submit']!r}: choose one of {', '.join(SUBMITS)}")
     if site["container_runtime"] not in ("", *RUNTIMES):
         raise SiteError(f"container_runtime is {site['container_runtime']!r}: choose one of {', '.join(RUNTIMES)}")
     return site
@@ -119,6 +142,11 @@ def _folder(key: str, text: str, root: Path) -> str:
     if whole.startswith("~") or "$" in whole:
         raise SiteError(f"{key} is {text}: there is no such user or environment variable")
     return str(root / whole)
+
+
+def submit_of(site: Site, block: Mapping[str, Any]) -> str:
+    """How jobs of a system are started here: as the site says, else as its block does."""
+    return str(site["submit"] or block["submit"])
 
 
 def sbatch_flags(site: Site) -> list[str]:

@@ -1,18 +1,15 @@
-"""What Slurm knows of a job. Also a command, for the workflow: does Slurm answer? Says why not, with exit code 1.
-
-python -m caraml.slurm
-"""
+"""What Slurm knows of a job."""
 
 from __future__ import annotations
 
 import re
-import sys
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from caraml.errors import SchedulerError
 from caraml.programs import ProgramError, ask, words
+from results.derived import JOULES_PER_WH
 
 # squeue(1), job state codes: those of a job that has not ended.
 ACTIVE = {
@@ -27,6 +24,7 @@ ACTIVE = {
     "STAGE_OUT",
     "STOPPED",
 }
+QUEUED = {"PENDING", "CONFIGURING", "REQUEUED"}
 UNKNOWN = "UNKNOWN"
 PING_LIMIT_S = 10  # a controller that lives answers at once, however long a question on jobs takes it
 LIMIT_S = 60
@@ -49,6 +47,19 @@ class Job(NamedTuple):
     def has_ended(self) -> bool:
         return self.state not in ACTIVE
 
+    @property
+    def is_queued(self) -> bool:
+        return self.state in QUEUED
+
+    @property
+    def ended_by_itself(self) -> bool:
+        return self.state in ("COMPLETED", "FAILED")
+
+    def to_record(self) -> dict[str, Any]:
+        """What a result says of it, its energy in watt-hours, too."""
+        joules = self.consumed_energy_j
+        return {**self._asdict(), "consumed_energy_wh": joules / JOULES_PER_WH if joules else None}
+
     def __str__(self) -> str:
         reason = f" ({self.reason})" if self.reason not in ("", "None") else ""
         return f"job {self.job_id}: {self.state}{reason}"
@@ -67,14 +78,21 @@ def ping() -> None:
 class Slurm:
     """The scheduler and its accounting, during one look at many jobs: what does not answer once is not asked again."""
 
+    title, key = "Slurm", "slurm"
+
     def __init__(self) -> None:
         self._has_answered = self._has_no_accounting = False
+
+    def ping(self, job_id: str) -> None:
+        """Raise SchedulerError, soon, unless Slurm answers."""
+        ping()
 
     def job(self, job_id: str, folder: Path) -> Job:
         """The job that was submitted in a folder, as the scheduler or, when that has forgotten it, its accounting says.
 
         UNKNOWN when neither knows it, or the number is another job's; raises SchedulerError when Slurm does not answer.
         """
+        job_id = job_id.partition(";")[0]
         if not self._has_answered:
             ping()
             self._has_answered = True
@@ -100,6 +118,12 @@ class Slurm:
         )
         accounted = self._ended(job_id) if job.has_ended else None
         return job._replace(consumed_energy_j=accounted.consumed_energy_j) if accounted else job
+
+    def bring_results(self, job: Job, folder: Path) -> None:
+        """A job makes its results itself."""
+
+    def remove(self, folder: Path) -> None:
+        """Slurm forgets a job by itself."""
 
     def _ended(self, job_id: str) -> Job | None:
         """From sacct, of a job that has ended: the accounting hears of that a moment later, and its energy is whole
@@ -132,17 +156,3 @@ class Slurm:
         state, reason, exit_code, start, end, energy = line[0].split("|")
         # "CANCELLED by 1000"; an energy of 0 or nothing was not measured.
         return Job(job_id, state.split()[0], reason, exit_code, start, end, float(energy or 0) or None)
-
-
-def main() -> int:
-    """Run from the command line; returns the exit code."""
-    try:
-        ping()
-    except SchedulerError as error:
-        print(f"slurm: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

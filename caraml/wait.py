@@ -1,6 +1,6 @@
 """Watch over a sweep until its last job has ended, and see that each that failed says so.
 
-A job that Slurm kills, or that never starts, writes nothing: its end is known to Slurm alone.
+A job that the scheduler kills, or that never starts, writes nothing: its end is known to the scheduler alone.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ from typing import NamedTuple
 
 from caraml.errors import SchedulerError, SweepError
 from caraml.installation import checkout
-from caraml.slurm import Job, Slurm, ping
+from caraml.scheduler import Job, Scheduler
+from caraml.schedulers import SCHEDULERS
 from caraml.sweep import check_run, no_results, points, runs_of
 from results.collect import failed_result
-from results.derived import JOULES_PER_WH
-from results.records import RESULT_NAME, Record, read_record, write_record
+from results.records import RESULT_NAME, read_record, write_record
 
 JOB_ID, SUBMITTED = "job.id", "submitted"
-PENDING = ("PENDING", "CONFIGURING", "REQUEUED")
 # What a point's folder has before its job; all else belongs to one attempt.
 MADE_BY_JUBE = {
     "prepare",
@@ -33,6 +32,8 @@ MADE_BY_JUBE = {
     "job.sh.in",
     "node.sh.in",
     "result.json.in",
+    "request.yaml",
+    "request.yaml.in",
     "stdout",
     "stderr",
     "attempts",
@@ -45,15 +46,16 @@ class Standing(NamedTuple):
     """Where a point is: queued, running, open (no job has it, nor has it ended), ok or failed."""
 
     state: str
-    reason: str = ""  # why it is queued, as Slurm says
+    reason: str = ""  # why it is queued, as the scheduler says
     latest_end: str = ""
 
 
-def wait(run: Path, interval_s: float, limit_s: float | None) -> bool:
+def wait(run: Path, interval_s: float, limit_s: float | None, keep: bool = False) -> bool:
     """Wait until no point of the sweep is queued or running; False when the limit came first.
 
-    Then every point that had a job has its result: jobs that Slurm has ended without a word are failed ones, with
-    Slurm's reason. A scheduler that does not answer, as while it is started again, is said once and asked again.
+    Then every point that had a job has its result: jobs that the scheduler has ended without a word are failed ones,
+    with its reason. One that does not answer, as while it is started again, is said once and asked again. What ended
+    jobs leave with it is removed, unless it is to be kept.
     """
     started_s, said, looks_at_rest = time.monotonic(), "", 0
     answers = True
@@ -65,6 +67,8 @@ def wait(run: Path, interval_s: float, limit_s: float | None) -> bool:
             # Where JUBE itself runs the jobs, a moment passes between two of them.
             looks_at_rest = 0 if states & {"queued", "running"} else looks_at_rest + 1
             has_ended = looks_at_rest > ("open" in states)
+            if has_ended and not keep:
+                remove(points(run))
         except SchedulerError as error:
             text = f"{error}; asking again every {interval_s:g} s" if answers else said
             answers = has_ended = False
@@ -80,29 +84,54 @@ def wait(run: Path, interval_s: float, limit_s: float | None) -> bool:
     return True
 
 
-def has_jobs(run: Path) -> bool:
-    """Has the scheduler a job of which the sweep does not know the end?"""
-    return any(map(_job_id, points(run)))
+def check_schedulers(run: Path) -> None:
+    """Raise SchedulerError, soon, unless all answer that have a job of which the sweep does not know the end."""
+    for how, job_id in {_how(point): job_id for point in points(run) if (job_id := _job_id(point))}.items():
+        SCHEDULERS[how]().ping(job_id)
 
 
 def settle(run: Path) -> list[Standing]:
     """Where each point is; those whose job has ended get their result.
 
-    Raises SchedulerError, with all results as they were, when Slurm does not answer.
+    Raises SchedulerError, with all results as they were, when a scheduler does not answer.
     """
-    scheduler, found = Slurm(), points(run)
-    jobs = {point: scheduler.job(job_id, point) for point in found if (job_id := _job_id(point))}
-    if any(job.has_ended and not _has_told(point) for point, job in jobs.items()):
+    found = points(run)
+    asked: dict[str, Scheduler] = {}
+    jobs: dict[Path, Job] = {}
+    for point in found:
+        if job_id := _job_id(point):
+            how = _how(point)
+            if how not in asked:
+                asked[how] = SCHEDULERS[how]()
+            jobs[point] = asked[how].job(job_id, point)
+    ended = [point for point, job in jobs.items() if job.has_ended and not _has_told(point)]
+    if ended:
         time.sleep(SETTLE_S)
-    return [_settle_point(point, jobs.get(point)) for point in found]
+    for point in ended:
+        asked[_how(point)].bring_results(jobs[point], point)
+    return [_settle_point(point, jobs.get(point), asked.get(_how(point))) for point in found]
+
+
+def _how(point: Path) -> str:
+    """How a point was submitted, as a system's `submit` says."""
+    file = point / SUBMITTED
+    return file.read_text().split()[0] if file.exists() else "sbatch"
+
+
+def remove(found: Sequence[Path]) -> None:
+    """Leave nothing of these points with their schedulers; raises SchedulerError when one does not answer."""
+    for point in found:
+        if _how(point) in SCHEDULERS:
+            SCHEDULERS[_how(point)]().remove(point)
 
 
 def _job_id(point: Path) -> str:
-    """The number of a point's job, empty where there is none, or its end is known."""
+    """The job's name with its scheduler, empty where there is none, or its end is known."""
     file = point / JOB_ID
-    if not file.exists() or "slurm" in read_record(point / RESULT_NAME):
+    if not file.exists():
         return ""
-    return file.read_text().strip().split(";")[0]
+    is_known = SCHEDULERS[_how(point)].key in read_record(point / RESULT_NAME) and _has_told(point)
+    return "" if is_known else file.read_text().strip()
 
 
 def describe(standings: Sequence[Standing]) -> str:
@@ -119,35 +148,30 @@ def describe(standings: Sequence[Standing]) -> str:
     return f"{len(standings)} points: {', '.join(parts)}" + (f"; at the latest until {latest}" if latest else "")
 
 
-def _settle_point(point: Path, job: Job | None) -> Standing:
+def _settle_point(point: Path, job: Job | None, scheduler: Scheduler | None) -> Standing:
     if job is not None and not job.has_ended:
-        queued = job.state in PENDING
-        return Standing("queued" if queued else "running", job.reason if queued else "", job.latest_end)
+        return Standing("queued" if job.is_queued else "running", job.reason if job.is_queued else "", job.latest_end)
     told = _has_told(point)
     if not told and job is None:
         return Standing("running" if _has_process(point) else "open")
-    good = {_settle_run(folder, job, told) for folder in runs_of(point)} == {"ok"}
+    good = {_settle_run(folder, job, scheduler, told) for folder in runs_of(point)} == {"ok"}
     if not told:
         (point / ("ready" if good else "error")).touch()
     return Standing("ok" if good else "failed")
 
 
-def _settle_run(folder: Path, job: Job | None, told: bool) -> str:
-    """The status of a run whose job has ended, told or not; what Slurm says of the job goes into its result."""
+def _settle_run(folder: Path, job: Job | None, scheduler: Scheduler | None, told: bool) -> str:
+    """The status of a run whose job has ended, told or not; what is known of the job goes into its result."""
     result = read_record(folder / RESULT_NAME)
-    if not told and result["status"] == "unfinished":
-        result = failed_result(folder, 1, f"Slurm ended the {job}")
-    if job is not None:
-        _add_job(result, job)
+    if job is not None and scheduler is not None:
+        ended = f"{scheduler.title} ended the {job}"
+        if not told and result["status"] == "unfinished":
+            result = failed_result(folder, 1, ended)
+        result[scheduler.key] = job.to_record()
+        if result["status"] != "ok" and not job.ended_by_itself and scheduler.title not in result["error"]:
+            result["error"] = f"{ended}; {result['error']}"
         write_record(result, folder / RESULT_NAME)
     return str(result["status"])
-
-
-def _add_job(result: Record, job: Job) -> None:
-    joules = job.consumed_energy_j
-    result["slurm"] = {**job._asdict(), "consumed_energy_wh": joules / JOULES_PER_WH if joules else None}
-    if result["status"] != "ok" and job.state not in ("COMPLETED", "FAILED") and "Slurm" not in result["error"]:
-        result["error"] = f"Slurm ended the {job}; {result['error']}"
 
 
 def _has_told(point: Path) -> bool:
@@ -169,14 +193,16 @@ def _has_process(point: Path) -> bool:
 def retry_failed(run: Path) -> list[Path]:
     """Submit the failed points again, and only those; what they left is kept in `attempts`. Returns their folders.
 
-    Raises SchedulerError, with everything as it was, when Slurm does not answer.
+    Raises SchedulerError, with everything as it was, when a scheduler does not answer.
     """
     submit = checkout() / "jube" / "include" / "submit.sh"
     settle(run)
     failed = [point for point in points(run) if _statuses(point) - {"ok", "unfinished"}]
     commands = {point: _submitted(point) for point in failed}
-    if any(how == "sbatch" for how, *_ in commands.values()):
-        ping()
+    jobs = {how: point / JOB_ID for point, (how, *_) in commands.items() if how in SCHEDULERS}
+    for how, job in jobs.items():
+        SCHEDULERS[how]().ping(job.read_text().strip() if job.exists() else "")
+    remove(failed)
     for point, command in commands.items():
         result = read_record(point / RESULT_NAME)
         kept = point / "attempts" / str(len(list(point.glob("attempts/*"))) + 1)
@@ -196,7 +222,7 @@ def _statuses(point: Path) -> set[str]:
 
 
 def _submitted(point: Path) -> list[str]:
-    """How a point was submitted, as submit.sh takes it."""
+    """The arguments of submit.sh with which a point was submitted."""
     file = point / SUBMITTED
     if not file.exists():
         raise SweepError(f"{point} does not say how it was submitted: run the sweep again")

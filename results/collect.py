@@ -31,6 +31,7 @@ from results.records import RESULT_NAME, Record, RecordError, read_record, write
 RECORD_NAME = "record.json"
 TRACES = "power/*/trace.csv"
 JOB_ERRORS = "job.err"
+SCHEDULERS = ("slurm", "kubernetes")  # keys of what they say of a job
 EXIT_JPWR_FAILED = 125
 TELLING = re.compile("error|signal", re.IGNORECASE)  # the last line with such a word says most of why a job failed
 NOT_SAMPLED = "has no sample inside the window: sample faster or run longer"
@@ -87,8 +88,8 @@ def collect(folder: Path) -> Record:
     """The record with its energy; a run whose energy cannot be told has failed, and says why."""
     result = read_record(folder / RECORD_NAME)
     before = folder / RESULT_NAME
-    if before.exists():  # what the scheduler said of the job
-        result |= {key: value for key, value in read_record(before).items() if key == "slurm"}
+    if before.exists():
+        _add_job(result, read_record(before))
     try:
         traces = read_traces(folder)
         result["energy"] = energy_of(result, traces, "measured")
@@ -105,6 +106,15 @@ def collect(folder: Path) -> Record:
     except IoprofError as error:  # a run is none the worse without
         print(f"collect: it is not told what was read: {error}", file=sys.stderr)
     return result
+
+
+def _add_job(result: Record, before: Record) -> None:
+    """What the scheduler said of the job; of an image it alone may know which one was taken."""
+    result |= {key: value for key, value in before.items() if key in SCHEDULERS}
+    digest, origin = result.get("kubernetes", {}).get("image_digest"), result.get("provenance")
+    if digest and origin:
+        origin["container_digest"] = digest
+        origin["missing"] = [name for name in origin.get("missing", []) if name != "container_digest"]
 
 
 def _add_states(record: Record, traces: Sequence[Trace], folder: Path) -> None:
@@ -156,11 +166,12 @@ def failed_result(folder: Path, exit_code: int, reason: str) -> Record:
         result = read_record(folder / RESULT_NAME)
     if result["status"] in ("ok", "unfinished"):
         result["status"] = "failed"
-        result["error"] = reason or _cause(exit_code, folder / JOB_ERRORS)
+        result["error"] = reason or cause(exit_code, folder / JOB_ERRORS)
     return result
 
 
-def _cause(exit_code: int, errors: Path) -> str:
+def cause(exit_code: int, errors: Path) -> str:
+    """Why a program failed, from its exit code and the last telling line that it wrote to a file."""
     if 128 < exit_code < 128 + 65:
         number = exit_code - 128
         name = signal.Signals(number).name if number in signal.Signals.__members__.values() else "unknown"

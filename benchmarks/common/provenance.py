@@ -78,7 +78,7 @@ def collect_provenance(packages: Sequence[str]) -> dict[str, Any]:
     found = {
         "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "command": sys.orig_argv,
-        "git_commit": _git("rev-parse", "HEAD"),
+        "git_commit": _commit(),
         "git_dirty": _dirty(),
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in packages},
@@ -148,9 +148,14 @@ def _git(*arguments: str) -> str | None:
     return _run("git", "-C", str(REPOSITORY), *arguments)
 
 
+def _commit() -> str | None:
+    """Of this checkout; in a copy of it, or where there is no git, that of which it was made."""
+    return _git("rev-parse", "HEAD") or os.environ.get("CARAML_GIT_COMMIT") or None
+
+
 def _dirty() -> bool | None:
     if _git("rev-parse", "HEAD") is None:
-        return None
+        return {"True": True, "False": False}.get(os.environ.get("CARAML_GIT_DIRTY", ""))
     return _git("status", "--porcelain", "--untracked-files=no") is not None
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Run the job script of this folder, or submit it. A job that cannot be started is a failed result.
-# Usage: submit.sh bash|sbatch SYSTEM [RUNS]        (RUNS of the point that the job does one after the other; default: 1)
+# Usage: submit.sh bash|sbatch|kubernetes SYSTEM [RUNS]        (RUNS of the point that the job does one after the other; default: 1)
 set -uo pipefail
-how=${1:?usage: submit.sh bash|sbatch SYSTEM [RUNS]}
-system=${2:?usage: submit.sh bash|sbatch SYSTEM [RUNS]}
+how=${1:?usage: submit.sh bash|sbatch|kubernetes SYSTEM [RUNS]}
+system=${2:?usage: submit.sh bash|sbatch|kubernetes SYSTEM [RUNS]}
 runs=(.)
 for ((i = 2; i <= ${3:-1}; i++)); do runs+=("run_$i"); done
 here=$(cd -- "$(dirname -- "$0")" && pwd)
@@ -41,7 +41,10 @@ sbatch)
     sbatch --parsable "${flags[@]}" job.sh >submit.out 2>submit.err || fail $? "sbatch refused the job: $(tail -n 1 submit.err)"
     mv submit.out job.id
     ;;
+kubernetes)
+    "$here/python.sh" -m caraml.kubernetes.submit "$system" 2>submit.err || fail $? "$(tail -n 1 submit.err)"
+    ;;
 *)
-    fail 2 "no way to submit is called '$how': the system's block says 'submit: bash' or 'submit: sbatch'"
+    fail 2 "no way to submit is called '$how': bash, sbatch or kubernetes"
     ;;
 esac

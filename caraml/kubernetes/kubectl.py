@@ -1,0 +1,45 @@
+"""kubectl, with the user's own configuration and rights."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import Any, NamedTuple
+
+from caraml.errors import SchedulerError
+from caraml.programs import ProgramError, ask, words
+
+LIMIT_S = 120
+REQUEST_LIMIT = "--request-timeout=60s"
+
+
+class Kubectl(NamedTuple):
+    """One cluster and namespace; empty: those of kubectl's own configuration."""
+
+    context: str = ""
+    namespace: str = ""
+
+    def try_to(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """What kubectl said, whatever its exit code; raises SchedulerError when there is none, or it does not end."""
+        where = [f"--context={self.context}"] if self.context else []
+        where += [f"--namespace={self.namespace}"] if self.namespace else []
+        try:
+            return ask("kubectl", *where, REQUEST_LIMIT, *arguments, limit_s=LIMIT_S)
+        except ProgramError as error:
+            raise SchedulerError(f"Kubernetes does not answer: {error}") from error
+
+    def __call__(self, *arguments: str) -> str:
+        """What kubectl printed; raises SchedulerError when it failed."""
+        done = self.try_to(*arguments)
+        if done.returncode:
+            raise SchedulerError(f"Kubernetes does not answer: {words(done)}")
+        return done.stdout
+
+    def json(self, *arguments: str) -> dict[str, Any]:
+        """The same, as it is meant for programs."""
+        text = self(*arguments, "-o", "json")
+        try:
+            found: dict[str, Any] = json.loads(text)
+        except ValueError as error:
+            raise SchedulerError(f"Kubernetes does not answer: kubectl {arguments[0]} printed no JSON") from error
+        return found

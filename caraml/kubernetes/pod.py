@@ -1,0 +1,150 @@
+"""Runs in each pod of a point: its runs, one after the other. Standard library alone, of the image's own Python.
+
+The first run is in the current folder, each further one in its own, run_2 and so on. What each said is in `job.out` and
+`job.err` beside its record, and in the pod's log; how it ended is in `exit_code.NODE`. Results are made of them when
+all pods have ended.
+
+python -m caraml.kubernetes.pod [--runs N] [--prepare COMMAND] [--parcel]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from caraml.kubernetes import parcel
+
+EXIT_CODE = "exit_code."  # and the number of the node
+NOT_PACKED = ("result.json", "job.sh", "node.sh", "kubernetes")  # who submitted has them
+FIRST_PORT = 29500
+NAME_LIMIT_S = 600.0  # until the first pod's name is known
+OUTPUT_LIMIT_S = 10.0  # for what a run leaves behind, and that still holds its output
+POLL_S = 1.0
+
+
+def folders(point: Path, runs: int) -> list[Path]:
+    """Where the runs of a point are."""
+    return [point, *(point / f"run_{number}" for number in range(2, runs + 1))]
+
+
+def output_names(node: int) -> tuple[str, str]:
+    """Of what one node's part of a run writes."""
+    return ("job.out", "job.err") if node == 0 else (f"job.{node}.out", f"job.{node}.err")
+
+
+class Signals:
+    """What ends a pod is passed on to the run, which then writes what it has."""
+
+    def __init__(self) -> None:
+        self.caught = 0
+        self.child: subprocess.Popen[bytes] | None = None
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._catch)
+
+    def _catch(self, number: int, frame: object) -> None:
+        self.caught = number
+        if self.child is not None:
+            self.child.send_signal(number)
+
+    def run(self, command: Sequence[str], folder: Path, node: int, environ: Mapping[str, str]) -> int:
+        """The exit code of a command in a folder, as a shell counts it; its output goes to files and to our own."""
+        folder.mkdir(parents=True, exist_ok=True)
+        child = subprocess.Popen(
+            command, cwd=folder, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL
+        )
+        self.child = child
+        if self.caught:
+            child.send_signal(self.caught)
+        out_name, err_name = output_names(node)
+        copies = [
+            threading.Thread(target=_copy, args=(source, folder / name, target), daemon=True)
+            for source, name, target in (
+                (child.stdout, out_name, sys.stdout.buffer),
+                (child.stderr, err_name, sys.stderr.buffer),
+            )
+        ]
+        for copy in copies:
+            copy.start()
+        code = child.wait()
+        for copy in copies:
+            copy.join(OUTPUT_LIMIT_S)
+        self.child = None
+        return code if code >= 0 else 128 - code
+
+
+def _copy(source: BinaryIO, file: Path, target: BinaryIO) -> None:
+    with file.open("ab") as kept:
+        while block := source.read1(65536):  # type: ignore[attr-defined]  # of a buffered stream
+            for stream in (kept, target):
+                stream.write(block)
+                stream.flush()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run from the command line; returns the exit code of the first run that failed."""
+    parser = argparse.ArgumentParser(prog="python -m caraml.kubernetes.pod", description=__doc__)
+    parser.add_argument("--runs", type=int, default=1, metavar="N")
+    parser.add_argument("--prepare", default="", metavar="COMMAND", help="makes the data first, for a pod without any")
+    parser.add_argument("--parcel", action="store_true", help="print all files at the end, as one line")
+    options = parser.parse_args(argv)
+    point, node = Path.cwd(), int(os.environ.get("JOB_COMPLETION_INDEX", "0"))
+    if (point / f"{EXIT_CODE}{node}").exists():
+        print(f"pod: error: {point} holds a run already: submit the point again", file=sys.stderr)
+        return 1
+    code = _runs(point, node, folders(point, options.runs), options.prepare)
+    if options.parcel:
+        try:
+            line = parcel.pack(point, NOT_PACKED)
+        except parcel.ParcelError as error:
+            print(f"pod: error: {error}", file=sys.stderr)
+            return code or 1
+        print(f"\n{line}", flush=True)
+    return code
+
+
+def _runs(point: Path, node: int, runs: Sequence[Path], prepare: str) -> int:
+    signals = Signals()
+    first_code = signals.run(["bash", "-c", prepare], point, node, os.environ) if prepare else 0
+    if first_code or not _finds_the_first():
+        first_code = first_code or 1
+        (point / f"{EXIT_CODE}{node}").write_text(f"{first_code}\n")
+        return first_code
+    for number, folder in enumerate(runs):
+        environ = {**os.environ, "MASTER_PORT": str(FIRST_PORT + number)}
+        code = signals.run(["bash", str(point / "node.sh")], folder, node, environ)
+        (folder / f"{EXIT_CODE}{node}").write_text(f"{code}\n")
+        first_code = first_code or code
+        # The other nodes cannot know that they train alone: the pod ends, and Kubernetes ends theirs.
+        if signals.caught or (code and "MASTER_ADDR" in os.environ):
+            break
+    return first_code
+
+
+def _finds_the_first() -> bool:
+    """Wait for the name of the first pod, which a cluster knows a moment after its start."""
+    name = os.environ.get("MASTER_ADDR")
+    deadline_s = time.monotonic() + NAME_LIMIT_S
+    while name:
+        try:
+            socket.getaddrinfo(name, None)
+        except OSError as error:
+            if time.monotonic() > deadline_s:
+                print(f"pod: error: no address of {name} within {NAME_LIMIT_S:.0f} s: {error}", file=sys.stderr)
+                return False
+            time.sleep(POLL_S)
+        else:
+            return True
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,213 @@
+"""What a Job and its pods say of themselves: waiting and for what, running, or ended and why. Nothing is asked here.
+
+Sources: the API reference of Kubernetes (JobStatus, PodStatus, ContainerStatus) and its guide on a pod's life cycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from typing import Any
+
+from caraml.kubernetes.kubectl import Kubectl
+from caraml.kubernetes.objects import CONTAINER, PATIENCE, Object
+
+# Why a container is not started; no later try changes those of NEVER.
+NOT_STARTED = {
+    *("ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError", "InvalidImageName"),
+    *("ErrImageNeverPull", "CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
+}
+NEVER = {"InvalidImageName", "ErrImageNeverPull"}
+START_LIMIT_S = 600.0  # of tries to create a pod, to get its image, or a volume
+LOST_S = 60.0  # after the last second of its grace a pod's node is lost
+# Reasons of a container or a Job beside which the exit code says more.
+ORDINARY = {"", "Error", "Completed", "BackoffLimitExceeded"}
+
+
+@dataclass(frozen=True)
+class KubernetesJob:
+    """One Job at one moment."""
+
+    name: str
+    where: Kubectl
+    state: str = ""  # in the words of Kubernetes, where it has one
+    reason: str = ""
+    is_queued: bool = False
+    has_ended: bool = False
+    ended_by_itself: bool = False
+    start: str = ""
+    end: str = ""
+    latest_end: str = ""
+    version: str = ""  # of the cluster
+    pods: Sequence[Object] = field(default=(), repr=False)
+
+    def __str__(self) -> str:
+        return f"job {self.name}: {self.state}" + (f" ({self.reason})" if self.reason else "")
+
+    def ended(self, state: str, reason: str) -> KubernetesJob:
+        """The same job, which Kubernetes has ended, or to which it will do nothing more."""
+        return replace(self, state=state, reason=reason, has_ended=True)
+
+    def to_record(self) -> dict[str, Any]:
+        """What a result says of it: also where its pods were, and which image each had."""
+        pods = [describe(pod) for pod in self.pods]
+        digests = {pod["image_id"].rpartition("@")[2] for pod in pods} - {""}
+        return {
+            "job_id": self.name,
+            "namespace": self.where.namespace,
+            "context": self.where.context,
+            "cluster_version": self.version,
+            "state": self.state,
+            "reason": self.reason,
+            "start": self.start,
+            "end": self.end,
+            "image_digest": " ".join(sorted(digests)),
+            "pods": pods,
+        }
+
+
+def describe(pod: Object) -> dict[str, Any]:
+    """Where a pod was, its image as it was pulled, and how it ended; texts are empty where Kubernetes does not say."""
+    container = container_of(pod)
+    ended = terminated(pod)
+    return {
+        "pod": name_of(pod),
+        "node": pod["spec"].get("nodeName", ""),
+        "image": container.get("image", ""),
+        "image_id": container.get("imageID", ""),
+        "exit_code": ended.get("exitCode"),
+        "reason": pod["status"].get("reason") or ended.get("reason", ""),
+    }
+
+
+def judge(
+    job: KubernetesJob, found: Object, warning: Callable[[Sequence[str]], str], quiet_since_s: float, now_s: float
+) -> KubernetesJob:
+    """The state of a Job of which Kubernetes says `found`; `job` has its pods.
+
+    `warning` tells the last warning about any of these names, and `quiet_since_s` since when no pod of ours has run: a
+    node may be waited for while one does. Both times are seconds of the wall clock.
+    """
+    status = found.get("status", {})
+    conditions = {one["type"]: one for one in status.get("conditions") or [] if one["status"] == "True"}
+    job = replace(job, start=status.get("startTime", ""))
+    if end := conditions.get("Complete"):
+        moment = end.get("lastTransitionTime", "")
+        return replace(job, state="Complete", end=moment, has_ended=True, ended_by_itself=True)
+    if end := conditions.get("Failed"):
+        return _failed(job, end)
+    if found["spec"].get("suspend"):
+        why = warning([job.name]) or "its queue has not admitted it"
+        return replace(job, state="Suspended", reason=why, is_queued=True)
+    for pod in job.pods:
+        if _is_lost(pod, now_s):
+            why = f"node {pod['spec'].get('nodeName', '')} no longer answers for pod {name_of(pod)}"
+            return job.ended("NodeLost", why)
+    begun_s = max(_seconds(job.start or found["metadata"]["creationTimestamp"]), quiet_since_s)
+    if not job.pods:
+        return _without_pods(job, warning([job.name]), now_s - begun_s)
+    waiting = [pod for pod in job.pods if pod["status"].get("phase", "Pending") == "Pending"]
+    patience_s = float(found["metadata"].get("annotations", {}).get(PATIENCE, START_LIMIT_S))
+    for pod in waiting:
+        state, why = _waits_for(pod, warning)
+        if not state:
+            continue
+        waited_s = now_s - (begun_s if state == "Unschedulable" else _seconds(pod["metadata"]["creationTimestamp"]))
+        limit_s = 0.0 if state in NEVER else patience_s if state == "Unschedulable" else START_LIMIT_S
+        if waited_s > limit_s:
+            return job.ended(state, why)
+        return replace(job, state=state, reason=f"{state}: {why}" if why else state, is_queued=True)
+    limits_s = [
+        _seconds(pod["status"]["startTime"]) + pod["spec"].get("activeDeadlineSeconds", 0)
+        for pod in job.pods
+        if pod["status"].get("startTime")
+    ]
+    latest = datetime.fromtimestamp(max(limits_s), timezone.utc).isoformat() if limits_s else ""
+    return replace(job, state="Pending" if waiting else "Running", is_queued=bool(waiting), latest_end=latest)
+
+
+def _without_pods(job: KubernetesJob, why: str, waited_s: float) -> KubernetesJob:
+    """A Job of which no pod is there: just made, or the namespace's rules allow none."""
+    if why and waited_s > START_LIMIT_S:
+        return job.ended("FailedCreate", why)
+    return replace(job, state="Pending", reason=why, is_queued=True)
+
+
+def _waits_for(pod: Object, warning: Callable[[Sequence[str]], str]) -> tuple[str, str]:
+    """What keeps a pod from its start, and in more words; nothing while it goes on."""
+    for condition in pod["status"].get("conditions") or []:
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return condition.get("reason", "Unschedulable"), condition.get("message", "")
+    waiting = container_of(pod).get("state", {}).get("waiting", {})
+    if waiting.get("reason") in NOT_STARTED:
+        return waiting["reason"], waiting.get("message", "")
+    why = warning([name_of(pod)])
+    return ("ContainerCreating", why) if why and not why.startswith("FailedScheduling") else ("", "")
+
+
+def _failed(job: KubernetesJob, condition: Object) -> KubernetesJob:
+    """Why a Job has failed: what Kubernetes did to a pod comes before what a program did."""
+    job = replace(job, end=condition.get("lastTransitionTime", ""))
+    reason, message = condition.get("reason", ""), condition.get("message", "")
+    if reason not in ORDINARY:
+        return job.ended(reason, message)
+    for pod in job.pods:
+        state, why = _ended_by(pod)
+        if state:
+            return job.ended(state, f"pod {name_of(pod)}{': ' if why else ''}{why}")
+    if not any(map(terminated, job.pods)):
+        return job.ended("Failed", f"{reason}: {message}; nothing is left of its pods: was one deleted?")
+    return replace(job, state="Failed", reason=f"{reason}: {message}", has_ended=True, ended_by_itself=True)
+
+
+def _ended_by(pod: Object) -> tuple[str, str]:
+    """What ended a pod, where that was not its own program."""
+    status, ended = pod["status"], terminated(pod)
+    if status.get("reason", "") not in ORDINARY:
+        return status["reason"], status.get("message", "")
+    for condition in status.get("conditions") or []:
+        if condition["type"] == "DisruptionTarget" and condition["status"] == "True":
+            return condition.get("reason", "DisruptionTarget"), condition.get("message", "")
+    if ended.get("reason", "") not in ORDINARY:
+        return ended["reason"], ended.get("message") or f"exit code {ended.get('exitCode')}"
+    return "", ""
+
+
+def _is_lost(pod: Object, now_s: float) -> bool:
+    """Has the node of a pod been silent for so long that nobody will hear of its end?"""
+    if pod["status"].get("phase") == "Unknown" or pod["status"].get("reason") == "NodeLost":
+        return True
+    deletion = pod["metadata"].get("deletionTimestamp")
+    return bool(deletion) and not terminated(pod) and now_s > _seconds(deletion) + LOST_S
+
+
+def name_of(pod: Object) -> str:
+    """A pod's own name."""
+    return str(pod["metadata"]["name"])
+
+
+def container_of(pod: Object) -> Object:
+    """The status of the container that trains."""
+    statuses = pod["status"].get("containerStatuses") or []
+    return next((one for one in statuses if one.get("name") == CONTAINER), {})
+
+
+def terminated(pod: Object) -> Object:
+    """How that container ended; empty while it has not."""
+    found: Object = container_of(pod).get("state", {}).get("terminated", {})
+    return found
+
+
+def has_run(pod: Object) -> bool:
+    """Has the container started, so that there is a log?"""
+    return bool(terminated(pod) or container_of(pod).get("state", {}).get("running"))
+
+
+def end_s(pod: Object) -> float:
+    """When the container ended, in seconds of the wall clock; 0 where it has not."""
+    return _seconds(end) if (end := terminated(pod).get("finishedAt")) else 0.0
+
+
+def _seconds(moment: str) -> float:
+    return datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()

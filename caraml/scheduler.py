@@ -1,0 +1,55 @@
+"""What hands out nodes and runs jobs, as this suite sees it: what is asked of one, and what it says of a job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+
+class Job(Protocol):
+    """One job at one moment, as its scheduler says."""
+
+    @property
+    def is_queued(self) -> bool: ...
+
+    @property
+    def has_ended(self) -> bool: ...
+
+    @property
+    def ended_by_itself(self) -> bool:
+        """Whether its own exit code is all there is to say of its end."""
+
+    @property
+    def reason(self) -> str:
+        """Why it is in that state, in the scheduler's words."""
+
+    @property
+    def latest_end(self) -> str:
+        """When it is ended at the latest, empty where that is not known."""
+
+    def to_record(self) -> dict[str, Any]:
+        """What a result says of it."""
+
+    def __str__(self) -> str: ...
+
+
+class Scheduler(Protocol):
+    """One look at many jobs; each question raises SchedulerError where there is no answer.
+
+    A job_id is what was written to `job.id` when the job was submitted.
+    """
+
+    title: str  # in sentences
+    key: str  # of what a result says of its job
+
+    def ping(self, job_id: str) -> None:
+        """Raise SchedulerError, soon, unless it answers where a job is; empty: any."""
+
+    def job(self, job_id: str, folder: Path) -> Job:
+        """The job that was submitted in a folder; one that is not known has ended."""
+
+    def bring_results(self, job: Any, folder: Path) -> None:
+        """Make the results of a job that has ended, where the job itself does not."""
+
+    def remove(self, folder: Path) -> None:
+        """Leave nothing of the folder's job with the scheduler."""
