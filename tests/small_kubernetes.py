@@ -87,7 +87,9 @@ class Cluster:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.claims: dict[str, Path] = {}
         self.images = {"registry.example.org/caraml/cpu": "sha256:" + "c0ffee" * 10 + "c0ff"}
-        self.refused_kinds: dict[str, str] = {}
+        self.refused: dict[str, str] = {}  # by kind, why none is taken
+        self.refused_pods = ""  # why no pod of a Job is allowed
+        self.without_rights = False
         self.lost_nodes: set[str] = set()
         self.is_down = False
         self.serial = 0
@@ -141,9 +143,9 @@ class Cluster:
             return
         status.setdefault("startTime", now())
         pods = [pod for pod in self.all("pods") if pod["metadata"]["labels"].get("job-name") == name]
-        if "pods" in self.refused_kinds:
+        if self.refused_pods:
             if not any(one["involvedObject"]["name"] == name for one in self.all("events")):
-                self.event(job, "FailedCreate", self.refused_kinds["pods"])
+                self.event(job, "FailedCreate", self.refused_pods)
             return
         if not status.get("active") and not pods:
             for index in range(spec["completions"]):
@@ -413,11 +415,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _post(self, kind: str, name: str, log: str, body: Any, query: dict[str, str]) -> None:
         if kind == "selfsubjectaccessreviews":
-            allowed = not any(refused in body["words"] for refused in self.cluster.refused_kinds)
             review = {"kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "metadata": {}, "spec": {}}
-            self._answer(review | {"status": {"allowed": allowed}}, 201)
-        elif kind in self.cluster.refused_kinds:
-            self._refuse(403, "Forbidden", self.cluster.refused_kinds[kind])
+            self._answer(review | {"status": {"allowed": not self.cluster.without_rights}}, 201)
+        elif kind in self.cluster.refused:
+            self._refuse(403, "Forbidden", self.cluster.refused[kind])
         elif (kind, body["metadata"]["name"]) in self.cluster.objects:
             self._refuse(409, "AlreadyExists", f'{kind} "{body["metadata"]["name"]}" already exists')
         else:

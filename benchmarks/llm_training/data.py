@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import queue
 import struct
 import threading
@@ -27,6 +28,7 @@ INDEX_MAGIC = b"MMIDIDX\x00\x00"
 TOKEN_TYPES = {1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16}
 TOKENS_CHECKED = 10_000_000
 PASSES_AHEAD = 4  # that are made for a GPU
+APART_VARIABLE = "CARAML_DATA_APART"  # set where each node has a data folder of its own
 
 
 class Samples(Protocol):
@@ -75,6 +77,8 @@ class TextSamples:
             reset_attention_mask=False,
             eod_mask_loss=False,
             create_attention_mask=False,
+            # The first rank stores its index beside the data; where nodes do not share it, each rank makes its own.
+            path_to_cache="" if os.environ.get(APART_VARIABLE) else None,
         )
         try:
             self._dataset, _, _ = BlendedMegatronDatasetBuilder(

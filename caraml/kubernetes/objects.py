@@ -225,6 +225,8 @@ def _environment(request: Request, site: Site, place: Place) -> dict[str, str]:
         "CARAML_GIT_COMMIT": place.commit,
         "CARAML_GIT_DIRTY": place.changed,
     }
+    if not site["kubernetes_claim"]:
+        found["CARAML_DATA_APART"] = "yes"
     if site["network_interface"]:
         found |= dict.fromkeys(("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"), site["network_interface"])
     if request.nodes > 1:

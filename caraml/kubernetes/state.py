@@ -105,16 +105,20 @@ def judge(
             why = f"node {pod['spec'].get('nodeName', '')} no longer answers for pod {name_of(pod)}"
             return job.ended("NodeLost", why)
     begun_s = max(_seconds(job.start or found["metadata"]["creationTimestamp"]), quiet_since_s)
-    if not job.pods:
-        return _without_pods(job, warning([job.name]), now_s - begun_s)
-    waiting = [pod for pod in job.pods if pod["status"].get("phase", "Pending") == "Pending"]
     patience_s = float(found["metadata"].get("annotations", {}).get(PATIENCE, START_LIMIT_S))
+    start_limit_s = min(patience_s, START_LIMIT_S)
+    if not job.pods:
+        why = warning([job.name])
+        if why and now_s - begun_s > start_limit_s:
+            return job.ended("FailedCreate", why)
+        return replace(job, state="Pending", reason=why, is_queued=True)
+    waiting = [pod for pod in job.pods if pod["status"].get("phase", "Pending") == "Pending"]
     for pod in waiting:
         state, why = _waits_for(pod, warning)
         if not state:
             continue
         waited_s = now_s - (begun_s if state == "Unschedulable" else _seconds(pod["metadata"]["creationTimestamp"]))
-        limit_s = 0.0 if state in NEVER else patience_s if state == "Unschedulable" else START_LIMIT_S
+        limit_s = 0.0 if state in NEVER else patience_s if state == "Unschedulable" else start_limit_s
         if waited_s > limit_s:
             return job.ended(state, why)
         return replace(job, state=state, reason=f"{state}: {why}" if why else state, is_queued=True)
@@ -125,13 +129,6 @@ def judge(
     ]
     latest = datetime.fromtimestamp(max(limits_s), timezone.utc).isoformat() if limits_s else ""
     return replace(job, state="Pending" if waiting else "Running", is_queued=bool(waiting), latest_end=latest)
-
-
-def _without_pods(job: KubernetesJob, why: str, waited_s: float) -> KubernetesJob:
-    """A Job of which no pod is there: just made, or the namespace's rules allow none."""
-    if why and waited_s > START_LIMIT_S:
-        return job.ended("FailedCreate", why)
-    return replace(job, state="Pending", reason=why, is_queued=True)
 
 
 def _waits_for(pod: Object, warning: Callable[[Sequence[str]], str]) -> tuple[str, str]:
