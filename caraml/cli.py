@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from caraml import __version__
-from caraml.doctor import BAD, examine, identify, report
+from caraml.doctor import examine, identify, report
 from caraml.errors import CaramlError, SchedulerError, SiteError, SweepError
+from caraml.finding import BAD
 from caraml.images import ENDINGS, FORMATS, definition, make_image, read_image
 from caraml.installation import checkout, missing_package
 from caraml.lint import lint
@@ -204,7 +205,9 @@ def _add_wait(command: argparse.ArgumentParser) -> None:
         help="seconds between two looks, default %(default)g; a scheduler that stops answering is asked as often",
     )
     command.add_argument("--limit", type=_seconds, metavar="S", help="give up after so many seconds, with exit code 3")
-    command.add_argument("--keep", action="store_true", help="leave the Jobs of Kubernetes in the cluster when they have ended")
+    command.add_argument(
+        "--keep", action="store_true", help="leave the Jobs of Kubernetes in the cluster when they have ended"
+    )
 
 
 def _seconds(text: str) -> float:

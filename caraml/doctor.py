@@ -8,34 +8,25 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from benchmarks.common.options import ConfigError
 from caraml.devices import TOOLS, Device, candidates, find_devices
 from caraml.errors import SiteError
+from caraml.finding import BAD, GOOD, WARNING, Finding
 from caraml.forecast import forecast
 from caraml.images import ENDINGS, architecture_of, image_path, read_image
 from caraml.installation import checkout, find_checkout
+from caraml.kubernetes.checks import check_cluster
 from caraml.programs import ProgramError, ask, words
-from caraml.site import Site, read_site
+from caraml.site import Site, read_site, submit_of
 from caraml.systems import Block, read_system, read_systems
 from caraml.workloads import Workload, refusal
 from results.workloads import FRAMEWORKS, workloads
 
-GOOD, WARNING, BAD = "ok", "look", "FAIL"
 OLDEST_JUBE = (2, 5, 1)
 FREE_GB = 20
 LIMIT_S = 60
 HOW_TO_DESCRIBE = "describe this machine in ten minutes: docs/add_a_machine.md"
-
-
-class Finding(NamedTuple):
-    """One thing that was looked at."""
-
-    what: str
-    state: str
-    found: str
-    to_do: str = ""
 
 
 def examine(name: str) -> list[Finding]:
@@ -46,10 +37,13 @@ def examine(name: str) -> list[Finding]:
         return [missing, *jube(), *sensors(block, block["container_runtime"])]
     site = read_site(name)
     runtime = site["container_runtime"] or block["container_runtime"]
+    by_kubernetes = submit_of(site, block) == "kubernetes"
+    if by_kubernetes:
+        runtime = "pod"
     checks = (
         jube(),
-        scheduler(block, site),
-        container(block, site, runtime),
+        check_cluster(block, site, images_of(block)) if by_kubernetes else scheduler(block, site),
+        () if by_kubernetes else container(block, site, runtime),
         data(site),
         sensors(block, runtime),
         space(site),
@@ -156,7 +150,7 @@ def jube() -> Iterator[Finding]:
 
 
 def scheduler(block: Block, site: Site) -> Iterator[Finding]:
-    if block["submit"] != "sbatch":
+    if submit_of(site, block) != "sbatch":
         yield Finding("scheduler", GOOD, "none is needed: jobs run here")
         return
     if shutil.which("sbatch") is None:

@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         elif options.how == "kubernetes":
             cluster.check_access(read_site(options.system))
     except CaramlError as error:
-        print(f"{options.how}: {error}", file=sys.stderr)
+        print(f"caraml: {error}", file=sys.stderr)
         return 1
     return 0
 

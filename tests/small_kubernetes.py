@@ -42,7 +42,10 @@ set -e
 root=$1 hosts=$2 image=$3 mounts=$4; shift 4
 mount -t tmpfs none "$root"
 for name in usr bin sbin lib lib64 etc dev sys opt; do
-    if [ -L /$name ]; then cp -P /$name "$root/"; elif [ -d /$name ]; then mkdir "$root/$name"; mount --rbind /$name "$root/$name"; fi
+    [ -e /$name ] || continue
+    if [ -L /$name ]; then cp -P /$name "$root/"; continue; fi
+    mkdir "$root/$name"
+    mount --rbind /$name "$root/$name"
 done
 mkdir -p "$root/proc" "$root/tmp" "$root/run"
 chmod 1777 "$root/tmp"
@@ -122,7 +125,9 @@ class Cluster:
         name = f"{about['metadata']['name']}.{self.serial}"
         involved = {"kind": about["kind"], "name": about["metadata"]["name"], "namespace": "default"}
         told = {"involvedObject": involved, "type": "Warning", "reason": reason, "message": message}
-        self.add("events", {"apiVersion": "v1", "kind": "Event", "metadata": {"name": name}, "lastTimestamp": now(), **told})
+        self.add(
+            "events", {"apiVersion": "v1", "kind": "Event", "metadata": {"name": name}, "lastTimestamp": now(), **told}
+        )
 
     # --- what goes on by itself
 
@@ -210,7 +215,9 @@ class Cluster:
             if any(wanted <= other["metadata"]["labels"].items() for other in there):
                 return "node(s) didn't satisfy pod anti-affinity rules"
         for resource, amount in spec["containers"][0]["resources"]["requests"].items():
-            taken = sum(int(other["spec"]["containers"][0]["resources"]["requests"].get(resource, 0)) for other in there)
+            taken = sum(
+                int(other["spec"]["containers"][0]["resources"]["requests"].get(resource, 0)) for other in there
+            )
             if resource != "memory" and taken + int(amount) > int(node["status"]["allocatable"].get(resource, 0)):
                 return f"Insufficient {resource}"
         return ""
@@ -234,7 +241,9 @@ class Cluster:
         (home / "mounts").write_text("".join(f"{source} {target}\n" for source, target in mounts))
         names = [one["spec"]["hostname"] for one in self.all("pods")]
         subdomain = spec.get("subdomain", "nowhere")
-        (home / "hosts").write_text("127.0.0.1 localhost\n" + "".join(f"127.0.0.1 {one} {one}.{subdomain}\n" for one in names))
+        (home / "hosts").write_text(
+            "127.0.0.1 localhost\n" + "".join(f"127.0.0.1 {one} {one}.{subdomain}\n" for one in names)
+        )
         environ = {one["name"]: one.get("value", "") for one in container["env"]}
         user = spec["securityContext"]
         environ |= {"POD_USER": f"{user['runAsUser']}:{user['runAsGroup']}", "HOSTNAME": spec["hostname"]}
@@ -248,7 +257,10 @@ class Cluster:
         log = (home / "log").open("wb")
         self.processes[name] = subprocess.Popen(
             ["nsenter", f"--net=/proc/{self.network.pid}/ns/net", *spaces],
-            env=environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
         )
         log.close()
         status["phase"] = "Running"
@@ -296,7 +308,10 @@ class Cluster:
             return
         began = datetime.fromisoformat(status["startTime"].replace("Z", "+00:00")).timestamp()
         if time.time() - began > pod["spec"].get("activeDeadlineSeconds", 1e9) and "reason" not in status:
-            status |= {"reason": "DeadlineExceeded", "message": "Pod was active on the node longer than the specified deadline"}
+            status |= {
+                "reason": "DeadlineExceeded",
+                "message": "Pod was active on the node longer than the specified deadline",
+            }
             self.tell(name, signal.SIGTERM)
         if process.poll() is None:
             return
@@ -376,7 +391,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def _refuse(self, code: int, reason: str, message: str) -> None:
-        told = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": message, "code": code}
+        told = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "status": "Failure",
+            "reason": reason,
+            "message": message,
+            "code": code,
+        }
         self._answer(told, code)
 
     def _body(self) -> Any:
@@ -409,13 +431,20 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(found) if found else self._refuse(404, "NotFound", f'{kind} "{name}" not found')
         else:
             wanted = dict(part.split("=") for part in query.get("labelSelector", "").split(",") if part)
-            items = [one for one in self.cluster.all(kind) if wanted.items() <= one["metadata"].get("labels", {}).items()]
+            items = [
+                one for one in self.cluster.all(kind) if wanted.items() <= one["metadata"].get("labels", {}).items()
+            ]
             version = "batch/v1" if kind == "jobs" else "v1"
             self._answer({"kind": f"{KINDS[kind]}List", "apiVersion": version, "metadata": {}, "items": items})
 
     def _post(self, kind: str, name: str, log: str, body: Any, query: dict[str, str]) -> None:
         if kind == "selfsubjectaccessreviews":
-            review = {"kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "metadata": {}, "spec": {}}
+            review = {
+                "kind": "SelfSubjectAccessReview",
+                "apiVersion": "authorization.k8s.io/v1",
+                "metadata": {},
+                "spec": {},
+            }
             self._answer(review | {"status": {"allowed": not self.cluster.without_rights}}, 201)
         elif kind in self.cluster.refused:
             self._refuse(403, "Forbidden", self.cluster.refused[kind])
@@ -454,12 +483,17 @@ def _discovery(path: str) -> Any:
         versions = {group: {"groupVersion": f"{group}/v1", "version": "v1"} for group in GROUPS}
         groups = [{"name": group, "versions": [one], "preferredVersion": one} for group, one in versions.items()]
         return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
-    known = {"/api/v1": ("v1", CORE), **{f"/apis/{group}/v1": (f"{group}/v1", kinds) for group, kinds in GROUPS.items()}}
+    known = {
+        "/api/v1": ("v1", CORE),
+        **{f"/apis/{group}/v1": (f"{group}/v1", kinds) for group, kinds in GROUPS.items()},
+    }
     if path == "/openapi/v3":
         return {"paths": {name[1:]: {"serverRelativeURL": f"/openapi/v3{name}"} for name in known}}
     if path.startswith("/openapi/v3/") and path.removeprefix("/openapi/v3") in known:
         # Fields are checked by the server, which is told how strictly.
-        parameters = [{"name": name, "in": "query", "schema": {"type": "string"}} for name in ("fieldValidation", "dryRun")]
+        parameters = [
+            {"name": name, "in": "query", "schema": {"type": "string"}} for name in ("fieldValidation", "dryRun")
+        ]
         version, kinds = known[path.removeprefix("/openapi/v3")]
         group = version.rpartition("/")[0]
         paths = {

@@ -47,7 +47,9 @@ def kubernetes(tmp_path_factory):
 class Sweep:
     """A sweep that is submitted, and what a user asks of it."""
 
-    def __init__(self, jube: str, checkout: Path, kubernetes, *tags: str, workflow: str = "llm", **environ: str) -> None:
+    def __init__(
+        self, jube: str, checkout: Path, kubernetes, *tags: str, workflow: str = "llm", **environ: str
+    ) -> None:
         self.cluster, known = kubernetes
         self.environ = {**known, "JUBE": jube, "PYTHONPATH": str(checkout), **environ}
         self.checkout = checkout
@@ -85,7 +87,8 @@ class Sweep:
         return names[number]
 
     def log(self, pod: str) -> str:
-        return (self.cluster.folder / pod / "log").read_text()
+        file = self.cluster.folder / pod / "log"
+        return file.read_text() if file.exists() else ""
 
     def objects(self) -> list[dict]:
         files = [file for point in self.points() for file in sorted(point.glob("kubernetes/*.yaml"))]
@@ -140,7 +143,11 @@ def test_its_records_are_like_those_of_a_laptop(trained, jube_command, tmp_path)
     def keys(found: object, name: str = "") -> set[str]:
         if isinstance(found, list):
             return {key for one in found for key in keys(one, f"{name}[]")}
-        return {name}.union(*(keys(value, f"{name}.{key}") for key, value in found.items())) if isinstance(found, dict) else {name}
+        return (
+            {name}.union(*(keys(value, f"{name}.{key}") for key, value in found.items()))
+            if isinstance(found, dict)
+            else {name}
+        )
 
     free = (".kubernetes", ".provenance", ".options")
     ours, theirs = ({key for key in keys(one) if not key.startswith(free)} for one in (sweep.result(0), here.result(0)))
@@ -176,7 +183,9 @@ def test_what_is_submitted_can_be_read_and_applied_by_hand(trained):
     sweep, _ = trained
     assert len((sweep.points()[1] / "kubernetes" / "job.yaml").read_text().splitlines()) < 150
     for _ in ("create", "delete"):
-        done = sweep.call("kubectl", _, "-f", str(sweep.points()[0] / "kubernetes"), "--wait=false" if _ == "delete" else "-v=0")
+        done = sweep.call(
+            "kubectl", _, "-f", str(sweep.points()[0] / "kubernetes"), "--wait=false" if _ == "delete" else "-v=0"
+        )
         assert done.returncode == 0, done.stderr
 
 
@@ -242,7 +251,11 @@ ENDS = {
     "job deleted by hand": (delete_the_job, {}, "Deleted"),
     "pod deleted by hand": (delete_the_pod, {}, "nothing is left of its pods"),
     "time is over": (nothing, {"CARAML_KUBERNETES_POD": "short.yaml"}, "DeadlineExceeded"),
-    "no such image": (nothing, {"CARAML_KUBERNETES_REGISTRY": "none.example.org", "CARAML_KUBERNETES_PATIENCE_MIN": "0.02"}, "ImagePullBackOff"),
+    "no such image": (
+        nothing,
+        {"CARAML_KUBERNETES_REGISTRY": "none.example.org", "CARAML_KUBERNETES_PATIENCE_MIN": "0.02"},
+        "ImagePullBackOff",
+    ),
     "no such node": (
         nothing,
         {"CARAML_KUBERNETES_NODE_SELECTOR": "kind=none", "CARAML_KUBERNETES_PATIENCE_MIN": "0.02"},
@@ -250,7 +263,11 @@ ENDS = {
     ),
     "no such claim": (
         nothing,
-        {"CARAML_KUBERNETES_CLAIM": "none", "CARAML_KUBERNETES_CLAIM_PATH": "/", "CARAML_KUBERNETES_PATIENCE_MIN": "0.02"},
+        {
+            "CARAML_KUBERNETES_CLAIM": "none",
+            "CARAML_KUBERNETES_CLAIM_PATH": "/",
+            "CARAML_KUBERNETES_PATIENCE_MIN": "0.02",
+        },
         'persistentvolumeclaim "none" not found',
     ),
     "more than a pod may have": (
@@ -368,7 +385,9 @@ def told(jube_command, tmp_path, kubernetes):
     site = SITE + f"kubernetes_claim: told\nkubernetes_claim_path: {tmp_path}\n"
     checkout = make_checkout(tmp_path / "caraml", made_up_system(**{**VALUES, "devices_sweep": "1"}), site)
     program = tmp_path / "program.sh"
-    program.write_text(f"echo up; until [ -e {tmp_path}/told ]; do sleep 0.1; done; exec python3 {checkout}/tests/quick_run.py")
+    program.write_text(
+        f"echo up; until [ -e {tmp_path}/told ]; do sleep 0.1; done; exec python3 {checkout}/tests/quick_run.py"
+    )
     run_in_place_of_training(checkout, f"bash {program}")
     return Sweep(jube_command, checkout, kubernetes, "synthetic"), tmp_path / "told"
 
@@ -403,3 +422,56 @@ def test_a_pod_that_is_made_again_does_not_write_over_what_is_there(told):
     until(lambda: "holds a run already" in again(), "the second pod's refusal", again)
     assert sweep.wait().returncode == 0
     assert not left_behind(sweep.cluster)
+
+
+def test_a_log_that_was_cut_is_a_failed_row_and_stays(jube_command, tmp_path, kubernetes):
+    cluster, _ = kubernetes
+    checkout = make_checkout(tmp_path / "caraml", made_up_system(**{**VALUES, "devices_sweep": "1"}), SITE)
+    run_in_place_of_training(checkout, "bash -c 'echo the last words >&2; exit 3'")
+    sweep = Sweep(jube_command, checkout, kubernetes, "synthetic")
+
+    def ended() -> list[str]:
+        return [one["metadata"]["name"] for one in cluster.pods_of(sweep.job(0)) if one["status"]["phase"] == "Failed"]
+
+    [pod] = until(ended, "the pod's end")
+    log = cluster.folder / pod / "log"
+    log.write_text(log.read_text().rstrip()[:-50])
+    assert sweep.wait().returncode == 1
+    error = sweep.result(0)["error"]
+    assert "are not whole" in error
+    assert "the last words" in error
+    assert "the last words" in (sweep.points()[0] / "kubernetes" / f"{pod}.log").read_text()
+
+
+def findings(sweep_environ: dict[str, str], checkout: Path) -> dict[str, str]:
+    """What the doctor says, by what it looked at."""
+    command = [sys.executable, "-m", "caraml", "doctor", "--system", "TESTBED"]
+    done = subprocess.run(command, cwd=checkout, env=sweep_environ, capture_output=True, text=True, timeout=PATIENCE_S)
+    lines = [line for line in done.stdout.splitlines() if not line.startswith(" ")]
+    return {line[6:].partition(":")[0]: line for line in lines}
+
+
+@pytest.mark.parametrize(
+    ("environ", "what", "line"),
+    [
+        ({}, "Kubernetes", "ok    Kubernetes: v1.32.0-small"),
+        ({}, "rights", "ok    rights: Jobs can be made, read and deleted"),
+        ({}, "nodes", "ok    nodes: 2 of 2 have 1 example.org/device"),
+        ({}, "storage", "ok    storage: no claim"),
+        ({}, "image", f"ok    image: {REGISTRY}/cpu"),
+        ({}, "memory", "look  memory: a pod has no limit"),
+        ({"CARAML_KUBERNETES_NODE_SELECTOR": "kind=none"}, "nodes", "FAIL  nodes: 0 of 0 with kind=none"),
+        ({"CARAML_KUBERNETES_NODE_SELECTOR": "none"}, "nodes", "FAIL  nodes: kubernetes_node_selector holds 'none'"),
+        (
+            {"CARAML_KUBERNETES_CLAIM": "none"},
+            "storage",
+            "FAIL  storage: Error from server (NotFound): persistentvolume",
+        ),
+        ({"CARAML_KUBERNETES_QUEUE": "team"}, "queue", "FAIL  queue: error: the server doesn't have a resource type"),
+        ({"KUBECONFIG": "/none"}, "Kubernetes", "FAIL  Kubernetes: Kubernetes does not answer: "),
+    ],
+)
+def test_the_doctor_says_what_is_missing_in_a_cluster(environ, what, line, slow_checkout, kubernetes):
+    _, known = kubernetes
+    found = findings({**known, "PYTHONPATH": str(slow_checkout), **environ}, slow_checkout)
+    assert found[what].startswith(line)

@@ -57,7 +57,7 @@ def test_every_system_has_the_same_keys_of_the_same_types(block):
     values = read_systems()[block["tag"]]
     assert values["system_name"] == block["tag"]
     assert values["vendor"] in ("nvidia", "amd", "graphcore", "none")
-    assert values["submit"] in ("bash", "sbatch")
+    assert values["submit"] in ("bash", "sbatch", "kubernetes")
     assert values["container_runtime"] in ("apptainer", "podman", "charliecloud", "none")
     # A figure that is stated has a source with its year.
     stated = any(values[key] for key in values if key.startswith("peak_tflops_"))

@@ -24,7 +24,9 @@ def check_access(site: Site) -> None:
     kubectl = Kubectl(site["kubernetes_context"], site["kubernetes_namespace"])
     done = kubectl.try_to("auth", "can-i", "create", "jobs.batch")
     if done.stdout.strip() == "no":
-        raise SchedulerError("Kubernetes does not let you create Jobs here: is kubernetes_namespace in site.yaml right?")
+        raise SchedulerError(
+            "Kubernetes does not let you create Jobs here: is kubernetes_namespace in site.yaml right?"
+        )
     if done.returncode:
         raise SchedulerError(f"Kubernetes does not answer: {words(done)}")
 

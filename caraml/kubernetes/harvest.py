@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from caraml.kubernetes import parcel
-from caraml.kubernetes.pod import EXIT_CODE, folders, output_names
 from caraml.kubernetes.objects import Object
+from caraml.kubernetes.pod import EXIT_CODE, folders, output_names
 from caraml.kubernetes.state import KubernetesJob, has_run, name_of, terminated
 from caraml.kubernetes.submission import CHECKOUT, OBJECTS, read_request
 from caraml.programs import words

@@ -148,7 +148,7 @@ def pod(request: Request, site: Site, place: Place) -> Object:
         command += ["--prepare", request.prepare] if request.prepare else []
     container: Object = {
         "name": CONTAINER,
-        "image": image(request, site),
+        "image": image_of(request.image, site),
         "command": command,
         "env": [{"name": name, "value": value} for name, value in _environment(request, site, place).items()],
         "resources": {"requests": resources, "limits": dict(resources)},
@@ -171,7 +171,7 @@ def pod(request: Request, site: Site, place: Place) -> Object:
     if request.nodes > 1:
         spec["subdomain"] = place.name
     if site["kubernetes_node_selector"]:
-        spec["nodeSelector"] = dict(_pair(text) for text in site["kubernetes_node_selector"])
+        spec["nodeSelector"] = dict(pair(text) for text in site["kubernetes_node_selector"])
     if site["kubernetes_tolerations"]:
         spec["tolerations"] = [toleration(text) for text in site["kubernetes_tolerations"]]
     if site["kubernetes_pull_secret"]:
@@ -179,16 +179,16 @@ def pod(request: Request, site: Site, place: Place) -> Object:
     return {"metadata": {"labels": _meta(request, place)["labels"]}, "spec": spec}
 
 
-def image(request: Request, site: Site) -> str:
-    """Where the image is; raises SiteError when the site does not say."""
+def image_of(name: str, site: Site) -> str:
+    """Where an image of containers/images.yaml is; raises SiteError when the site does not say."""
     if site["kubernetes_image"]:
         return str(site["kubernetes_image"])
     if not site["kubernetes_registry"]:
         raise SiteError(
-            f"a pod of {request.image} needs an image: give site.yaml a kubernetes_registry in which {request.image} "
-            "is, or for one system a kubernetes_image"
+            f"a pod needs the image {name}: give site.yaml a kubernetes_registry that has it, or for one system a "
+            "kubernetes_image"
         )
-    return f"{site['kubernetes_registry'].rstrip('/')}/{request.image}"
+    return f"{site['kubernetes_registry'].rstrip('/')}/{name}"
 
 
 def _volumes(site: Site, place: Place) -> tuple[list[Object], list[Object]]:
@@ -263,7 +263,8 @@ def _apart(request: Request, place: Place) -> Object:
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
-def _pair(text: str) -> tuple[str, str]:
+def pair(text: str) -> tuple[str, str]:
+    """Of LABEL=VALUE; raises SiteError for anything else."""
     name, sign, value = text.partition("=")
     if not (name and sign):
         raise SiteError(f"kubernetes_node_selector holds {text!r}: write LABEL=VALUE")
@@ -291,7 +292,9 @@ def merged(template: Any, further: Any) -> Any:
     if isinstance(template, Sequence) and isinstance(further, list) and not isinstance(template, str):
         named = {one.get("name"): one for one in further if isinstance(one, Mapping) and "name" in one}
         known = [merged(one, named.pop(_name(one))) if _name(one) in named else one for one in template]
-        return known + [one for one in further if not isinstance(one, Mapping) or _name(one) is None or _name(one) in named]
+        return known + [
+            one for one in further if not isinstance(one, Mapping) or _name(one) is None or _name(one) in named
+        ]
     return further
 
 

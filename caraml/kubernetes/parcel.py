@@ -1,4 +1,4 @@
-"""A folder's new files as one line of text, from a pod without shared storage to who reads its log. Standard library alone.
+"""A folder's files as one line of text, from a pod without shared storage to who reads its log. Standard library alone.
 
 The line is a word, the SHA-256 of what follows, and a compressed archive in base64. A log that was cut does not fit.
 """

@@ -1,8 +1,8 @@
 """The files of a point that was submitted to Kubernetes, in its folder.
 
-`request.yaml`: what it asks of a cluster, written by the workflow. `kubernetes/*.yaml`: the objects that were submitted,
-for people, too. `job.id`: the Job's name, namespace and context. `kubernetes/in_cluster` is there until the objects
-have been removed.
+`request.yaml`: what it asks of a cluster, written by the workflow. `kubernetes/*.yaml`: the objects that were
+submitted, for people, too. `job.id`: the Job's name, namespace and context. `kubernetes/in_cluster` is there until the
+objects have been removed.
 """
 
 from __future__ import annotations

@@ -54,7 +54,15 @@ def submit(folder: Path, site: Site) -> None:
     Raises SiteError when the site's facts do not do, and SchedulerError when Kubernetes does not take them.
     """
     request, repo = read_request(folder), checkout()
-    place = Place(_name(request, folder), str(repo), str(folder), os.getuid(), os.getgid(), *_version(repo), site["kubernetes_namespace"])
+    place = Place(
+        _name(request, folder),
+        str(repo),
+        str(folder),
+        os.getuid(),
+        os.getgid(),
+        *_version(repo),
+        site["kubernetes_namespace"],
+    )
     archive = None
     if site["kubernetes_claim"]:
         _check_claim(site, place, bool(request.prepare))

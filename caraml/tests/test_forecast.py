@@ -25,7 +25,7 @@ BLOCK = {
     "measured_steps": 2,
     "min_measured_s": 5,
 }
-SITE = {"devices": "", "batches": ""}
+SITE = {"submit": "", "devices": "", "batches": ""}
 
 
 def made_up(**values):
@@ -58,7 +58,7 @@ def test_what_the_figures_do_not_tell_is_not_made_up():
 
 
 def test_a_narrowed_sweep_is_forecast():
-    found = forecast(made_up(), BLOCK, {"devices": "4", "batches": "16"})
+    found = forecast(made_up(), BLOCK, {**SITE, "devices": "4", "batches": "16"})
     assert (found.points, found.runs) == (1, 2)
 
 
