@@ -79,6 +79,10 @@ def now() -> str:
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def _seconds(moment: str) -> float:
+    return datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()
+
+
 class Cluster:
     """What it holds, and what makes it go on; one lock for all."""
 
@@ -88,6 +92,7 @@ class Cluster:
         self.lock = threading.RLock()
         self.objects: dict[tuple[str, str], dict[str, Any]] = {}  # by kind and name, of one namespace
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.ends_s: dict[str, float] = {}  # when pods that are to end are killed
         self.claims: dict[str, Path] = {}
         self.images = {"registry.example.org/caraml/cpu": "sha256:" + "c0ffee" * 10 + "c0ff"}
         self.refused: dict[str, str] = {}  # by kind, why none is taken
@@ -306,13 +311,12 @@ class Cluster:
         process = self.processes.get(name)
         if process is None or status["phase"] != "Running" or pod["spec"]["nodeName"] in self.lost_nodes:
             return
-        began = datetime.fromisoformat(status["startTime"].replace("Z", "+00:00")).timestamp()
-        if time.time() - began > pod["spec"].get("activeDeadlineSeconds", 1e9) and "reason" not in status:
-            status |= {
-                "reason": "DeadlineExceeded",
-                "message": "Pod was active on the node longer than the specified deadline",
-            }
-            self.tell(name, signal.SIGTERM)
+        limit_s = pod["spec"].get("activeDeadlineSeconds", 1e9)
+        if name not in self.ends_s and time.time() - _seconds(status["startTime"]) > limit_s:
+            message = "Pod was active on the node longer than the specified deadline"
+            self.end(pod, {"reason": "DeadlineExceeded", "message": message})
+        if time.time() > self.ends_s.get(name, 1e12):
+            self.tell(name, signal.SIGKILL)
         if process.poll() is None:
             return
         code = process.returncode if process.returncode >= 0 else 128 - process.returncode
@@ -322,10 +326,17 @@ class Cluster:
         status["containerStatuses"][0]["state"] = {"terminated": ended}
         status["phase"] = "Failed" if ended["exitCode"] or "reason" in status else "Succeeded"
 
+    def end(self, pod: dict[str, Any], why: dict[str, str]) -> None:
+        """As a node does: asked first, and killed when its grace is over."""
+        name = pod["metadata"]["name"]
+        pod["status"] |= why
+        self.ends_s[name] = time.time() + pod["spec"]["terminationGracePeriodSeconds"]
+        self.tell(name, signal.SIGTERM)
+
     def tell(self, name: str, number: int) -> None:
-        """Send a signal to a pod's first process: the child of what made its namespaces."""
+        """Send a signal to a pod's first process, the child of what made its namespaces; with that all others end."""
         process = self.processes[name]
-        with suppress(OSError, ValueError):
+        with suppress(OSError):
             for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
                 os.kill(int(child), number)
 
@@ -339,7 +350,7 @@ class Cluster:
                     if pod["metadata"]["labels"].get("job-name") == name:
                         self.delete("pods", pod["metadata"]["name"])
             if kind == "pods" and name in self.processes:
-                self.processes[name].kill()
+                self.tell(name, signal.SIGKILL)
 
     def pods_of(self, job: str) -> list[dict[str, Any]]:
         with self.lock:
@@ -348,13 +359,12 @@ class Cluster:
     def kill_for_memory(self, pod: str) -> None:
         with self.lock:
             self.objects["pods", pod]["status"]["killed_as"] = "OOMKilled"
-            self.processes[pod].kill()
+            self.tell(pod, signal.SIGKILL)
 
     def evict(self, pod: str) -> None:
         with self.lock:
-            told = {"reason": "Evicted", "message": "The node was low on resource: memory."}
-            self.objects["pods", pod]["status"] |= told
-            self.tell(pod, signal.SIGTERM)
+            why = {"reason": "Evicted", "message": "The node was low on resource: memory."}
+            self.end(self.objects["pods", pod], why)
 
     def lose_node(self, node: str) -> None:
         """It no longer answers: its pods are to be deleted, and nobody hears that they are."""
@@ -362,14 +372,18 @@ class Cluster:
             self.lost_nodes.add(node)
             for pod in self.all("pods"):
                 if pod["spec"].get("nodeName") == node and pod["status"]["phase"] == "Running":
-                    self.processes[pod["metadata"]["name"]].kill()
+                    self.tell(pod["metadata"]["name"], signal.SIGKILL)
                     pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
 
     def stop(self) -> None:
         self.stopped.set()
+        for name in self.processes:
+            self.tell(name, signal.SIGKILL)
+        self.network.kill()
         for process in (*self.processes.values(), self.network):
-            process.kill()
             process.wait()
+        assert self.network.stdout is not None
+        self.network.stdout.close()
 
 
 class _Handler(BaseHTTPRequestHandler):

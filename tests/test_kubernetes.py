@@ -280,7 +280,7 @@ ENDS = {
 
 @pytest.mark.parametrize("name", ENDS)
 def test_a_job_that_kubernetes_ends_is_a_failed_row(name, jube_command, slow_checkout, kubernetes):
-    (slow_checkout / "short.yaml").write_text("spec: {activeDeadlineSeconds: 1}\n")
+    (slow_checkout / "short.yaml").write_text("spec: {activeDeadlineSeconds: 2, terminationGracePeriodSeconds: 5}\n")
     end, environ, words = ENDS[name]
     sweep = Sweep(jube_command, slow_checkout, kubernetes, "synthetic", **environ)
     end(sweep)

@@ -301,7 +301,7 @@ def measure(session: Session) -> Measured:
         **throughput_metrics(
             run.unit,
             steps * work_per_step(run),
-            sum(host_times_s),
+            _longest_s(session, host_times_s),
             step_times_s,
             run.layout["num_devices"],
             run.flops.per_unit,
@@ -310,6 +310,11 @@ def measure(session: Session) -> Measured:
         ),
     }
     return Measured(windows, step_times_s, metrics | input_metrics, together * session.training.steps_per_call)
+
+
+def _longest_s(session: Session, times_s: Sequence[float]) -> float:
+    """Of all nodes the longest sum of times: of windows that a busy node leaves later than others, the whole run's."""
+    return max(session.target.gather(sum(times_s) if session.launch.is_first_on_node else 0.0))
 
 
 def _in_a_window(session: Session) -> StepTimer:
@@ -463,6 +468,7 @@ def _in_turns(session: Session) -> tuple[list[Window], Turns, dict[str, Any]]:
         work_per_call,
         run.layout["num_devices"],
         turns,
+        _longest_s(session, turns.durations_s(EFFECTIVE)),
         max(session.target.gather(own_share)),  # the others wait for the rank that waits most
         {key: sum(one[key] for one in reads) for key in read.totals},
     )

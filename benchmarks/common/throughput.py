@@ -48,26 +48,28 @@ def effective_metrics(
     work_per_call: int,
     num_devices: int,
     turns: Turns,
+    effective_s: float,
     input_wait_share: float,
     read: Mapping[str, float],
 ) -> dict[str, float | int | str | None]:
-    """Throughput through the input path beside that of the same run's compute blocks; `unit` as above.
+    """Throughput through the input path, over all of its windows, beside that of the same run's compute blocks.
 
-    `effective_over_compute` is the median over pairs of blocks, with an interval that holds the true median in at least
-    95 of 100 runs; null with fewer than 6 pairs. `input_wait_share` (0 to 1) is of the time of the steps that were
-    waited for; `step_slowdown` is how much longer such a step itself took than one on the device's own data.
-    `read` is what was read during the effective blocks, in units of its keys, and comes out per second; seconds of the
-    input path's parts, such as `input_reading_s`, as shares of all of them in percent.
+    `unit` as above; `effective_s` is the time of the windows in seconds. `effective_over_compute` is the median over
+    pairs of blocks, with an interval that holds the true median in at least 95 of 100 runs; null with fewer than 6
+    pairs. `input_wait_share` (0 to 1) is of the time of the steps that were waited for; `step_slowdown` is how much
+    longer such a step itself took than one on the device's own data. `read` is what was read during the effective
+    blocks, in units of its keys, and comes out per second; seconds of the input path's parts, such as
+    `input_reading_s`, as shares of all of them in percent.
     """
     parts_s = {key: value for key, value in read.items() if key.endswith("_s")}
     all_parts_s = sum(parts_s.values())
-    effective_s = turns.durations_s(EFFECTIVE)
-    work = len(effective_s) * turns.calls_per_block * work_per_call
-    units_per_s = work / sum(effective_s)
-    ratios = [compute / effective for compute, effective in zip(turns.durations_s(MEASURED), effective_s, strict=True)]
+    blocks_s = turns.durations_s(EFFECTIVE)
+    work = len(blocks_s) * turns.calls_per_block * work_per_call
+    units_per_s = work / effective_s
+    ratios = [compute / effective for compute, effective in zip(turns.durations_s(MEASURED), blocks_s, strict=True)]
     low, high = median_interval(ratios)
     return {
-        "effective_s": sum(effective_s),
+        "effective_s": effective_s,
         f"effective_{unit}s": work,
         f"effective_{unit}s_per_s": units_per_s,
         f"effective_{unit}s_per_s_per_device": units_per_s / num_devices,
@@ -78,7 +80,7 @@ def effective_metrics(
         "input_wait_share": input_wait_share,
         "input_wait_percent": 100 * input_wait_share,
         "step_slowdown": percentile(turns.effective_steps_s, 50) / percentile(turns.compute_steps_s, 50),
-        **{f"{key}_per_s": value / sum(effective_s) for key, value in read.items() if key not in parts_s},
+        **{f"{key}_per_s": value / effective_s for key, value in read.items() if key not in parts_s},
         **{
             f"{key.removesuffix('_s')}_percent": 100 * value / all_parts_s
             for key, value in parts_s.items()

@@ -247,7 +247,7 @@ def test_an_archive_has_what_runs_in_a_pod_and_the_points_files(tmp_path):
 
 def test_a_checkout_that_no_object_takes_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(submit, "MOST_ARCHIVE_BYTES", 1000)
-    with pytest.raises(SiteError, match="a ConfigMap takes 1: give site.yaml a kubernetes_claim"):
+    with pytest.raises(SiteError, match=r"a ConfigMap takes 1: give site\.yaml a kubernetes_claim"):
         submit._archive(Path(submit.__file__).resolve().parents[2], tmp_path)
 
 

@@ -193,6 +193,21 @@ def test_in_turns_both_kinds_of_data_have_windows_and_rates(ran, capsys):
     assert capsys.readouterr().out.count(" numbers/s, effective ") == 3
 
 
+@pytest.mark.parametrize("flags", [[], ["--effective", "--rounds", "3"]], ids=["one window", "in turns"])
+def test_throughput_is_over_the_windows_of_the_node_that_took_longest(ran, monkeypatch, flags):
+    """Its energy is counted to the end of each node's own window; another node leaves it half as long again later."""
+    monkeypatch.setattr(
+        Processor, "gather", lambda self, value: [value, 1.5 * value] if isinstance(value, float) else [value]
+    )
+    _, record = ran(*flags)
+    for kind, rate in (("measured", "numbers_per_s"), ("effective", "effective_numbers_per_s")):
+        spans = [one["end_s"] - one["start_s"] for one in record["windows"] if one["kind"] == kind]
+        if spans:
+            metrics = record["metrics"]
+            assert metrics[f"{kind}_s"] == pytest.approx(1.5 * sum(spans))
+            assert metrics[rate] == pytest.approx(metrics[f"{kind}_numbers"] / metrics[f"{kind}_s"])
+
+
 def test_turns_go_on_until_they_took_as_long_as_was_asked_for(ran, monkeypatch):
     """Steps turn out faster than those of the warm-up."""
 

@@ -135,7 +135,7 @@ def test_what_is_made_while_batches_made_ahead_are_used_up_is_used_up_too():
 def test_metrics_of_known_turns():
     turns, _, _ = measured()
     read = {"input_bytes": 390.0, "input_reading_s": 3.0, "input_decoding_s": 1.0}
-    metrics = effective_metrics("image", 32, 2, turns, 0.5, read)
+    metrics = effective_metrics("image", 32, 2, turns, sum(turns.durations_s(EFFECTIVE)), 0.5, read)
     assert (metrics["input_reading_percent"], metrics["input_decoding_percent"]) == (75.0, 25.0)
     assert "input_reading_s_per_s" not in metrics
     assert metrics["effective_images"] == 6 * 10 * 32
@@ -157,7 +157,9 @@ def test_metrics_of_turns_that_are_all_different():
             turns.blocks.append(Block(kind, now_s, now_s + duration_s))
             now_s += duration_s
     ratios = sorted(compute / effective for compute, effective in durations_s)
-    metrics = effective_metrics("image", 2 * 32, 4, turns, 0.25, {"input_bytes": 82.0, "input_images": 41.0})
+    metrics = effective_metrics(
+        "image", 2 * 32, 4, turns, sum(turns.durations_s(EFFECTIVE)), 0.25, {"input_bytes": 82.0, "input_images": 41.0}
+    )
     assert metrics == {
         "effective_s": pytest.approx(41.0),
         "effective_images": 7 * 3 * 2 * 32,
