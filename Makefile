@@ -5,10 +5,10 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # One file of tests after the other on each core: what a file's tests share is made once.
 PARALLEL := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder --durations 30
 
-.PHONY: help setup demo test test-quick test-busy test-slow lint bench coverage mutants gpu-check image clean
+.PHONY: help setup demo test test-quick test-busy test-slow test-kubernetes lint bench coverage mutants gpu-check image clean
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 17
 
 setup: ## make .venv and install JUBE where it is missing
 	@scripts/setup.sh
@@ -27,6 +27,10 @@ test-busy: ## the tests 5 times beside twice as many busy loops as cores: make t
 
 test-slow: lint ## the tests that take minutes each
 	pytest -m slow
+
+test-kubernetes: lint ## as root: the workflow through a real Kubernetes of one node, which is built first
+	@scripts/build_kubernetes.sh $(or $(KUBERNETES),build/kubernetes)
+	CARAML_KUBERNETES_PROGRAMS=$(or $(KUBERNETES),build/kubernetes) pytest tests/real_kubernetes.py
 
 lint:
 	@scripts/setup.sh $(ALL_PARTS)

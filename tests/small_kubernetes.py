@@ -255,8 +255,6 @@ class Cluster:
         environ["PATH"] = f"{self.python}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         inside = ["sh", "-c", POD, "pod", str(home / "root"), str(home / "hosts"), self.image, str(home / "mounts")]
         command = container["command"]
-        if "workingDir" in container:
-            command = ["sh", "-c", 'cd "$0" && exec "$@"', container["workingDir"], *command]
         named = ["sh", "-c", 'hostname "$0" && exec "$@"', spec["hostname"], *inside, *command]
         spaces = ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child", *named]
         log = (home / "log").open("wb")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import math
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -141,22 +142,20 @@ def pod(request: Request, site: Site, place: Place) -> Object:
         )
     if request.resource:
         resources[request.resource] = str(request.devices_on_node)
-    command = ["python3", "-m", "caraml.kubernetes.pod", "--runs", str(request.runs)]
+    start = f'cd "$0" && PYTHONPATH={shlex.quote(place.repo)}"${{PYTHONPATH:+:$PYTHONPATH}}" exec "$@"'
+    program = ["python3", "-m", "caraml.kubernetes.pod", "--runs", str(request.runs)]
     if own_checkout:
-        unpack = f'python3 -m tarfile -e {CHECKOUT_FOLDER}/{ARCHIVE} / && cd "$0" && exec "$@"'
-        command = ["bash", "-c", unpack, place.folder, *command, "--parcel"]
-        command += ["--prepare", request.prepare] if request.prepare else []
+        start = f"python3 -m tarfile -e {CHECKOUT_FOLDER}/{ARCHIVE} / && {start}"
+        program += ["--parcel", *(["--prepare", request.prepare] if request.prepare else [])]
     container: Object = {
         "name": CONTAINER,
         "image": image_of(request.image, site),
-        "command": command,
+        "command": ["bash", "-c", start, place.folder, *program],
         "env": [{"name": name, "value": value} for name, value in _environment(request, site, place).items()],
         "resources": {"requests": resources, "limits": dict(resources)},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "volumeMounts": mounts,
     }
-    if not own_checkout:
-        container["workingDir"] = place.folder
     spec: Object = {
         "restartPolicy": "Never",
         "activeDeadlineSeconds": request.time_limit_s,
@@ -215,7 +214,6 @@ def is_below(path: str, folder: str) -> bool:
 
 def _environment(request: Request, site: Site, place: Place) -> dict[str, str]:
     found = {
-        "PYTHONPATH": place.repo,
         "PYTHONUNBUFFERED": "1",
         "HOME": "/tmp",  # a user of whom the image knows nothing has no other
         "USER": "caraml",
