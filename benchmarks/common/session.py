@@ -314,7 +314,8 @@ def measure(session: Session) -> Measured:
 
 def _longest_s(session: Session, times_s: Sequence[float]) -> float:
     """Of all nodes the longest sum of times: of windows that a busy node leaves later than others, the whole run's."""
-    return max(session.target.gather(sum(times_s) if session.launch.is_first_on_node else 0.0))
+    of_ranks: list[float] = session.target.gather(sum(times_s) if session.launch.is_first_on_node else 0.0)
+    return max(of_ranks)
 
 
 def _in_a_window(session: Session) -> StepTimer:
