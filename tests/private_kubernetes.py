@@ -21,7 +21,7 @@ from tests.waiting import until
 
 PROGRAMS = ("etcd", "containerd", "ctr", "openssl", "kubectl", "podman", "mmdebstrap")
 INSTALL = (
-    "apt-get install etcd-server containerd containernetworking-plugins openssl kubernetes-client podman mmdebstrap"
+    "apt-get install etcd-server containerd containernetworking-plugins openssl kubectl podman mmdebstrap"
 )
 NODE, ADDRESS = "node", "10.99.0.1"
 PAUSE = "localhost/pause:1"

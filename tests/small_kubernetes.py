@@ -71,7 +71,7 @@ time.sleep(1e6)
 def missing_programs() -> str:
     """What has to be installed, empty where all is there."""
     if shutil.which("kubectl") is None:
-        return "kubectl: apt-get install kubernetes-client (of Debian 13: 1.32)"
+        return "kubectl, 1.25 or newer: apt-get install kubectl (of Debian 13)"
     return ""
 
 
