@@ -20,9 +20,7 @@ from benchmarks.common.spawn import free_ports
 from tests.waiting import until
 
 PROGRAMS = ("etcd", "containerd", "ctr", "openssl", "kubectl", "podman", "mmdebstrap")
-INSTALL = (
-    "apt-get install etcd-server containerd containernetworking-plugins openssl kubectl podman mmdebstrap"
-)
+INSTALL = "apt-get install etcd-server containerd containernetworking-plugins openssl kubectl podman mmdebstrap"
 NODE, ADDRESS = "node", "10.99.0.1"
 PAUSE = "localhost/pause:1"
 CONTAINERD = """

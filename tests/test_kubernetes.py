@@ -295,6 +295,14 @@ def test_a_job_that_kubernetes_ends_is_a_failed_row(name, jube_command, slow_che
     assert not left_behind(sweep.cluster)
 
 
+def test_a_job_that_was_given_up_cannot_run_later(jube_command, slow_checkout, kubernetes):
+    cluster, _ = kubernetes
+    environ = {"CARAML_KUBERNETES_NODE_SELECTOR": "kind=none", "CARAML_KUBERNETES_PATIENCE_MIN": "0.02"}
+    sweep = Sweep(jube_command, slow_checkout, kubernetes, "synthetic", **environ)
+    assert sweep.wait("--keep").returncode == 1
+    assert not left_behind(cluster)
+
+
 def test_pods_that_a_namespace_does_not_allow_are_a_failed_row(jube_command, slow_checkout, kubernetes):
     cluster, _ = kubernetes
     cluster.refused_pods = "pods is forbidden: exceeded quota"

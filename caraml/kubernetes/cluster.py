@@ -62,9 +62,11 @@ class Kubernetes:
         return judge(job, found, seen.warning, seen.quiet_since_s(now_s), now_s)
 
     def bring_results(self, job: KubernetesJob, folder: Path) -> None:
-        """The result of each run, as its pods have left it."""
+        """The result of each run, as its pods have left it. A Job that was given up must not run later."""
         if job.state != UNKNOWN:
             bring_results(job, folder, self.key)
+            if not job.end:
+                self.remove(folder)
 
     def remove(self, folder: Path) -> None:
         """Delete what was submitted; raises SchedulerError when Kubernetes does not answer."""
