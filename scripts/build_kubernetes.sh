@@ -6,7 +6,6 @@
 set -euo pipefail
 folder=$(mkdir -p "${1:?usage: build_kubernetes.sh FOLDER}" && cd "$1" && pwd)
 programs=(kube-apiserver kube-controller-manager kube-scheduler kubelet)
-version=1.20.2 package=1.20.5+really1.20.2-1.1
 
 missing=()
 for program in "${programs[@]}"; do [[ -x $folder/$program ]] || missing+=("$program"); done
@@ -20,14 +19,17 @@ done
 
 work=$folder/work source=$folder/work/go/src/k8s.io/kubernetes
 if [[ ! -e $source/fetched ]]; then
-    echo "build_kubernetes: fetching the source of $version"
+    echo "build_kubernetes: fetching the source"
     rm -rf "$work"
     mkdir -p "$work"/lists/partial "${source%/*}"
-    mirror=$(apt-cache policy bash | grep -om1 'http[^ ]*')
+    mirror=$(grep -om1 'http[^ ]*' <<<"$(apt-cache policy bash)") || {
+        echo "build_kubernetes: apt-cache knows no mirror to fetch the source from: apt-get update" >&2
+        exit 1
+    }
     echo "deb-src [trusted=yes] $mirror bookworm main" >"$work/sources.list"
     from=(-qq -o "Dir::Etc::sourcelist=$work/sources.list" -o Dir::Etc::sourceparts=/dev/null -o "Dir::State::lists=$work/lists")
     apt-get "${from[@]}" update
-    (cd "$work" && apt-get "${from[@]}" source "kubernetes=$package")
+    (cd "$work" && apt-get "${from[@]}" source kubernetes)
     mv "$work"/kubernetes-*/ "$source"
     # The reflect2 that comes along ends in an error under Go 1.18 and newer; Debian's own does not.
     vendored=$source/vendor/github.com/modern-go/reflect2
@@ -54,6 +56,7 @@ if [[ ! -e generated ]]; then
     touch generated
 fi
 told=$k8s/vendor/k8s.io/component-base/version
+version=$(sed -n '1s/.*really\([0-9.]*\)-.*/\1/p' debian/changelog)
 for program in "${missing[@]}"; do
     echo "build_kubernetes: building $program"
     go build -ldflags "-s -w -X $told.gitVersion=v$version -X $told.gitMajor=1 -X $told.gitMinor=20" \
