@@ -55,10 +55,13 @@ if [[ ! -e generated ]]; then
     "$work/openapi-gen" -h /dev/null -O zz_generated.openapi -p $k8s/pkg/generated/openapi -r "$work/violations" -i "$described"
     touch generated
 fi
-told=$k8s/vendor/k8s.io/component-base/version
 version=$(sed -n '1s/.*really\([0-9.]*\)-.*/\1/p' debian/changelog)
+told=""
+for package in component-base/version client-go/pkg/version; do
+    is="-X $k8s/vendor/k8s.io/$package.git"
+    told+=" ${is}Version=v$version ${is}Major=1 ${is}Minor=20"
+done
 for program in "${missing[@]}"; do
     echo "build_kubernetes: building $program"
-    go build -ldflags "-s -w -X $told.gitVersion=v$version -X $told.gitMajor=1 -X $told.gitMinor=20" \
-        -o "$folder/$program" "$k8s/cmd/$program"
+    go build -ldflags "-s -w$told" -o "$folder/$program" "$k8s/cmd/$program"
 done

@@ -21,7 +21,7 @@ from tests.waiting import until
 
 PROGRAMS = ("etcd", "containerd", "ctr", "openssl", "kubectl", "podman", "mmdebstrap")
 INSTALL = "apt-get install etcd-server containerd containernetworking-plugins openssl kubectl podman mmdebstrap"
-NODE, ADDRESS = "node", "10.99.0.1"
+NODE, ADDRESS, PODS = "node", "10.99.0.1", "10.98.0.0/24"
 PAUSE = "localhost/pause:1"
 CONTAINERD = """
 version = 2
@@ -45,6 +45,8 @@ KUBELET = {
     "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
     "authorization": {"mode": "AlwaysAllow"},
     "cgroupDriver": "cgroupfs",
+    "clusterDNS": ["10.96.0.10"],  # there is none, and nobody asks it
+    "clusterDomain": "cluster.local",
     "cgroupsPerQOS": False,
     "enforceNodeAllocatable": [],
     "failSwapOn": False,
@@ -95,8 +97,9 @@ def private_kubernetes(folder: Path, built: Path, images: Sequence[Path]) -> Ite
     }
     configuration.write_text(yaml.safe_dump(known))
     (folder / "cni").mkdir()
-    network = {"cniVersion": "0.4.0", "name": "loopback", "plugins": [{"type": "loopback"}]}
-    (folder / "cni" / "loopback.conflist").write_text(json.dumps(network))
+    addresses = {"type": "host-local", "ranges": [[{"subnet": PODS}]], "dataDir": str(folder / "addresses")}
+    network = {"cniVersion": "0.4.0", "name": "pods", "plugins": [{"type": "ptp", "ipam": addresses}]}
+    (folder / "cni" / "pods.conflist").write_text(json.dumps(network))
     (folder / "containerd.toml").write_text(CONTAINERD.format(folder=folder, pause=PAUSE))
     (folder / "kubelet.yaml").write_text(yaml.safe_dump({**KUBELET, "port": kubelet}))
     subprocess.run(["ip", "address", "add", f"{ADDRESS}/32", "dev", "lo"], capture_output=True)
@@ -122,7 +125,7 @@ def private_kubernetes(folder: Path, built: Path, images: Sequence[Path]) -> Ite
             *(f"--service-account-key-file={folder}/sa.pub", f"--service-account-signing-key-file={key}"),
             *(f"--service-account-issuer={server}", f"--api-audiences={server}"),
             "--disable-admission-plugins=ServiceAccount",
-            "--allow-privileged=true",
+            *("--allow-privileged=true", "--kubelet-preferred-address-types=InternalIP"),
         )
         waited_for("the API server", *kubectl, "get", "--raw=/readyz")
         own = ("--leader-elect=false", "--port=0", "--bind-address=127.0.0.1", f"--kubeconfig={configuration}")

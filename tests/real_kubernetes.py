@@ -50,11 +50,11 @@ def images(tmp_path_factory):
     }
     codename = re.search(r"VERSION_CODENAME=(\w+)", Path("/etc/os-release").read_text())[1]
     base = str(folder / "base.tar")
-    change = ["--change", f"ENV PYTHONPATH={SITE_PACKAGES}"]
+    change = ["--change", f"ENV PYTHONPATH={SITE_PACKAGES}", "--change", f"ENV PATH={os.defpath}"]
     for command in (
         ["mmdebstrap", "--quiet", "--variant=extract", f"--include={PACKAGES}", codename, base],
         ["podman", "import", "--quiet", *change, base, f"{IMAGE}:1"],
-        ["podman", "import", "--quiet", "--change", 'CMD ["sleep", "infinity"]', base, PAUSE],
+        ["podman", "import", "--quiet", "--change", 'CMD ["/bin/sleep", "infinity"]', base, PAUSE],
         ["podman", "save", "--quiet", "-o", str(folder / "cpu.tar"), f"{IMAGE}:1"],
         ["podman", "save", "--quiet", "-o", str(folder / "pause.tar"), PAUSE],
     ):
