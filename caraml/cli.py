@@ -451,6 +451,47 @@ def _report(options: argparse.Namespace) -> int:
     return 0
 
 
+def _add_predict(command: argparse.ArgumentParser) -> None:
+    command.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help=A_SWEEP)
+    command.add_argument("--system", default="", help="of these runs, or of 'caraml systems': from its datasheet")
+    command.add_argument("--size", default="", metavar="MODEL", help="of these runs, or another of the same workload")
+    command.add_argument("--precision", default="", help="of these runs")
+    command.add_argument("--devices", type=int, nargs="+", default=[], metavar="N", help="default: those measured")
+    command.add_argument("--batch", type=int, nargs="+", default=[], metavar="B", help="default: those measured")
+    command.add_argument("--format", choices=table.FORMS, default="text", help="default: %(default)s")
+    _add_filter(command)
+    command.add_argument(
+        "--validate", action="store_true", help="how far predictions are off, on published points and on these runs"
+    )
+
+
+def _predict(options: argparse.Namespace) -> int:
+    from caraml.prediction import Question, answer
+    from results.prediction.predict import groups_of
+    from results.prediction.validate import validated, validated_datasheets
+    from results.tables.prediction import disturbed_words, error_rows, prediction_rows
+
+    if not (options.folders or options.validate):
+        raise RecordError(f"predicted from which runs? give a folder, {A_SWEEP}")
+    points = by_point(_chosen(_records(options.folders)[0], options.filter)) if options.folders else []
+    groups = groups_of(points)
+    if options.validate:
+        print(table.render_rows(error_rows([*validated(groups), *validated_datasheets()]), options.format))
+        return 0
+    question = Question(options.system, options.size, options.precision, options.devices, options.batch)
+    found = answer(points, question)
+    number = plain if options.format == "csv" else rounded
+    if found.predictions:
+        print(table.render_rows(prediction_rows(found.predictions, number), options.format))
+    if options.format == "text" and found.predictions:
+        print("PREDICTED, not measured: not to be ranked with what was. 'caraml predict --validate' says how far off.")
+    for words in [sentence for group in groups for sentence in disturbed_words(group)]:
+        print(f"caraml: {words}", file=sys.stderr)
+    for sentence in alike(found.refused):
+        print(f"caraml: {sentence}", file=sys.stderr)
+    return 0 if found.predictions and not found.refused else 1 if found.predictions else 2
+
+
 def _add_accept(command: argparse.ArgumentParser) -> None:
     _add_folders(command)
     command.add_argument(
@@ -602,6 +643,11 @@ COMMANDS = {
     "compare": Command(
         "speed-up and energy of one set of results over another, point by point", _compare, _add_compare
     ),
+    "predict": Command(
+        "what was not measured: another batch, more devices, another system; always with its error",
+        _predict,
+        _add_predict,
+    ),
     "published": Command(
         "figures that others published, with their sources, as a table or a plot", _published, _add_published
     ),
@@ -614,5 +660,5 @@ COMMANDS = {
 GROUPS = {
     "Before the first job": ("doctor", "systems", "image"),
     "While a sweep runs": ("check", "wait"),
-    "With its results": ("table", "report", "accept", "compare", "published", "track", "archive", "verify"),
+    "With its results": ("table", "report", "accept", "compare", "predict", "published", "track", "archive", "verify"),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,13 @@ COLUMNS = (
     ("source of the figures", "hardware_source"),
 )
 
+# What a block need not state, with what it then is.
+OPTIONAL: Mapping[str, Any] = {
+    "kubernetes_resource": "",
+    "memory_gb_per_s_per_device": 0,
+    "link_gb_per_s_per_device": 0,
+    "network_gb_per_s_per_device": 0,
+}
 Block = dict[str, Any]
 
 
@@ -40,7 +48,10 @@ def read_systems(file: Path | None = None) -> dict[str, Block]:
             for parameter in block["parameter"]:
                 if str(parameter.get("tag", "!")).startswith("!"):
                     values[parameter["name"]] = parameter["_"]
-            found[str(block["tag"])] = values
+            found[str(block["tag"])] = {
+                **values,
+                **{name: value for name, value in OPTIONAL.items() if name not in values},
+            }
     except YamlError as error:
         raise SiteError(f"{file} cannot be read: {error}") from error
     except (AttributeError, KeyError, TypeError) as error:

@@ -49,6 +49,21 @@ class Workload:
         value: Callable[[str], str] = lambda name: self.facts.value(name, block, model)  # noqa: E731
         return float(self._points.flops_per_sample(value, model))
 
+    def decoder(self, model: str) -> dict[str, int] | None:
+        """Shape and layout of a model that is a decoder; None for others."""
+        if not hasattr(self._points, "decoder"):
+            return None
+        try:
+            return dict(self._points.decoder(model))
+        except KeyError:
+            return None
+
+    def memory_bytes(self, model: str, num_devices: int, global_batch_size: int, precision: str) -> float:
+        """Estimate of what the fullest device holds; 0: not known."""
+        if not hasattr(self._points, "memory_bytes"):
+            return 0.0
+        return float(self._points.memory_bytes(model, num_devices, global_batch_size, precision))
+
 
 def workload(benchmark: str) -> Workload:
     """The workload of that name; raises SiteError when there is none."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from benchmarks.common.batch_plan import BatchPlan
 from benchmarks.llm_training.config import SIZES, Layout
 from benchmarks.llm_training.metrics import gpt_flops_per_token
+from benchmarks.llm_training.plan import stage_memory
 
 
 def devices_needed(model: str) -> int:
@@ -36,3 +37,29 @@ def flops_per_sample(value: Callable[[str], str], model: str) -> float:
     shape = SIZES[model]
     per_token = gpt_flops_per_token(shape.num_layers, shape.hidden_size, shape.sequence_length, shape.padded_vocab_size)
     return per_token * shape.sequence_length
+
+
+def decoder(model: str) -> dict[str, int]:
+    """Shape and layout of a size of SIZES, as predictions ask for them."""
+    shape = SIZES[model]
+    return {
+        "layers": shape.num_layers,
+        "hidden": shape.hidden_size,
+        "ffn": shape.ffn_hidden_size,
+        "vocab": shape.padded_vocab_size,
+        "sequence_length": shape.sequence_length,
+        "parameters": shape.num_parameters,
+        "micro_batch": shape.micro_batch_size,
+        "tensor": shape.tensor_parallel_size,
+        "pipeline": shape.pipeline_parallel_size,
+    }
+
+
+def memory_bytes(model: str, num_devices: int, global_batch_size: int, precision: str) -> float:
+    """Estimate of the fullest device as --dry-run makes it, in the size's own layout with nothing computed again."""
+    shape = SIZES[model]
+    layout = Layout(num_devices, shape.tensor_parallel_size, shape.pipeline_parallel_size)
+    plan = BatchPlan(global_batch_size, shape.micro_batch_size, layout.data_parallel_size)
+    stages = range(layout.pipeline_parallel_size)
+    options = {"precision": precision, "recompute": "none", "sequence_parallel": False, "shards_optimizer": True}
+    return max(stage_memory(shape, layout, plan, shape.sequence_length, stage, **options).total for stage in stages)

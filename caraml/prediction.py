@@ -1,0 +1,258 @@
+"""What a user asks to be predicted, answered from runs, and from datasheets where these runs do not tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from benchmarks.common.options import ConfigError
+from caraml.systems import Block, read_systems
+from caraml.workloads import Workload, workload
+from results.points.repeats import PointResults
+from results.prediction.datasheet import Example, Hardware
+from results.prediction.leave_out import DATASHEET
+from results.prediction.predict import Group, Prediction, PredictionError, around, groups_of, not_measured
+from results.prediction.step_work import Layout, Shape, Work, decoder_work, image_work
+from results.prediction.unmeasured import OWN, predict_step
+from results.values import THROUGHPUT, devices_text, value_at
+
+GB = 1e9
+PRECISIONS = ("fp32", "fp16", "bf16", "fp8")  # of which a block has a peak
+FULL_RECOMPUTATION = "full"
+
+
+class Question(NamedTuple):
+    """What to predict; what is empty is what was measured."""
+
+    system: str = ""  # as records have it
+    size: str = ""  # the model
+    precision: str = ""
+    devices: Sequence[int] = ()
+    batches: Sequence[int] = ()
+
+
+class Answer(NamedTuple):
+    """Predictions, and a sentence on each that could not be made."""
+
+    predictions: list[Prediction]
+    refused: list[str]
+
+
+def answer(results: Sequence[PointResults], question: Question) -> Answer:
+    """Of every system, model and variant that was measured and fits the question.
+
+    Raises PredictionError where none fits, and where nothing is missing that could be predicted.
+    """
+    _check(question)
+    groups = groups_of(results)
+    if not groups:
+        raise PredictionError("no run was good: there is nothing to predict from")
+    groups = _in_precision(groups, question.precision)
+    mine = [
+        one
+        for one in groups
+        if question.system in ("", one.first.system) and question.size in ("", one.first.point.model)
+    ]
+    found = Answer([], [])
+    if mine:
+        _from_own(found, mine, results, question)
+    else:
+        _from_datasheet(found, groups, question)
+    if not found.predictions and not found.refused:
+        raise PredictionError("no point of the sweep is missing: say what to predict with --devices or --batch")
+    return found
+
+
+def _check(question: Question) -> None:
+    for name, numbers in (("devices", question.devices), ("batch", question.batches)):
+        if any(number < 1 for number in numbers):
+            raise PredictionError(f"--{name} {min(numbers)} was asked for: it is at least 1")
+
+
+def _in_precision(groups: Sequence[Group], precision: str) -> list[Group]:
+    found = [one for one in groups if precision in ("", one.first.precision)]
+    if not found:
+        known = ", ".join(dict.fromkeys(one.first.precision for one in groups))
+        raise PredictionError(
+            f"{precision} was asked for, and the runs are in {known}: kernels of another precision are others, so "
+            "measure in it"
+        )
+    return found
+
+
+def _from_own(found: Answer, groups: Iterable[Group], results: Sequence[PointResults], question: Question) -> None:
+    for group in groups:
+        asked = bool(question.devices or question.batches)
+        places = _places(group, question) if asked else not_measured(group, results)
+        have = {one[:2] for one in group.points}
+        for devices, batch in places:
+            try:
+                if (devices, batch) in have:
+                    raise PredictionError(
+                        f"{group}: {devices_text(devices)}, batch {batch} was measured: see its table"
+                    )
+                _check_point(workload(group.first.point.benchmark), group.first.point.model, devices, batch)
+                found.predictions.append(group.predict(devices, batch))
+            except (PredictionError, ConfigError) as error:
+                found.refused.append(str(error))
+
+
+def _places(group: Group, question: Question) -> list[tuple[int, int]]:
+    devices = question.devices or sorted({one.devices for one in group.points})
+    batches = question.batches or sorted({one.batch for one in group.points})
+    places = [(number, batch) for number in devices for batch in batches]
+    have = {one[:2] for one in group.points}
+    both = question.devices and question.batches
+    return places if both else [place for place in places if place not in have]
+
+
+def _check_point(known: Workload, model: str, devices: int, batch: int) -> None:
+    """Raise ConfigError unless that many devices can share that batch."""
+    try:
+        known.check_point(model, devices, batch)
+    except KeyError as error:
+        raise PredictionError(f"{known.facts.title} has no model {model}: name one that it has") from error
+
+
+def _from_datasheet(found: Answer, groups: Sequence[Group], question: Question) -> None:
+    benchmarks = list(dict.fromkeys(one.first.point.benchmark for one in groups))
+    if len(benchmarks) > 1:
+        raise PredictionError(
+            f"the runs are of {', '.join(benchmarks)}, and {question.system or question.size} of none: give the runs "
+            "of one of them"
+        )
+    known = workload(benchmarks[0])
+    blocks = {str(block["system_name"]): block for block in read_systems().values()}
+    system = question.system or groups[0].first.system
+    if system not in blocks:
+        raise PredictionError(
+            f"there is no run on {system}, nor a block of it in systems.yaml: 'caraml systems' lists them"
+        )
+    first = groups[0].first
+    model = question.size or first.point.model
+    hardware = _hardware(blocks[system], first.precision)
+    own = _own_examples(groups, blocks)
+    devices = question.devices or sorted({one.devices for group in groups for one in group.points})
+    batches = question.batches or sorted({one.batch for group in groups for one in group.points})
+    for number in devices:
+        for batch in batches:
+            try:
+                _check_point(known, model, number, batch)
+                _check_memory(known, blocks[system], model, number, batch, first.precision)
+                work = _work(known, groups, model, number, batch)
+                step = predict_step(known.facts.name, work, hardware, number, own)
+            except (PredictionError, ConfigError) as error:
+                found.refused.append(str(error))
+                continue
+            if step is None:
+                raise PredictionError(
+                    f"{known.facts.title} on {system} cannot be predicted from a datasheet: too few points of it were "
+                    "published to learn from, so measure it there"
+                )
+            per_sample = float(value_at(first.any, "layout.work_per_sample") or 1.0)
+            if model != first.point.model and hasattr(_shape(known, model), "sequence_length"):
+                per_sample = float(_shape(known, model).sequence_length)
+            per_s = batch * per_sample / step.step_s
+            per_wh = per_s * 3600 / (hardware.tdp_w * number) if hardware.tdp_w else None
+            found.predictions.append(
+                Prediction(
+                    system,
+                    first.point._replace(model=model, devices=number, global_batch=batch),
+                    (),
+                    first.precision,
+                    DATASHEET,
+                    step.what,
+                    first.any["work_unit"],
+                    per_s,
+                    around(per_s, step.half),
+                    hardware.tdp_w or None,
+                    per_wh,
+                    None,
+                    "Q0, ESTIMATED from thermal design power" if per_wh else "",
+                )
+            )
+
+
+def _hardware(block: Block, precision: str) -> Hardware:
+    """What a system's block says; raises PredictionError where it does not say enough."""
+    peak = 1e12 * float(block[f"peak_tflops_{precision}"]) if precision in PRECISIONS else 0.0
+    memory, link, network = (GB * float(block[f"{what}_gb_per_s_per_device"]) for what in ("memory", "link", "network"))
+    missing = [
+        key for key, value in ((f"peak_tflops_{precision}", peak), ("memory_gb_per_s_per_device", memory)) if not value
+    ]
+    if missing:
+        raise PredictionError(
+            f"{block['system_name']} has no {' and no '.join(missing)} in systems.yaml: a datasheet prediction needs it"
+        )
+    name = str(block["accelerator"])
+    return Hardware(name, peak, memory, link, network, int(block["devices_per_node"]), float(block["tdp_w_per_device"]))
+
+
+def _own_examples(groups: Iterable[Group], blocks: dict[str, Block]) -> list[Example]:
+    """Measured points of these runs whose systems' datasheets are known."""
+    found = []
+    for group in groups:
+        block = blocks.get(group.first.system)
+        try:
+            hardware = _hardware(block, group.first.precision) if block else None
+        except PredictionError:
+            hardware = None
+        if hardware is None:
+            continue
+        known = workload(group.first.point.benchmark)
+        for one in group.results:
+            per_s = one.value(THROUGHPUT)
+            per_sample = float(value_at(one.any, "layout.work_per_sample") or 1.0)
+            try:
+                work = _work(known, [group], one.point.model, one.point.devices, one.point.global_batch)
+            except PredictionError:
+                continue
+            if per_s:
+                step_s = one.point.global_batch * per_sample / per_s
+                found.append(Example(OWN, hardware, one.point.devices, work, step_s))
+    return found
+
+
+def _shape(known: Workload, model: str) -> Shape | None:
+    decoder = known.decoder(model)
+    return None if decoder is None else Shape(**{name: decoder[name] for name in Shape._fields if name in decoder})
+
+
+def _work(known: Workload, groups: Sequence[Group], model: str, devices: int, batch: int) -> Work:
+    """Of a step; raises PredictionError for a model of which it is not known."""
+    record = next((one.first.any for one in groups if one.first.point.model == model), None)
+    shape, decoder = _shape(known, model), known.decoder(model)
+    if shape and decoder:
+        layout = record["layout"] if record else {}
+        again = record is not None and str(value_at(record, "choices.recomputation")) == FULL_RECOMPUTATION
+        shared = Layout(
+            devices,
+            batch,
+            int(layout.get("micro_batch_size") or decoder["micro_batch"]),
+            int(layout.get("tensor_parallel_size") or decoder["tensor"]),
+            int(layout.get("pipeline_parallel_size") or decoder["pipeline"]),
+            recompute=again,
+        )
+        return decoder_work(shape, shared)
+    if record is None:
+        known_models = ", ".join(dict.fromkeys(one.first.point.model for one in groups))
+        raise PredictionError(f"{model} is a model of another kind than {known_models}: measure it, or one of its kind")
+    flops = 1e12 * float(value_at(record, "metrics.tflops_per_device") or 0.0)
+    per_s = float(value_at(record, "metrics.{unit}_per_s_per_device") or 0.0)
+    if not flops or not per_s:
+        raise PredictionError(f"the runs of {model} do not say its FLOPs: a datasheet prediction needs them")
+    per_sample = float(value_at(record, "layout.work_per_sample") or 1.0)
+    return image_work(
+        flops / per_s * per_sample, float(value_at(record, "metrics.num_parameters") or 0.0), devices, batch
+    )
+
+
+def _check_memory(known: Workload, block: Block, model: str, devices: int, batch: int, precision: str) -> None:
+    """Raise PredictionError for what by the plan's estimate does not fit in a device."""
+    room_gb = float(block["memory_gb_per_device"])
+    wanted_gb = known.memory_bytes(model, devices, batch, precision) / GB
+    if room_gb and wanted_gb > room_gb:
+        raise PredictionError(
+            f"{model} on {devices_text(devices)} of {block['system_name']} takes {wanted_gb:.0f} GB of each by estimate, "
+            f"and they have {room_gb:g}: ask for more devices"
+        )

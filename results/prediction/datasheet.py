@@ -1,0 +1,96 @@
+"""The time of a step from what a datasheet says of a device, with factors that measured points of other devices give.
+
+A step is a non-negative sum: matrix multiplications at peak; attention and activations at the memory's bandwidth (what
+limits attention, its tiles and exponentials, has grown with that and not with the peak); the optimizer's bytes; what is
+exchanged, at the link's bandwidth; and the start of each layer, whose time is that of the software. The ends of a
+pipeline add their share. The factors are those of SciPy's nnls on relative errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from results.prediction.step_work import Work
+
+if TYPE_CHECKING:
+    import numpy as np
+
+TERMS = ("matrix multiplications", "attention", "activations", "optimizer", "exchange", "tensor parallelism")
+SOFTWARE = "start of layers"
+
+
+class Hardware(NamedTuple):
+    """What a datasheet says of one device; bandwidths are one way, to other devices. 0: not known."""
+
+    name: str
+    peak_flops: float  # in the precision that is asked for
+    memory_b_per_s: float
+    link_b_per_s: float  # in its node
+    network_b_per_s: float  # between nodes
+    devices_per_node: int
+    tdp_w: float = 0.0
+
+
+class Example(NamedTuple):
+    """A measured point: its software, its device, its work, and how long a step took."""
+
+    source: str
+    hardware: Hardware
+    devices: int
+    work: Work
+    step_s: float
+
+
+class Datasheet:
+    """Factors of all terms, and for each source the time that its software takes to start a layer.
+
+    Raises ValueError without examples.
+    """
+
+    def __init__(self, examples: Sequence[Example]) -> None:
+        import numpy as np
+        from scipy.optimize import nnls
+
+        if not examples:
+            raise ValueError("there is no measured point to learn from")
+        self._sources = list(dict.fromkeys(one.source for one in examples))
+        counts = {name: sum(one.source == name for one in examples) for name in self._sources}
+        # Each source weighs the same, however many points it has.
+        rows = [self._row(one.work, one.hardware, one.devices, one.source) / one.step_s for one in examples]
+        weights = np.array([counts[one.source] ** -0.5 for one in examples])
+        self._factors = nnls(np.array(rows) * weights[:, None], weights)[0]
+
+    def step_s(self, work: Work, hardware: Hardware, devices: int, source: str) -> float:
+        """Of one step; software of which there is no point is the middle of those known."""
+        return float(self._row(work, hardware, devices, source) @ self._factors)
+
+    def parts(self, work: Work, hardware: Hardware, devices: int, source: str) -> dict[str, float]:
+        """Of a step, the share that each term takes."""
+        parts = self._row(work, hardware, devices, source) * self._factors
+        shares = (parts / parts.sum()).tolist()
+        return {**dict(zip(TERMS, shares, strict=False)), SOFTWARE: sum(shares[len(TERMS) :])}
+
+    def _row(self, work: Work, hardware: Hardware, devices: int, source: str) -> np.ndarray:
+        """The seconds of each term at the datasheet's figures, and the layers started by each source."""
+        import numpy as np
+
+        within = devices <= hardware.devices_per_node or not hardware.network_b_per_s
+        link = hardware.link_b_per_s if within else min(hardware.network_b_per_s, hardware.link_b_per_s)
+        longer = 1 + work.bubble
+        terms = [
+            longer * work.matmul_flops / hardware.peak_flops,
+            longer * work.attention_flops / hardware.memory_b_per_s,
+            longer * work.activation_bytes / hardware.memory_b_per_s,
+            work.optimizer_bytes / hardware.memory_b_per_s,
+            work.exchanged_bytes / link if link else 0.0,
+            longer * work.tensor_bytes / hardware.link_b_per_s if hardware.link_b_per_s else 0.0,
+        ]
+        known = source in self._sources
+        started = [
+            longer * work.layers_started * (1 / len(self._sources) if not known else one == source)
+            for one in self._sources
+        ]
+        # SciPy's nnls wants columns of one size: attention's FLOPs are many for each byte, and layers are started in ms.
+        scale = np.array([1, 1e-2, 1e2, 1, 1, 1] + [1e-3] * len(started))
+        return np.array([*terms, *started]) * scale

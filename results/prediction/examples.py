@@ -1,0 +1,125 @@
+"""Published points of training as examples for a datasheet: who published them with what software, on which device."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from results.prediction.datasheet import Example, Hardware
+from results.prediction.step_work import Layout, Shape, decoder_work, image_work
+from results.records import RecordError
+from results.tables.published import throughputs
+
+FOLDER = Path(__file__).parents[1] / "reference"
+TRAINING, ACCELERATORS = FOLDER / "training.csv", FOLDER / "accelerators.csv"
+CARAML = "CARAML"
+# GPT-800M as it was trained there: micro batches of 4, every layer computed again.
+GPT_800M = Shape(16, 2048, 8192, 50304, 2048, 0.91e9)
+RESNET_50_FLOPS, RESNET_50_PARAMETERS = 24.5e9, 25.6e6  # of training on an image of 224 pixels
+DEVICES_PER_NODE = {"JURECA-MI200": 8}  # of CARAML's systems; the others have 4
+FINE_TUNING = ("LoRA", "SFT")  # whose work is another
+
+
+@cache
+def examples(benchmark: str) -> list[Example]:
+    """Those of a workload; empty for one of which too little was published."""
+    if benchmark == "llm_training":
+        return [*read_training(TRAINING), *_caraml_gpt()]
+    return list(_caraml_resnet()) if benchmark == "resnet50" else []
+
+
+@cache
+def accelerators() -> Mapping[str, Mapping[str, str]]:
+    """What datasheets say of devices that points were published of, by name."""
+    with ACCELERATORS.open(newline="", encoding="utf-8") as file:
+        return {row["name"]: row for row in csv.DictReader(file)}
+
+
+def hardware(name: str, precision: str, devices_per_node: int) -> Hardware:
+    """A device in a precision such as bf16, amp_fp8 or NVFP4; raises RecordError for one that is not in the file."""
+    row = accelerators().get(name)
+    if row is None:
+        raise RecordError(f"{ACCELERATORS} has no {name}: add a row of its datasheet")
+    bits = next((bits for bits in ("fp4", "fp8") if bits in precision.lower()), "16bit")
+    return Hardware(
+        name,
+        1e12 * float(row[f"peak_tflops_{bits}"]),
+        *(1e9 * float(row[f"{what}_gb_per_s"]) for what in ("memory", "link", "network")),
+        devices_per_node,
+        float(row["tdp_w"]),
+    )
+
+
+def read_training(path: Path) -> list[Example]:
+    """Of a file of the form of training.csv, its dense decoders that were trained from the start.
+
+    Raises RecordError for a file that is not of this form.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = [row for row in csv.DictReader(file) if row["layers"] and not _is_fine_tuning(row)]
+            return [_example(row) for row in rows]
+    except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError) as error:
+        raise RecordError(f"{path} is not a file of the form of {TRAINING}: {error!r}") from error
+
+
+def _is_fine_tuning(row: Mapping[str, str]) -> bool:
+    return any(word in row["section"] for word in FINE_TUNING)
+
+
+def _example(row: Mapping[str, str]) -> Example:
+    def number(name: str) -> int:
+        text = row[name]
+        return int(float(text)) if text and text != "n/a" else 1
+
+    devices, batch, sequence_length = number("gpus"), number("gbs"), number("seq")
+    shape = Shape(
+        number("layers"),
+        number("hidden"),
+        number("ffn"),
+        number("vocab"),
+        sequence_length,
+        float(row["params_total"]),
+        "llama" in row["model"].lower(),
+        number("kv_heads") / number("heads"),
+    )
+    gathers = row["fsdp"] == "FULL_SHARD" or (row["fsdp"].isdigit() and int(row["fsdp"]) > 1)
+    layout = Layout(
+        devices,
+        batch,
+        number("mbs"),
+        number("tp"),
+        number("pp"),
+        number("vp"),
+        gathers,
+        row["recompute"] == "full",
+    )
+    bits = "16 bit" if "16" in row["precision"] else row["precision"].removeprefix("amp_").upper()
+    return Example(
+        f"{row['source'].partition('@')[0]}, {bits}",
+        hardware(row["gpu"], row["precision"], number("gpus_per_node")),
+        devices,
+        decoder_work(shape, layout),
+        batch * sequence_length / (float(row["tokens_s_gpu"]) * devices),
+    )
+
+
+def _caraml_gpt() -> Iterator[Example]:
+    for one, device in _caraml("llm_training", "800M"):
+        work = decoder_work(GPT_800M, Layout(one.devices, one.global_batch, 4, recompute=True))
+        yield Example(CARAML, device, one.devices, work, one.global_batch * GPT_800M.sequence_length / one.units_per_s)
+
+
+def _caraml_resnet() -> Iterator[Example]:
+    for one, device in _caraml("resnet50", "ResNet-50"):
+        work = image_work(RESNET_50_FLOPS, RESNET_50_PARAMETERS, one.devices, one.global_batch)
+        yield Example(CARAML, device, one.devices, work, one.global_batch / one.units_per_s)
+
+
+def _caraml(benchmark: str, model: str) -> Iterator[tuple[Any, Hardware]]:
+    for one in throughputs(benchmark, model):
+        if one.system in accelerators():
+            yield one, hardware(one.system, "fp16", DEVICES_PER_NODE.get(one.system, 4))

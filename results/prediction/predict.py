@@ -1,0 +1,230 @@
+"""What a system would do at a point that was not measured, from its own points: throughput, power, work per energy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import NamedTuple
+
+from results.points.estimate import CONFIDENCE, Interval
+from results.points.repeats import Point, PointResults
+from results.prediction.curve import Curve, Measured
+from results.prediction.leave_out import LEVELS, LeftOut, distance, half_interval, left_out
+from results.records import RecordError
+from results.tables.published import throughputs
+from results.values import THROUGHPUT, devices_text
+from results.verdicts.quality import energy_kind, why_not_ranked
+
+FEWEST_POINTS = 3  # of a system, so that at least one can be left out
+# Of which sweeps over batches and devices were published.
+PUBLISHED_SWEEPS = (("llm_training", "800M"), ("resnet50", "ResNet-50"))
+# A point is called another regime or disturbed that its neighbours miss by so much, and by so many times their usual.
+DISTURBED, DISTURBED_TIMES = 0.1, 8.0
+
+
+class PredictionError(RecordError):
+    """What was asked for cannot be predicted from what was measured: one sentence with what to do."""
+
+
+class Prediction(NamedTuple):
+    """Of one point. Throughput is that of all devices, in units of work per second; intervals are of 95 %."""
+
+    system: str
+    point: Point
+    variant: tuple[str, ...]
+    precision: str
+    level: str
+    distance: str  # from what was measured
+    unit: str
+    per_s: float
+    per_s_interval: Interval
+    power_w: float | None  # of a device
+    per_wh: float | None
+    per_wh_interval: Interval | None
+    energy_kind: str  # of the power; empty without one
+
+
+class Group:
+    """The good points of one system with the same model, data, precision, options and software."""
+
+    def __init__(self, results: Sequence[PointResults]) -> None:
+        self.results = list(results)
+        self.first = results[0]
+        self.points = [
+            Measured(one.point.devices, one.point.global_batch, value)
+            for one in results
+            if (value := one.value(THROUGHPUT))
+        ]
+        self._curve: Curve | None = None
+        self._errors: list[LeftOut] | None = None
+
+    def __str__(self) -> str:
+        """In words."""
+        point = self.first.point
+        words = [self.first.system, point.model, self.first.precision, point.data, point.sample, *self.first.variant]
+        return ", ".join(filter(None, words))
+
+    @property
+    def errors(self) -> list[LeftOut]:
+        """Of its points, each predicted without it."""
+        if self._errors is None:
+            self._errors = left_out(self.points)
+        return self._errors
+
+    def predict(self, devices: int, batch: int) -> Prediction:
+        """At a point; raises PredictionError where what was measured does not tell."""
+        if devices < 1 or batch < 1:
+            raise PredictionError(f"{devices_text(devices)} and batch {batch} were asked for: both are at least 1")
+        if len(self.points) < FEWEST_POINTS:
+            raise PredictionError(
+                f"{self} has {len(self.points)} good points, and a prediction needs {FEWEST_POINTS}: measure at least "
+                "its smallest and its largest batch and one between them"
+            )
+        try:
+            far = distance(self.points, devices, batch)
+        except ValueError as error:
+            raise PredictionError(f"{self}: {error}: measure nearer to it") from error
+        if self._curve is None:
+            self._curve = Curve(self.points)
+        per_s = self._curve.per_s(devices, batch)
+        half = self._half(far)
+        power_w, power_half, kind = self._power(per_s / devices)
+        per_wh = per_s * 3600 / (power_w * devices) if power_w else None
+        return Prediction(
+            self.first.system,
+            self.first.point._replace(devices=devices, global_batch=batch),
+            self.first.variant,
+            self.first.precision,
+            LEVELS[far],
+            far,
+            self.first.any["work_unit"],
+            per_s,
+            around(per_s, half),
+            power_w,
+            per_wh,
+            around(per_wh, math.hypot(half, power_half)) if per_wh else None,
+            kind,
+        )
+
+    def _half(self, far: str) -> float:
+        """Of the interval, as a logarithm: from its own errors where they are enough, else with those published."""
+        own = [one.error for one in self.errors if one.distance == far]
+        half = half_interval(own)
+        return half if half < math.inf else half_interval([*own, *published_errors(far, self.first.system)])
+
+    def _power(self, per_s: float) -> tuple[float | None, float, str]:
+        """A device's power at a throughput of it, half of its interval as a logarithm, and of what kind it is."""
+        kinds = {energy_kind(one.any) for one in self.results}
+        known = [
+            (speed / one.point.devices, power / one.point.devices)
+            for one in self.results
+            if not why_not_ranked(one)
+            and (power := one.value("energy.avg_power_w"))
+            and (speed := one.value(THROUGHPUT))
+        ]
+        if len(kinds) != 1 or len(known) < FEWEST_POINTS:
+            return None, 0.0, ""
+        watts, half = power_at(known, per_s)
+        return watts, half, kinds.pop() or ""
+
+    def disturbed(self) -> list[LeftOut]:
+        """Points that their neighbours predict otherwise, the worst of neighbours only."""
+        nearest = [one for one in self.errors if one.kept == len(self.points) - 1]
+        if len(nearest) <= FEWEST_POINTS:
+            return []
+        usual = sorted(abs(one.error) for one in nearest)[len(nearest) // 2]
+        found = []
+        for one in nearest:
+            size = abs(one.error)
+            beside = [abs(other.error) for other in nearest if other is not one and _beside(one.point, other.point)]
+            if size > max(math.log1p(DISTURBED), DISTURBED_TIMES * usual) and size >= max(beside, default=0.0):
+                found.append(one)
+        return found
+
+
+def _beside(one: Measured, other: Measured) -> bool:
+    return one.devices == other.devices and max(one.batch, other.batch) <= 2 * min(one.batch, other.batch)
+
+
+def around(value: float, half: float) -> Interval:
+    """The interval around a value, of half its width as a logarithm."""
+    return Interval(value * math.exp(-half), value * math.exp(half))
+
+
+def power_at(known: Sequence[tuple[float, float]], per_s: float) -> tuple[float, float]:
+    """Power at a throughput, of pairs of both, and half of its interval as a logarithm.
+
+    Power is what a device takes without work, and what each unit of work takes: neither below 0 (SciPy's nnls), and
+    never above the most that was measured. The interval is Student's, of each pair predicted by the others.
+    """
+    from scipy import stats
+
+    errors = [
+        math.log(_line(known[:index] + known[index + 1 :], known[index][0]) / known[index][1])
+        for index in range(len(known))
+    ]
+    spread = math.sqrt(math.fsum(error**2 for error in errors) / len(errors))
+    return _line(known, per_s), float(stats.t.ppf((1 + CONFIDENCE) / 2, len(errors) - 1)) * spread
+
+
+def _line(known: Sequence[tuple[float, float]], per_s: float) -> float:
+    import numpy as np
+    from scipy.optimize import nnls
+
+    speeds, watts = np.array(known).T
+    scale = speeds.max()
+    rest, each = nnls(np.stack([1 / watts, speeds / scale / watts], axis=1), np.ones(len(watts)))[0]
+    return float(min(rest + each * per_s / scale, watts.max()))
+
+
+@cache
+def published_sweeps() -> Mapping[tuple[str, str], list[Measured]]:
+    """Published points by workload and system, of systems with enough of them."""
+    found: dict[tuple[str, str], list[Measured]] = {}
+    for benchmark, model in PUBLISHED_SWEEPS:
+        for one in throughputs(benchmark, model):
+            if one.figure.benchmark != "mlperf":
+                points = found.setdefault((benchmark, one.system), [])
+                points.append(Measured(one.devices, one.global_batch, one.units_per_s))
+    return {name: points for name, points in found.items() if len(points) > FEWEST_POINTS}
+
+
+@cache
+def published_left_out() -> Mapping[tuple[str, str], list[LeftOut]]:
+    """The errors of predictions of published points, by workload and system."""
+    return {name: left_out(points) for name, points in published_sweeps().items()}
+
+
+def published_errors(far: str, without: str = "") -> list[float]:
+    """Of predictions so far from what was measured, of all systems but one."""
+    return [
+        one.error
+        for (_, system), errors in published_left_out().items()
+        for one in errors
+        if one.distance == far and system != without
+    ]
+
+
+def groups_of(results: Iterable[PointResults]) -> list[Group]:
+    """Points that one curve may go through."""
+    found: dict[tuple[object, ...], list[PointResults]] = {}
+    for one in results:
+        if one.good and one.value(THROUGHPUT):
+            key = (one.system, one.point._replace(devices=0, global_batch=0), one.variant, one.precision)
+            found.setdefault(key, []).append(one)
+    return [Group(mine) for mine in found.values()]
+
+
+def not_measured(group: Group, results: Iterable[PointResults]) -> list[tuple[int, int]]:
+    """(devices, batch) that its sweep has and it has not: left out, or failed. Only batches that devices can share."""
+    mine = [one for one in results if (one.system, one.point[:2]) == (group.first.system, group.first.point[:2])]
+    every = {
+        (one.point.devices, one.point.global_batch) for one in mine if one.point.devices and one.point.global_batch
+    }
+    devices, batches = ({place[axis] for place in every} for axis in (0, 1))
+    layout = group.first.any["layout"]
+    of_one = layout["num_devices"] // (layout.get("data_parallel_size") or layout["num_devices"])  # copy of the model
+    have = {one[:2] for one in group.points}
+    grid = {(number, batch) for number in devices for batch in batches if not batch % max(1, number // of_one)}
+    return sorted(grid - have)

@@ -1,0 +1,76 @@
+"""Predictions and their errors as tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from results.points.estimate import Interval
+from results.prediction.leave_out import LeftOut
+from results.prediction.predict import Group, Prediction
+from results.prediction.validate import Errors
+from results.values import Number, devices_text, rounded
+
+NOT_MEASURED = "PREDICTED, not measured"
+
+
+def prediction_rows(predictions: Sequence[Prediction], number: Number = rounded) -> list[list[str]]:
+    """The header and one row per prediction, as text; a column that none fills is left out."""
+    units = " or ".join(dict.fromkeys(one.unit for one in predictions))
+    header = ["system", "model", "precision", "options", "devices", "global batch", f"{units}/s", "95 % interval"]
+    header += ["W/device", f"{units}/Wh", "its 95 % interval", "energy", "level", "from what was measured"]
+    rows = [
+        [
+            one.system,
+            one.point.model,
+            one.precision,
+            ", ".join(one.variant),
+            str(one.point.devices),
+            str(one.point.global_batch),
+            number(one.per_s, one.per_s_interval.half),
+            _between(one.per_s_interval, number),
+            number(one.power_w),
+            number(one.per_wh, one.per_wh_interval.half if one.per_wh_interval else None),
+            _between(one.per_wh_interval, number),
+            one.energy_kind,
+            one.level,
+            one.distance,
+        ]
+        for one in predictions
+    ]
+    told = [index for index in range(len(header)) if any(row[index] for row in rows)]
+    return [[row[index] for index in told] for row in [header, *rows]]
+
+
+def _between(interval: Interval | None, number: Number) -> str:
+    return f"{number(interval.low, interval.half)} to {number(interval.high, interval.half)}" if interval else ""
+
+
+def error_rows(errors: Iterable[Errors]) -> list[list[str]]:
+    """The header and one row per level and set of points; errors in percent."""
+    header = ["level", "left out", "of", "N", "median [%]", "geometric mean [%]", "mean [%]", "90th percentile [%]"]
+    header += ["largest [%]", "intervals that held the truth"]
+    rows = [
+        [
+            *(one.level, one.what, one.of, str(one.count)),
+            *(f"{100 * value:.1f}" for value in one[4:9]),
+            "too few errors for one" if one.held is None else f"{one.held} of {one.count} ({one.held / one.count:.0%})",
+        ]
+        for one in errors
+    ]
+    return [header, *rows]
+
+
+def disturbed_words(group: Group) -> list[str]:
+    """Of each point that its neighbours predict otherwise, a sentence."""
+    return [_disturbed(group, one) for one in group.disturbed()]
+
+
+def _disturbed(group: Group, one: LeftOut) -> str:
+    place = f"{devices_text(one.point.devices)}, batch {one.point.batch}"
+    measured = rounded(one.point.per_s)
+    predicted = rounded(one.point.per_s * (1 + one.share))
+    unit = group.first.any["work_unit"]
+    return (
+        f"{group}: {place}: another regime or disturbed: {measured} {unit}/s were measured, and its neighbours make "
+        f"{predicted}: look at its runs, or measure it again"
+    )
