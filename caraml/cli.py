@@ -27,13 +27,14 @@ from results.archive import verify, write_archive
 from results.joined.meter import add_meter, read_meter
 from results.notebook import frame_of
 from results.points.repeats import PointResults, by_point
+from results.published import read_published
 from results.records import RESULT_NAME, Record, RecordError, find_records
 from results.tables import table
 from results.tables.accept import counts_text, verdict_rows, verdicts_json
 from results.tables.comparison import comparison_data, comparison_text
 from results.tables.doubts import alike
 from results.tables.points import point_rows, points_in_order
-from results.tables.published import published_text, read_published
+from results.tables.published import published_text
 from results.tables.reads import file_rows, read_rows
 from results.tables.reads import sentences as of_reads
 from results.tables.regions import region_rows

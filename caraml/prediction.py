@@ -14,9 +14,12 @@ from results.prediction.leave_out import DATASHEET
 from results.prediction.predict import Group, Prediction, PredictionError, around, groups_of, not_measured
 from results.prediction.step_work import Layout, Shape, Work, decoder_work, image_work
 from results.prediction.unmeasured import OWN, predict_step
-from results.values import THROUGHPUT, devices_text, value_at
+from results.records import Record
+from results.values import PER_DEVICE, THROUGHPUT, devices_text, value_at
 
 GB = 1e9
+SECONDS_PER_HOUR = 3600.0
+FROM_TDP = "Q0, ESTIMATED from thermal design power"
 PRECISIONS = ("fp32", "fp16", "bf16", "fp8")  # of which a block has a peak
 FULL_RECOMPUTATION = "full"
 
@@ -114,6 +117,16 @@ def _check_point(known: Workload, model: str, devices: int, batch: int) -> None:
         raise PredictionError(f"{known.facts.title} has no model {model}: name one that it has") from error
 
 
+class _Target(NamedTuple):
+    """A system that is known by its datasheet, and what is asked of it."""
+
+    known: Workload
+    model: str
+    block: Block
+    hardware: Hardware
+    own: Sequence[Example]  # of these runs, on other systems
+
+
 def _from_datasheet(found: Answer, groups: Sequence[Group], question: Question) -> None:
     benchmarks = list(dict.fromkeys(one.first.point.benchmark for one in groups))
     if len(benchmarks) > 1:
@@ -121,56 +134,62 @@ def _from_datasheet(found: Answer, groups: Sequence[Group], question: Question) 
             f"the runs are of {', '.join(benchmarks)}, and {question.system or question.size} of none: give the runs "
             "of one of them"
         )
-    known = workload(benchmarks[0])
+    first = groups[0].first
     blocks = {str(block["system_name"]): block for block in read_systems().values()}
-    system = question.system or groups[0].first.system
+    system = question.system or first.system
     if system not in blocks:
         raise PredictionError(
             f"there is no run on {system}, nor a block of it in systems.yaml: 'caraml systems' lists them"
         )
-    first = groups[0].first
-    model = question.size or first.point.model
     hardware = _hardware(blocks[system], first.precision)
-    own = _own_examples(groups, blocks)
-    devices = question.devices or sorted({one.devices for group in groups for one in group.points})
-    batches = question.batches or sorted({one.batch for group in groups for one in group.points})
-    for number in devices:
-        for batch in batches:
+    target = _Target(
+        workload(benchmarks[0]),
+        question.size or first.point.model,
+        blocks[system],
+        hardware,
+        _own_examples(groups, blocks),
+    )
+    for devices in question.devices or sorted({one.devices for group in groups for one in group.points}):
+        for batch in question.batches or sorted({one.batch for group in groups for one in group.points}):
             try:
-                _check_point(known, model, number, batch)
-                _check_memory(known, blocks[system], model, number, batch, first.precision)
-                work = _work(known, groups, model, number, batch)
-                step = predict_step(known.facts.name, work, hardware, number, own)
+                found.predictions.append(_unmeasured(target, groups, devices, batch))
             except (PredictionError, ConfigError) as error:
                 found.refused.append(str(error))
-                continue
-            if step is None:
-                raise PredictionError(
-                    f"{known.facts.title} on {system} cannot be predicted from a datasheet: too few points of it were "
-                    "published to learn from, so measure it there"
-                )
-            per_sample = float(value_at(first.any, "layout.work_per_sample") or 1.0)
-            if model != first.point.model and hasattr(_shape(known, model), "sequence_length"):
-                per_sample = float(_shape(known, model).sequence_length)
-            per_s = batch * per_sample / step.step_s
-            per_wh = per_s * 3600 / (hardware.tdp_w * number) if hardware.tdp_w else None
-            found.predictions.append(
-                Prediction(
-                    system,
-                    first.point._replace(model=model, devices=number, global_batch=batch),
-                    (),
-                    first.precision,
-                    DATASHEET,
-                    step.what,
-                    first.any["work_unit"],
-                    per_s,
-                    around(per_s, step.half),
-                    hardware.tdp_w or None,
-                    per_wh,
-                    None,
-                    "Q0, ESTIMATED from thermal design power" if per_wh else "",
-                )
-            )
+
+
+def _unmeasured(target: _Target, groups: Sequence[Group], devices: int, batch: int) -> Prediction:
+    known, model, hardware, first = target.known, target.model, target.hardware, groups[0].first
+    _check_point(known, model, devices, batch)
+    _check_memory(target, devices, batch, first.precision)
+    step = predict_step(known.facts.name, _work(known, groups, model, devices, batch), hardware, devices, target.own)
+    if step is None:
+        raise PredictionError(
+            f"{known.facts.title} on {target.block['system_name']} cannot be predicted from a datasheet, as too few "
+            "points of it were published to learn from: measure it there"
+        )
+    shape = _shape(known, model)
+    per_sample = float(shape.sequence_length) if shape and model != first.point.model else _work_per_sample(first.any)
+    per_s = batch * per_sample / step.step_s
+    per_wh = per_s * SECONDS_PER_HOUR / (hardware.tdp_w * devices) if hardware.tdp_w else None
+    return Prediction(
+        str(target.block["system_name"]),
+        first.point._replace(model=model, devices=devices, global_batch=batch),
+        (),
+        first.precision,
+        DATASHEET,
+        step.what,
+        first.any["work_unit"],
+        per_s,
+        around(per_s, step.half),
+        hardware.tdp_w or None,
+        per_wh,
+        None,
+        FROM_TDP if per_wh else "",
+    )
+
+
+def _work_per_sample(record: Record) -> float:
+    return float(value_at(record, "layout.work_per_sample") or 1.0)
 
 
 def _hardware(block: Block, precision: str) -> Hardware:
@@ -192,30 +211,25 @@ def _own_examples(groups: Iterable[Group], blocks: dict[str, Block]) -> list[Exa
     """Measured points of these runs whose systems' datasheets are known."""
     found = []
     for group in groups:
-        block = blocks.get(group.first.system)
-        try:
-            hardware = _hardware(block, group.first.precision) if block else None
-        except PredictionError:
-            hardware = None
-        if hardware is None:
-            continue
         known = workload(group.first.point.benchmark)
         for one in group.results:
-            per_s = one.value(THROUGHPUT)
-            per_sample = float(value_at(one.any, "layout.work_per_sample") or 1.0)
+            devices, batch, per_s = one.point.devices, one.point.global_batch, one.value(THROUGHPUT)
             try:
-                work = _work(known, [group], one.point.model, one.point.devices, one.point.global_batch)
-            except PredictionError:
+                hardware = _hardware(blocks[group.first.system], group.first.precision)
+                work = _work(known, [group], one.point.model, devices, batch)
+            except (PredictionError, KeyError):  # its datasheet is not known, or its work
                 continue
             if per_s:
-                step_s = one.point.global_batch * per_sample / per_s
-                found.append(Example(OWN, hardware, one.point.devices, work, step_s))
+                found.append(Example(OWN, hardware, devices, work, batch * _work_per_sample(one.any) / per_s))
     return found
 
 
 def _shape(known: Workload, model: str) -> Shape | None:
     decoder = known.decoder(model)
-    return None if decoder is None else Shape(**{name: decoder[name] for name in Shape._fields if name in decoder})
+    if decoder is None:
+        return None
+    length = decoder["sequence_length"]
+    return Shape(decoder["layers"], decoder["hidden"], decoder["ffn"], decoder["vocab"], length, decoder["parameters"])
 
 
 def _work(known: Workload, groups: Sequence[Group], model: str, devices: int, batch: int) -> Work:
@@ -235,24 +249,22 @@ def _work(known: Workload, groups: Sequence[Group], model: str, devices: int, ba
         )
         return decoder_work(shape, shared)
     if record is None:
-        known_models = ", ".join(dict.fromkeys(one.first.point.model for one in groups))
-        raise PredictionError(f"{model} is a model of another kind than {known_models}: measure it, or one of its kind")
+        measured = ", ".join(dict.fromkeys(one.first.point.model for one in groups))
+        raise PredictionError(f"{model} is a model of another kind than {measured}: measure it, or one of its kind")
     flops = 1e12 * float(value_at(record, "metrics.tflops_per_device") or 0.0)
-    per_s = float(value_at(record, "metrics.{unit}_per_s_per_device") or 0.0)
+    per_s = float(value_at(record, PER_DEVICE) or 0.0)
     if not flops or not per_s:
         raise PredictionError(f"the runs of {model} do not say its FLOPs: a datasheet prediction needs them")
-    per_sample = float(value_at(record, "layout.work_per_sample") or 1.0)
-    return image_work(
-        flops / per_s * per_sample, float(value_at(record, "metrics.num_parameters") or 0.0), devices, batch
-    )
+    parameters = float(value_at(record, "metrics.num_parameters") or 0.0)
+    return image_work(flops / per_s * _work_per_sample(record), parameters, devices, batch)
 
 
-def _check_memory(known: Workload, block: Block, model: str, devices: int, batch: int, precision: str) -> None:
+def _check_memory(target: _Target, devices: int, batch: int, precision: str) -> None:
     """Raise PredictionError for what by the plan's estimate does not fit in a device."""
-    room_gb = float(block["memory_gb_per_device"])
-    wanted_gb = known.memory_bytes(model, devices, batch, precision) / GB
+    room_gb = float(target.block["memory_gb_per_device"])
+    wanted_gb = target.known.memory_bytes(target.model, devices, batch, precision) / GB
     if room_gb and wanted_gb > room_gb:
         raise PredictionError(
-            f"{model} on {devices_text(devices)} of {block['system_name']} takes {wanted_gb:.0f} GB of each by estimate, "
-            f"and they have {room_gb:g}: ask for more devices"
+            f"{target.model} on {devices_text(devices)} of {target.block['system_name']} takes {wanted_gb:.0f} GB of "
+            f"each by estimate, and they have {room_gb:g}: ask for more devices"
         )

@@ -48,10 +48,7 @@ def read_systems(file: Path | None = None) -> dict[str, Block]:
             for parameter in block["parameter"]:
                 if str(parameter.get("tag", "!")).startswith("!"):
                     values[parameter["name"]] = parameter["_"]
-            found[str(block["tag"])] = {
-                **values,
-                **{name: value for name, value in OPTIONAL.items() if name not in values},
-            }
+            found[str(block["tag"])] = values | {name: OPTIONAL[name] for name in OPTIONAL if name not in values}
     except YamlError as error:
         raise SiteError(f"{file} cannot be read: {error}") from error
     except (AttributeError, KeyError, TypeError) as error:

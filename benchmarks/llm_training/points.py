@@ -61,5 +61,17 @@ def memory_bytes(model: str, num_devices: int, global_batch_size: int, precision
     layout = Layout(num_devices, shape.tensor_parallel_size, shape.pipeline_parallel_size)
     plan = BatchPlan(global_batch_size, shape.micro_batch_size, layout.data_parallel_size)
     stages = range(layout.pipeline_parallel_size)
-    options = {"precision": precision, "recompute": "none", "sequence_parallel": False, "shards_optimizer": True}
-    return max(stage_memory(shape, layout, plan, shape.sequence_length, stage, **options).total for stage in stages)
+    return max(
+        stage_memory(
+            shape,
+            layout,
+            plan,
+            shape.sequence_length,
+            stage,
+            precision=precision,
+            recompute="none",
+            sequence_parallel=False,
+            shards_optimizer=True,
+        ).total
+        for stage in stages
+    )

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,12 +17,15 @@ from jpwr.trace import Trace
 from results.collect import TRACES
 from results.plots.cost import cost_charts
 from results.plots.energy import energy_by_scope, pareto, power_over_time
+from results.plots.prediction import measured_against_predicted, scaling_beyond
 from results.plots.reads import bandwidth_over_time, sizes_of_reads
 from results.plots.regions import steps_by_region
 from results.plots.style import EFFICIENCY, SPEED, Chart, Styles, kinds_alike, styles_of_systems
 from results.plots.sweep import heat_map_of_system, over_batch, scaling
 from results.plots.systems import compute_and_effective, ratios
 from results.points.repeats import PointResults, by_point
+from results.prediction.predict import FEWEST_POINTS, Group, PredictionError, groups_of, not_measured
+from results.published import EFFECTIVE, Throughput, throughputs
 from results.records import Record, RecordError
 from results.tables.cost import cost_rows
 from results.tables.decision import (
@@ -37,7 +41,7 @@ from results.tables.decision import (
 )
 from results.tables.doubts import alike, deviations_once, energies_apart, failures_once
 from results.tables.points import point_rows
-from results.tables.published import EFFECTIVE, Throughput, throughputs
+from results.tables.prediction import disturbed_words, prediction_rows
 from results.tables.reads import file_rows, read_rows
 from results.tables.reads import sentences as of_reads
 from results.tables.regions import region_rows, split_notes
@@ -67,6 +71,8 @@ class Section(NamedTuple):
     published: list[Throughput]
     charts: list[Chart]
     sentences: list[str]
+    groups: list[Group]  # that predictions are made from
+    predicted: list[list[str]]  # rows
 
 
 def check_page(page: Path) -> None:
@@ -148,6 +154,8 @@ def _section(
         charts.append(_power_chart(results, system, f"power_{number}"))
     if costs:
         charts += cost_charts(results, costs, styles)
+    groups = [group for group in groups_of(ranked_points(results)) if len(group.points) >= FEWEST_POINTS]
+    charts += [measured_against_predicted(groups, styles), scaling_beyond(groups, styles)]
     name = f"{point.benchmark}_{index}"
     return Section(
         f"{title_of(point.benchmark)}: {details}",
@@ -156,7 +164,19 @@ def _section(
         published,
         [chart._replace(name=f"{name}_{chart.name}") for chart in charts if chart],
         sentences(results),
+        groups,
+        _predicted(groups, results),
     )
+
+
+def _predicted(groups: Sequence[Group], results: Sequence[PointResults]) -> list[list[str]]:
+    """Points that sweeps have not, as far as their others tell."""
+    found = []
+    for group in groups:
+        for place in not_measured(group, results):
+            with suppress(PredictionError):
+                found.append(group.predict(*place))
+    return prediction_rows(found) if found else []
 
 
 def _power_chart(results: Sequence[PointResults], system: str, name: str) -> Chart | None:
@@ -339,6 +359,7 @@ def _render(
         split_notes={section.anchor: split_notes(section.results) for section in sections},
         tables={section.anchor: point_rows(section.results, without=("model", "data")) for section in sections},
         decision=decision,
+        disturbed=[words for section in sections for group in section.groups for words in disturbed_words(group)],
         deviations=deviations_once([one for section in sections for one in section.results]),
         energies_apart={section.title: energies_apart(section.results) for section in sections},
         quality=_quality(records),

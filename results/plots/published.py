@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from results.plots.style import COLOURS, Chart, new_figure, styled
 from results.plots.sweep import draw_heat_map, short
-from results.tables.published import PUBLISHERS, Published, throughputs
+from results.published import PUBLISHERS, Published, throughputs
 from results.values import devices_text, rounded
 
 

@@ -22,7 +22,7 @@ from results.plots.style import (
     unit_of,
 )
 from results.points.repeats import PointResults, Summary
-from results.tables.published import Throughput
+from results.published import Throughput
 from results.values import PER_DEVICE, THROUGHPUT, devices_text, rounded
 from results.verdicts.ranking import best_by_devices
 

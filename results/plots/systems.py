@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from results.plots.style import FULL, GREY, INK, PALE, SIZE_IN, Chart, Styles, error_bars, new_figure, styled, unit_of
 from results.points.repeats import PointResults, Ratio, ratio_of
-from results.tables.published import PUBLISHED, Throughput
+from results.published import PUBLISHED, Throughput
 from results.values import THROUGHPUT, rounded
 from results.verdicts.ranking import best_of_systems
 

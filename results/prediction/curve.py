@@ -55,16 +55,19 @@ class Curve:
         prior = np.log([shortest / 2, each, 4 * each, 0.02])
 
         def errors(theta: np.ndarray) -> np.ndarray:
-            launch, sample, step, slower = np.exp(theta)
+            _, sample, step, slower = np.exp(theta)
             both = np.logaddexp(SHARPNESS * theta[0], SHARPNESS * np.log(sample * samples + step)) / SHARPNESS
-            return np.r_[(both + slower * logs[0] - logs[1]) / NOISE, PRIOR_WEIGHT * (theta - prior)]
+            found: np.ndarray = np.r_[(both + slower * logs[0] - logs[1]) / NOISE, PRIOR_WEIGHT * (theta - prior)]
+            return found
 
         def slopes(theta: np.ndarray) -> np.ndarray:
             launch, sample, step, slower = np.exp(theta)
             work = sample * samples + step
             launching = 1 / (1 + (work / launch) ** SHARPNESS)
-            found = [launching, (1 - launching) * sample * samples / work, (1 - launching) * step / work]
-            return np.r_[np.stack([*found, slower * logs[0]], axis=1) / NOISE, PRIOR_WEIGHT * np.eye(4)]
+            of_logs = [launching, (1 - launching) * sample * samples / work, (1 - launching) * step / work]
+            of_logs.append(slower * logs[0])
+            found: np.ndarray = np.r_[np.stack(of_logs, axis=1) / NOISE, PRIOR_WEIGHT * np.eye(4)]
+            return found
 
         start = np.log([shortest, each, 4 * each, 0.02])
         self._theta = least_squares(errors, start, jac=slopes, loss="soft_l1").x
@@ -85,16 +88,17 @@ class Curve:
         import numpy as np
 
         launch, sample, step, slower = np.exp(self._theta)
-        both: np.ndarray = ((sample * samples + step) ** SHARPNESS + launch**SHARPNESS) ** (1 / SHARPNESS)
-        return both * devices**slower
+        both = ((sample * samples + step) ** SHARPNESS + launch**SHARPNESS) ** (1 / SHARPNESS)
+        found: np.ndarray = both * devices**slower
+        return found
 
     def _alike(self, devices: np.ndarray, doublings: np.ndarray) -> np.ndarray:
         """How much what is left of points is that of those fitted: a Gaussian process among the same devices."""
         import numpy as np
 
         apart = (doublings[:, None] - self._doublings) / LEFT_WIDTH
-        same: np.ndarray = devices[:, None] == self._devices
-        return LEFT_SPREAD**2 * np.exp(-(apart**2) / 2) * same
+        found: np.ndarray = LEFT_SPREAD**2 * np.exp(-(apart**2) / 2) * (devices[:, None] == self._devices)
+        return found
 
 
 def _columns(points: Sequence[Measured]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 TERMS = ("matrix multiplications", "attention", "activations", "optimizer", "exchange", "tensor parallelism")
 SOFTWARE = "start of layers"
+# nnls wants columns of one size: attention has many FLOPs for each byte, and layers are started in milliseconds.
+SCALES, START_SCALE = (1.0, 1e-2, 1e2, 1.0, 1.0, 1.0), 1e-3
 
 
 class Hardware(NamedTuple):
@@ -86,11 +88,8 @@ class Datasheet:
             work.exchanged_bytes / link if link else 0.0,
             longer * work.tensor_bytes / hardware.link_b_per_s if hardware.link_b_per_s else 0.0,
         ]
-        known = source in self._sources
-        started = [
-            longer * work.layers_started * (1 / len(self._sources) if not known else one == source)
-            for one in self._sources
-        ]
-        # SciPy's nnls wants columns of one size: attention's FLOPs are many for each byte, and layers are started in ms.
-        scale = np.array([1, 1e-2, 1e2, 1, 1, 1] + [1e-3] * len(started))
-        return np.array([*terms, *started]) * scale
+        # Software of which there is no point is the middle of those known.
+        share = {source: 1.0} if source in self._sources else dict.fromkeys(self._sources, 1 / len(self._sources))
+        started = [longer * work.layers_started * share.get(one, 0.0) for one in self._sources]
+        found: np.ndarray = np.array([*terms, *started]) * np.array([*SCALES, *[START_SCALE] * len(started)])
+        return found

@@ -10,8 +10,8 @@ from typing import Any
 
 from results.prediction.datasheet import Example, Hardware
 from results.prediction.step_work import Layout, Shape, decoder_work, image_work
+from results.published import throughputs
 from results.records import RecordError
-from results.tables.published import throughputs
 
 FOLDER = Path(__file__).parents[1] / "reference"
 TRAINING, ACCELERATORS = FOLDER / "training.csv", FOLDER / "accelerators.csv"
@@ -47,7 +47,9 @@ def hardware(name: str, precision: str, devices_per_node: int) -> Hardware:
     return Hardware(
         name,
         1e12 * float(row[f"peak_tflops_{bits}"]),
-        *(1e9 * float(row[f"{what}_gb_per_s"]) for what in ("memory", "link", "network")),
+        1e9 * float(row["memory_gb_per_s"]),
+        1e9 * float(row["link_gb_per_s"]),
+        1e9 * float(row["network_gb_per_s"]),
         devices_per_node,
         float(row["tdp_w"]),
     )

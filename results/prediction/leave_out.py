@@ -81,9 +81,8 @@ def left_out(points: Sequence[Measured]) -> list[LeftOut]:
 
 def _ways(points: Sequence[Measured]) -> Iterator[tuple[list[Measured], list[Measured]]]:
     """What is kept, and what is asked for."""
-    rows = [
-        sorted(_of(points, number), key=lambda one: one.batch) for number in sorted({one.devices for one in points})
-    ]
+    numbers = sorted({one.devices for one in points})
+    rows = [sorted((one for one in points if one.devices == number), key=lambda one: one.batch) for number in numbers]
     for one in points:
         yield [other for other in points if other is not one], [one]
     for row in rows:
@@ -95,10 +94,6 @@ def _ways(points: Sequence[Measured]) -> Iterator[tuple[list[Measured], list[Mea
         yield row, [one for one in points if one.devices != row[0].devices]
     ends = [end for row in rows for end in {row[0], row[-1]}]
     yield ends, [one for one in points if one not in ends]
-
-
-def _of(points: Sequence[Measured], devices: int) -> list[Measured]:
-    return [one for one in points if one.devices == devices]
 
 
 def half_interval(errors: Sequence[float]) -> float:

@@ -11,8 +11,8 @@ from results.points.estimate import CONFIDENCE, Interval
 from results.points.repeats import Point, PointResults
 from results.prediction.curve import Curve, Measured
 from results.prediction.leave_out import LEVELS, LeftOut, distance, half_interval, left_out
+from results.published import throughputs
 from results.records import RecordError
-from results.tables.published import throughputs
 from results.values import THROUGHPUT, devices_text
 from results.verdicts.quality import energy_kind, why_not_ranked
 
@@ -88,7 +88,7 @@ class Group:
         if self._curve is None:
             self._curve = Curve(self.points)
         per_s = self._curve.per_s(devices, batch)
-        half = self._half(far)
+        half = self.half(far)
         power_w, power_half, kind = self._power(per_s / devices)
         per_wh = per_s * 3600 / (power_w * devices) if power_w else None
         return Prediction(
@@ -107,7 +107,7 @@ class Group:
             kind,
         )
 
-    def _half(self, far: str) -> float:
+    def half(self, far: str) -> float:
         """Of the interval, as a logarithm: from its own errors where they are enough, else with those published."""
         own = [one.error for one in self.errors if one.distance == far]
         half = half_interval(own)
@@ -116,13 +116,11 @@ class Group:
     def _power(self, per_s: float) -> tuple[float | None, float, str]:
         """A device's power at a throughput of it, half of its interval as a logarithm, and of what kind it is."""
         kinds = {energy_kind(one.any) for one in self.results}
-        known = [
-            (speed / one.point.devices, power / one.point.devices)
-            for one in self.results
-            if not why_not_ranked(one)
-            and (power := one.value("energy.avg_power_w"))
-            and (speed := one.value(THROUGHPUT))
-        ]
+        known = []
+        for one in self.results:
+            speed, power_w = one.value(THROUGHPUT), one.value("energy.avg_power_w")
+            if speed and power_w and not why_not_ranked(one):
+                known.append((speed / one.point.devices, power_w / one.point.devices))
         if len(kinds) != 1 or len(known) < FEWEST_POINTS:
             return None, 0.0, ""
         watts, half = power_at(known, per_s)
@@ -152,7 +150,7 @@ def around(value: float, half: float) -> Interval:
     return Interval(value * math.exp(-half), value * math.exp(half))
 
 
-def power_at(known: Sequence[tuple[float, float]], per_s: float) -> tuple[float, float]:
+def power_at(known: list[tuple[float, float]], per_s: float) -> tuple[float, float]:
     """Power at a throughput, of pairs of both, and half of its interval as a logarithm.
 
     Power is what a device takes without work, and what each unit of work takes: neither below 0 (SciPy's nnls), and
@@ -219,10 +217,7 @@ def groups_of(results: Iterable[PointResults]) -> list[Group]:
 def not_measured(group: Group, results: Iterable[PointResults]) -> list[tuple[int, int]]:
     """(devices, batch) that its sweep has and it has not: left out, or failed. Only batches that devices can share."""
     mine = [one for one in results if (one.system, one.point[:2]) == (group.first.system, group.first.point[:2])]
-    every = {
-        (one.point.devices, one.point.global_batch) for one in mine if one.point.devices and one.point.global_batch
-    }
-    devices, batches = ({place[axis] for place in every} for axis in (0, 1))
+    devices, batches = {one.point.devices for one in mine} - {0}, {one.point.global_batch for one in mine} - {0}
     layout = group.first.any["layout"]
     of_one = layout["num_devices"] // (layout.get("data_parallel_size") or layout["num_devices"])  # copy of the model
     have = {one[:2] for one in group.points}

@@ -24,7 +24,7 @@ class Errors(NamedTuple):
     level: str
     what: str  # that was left out, or how far it was from the rest
     of: str
-    count: int
+    points: int
     median: float
     geometric_mean: float
     mean: float

@@ -51,13 +51,17 @@ def error_rows(errors: Iterable[Errors]) -> list[list[str]]:
     header += ["largest [%]", "intervals that held the truth"]
     rows = [
         [
-            *(one.level, one.what, one.of, str(one.count)),
+            *(one.level, one.what, one.of, str(one.points)),
             *(f"{100 * value:.1f}" for value in one[4:9]),
-            "too few errors for one" if one.held is None else f"{one.held} of {one.count} ({one.held / one.count:.0%})",
+            _held(one),
         ]
         for one in errors
     ]
     return [header, *rows]
+
+
+def _held(one: Errors) -> str:
+    return "too few errors for one" if one.held is None else f"{one.held} of {one.points} ({one.held / one.points:.0%})"
 
 
 def disturbed_words(group: Group) -> list[str]:

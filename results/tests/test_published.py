@@ -11,8 +11,8 @@ from results.plots.style import GREY, SPEED, styles_of_systems
 from results.plots.sweep import over_batch, short
 from results.plots.systems import compute_and_effective
 from results.points.repeats import by_point
+from results.published import EFFECTIVE, read_published, throughputs
 from results.records import find_records
-from results.tables.published import EFFECTIVE, read_published, throughputs
 from results.tests import made_up
 
 

@@ -1,0 +1,105 @@
+"""Figures that others have published, each with its source and caveats: drawn beside ours, never ranked with them."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Set
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from results.values import devices_text
+
+FIGURES = Path(__file__).parent / "reference" / "published.csv"
+# Our benchmark and model, or how its name begins, for theirs.
+SAME_WORKLOAD = {
+    ("llm_training", "GPT-117M"): ("llm_training", "117M"),
+    ("llm_training", "GPT-800M"): ("llm_training", "800M"),
+    ("llm_training", "GPT-13B"): ("llm_training", "13B"),
+    ("llm_training", "GPT-175B"): ("llm_training", "175B"),
+    ("image_classification", "resnet50"): ("resnet50", "ResNet-50"),
+    ("image_classification", "resnet50_v2"): ("resnet50", "ResNet-50"),
+    ("mlperf", "resnet50"): ("resnet50", "ResNet-50"),
+    ("mlperf", "cosmoflow"): ("cosmoflow", "CosmoFlow 128"),
+    ("mlperf", "deepcam"): ("deepcam", "DeepCAM 768x1152"),
+    ("mlperf_hpc", "cosmoflow"): ("cosmoflow", "CosmoFlow 128"),
+    ("mlperf_hpc", "deepcam"): ("deepcam", "DeepCAM 768x1152"),
+}
+# Their metric and unit, and ours; a rate per device is multiplied by the devices.
+TOTAL = {
+    ("throughput", "tokens/s"),
+    ("throughput", "images/s"),
+    ("throughput", "samples/s"),
+    ("compute_throughput", "inputs/s"),
+}
+PER_DEVICE = {("throughput_per_gpu", "tokens/s/GPU")}
+COMPUTE = frozenset(TOTAL | PER_DEVICE)
+EFFECTIVE = frozenset({("effective_throughput", "inputs/s")})  # with the files read
+PUBLISHED = "published: "  # so labels of theirs begin
+# Who published the figures of a benchmark, where it was not the original suite.
+PUBLISHERS = {"mlperf": "EPCC", "mlperf_hpc": "MLPerf HPC"}
+
+
+class Published(NamedTuple):
+    """One published figure, as the file has it; a number that was not published is empty."""
+
+    source: str
+    system: str
+    accelerator: str
+    benchmark: str
+    model: str
+    dataset: str
+    precision: str
+    devices: str
+    nodes: str
+    global_batch_size: str
+    metric: str
+    value: str
+    unit: str
+    note: str
+
+
+class Throughput(NamedTuple):
+    """A published throughput of one of our workloads, in its unit per second over all devices."""
+
+    system: str
+    devices: int
+    global_batch: int
+    units_per_s: float
+    figure: Published
+
+    @property
+    def place(self) -> tuple[str, int, int]:
+        """What tells published points of a workload apart."""
+        return self.system, self.devices, self.global_batch
+
+    @property
+    def label(self) -> str:
+        """Whose it is, and of how many devices."""
+        publisher = PUBLISHERS.get(self.figure.benchmark)
+        whose = f"{publisher}, {self.system}" if publisher else f"{self.system}, {self.figure.model}"
+        return f"{PUBLISHED}{whose}, {devices_text(self.devices)}"
+
+
+@cache
+def read_published() -> tuple[Published, ...]:
+    """All published figures, in the order of the file."""
+    with FIGURES.open(newline="") as file:
+        return tuple(Published(**row) for row in csv.DictReader(file))
+
+
+def throughputs(benchmark: str, model: str, kinds: Set[tuple[str, str]] = COMPUTE) -> list[Throughput]:
+    """The published throughputs of a workload; of a point that was published twice, the first."""
+    found: dict[tuple[str, int, int], Throughput] = {}
+    for figure in read_published():
+        kind = (figure.metric, figure.unit)
+        ours = SAME_WORKLOAD.get((figure.benchmark, figure.model))
+        if ours is None or ours[0] != benchmark or not model.startswith(ours[1]) or kind not in kinds:
+            continue
+        if not (figure.devices and figure.global_batch_size):
+            continue
+        devices, batch = int(figure.devices), int(figure.global_batch_size)
+        value = float(figure.value) * (devices if kind in PER_DEVICE else 1)
+        one = Throughput(figure.system, devices, batch, value, figure)
+        found.setdefault(one.place, one)
+    return list(found.values())
