@@ -83,8 +83,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ImportError as error:
         print(f"caraml: {missing_package(error)}", file=sys.stderr)
     except (CaramlError, RecordError, OSError) as error:
-        print(f"caraml: {error}", file=sys.stderr)
+        _say(error)
     return 2
+
+
+def _say(sentence: object) -> None:
+    """On stderr; of names in it, such as those in somebody's archive, bytes that are no text are escaped."""
+    print(f"caraml: {str(sentence).encode(errors='backslashreplace').decode()}", file=sys.stderr)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -191,7 +196,7 @@ def _check(options: argparse.Namespace) -> int:
     for path in options.folders:
         found += lint(path) if path.suffix == ".yaml" else problems(run_folder(path))
     for problem in dict.fromkeys(found):
-        print(f"caraml: {problem}", file=sys.stderr)
+        _say(problem)
     return 1 if found else 0
 
 
@@ -279,7 +284,7 @@ def _metered(records: Sequence[Record], meters: Sequence[Path]) -> None:
     """Give runs the energy that meters in the supply line measured, and say which were not measured."""
     for path in meters:
         for note in add_meter(records, read_meter(path)):
-            print(f"caraml: {note}", file=sys.stderr)
+            _say(note)
 
 
 def _chosen(records: Sequence[Record], conditions: Sequence[str]) -> list[Record]:
@@ -579,7 +584,7 @@ def _add_verify(command: argparse.ArgumentParser) -> None:
 def _verify(options: argparse.Namespace) -> int:
     checked = verify(options.archive, options.signers)
     for problem in checked.problems:
-        print(f"caraml: {problem}", file=sys.stderr)
+        _say(problem)
     if checked.commits:
         print(
             f"caraml: it was made at commit {' and '.join(checked.commits)} of the suite: another version may compute "

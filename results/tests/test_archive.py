@@ -92,6 +92,13 @@ def test_a_flipped_byte_is_found_wherever_it_is(archive, tmp_path, capsys):
         assert capsys.readouterr().err.startswith("caraml: ")
 
 
+def test_a_name_that_is_no_text_is_said_all_the_same(archive, capsys):
+    content = members(archive)
+    repack(archive, {**content, os.fsdecode(b"l\xe4ufe.txt"): b"a note"}, content["SHA256SUMS"])
+    assert main(["verify", str(archive)]) == 1
+    assert "l\\udce4ufe.txt has no checksum" in capsys.readouterr().err
+
+
 def test_names_of_any_bytes_are_archived_and_a_list_of_checksums_of_any_bytes_is_checked(
     runs, archive, tmp_path, capsys
 ):
