@@ -7,6 +7,7 @@ number of devices, or with all but the smallest and the largest batch.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
@@ -24,6 +25,10 @@ INTERPOLATED, CALIBRATED, DATASHEET = "interpolated", "calibrated", "datasheet"
 LEVELS = {BETWEEN: INTERPOLATED, **dict.fromkeys((SPARSE, NEXT, BEYOND, DEVICES, SCALING), CALIBRATED)}
 FURTHEST = 4  # times the devices or the batch that were measured, or this part of them
 NEIGHBOURS = 4  # a batch is between its neighbours if the larger is at most this many times the smaller
+
+# A point is called disturbed that its neighbours miss by so much, and by so many times their usual.
+DISTURBED, DISTURBED_TIMES = 0.1, 8.0
+FEWEST_TO_JUDGE = 4
 
 
 class LeftOut(NamedTuple):
@@ -104,3 +109,22 @@ def half_interval(errors: Sequence[float]) -> float:
     """
     rank = math.ceil((len(errors) + 1) * CONFIDENCE)
     return sorted(map(abs, errors))[rank - 1] if rank <= len(errors) else math.inf
+
+
+def disturbed(errors: Sequence[LeftOut], points: int) -> list[LeftOut]:
+    """Of so many points those that all others predict otherwise: of neighbours, the one that is further off."""
+    alone = [one for one in errors if one.kept == points - 1]
+    if len(alone) < FEWEST_TO_JUDGE:
+        return []
+    usual = statistics.median(abs(one.error) for one in alone)
+    found = []
+    for one in alone:
+        beside = [abs(other.error) for other in alone if _are_neighbours(one.point, other.point)]
+        far_off = abs(one.error) > max(math.log1p(DISTURBED), DISTURBED_TIMES * usual)
+        if far_off and abs(one.error) >= max(beside, default=0.0):
+            found.append(one)
+    return found
+
+
+def _are_neighbours(one: Measured, other: Measured) -> bool:
+    return one.devices == other.devices and max(one.batch, other.batch) <= 2 * min(one.batch, other.batch)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from results.points.estimate import CONFIDENCE, Interval
 from results.points.repeats import Point, PointResults
 from results.prediction.curve import Curve, Measured
-from results.prediction.leave_out import LEVELS, LeftOut, distance, half_interval, left_out
+from results.prediction.leave_out import LEVELS, LeftOut, distance, disturbed, half_interval, left_out
 from results.published import throughputs
 from results.records import RecordError
 from results.values import THROUGHPUT, devices_text
@@ -19,8 +19,6 @@ from results.verdicts.quality import energy_kind, why_not_ranked
 FEWEST_POINTS = 3  # of a system, so that at least one can be left out
 # Of which sweeps over batches and devices were published.
 PUBLISHED_SWEEPS = (("llm_training", "800M"), ("resnet50", "ResNet-50"))
-# A point is called another regime or disturbed that its neighbours miss by so much, and by so many times their usual.
-DISTURBED, DISTURBED_TIMES = 0.1, 8.0
 
 
 class PredictionError(RecordError):
@@ -127,22 +125,8 @@ class Group:
         return watts, half, kinds.pop() or ""
 
     def disturbed(self) -> list[LeftOut]:
-        """Points that their neighbours predict otherwise, the worst of neighbours only."""
-        nearest = [one for one in self.errors if one.kept == len(self.points) - 1]
-        if len(nearest) <= FEWEST_POINTS:
-            return []
-        usual = sorted(abs(one.error) for one in nearest)[len(nearest) // 2]
-        found = []
-        for one in nearest:
-            size = abs(one.error)
-            beside = [abs(other.error) for other in nearest if other is not one and _beside(one.point, other.point)]
-            if size > max(math.log1p(DISTURBED), DISTURBED_TIMES * usual) and size >= max(beside, default=0.0):
-                found.append(one)
-        return found
-
-
-def _beside(one: Measured, other: Measured) -> bool:
-    return one.devices == other.devices and max(one.batch, other.batch) <= 2 * min(one.batch, other.batch)
+        """Points that their neighbours predict otherwise."""
+        return disturbed(self.errors, len(self.points))
 
 
 def around(value: float, half: float) -> Interval:
@@ -163,7 +147,8 @@ def power_at(known: list[tuple[float, float]], per_s: float) -> tuple[float, flo
         for index in range(len(known))
     ]
     spread = math.sqrt(math.fsum(error**2 for error in errors) / len(errors))
-    return _line(known, per_s), float(stats.t.ppf((1 + CONFIDENCE) / 2, len(errors) - 1)) * spread
+    watts = min(_line(known, per_s), max(power_w for _, power_w in known))
+    return watts, float(stats.t.ppf((1 + CONFIDENCE) / 2, len(errors) - 1)) * spread
 
 
 def _line(known: Sequence[tuple[float, float]], per_s: float) -> float:
@@ -173,7 +158,7 @@ def _line(known: Sequence[tuple[float, float]], per_s: float) -> float:
     speeds, watts = np.array(known).T
     scale = speeds.max()
     rest, each = nnls(np.stack([1 / watts, speeds / scale / watts], axis=1), np.ones(len(watts)))[0]
-    return float(min(rest + each * per_s / scale, watts.max()))
+    return float(rest + each * per_s / scale)
 
 
 @cache

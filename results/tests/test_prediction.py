@@ -1,0 +1,394 @@
+"""Predictions against machines whose truth is known, and against what was published."""
+
+from __future__ import annotations
+
+import math
+import random
+from itertools import product
+
+import pytest
+
+from results.page.report import write_report
+from results.points.repeats import by_point
+from results.prediction.curve import Curve, Measured
+from results.prediction.datasheet import SOFTWARE, Datasheet, Example, Hardware
+from results.prediction.leave_out import (
+    BETWEEN,
+    BEYOND,
+    CALIBRATED,
+    DATASHEET,
+    DEVICES,
+    INTERPOLATED,
+    NEXT,
+    SCALING,
+    SPARSE,
+    distance,
+    disturbed,
+    half_interval,
+    left_out,
+)
+from results.prediction.predict import (
+    PredictionError,
+    groups_of,
+    not_measured,
+    power_at,
+    published_left_out,
+    published_sweeps,
+)
+from results.prediction.step_work import Layout, Shape, decoder_work, image_work
+from results.prediction.unmeasured import KNOWN_SOFTWARE, OTHER_SOFTWARE, Missed, half_of
+from results.prediction.validate import errors_of, validated, validated_datasheets
+from results.tables.prediction import disturbed_words, prediction_rows
+from results.tests.made_up import failed, result
+
+BATCHES = (16, 32, 64, 128, 256, 512, 1024)
+
+
+class Machine:
+    """A device that starts a step in `launch`, takes `sample` for each and `step` for all, and scales so well."""
+
+    def __init__(self, launch=0.1, sample=0.01, step=0.05, slower=0.03, noise=0.0, seed=1):
+        self.launch, self.sample, self.step, self.slower = launch, sample, step, slower
+        self.noise, self.random = noise, random.Random(seed)
+
+    def point(self, devices, batch):
+        work = self.sample * batch / devices + self.step
+        seconds = (work**4 + self.launch**4) ** 0.25 * devices**self.slower
+        return Measured(devices, batch, batch / seconds * math.exp(self.random.gauss(0, self.noise)))
+
+    def sweep(self, devices=(1, 2, 4), batches=BATCHES):
+        return [self.point(number, batch) for number, batch in product(devices, batches)]
+
+
+MACHINES = {
+    "bound by its work": {},
+    "bound by launching": {"launch": 3.0},
+    "a large step": {"step": 2.0},
+    "scales badly": {"slower": 0.6},
+    "fast and small": {"launch": 1e-4, "sample": 1e-5, "step": 1e-5},
+}
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_curve_finds_what_lies_between_and_beyond(name):
+    machine = Machine(**MACHINES[name])
+    curve = Curve(machine.sweep())
+    for devices, batch in ((1, 48), (2, 200), (4, 700), (3, 96), (4, 2048), (8, 1024)):
+        assert curve.per_s(devices, batch) == pytest.approx(machine.point(devices, batch).per_s, rel=0.03)
+
+
+def test_one_disturbed_point_does_not_bend_a_curve():
+    machine = Machine()
+    points = machine.sweep()
+    points[3] = points[3]._replace(per_s=points[3].per_s / 3)
+    for devices, batch in ((2, 48), (4, 700), (4, 2048)):
+        assert Curve(points).per_s(devices, batch) == pytest.approx(machine.point(devices, batch).per_s, rel=0.05)
+
+
+def test_a_curve_needs_two_points():
+    with pytest.raises(ValueError, match="1 points are fewer"):
+        Curve([Measured(1, 16, 100.0)])
+
+
+@pytest.mark.parametrize(
+    ("devices", "batch", "far"),
+    [
+        (1, 32, BETWEEN),
+        (1, 256, SPARSE),
+        (1, 2048, NEXT),
+        (1, 4096, BEYOND),
+        (1, 4, BEYOND),
+        (2, 64, DEVICES),
+        (16, 64, DEVICES),
+    ],
+)
+def test_how_far_a_question_is_from_what_was_measured(devices, batch, far):
+    points = Machine().sweep((1, 4), (16, 64, 1024))
+    assert distance(points, devices, batch) == far
+
+
+def test_scaling_from_one_number_of_devices_is_told_apart():
+    assert distance(Machine().sweep((4,)), 8, 64) == SCALING
+
+
+@pytest.mark.parametrize(("devices", "batch"), [(17, 64), (1, 4097), (1, 3), (64, 1024), (2, 5000)])
+def test_what_is_too_far_is_refused(devices, batch):
+    with pytest.raises(ValueError, match="more than 4 times away"):
+        distance(Machine().sweep((1, 4), (16, 64, 1024)), devices, batch)
+
+
+def test_a_point_that_is_left_out_does_not_tell_of_itself():
+    points = Machine(noise=0.02).sweep()
+    changed = [*points[:5], points[5]._replace(per_s=points[5].per_s * 2), *points[6:]]
+    before, after = (
+        [one for one in left_out(sweep) if one.point[:2] == points[5][:2] and one.kept == len(points) - 1]
+        for sweep in (points, changed)
+    )
+    assert after[0].error == pytest.approx(before[0].error - math.log(2), abs=1e-9)
+
+
+def test_every_way_of_asking_is_tried():
+    assert {one.distance for one in left_out(Machine().sweep())} == {BETWEEN, SPARSE, NEXT, BEYOND, DEVICES, SCALING}
+
+
+def test_half_of_an_interval_is_the_conformal_quantile():
+    assert half_interval([0.1] * 18) == math.inf
+    assert half_interval([*[0.1] * 18, -0.7]) == 0.7
+    assert half_interval([0.01 * index for index in range(1, 101)]) == pytest.approx(0.96)
+
+
+def test_intervals_hold_the_next_error_in_95_of_100_cases():
+    generator = random.Random(5)
+    held = 0
+    for _ in range(2000):
+        *known, asked = (generator.gauss(0, 0.1) ** 3 for _ in range(61))
+        held += abs(asked) <= half_interval(known)
+    assert 0.93 < held / 2000 < 0.975
+
+
+def published(benchmark, *distances):
+    return [
+        one
+        for (name, _), mine in published_left_out().items()
+        if name == benchmark
+        for one in mine
+        if one.distance in distances
+    ]
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "distances", "geometric_mean", "mean", "largest"),
+    [
+        ("resnet50", (BETWEEN, NEXT), 0.026, 0.043, 0.38),
+        ("llm_training", (BETWEEN, NEXT), 0.0075, 0.02, 0.27),
+        ("resnet50", (DEVICES,), 0.044, 0.071, 0.26),
+    ],
+)
+def test_published_points_are_predicted_as_well_as_is_claimed(benchmark, distances, geometric_mean, mean, largest):
+    found = errors_of("", "", "", [(one.error, math.inf) for one in published(benchmark, *distances)])
+    assert found.geometric_mean <= geometric_mean
+    assert found.mean <= mean
+    assert found.largest <= largest
+
+
+def test_intervals_hold_points_of_systems_that_they_do_not_know():
+    found = list(validated())
+    assert {one.level for one in found} == {INTERPOLATED, CALIBRATED}
+    assert sum(one.held for one in found) / sum(one.points for one in found) > 0.9
+    for one in found:
+        if one.points > 100:
+            assert one.held / one.points > 0.89, one
+
+
+def test_datasheets_tell_as_much_as_is_claimed():
+    found = list(validated_datasheets())
+    assert {one.level for one in found} == {DATASHEET}
+    known = {one.of: one for one in found if one.what == KNOWN_SOFTWARE}
+    foundry = known["GPT training, mosaicml/llm-foundry, 16 bit"]
+    assert (foundry.points, foundry.median < 0.123, foundry.mean < 0.142, foundry.largest < 0.62) == (
+        209,
+        True,
+        True,
+        True,
+    )
+    caraml = known["GPT training, CARAML"]
+    assert caraml.median < 0.12
+    assert caraml.mean < 0.11
+    assert sum(one.held for one in known.values()) / sum(one.points for one in known.values()) > 0.93
+    assert any(one.what == OTHER_SOFTWARE for one in found)
+
+
+def test_published_points_of_another_regime_are_named():
+    named = set()
+    for (benchmark, system), points in published_sweeps().items():
+        found = disturbed(published_left_out()[benchmark, system], len(points))
+        named |= {(benchmark, system, one.point.devices, one.point.batch) for one in found}
+    assert {("llm_training", "JURECA-GH200", 1, 16), ("resnet50", "JURECA-M2000", 2, 16)} <= named
+    assert len(named) < 0.05 * sum(map(len, published_sweeps().values()))
+
+
+def records(machine, devices=(1, 2, 4), batches=BATCHES, without=(), **changes):
+    made = []
+    for one in machine.sweep(devices, batches):
+        if one[:2] not in without:
+            power_w = 100 + 0.02 * one.per_s / one.devices
+            made.append(result("A100", *one, power_w=power_w, **changes))
+    return made
+
+
+def test_a_third_of_a_sweep_is_predicted_from_the_rest_with_its_energy():
+    truth = {
+        (one.point.devices, one.point.global_batch): one
+        for one in by_point(records(Machine(sample=1e-5, step=5e-5, launch=1e-4)))
+    }
+    places = list(truth)[1::3]
+    points = by_point(records(Machine(sample=1e-5, step=5e-5, launch=1e-4), without=places))
+    [group] = groups_of(points)
+    assert not_measured(group, points) == sorted(places)
+    for place in places:
+        found = group.predict(*place)
+        for value, interval, path in (
+            (found.per_s, found.per_s_interval, "metrics.tokens_per_s"),
+            (found.per_wh, found.per_wh_interval, "energy.tokens_per_wh"),
+        ):
+            known = truth[place].value(path)
+            assert value == pytest.approx(known, rel=0.03)
+            assert interval.low < known < interval.high
+        assert found.energy_kind == "Q1, device"
+
+
+def test_a_failed_point_is_one_that_was_not_measured():
+    points = by_point([*records(Machine(), without=[(2, 64)]), failed("A100", 2, 64, model="tiny")])
+    [group] = groups_of(points)
+    assert not_measured(group, points) == [(2, 64)]
+
+
+def test_other_software_and_precision_make_another_group():
+    points = by_point([*records(Machine()), *records(Machine(sample=0.02), variant=["fp8"], precision="fp8")])
+    assert len(groups_of(points)) == 2
+
+
+@pytest.mark.parametrize(
+    ("devices", "batch", "words"),
+    [
+        (0, 64, "both are at least 1"),
+        (2, 0, "both are at least 1"),
+        (64, 64, "64 devices are more than 4 times away from what was measured, 1 to 4: measure nearer"),
+        (4, 8192, "batch 8192 is more than 4 times away from what was measured, 16 to 1024: measure nearer"),
+    ],
+)
+def test_what_cannot_be_told_is_refused_in_a_sentence(devices, batch, words):
+    [group] = groups_of(by_point(records(Machine())))
+    with pytest.raises(PredictionError, match=words):
+        group.predict(devices, batch)
+
+
+def test_two_points_are_too_few():
+    [group] = groups_of(by_point(records(Machine(), (1,), (16, 32))))
+    with pytest.raises(PredictionError, match="has 2 good points, and a prediction needs 3"):
+        group.predict(1, 64)
+
+
+def test_a_point_that_its_neighbours_predict_otherwise_is_named():
+    made = records(Machine(noise=0.004), without=[(2, 128)])
+    slow = Machine().point(2, 128)
+    [group] = groups_of(by_point([*made, result("A100", 2, 128, slow.per_s / 1.4)]))
+    [words] = disturbed_words(group)
+    assert "2 devices, batch 128: another regime or disturbed" in words
+
+
+def test_a_sweep_as_it_should_be_names_nothing():
+    for seed in range(5):
+        [group] = groups_of(by_point(records(Machine(noise=0.01, seed=seed))))
+        assert not group.disturbed()
+
+
+def test_power_is_what_rests_and_what_each_unit_takes():
+    known = [(speed, 80 + 0.5 * speed) for speed in (100.0, 200.0, 400.0)]
+    watts, half = power_at(known, 300.0)
+    assert watts == pytest.approx(230)
+    assert half == pytest.approx(0, abs=1e-6)
+    assert power_at(known, 4000.0)[0] == 280  # never above what was measured
+
+
+def test_without_a_measured_energy_none_is_predicted():
+    [group] = groups_of(by_point(records(Machine(), estimated=True)))
+    found = group.predict(1, 48)
+    assert (found.power_w, found.per_wh, found.energy_kind) == (None, None, "")
+
+
+SHAPE = Shape(16, 2048, 8192, 50304, 2048, 0.91e9)
+
+
+def test_flops_of_a_decoder_are_those_of_the_paper():
+    work = decoder_work(SHAPE, Layout(1, 16, 4))
+    tokens, (layers, h) = 16 * 2048, SHAPE[:2]
+    assert work.matmul_flops == pytest.approx(tokens * (72 * layers * h**2 + 6 * SHAPE.vocab * h))
+    assert work.attention_flops == pytest.approx(tokens * 6 * layers * h * 2048)
+    assert decoder_work(SHAPE, Layout(1, 16, 4, recompute=True)).attention_flops == pytest.approx(
+        work.attention_flops * 4 / 3
+    )
+
+
+def test_devices_share_work_and_exchange():
+    one, four = (decoder_work(SHAPE, Layout(devices, 64, 4)) for devices in (1, 4))
+    assert four.matmul_flops == pytest.approx(one.matmul_flops / 4)
+    assert one.exchanged_bytes == 0 < four.exchanged_bytes
+    pipeline = decoder_work(SHAPE, Layout(4, 64, 4, pipeline=4))
+    assert pipeline.bubble == pytest.approx(3 / 16)
+    assert decoder_work(SHAPE, Layout(4, 64, 4, pipeline=4, interleaved=2)).bubble == pytest.approx(3 / 32)
+
+
+def devices_of_all_kinds():
+    generator = random.Random(3)
+    return [
+        Hardware(f"D{index}", generator.uniform(1, 9) * 1e14, generator.uniform(1, 8) * 1e12, 3e11, 0.0, 8, 500.0)
+        for index in range(8)
+    ]
+
+
+def true_step_s(work, hardware, start_s):
+    return (
+        1.5 * work.matmul_flops / hardware.peak_flops
+        + 60 * work.activation_bytes / hardware.memory_b_per_s
+        + start_s * work.layers_started
+    )
+
+
+def test_a_device_that_is_known_by_its_datasheet_is_predicted():
+    *known, asked = devices_of_all_kinds()
+    works = [decoder_work(SHAPE, Layout(1, batch, micro)) for batch, micro in ((16, 1), (64, 4), (256, 16))]
+    examples = [
+        Example(source, one, 1, work, true_step_s(work, one, start_s))
+        for source, start_s in (("slow to start", 2e-3), ("quick", 2e-4))
+        for one in known
+        for work in works
+    ]
+    sheet = Datasheet(examples)
+    for work in works:
+        for source, start_s in (("slow to start", 2e-3), ("quick", 2e-4)):
+            assert sheet.step_s(work, asked, 1, source) == pytest.approx(true_step_s(work, asked, start_s), rel=1e-3)
+        middle = sheet.step_s(work, asked, 1, "nobody knows it")
+        assert middle == pytest.approx(true_step_s(work, asked, 1.1e-3), rel=1e-3)
+        parts = sheet.parts(work, asked, 1, "quick")
+        assert sum(parts.values()) == pytest.approx(1)
+        assert parts[SOFTWARE] == pytest.approx(2e-4 * work.layers_started / true_step_s(work, asked, 2e-4), rel=1e-2)
+
+
+def test_a_datasheet_needs_an_example():
+    with pytest.raises(ValueError, match="no measured point"):
+        Datasheet([])
+
+
+def test_a_source_with_many_points_tells_no_more_than_one_with_few():
+    many = [Missed("many", "D", KNOWN_SOFTWARE, 0.01) for _ in range(1000)]
+    few = [Missed("few", "D", KNOWN_SOFTWARE, -0.5) for _ in range(3)]
+    assert half_of([*many, *few]) == 0.5
+    assert half_of([]) == math.inf
+
+
+def test_work_of_pictures_goes_with_their_number():
+    one, two = (image_work(24e9, 25e6, 1, batch) for batch in (32, 64))
+    assert two.matmul_flops == pytest.approx(2 * one.matmul_flops)
+    assert two.optimizer_bytes == one.optimizer_bytes
+
+
+def test_rows_name_what_is_predicted_and_from_what():
+    [group] = groups_of(by_point(records(Machine())))
+    header, row = prediction_rows([group.predict(2, 48)])
+    told = dict(zip(header, row, strict=True))
+    assert (told["level"], told["from what was measured"]) == (INTERPOLATED, BETWEEN)
+    assert " to " in told["95 % interval"]
+
+
+def test_a_report_shows_what_was_taken_away_and_ranks_none_of_it(tmp_path):
+    without = [(2, 64), (4, 256)]
+    made = records(Machine(), without=without, model="800M")
+    files = write_report(made, [], tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert "Points that were not measured: PREDICTED, and in no ranking" in page
+    names = {path.name for path in files}
+    assert {"llm_training_0_measured_predicted.png", "llm_training_0_scaling_beyond.png"} <= names
+    whole = write_report(records(Machine(), model="800M"), [], tmp_path / "whole.html")
+    assert "Points that were not measured" not in (tmp_path / "whole.html").read_text()
+    assert len(whole) == len(files)
