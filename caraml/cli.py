@@ -469,20 +469,26 @@ def _add_predict(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--validate", action="store_true", help="how far predictions are off, on published points and on these runs"
     )
+    command.add_argument(
+        "--points", type=Path, metavar="FILE", help="with --validate: further points, as results/reference/training.csv"
+    )
 
 
 def _predict(options: argparse.Namespace) -> int:
     from caraml.prediction import Question, answer
     from results.prediction.predict import groups_of
-    from results.prediction.validate import validated, validated_datasheets
+    from results.prediction.validate import validated, validated_datasheets, validated_points
     from results.tables.prediction import disturbed_words, error_rows, prediction_rows
 
+    if options.points and not options.validate:
+        raise RecordError("--points are for --validate: predictions are made from runs")
     if not (options.folders or options.validate):
         raise RecordError(f"predicted from which runs? give a folder, {A_SWEEP}")
     points = by_point(_chosen(_records(options.folders)[0], options.filter)) if options.folders else []
     groups = groups_of(points)
     if options.validate:
-        print(table.render_rows(error_rows([*validated(groups), *validated_datasheets()]), options.format))
+        given = validated_points(options.points) if options.points else ()
+        print(table.render_rows(error_rows([*validated(groups), *validated_datasheets(), *given]), options.format))
         return 0
     question = Question(options.system, options.size, options.precision, options.devices, options.batch)
     found = answer(points, question)

@@ -8,6 +8,7 @@ neighbours of the same number of devices is interpolated, as their steps differ 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -99,6 +100,40 @@ class Curve:
         apart = (doublings[:, None] - self._doublings) / LEFT_WIDTH
         found: np.ndarray = LEFT_SPREAD**2 * np.exp(-(apart**2) / 2) * (devices[:, None] == self._devices)
         return found
+
+
+class Input:
+    """The time of reading a step's samples, and with it the throughput of steps that wait for their data.
+
+    Reading takes r w N^q for w samples on each of N devices that share the storage, and a step the smooth maximum of
+    that and of its computing. Fitted as a Curve is. Raises ValueError for fewer than FEWEST_POINTS points.
+    """
+
+    def __init__(self, computing: Curve, effective: Sequence[Measured]) -> None:
+        import numpy as np
+        from scipy.optimize import least_squares
+
+        if len({one[:2] for one in effective}) < FEWEST_POINTS:
+            raise ValueError(f"{len(effective)} points are fewer than the {FEWEST_POINTS} that the input path needs")
+        self._computing = computing
+        devices, samples, seconds = _columns(effective)
+        computed = np.array([one.batch / computing.per_s(one.devices, one.batch) for one in effective])
+        # Where points do not tell: reading takes half of a step, and devices hardly disturb each other.
+        prior = np.log([(seconds / samples).min() / 2, 0.05])
+
+        def errors(theta: np.ndarray) -> np.ndarray:
+            reading = theta[0] + np.log(samples) + np.exp(theta[1]) * np.log(devices)
+            both = np.logaddexp(SHARPNESS * np.log(computed), SHARPNESS * reading) / SHARPNESS
+            found: np.ndarray = np.r_[(both - np.log(seconds)) / NOISE, PRIOR_WEIGHT * (theta - prior)]
+            return found
+
+        self._theta = least_squares(errors, prior, loss="soft_l1").x
+
+    def per_s(self, devices: int, batch: int) -> float:
+        """Effective work per second of all devices."""
+        reading_s = math.exp(self._theta[0]) * batch / devices * devices ** math.exp(self._theta[1])
+        computing_s = batch / self._computing.per_s(devices, batch)
+        return float(batch / (reading_s**SHARPNESS + computing_s**SHARPNESS) ** (1 / SHARPNESS))
 
 
 def _columns(points: Sequence[Measured]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

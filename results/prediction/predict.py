@@ -9,13 +9,14 @@ from typing import NamedTuple
 
 from results.points.estimate import CONFIDENCE, Interval
 from results.points.repeats import Point, PointResults
-from results.prediction.curve import Curve, Measured
+from results.prediction.curve import Curve, Input, Measured
 from results.prediction.leave_out import LEVELS, LeftOut, distance, disturbed, half_interval, left_out
 from results.published import throughputs
 from results.records import RecordError
 from results.values import THROUGHPUT, devices_text
 from results.verdicts.quality import energy_kind, why_not_ranked
 
+EFFECTIVE = "metrics.effective_{unit}_per_s"
 FEWEST_POINTS = 3  # of a system, so that at least one can be left out
 # Of which sweeps over batches and devices were published.
 PUBLISHED_SWEEPS = (("llm_training", "800M"), ("resnet50", "ResNet-50"))
@@ -41,6 +42,8 @@ class Prediction(NamedTuple):
     per_wh: float | None
     per_wh_interval: Interval | None
     energy_kind: str  # of the power; empty without one
+    effective_per_s: float | None = None  # with the files read
+    effective_interval: Interval | None = None
 
 
 class Group:
@@ -103,6 +106,7 @@ class Group:
             per_wh,
             around(per_wh, math.hypot(half, power_half)) if per_wh else None,
             kind,
+            *self._effective(devices, batch, half),
         )
 
     def half(self, far: str) -> float:
@@ -110,6 +114,22 @@ class Group:
         own = [one.error for one in self.errors if one.distance == far]
         half = half_interval(own)
         return half if half < math.inf else half_interval([*own, *published_errors(far, self.first.system)])
+
+    def _effective(self, devices: int, batch: int, half: float) -> tuple[float | None, Interval | None]:
+        """Effective throughput, and its interval: that of computing, and what its own points miss each other by."""
+        points = [
+            Measured(one.point.devices, one.point.global_batch, value)
+            for one in self.results
+            if (value := one.value(EFFECTIVE))
+        ]
+        if self._curve is None or len(points) < FEWEST_POINTS:
+            return None, None
+        errors = []
+        for one in points:
+            others = Input(self._curve, [other for other in points if other is not one])
+            errors.append(math.log(others.per_s(one.devices, one.batch) / one.per_s))
+        value = Input(self._curve, points).per_s(devices, batch)
+        return value, around(value, math.hypot(half, _students_half(errors)))
 
     def _power(self, per_s: float) -> tuple[float | None, float, str]:
         """A device's power at a throughput of it, half of its interval as a logarithm, and of what kind it is."""
@@ -140,15 +160,20 @@ def power_at(known: list[tuple[float, float]], per_s: float) -> tuple[float, flo
     Power is what a device takes without work, and what each unit of work takes: neither below 0 (SciPy's nnls), and
     never above the most that was measured. The interval is Student's, of each pair predicted by the others.
     """
-    from scipy import stats
-
     errors = [
         math.log(_line(known[:index] + known[index + 1 :], known[index][0]) / known[index][1])
         for index in range(len(known))
     ]
-    spread = math.sqrt(math.fsum(error**2 for error in errors) / len(errors))
     watts = min(_line(known, per_s), max(power_w for _, power_w in known))
-    return watts, float(stats.t.ppf((1 + CONFIDENCE) / 2, len(errors) - 1)) * spread
+    return watts, _students_half(errors)
+
+
+def _students_half(errors: Sequence[float]) -> float:
+    """Half of the interval of a further one, of errors around 0."""
+    from scipy import stats
+
+    spread = math.sqrt(math.fsum(error**2 for error in errors) / len(errors))
+    return float(stats.t.ppf((1 + CONFIDENCE) / 2, len(errors) - 1)) * spread
 
 
 def _line(known: Sequence[tuple[float, float]], per_s: float) -> float:

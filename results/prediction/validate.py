@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
+from results.prediction.datasheet import Datasheet
+from results.prediction.examples import examples, read_training
 from results.prediction.leave_out import DATASHEET, LEVELS, LeftOut, half_interval
 from results.prediction.predict import Group, published_errors, published_left_out
 from results.prediction.unmeasured import KNOWN_SOFTWARE, OTHER_SOFTWARE, half_of, missed
+from results.records import RecordError
 from results.workloads import title_of
 
 PUBLISHED = "published"
@@ -94,3 +98,25 @@ def validated_datasheets() -> Iterator[Errors]:
                 mine = [one for one in found if one.source == source]
                 cases = [(one.error, halves[source, "" if len(sources) > 1 else one.device]) for one in mine]
                 yield errors_of(DATASHEET, what, f"{title_of(benchmark)}, {source}", cases)
+
+
+def validated_points(path: Path) -> Iterator[Errors]:
+    """Of points that somebody else gives, in the form of training.csv, from what was published of all others.
+
+    Raises RecordError for a file that is not of that form.
+    """
+    benchmark = BENCHMARKS[0]
+    asked = read_training(path)
+    if not asked:
+        raise RecordError(f"{path} has no dense decoder that was trained from the start: there is nothing to predict")
+    kept = [one for one in examples(benchmark) if one not in asked]
+    sheet, known = Datasheet(kept), {one.source for one in kept}
+    for source in dict.fromkeys(one.source for one in asked):
+        what = KNOWN_SOFTWARE if source in known else OTHER_SOFTWARE
+        half = half_of([one for one in missed(benchmark) if one.what == what])
+        cases = [
+            (math.log(one.step_s / sheet.step_s(one.work, one.hardware, one.devices, source)), half)
+            for one in asked
+            if one.source == source
+        ]
+        yield errors_of(DATASHEET, what, f"{path.name}, {source}", cases)

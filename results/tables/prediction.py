@@ -17,7 +17,8 @@ def prediction_rows(predictions: Sequence[Prediction], number: Number = rounded)
     """The header and one row per prediction, as text; a column that none fills is left out."""
     units = " or ".join(dict.fromkeys(one.unit for one in predictions))
     header = ["system", "model", "precision", "options", "devices", "global batch", f"{units}/s", "95 % interval"]
-    header += ["W/device", f"{units}/Wh", "its 95 % interval", "energy", "level", "from what was measured"]
+    header += [f"effective {units}/s", "its interval"]
+    header += ["W/device", f"{units}/Wh", "interval of that", "energy", "level", "from what was measured"]
     rows = [
         [
             one.system,
@@ -28,6 +29,8 @@ def prediction_rows(predictions: Sequence[Prediction], number: Number = rounded)
             str(one.point.global_batch),
             number(one.per_s, one.per_s_interval.half),
             _between(one.per_s_interval, number),
+            number(one.effective_per_s, one.effective_interval.half if one.effective_interval else None),
+            _between(one.effective_interval, number),
             number(one.power_w),
             number(one.per_wh, one.per_wh_interval.half if one.per_wh_interval else None),
             _between(one.per_wh_interval, number),

@@ -392,3 +392,22 @@ def test_a_report_shows_what_was_taken_away_and_ranks_none_of_it(tmp_path):
     whole = write_report(records(Machine(), model="800M"), [], tmp_path / "whole.html")
     assert "Points that were not measured" not in (tmp_path / "whole.html").read_text()
     assert len(whole) == len(files)
+
+
+def test_effective_throughput_is_the_smaller_of_computing_and_reading():
+    machine = Machine()
+
+    def effective(devices, batch):
+        reading_s = 0.02 * batch / devices * devices**0.5
+        return batch / (reading_s**4 + (batch / machine.point(devices, batch).per_s) ** 4) ** 0.25
+
+    made = records(machine, without=[(2, 128)])
+    for one in made:
+        devices, batch = (one["layout"][name] for name in ("num_devices", "global_batch_size"))
+        one["metrics"]["effective_tokens_per_s"] = effective(devices, batch)
+    [group] = groups_of(by_point(made))
+    for devices, batch in ((2, 128), (8, 512)):
+        found = group.predict(devices, batch)
+        assert found.effective_per_s == pytest.approx(effective(devices, batch), rel=0.03)
+        assert found.effective_interval.low < effective(devices, batch) < found.effective_interval.high
+    assert groups_of(by_point(records(machine)))[0].predict(8, 512).effective_per_s is None

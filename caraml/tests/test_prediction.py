@@ -1,0 +1,169 @@
+"""`caraml predict` as a user types it."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+
+from caraml.cli import main
+from results.prediction.examples import TRAINING
+from results.records import write_record
+from results.tests.made_up import failed, result
+
+BATCHES = (16, 32, 64, 128, 256, 512)
+
+
+def store(folder, records):
+    for index, record in enumerate(records):
+        place = folder / f"{index:06}"
+        place.mkdir(parents=True)
+        write_record(record, place / "result.json")
+    return str(folder)
+
+
+def sweep(system, speed, power_w, **changes):
+    for devices in (1, 2, 4):
+        for batch in BATCHES:
+            each = batch / devices
+            share = each / (each + 1.2)
+            record = result(
+                system, devices, batch, speed * devices * share, power_w * (0.3 + 0.7 * share), model="800M", **changes
+            )
+            record["metrics"]["num_parameters"] = 0.91e9
+            yield record
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Two systems, each without (2, 64) and (4, 512); the first of these failed on the A100."""
+    records = [*sweep("A100", 22e3, 400), *sweep("H200", 55e3, 700)]
+    left_out = [(2, 64), (4, 512)]
+    records = [
+        one for one in records if (one["layout"]["num_devices"], one["layout"]["global_batch_size"]) not in left_out
+    ]
+    return store(tmp_path_factory.mktemp("runs") / "runs", [*records, failed("A100", 2, 64, model="800M")])
+
+
+def rows(capsys):
+    return list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+
+
+def test_without_a_question_what_is_missing_is_predicted(runs, capsys):
+    assert main(["predict", runs, "--format", "csv"]) == 0
+    found = rows(capsys)
+    places = [(one["system"], one["devices"], one["global batch"]) for one in found]
+    assert places == [(system, *place) for system in ("A100", "H200") for place in (("2", "64"), ("4", "512"))]
+    assert float(found[0]["tokens/s"]) == pytest.approx(2 * 22e3 * 32 / 33.2, rel=0.03)
+    assert {one["level"] for one in found} == {"interpolated", "calibrated"}
+
+
+def test_a_question_is_answered_for_the_system_it_names(runs, capsys):
+    assert main(["predict", runs, "--system", "H200", "--devices", "8", "--batch", "512", "1024"]) == 0
+    said = capsys.readouterr()
+    assert said.out.count("H200 |") == 2
+    assert "A100" not in said.out
+    assert "PREDICTED, not measured" in said.out
+
+
+def test_a_system_without_a_run_is_predicted_from_its_datasheet(runs, capsys):
+    assert main(["predict", runs, "--system", "H100", "--batch", "128", "--devices", "4", "--format", "csv"]) == 0
+    [found] = rows(capsys)
+    assert found["level"] == "datasheet"
+    assert found["energy"].startswith("Q0, ESTIMATED")
+    low, _, high = (part.replace(",", "") for part in found["95 % interval"].split())
+    assert float(low) < 4 * 30e3 < float(high)  # where published figures of an H100 PCIe are
+
+
+def test_another_size_is_predicted_where_it_fits(runs, capsys):
+    assert main(["predict", runs, "--system", "H200", "--size", "13B", "--devices", "4", "--batch", "64"]) == 0
+    assert "13B" in capsys.readouterr().out
+    assert main(["predict", runs, "--system", "A100", "--size", "13B", "--devices", "4", "--batch", "64"]) == 2
+    assert "77 GB of each by estimate, and they have 40: ask for more devices" in capsys.readouterr().err
+
+
+QUESTIONS = {
+    "no devices": (["--devices", "0"], "--devices 0 was asked for: it is at least 1"),
+    "a negative batch": (["--batch", "-4"], "--batch -4 was asked for: it is at least 1"),
+    "too many devices": (["--devices", "64", "--batch", "512"], "64 devices are more than 4 times away"),
+    "too large a batch": (["--batch", "65536", "--devices", "4"], "batch 65536 is more than 4 times away"),
+    "a batch that cannot be shared": (["--devices", "3", "--batch", "64"], "3"),
+    "what was measured": (["--devices", "4", "--batch", "128"], "was measured: see its table"),
+    "another precision": (["--precision", "fp8"], "fp8 was asked for, and the runs are in bf16"),
+    "no such system": (["--system", "NONE"], "there is no run on NONE, nor a block of it in systems.yaml"),
+    "a datasheet without a bandwidth": (["--system", "GC200"], "GC200 has no peak_tflops_bf16 and no memory_gb_per_s"),
+    "a model of another kind": (["--size", "v1.5"], "GPT training has no model v1.5"),
+    "points without validation": (["--points", "x.csv"], "--points are for --validate"),
+}
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_what_cannot_be_predicted_is_one_sentence(name, runs, capsys):
+    options, words = QUESTIONS[name]
+    assert main(["predict", runs, *options]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert words in said.err
+    assert all(line.startswith("caraml: ") for line in said.err.splitlines())
+
+
+def test_nothing_to_predict_from_is_said(tmp_path, capsys):
+    for arguments, words in (
+        ([], "predicted from which runs?"),
+        ([str(tmp_path / "none")], "does not exist"),
+        ([store(tmp_path / "failed", [failed()])], "no run was good"),
+        ([store(tmp_path / "one", [result()]), "--batch", "16"], "has 1 good points, and a prediction needs 3"),
+    ):
+        assert main(["predict", *arguments]) == 2
+        assert words in capsys.readouterr().err
+
+
+def test_a_whole_sweep_has_nothing_that_is_missing(tmp_path, capsys):
+    folder = store(tmp_path / "whole", sweep("A100", 22e3, 400))
+    assert main(["predict", folder]) == 2
+    assert "no point of the sweep is missing: say what to predict with --devices or --batch" in capsys.readouterr().err
+
+
+def test_unlike_software_is_predicted_apart(tmp_path, capsys):
+    newer = {"packages": {"torch": "2.20.0"}}
+    records = [*sweep("A100", 22e3, 400), *sweep("A100", 33e3, 400)]
+    for record in records[len(records) // 2 :]:
+        record["provenance"] = {**record["provenance"], **newer}
+    folder = store(tmp_path / "two", records)
+    assert main(["predict", folder, "--devices", "4", "--batch", "1024", "--format", "csv"]) == 0
+    speeds = sorted(float(one["tokens/s"]) for one in rows(capsys))
+    assert len(speeds) == 2
+    assert speeds[1] / speeds[0] == pytest.approx(1.5, rel=0.05)
+
+
+def test_a_disturbed_point_is_named(tmp_path, capsys):
+    records = list(sweep("A100", 22e3, 400))
+    places = [(one["layout"]["num_devices"], one["layout"]["global_batch_size"]) for one in records]
+    slow = records[places.index((2, 64))]
+    records[records.index(slow)] = result("A100", 2, 64, slow["metrics"]["tokens_per_s"] / 2, model="800M")
+    assert main(["predict", store(tmp_path / "runs", records), "--devices", "8", "--batch", "512"]) == 0
+    assert "2 devices, batch 64: another regime or disturbed" in capsys.readouterr().err
+
+
+def test_validation_tells_each_level(runs, tmp_path, capsys):
+    further = tmp_path / "further.csv"
+    lines = TRAINING.read_text().splitlines()
+    further.write_text("\n".join([lines[0], *lines[20:40]]))
+    assert main(["predict", runs, "--validate", "--points", str(further), "--format", "csv"]) == 0
+    found = rows(capsys)
+    assert {one["level"] for one in found} == {"interpolated", "calibrated", "datasheet"}
+    assert {"these runs", "further.csv"} <= {word for one in found for word in one["of"].split(", ")}
+    for one in found:
+        assert int(one["N"]) > 0
+        assert float(one["median [%]"]) <= float(one["largest [%]"])
+
+
+@pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "id,layers\n1,x\n"])
+def test_points_of_another_form_are_refused(text, tmp_path, capsys):
+    further = tmp_path / "further.csv"
+    further.write_text(text)
+    assert main(["predict", "--validate", "--points", str(further)]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(f"caraml: {further} ")
