@@ -135,7 +135,7 @@ def test_each_plot_has_its_words_and_there_is_one_of_each_kind(opened):
     names = {figure.get_attribute("id").removeprefix("llm_training_0_") for figure in charts.all()}
     assert names == {
         *("throughput", "efficiency", "efficiency_1", "speed_up_0", "energy_ratio_0", "pareto", "scaling", "scopes"),
-        *("heat_map_1", "heat_map_4", "power_2", "cost", "sensitivity"),
+        *("heat_map_1", "heat_map_4", "power_2", "cost", "sensitivity", "measured_predicted", "scaling_beyond"),
     }
     for svg in charts.locator("svg").all():
         assert svg.get_attribute("role") == "img"
