@@ -48,7 +48,7 @@ def measured_against_predicted(groups: Sequence[Group], styles: Styles) -> Chart
     values: list[float] = []
     words = []
     for group, errors in drawn.items():
-        system = group.first.system
+        system, label = group.first.system, _label(group, groups)
         measured = [one.point.per_s / one.point.devices for one in errors]
         predicted = [value * (1 + one.share) for value, one in zip(measured, errors, strict=True)]
         intervals = [around(value, group.half(one.distance)) for value, one in zip(predicted, errors, strict=True)]
@@ -57,7 +57,7 @@ def measured_against_predicted(groups: Sequence[Group], styles: Styles) -> Chart
             measured,
             predicted,
             yerr=_bars(predicted, intervals),
-            label=system,
+            label=label,
             color=colour,
             marker=styles[system]["marker"],
             elinewidth=0.8,
@@ -65,7 +65,7 @@ def measured_against_predicted(groups: Sequence[Group], styles: Styles) -> Chart
         )
         values += [*measured, *predicted]
         held = sum(one.low <= value <= one.high for value, one in zip(measured, intervals, strict=True))
-        words.append(f"{system}: {held} of {len(errors)} intervals hold what was measured")
+        words.append(f"{label}: {held} of {len(errors)} intervals hold what was measured")
     ends = [min(values) / 1.1, max(values) * 1.1]
     axes.plot(ends, ends, color=GREY, linewidth=0.8, zorder=0)
     unit = groups[0].first.any["work_unit"]
@@ -86,10 +86,10 @@ def scaling_beyond(groups: Sequence[Group], styles: Styles) -> Chart | None:
     words = []
     ticks: set[int] = set()
     for group, predictions in drawn.items():
-        system = group.first.system
+        system, label = group.first.system, _label(group, groups)
         colour, marker = styles[system]["color"], styles[system]["marker"]
         measured = _fastest_of_each(group.results)
-        axes.plot(*zip(*measured.items(), strict=True), label=system, color=colour, marker=marker, markersize=5)
+        axes.plot(*zip(*measured.items(), strict=True), label=label, color=colour, marker=marker, markersize=5)
         numbers = [max(measured), *(one.point.devices for one in predictions)]
         ticks |= {*measured, *numbers}
         middle = [measured[numbers[0]], *(one.per_s for one in predictions)]
@@ -97,10 +97,10 @@ def scaling_beyond(groups: Sequence[Group], styles: Styles) -> Chart | None:
         highs = [middle[0], *(one.per_s_interval.high for one in predictions)]
         axes.fill_between(numbers, lows, highs, color=colour, alpha=BAND_ALPHA, linewidth=0)
         axes.plot(numbers, middle, color=colour, linestyle=":", linewidth=1)
-        axes.plot(numbers[1:], middle[1:], color=colour, marker=marker, label=f"{system}, {PREDICTED}", **HOLLOW)
+        axes.plot(numbers[1:], middle[1:], color=colour, marker=marker, label=f"{label}, {PREDICTED}", **HOLLOW)
         last = predictions[-1]
         interval = f"{rounded(last.per_s_interval.low)} to {rounded(last.per_s_interval.high)}"
-        words.append(f"{system}, {devices_text(last.point.devices)}: {PREDICTED} {interval} {last.unit}/s")
+        words.append(f"{label}, {devices_text(last.point.devices)}: {PREDICTED} {interval} {last.unit}/s")
     unit = groups[0].first.any["work_unit"]
     _logarithmic(axes)
     axes.set_xscale("log", base=2)
@@ -110,6 +110,12 @@ def scaling_beyond(groups: Sequence[Group], styles: Styles) -> Chart | None:
     legend_below(figure, [axes])
     title = "Scaling beyond what was measured: hollow and shaded is predicted"
     return Chart("scaling_beyond", title, "; ".join(words), figure)
+
+
+def _label(group: Group, groups: Sequence[Group]) -> str:
+    """Its system, and what tells it from other groups of that."""
+    others = [one for one in groups if one.first.system == group.first.system and one is not group]
+    return ", ".join([group.first.system, *([group.first.precision, *group.variant] if others else [])])
 
 
 def _fastest_of_each(results: Sequence[PointResults]) -> dict[int, float]:

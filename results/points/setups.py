@@ -43,10 +43,14 @@ def software_of(record: Record) -> dict[str, str]:
     return found | dict(_flat(origin.get("packages") or {})) | _of_devices(record, (DRIVER,))
 
 
+def platform_of(record: Record) -> Setup:
+    """Software and devices, each by its name; what a record does not say is not in it."""
+    return tuple(sorted((software_of(record) | _of_devices(record, OF_A_DEVICE)).items()))
+
+
 def setup_of(record: Record) -> Setup:
-    """Options, software and devices, each by its name; what a record does not say is not in it."""
-    found = dict(options_of(record)) | software_of(record) | _of_devices(record, OF_A_DEVICE)
-    return tuple(sorted(found.items()))
+    """Options, and software and devices, each by its name; what a record does not say is not in it."""
+    return tuple(sorted((dict(options_of(record)) | dict(platform_of(record))).items()))
 
 
 def _of_devices(record: Record, names: Sequence[str]) -> dict[str, str]:

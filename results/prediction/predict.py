@@ -8,7 +8,8 @@ from functools import cache
 from typing import NamedTuple
 
 from results.points.estimate import CONFIDENCE, Interval
-from results.points.repeats import Point, PointResults
+from results.points.repeats import Point, PointResults, variant_of
+from results.points.setups import Setup, differences, platform_of
 from results.prediction.curve import Curve, Input, Measured
 from results.prediction.leave_out import LEVELS, LeftOut, distance, disturbed, half_interval, left_out
 from results.published import throughputs
@@ -49,8 +50,9 @@ class Prediction(NamedTuple):
 class Group:
     """The good points of one system with the same model, data, precision, options and software."""
 
-    def __init__(self, results: Sequence[PointResults]) -> None:
+    def __init__(self, results: Sequence[PointResults], variant: tuple[str, ...]) -> None:
         self.results = list(results)
+        self.variant = tuple(one for one in variant if one != results[0].precision)  # which is said beside it
         self.first = results[0]
         self.points = [
             Measured(one.point.devices, one.point.global_batch, value)
@@ -63,7 +65,7 @@ class Group:
     def __str__(self) -> str:
         """In words."""
         point = self.first.point
-        words = [self.first.system, point.model, self.first.precision, point.data, point.sample, *self.first.variant]
+        words = [self.first.system, point.model, self.first.precision, point.data, point.sample, *self.variant]
         return ", ".join(filter(None, words))
 
     @property
@@ -95,7 +97,7 @@ class Group:
         return Prediction(
             self.first.system,
             self.first.point._replace(devices=devices, global_batch=batch),
-            self.first.variant,
+            self.variant,
             self.first.precision,
             LEVELS[far],
             far,
@@ -215,13 +217,17 @@ def published_errors(far: str, without: str = "") -> list[float]:
 
 
 def groups_of(results: Iterable[PointResults]) -> list[Group]:
-    """Points that one curve may go through."""
-    found: dict[tuple[object, ...], list[PointResults]] = {}
+    """Points that one curve may go through: those of other software or devices, or with other options, never."""
+    alike: dict[tuple[object, ...], dict[Setup, list[PointResults]]] = {}
     for one in results:
         if one.good and one.value(THROUGHPUT):
-            key = (one.system, one.point._replace(devices=0, global_batch=0), one.variant, one.precision)
-            found.setdefault(key, []).append(one)
-    return [Group(mine) for mine in found.values()]
+            key = (one.system, one.point._replace(devices=0, global_batch=0), variant_of(one.any), one.precision)
+            alike.setdefault(key, {}).setdefault(platform_of(one.any), []).append(one)
+    return [
+        Group(mine, (*variant_of(mine[0].any), *differs))
+        for platforms in alike.values()
+        for mine, differs in zip(platforms.values(), differences(list(platforms)), strict=True)
+    ]
 
 
 def not_measured(group: Group, results: Iterable[PointResults]) -> list[tuple[int, int]]:

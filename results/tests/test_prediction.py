@@ -248,6 +248,16 @@ def test_other_software_and_precision_make_another_group():
     assert len(groups_of(points)) == 2
 
 
+def test_software_that_shares_no_point_makes_another_group():
+    newer = {**result()["provenance"], "packages": {"torch": "2.20.0"}}
+    older = records(Machine(), batches=BATCHES[:4])
+    made = by_point([*older, *records(Machine(sample=0.005), batches=BATCHES[3:], provenance=newer)])
+    found = groups_of(made)
+    assert [(len(group.points), group.variant[-1]) for group in found] == [(12, "torch 2.13.0"), (12, "torch 2.20.0")]
+    with pytest.raises(PredictionError, match="more than 4 times away"):
+        found[0].predict(4, 1024)
+
+
 @pytest.mark.parametrize(
     ("devices", "batch", "words"),
     [
@@ -411,3 +421,11 @@ def test_effective_throughput_is_the_smaller_of_computing_and_reading():
         assert found.effective_per_s == pytest.approx(effective(devices, batch), rel=0.03)
         assert found.effective_interval.low < effective(devices, batch) < found.effective_interval.high
     assert groups_of(by_point(records(machine)))[0].predict(8, 512).effective_per_s is None
+
+
+def test_two_groups_of_one_system_are_told_apart_in_a_plot(tmp_path):
+    both = [*records(Machine(), model="800M"), *records(Machine(sample=0.02), model="800M", precision="fp8")]
+    write_report(both, [], tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert "A100, bf16, micro batch 4: 21 of 21 intervals" in page
+    assert "A100, fp8, micro batch 4: 21 of 21 intervals" in page
