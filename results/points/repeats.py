@@ -154,16 +154,16 @@ def by_point(records: Sequence[Record]) -> list[PointResults]:
     return sorted([*found, *failed.values()], key=lambda results: sort_key(results.any))
 
 
-def variant_of(record: Record) -> tuple[str, ...]:
-    """What can differ between two runs of one point, in words."""
+def variant_of(record: Record, micro_batch: bool = True) -> tuple[str, ...]:
+    """What can differ between two runs of one point, in words; the micro batch, too, unless it is not asked for."""
     layout = record["layout"]
     parallel = [
         f"{name}{layout[key]}"
         for name, key in (("TP", "tensor_parallel_size"), ("PP", "pipeline_parallel_size"))
         if layout.get(key, 1) > 1
     ]
-    micro_batch = layout.get("micro_batch_size")
-    batch = f"micro batch {micro_batch}" if micro_batch else ""
+    micro = layout.get("micro_batch_size")
+    batch = f"micro batch {micro}" if micro and micro_batch else ""
     return tuple(filter(None, [record.get("precision"), batch, *parallel, *record.get("variant", [])]))
 
 

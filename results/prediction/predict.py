@@ -13,7 +13,7 @@ from results.points.setups import Setup, differences, platform_of
 from results.prediction.curve import Curve, Input, Measured
 from results.prediction.leave_out import LEVELS, LeftOut, distance, disturbed, half_interval, left_out
 from results.published import throughputs
-from results.records import RecordError
+from results.records import Record, RecordError
 from results.values import THROUGHPUT, devices_text
 from results.verdicts.quality import energy_kind, why_not_ranked
 
@@ -218,16 +218,30 @@ def published_errors(far: str, without: str = "") -> list[float]:
 
 def groups_of(results: Iterable[PointResults]) -> list[Group]:
     """Points that one curve may go through: those of other software or devices, or with other options, never."""
-    alike: dict[tuple[object, ...], dict[Setup, list[PointResults]]] = {}
+    alike: dict[tuple[object, ...], list[PointResults]] = {}
     for one in results:
         if one.good and one.value(THROUGHPUT):
-            key = (one.system, one.point._replace(devices=0, global_batch=0), variant_of(one.any), one.precision)
-            alike.setdefault(key, {}).setdefault(platform_of(one.any), []).append(one)
-    return [
-        Group(mine, (*variant_of(mine[0].any), *differs))
-        for platforms in alike.values()
-        for mine, differs in zip(platforms.values(), differences(list(platforms)), strict=True)
-    ]
+            variant = variant_of(one.any, micro_batch=False)
+            key = (one.system, one.point._replace(devices=0, global_batch=0), variant, one.precision)
+            alike.setdefault(key, []).append(one)
+    found = []
+    for points in alike.values():
+        # A workload that sums no gradients up has the micro batch that its batch gives; else it is an option.
+        is_option = any(_accumulates(one.any) for one in points)
+        platforms: dict[tuple[tuple[str, ...], Setup], list[PointResults]] = {}
+        for one in points:
+            platforms.setdefault((variant_of(one.any, is_option), platform_of(one.any)), []).append(one)
+        words = differences([platform for _, platform in platforms])
+        for ((variant, _), mine), differs in zip(platforms.items(), words, strict=True):
+            found.append(Group(mine, (*variant, *differs)))
+    return found
+
+
+def _accumulates(record: Record) -> bool:
+    layout = record["layout"]
+    micro = layout.get("micro_batch_size")
+    copies = layout.get("data_parallel_size") or layout["num_devices"]
+    return bool(micro) and micro * copies < layout["global_batch_size"]
 
 
 def not_measured(group: Group, results: Iterable[PointResults]) -> list[tuple[int, int]]:

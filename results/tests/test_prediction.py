@@ -429,3 +429,22 @@ def test_two_groups_of_one_system_are_told_apart_in_a_plot(tmp_path):
     page = (tmp_path / "report.html").read_text()
     assert "A100, bf16, micro batch 4: 21 of 21 intervals" in page
     assert "A100, fp8, micro batch 4: 21 of 21 intervals" in page
+
+
+def test_a_workload_whose_micro_batch_is_that_of_its_batch_is_one_sweep():
+    made = records(Machine(), benchmark="resnet50", work_unit="images")
+    for one in made:
+        layout = one["layout"]
+        layout["micro_batch_size"] = layout["global_batch_size"] // layout["num_devices"]
+        for group in ("metrics", "energy"):
+            one[group] = {name.replace("tokens", "images"): value for name, value in one[group].items()}
+    [group] = groups_of(by_point(made))
+    assert len(group.points) == 21
+    assert group.variant == ()
+
+
+def test_another_micro_batch_is_another_option_where_gradients_are_summed_up():
+    made = [*records(Machine(), (1,)), *records(Machine(sample=0.02), (2, 4))]
+    for one in made[len(BATCHES) :]:
+        one["layout"]["micro_batch_size"] = 8
+    assert {group.variant for group in groups_of(by_point(made))} == {("micro batch 4",), ("micro batch 8",)}
