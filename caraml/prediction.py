@@ -13,14 +13,13 @@ from results.prediction.datasheet import Example, Hardware
 from results.prediction.leave_out import DATASHEET
 from results.prediction.predict import Group, Prediction, PredictionError, around, groups_of, not_measured
 from results.prediction.step_work import Layout, Shape, Work, decoder_work, image_work
-from results.prediction.unmeasured import OWN, predict_step
+from results.prediction.unmeasured import OWN, PRECISIONS, predict_step
 from results.records import Record
 from results.values import PER_DEVICE, THROUGHPUT, devices_text, value_at
 
 GB = 1e9
 SECONDS_PER_HOUR = 3600.0
 FROM_TDP = "Q0, ESTIMATED from thermal design power"
-PRECISIONS = ("fp32", "fp16", "bf16", "fp8")  # of which a block has a peak
 FULL_RECOMPUTATION = "full"
 
 
@@ -141,6 +140,11 @@ def _from_datasheet(found: Answer, groups: Sequence[Group], question: Question) 
         raise PredictionError(
             f"there is no run on {system}, nor a block of it in systems.yaml: 'caraml systems' lists them"
         )
+    if first.precision not in PRECISIONS:
+        raise PredictionError(
+            f"the runs are in {first.precision}, and what was published to learn datasheets from is in "
+            f"{', '.join(PRECISIONS)}: give runs in one of these, or measure on {system}"
+        )
     hardware = _hardware(blocks[system], first.precision)
     target = _Target(
         workload(benchmarks[0]),
@@ -194,7 +198,7 @@ def _work_per_sample(record: Record) -> float:
 
 def _hardware(block: Block, precision: str) -> Hardware:
     """What a system's block says; raises PredictionError where it does not say enough."""
-    peak = 1e12 * float(block[f"peak_tflops_{precision}"]) if precision in PRECISIONS else 0.0
+    peak = 1e12 * float(block[f"peak_tflops_{precision}"])
     memory, link, network = (GB * float(block[f"{what}_gb_per_s_per_device"]) for what in ("memory", "link", "network"))
     missing = [
         key for key, value in ((f"peak_tflops_{precision}", peak), ("memory_gb_per_s_per_device", memory)) if not value

@@ -167,3 +167,9 @@ def test_points_of_another_form_are_refused(text, tmp_path, capsys):
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.startswith(f"caraml: {further} ")
+
+
+def test_a_datasheet_does_not_tell_of_a_precision_that_nobody_published(tmp_path, capsys):
+    folder = store(tmp_path / "runs", sweep("A100", 9e3, 400, precision="fp32"))
+    assert main(["predict", folder, "--system", "H100"]) == 2
+    assert "the runs are in fp32, and what was published to learn datasheets from is in bf16" in capsys.readouterr().err

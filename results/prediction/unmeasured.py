@@ -14,6 +14,7 @@ from results.prediction.examples import examples
 from results.prediction.step_work import Work
 
 OWN = "these runs"
+PRECISIONS = ("bf16", "fp16", "fp8")  # of the published points
 KNOWN_SOFTWARE, OTHER_SOFTWARE = "another device, software known", "software of which no point is known"
 
 
