@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from caraml.systems import read_refused, read_systems
+from caraml.systems import OPTIONAL, read_refused, read_systems
 from results.workloads import workloads
 from tests.conftest import SHIPPED, SYSTEMS, made_up_system, make_checkout
 from tests.waiting import PATIENCE_S
@@ -46,8 +46,9 @@ def test_every_system_of_the_suite_is_described_once():
 @pytest.mark.parametrize("block", BLOCKS, ids=NAMES)
 def test_every_system_has_the_same_keys_of_the_same_types(block):
     of_workloads = {parameter for facts in workloads().values() for parameter in facts.parameters}
-    needed = {name: kind for name, kind in types(BLOCKS[0]).items() if name not in of_workloads}
-    assert {name: kind for name, kind in types(block).items() if name not in of_workloads} == needed
+    every = {name: kind for name, kind in types(BLOCKS[0]).items() if name not in of_workloads}
+    stated = {name: kind for name, kind in types(block).items() if name not in of_workloads}
+    assert stated == {name: kind for name, kind in every.items() if name in stated or name not in OPTIONAL}
     entries = [(parameter["name"], parameter.get("tag")) for parameter in block["parameter"]]
     assert len(entries) == len(set(entries))
     for parameter in block["parameter"]:
@@ -60,10 +61,21 @@ def test_every_system_has_the_same_keys_of_the_same_types(block):
     assert values["submit"] in ("bash", "sbatch", "kubernetes")
     assert values["container_runtime"] in ("apptainer", "podman", "charliecloud", "none")
     # A figure that is stated has a source with its year.
-    stated = any(values[key] for key in values if key.startswith("peak_tflops_"))
-    assert re.search("20[12][0-9]", values["hardware_source"]) or not stated
+    has_peak = any(values[key] for key in values if key.startswith("peak_tflops_"))
+    assert re.search("20[12][0-9]", values["hardware_source"]) or not has_peak
     if block["tag"] in SHIPPED - {"CPU"}:
         assert values[f"peak_tflops_{values['default_precision']}"]
+
+
+def test_a_block_may_leave_out_what_few_ask_for(tmp_path):
+    text = (REPOSITORY / SYSTEMS).read_text()
+    shorter = tmp_path / "systems.yaml"
+    shorter.write_text(
+        "\n".join(line for line in text.splitlines() if not any(f"name: {key}," in line for key in OPTIONAL))
+    )
+    found = read_systems(shorter)
+    assert list(found) == NAMES
+    assert all(block[key] == value for block in found.values() for key, value in OPTIONAL.items())
 
 
 def test_no_other_file_knows_a_systems_name():
