@@ -40,12 +40,14 @@ def accelerators() -> Mapping[str, Mapping[str, str]]:
 
 def hardware(name: str, precision: str, devices_per_node: int) -> Hardware:
     """A device in a precision such as bf16, amp_fp8 or NVFP4; raises RecordError for one that is not in the file."""
-    row = accelerators().get(name)
+    known = accelerators()
+    alike = [one for one in known if one.partition("_")[0] == name.lower().partition("_")[0]]  # h200 for h200_141gb
+    row = known.get(name) or known.get(name.lower()) or (known[alike[0]] if len(alike) == 1 else None)
     if row is None:
         raise RecordError(f"{ACCELERATORS} has no {name}: add a row of its datasheet")
     bits = next((bits for bits in ("fp4", "fp8") if bits in precision.lower()), "16bit")
     return Hardware(
-        name,
+        row["name"],
         1e12 * float(row[f"peak_tflops_{bits}"]),
         1e9 * float(row["memory_gb_per_s"]),
         1e9 * float(row["link_gb_per_s"]),
@@ -62,8 +64,8 @@ def read_training(path: Path) -> list[Example]:
     """
     try:
         with path.open(newline="", encoding="utf-8") as file:
-            rows = [row for row in csv.DictReader(file) if row["layers"] and not _is_fine_tuning(row)]
-            return [_example(row) for row in rows]
+            rows = [row for row in csv.DictReader(file) if row["layers"] and row["tokens_s_gpu"]]
+            return [_example(row) for row in rows if not _is_fine_tuning(row)]
     except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError) as error:
         raise RecordError(f"{path} is not a file of the form of {TRAINING}: {error!r}") from error
 
@@ -73,11 +75,13 @@ def _is_fine_tuning(row: Mapping[str, str]) -> bool:
 
 
 def _example(row: Mapping[str, str]) -> Example:
-    def number(name: str) -> int:
+    def number(name: str, missing: int = 1) -> int:
         text = row[name]
-        return int(float(text)) if text and text != "n/a" else 1
+        return int(float(text)) if text and text != "n/a" else missing
 
-    devices, batch, sequence_length = number("gpus"), number("gbs"), number("seq")
+    devices, sequence_length = number("gpus"), number("seq")
+    copies = max(1, devices // (number("tp") * number("pp")))
+    batch = number("gbs", copies * number("mbs"))
     shape = Shape(
         number("layers"),
         number("hidden"),
@@ -86,7 +90,7 @@ def _example(row: Mapping[str, str]) -> Example:
         sequence_length,
         float(row["params_total"]),
         "llama" in row["model"].lower(),
-        number("kv_heads") / number("heads"),
+        number("kv_heads", number("heads")) / number("heads"),
     )
     gathers = row["fsdp"] == "FULL_SHARD" or (row["fsdp"].isdigit() and int(row["fsdp"]) > 1)
     layout = Layout(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import random
 from itertools import product
@@ -12,6 +13,7 @@ from results.page.report import write_report
 from results.points.repeats import by_point
 from results.prediction.curve import Curve, Measured
 from results.prediction.datasheet import SOFTWARE, Datasheet, Example, Hardware
+from results.prediction.examples import TRAINING, hardware, read_training
 from results.prediction.leave_out import (
     BETWEEN,
     BEYOND,
@@ -38,6 +40,7 @@ from results.prediction.predict import (
 from results.prediction.step_work import Layout, Shape, decoder_work, image_work
 from results.prediction.unmeasured import KNOWN_SOFTWARE, OTHER_SOFTWARE, Missed, half_of
 from results.prediction.validate import errors_of, validated, validated_datasheets
+from results.records import RecordError
 from results.tables.prediction import disturbed_words, prediction_rows
 from results.tests.made_up import failed, result
 
@@ -448,3 +451,37 @@ def test_another_micro_batch_is_another_option_where_gradients_are_summed_up():
     for one in made[len(BATCHES) :]:
         one["layout"]["micro_batch_size"] = 8
     assert {group.variant for group in groups_of(by_point(made))} == {("micro batch 4",), ("micro batch 8",)}
+
+
+def rows_of_training(**changes):
+    with TRAINING.open(newline="") as file:
+        row = next(csv.DictReader(file))
+    return {**row, **changes}
+
+
+def write_rows(path, *rows):
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0].keys())
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def test_what_a_published_row_does_not_say_is_what_is_usual(tmp_path):
+    whole = rows_of_training(gbs="4096", mbs="8", gpus="512", kv_heads="64", heads="64", tp="1", pp="1")
+    bare = {**whole, "gbs": "", "kv_heads": "", "vp": "n/a", "tp": "", "pp": ""}
+    [first, second] = read_training(write_rows(tmp_path / "rows.csv", whole, bare))
+    assert first == second
+
+
+def test_rows_that_tell_nothing_are_left_out(tmp_path):
+    rows = rows_of_training(layers=""), rows_of_training(tokens_s_gpu=""), rows_of_training(section="LoRA Performance")
+    assert read_training(write_rows(tmp_path / "rows.csv", *rows)) == []
+
+
+def test_a_device_is_found_by_the_first_part_of_its_name():
+    assert hardware("H200", "bf16", 8) == hardware("h200_141gb", "bf16", 8)
+    assert hardware("h100_80gb", "amp_fp8", 8).peak_flops == 2 * hardware("h100_80gb", "bf16", 8).peak_flops + 1e12
+    for name in ("a100", "abacus"):  # one of two, and none
+        with pytest.raises(RecordError, match=f"has no {name}: add a row"):
+            hardware(name, "bf16", 8)
