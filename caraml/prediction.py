@@ -13,7 +13,7 @@ from results.prediction.datasheet import Example, Hardware
 from results.prediction.leave_out import DATASHEET
 from results.prediction.predict import Group, Prediction, PredictionError, around, groups_of, not_measured
 from results.prediction.step_work import Layout, Shape, Work, decoder_work, image_work
-from results.prediction.unmeasured import OWN, PRECISIONS, predict_step
+from results.prediction.unmeasured import FEWEST_DEVICES, FEWEST_ERRORS, OWN, PRECISIONS, predict_step
 from results.records import Record
 from results.values import PER_DEVICE, THROUGHPUT, devices_text, value_at
 
@@ -169,7 +169,7 @@ def _unmeasured(target: _Target, groups: Sequence[Group], devices: int, batch: i
     if step is None:
         raise PredictionError(
             f"{known.facts.title} on {target.block['system_name']} cannot be predicted from a datasheet, as too few "
-            "points of it were published to learn from: measure it there"
+            f"points of it were published: {FEWEST_ERRORS} of your own on {FEWEST_DEVICES} other systems would do"
         )
     shape = _shape(known, model)
     per_sample = float(shape.sequence_length) if shape and model != first.point.model else _work_per_sample(first.any)

@@ -38,7 +38,7 @@ from results.prediction.predict import (
     published_sweeps,
 )
 from results.prediction.step_work import Layout, Shape, decoder_work, image_work
-from results.prediction.unmeasured import KNOWN_SOFTWARE, OTHER_SOFTWARE, Missed, half_of
+from results.prediction.unmeasured import KNOWN_SOFTWARE, OTHER_SOFTWARE, OWN, Missed, half_of, predict_step
 from results.prediction.validate import errors_of, validated, validated_datasheets
 from results.records import RecordError
 from results.tables.prediction import disturbed_words, prediction_rows
@@ -485,3 +485,19 @@ def test_a_device_is_found_by_the_first_part_of_its_name():
     for name in ("a100", "abacus"):  # one of two, and none
         with pytest.raises(RecordError, match=f"has no {name}: add a row"):
             hardware(name, "bf16", 8)
+
+
+def test_where_nothing_was_published_own_runs_on_three_systems_tell():
+    *known, asked = devices_of_all_kinds()[:5]
+    own = [
+        Example(OWN, one, 1, work, true_step_s(work, one, 1e-3))
+        for one in known
+        for work in (image_work(1e12, 8e6, 1, batch) for batch in (4, 8, 16, 32, 64))
+    ]
+    work = image_work(1e12, 8e6, 1, 24)
+    step = predict_step("cosmoflow", work, asked, 1, own)
+    assert step.step_s == pytest.approx(true_step_s(work, asked, 1e-3), rel=1e-3)
+    assert step.half < 0.01
+    assert predict_step("cosmoflow", work, asked, 1, own[:10]) is None  # of two systems
+    assert predict_step("cosmoflow", work, asked, 1, own[2::5]) is None  # of four points
+    assert predict_step("cosmoflow", work, asked, 1) is None
