@@ -10,6 +10,7 @@ from caraml.systems import Block, read_systems
 from caraml.workloads import Workload, workload
 from results.points.repeats import PointResults
 from results.prediction.datasheet import Example, Hardware
+from results.prediction.examples import examples
 from results.prediction.leave_out import DATASHEET
 from results.prediction.predict import Group, Prediction, PredictionError, around, groups_of, not_measured
 from results.prediction.step_work import Layout, Shape, Work, decoder_work, image_work
@@ -140,7 +141,7 @@ def _from_datasheet(found: Answer, groups: Sequence[Group], question: Question) 
         raise PredictionError(
             f"there is no run on {system}, nor a block of it in systems.yaml: 'caraml systems' lists them"
         )
-    if first.precision not in PRECISIONS:
+    if examples(benchmarks[0]) and first.precision not in PRECISIONS:
         raise PredictionError(
             f"the runs are in {first.precision}, and what was published to learn datasheets from is in "
             f"{', '.join(PRECISIONS)}: give runs in one of these, or measure on {system}"
