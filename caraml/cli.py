@@ -496,7 +496,7 @@ def _predict(options: argparse.Namespace) -> int:
     if found.predictions:
         print(table.render_rows(prediction_rows(found.predictions, number), options.format))
     if options.format == "text" and found.predictions:
-        print("PREDICTED, not measured: not to be ranked with what was. 'caraml predict --validate' says how far off.")
+        print("PREDICTED, not measured, and not to be ranked with what was. Low and high: 95 of 100 are between them.")
     for words in [sentence for group in groups for sentence in disturbed_words(group)]:
         print(f"caraml: {words}", file=sys.stderr)
     for sentence in alike(found.refused):

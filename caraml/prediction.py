@@ -11,7 +11,7 @@ from caraml.workloads import Workload, workload
 from results.points.repeats import PointResults
 from results.prediction.datasheet import Example, Hardware
 from results.prediction.examples import examples
-from results.prediction.leave_out import DATASHEET
+from results.prediction.leave_out import DATASHEET, FURTHEST
 from results.prediction.predict import Group, Prediction, PredictionError, around, groups_of, not_measured
 from results.prediction.step_work import Layout, Shape, Work, decoder_work, image_work
 from results.prediction.unmeasured import FEWEST_DEVICES, FEWEST_ERRORS, OWN, PRECISIONS, predict_step
@@ -166,6 +166,7 @@ def _unmeasured(target: _Target, groups: Sequence[Group], devices: int, batch: i
     known, model, hardware, first = target.known, target.model, target.hardware, groups[0].first
     _check_point(known, model, devices, batch)
     _check_memory(target, devices, batch, first.precision)
+    _check_scale(target, devices)
     step = predict_step(known.facts.name, _work(known, groups, model, devices, batch), hardware, devices, target.own)
     if step is None:
         raise PredictionError(
@@ -262,6 +263,20 @@ def _work(known: Workload, groups: Sequence[Group], model: str, devices: int, ba
         raise PredictionError(f"the runs of {model} do not say its FLOPs: a datasheet prediction needs them")
     parameters = float(value_at(record, "metrics.num_parameters") or 0.0)
     return image_work(flops / per_s * _work_per_sample(record), parameters, devices, batch)
+
+
+def _check_scale(target: _Target, devices: int) -> None:
+    """Raise PredictionError for more devices than points tell of, and for a network that is not known."""
+    most = max((one.devices for one in [*examples(target.known.facts.name), *target.own]), default=devices)
+    if devices > FURTHEST * most:
+        raise PredictionError(
+            f"{devices} devices are more than {FURTHEST} times the {most} of which points are known: ask for fewer"
+        )
+    if devices > target.hardware.devices_per_node and not target.hardware.network_b_per_s:
+        raise PredictionError(
+            f"{target.block['system_name']} has no network_gb_per_s_per_device in systems.yaml, which {devices} devices "
+            "need: state it, or ask for a node's"
+        )
 
 
 def _check_memory(target: _Target, devices: int, batch: int, precision: str) -> None:

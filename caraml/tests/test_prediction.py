@@ -72,8 +72,8 @@ def test_a_system_without_a_run_is_predicted_from_its_datasheet(runs, capsys):
     [found] = rows(capsys)
     assert found["level"] == "datasheet"
     assert found["energy"].startswith("Q0, ESTIMATED")
-    low, _, high = (part.replace(",", "") for part in found["95 % interval"].split())
-    assert float(low) < 4 * 30e3 < float(high)  # where published figures of an H100 PCIe are
+    # Where published figures of an H100 PCIe are.
+    assert float(found["low tokens/s"]) < 4 * 30e3 < float(found["high tokens/s"])
 
 
 def test_another_size_is_predicted_where_it_fits(runs, capsys):
@@ -167,6 +167,16 @@ def test_points_of_another_form_are_refused(text, tmp_path, capsys):
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.startswith(f"caraml: {further} ")
+
+
+def test_a_datasheet_does_not_tell_of_more_devices_than_anybody_had(runs, capsys):
+    assert main(["predict", runs, "--system", "H200", "--size", "13B", "--devices", "8192", "--batch", "32768"]) == 2
+    assert "8192 devices are more than 4 times the 768 of which points are known" in capsys.readouterr().err
+
+
+def test_a_datasheet_needs_the_network_beyond_a_node(runs, capsys):
+    assert main(["predict", runs, "--system", "H100", "--devices", "8", "--batch", "512"]) == 2
+    assert "H100 has no network_gb_per_s_per_device in systems.yaml, which 8 devices need" in capsys.readouterr().err
 
 
 def test_a_datasheet_does_not_tell_of_a_precision_that_nobody_published(tmp_path, capsys):

@@ -16,9 +16,10 @@ NOT_MEASURED = "PREDICTED, not measured"
 def prediction_rows(predictions: Sequence[Prediction], number: Number = rounded) -> list[list[str]]:
     """The header and one row per prediction, as text; a column that none fills is left out."""
     units = " or ".join(dict.fromkeys(one.unit for one in predictions))
-    header = ["system", "model", "precision", "options", "devices", "global batch", f"{units}/s", "95 % interval"]
-    header += [f"effective {units}/s", "its interval"]
-    header += ["W/device", f"{units}/Wh", "interval of that", "energy", "level", "from what was measured"]
+    header = ["system", "model", "precision", "options", "devices", "global batch"]
+    header += _with_ends(f"{units}/s")
+    header += _with_ends(f"effective {units}/s")
+    header += ["W/device", *_with_ends(f"{units}/Wh"), "energy", "level", "from what was measured"]
     rows = [
         [
             one.system,
@@ -28,12 +29,12 @@ def prediction_rows(predictions: Sequence[Prediction], number: Number = rounded)
             str(one.point.devices),
             str(one.point.global_batch),
             number(one.per_s, one.per_s_interval.half),
-            _between(one.per_s_interval, number),
+            *_ends(one.per_s_interval, number),
             number(one.effective_per_s, one.effective_interval.half if one.effective_interval else None),
-            _between(one.effective_interval, number),
+            *_ends(one.effective_interval, number),
             number(one.power_w),
             number(one.per_wh, one.per_wh_interval.half if one.per_wh_interval else None),
-            _between(one.per_wh_interval, number),
+            *_ends(one.per_wh_interval, number),
             one.energy_kind,
             one.level,
             one.distance,
@@ -44,8 +45,12 @@ def prediction_rows(predictions: Sequence[Prediction], number: Number = rounded)
     return [[row[index] for index in told] for row in [header, *rows]]
 
 
-def _between(interval: Interval | None, number: Number) -> str:
-    return f"{number(interval.low, interval.half)} to {number(interval.high, interval.half)}" if interval else ""
+def _with_ends(title: str) -> list[str]:
+    return [title, f"low {title}", f"high {title}"]
+
+
+def _ends(interval: Interval | None, number: Number) -> list[str]:
+    return [number(end, interval.half) for end in interval] if interval else ["", ""]
 
 
 def error_rows(errors: Iterable[Errors]) -> list[list[str]]:
