@@ -274,8 +274,8 @@ def _check_scale(target: _Target, devices: int) -> None:
         )
     if devices > target.hardware.devices_per_node and not target.hardware.network_b_per_s:
         raise PredictionError(
-            f"{target.block['system_name']} has no network_gb_per_s_per_device in systems.yaml, which {devices} devices "
-            "need: state it, or ask for a node's"
+            f"{target.block['system_name']} has no network_gb_per_s_per_device in systems.yaml, which {devices} devices"
+            " need: state it, or ask for a node's"
         )
 
 
