@@ -79,9 +79,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("caraml: interrupted; jobs that were submitted go on", file=sys.stderr)
         return 128 + signal.SIGINT
     except SchedulerError as error:
-        print(f"caraml: {error}: ask again when it does", file=sys.stderr)
+        _say(f"{error}: ask again when it does")
     except ImportError as error:
-        print(f"caraml: {missing_package(error)}", file=sys.stderr)
+        _say(missing_package(error))
     except (CaramlError, RecordError, OSError) as error:
         _say(error)
     return 2
@@ -236,7 +236,7 @@ def _wait(options: argparse.Namespace) -> int:
             print(f"caraml: {len(retry_failed(run))} points were submitted again", flush=True)
     for run in runs:
         if not wait(run, options.interval, options.limit, options.keep):
-            print(f"caraml: {run} has not ended within {options.limit:g} s", file=sys.stderr)
+            _say(f"{run} has not ended within {options.limit:g} s")
             return NOT_IN_TIME
     return _check(options)
 
@@ -403,7 +403,7 @@ def _compare(options: argparse.Namespace) -> int:
         print("\n\n".join(comparison_text(one, str(base), str(other)) for other, one, _ in found))
     for other, _, faults in found:
         for _, sentence in faults:
-            print(f"caraml: {f'{other}: ' if len(found) > 1 else ''}{sentence}", file=sys.stderr)
+            _say(f"{f'{other}: ' if len(found) > 1 else ''}{sentence}")
     return exit_code(outcome for _, _, faults in found for outcome, _ in faults)
 
 
@@ -491,16 +491,14 @@ def _predict(options: argparse.Namespace) -> int:
         print(table.render_rows(error_rows([*validated(groups), *validated_datasheets(), *given]), options.format))
         return 0
     question = Question(options.system, options.size, options.precision, options.devices, options.batch)
-    found = answer(points, question)
+    found = answer(points, groups, question)
     number = plain if options.format == "csv" else rounded
     if found.predictions:
         print(table.render_rows(prediction_rows(found.predictions, number), options.format))
     if options.format == "text" and found.predictions:
         print("PREDICTED, not measured, and not to be ranked with what was. Low and high: 95 of 100 are between them.")
-    for words in [sentence for group in groups for sentence in disturbed_words(group)]:
-        print(f"caraml: {words}", file=sys.stderr)
-    for sentence in alike(found.refused):
-        print(f"caraml: {sentence}", file=sys.stderr)
+    for sentence in [*(words for group in groups for words in disturbed_words(group)), *alike(found.refused)]:
+        _say(sentence)
     return 0 if found.predictions and not found.refused else 1 if found.predictions else 2
 
 
@@ -617,7 +615,7 @@ def _records(folders: Sequence[Path]) -> tuple[list[Record], list[str]]:
         raise SweepError("; ".join(empty))
     skipped += empty
     for sentence in alike(skipped):
-        print(f"caraml: skipped: {sentence}", file=sys.stderr)
+        _say(f"skipped: {sentence}")
     if not records:
         raise RecordError(f"no result below {', '.join(map(str, folders))} can be used")
     return records, skipped

@@ -12,14 +12,13 @@ from results.points.repeats import PointResults
 from results.prediction.datasheet import Example, Hardware
 from results.prediction.examples import examples
 from results.prediction.leave_out import DATASHEET, FURTHEST
-from results.prediction.predict import Group, Prediction, PredictionError, around, groups_of, not_measured
+from results.prediction.predict import Group, Prediction, PredictionError, around, not_measured, work_per_wh
 from results.prediction.step_work import Layout, Shape, Work, decoder_work, image_work
 from results.prediction.unmeasured import FEWEST_DEVICES, FEWEST_ERRORS, OWN, PRECISIONS, predict_step
 from results.records import Record
-from results.values import PER_DEVICE, THROUGHPUT, devices_text, value_at
+from results.values import PER_DEVICE, devices_text, value_at
 
 GB = 1e9
-SECONDS_PER_HOUR = 3600.0
 FROM_TDP = "Q0, ESTIMATED from thermal design power"
 FULL_RECOMPUTATION = "full"
 
@@ -41,13 +40,12 @@ class Answer(NamedTuple):
     refused: list[str]
 
 
-def answer(results: Sequence[PointResults], question: Question) -> Answer:
-    """Of every system, model and variant that was measured and fits the question.
+def answer(results: Sequence[PointResults], groups: Sequence[Group], question: Question) -> Answer:
+    """Of every system, model and variant that was measured and fits the question; `groups` are those of the results.
 
     Raises PredictionError where none fits, and where nothing is missing that could be predicted.
     """
     _check(question)
-    groups = groups_of(results)
     if not groups:
         raise PredictionError("no run was good: there is nothing to predict from")
     groups = _in_precision(groups, question.precision)
@@ -85,12 +83,13 @@ def _in_precision(groups: Sequence[Group], precision: str) -> list[Group]:
 
 def _from_own(found: Answer, groups: Iterable[Group], results: Sequence[PointResults], question: Question) -> None:
     for group in groups:
-        asked = bool(question.devices or question.batches)
-        places = _places(group, question) if asked else not_measured(group, results)
         have = {one[:2] for one in group.points}
-        for devices, batch in places:
+        asked = bool(question.devices or question.batches)
+        for devices, batch in _places([group], question) if asked else not_measured(group, results):
             try:
                 if (devices, batch) in have:
+                    if not (question.devices and question.batches):
+                        continue  # nobody named it
                     raise PredictionError(
                         f"{group}: {devices_text(devices)}, batch {batch} was measured: see its table"
                     )
@@ -100,13 +99,12 @@ def _from_own(found: Answer, groups: Iterable[Group], results: Sequence[PointRes
                 found.refused.append(str(error))
 
 
-def _places(group: Group, question: Question) -> list[tuple[int, int]]:
-    devices = question.devices or sorted({one.devices for one in group.points})
-    batches = question.batches or sorted({one.batch for one in group.points})
-    places = [(number, batch) for number in devices for batch in batches]
-    have = {one[:2] for one in group.points}
-    both = question.devices and question.batches
-    return places if both else [place for place in places if place not in have]
+def _places(groups: Iterable[Group], question: Question) -> list[tuple[int, int]]:
+    """(devices, batch) as asked for, those measured where nothing was asked."""
+    points = [one for group in groups for one in group.points]
+    devices = question.devices or sorted({one.devices for one in points})
+    batches = question.batches or sorted({one.batch for one in points})
+    return [(number, batch) for number in devices for batch in batches]
 
 
 def _check_point(known: Workload, model: str, devices: int, batch: int) -> None:
@@ -154,12 +152,11 @@ def _from_datasheet(found: Answer, groups: Sequence[Group], question: Question) 
         hardware,
         _own_examples(groups, blocks),
     )
-    for devices in question.devices or sorted({one.devices for group in groups for one in group.points}):
-        for batch in question.batches or sorted({one.batch for group in groups for one in group.points}):
-            try:
-                found.predictions.append(_unmeasured(target, groups, devices, batch))
-            except (PredictionError, ConfigError) as error:
-                found.refused.append(str(error))
+    for devices, batch in _places(groups, question):
+        try:
+            found.predictions.append(_unmeasured(target, groups, devices, batch))
+        except (PredictionError, ConfigError) as error:
+            found.refused.append(str(error))
 
 
 def _unmeasured(target: _Target, groups: Sequence[Group], devices: int, batch: int) -> Prediction:
@@ -176,7 +173,7 @@ def _unmeasured(target: _Target, groups: Sequence[Group], devices: int, batch: i
     shape = _shape(known, model)
     per_sample = float(shape.sequence_length) if shape and model != first.point.model else _work_per_sample(first.any)
     per_s = batch * per_sample / step.step_s
-    per_wh = per_s * SECONDS_PER_HOUR / (hardware.tdp_w * devices) if hardware.tdp_w else None
+    per_wh = work_per_wh(per_s, hardware.tdp_w * devices) if hardware.tdp_w else None
     return Prediction(
         str(target.block["system_name"]),
         first.point._replace(model=model, devices=devices, global_batch=batch),
@@ -218,15 +215,14 @@ def _own_examples(groups: Iterable[Group], blocks: dict[str, Block]) -> list[Exa
     found = []
     for group in groups:
         known = workload(group.first.point.benchmark)
-        for one in group.results:
-            devices, batch, per_s = one.point.devices, one.point.global_batch, one.value(THROUGHPUT)
-            try:
-                hardware = _hardware(blocks[group.first.system], group.first.precision)
-                work = _work(known, [group], one.point.model, devices, batch)
-            except (PredictionError, KeyError):  # its datasheet is not known, or its work
-                continue
-            if per_s:
-                found.append(Example(OWN, hardware, devices, work, batch * _work_per_sample(one.any) / per_s))
+        try:
+            hardware = _hardware(blocks[group.first.system], group.first.precision)
+            for one in group.points:
+                work = _work(known, [group], group.first.point.model, one.devices, one.batch)
+                step_s = one.batch * _work_per_sample(group.first.any) / one.per_s
+                found.append(Example(OWN, hardware, one.devices, work, step_s))
+        except (PredictionError, KeyError):  # its datasheet is not known, or its work
+            continue
     return found
 
 

@@ -9,6 +9,7 @@ from results.records import Record
 
 THROUGHPUT, WORK = "metrics.{unit}_per_s", "energy.{unit}_per_wh"
 PER_DEVICE = "metrics.{unit}_per_s_per_device"
+EFFECTIVE = "metrics.effective_{unit}_per_s"
 SIGNIFICANT = 4  # digits of a number without an interval
 
 

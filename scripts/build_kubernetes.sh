@@ -17,20 +17,20 @@ for tool in go dpkg-source; do
     }
 done
 
-work=$folder/work source=$folder/work/go/src/k8s.io/kubernetes
+tree=$folder/tree source=$folder/tree/go/src/k8s.io/kubernetes
 if [[ ! -e $source/fetched ]]; then
     echo "build_kubernetes: fetching the source"
-    rm -rf "$work"
-    mkdir -p "$work"/lists/partial "${source%/*}"
+    rm -rf "$tree"
+    mkdir -p "$tree"/lists/partial "${source%/*}"
     mirror=$(grep -om1 'http[^ ]*' <<<"$(apt-cache policy bash)") || {
         echo "build_kubernetes: apt-cache knows no mirror to fetch the source from: apt-get update" >&2
         exit 1
     }
-    echo "deb-src [trusted=yes] $mirror bookworm main" >"$work/sources.list"
-    from=(-qq -o "Dir::Etc::sourcelist=$work/sources.list" -o Dir::Etc::sourceparts=/dev/null -o "Dir::State::lists=$work/lists")
+    echo "deb-src [trusted=yes] $mirror bookworm main" >"$tree/sources.list"
+    from=(-qq -o "Dir::Etc::sourcelist=$tree/sources.list" -o Dir::Etc::sourceparts=/dev/null -o "Dir::State::lists=$tree/lists")
     apt-get "${from[@]}" update
-    (cd "$work" && apt-get "${from[@]}" source kubernetes)
-    mv "$work"/kubernetes-*/ "$source"
+    (cd "$tree" && apt-get "${from[@]}" source kubernetes)
+    mv "$tree"/kubernetes-*/ "$source"
     # The reflect2 that comes along ends in an error under Go 1.18 and newer; Debian's own does not.
     vendored=$source/vendor/github.com/modern-go/reflect2
     rm -rf "$vendored"
@@ -40,11 +40,11 @@ if [[ ! -e $source/fetched ]]; then
 fi
 
 cd "$source"
-export GOPATH=$work/go GOCACHE=$work/cache HOME=$work GO111MODULE=off CGO_ENABLED=0 GOFLAGS=
+export GOPATH=$tree/go GOCACHE=$tree/cache HOME=$tree GO111MODULE=off CGO_ENABLED=0 GOFLAGS=
 k8s=k8s.io/kubernetes
 if [[ ! -e generated ]]; then
     echo "build_kubernetes: generating the description of the API"
-    go build -o "$work/openapi-gen" $k8s/vendor/k8s.io/kube-openapi/cmd/openapi-gen
+    go build -o "$tree/openapi-gen" $k8s/vendor/k8s.io/kube-openapi/cmd/openapi-gen
     staged=(api apimachinery/pkg apiextensions-apiserver kube-aggregator apiserver metrics kube-controller-manager kube-proxy
         kube-scheduler kubelet)
     described=$({
@@ -52,7 +52,7 @@ if [[ ! -e generated ]]; then
         find -L "${staged[@]/#/vendor/k8s.io/}" -name '*.go' -not -name '*_test.go' -print0 |
             xargs -0 grep -l '+k8s:openapi-gen=true'
     } | xargs -n 1 dirname | sort -u | sed "s#^#$k8s/#" | paste -sd ,)
-    "$work/openapi-gen" -h /dev/null -O zz_generated.openapi -p $k8s/pkg/generated/openapi -r "$work/violations" -i "$described"
+    "$tree/openapi-gen" -h /dev/null -O zz_generated.openapi -p $k8s/pkg/generated/openapi -r "$tree/violations" -i "$described"
     touch generated
 fi
 version=$(sed -n '1s/.*really\([0-9.]*\)-.*/\1/p' debian/changelog)

@@ -9,7 +9,6 @@ import os
 import secrets
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -162,8 +161,8 @@ def private_kubernetes(folder: Path, built: Path, images: Sequence[Path]) -> Ite
                 process.wait(20)
             process.kill()
             process.wait()
-        subprocess.run(["pkill", "-f", str(folder)], capture_output=True)  # the shims of its containers
-        time.sleep(1)
+        shims = ["pkill", "-f", str(folder)]  # of its containers; ends with 1 where there is none
+        until(lambda: subprocess.run(shims, capture_output=True).returncode, "the end of its containers")
         for line in reversed(Path("/proc/mounts").read_text().splitlines()):
             if (place := line.split()[1]).startswith(f"{folder}/"):
                 subprocess.run(["umount", "--lazy", place], capture_output=True)

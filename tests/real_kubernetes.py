@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,12 +12,12 @@ import yaml
 
 from tests.conftest import SMALL, made_up_system, make_checkout, run_in_place_of_training
 from tests.private_kubernetes import PAUSE, missing_programs, private_kubernetes
-from tests.test_containers import PODMAN, SITE_PACKAGES, STORAGE
-from tests.waiting import NEVER_S, PATIENCE_S, until
+from tests.test_containers import PACKAGES, PODMAN, SITE_PACKAGES, STORAGE
+from tests.test_kubernetes import Sweep as AnySweep
+from tests.waiting import NEVER_S, until
 
 BUILT = Path(os.environ.get("CARAML_KUBERNETES_PROGRAMS", "build/kubernetes")).absolute()
 IMAGE = "localhost/caraml/cpu"
-PACKAGES = "python3,base-files,bash,dash,coreutils,libc-bin,hostname,libgomp1,libstdc++6"
 VALUES = {"cpus_per_task": 1, "devices_sweep": "1", "warmup_steps": 1, "measured_steps": 2, "min_measured_s": 1}
 SITE = "submit: kubernetes\nkubernetes_image: localhost/caraml/cpu:1\nkubernetes_pod: pod.yaml\n" + SMALL
 # The image has Debian's Python; its packages are those of this machine.
@@ -78,32 +76,15 @@ def checkout(tmp_path):
     return folder
 
 
-class Sweep:
-    """One point, and what a user asks of it."""
+class Sweep(AnySweep):
+    """One point, and what a user sees of it in a cluster."""
 
     def __init__(self, jube: str, checkout: Path, environ: dict[str, str], **more: str) -> None:
-        self.checkout, self.environ = checkout, {**environ, "PYTHONPATH": str(checkout), "JUBE": jube, **more}
-        done = self.call(jube, "run", "jube/llm.yaml", "--tag", "TESTBED", "synthetic")
-        assert done.returncode == 0, done.stdout + done.stderr
-        [self.point] = (path.parent for path in checkout.glob("jube/llm_run/*/*_benchmark/work/result.json"))
-
-    def call(self, *command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command, cwd=self.checkout, env=self.environ, capture_output=True, text=True, timeout=PATIENCE_S
-        )
-
-    def wait(self) -> subprocess.CompletedProcess[str]:
-        return self.call(sys.executable, "-m", "caraml", "wait", "jube/llm_run", "--interval", "1")
-
-    def result(self) -> dict:
-        return json.loads((self.point / "result.json").read_text())
-
-    def job(self) -> str:
-        return (self.point / "job.id").read_text().split(";")[0]
+        super().__init__(jube, checkout, (None, environ), "synthetic", **more)
 
     def until_it_runs(self) -> str:
         """The name of the pod in which a program says that it is up."""
-        find = ("kubectl", "get", "pods", "-l", f"job-name={self.job()}", "-o", "jsonpath={.items[*].metadata.name}")
+        find = ("kubectl", "get", "pods", "-l", f"job-name={self.job(0)}", "-o", "jsonpath={.items[*].metadata.name}")
         pod = until(lambda: self.call(*find).stdout.strip(), "the pod")
         until(
             lambda: "up" in self.call("kubectl", "logs", pod).stdout,
@@ -122,7 +103,7 @@ def test_a_model_is_trained(cluster, checkout, jube_command):
     sweep = Sweep(jube_command, checkout, cluster)
     done = sweep.wait()
     assert done.returncode == 0, done.stdout + done.stderr
-    result = sweep.result()
+    result = sweep.result(0)
     said = result["kubernetes"]
     assert result["status"] == "ok"
     assert (said["state"], said["pods"][0]["node"]) == ("Complete", "node")
@@ -134,7 +115,7 @@ def test_a_model_is_trained(cluster, checkout, jube_command):
 
 def delete_the_job(sweep):
     sweep.until_it_runs()
-    sweep.call("kubectl", "delete", "job", sweep.job())
+    sweep.call("kubectl", "delete", "job", sweep.job(0))
 
 
 def nothing(sweep):
@@ -170,6 +151,6 @@ def test_what_kubernetes_ends_is_a_failed_row(name, cluster, checkout, jube_comm
     end(sweep)
     done = sweep.wait()
     assert done.returncode == 1, done.stdout + done.stderr
-    assert sweep.result()["status"] == "failed"
-    assert words in sweep.result()["error"]
+    assert sweep.result(0)["status"] == "failed"
+    assert words in sweep.result(0)["error"]
     assert not sweep.left_behind()

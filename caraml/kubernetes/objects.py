@@ -135,14 +135,13 @@ def pod(request: Request, site: Site, place: Place) -> Object:
     resources = {"cpu": site["kubernetes_cpus"] or str(request.cpus)}
     if site["kubernetes_memory"]:
         resources["memory"] = site["kubernetes_memory"]
-    resource = request.resource if not request.resource.startswith("$") else ""  # of a block without the key
-    if request.vendor != "none" and not resource:
+    if request.vendor != "none" and not request.resource:
         raise SiteError(
             "the system's block has no kubernetes_resource, which a pod would ask for: its devices are handed out in "
             "another way, for which no template is written"
         )
-    if resource:
-        resources[resource] = str(request.devices_on_node)
+    if request.resource:
+        resources[request.resource] = str(request.devices_on_node)
     start = f'cd "$0" && PYTHONPATH={shlex.quote(place.repo)}"${{PYTHONPATH:+:$PYTHONPATH}}" exec "$@"'
     program = ["python3", "-m", "caraml.kubernetes.pod", "--runs", str(request.runs)]
     if own_checkout:

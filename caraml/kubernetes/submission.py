@@ -26,6 +26,8 @@ def read_request(folder: Path) -> Request:
         hours, minutes, seconds = map(int, found.pop("time_limit").split(":"))
         if found.pop("data") == "synthetic":
             found["prepare"] = ""
+        if found["resource"].startswith("$"):  # JUBE leaves the name of what a system's block does not state
+            found["resource"] = ""
         return Request(**found, time_limit_s=(hours * 60 + minutes) * 60 + seconds)
     except (YamlError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise SiteError(f"{file} is not what a workflow writes ({error}): run the sweep again") from error

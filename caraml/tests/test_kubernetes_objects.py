@@ -221,6 +221,8 @@ def test_a_request_is_what_the_workflow_wrote(tmp_path):
     assert found.prepare == '"/somewhere/python.sh" -m module --out "/d/text"'
     (tmp_path / "request.yaml").write_text(WRITTEN.replace('"text"', '"synthetic"', 1))
     assert read_request(tmp_path).prepare == ""
+    (tmp_path / "request.yaml").write_text(WRITTEN.replace("amd.com/gpu", "$kubernetes_resource"))
+    assert read_request(tmp_path).resource == ""
 
 
 @pytest.mark.parametrize("text", ["", "[]", "a: 1", WRITTEN.replace("02:30:00", "soon"), WRITTEN + "more: 1\n", "{"])

@@ -9,18 +9,13 @@ import pytest
 
 from caraml.cli import main
 from results.prediction.examples import TRAINING
-from results.records import write_record
-from results.tests.made_up import failed, result
+from results.tests.made_up import failed, result, store
 
 BATCHES = (16, 32, 64, 128, 256, 512)
 
 
-def store(folder, records):
-    for index, record in enumerate(records):
-        place = folder / f"{index:06}"
-        place.mkdir(parents=True)
-        write_record(record, place / "result.json")
-    return str(folder)
+def stored(folder, records):
+    return str(store(folder, list(records)))
 
 
 def sweep(system, speed, power_w, **changes):
@@ -43,7 +38,7 @@ def runs(tmp_path_factory):
     records = [
         one for one in records if (one["layout"]["num_devices"], one["layout"]["global_batch_size"]) not in left_out
     ]
-    return store(tmp_path_factory.mktemp("runs") / "runs", [*records, failed("A100", 2, 64, model="800M")])
+    return stored(tmp_path_factory.mktemp("runs") / "runs", [*records, failed("A100", 2, 64, model="800M")])
 
 
 def rows(capsys):
@@ -112,15 +107,15 @@ def test_nothing_to_predict_from_is_said(tmp_path, capsys):
     for arguments, words in (
         ([], "predicted from which runs?"),
         ([str(tmp_path / "none")], "does not exist"),
-        ([store(tmp_path / "failed", [failed()])], "no run was good"),
-        ([store(tmp_path / "one", [result()]), "--batch", "16"], "has 1 good points, and a prediction needs 3"),
+        ([stored(tmp_path / "failed", [failed()])], "no run was good"),
+        ([stored(tmp_path / "one", [result()]), "--batch", "16"], "has 1 good points, and a prediction needs 3"),
     ):
         assert main(["predict", *arguments]) == 2
         assert words in capsys.readouterr().err
 
 
 def test_a_whole_sweep_has_nothing_that_is_missing(tmp_path, capsys):
-    folder = store(tmp_path / "whole", sweep("A100", 22e3, 400))
+    folder = stored(tmp_path / "whole", sweep("A100", 22e3, 400))
     assert main(["predict", folder]) == 2
     assert "no point of the sweep is missing: say what to predict with --devices or --batch" in capsys.readouterr().err
 
@@ -130,7 +125,7 @@ def test_unlike_software_is_predicted_apart(tmp_path, capsys):
     records = [*sweep("A100", 22e3, 400), *sweep("A100", 33e3, 400)]
     for record in records[len(records) // 2 :]:
         record["provenance"] = {**record["provenance"], **newer}
-    folder = store(tmp_path / "two", records)
+    folder = stored(tmp_path / "two", records)
     assert main(["predict", folder, "--devices", "4", "--batch", "1024", "--format", "csv"]) == 0
     speeds = sorted(float(one["tokens/s"]) for one in rows(capsys))
     assert len(speeds) == 2
@@ -142,7 +137,7 @@ def test_a_disturbed_point_is_named(tmp_path, capsys):
     places = [(one["layout"]["num_devices"], one["layout"]["global_batch_size"]) for one in records]
     slow = records[places.index((2, 64))]
     records[records.index(slow)] = result("A100", 2, 64, slow["metrics"]["tokens_per_s"] / 2, model="800M")
-    assert main(["predict", store(tmp_path / "runs", records), "--devices", "8", "--batch", "512"]) == 0
+    assert main(["predict", stored(tmp_path / "runs", records), "--devices", "8", "--batch", "512"]) == 0
     assert "2 devices, batch 64: another regime or disturbed" in capsys.readouterr().err
 
 
@@ -180,6 +175,6 @@ def test_a_datasheet_needs_the_network_beyond_a_node(runs, capsys):
 
 
 def test_a_datasheet_does_not_tell_of_a_precision_that_nobody_published(tmp_path, capsys):
-    folder = store(tmp_path / "runs", sweep("A100", 9e3, 400, precision="fp32"))
+    folder = stored(tmp_path / "runs", sweep("A100", 9e3, 400, precision="fp32"))
     assert main(["predict", folder, "--system", "H100"]) == 2
     assert "the runs are in fp32, and what was published to learn datasheets from is in bf16" in capsys.readouterr().err

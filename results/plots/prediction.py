@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from results.plots.style import GREY, SIZE_IN, Chart, Styles, legend_below, new_figure, styled
+from results.plots.sweep import doublings_axis
 from results.points.estimate import Interval
-from results.points.repeats import PointResults
 from results.prediction.leave_out import FURTHEST
 from results.prediction.predict import FEWEST_POINTS, Group, Prediction, PredictionError, around
-from results.values import PER_DEVICE, devices_text, rounded
-from results.verdicts.ranking import fastest
+from results.values import THROUGHPUT, devices_text, rounded
+from results.verdicts.ranking import best_by_devices
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 PREDICTED = "predicted"
 BAND_ALPHA = 0.18
@@ -21,14 +24,14 @@ HOLLOW: dict[str, Any] = {"markerfacecolor": "none", "linestyle": "none", "marke
 
 def beyond(group: Group) -> list[Prediction]:
     """Of the fastest point on the most devices, with as many samples on each of up to FURTHEST times as many."""
-    most = max(one.devices for one in group.points)
-    best = fastest(one for one in group.results if one.point.devices == most)
-    if best is None:
+    every = best_by_devices(group.results)
+    if not every:
         return []
+    best = every[max(every)].point
     found = []
     for times in (2, FURTHEST):
         try:
-            found.append(group.predict(times * most, times * best.point.global_batch))
+            found.append(group.predict(times * best.devices, times * best.global_batch))
         except PredictionError:
             break
     return found
@@ -69,7 +72,8 @@ def measured_against_predicted(groups: Sequence[Group], styles: Styles) -> Chart
     ends = [min(values) / 1.1, max(values) * 1.1]
     axes.plot(ends, ends, color=GREY, linewidth=0.8, zorder=0)
     unit = groups[0].first.any["work_unit"]
-    _logarithmic(axes)
+    _logarithmic(axes, "x")
+    _logarithmic(axes, "y")
     axes.set_xlabel(f"measured [{unit}/s per device]")
     axes.set_ylabel(f"{PREDICTED} by its neighbours [{unit}/s per device]")
     legend_below(figure, [axes])
@@ -88,7 +92,7 @@ def scaling_beyond(groups: Sequence[Group], styles: Styles) -> Chart | None:
     for group, predictions in drawn.items():
         system, label = group.first.system, _label(group, groups)
         colour, marker = styles[system]["color"], styles[system]["marker"]
-        measured = _fastest_of_each(group.results)
+        measured = {number: one.value(THROUGHPUT) or 0.0 for number, one in best_by_devices(group.results).items()}
         axes.plot(*zip(*measured.items(), strict=True), label=label, color=colour, marker=marker, markersize=5)
         numbers = [max(measured), *(one.point.devices for one in predictions)]
         ticks |= {*measured, *numbers}
@@ -102,10 +106,8 @@ def scaling_beyond(groups: Sequence[Group], styles: Styles) -> Chart | None:
         interval = f"{rounded(last.per_s_interval.low)} to {rounded(last.per_s_interval.high)}"
         words.append(f"{label}, {devices_text(last.point.devices)}: {PREDICTED} {interval} {last.unit}/s")
     unit = groups[0].first.any["work_unit"]
-    _logarithmic(axes)
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(sorted(ticks), [str(tick) for tick in sorted(ticks)])
-    axes.set_xlabel("devices, with as many samples on each")
+    _logarithmic(axes, "y")
+    doublings_axis(axes, ticks, "devices, with as many samples on each")
     axes.set_ylabel(f"{unit}/s")
     legend_below(figure, [axes])
     title = "Scaling beyond what was measured: hollow and shaded is predicted"
@@ -118,17 +120,6 @@ def _label(group: Group, groups: Sequence[Group]) -> str:
     return ", ".join([group.first.system, *([group.first.precision, *group.variant] if others else [])])
 
 
-def _fastest_of_each(results: Sequence[PointResults]) -> dict[int, float]:
-    """By devices, the throughput of the point that is fastest per device."""
-    found: dict[int, float] = {}
-    for one in results:
-        value = one.value(PER_DEVICE)
-        if value:
-            total = value * one.point.devices
-            found[one.point.devices] = max(total, found.get(one.point.devices, 0.0))
-    return dict(sorted(found.items()))
-
-
 def _bars(values: Sequence[float], intervals: Sequence[Interval]) -> list[list[float]]:
     return [
         [value - one.low for value, one in zip(values, intervals, strict=True)],
@@ -136,11 +127,11 @@ def _bars(values: Sequence[float], intervals: Sequence[Interval]) -> list[list[f
     ]
 
 
-def _logarithmic(axes: Any) -> None:
+def _logarithmic(axes: Axes, name: str) -> None:
     from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
-    for axis, name in ((axes.xaxis, "x"), (axes.yaxis, "y")):
-        getattr(axes, f"set_{name}scale")("log")
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axis.set_major_formatter(EngFormatter())
-        axis.set_minor_formatter(NullFormatter())
+    axis = axes.xaxis if name == "x" else axes.yaxis
+    axes.set(**{f"{name}scale": "log"})
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(EngFormatter())
+    axis.set_minor_formatter(NullFormatter())

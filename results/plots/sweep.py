@@ -106,7 +106,7 @@ def _panels(
         if index >= count:
             axes.set_axis_off()
             continue
-        _batch_axis(axes, batches)
+        doublings_axis(axes, batches)
         axes.tick_params(labelbottom=True)
         if not index % columns:
             axes.set_ylabel(quantity.label.format(unit=unit_of(results)))
@@ -158,8 +158,8 @@ def _value_axis(axes: Axes, top: float, theirs: Sequence[float]) -> None:
     axes.yaxis.set_major_formatter(EngFormatter())
 
 
-def _batch_axis(axes: Axes, batches: Iterable[int], label: str = "global batch size") -> None:
-    """Ticks at batch sizes, as many as have room."""
+def doublings_axis(axes: Axes, batches: Iterable[int], label: str = "global batch size") -> None:
+    """Ticks at batch sizes or numbers of devices, as many as have room."""
     from matplotlib.ticker import NullFormatter
 
     every = sorted(set(batches))
@@ -272,7 +272,7 @@ def scaling(results: Sequence[PointResults], styles: Styles) -> list[Chart]:
         for system, points in of_systems.items():
             axes.plot(*zip(*points, strict=True), label=system, gid=f"{OF_SYSTEM}{system}", **styles[system])
         every = [point for points in of_systems.values() for point in points]
-        _batch_axis(axes, {number for number, _ in every}, "devices")
+        doublings_axis(axes, {number for number, _ in every}, "devices")
         axes.set_ylabel("scaling efficiency [%]")
         axes.set_ylim(0, 1.1 * max(100.0, *(value for _, value in every)))
         legend_below(figure, [axes])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from results.plots.style import FULL, GREY, INK, PALE, SIZE_IN, Chart, Styles, error_bars, new_figure, styled, unit_of
 from results.points.repeats import PointResults, Ratio, ratio_of
 from results.published import PUBLISHED, Throughput
-from results.values import THROUGHPUT, rounded
+from results.values import EFFECTIVE, THROUGHPUT, rounded
 from results.verdicts.ranking import best_of_systems
 
 
@@ -49,8 +49,7 @@ def compute_and_effective(
 
     Below ours, hollow, are those of others who published the second.
     """
-    effective = "metrics.effective_{unit}_per_s"
-    found = [one for one in results if one.value(effective) and one.value(THROUGHPUT)]
+    found = [one for one in results if one.value(EFFECTIVE) and one.value(THROUGHPUT)]
     if not found:
         return None
     figure, [axes] = new_figure((SIZE_IN[0], 1.2 + 0.5 * (len(found) + len(published_effective))))
@@ -58,7 +57,7 @@ def compute_and_effective(
     colours = [styles[one.system]["color"] for one in found]
     for path, title, shift, share, theirs in (
         (THROUGHPUT, "compute: data is on the device", -0.2, FULL, published),
-        (effective, "effective: through the input path", 0.2, PALE, published_effective),
+        (EFFECTIVE, "effective: through the input path", 0.2, PALE, published_effective),
     ):
         summaries = [summary for one in found if (summary := one.summary(path))]
         errors = list(zip(*(error_bars(summary) for summary in summaries), strict=True))
@@ -91,7 +90,7 @@ def compute_and_effective(
     axes.grid(axis="y", visible=False)
     figure.legend(loc="outside upper right", ncols=2)
     words = "; ".join(
-        f"{name}: {rounded(one.value(effective))} of {rounded(one.value(THROUGHPUT))}"
+        f"{name}: {rounded(one.value(EFFECTIVE))} of {rounded(one.value(THROUGHPUT))}"
         for name, one in zip(names, found, strict=True)
     )
     return Chart("effective", "What reading data costs", words, figure)

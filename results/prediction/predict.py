@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, cached_property
 from typing import NamedTuple
 
+from results.derived import JOULES_PER_WH
 from results.points.estimate import CONFIDENCE, Interval
 from results.points.repeats import Point, PointResults, variant_of
 from results.points.setups import Setup, differences, platform_of
@@ -14,10 +15,9 @@ from results.prediction.curve import Curve, Input, Measured
 from results.prediction.leave_out import LEVELS, LeftOut, distance, disturbed, half_interval, left_out
 from results.published import throughputs
 from results.records import Record, RecordError
-from results.values import THROUGHPUT, devices_text
+from results.values import EFFECTIVE, THROUGHPUT, devices_text
 from results.verdicts.quality import energy_kind, why_not_ranked
 
-EFFECTIVE = "metrics.effective_{unit}_per_s"
 FEWEST_POINTS = 3  # of a system, so that at least one can be left out
 # Of which sweeps over batches and devices were published.
 PUBLISHED_SWEEPS = (("llm_training", "800M"), ("resnet50", "ResNet-50"))
@@ -59,8 +59,6 @@ class Group:
             for one in results
             if (value := one.value(THROUGHPUT))
         ]
-        self._curve: Curve | None = None
-        self._errors: list[LeftOut] | None = None
 
     def __str__(self) -> str:
         """In words."""
@@ -68,12 +66,14 @@ class Group:
         words = [self.first.system, point.model, self.first.precision, point.data, point.sample, *self.variant]
         return ", ".join(filter(None, words))
 
-    @property
+    @cached_property
     def errors(self) -> list[LeftOut]:
         """Of its points, each predicted without it."""
-        if self._errors is None:
-            self._errors = left_out(self.points)
-        return self._errors
+        return left_out(self.points)
+
+    @cached_property
+    def _curve(self) -> Curve:
+        return Curve(self.points)
 
     def predict(self, devices: int, batch: int) -> Prediction:
         """At a point; raises PredictionError where what was measured does not tell."""
@@ -88,12 +88,10 @@ class Group:
             far = distance(self.points, devices, batch)
         except ValueError as error:
             raise PredictionError(f"{self}: {error}: measure nearer to it") from error
-        if self._curve is None:
-            self._curve = Curve(self.points)
         per_s = self._curve.per_s(devices, batch)
         half = self.half(far)
         power_w, power_half, kind = self._power(per_s / devices)
-        per_wh = per_s * 3600 / (power_w * devices) if power_w else None
+        per_wh = work_per_wh(per_s, power_w * devices) if power_w else None
         return Prediction(
             self.first.system,
             self.first.point._replace(devices=devices, global_batch=batch),
@@ -119,32 +117,43 @@ class Group:
 
     def _effective(self, devices: int, batch: int, half: float) -> tuple[float | None, Interval | None]:
         """Effective throughput, and its interval: that of computing, and what its own points miss each other by."""
+        if self._input is None:
+            return None, None
+        reading, own_half = self._input
+        value = reading.per_s(devices, batch)
+        return value, around(value, math.hypot(half, own_half))
+
+    @cached_property
+    def _input(self) -> tuple[Input, float] | None:
+        """The input path, and half of the interval of a point's logarithm; None where too few points were measured."""
         points = [
             Measured(one.point.devices, one.point.global_batch, value)
             for one in self.results
             if (value := one.value(EFFECTIVE))
         ]
-        if self._curve is None or len(points) < FEWEST_POINTS:
-            return None, None
+        if len(points) < FEWEST_POINTS:
+            return None
         errors = []
         for one in points:
             others = Input(self._curve, [other for other in points if other is not one])
             errors.append(math.log(others.per_s(one.devices, one.batch) / one.per_s))
-        value = Input(self._curve, points).per_s(devices, batch)
-        return value, around(value, math.hypot(half, _students_half(errors)))
+        return Input(self._curve, points), _students_half(errors)
 
     def _power(self, per_s: float) -> tuple[float | None, float, str]:
         """A device's power at a throughput of it, half of its interval as a logarithm, and of what kind it is."""
         kinds = {energy_kind(one.any) for one in self.results}
+        if len(kinds) != 1 or self._watts is None:
+            return None, 0.0, ""
+        return self._watts.at(per_s), self._watts.half, kinds.pop() or ""
+
+    @cached_property
+    def _watts(self) -> Power | None:
         known = []
         for one in self.results:
             speed, power_w = one.value(THROUGHPUT), one.value("energy.avg_power_w")
             if speed and power_w and not why_not_ranked(one):
                 known.append((speed / one.point.devices, power_w / one.point.devices))
-        if len(kinds) != 1 or len(known) < FEWEST_POINTS:
-            return None, 0.0, ""
-        watts, half = power_at(known, per_s)
-        return watts, half, kinds.pop() or ""
+        return Power(known) if len(known) >= FEWEST_POINTS else None
 
     def disturbed(self) -> list[LeftOut]:
         """Points that their neighbours predict otherwise."""
@@ -156,18 +165,29 @@ def around(value: float, half: float) -> Interval:
     return Interval(value * math.exp(-half), value * math.exp(half))
 
 
-def power_at(known: list[tuple[float, float]], per_s: float) -> tuple[float, float]:
-    """Power at a throughput, of pairs of both, and half of its interval as a logarithm.
+def work_per_wh(per_s: float, power_w: float) -> float:
+    """Of a throughput and the power of all that it is of."""
+    return per_s * JOULES_PER_WH / power_w
 
-    Power is what a device takes without work, and what each unit of work takes: neither below 0 (SciPy's nnls), and
-    never above the most that was measured. The interval is Student's, of each pair predicted by the others.
+
+class Power:
+    """Of a device over its throughput, of pairs of both: what it takes without work, and what each unit of work takes.
+
+    Neither is below 0 (SciPy's nnls), and none above the most that was measured. The interval is Student's, of each
+    pair predicted by the others; `half` is half of it as a logarithm.
     """
-    errors = [
-        math.log(_line(known[:index] + known[index + 1 :], known[index][0]) / known[index][1])
-        for index in range(len(known))
-    ]
-    watts = min(_line(known, per_s), max(power_w for _, power_w in known))
-    return watts, _students_half(errors)
+
+    def __init__(self, known: list[tuple[float, float]]) -> None:
+        errors = [
+            math.log(_line(known[:index] + known[index + 1 :])(known[index][0]) / known[index][1])
+            for index in range(len(known))
+        ]
+        self._line, self._most_w = _line(known), max(power_w for _, power_w in known)
+        self.half = _students_half(errors)
+
+    def at(self, per_s: float) -> float:
+        """In watts."""
+        return min(self._line(per_s), self._most_w)
 
 
 def _students_half(errors: Sequence[float]) -> float:
@@ -178,14 +198,14 @@ def _students_half(errors: Sequence[float]) -> float:
     return float(stats.t.ppf((1 + CONFIDENCE) / 2, len(errors) - 1)) * spread
 
 
-def _line(known: Sequence[tuple[float, float]], per_s: float) -> float:
+def _line(known: Sequence[tuple[float, float]]) -> Callable[[float], float]:
     import numpy as np
     from scipy.optimize import nnls
 
     speeds, watts = np.array(known).T
     scale = speeds.max()
     rest, each = nnls(np.stack([1 / watts, speeds / scale / watts], axis=1), np.ones(len(watts)))[0]
-    return float(rest + each * per_s / scale)
+    return lambda per_s: float(rest + each * per_s / scale)
 
 
 @cache

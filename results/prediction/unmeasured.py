@@ -38,7 +38,7 @@ def missed(benchmark: str) -> list[Missed]:
         mine = [one for one in known if one.source == source]
         found += _without_each_device(known, mine)
         if len(mine) < len(known):
-            found += _missed([one for one in known if one.source != source], mine, OTHER_SOFTWARE)
+            found += missed_of([one for one in known if one.source != source], mine, OTHER_SOFTWARE)
     return found
 
 
@@ -48,11 +48,12 @@ def _without_each_device(known: Sequence[Example], mine: Sequence[Example]) -> l
     found = []
     for device in devices if len(devices) > 1 else ():
         left = [one for one in mine if one.hardware.name == device]
-        found += _missed([one for one in known if one not in left], left, KNOWN_SOFTWARE)
+        found += missed_of([one for one in known if one not in left], left, KNOWN_SOFTWARE)
     return found
 
 
-def _missed(kept: Sequence[Example], left: Sequence[Example], what: str) -> list[Missed]:
+def missed_of(kept: Sequence[Example], left: Sequence[Example], what: str) -> list[Missed]:
+    """Points, each predicted from those that are kept."""
     sheet = Datasheet(kept)
     return [
         Missed(
@@ -81,12 +82,11 @@ def half_of(errors: Sequence[Missed]) -> float:
 
 
 class Step(NamedTuple):
-    """A predicted step: its time, half of the interval of its logarithm, and where its time goes, in shares."""
+    """A predicted step: its time, half of the interval of its logarithm, and what was left out to find that."""
 
     step_s: float
     half: float
     what: str
-    parts: dict[str, float]
 
 
 def predict_step(
@@ -100,6 +100,4 @@ def predict_step(
         errors = _without_each_device(own, own)
     if len(errors) < FEWEST_ERRORS:
         return None
-    sheet = Datasheet(known)
-    parts = sheet.parts(work, hardware, devices, OWN)
-    return Step(sheet.step_s(work, hardware, devices, OWN), half_of(errors), what, parts)
+    return Step(Datasheet(known).step_s(work, hardware, devices, OWN), half_of(errors), what)

@@ -8,11 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from results.prediction.datasheet import Datasheet
 from results.prediction.examples import examples, read_training
 from results.prediction.leave_out import DATASHEET, LEVELS, LeftOut, half_interval
 from results.prediction.predict import Group, published_errors, published_left_out
-from results.prediction.unmeasured import KNOWN_SOFTWARE, OTHER_SOFTWARE, half_of, missed
+from results.prediction.unmeasured import KNOWN_SOFTWARE, OTHER_SOFTWARE, Missed, half_of, missed, missed_of
 from results.records import RecordError
 from results.workloads import title_of
 
@@ -88,16 +87,19 @@ def validated_datasheets() -> Iterator[Errors]:
         for what in (KNOWN_SOFTWARE, OTHER_SOFTWARE):
             found = [one for one in missed(benchmark) if one.what == what]
             sources = list(dict.fromkeys(one.source for one in found))
-            halves: dict[tuple[str, str], float] = {}
+            halves: dict[tuple[str, ...], float] = {}
             for one in found:
-                group = (one.source, "" if len(sources) > 1 else one.device)
+                group = _left_out_with(one, sources)
                 if group not in halves:
-                    others = [two for two in found if (two.source, two.device if group[1] else "") != group]
-                    halves[group] = half_of(others)
+                    halves[group] = half_of([two for two in found if _left_out_with(two, sources) != group])
             for source in sources:
                 mine = [one for one in found if one.source == source]
-                cases = [(one.error, halves[source, "" if len(sources) > 1 else one.device]) for one in mine]
+                cases = [(one.error, halves[_left_out_with(one, sources)]) for one in mine]
                 yield errors_of(DATASHEET, what, f"{title_of(benchmark)}, {source}", cases)
+
+
+def _left_out_with(one: Missed, sources: Sequence[str]) -> tuple[str, ...]:
+    return (one.source,) if len(sources) > 1 else (one.source, one.device)
 
 
 def validated_points(path: Path) -> Iterator[Errors]:
@@ -110,13 +112,9 @@ def validated_points(path: Path) -> Iterator[Errors]:
     if not asked:
         raise RecordError(f"{path} has no dense decoder that was trained from the start: there is nothing to predict")
     kept = [one for one in examples(benchmark) if one not in asked]
-    sheet, known = Datasheet(kept), {one.source for one in kept}
+    known = {one.source for one in kept}
     for source in dict.fromkeys(one.source for one in asked):
         what = KNOWN_SOFTWARE if source in known else OTHER_SOFTWARE
         half = half_of([one for one in missed(benchmark) if one.what == what])
-        cases = [
-            (math.log(one.step_s / sheet.step_s(one.work, one.hardware, one.devices, source)), half)
-            for one in asked
-            if one.source == source
-        ]
-        yield errors_of(DATASHEET, what, f"{path.name}, {source}", cases)
+        found = missed_of(kept, [one for one in asked if one.source == source], what)
+        yield errors_of(DATASHEET, what, f"{path.name}, {source}", [(one.error, half) for one in found])

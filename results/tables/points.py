@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from results.points.repeats import PointResults, half_width
-from results.tables.table import column_of, ordered
+from results.tables.table import column_of, ordered, told
 from results.values import PER_DEVICE, THROUGHPUT, WORK, Number, rounded, value_at
 from results.verdicts.quality import deviations, energy_kind
 
@@ -35,12 +35,7 @@ def point_rows(
     units = dict.fromkeys(one.any["work_unit"] for one in results)
     rows = [[column.title.format(unit=" or ".join(units)) for column in COLUMNS]]
     rows += [[_text(one, column, number) for column in COLUMNS] for one in results]
-    known = [
-        index
-        for index, column in enumerate(COLUMNS)
-        if column.title not in without and any(row[index] for row in rows[1:])
-    ]
-    return [[row[index] for index in known] for row in rows]
+    return told(rows, without)
 
 
 def _text(one: PointResults, column: PointColumn, number: Number) -> str:

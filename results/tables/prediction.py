@@ -8,9 +8,8 @@ from results.points.estimate import Interval
 from results.prediction.leave_out import LeftOut
 from results.prediction.predict import Group, Prediction
 from results.prediction.validate import Errors
+from results.tables.table import told
 from results.values import Number, devices_text, rounded
-
-NOT_MEASURED = "PREDICTED, not measured"
 
 
 def prediction_rows(predictions: Sequence[Prediction], number: Number = rounded) -> list[list[str]]:
@@ -41,8 +40,7 @@ def prediction_rows(predictions: Sequence[Prediction], number: Number = rounded)
         ]
         for one in predictions
     ]
-    told = [index for index in range(len(header)) if any(row[index] for row in rows)]
-    return [[row[index] for index in told] for row in [header, *rows]]
+    return told([header, *rows])
 
 
 def _with_ends(title: str) -> list[str]:

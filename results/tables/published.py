@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from results.published import Published
 from results.records import RecordError
-from results.tables.table import aligned
+from results.tables.table import aligned, told
 
 
 def published_text(figures: Iterable[Published], words: Sequence[str]) -> str:
@@ -38,6 +38,4 @@ def _table(figures: Sequence[Published], sources: Mapping[str, int]) -> str:
         ]
         for one in figures
     ]
-    # A column that all leave empty only makes the lines longer.
-    told = [index for index in range(len(lines[0])) if any(line[index] for line in lines)]
-    return aligned([[line[index] for index in told] for line in [[*header, "source"], *lines]])
+    return aligned(told([[*header, "source"], *lines]))

@@ -81,8 +81,14 @@ def name(record: Record) -> str:
 def rows(records: Sequence[Record], columns: Sequence[Column] = COLUMNS) -> list[list[str]]:
     """The header and one row per record; what is not known is empty, and a column without a value left out."""
     body = [[_text(record, column) for column in columns] for record in records]
-    known = [index for index in range(len(columns)) if any(row[index] for row in body)]
-    return [[row[index] for index in known] for row in [_titles(records, columns), *body]]
+    return told([_titles(records, columns), *body])
+
+
+def told(lines: Sequence[Sequence[str]], without: Sequence[str] = ()) -> list[list[str]]:
+    """A header and rows without the columns that no row fills, and those of some titles."""
+    header, *body = lines
+    known = [index for index, title in enumerate(header) if title not in without and any(row[index] for row in body)]
+    return [[line[index] for index in known] for line in lines]
 
 
 def _titles(records: Sequence[Record], columns: Sequence[Column]) -> list[str]:

@@ -30,10 +30,10 @@ from results.prediction.leave_out import (
     left_out,
 )
 from results.prediction.predict import (
+    Power,
     PredictionError,
     groups_of,
     not_measured,
-    power_at,
     published_left_out,
     published_sweeps,
 )
@@ -298,10 +298,10 @@ def test_a_sweep_as_it_should_be_names_nothing():
 
 def test_power_is_what_rests_and_what_each_unit_takes():
     known = [(speed, 80 + 0.5 * speed) for speed in (100.0, 200.0, 400.0)]
-    watts, half = power_at(known, 300.0)
-    assert watts == pytest.approx(230)
-    assert half == pytest.approx(0, abs=1e-6)
-    assert power_at(known, 4000.0)[0] == 280  # never above what was measured
+    power = Power(known)
+    assert power.at(300.0) == pytest.approx(230)
+    assert power.half == pytest.approx(0, abs=1e-6)
+    assert power.at(4000.0) == 280  # never above what was measured
 
 
 def test_without_a_measured_energy_none_is_predicted():
