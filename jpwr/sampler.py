@@ -30,7 +30,7 @@ SAME_MOMENT_S = 0.0002
 PROBES = tuple(0.3 / 2**power for power in range(8)) * 3  # shares of the interval
 # A reading that takes longer than this holds up its neighbours: they go on in another thread.
 HUNG_S = 0.5
-WATCH_INTERVAL_S = 0.5
+WATCH_INTERVAL_S = 1.0  # a wake-up takes as much CPU time as five readings
 JOIN_S = 2.0
 # Readings are handed on so many seconds' together: a sleeper that has just woken is slow at all that it does.
 HAND_ON_S = 1.0

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -36,7 +37,9 @@ SHAPES = {
 }
 WINDOWS_S = (1.0, 5.0, 60.0)
 STARTS = 15
-PAIRS = 3
+SAMPLED_S = 10
+ROUNDS = 3
+STARTED_UP_S = 0.5  # of CPU time in 2 s: who takes less has begun to sample
 
 
 class Cost(NamedTuple):
@@ -65,6 +68,33 @@ def run(command: list[str], environ: dict[str, str], **options: Any) -> Cost:
     if process.returncode:
         raise SystemExit(f"bench: {' '.join(command)} ended with exit code {process.returncode}")
     return Cost(time.perf_counter() - start_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1000)
+
+
+def cpu_while_it_runs_s(command: list[str], environ: dict[str, str]) -> float:
+    """CPU seconds that a command and all of its processes take in SAMPLED_S, once it has started up."""
+    process = subprocess.Popen(
+        command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        before_s = -math.inf
+        while cpu_s(process.pid) - before_s > STARTED_UP_S:
+            before_s = cpu_s(process.pid)
+            time.sleep(2)
+        before_s = cpu_s(process.pid)
+        time.sleep(SAMPLED_S)
+        return cpu_s(process.pid) - before_s
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds of a process and of those that it has started and that are there now."""
+    total_s = 0.0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        total_s += int((task / "schedstat").read_text().split()[0]) / 1e9
+        total_s += sum(cpu_s(int(child)) for child in (task / "children").read_text().split())
+    return total_s
 
 
 def median(costs: list[Cost]) -> Cost:
@@ -158,13 +188,18 @@ class Bench:
 
     def sampling_cost(self) -> None:
         """CPU time of the sampler and all of its processes, and for each reading of power or of a counter."""
-        print(f"\nCPU time of 10 s of sampling {DEVICES} devices, beyond start-up; median of {PAIRS} pairs")
+        print(f"\nCPU time of {SAMPLED_S} s of sampling {DEVICES} devices, while it samples; median of {ROUNDS} rounds")
+        own, peers = ({**one, "STAND_IN_INSTANT": "1"} for one in (self.environ, self.peer_environ))  # Zeus needs it
         for interval_ms in (100, 10):
-            costs: dict[str, list[float]] = {}
-            for _ in range(PAIRS):
-                for name in ("ours", "jpwr 0.0.10", "Zeus, power"):
-                    start, whole = (self._sampling(name, interval_ms, length_s) for length_s in (1, 21))
-                    costs.setdefault(name, []).append((whole.cpu_s - start.cpu_s) / 2)
+            commands = {
+                "ours": (self.ours(interval_ms, "sleep", "600", out="cost"), own),
+                "jpwr 0.0.10": (self.published(interval_ms, "sleep", "600", out="cost-published"), peers),
+                "Zeus, power": (self.peer("zeus-power", interval_ms / 1000, (600,)), peers),
+            }
+            costs: dict[str, list[float]] = {name: [] for name in commands}
+            for _ in range(ROUNDS):
+                for name, (command, environ) in commands.items():
+                    costs[name].append(cpu_while_it_runs_s(command, environ))
             own_s = statistics.median(costs["ours"])
             for name, found_s in costs.items():
                 cost_s = statistics.median(found_s)
@@ -173,16 +208,9 @@ class Bench:
                     f"{1e6 * cost_s / self._readings(name, interval_ms):5.1f} us a reading"
                 )
 
-    def _sampling(self, name: str, interval_ms: int, length_s: int) -> Cost:
-        if name == "ours":
-            return run(self.ours(interval_ms, "sleep", str(length_s), out="cost"), self.environ)
-        if name == "jpwr 0.0.10":
-            return run(self.published(interval_ms, "sleep", str(length_s), out="cost-published"), self.peer_environ)
-        return run(self.peer("zeus-power", interval_ms / 1000, (length_s,)), self.peer_environ)
-
     def _readings(self, name: str, interval_ms: int) -> float:
-        """In 10 s. Ours reads power and a counter; jpwr 0.0.10 power alone, at half the interval that it is told."""
-        ticks = DEVICES * 10_000 / interval_ms
+        """In that time. Ours reads power and a counter; jpwr 0.0.10 power alone, at half the interval it is told."""
+        ticks = DEVICES * SAMPLED_S * 1000 / interval_ms
         return ticks if name == "Zeus, power" else 2 * ticks
 
     def rows(self) -> None:
