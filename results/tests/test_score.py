@@ -12,7 +12,7 @@ from results.tables.decision import beyond_measured, cost_words, ranking_rows, r
 from results.tests import made_up
 from results.verdicts.cost import HOURS_PER_YEAR, Costs, Price, cheapest, cheapest_in, cost_of, crossings
 from results.verdicts.requirements import read_requirements
-from results.verdicts.scale import speed_of
+from results.verdicts.scale import Speed, power_at_supply, speed_of
 from results.verdicts.score import scores
 
 TWO = """
@@ -64,6 +64,13 @@ def test_a_score_is_the_weighted_geometric_mean_with_the_errors_of_its_parts(tmp
     assert found.level == []
 
 
+def test_one_workload_has_no_weight_that_could_turn_it(tmp_path):
+    text = "workloads: {big: {benchmark: llm_training, model: big}}"
+    [found] = ranked(tmp_path, text, vendors())
+    assert [one.system for one in found.scores] == ["B", "A"]
+    assert found.turns == []
+
+
 def test_what_turns_a_ranking_is_where_the_scores_are_level(tmp_path):
     [found] = ranked(tmp_path, TWO, vendors())
     turns = {one.what: one.factor for one in found.turns}
@@ -79,7 +86,8 @@ def test_at_equal_money_the_price_that_turns_it_makes_it_level(tmp_path):
     text = TWO + "budget: {money: 1.0e+9}"
     _, found = ranked(tmp_path, text, vendors(), COSTS)
     assert found.scores[0].system == "A"
-    [price] = [one.factor for one in found.turns if one.what == "price of A"]
+    [(system, price)] = [(one.system, one.factor) for one in found.turns if one.what == "price of A"]
+    assert system == "B"
     dearer = Costs("EUR", 0.2, {**COSTS.systems, "A": Price(10_000 * price)}, 5, 0.8, 1.25)
     _, level = ranked(tmp_path, text, vendors(), dearer)
     assert by_system(level)["B"].value == pytest.approx(1.0, rel=1e-3)
@@ -102,6 +110,20 @@ def test_a_budget_buys_feeds_and_houses_so_many_devices(tmp_path):
     # As far as the power is unsure, so is how much it feeds.
     widths = [found[way]["B"].interval.high / found[way]["B"].interval.low for way in ("power", "devices")]
     assert widths[0] > widths[1]
+    # Per device B scores 2^0.75 x 0.5^0.25, and of it there are half as many.
+    assert found["power"]["B"].value == pytest.approx(2**0.75 * 0.5**0.25 / 2)
+
+
+def test_power_feeds_whole_devices_alone(tmp_path):
+    _, found = ranked(tmp_path, TWO + "budget: {power_kw: 1.999}", vendors(), COSTS)
+    assert {one.system: one.devices for one in found.scores} == {"A": 15, "B": 7}
+
+
+def test_two_workloads_that_take_as_much_power_may_differ_in_spread(tmp_path):
+    records = [*runs("A", "big", 100.0, spread=(1.0,)), *runs("A", "small", 100.0)]
+    for one in (records, records[::-1]):
+        _, found = ranked(tmp_path, TWO + "budget: {power_kw: 2}", one, COSTS)
+        assert by_system(found)["A"].devices == 16
 
 
 def test_ownership_buys_less_than_purchase(tmp_path):
@@ -109,6 +131,10 @@ def test_ownership_buys_less_than_purchase(tmp_path):
     _, found = ranked(tmp_path, text, vendors(), COSTS)
     each = 25_000 + 0.25 * HOURS_PER_YEAR * 5 * 0.8 * 0.2
     assert by_system(found)["B"].devices == int(100_000 // each) == 3
+    unknown = [one | {"energy": None} if one["system"] == "B" else one for one in vendors()]
+    per_device, found = ranked(tmp_path, text, unknown, COSTS)
+    assert by_system(found)["B"].why_not == "big of B: there is no energy that counts for each workload"
+    assert {one.total for one in per_device.scores} == {None}
 
 
 def test_energies_of_unlike_scope_are_not_ranked_at_equal_power(tmp_path):
@@ -151,6 +177,18 @@ def test_a_system_is_scaled_as_it_was_measured_and_no_further_without_a_word(dev
     assert bool(found.words) == bool(words)
 
 
+def test_between_two_numbers_of_devices_throughput_per_device_follows_a_power_of_them():
+    records = [*runs("A", "big", 100.0, devices=2), *runs("A", "big", 25.0, devices=32)]
+    for devices in (4, 8, 16):
+        assert speed_of(by_point(records), devices).estimate.value == pytest.approx(100 * math.sqrt(2 * devices))
+
+
+def test_without_a_run_there_is_no_speed_and_no_power_without_a_price():
+    assert speed_of([], 4) == Speed(None, "no good run")
+    [one] = by_point(runs("C", "big", 100.0))
+    assert power_at_supply(one, COSTS) is None
+
+
 def test_fewer_devices_than_measured_are_no_speed():
     found = speed_of(by_point(runs("A", "big", 80.0, devices=4)), 2)
     assert (found.estimate, found.words) == (None, "measured on no fewer than 4 devices")
@@ -175,9 +213,26 @@ def test_ties_and_missing_parts(tmp_path, records, level, why_not):
     assert (
         any(why_not in one.why_not for one in found.scores) if why_not else not any(one.why_not for one in found.scores)
     )
+    assert found.scores[-1].value is None or not why_not
     words = " ".join(ranking_words(found))
     assert ("cannot be told apart" in words) == bool(level)
     assert "is first" not in words
+
+
+def test_a_reference_of_which_a_part_is_missing_is_no_reference(tmp_path):
+    records = [one for one in vendors() if (one["system"], one["model"]) != ("A", "small")]
+    _, found = ranked(tmp_path, TWO + "budget: {money: 100000}", records, COSTS)
+    assert [(one.system, one.value, one.why_not) for one in found.scores] == [
+        (system, None, "small of A: no good run") for system in ("A", "B")
+    ]
+    assert (found.level, found.turns) == ([], [])
+    assert by_system(found)["B"].total.purchase == 100_000  # its price is known all the same
+
+
+def test_what_only_one_system_has_in_another_precision_is_left_out(tmp_path):
+    of_b = [one | {"precision": "fp8"} for one in vendors() if one["system"] == "B"]
+    [found] = ranked(tmp_path, TWO, [*vendors(), *of_b])
+    assert by_system(found)["B"].value == pytest.approx(2**0.75 * 0.5**0.25)
 
 
 def test_two_precisions_must_be_chosen_from(tmp_path):
@@ -220,8 +275,52 @@ def test_a_tenders_own_formula_of_means_without_the_ends(tmp_path):
     assert [one.system for one in found.scores] == sorted(wanted, key=wanted.get, reverse=True)
     low, high = found.scores[0].interval
     assert low < found.scores[0].value < high
+    assert (found.by, found.title) == ("7.19 / R + 9.05 / B", "by 7.19 / R + 9.05 / B, higher is better")
+    assert (found.turns, found.reference, {len(one.speeds) for one in found.scores}) == ([], "", {0})
     [lower] = ranked(tmp_path, FORMULA.replace("score:", "score:\n  better: lower"), vendors(FIVE))
     assert [one.system for one in lower.scores] == [one.system for one in found.scores][::-1]
+    assert lower.title.endswith("lower is better")
+
+
+SUM = """
+workloads: {r: {benchmark: llm_training, model: big}, b: {benchmark: llm_training, model: small}}
+score:
+  formula: R * R + B
+  terms: {R: {of: r, what: throughput}, B: {of: b, what: throughput}}
+"""
+
+
+def test_a_formulas_interval_is_made_of_those_of_its_terms(tmp_path):
+    records = [*runs("A", "big", 100.0), *runs("A", "small", 1.0, spread=(1.0, 1.0, 1.0))]
+    [found] = ranked(tmp_path, SUM, records)
+    [plain] = ranked(tmp_path, SUM.replace("R * R", "100 * R"), records)
+    [(square, of_square), (line, of_line)] = [(one.scores[0].value, one.scores[0].interval) for one in (found, plain)]
+    assert square == pytest.approx(line, rel=1e-3)
+    assert of_square.high - square == pytest.approx(2 * (of_line.high - line), rel=1e-3)
+    assert of_line.high - line == pytest.approx(100 * 4.303 * 1 / math.sqrt(3), rel=0.05)  # two degrees of freedom
+
+
+@pytest.mark.parametrize(
+    ("spread", "of_b", "level"),
+    [
+        ((0.99, 1.0, 1.01), (0.99, 1.0, 1.01), []),
+        ((0.8, 1.0, 1.2), (0.8, 1.0, 1.2), ["B"]),
+        ((0.99, 1.0, 1.01), (1.0,), ["B"]),  # one run tells of no spread
+        ((1.0,), (0.99, 1.0, 1.01), ["B"]),
+        ((1.0,), (1.0,), ["B"]),
+    ],
+)
+def test_by_a_formula_a_lead_is_one_beyond_the_spread(tmp_path, spread, of_b, level):
+    records = [
+        *runs("A", "big", 100.0, spread=spread),
+        *runs("A", "small", 100.0, spread=spread),
+        *runs("B", "big", 95.0, spread=of_b),
+        *runs("B", "small", 95.0, spread=of_b),
+    ]
+    [found] = ranked(tmp_path, SUM, records)
+    assert [one.system for one in found.scores] == ["A", "B"]
+    assert found.level == level
+    assert (found.scores[1].interval is None) == (len(of_b) == 1)
 
 
 def test_a_formula_without_enough_runs_has_no_value_and_says_so(tmp_path):
@@ -347,6 +446,11 @@ def test_the_place_of_a_speed_per_device_is_told(tmp_path):
 def test_a_formulas_missing_system_is_last_and_named(tmp_path):
     short = [one | {"system": "C"} for one in vendors() if one["system"] == "A"]
     [found] = ranked(tmp_path, FORMULA, [*short, *vendors(FIVE)])
-    assert found.scores[-1].system == "C"
+    assert [one.system for one in found.scores] == ["A", "B", "C"]
     assert found.scores[-1].speeds == {}
     assert found.level == []
+    for order in (1, -1):
+        [lower] = ranked(
+            tmp_path, FORMULA.replace("score:", "score:\n  better: lower"), [*short, *vendors(FIVE)][::order]
+        )
+        assert [one.system for one in lower.scores] == ["B", "A", "C"]

@@ -14,6 +14,8 @@ from results.verdicts.quality import grade, why_not_ranked
 from results.verdicts.ranking import fastest, ranked_points
 from results.verdicts.requirements import PATHS, SECONDS, Asked, Wanted
 
+NO_NUMBER = "no run has this number"
+
 
 class Answer(NamedTuple):
     """`estimate` of a number, or `exact` of one that has no error, or a grade; none where `why_not` says why."""
@@ -56,11 +58,11 @@ def answer(mine: Sequence[PointResults], asked: Asked) -> Answer:
     if asked.what == "failed_runs":
         runs = sum(len(one.good) + len(one.bad) for one in there)
         if not runs:
-            return Answer(why_not=_nothing_there(mine, asked))
+            return Answer(why_not=_nothing_there(mine))
         return Answer(exact=sum(len(one.bad) for one in there), unit=f"of {runs} runs")
     good = ranked_points(there)
     if not good:
-        return _no_run(mine, there, asked)
+        return _no_run(mine, there)
     if asked.what == "energy_grade":
         found = [grade(record) for one in good for record in one.good]
         known = [one for one in found if one is not None]
@@ -78,14 +80,14 @@ def _at(results: Sequence[PointResults], asked: Asked) -> list[PointResults]:
     ]
 
 
-def _nothing_there(mine: Sequence[PointResults], asked: Asked) -> str:
+def _nothing_there(mine: Sequence[PointResults]) -> str:
     places = ", ".join(dict.fromkeys(one.point.place for one in mine))
     return f"no run there: there are {places}" if len(places) < 200 else "no run there"
 
 
-def _no_run(mine: Sequence[PointResults], there: Sequence[PointResults], asked: Asked) -> Answer:
+def _no_run(mine: Sequence[PointResults], there: Sequence[PointResults]) -> Answer:
     if not there:
-        return Answer(why_not=_nothing_there(mine, asked))
+        return Answer(why_not=_nothing_there(mine))
     if any(one.good for one in there):
         return Answer(why_not="only runs of a smaller workload, which are not comparable")
     bad = [record for one in there for record in one.bad]
@@ -107,7 +109,7 @@ def _best(good: Sequence[PointResults], asked: Asked) -> Answer:
     best = fastest(usable, path)
     estimate = best.estimate(path) if best else None
     if best is None or estimate is None:
-        return Answer(why_not="no run has this number")
+        return Answer(why_not=NO_NUMBER)
     where = ", ".join([best.point.place, *best.variant])
     values = best.values(path)
     if len(values) < asked.of_runs:
@@ -129,20 +131,20 @@ def _unit(asked: Asked, work_unit: str) -> str:
 
 def _scaling(mine: Sequence[PointResults], good: Sequence[PointResults], asked: Asked) -> Answer:
     """Throughput per device on many devices over that on few, each at its best batch size, in one precision."""
-    many = fastest(good, PER_DEVICE)
+    many = fastest(good)
     if many is None:
-        return Answer(why_not="no run has this number")
+        return Answer(why_not=NO_NUMBER)
     alike = [one for one in ranked_points(mine) if one.precision == many.precision]
     few_devices = asked.from_devices or min(one.point.devices for one in alike)
-    few = fastest([one for one in alike if one.point.devices == few_devices], PER_DEVICE)
+    few = fastest(one for one in alike if one.point.devices == few_devices)
     if few is None:
         return Answer(why_not=f"no run on {devices_text(few_devices)}")
     if asked.devices is None:
         most = max(one.point.devices for one in alike)
-        many = fastest([one for one in alike if one.point.devices == most], PER_DEVICE) or many
+        many = fastest(one for one in alike if one.point.devices == most) or many
     if many.point.devices == few.point.devices:
         return Answer(why_not=f"runs on {devices_text(few_devices)} alone")
     ours, theirs = many.estimate(PER_DEVICE), few.estimate(PER_DEVICE)
     if not ours or not theirs:
-        return Answer(why_not="no run has this number")
+        return Answer(why_not=NO_NUMBER)
     return Answer(ours / theirs, at=f"{many.point.place} over {few.point.place}")

@@ -7,19 +7,20 @@ the largest, the machine is taken to run several jobs of that size side by side.
 from __future__ import annotations
 
 import math
+from bisect import bisect
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from results.points.estimate import Estimate, exactly, product
 from results.points.repeats import PointResults
-from results.records import RecordError
 from results.values import PER_DEVICE, devices_text
 from results.verdicts.cost import HOURS_PER_YEAR, Costs, unseen_w
 from results.verdicts.quality import energy_kind, why_not_ranked
-from results.verdicts.ranking import best_by_devices, fastest, ranked_points
+from results.verdicts.ranking import best_by_devices, ranked_points
 from results.verdicts.requirements import Budget
 
 POWER = "energy.avg_power_w"
+NO_ENERGY = "there is no energy that counts for each workload"
 
 
 class Speed(NamedTuple):
@@ -54,13 +55,14 @@ def speed_of(results: Sequence[PointResults], devices: int) -> Speed:
         return Speed(None, "no good run")
     if devices in best:
         return Speed(best[devices] * devices, "")
-    fewest, most = min(best), max(best)
-    if devices < fewest:
-        return Speed(None, f"measured on no fewer than {devices_text(fewest)}")
-    if devices > most:
-        jobs = f"jobs of {devices_text(most)} side by side, the most that were measured"
-        return Speed(best[most] * devices, jobs)
-    low, high = max(one for one in best if one < devices), min(one for one in best if one > devices)
+    numbers = sorted(best)
+    more = bisect(numbers, devices)  # where those begin that are more
+    if not more:
+        return Speed(None, f"measured on no fewer than {devices_text(numbers[0])}")
+    if more == len(numbers):
+        most = numbers[-1]
+        return Speed(best[most] * devices, f"jobs of {devices_text(most)} side by side, the most that were measured")
+    low, high = numbers[more - 1], numbers[more]
     share = math.log(devices / low) / math.log(high / low)
     between = product([(best[low], 1 - share), (best[high], share)])
     return Speed(between * devices, f"between {low} and {high} devices, which were measured")
@@ -91,15 +93,11 @@ def sizes(power: Estimate | None, system: str, budget: Budget, costs: Costs | No
         racks = Size(per_rack * budget.racks) if per_rack else Size(None, f"devices_per_rack of {system} is not known")
         found["racks"] = racks
     if budget.money:
-        found["money"] = _bought(budget, costs, system, power) if price else no_price
+        found["money"] = (
+            _bought(budget.money, budget.money_covers, system, power, costs) if costs and price else no_price
+        )
     if budget.power_kw:
-        fed = math.floor(1000 * budget.power_kw / power.value) if power else 0
-        if not price:
-            found["power"] = no_price
-        elif power is None:
-            found["power"] = Size(None, "there is no energy that counts for each workload")
-        else:
-            found["power"] = Size(fed, power=power) if fed else Size(None, "the power feeds not one device")
+        found["power"] = _fed(budget.power_kw, power) if price else no_price
     return found
 
 
@@ -125,22 +123,25 @@ def energy_kinds(of_workloads: Mapping[str, Sequence[PointResults]]) -> set[str]
 
 
 def _on_most_devices(results: Sequence[PointResults]) -> PointResults | None:
-    good = ranked_points(results)
-    most = max((one.point.devices for one in good), default=0)
-    return fastest([one for one in good if one.point.devices == most], PER_DEVICE)
+    return next(reversed(best_by_devices(ranked_points(results)).values()), None)
 
 
-def _bought(budget: Budget, costs: Costs | None, system: str, power: Estimate | None) -> Size:
-    if costs is None or budget.money is None:
-        raise RecordError("a budget of money needs prices: give them with --prices FILE")
+def _fed(power_kw: float, power: Estimate | None) -> Size:
+    if power is None:
+        return Size(None, NO_ENERGY)
+    devices = math.floor(1000 * power_kw / power.value)
+    return Size(devices, power=power) if devices else Size(None, "the power feeds not one device")
+
+
+def _bought(money: float, covers: str, system: str, power: Estimate | None, costs: Costs) -> Size:
     each = costs.systems[system].price_per_device
-    if budget.money_covers == "ownership":
+    if covers == "ownership":
         if power is None:
-            return Size(None, "there is no energy that counts for each workload")
+            return Size(None, NO_ENERGY)
         each += lifetime_kwh(power.value, costs) * costs.electricity_per_kwh
     if not each:
         return Size(None, f"a device of {system} has the price 0")
-    devices = math.floor(budget.money / each)
+    devices = math.floor(money / each)
     return Size(devices) if devices else Size(None, "the money buys not one device")
 
 

@@ -119,7 +119,7 @@ def _of_one_precision(results: Sequence[PointResults], wanted: Wanted) -> list[P
 
 
 def _per_device(points: Sequence[PointResults]) -> Speed:
-    best = fastest(ranked_points(points), PER_DEVICE)
+    best = fastest(ranked_points(points))
     estimate = best.estimate(PER_DEVICE) if best else None
     return Speed(estimate, best.point.place if best else "no good run in a precision that all have")
 
@@ -164,9 +164,7 @@ def _ranked(
     rows.sort(key=lambda one: -math.inf if one.value is None else one.value, reverse=True)
     first, *others = rows
     level, turns = [], []
-    for one in others if first.value is not None else []:
-        if one.value is None:
-            continue
+    for one in (one for one in others if one.value is not None):
         behind = over(one.system, first.system)
         assert isinstance(behind, Estimate)
         if behind.interval is None or behind.interval.high >= 1:
@@ -212,7 +210,7 @@ def _by_formula(results: Sequence[PointResults], systems: Sequence[str], require
             for name, asked in score.terms.items()
         }
         missing = [f"{name}: {one.why_not}" for name, one in answers.items() if one.why_not]
-        values = {name: float(one.value or 0.0) for name, one in answers.items()}
+        values = {name: float(one.value) for name, one in answers.items() if one.value is not None}
         value = math.nan if missing else score.formula(values)
         if math.isnan(value):
             reason = "; ".join(missing) or f"{score.formula} has no value of {values}"
@@ -225,13 +223,12 @@ def _by_formula(results: Sequence[PointResults], systems: Sequence[str], require
     sign = 1 if score.better == "higher" else -1
     rows.sort(key=lambda row: -math.inf if row[0].value is None else sign * row[0].value, reverse=True)
     (first, of_first), *others = rows
-    level = []
-    for one, parts in others:
-        if one.value is None or first.value is None:
-            continue
-        apart = abs(first.value - one.value)
-        if of_first is None or parts is None or apart <= half_interval([*of_first, *parts]):
-            level.append(one.system)
+    level = [
+        one.system
+        for one, parts in others
+        if first.value is not None and one.value is not None
+        if of_first is None or parts is None or abs(first.value - one.value) <= half_interval([*of_first, *parts])
+    ]
     title = f"by {score.formula}, {score.better} is better"
     return Ranked(str(score.formula), title, [row for row, _ in rows], level, [])
 
