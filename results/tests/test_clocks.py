@@ -74,7 +74,7 @@ def test_a_look_that_failed_in_part_tells_the_rest():
     }
 
 
-@pytest.mark.parametrize(("percent", "said"), [(0.5, False), (40.0, True)])
+@pytest.mark.parametrize(("percent", "said"), [(0.5, False), (1.0, False), (40.0, True)])
 def test_a_run_that_throttled_says_so(percent, said):
     record = made_up.result()
     record["energy"]["channels"][0]["clocks"] = {"mean_mhz": 1400.0, "throttled": {"power brake": percent}}
@@ -83,7 +83,11 @@ def test_a_run_that_throttled_says_so(percent, said):
     [one] = by_point([record])
     words = "throttled: power brake held clocks back for 40 % of the window"
     assert (words in deviations(one)) == said
+    cooler = {**record["energy"]["channels"][0], "clocks": {"mean_mhz": 1400.0, "throttled": {"power brake": 0.25}}}
+    for channels in ([*record["energy"]["channels"], cooler], [cooler, *record["energy"]["channels"]]):
+        [two] = by_point([{**record, "energy": {**record["energy"], "channels": channels}}])
+        assert [words] * said == [one for one in deviations(two) if "throttled" in one]
     header, row = point_rows([one])
     shown = dict(zip(header, row, strict=True))
     assert (shown["clock [MHz]"], shown["slow steps [%]"], shown["peak memory [GiB]"]) == ("1,400", "20.00", "3.000")
-    assert shown["throttled [%]"] == ("40.00" if said else "0.5000")
+    assert shown["throttled [%]"] == f"{percent:#.4g}"

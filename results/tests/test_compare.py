@@ -79,6 +79,17 @@ def test_options_of_which_no_run_has_a_speed_are_never_the_fastest():
     for base in ([slow, unknown], [unknown, slow]):
         [line] = compare(base, [result(1.0, system="B")]).lines
         assert line.ratios[0].value == pytest.approx(2.0)
+    for sides in (([unknown], [result(1.0)]), ([result(1.0)], [unknown])):
+        [line] = compare(*sides).lines
+        assert line.ratios[0] is None
+
+
+def test_a_record_may_tell_of_no_choices():
+    silent, telling = result(1.0), result(1.0)
+    silent.pop("choices", None)
+    telling["choices"] = {"layers": "compiled"}
+    [line] = compare([silent], [telling]).lines
+    assert "layers unknown against compiled" in line.remarks
 
 
 def test_software_that_one_side_does_not_tell_is_not_known():

@@ -10,7 +10,7 @@ from results.points.repeats import by_point
 from results.records import RecordError
 from results.tables.cost import cost_rows
 from results.tests import made_up
-from results.verdicts.cost import Costs, Price, cost, costed_work, read_prices, sensitivity, time_to_report
+from results.verdicts.cost import Costs, Price, cost, costed_work, read_prices, sensitivity, time_to_report, unseen_w
 
 PRICES = """
 currency: EUR
@@ -70,6 +70,22 @@ def test_what_a_cost_depends_on_is_that_of_a_hand_calculation(tmp_path):
     )
 
 
+def test_what_costs_nothing_hangs_on_nothing():
+    costs = Costs("EUR", 0.0, {"A100": Price(0.0)})
+    [one] = by_point([made_up.result("A100")])
+    assert set(sensitivity(one, costs).values()) == {(0.0, 0.0)}
+
+
+@pytest.mark.parametrize(
+    ("scope", "unseen"), [("device", 100), ("device+cpu", 100), ("node", 0), ("supply", 0), ("cpu+node", 0)]
+)
+def test_what_the_sensors_of_an_energy_do_not_see(scope, unseen):
+    record = made_up.result("A100")
+    record["energy"]["power_scope"] = scope
+    [one] = by_point([record])
+    assert unseen_w(one, Costs("EUR", 0.25, {"A100": Price(10000, 100)})) == unseen
+
+
 def test_what_a_cost_stands_on_is_said(tmp_path):
     (tmp_path / "prices.yaml").write_text(PRICES)
     assert read_prices(tmp_path / "prices.yaml").assumptions() == [
@@ -122,7 +138,15 @@ def test_assumptions_may_be_at_their_ends(tmp_path, change):
     read_prices(tmp_path / "prices.yaml")
 
 
-@pytest.mark.parametrize("change", [("utilisation: 0.8", "utilisation: 0"), ("0.8", "1.5"), ("pue: 1.2", "pue: 0.5")])
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("utilisation: 0.8", "utilisation: 0"),
+        ("0.8", "1.5"),
+        ("pue: 1.2", "pue: 0.5"),
+        ("lifetime_years: 5", "lifetime_years: 0"),
+    ],
+)
 def test_assumptions_beyond_their_ends_are_refused(tmp_path, change):
     (tmp_path / "prices.yaml").write_text(PRICES.replace(*change))
     with pytest.raises(RecordError, match="must be above 0"):
@@ -138,6 +162,7 @@ def test_assumptions_beyond_their_ends_are_refused(tmp_path, change):
         (("utilisation: 0.8", "utilisation: 80"), "utilisation above 0 and at most 1"),
         (("pue: 1.2", "pue: -1"), "pue is -1"),
         (("  A100", "A100"), "names no systems"),
+        (("  A100:", "- A100:"), "names no systems"),
         (("currency: EUR", "currency: [EUR"), "cannot be read as prices"),
         (("0.25", ".inf"), "electricity_per_kwh is inf, a number from 0 to below 1e+30"),
         (("0.25", "1.0e+400"), "electricity_per_kwh is inf, a number"),
@@ -160,6 +185,7 @@ def test_a_prices_file_with_a_mistake_is_refused_in_one_sentence(tmp_path, chang
     with pytest.raises(RecordError) as error:
         read_prices(path)
     assert message in str(error.value)
+    assert str(path) in str(error.value)
     assert "\n" not in str(error.value)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections import Counter
 
 import pytest
 
@@ -339,20 +341,31 @@ def test_prices_at_which_the_order_turns_make_totals_equal():
         price = Price(one.price, COSTS.systems[one.system].overhead_w_per_device)
         level = Costs("EUR", 0.2, {**COSTS.systems, one.system: price}, 5, 0.8, 1.25)
         assert cheapest(results, level)[one.system][1].total == pytest.approx(totals[one.against])
+    dear_a = Costs("EUR", 0.2, {**COSTS.systems, "A": Price(100_000)}, 5, 0.8, 1.25)
+    assert [(one.system, one.against) for one in crossings(cheapest(results, dear_a), dear_a)] == [
+        ("B", "A"),
+        ("A", "B"),
+    ]
     assert cheapest_in(found, COSTS).total() == 81
     assert "With electricity price" in " ".join(cost_words(found, COSTS))
 
 
 def test_all_assumptions_together_count_the_cases_that_turn():
-    # B costs twice as much to buy, and half as much to run: what is cheaper hangs on the price of electricity.
+    # B costs half as much again to buy, and half as much to run: what is cheaper hangs on the price of electricity.
     records = [*runs("A", "big", 100.0, power_w=1000.0), *runs("B", "big", 100.0, power_w=500.0)]
     work_years = 5 * 0.8 * HOURS_PER_YEAR
     electricity = 0.2 * 1.25 * work_years  # of a kilowatt
-    costs = Costs("EUR", 0.2, {"A": Price(electricity), "B": Price(1.5 * electricity)}, 5, 0.8, 1.25)
+    costs = Costs("EUR", 0.2, {"A": Price(electricity), "B": Price(1.47 * electricity)}, 5, 0.8, 1.25)
     counts = cheapest_in(cheapest(by_point(records), costs), costs)
-    assert counts.total() == 81
-    assert 20 < counts["A"] < 61
-    assert 20 < counts["B"] < 61
+    # In units of what a kilowatt takes for electricity over the life of a machine, all as stated.
+    cheaper = Counter(
+        "A" if 1 / (life * used) + 1.0 * paid * pue < 1.47 / (life * used) + 0.5 * paid * pue else "B"
+        for paid, life, used, pue in itertools.product(
+            (0.5, 1, 1.5), (0.5, 1, 1.5), (0.5, 1, 1 / 0.8), [(1 + 0.25 * share) / 1.25 for share in (0.5, 1, 1.5)]
+        )
+    )
+    assert counts == cheaper
+    assert min(counts.values()) > 20
 
 
 def test_the_table_of_rankings_and_what_was_not_measured(tmp_path):

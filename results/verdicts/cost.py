@@ -175,7 +175,7 @@ def sensitivity(one: PointResults, costs: Costs) -> dict[str, tuple[float, float
         return {}
 
     def change(name: str, share: float) -> float:
-        changed = cost_of(one, _changed(costs, one.system, name, share))
+        changed = cost_of(one, _changed(costs, name, share, one.system))
         return changed.total / at.total - 1 if changed and at.total else 0.0
 
     return {
@@ -215,14 +215,15 @@ def cheapest_in(found: Mapping[str, tuple[PointResults, Cost]], costs: Costs) ->
     for shares in itertools.product((1 - SENSITIVITY, 1.0, 1 + SENSITIVITY), repeat=len(names)):
         case = costs
         for name, share in zip(names, shares, strict=True):
-            case = _changed(case, "", name, share)
+            case = _changed(case, name, share)
         totals = {system: at.total for system, (one, _) in found.items() if (at := cost_of(one, case))}
         if totals:
             counts[min(totals, key=totals.__getitem__)] += 1
     return counts
 
 
-def _changed(costs: Costs, system: str, name: str, share: float) -> Costs:
+def _changed(costs: Costs, name: str, share: float, system: str = "") -> Costs:
+    """`system`: whose price it is, of a price."""
     if name == "price":
         price = costs.systems[system]
         changed = replace(price, price_per_device=price.price_per_device * share)
