@@ -133,6 +133,18 @@ def test_modules_with_ids_are_chosen_by_them_and_others_all_count(job):
     assert energy(job)["avg_power_w"] == pytest.approx(201.0)
 
 
+def test_a_device_without_an_id_is_not_taken_for_one_that_has_one(job):
+    job.record(devices=on_gpus("GPU-1")).trace([GPU0._replace(device_id="")], lambda *_: 100.0)
+    assert "GPU-1 trained, but no power channel has its id" in collect(job.path)["error"]
+
+
+def test_a_device_comes_before_the_module_that_it_is_in(job):
+    module = MODULE._replace(device_id="GPU-0")
+    for channels in ([GPU0, module], [module, GPU0]):
+        job.record(devices=on_gpus("GPU-0")).trace(channels, lambda *_: 100.0)
+        assert energy(job)["power_scope"] == "device"
+
+
 def test_modules_with_ids_are_found_beside_devices_without(job):
     devices = [GPU0._replace(name=f"cray:accel{index}", device_id="") for index in range(2)]
     modules = [MODULE._replace(name=f"m{index}", device_id=f"GPU-{index}") for index in range(2)]
@@ -246,6 +258,81 @@ def test_a_counter_that_cannot_be_right_is_not_used(job, counter_j):
     assert channel["energy_wh"] == pytest.approx(1000 / 3600)
 
 
+def test_all_that_a_result_says_of_an_energy(job):
+    # Two GPUs of constant power with counters that agree, 10 s: 300 W and 200 W, of which the counters see as much.
+    power_w = [300.0, 200.0, 50.0, 60.0]
+    beside = [PACKAGE, PACKAGE._replace(name="rapl:package-1")]
+    layout = {**make_record()["layout"], "num_devices": 2}
+    job.record(devices=on_gpus("GPU-0", "GPU-1"), layout=layout)
+    job.trace([GPU0, GPU1, *beside], lambda index, _: power_w[index], lambda index, time_s: power_w[index] * time_s)
+    found = energy(job)
+    channels = found.pop("channels")
+    assert found == {
+        "energy_wh": pytest.approx(5000 / 3600),
+        "energy_wh_per_device": pytest.approx(2500 / 3600),
+        "avg_power_w": pytest.approx(500.0),
+        "uncertainty_wh": pytest.approx(sum(channel["uncertainty_wh"] for channel in channels)),
+        "idle_power_w": pytest.approx(500.0),
+        "tokens_per_wh": pytest.approx(1000 / (5000 / 3600)),
+        "epoch_wh": None,
+        "window_s": pytest.approx(10.0),
+        "power_kind": "measured",
+        "power_scope": "device",
+        "power_source": "measured, device",
+        "samples": 2 * 21,
+        "missing": 0,
+        "sampling_interval_s": 0.5,
+        "jpwr_version": "1",
+        "notes": [],
+        "sampled_by_scope": {"cpu_wh": pytest.approx(1100 / 3600), "device_wh": pytest.approx(5000 / 3600)},
+    }
+    for number, channel in enumerate(channels):
+        wh = power_w[number] * 10 / 3600
+        uncertainty_wh, integral_uncertainty_wh = (channel.pop(f"{of}uncertainty_wh") for of in ("", "integral_"))
+        # A constant power leaves nothing open; a counter's moments do, as it is read each 0.5 s.
+        assert 0 <= integral_uncertainty_wh < 1e-6 < uncertainty_wh < 0.05 * wh
+        assert channel == {
+            "name": f"nvml:{number}",
+            "hostname": "n1",
+            "scope": "device",
+            "source": "board power",
+            "estimated": False,
+            "device_id": f"GPU-{number}",
+            "num_devices": 1,
+            "method": "counter",
+            "counter_not_used": "",
+            "energy_wh": pytest.approx(wh),
+            "integral_wh": pytest.approx(wh),
+            "counter_wh": pytest.approx(wh),
+            "integral_vs_counter": pytest.approx(0.0, abs=1e-6),
+            "idle_power_w": pytest.approx(power_w[number]),
+            "largest_gap_s": pytest.approx(0.5),
+            "samples": 21,
+            "missing": 0,
+        }
+
+
+def test_what_was_not_told_is_none_and_no_zero(job):
+    # The second one's idle phase was not seen, and neither has a counter.
+    plain = [one._replace(has_counter=False) for one in (GPU0, GPU1)]
+    job.record(devices=on_gpus("GPU-0", "GPU-1"))
+    job.trace(plain, lambda index, time_s: math.nan if index and time_s < 5 else 100.0)
+    found = energy(job)
+    assert found["idle_power_w"] is None
+    assert [(one["idle_power_w"], one["counter_wh"], one["integral_vs_counter"]) for one in found["channels"]] == [
+        (pytest.approx(100.0), None, None),
+        (None, None, None),
+    ]
+
+
+def test_a_single_sample_in_the_window_is_an_energy_of_little_worth(job):
+    job.record().trace([CPU], lambda _, __: 100.0, times_s=[0.0, 9.8, 15.0, 20.2, 25.0])
+    found = energy(job)
+    assert found["samples"] == 1
+    assert found["energy_wh"] == pytest.approx(1000 / 3600)
+    assert found["uncertainty_wh"] > 0
+
+
 def test_missing_readings_are_counted_and_are_no_zeros(job):
     job.record().trace([CPU], lambda _, time_s: math.nan if 12 <= time_s < 14 else 100.0)
     found = energy(job)
@@ -273,6 +360,35 @@ def test_a_window_that_was_not_sampled_is_a_failure(job, times_s, power_w, messa
 def test_a_trace_of_another_boot_is_not_taken_for_this_one(job):
     job.record().trace([CPU], lambda _, __: 1.0, boot_id="boot-2")
     assert "no power trace of the boot" in collect(job.path)["error"]
+
+
+@pytest.mark.parametrize("channels", [[], [CPU._replace(mine=False)]])
+def test_a_trace_without_a_channel_of_the_job_has_no_energy(job, channels):
+    job.record().trace(channels, lambda *_: 1.0)
+    assert collect(job.path)["error"].startswith("no energy: ")
+    assert "None" not in collect(job.path)["error"]
+
+
+@pytest.mark.parametrize(
+    ("boots", "names", "power_w"),
+    [
+        (("b", "b"), ("n1", "n2"), 100.0),  # two samplers of one kernel: the one of that name
+        (("b", "b"), ("n3", "n1"), 200.0),
+        (("b", "b"), ("n3", "n4"), 100.0),  # a container's name is another one
+        (("b", "other"), ("n3", "n1"), 100.0),
+        (("", ""), ("n2", "n1"), 200.0),  # no boot id is known: the name decides
+        (("", ""), ("n3", "n4"), None),
+    ],
+)
+def test_a_windows_trace_is_that_of_its_boot_and_then_of_its_name(job, boots, names, power_w):
+    job.record(windows=[{**make_record()["windows"][0], "boot_id": boots[0]}])
+    for boot_id, name, power in zip(boots, names, (100.0, 200.0), strict=True):
+        job.trace([CPU], lambda _, __, power=power: power, hostname=name, boot_id=boot_id)
+    result = collect(job.path)
+    if power_w is None:
+        assert result["error"] == "no energy: node n1 has no power trace of the boot that it trained under"
+    else:
+        assert result["energy"]["avg_power_w"] == pytest.approx(power_w)
 
 
 def test_two_nodes_are_summed_each_over_its_own_window(job):
@@ -309,7 +425,7 @@ def test_a_failed_run_stays_failed_when_its_energy_is_joined(job):
     job.record(status="out_of_memory", error="too big", windows=[]).trace([CPU], lambda _, __: 1.0)
     result = collect(job.path)
     assert result["status"] == "out_of_memory"
-    assert result["error"].startswith("too big")
+    assert result["error"] == "too big; no energy: the record has no measured window"
 
 
 def run(job: JobFolder, *flags: str) -> tuple[int, dict]:
@@ -325,6 +441,32 @@ def test_the_command_writes_the_result_and_says_whether_it_is_good(job, capsys):
     code, result = run(job)
     assert (code, result["status"]) == (1, "failed")
     assert "the loss did not fall" in capsys.readouterr().err
+
+
+def test_what_the_scheduler_said_of_the_job_is_kept(job):
+    slurm = {"job_id": "7", "partition": "gpu"}
+    job.record(provenance={"container_digest": None, "missing": ["git_commit", "container_digest"]})
+    job.trace([CPU], lambda *_: 1.0)
+    (job.path / "result.json").write_text(json.dumps(make_record(status="unfinished", slurm=slurm, notes=["old"])))
+    _, result = run(job)
+    assert (result["slurm"], result["provenance"]["container_digest"]) == (slurm, None)
+    assert (result["status"], "notes" in result) == ("ok", False)
+    kubernetes = {"job": "caraml-7", "image_digest": "sha256:12"}
+    (job.path / "result.json").write_text(json.dumps(make_record(status="unfinished", kubernetes=kubernetes)))
+    _, result = run(job)
+    assert result["kubernetes"] == kubernetes
+    assert result["provenance"] == {"container_digest": "sha256:12", "missing": ["git_commit"]}
+    assert result["metrics"]["tokens_per_s"] == 100.0
+
+
+@pytest.mark.parametrize("origin", [{}, {"container": "image"}, None])
+def test_an_image_that_the_cluster_knows_needs_no_other_origin(job, origin):
+    job.record(provenance=origin).trace([CPU], lambda *_: 1.0)
+    kubernetes = {"image_digest": "sha256:12"}
+    (job.path / "result.json").write_text(json.dumps(make_record(status="unfinished", kubernetes=kubernetes)))
+    code, result = run(job)
+    assert code == 0
+    assert result["provenance"] == ({**origin, "container_digest": "sha256:12", "missing": []} if origin else origin)
 
 
 def unfinished(job: JobFolder) -> JobFolder:

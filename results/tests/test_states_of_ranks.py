@@ -8,7 +8,7 @@ import pytest
 
 from jpwr.channel import ChannelInfo, Scope
 from results.archive import _other_states
-from results.collect import collect
+from results.collect import collect, main
 from results.joined import state_energy
 from results.tests.conftest import CPU, GPU0, GPU1, make_record
 
@@ -30,20 +30,23 @@ def asked(monkeypatch):
 
     def fit(record, channels, folder):
         found.append((record["system"], channels, folder))
-        return {"told": len(channels)}
+        return {"told": len(channels), "closing_percent": 0.84}
 
     monkeypatch.setattr(state_energy, "energy_of_states", fit)
     return found
 
 
-def test_each_rank_has_the_channel_of_its_device(job, asked):
+def test_each_rank_has_the_channel_of_its_device(job, asked, capsys):
     job.record(**two_devices(devices=[device(0, "GPU-1"), device(1, "GPU-0")]))
     # A counter that runs with the power, and one that stands still while it is drawn: the second is not believed.
     job.trace(
         [CPU, GPU0, GPU1], lambda channel, _: 100.0, lambda channel, time_s: 100 * time_s if channel == 1 else 5.0
     )
     result = collect(job.path)
-    assert result["energy"]["states"] == {"told": 2}
+    assert result["energy"]["states"]["told"] == 2
+    assert main([str(job.path)]) == 0
+    assert capsys.readouterr().err == "collect: all states are +0.8 % off the window's energy\n"
+    asked.pop()
     [(system, channels, folder)] = asked
     assert (system, folder) == ("CPU", job.path)
     assert {(one.rank, one.name, one.by_counter) for one in channels} == {(1, "nvml:0", True), (0, "nvml:1", False)}
