@@ -14,7 +14,9 @@ import pytest
 import zstandard
 
 from caraml.cli import main
-from results.archive import verify
+from results.archive import Checked, verify, write_archive
+from results.joined import state_energy
+from results.records import RecordError
 from results.tests import made_up
 
 
@@ -76,6 +78,21 @@ def test_an_archive_holds_records_traces_and_workflow_and_is_verified(archive, c
     assert "3 runs" in capsys.readouterr().out
 
 
+def test_what_is_known_of_an_archive(archive):
+    assert verify(archive) == Checked([], 3, is_signed=False, signer="", commits=())
+    repack(archive, members(archive), sums=b"")
+    found = verify(archive)
+    assert (found.runs, found.is_signed, found.signer, found.commits) == (0, False, "", ())
+    assert found.problems
+
+
+def test_members_tell_nothing_of_who_and_when(archive):
+    data = zstandard.ZstdDecompressor().stream_reader(io.BytesIO(archive.read_bytes())).read()
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        told = {(one.mode, one.uid, one.gid, one.uname, one.gname, one.mtime) for one in tar}
+    assert told == {(0o644, 0, 0, "", "", 0)}
+
+
 def test_the_same_results_give_the_same_bytes(runs, archive, tmp_path):
     for path in runs.rglob("*"):
         path.touch()
@@ -90,6 +107,10 @@ def test_a_flipped_byte_is_found_wherever_it_is(archive, tmp_path, capsys):
         changed.write_bytes(content[:place] + bytes([content[place] ^ 0x80]) + content[place + 1 :])
         assert main(["verify", str(changed)]) in (1, 2), place
         assert capsys.readouterr().err.startswith("caraml: ")
+    # The last byte changed is one of the seal.
+    assert verify(changed).problems == [
+        "its bytes are not those that were written, though each file in it is as it was"
+    ]
 
 
 def test_a_checksum_that_is_no_text_is_said_all_the_same(archive, capsys):
@@ -104,10 +125,13 @@ def test_names_of_any_bytes_are_archived_and_a_list_of_checksums_of_any_bytes_is
 ):
     folder = tmp_path / "named"
     shutil.copytree(runs, folder)
-    for name in (b"l\xc3\xa4ufe.txt", b"l\xe4ufe.txt", "line\u2028end.txt".encode()):
-        Path(os.fsdecode(bytes(folder) + b"/" + name)).write_text("a note")
+    names = (b"l\xc3\xa4ufe.txt", b"l\xe4ufe.txt", "line\u2028end.txt".encode(), b"two  spaces.txt")
+    for name in names:
+        (folder / "8_benchmark" / "work" / "power" / "n1" / os.fsdecode(name)).write_text("a note")
     assert main(["archive", str(folder), "-o", str(tmp_path / "named.tar.zst")]) == 0
     assert main(["verify", str(tmp_path / "named.tar.zst")]) == 0
+    stored = [os.fsencode(name) for name in members(tmp_path / "named.tar.zst")]
+    assert all(any(one.endswith(b"/power/n1/" + name) for one in stored) for name in names)
     capsys.readouterr()
     files = members(archive)
     repack(archive, files, sums=files["SHA256SUMS"][:-1] + b"\xe2")
@@ -135,6 +159,18 @@ def better_speed(record):
     record["metrics"]["tokens_per_s"] *= 1.01
 
 
+def changed_at(*path, to):
+    """What changes one value of a record, or puts one there that was not."""
+
+    def change(record):
+        *above, last = path
+        for one in above:
+            record = record[one]
+        record[last] = to
+
+    return lambda text: changed_json(text, change)
+
+
 WORK = "runs/llm_run/8_benchmark/work/"
 
 
@@ -143,6 +179,47 @@ WORK = "runs/llm_run/8_benchmark/work/"
     [
         ("result.json", lambda text: changed_json(text, better_energy), "energy.tokens_per_wh is stored as"),
         ("result.json", lambda text: changed_json(text, better_speed), "metrics.tokens_per_s is stored as"),
+        (
+            "result.json",
+            changed_at("energy", "samples", to=7),
+            "energy.samples is stored as 7, but its origin gives 591",
+        ),
+        (
+            "result.json",
+            changed_at("energy_effective", to={}),
+            "energy_effective is stored as {}, but its origin gives None",
+        ),
+        (
+            "result.json",
+            changed_at("energy", "states", to={"states": [{"states": ["Forward"], "energy_wh": 1.5}]}),
+            "energy.states of Forward is stored as 1.5 Wh, but its origin gives none",
+        ),
+        (
+            "result.json",
+            changed_at("metrics", "best_s", to=1.0),
+            "metrics.best_s is stored as 1.0, but its origin gives None",
+        ),
+        (
+            "result.json",
+            changed_at("metrics", "mfu", to=None),
+            "metrics.mfu is stored as None, but its origin gives 0.3",
+        ),
+        (
+            "result.json",
+            changed_at("layout", "num_nodes", to=2),
+            "layout.num_nodes is stored as 2, but its origin gives 1",
+        ),
+        (
+            "result.json",
+            changed_at("windows", 0, "start_epoch_s", to=1.5),
+            "windows[0].start_epoch_s is stored as 1.5, but",
+        ),
+        (
+            "result.json",
+            changed_at("step_times_s", 0, to=1.5),
+            "step_times_s[0] is stored as 1.5, but its origin gives 2",
+        ),
+        ("result.json", changed_at("io", to={"files": 1}), "io is stored as {'files': 1}, but its origin gives None"),
         ("power/n1/trace.csv", lambda text: text.replace(b"100.0", b"90.0"), "but its origin gives"),
         ("power/n1/trace.csv", lambda text: b"", "it is stored as ok, but"),
     ],
@@ -154,6 +231,35 @@ def test_a_number_that_does_not_follow_from_its_trace_is_found_even_under_a_good
     files[WORK + name] = change(files[WORK + name])
     problems = verify(repack(archive, files)).problems
     assert any(message in problem and "8_benchmark" in problem for problem in problems), problems
+
+
+def test_every_run_whose_numbers_do_not_follow_is_named(archive):
+    files = members(archive)
+    of_16 = WORK.replace("/8_", "/16_")
+    files[WORK + "result.json"] = changed_json(files[WORK + "result.json"], better_energy)
+    files[of_16 + "result.json"] = b"{"
+    found = verify(repack(archive, files))
+    first, *others = found.problems
+    assert first.startswith(f"{of_16.rstrip('/')}: result.json cannot be read as a record (")
+    assert others
+    assert all(problem.startswith(f"{WORK.rstrip('/')}: energy.tokens_per_wh ") for problem in others)
+    assert (found.runs, found.commits) == (3, ("0123456789abcdef",))
+
+
+def test_states_that_are_fitted_again_a_little_otherwise_are_no_problem(tmp_path, monkeypatch):
+    energies_wh = iter([1.0, 1.001, 1.5])
+
+    def fit(record, channels, folder):
+        energy_wh = next(energies_wh)
+        one = {"states": ["Forward"], "energy_wh": energy_wh, "low_wh": energy_wh - 0.1, "high_wh": energy_wh + 0.1}
+        return {"closing_percent": energy_wh, "states": [one]}
+
+    monkeypatch.setattr(state_energy, "energy_of_states", fit)
+    made_up.store_run(tmp_path / "run", made_up.result(states={"states": []}))
+    write_archive([tmp_path / "run"], tmp_path, tmp_path / "a.tar.zst")
+    assert verify(tmp_path / "a.tar.zst").problems == []
+    [problem] = verify(tmp_path / "a.tar.zst").problems
+    assert problem.endswith("energy.states of Forward is stored as 1 Wh, but its origin gives 1.5 Wh")
 
 
 def test_beside_numbers_that_differ_it_is_said_at_which_version_they_were_made(archive, capsys):
@@ -180,8 +286,11 @@ def test_a_file_that_was_changed_added_or_taken_away_is_named(archive):
 
 @pytest.mark.parametrize("name", ["../../climbed", "/tmp/climbed_of_a_test", "runs/../../climbed"])
 def test_a_path_that_climbs_out_is_not_unpacked(archive, name, tmp_path):
-    problems = verify(repack(archive, {**members(archive), name: b"x"})).problems
-    assert any("is no plain file inside of the archive" in problem for problem in problems)
+    problems = verify(repack(archive, {name: b"x", **members(archive)})).problems
+    assert [problem.split("'")[-1] for problem in problems] == [
+        " is no plain file inside of the archive: it was not unpacked",
+        f"{name} is missing",  # all others are there
+    ]
     assert not list(tmp_path.rglob("*climbed*"))
 
 
@@ -209,6 +318,9 @@ def test_a_folder_without_a_run_is_refused_and_leaves_no_file(tmp_path, capsys):
     assert main(["archive", str(tmp_path / "empty"), "-o", str(tmp_path / "c.tar.zst")]) == 2
     assert f"{tmp_path / 'empty'} has no result" in capsys.readouterr().err
     assert not (tmp_path / "c.tar.zst").exists()
+    folders = [tmp_path / "empty", tmp_path / "none"]
+    with pytest.raises(RecordError, match=f"no result.json below {folders[0]}, {folders[1]}: run a sweep first"):
+        write_archive(folders, tmp_path, tmp_path / "c.tar.zst")
 
 
 def test_what_is_no_archive_is_refused_in_one_sentence(tmp_path, capsys):
@@ -217,12 +329,13 @@ def test_what_is_no_archive_is_refused_in_one_sentence(tmp_path, capsys):
     assert "cannot be read as an archive" in capsys.readouterr().err
 
 
-def test_a_window_that_the_sampler_knows_nothing_of_is_found(archive):
+@pytest.mark.parametrize(("later_s", "earlier_s"), [(1.0, -1.0), (10.0, 10.0)])  # beside what was marked; a part of it
+def test_a_window_that_the_sampler_knows_nothing_of_is_found(archive, later_s, earlier_s):
     files = members(archive)
     for name in (WORK + "record.json", WORK + "result.json"):
         record = json.loads(files[name])
-        record["windows"][0]["start_s"] += 1.0
-        record["windows"][0]["end_s"] += 1.0
+        record["windows"][0]["start_s"] += later_s
+        record["windows"][0]["end_s"] -= earlier_s
         files[name] = json.dumps(record).encode()
     assert any("is not marked in the trace" in problem for problem in verify(repack(archive, files)).problems)
 

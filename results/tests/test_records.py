@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import copy
+import hashlib
 import json
+import re
 import shutil
 
+import fastjsonschema
 import pytest
 
 from results.points.repeats import by_point
-from results.records import RecordError, find_records, read_record, write_record
+from results.records import SCHEMA, RecordError, _without_references, find_records, read_record, write_record
 from results.tests import made_up
 from results.tests.conftest import make_record
 
@@ -58,7 +62,7 @@ BAD = [
 
 @pytest.mark.parametrize(("text", "message"), BAD)
 def test_a_file_that_is_no_record_is_named_and_skipped(tmp_path, text, message):
-    made_up.store(tmp_path, [made_up.result(run_id="good")])
+    made_up.store(tmp_path / "sweep", [made_up.result(run_id="good")])
     (tmp_path / "result.json").write_bytes(text if isinstance(text, bytes) else text.encode())
     records, skipped = find_records([tmp_path])
     assert [record["run_id"] for record in records] == ["good"]
@@ -66,6 +70,54 @@ def test_a_file_that_is_no_record_is_named_and_skipped(tmp_path, text, message):
     assert message in sentence
     assert str(tmp_path / "result.json") in sentence
     assert "\n" not in sentence
+
+
+def test_what_cannot_be_read_is_named_with_the_reason(tmp_path):
+    made_up.store(tmp_path / "b", [made_up.result()])
+    path = tmp_path / "a" / "result.json"
+    path.mkdir(parents=True)
+    records, skipped = find_records([tmp_path])
+    assert len(records) == 1
+    words = (
+        f"{path} cannot be read as a record ([Errno 21] Is a directory: '{path}'): leave it out or run the point again"
+    )
+    assert skipped == [words]
+    with pytest.raises(RecordError) as error:
+        read_record(path)
+    assert str(error.value) == words
+
+
+def test_one_record_is_read_with_its_path_in_every_error(tmp_path):
+    path = tmp_path / "result.json"
+    for text in ("", "[]", "{"):
+        path.write_text(text)
+        with pytest.raises(RecordError, match=str(path)):
+            read_record(path)
+
+
+def test_a_file_may_be_given_and_is_told_with_its_content(tmp_path):
+    made_up.store(tmp_path, [made_up.result(), made_up.result()])
+    path = tmp_path / "000001_benchmark" / "work" / "result.json"
+    [record], [] = find_records([path])
+    assert record["file"] == {"path": str(path), "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+
+
+def test_the_schema_says_the_same_without_references():
+    schema = json.loads(SCHEMA.read_text())
+    plain = _without_references(json.loads(SCHEMA.read_text()))
+    assert not re.search(r"definitions|\$ref", json.dumps(plain))
+    validators = [fastjsonschema.compile(one, use_default=False) for one in (schema, plain)]
+    told = [json.loads(text) for text, message in BAD if "must" in message]
+    for record in (made_up.result(), made_up.failed(), *told):
+        said = set()
+        for validate in validators:
+            try:
+                validate(copy.deepcopy(record))
+                said.add("")
+            except fastjsonschema.JsonSchemaValueException as error:
+                said.add(str(error))
+        assert len(said) == 1
+        assert (said == {""}) == (record not in told)
 
 
 def test_a_record_of_the_first_version_is_brought_to_this_one(tmp_path):
@@ -149,6 +201,12 @@ def test_the_work_of_a_sample_of_the_second_version_is_what_its_workload_counted
     assert "turns" not in record["config"]
 
 
+def test_an_old_record_that_is_damaged_is_one_clear_sentence(tmp_path):
+    (tmp_path / "result.json").write_text(json.dumps(of_version_2(5)))
+    [], [sentence] = find_records([tmp_path])
+    assert "breaks the schema of records: data.config" in sentence
+
+
 def test_an_old_run_is_a_repeat_of_a_new_one(tmp_path):
     new = made_up.result(benchmark="llm_training")
     new["config"] = {
@@ -162,6 +220,7 @@ def test_an_old_run_is_a_repeat_of_a_new_one(tmp_path):
     made_up.store(tmp_path, [new, old])
     [point] = by_point(find_records([tmp_path]).records)
     assert len(point.good) == 2
+    assert [one["config"]["turns"] for one in point.good] == 2 * [new["config"]["turns"]]
 
 
 def test_a_workload_may_count_sequences(tmp_path):
@@ -181,9 +240,11 @@ def test_a_record_of_the_first_version_that_is_damaged_is_one_clear_sentence(win
 def test_a_run_that_is_found_twice_counts_once(tmp_path):
     made_up.store(tmp_path / "a", [made_up.result()])
     shutil.copytree(tmp_path / "a", tmp_path / "b")
+    made_up.store(tmp_path / "c", [made_up.result()])
     records, skipped = find_records([tmp_path])
-    assert len(records) == 1
-    assert "are the same record: it counts once" in skipped[0]
+    assert len(records) == 2
+    [first, second] = sorted(tmp_path.glob("[ab]/*/*/result.json"))
+    assert skipped == [f"{first} and {second} are the same record: it counts once"]
 
 
 def test_two_records_of_one_run_with_different_content_are_refused(tmp_path):
@@ -197,6 +258,12 @@ def test_two_units_in_one_benchmark_are_refused(tmp_path):
     made_up.store(tmp_path, [made_up.result(), made_up.result(work_unit="sequences")])
     with pytest.raises(RecordError, match=r"counts tokens and .* counts sequences"):
         find_records([tmp_path])
+
+
+def test_benchmarks_may_count_in_units_of_their_own(tmp_path):
+    images = made_up.failed(benchmark="resnet50", work_unit="images")
+    made_up.store(tmp_path, [made_up.result(), images])
+    assert len(find_records([tmp_path]).records) == 2
 
 
 def test_a_folder_that_does_not_exist_is_refused(tmp_path):

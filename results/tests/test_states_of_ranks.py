@@ -130,6 +130,9 @@ def test_a_state_that_its_origin_does_not_tell_is_named():
 
 
 def test_other_states_than_the_stored_ones_are_a_difference():
+    assert other([state("Forward")], [state("Forward"), state("Update")]) == [
+        "energy.states is stored as [['Forward']], but its origin gives [['Forward'], ['Update']]"
+    ]
     assert other([], [state("Forward")])
     assert list(_other_states({}, {})) == []
     assert list(_other_states({"states": None}, {"states": {"states": None}})) == []
