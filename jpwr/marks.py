@@ -71,10 +71,8 @@ def _mark(kind: str, name: str) -> None:
 def parse_mark(line: str) -> Mark:
     """Raises ValueError for a line that is no mark, and for a time that is no number of seconds."""
     kind, _, rest = line.strip().partition(" ")
-    name, at, seconds = rest.rpartition(" @")
-    if not at:
-        name, seconds = rest, ""
-    name = printable(name.strip())
+    before, at, seconds = rest.rpartition(" @")
+    name = printable((before if at else rest).strip())
     if kind not in KINDS or not name:
         raise ValueError(f"'{printable(line.strip())}' is no mark: a line is 'begin NAME' or 'end NAME'")
     return Mark(KINDS[kind], name, _seconds(seconds) if at else None)
@@ -107,7 +105,7 @@ class MarkReader:
         self._folder = PrivateFolder(without=NOT_SEEN)
         self.path = self._folder.path + "/marks"
         try:
-            self._file = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDONLY | os.O_CLOEXEC, 0o600)
+            self._file = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDONLY, 0o600)
         except OSError as error:
             self._folder.remove()
             raise JpwrError(f"the file of marks cannot be made ({error.strerror}): {NOT_SEEN}") from error
@@ -202,10 +200,10 @@ def _waiter(path: str, woken: int) -> Callable[[float], object]:
     try:
         import ctypes
 
-        libc = ctypes.CDLL(None, use_errno=True)
+        libc = ctypes.CDLL(None)
         notify = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if notify < 0 or libc.inotify_add_watch(notify, os.fsencode(path), IN_MODIFY) < 0:
-            raise OSError("no inotify")
+            raise OSError
     except (ImportError, OSError, AttributeError):
         return lambda wait_s: select.select([woken], [], [], min(wait_s, POLL_S))
 

@@ -127,10 +127,10 @@ class Trace:
         found: list[Region] = []
         faults: dict[str, Counter[str]] = {kind: Counter() for kind in (NEVER_ENDED, NEVER_BEGUN, BACKWARDS)}
         for event in self.events:
-            name = event.details.get("region", "")
             if event.name == "region_begin":
-                opened.setdefault(name, []).append(event.time_s)
+                opened.setdefault(event.details["region"], []).append(event.time_s)
             elif event.name == "region_end":
+                name = event.details["region"]
                 if not opened.get(name):
                     faults[NEVER_BEGUN][name] += 1
                     continue

@@ -306,6 +306,8 @@ def test_without_a_limit_there_is_no_energy_of_what_a_sensor_does_not_look_at():
     curve = seen_partly(constant(), info=PARTLY._replace(limit_w=0.0))
     with pytest.raises(NotEnoughSamples, match=r"sees 25% of the time, and has neither a counter .* nor a power limit"):
         curve.between(10.0, 18.0)
+    with pytest.raises(NotEnoughSamples, match="sees 25% of the time"):
+        curve.between(10.0, 11.0)  # however short the time that is not seen
 
 
 @pytest.mark.parametrize(
@@ -533,13 +535,48 @@ def test_a_channel_that_was_not_read_in_a_row_has_no_sample_there():
     assert (counted.samples, counted.missing) == (11, 0)
     assert (power.samples, power.missing) == (6, 0)
     assert list(power.times_s) == [0, 2, 4, 6, 8, 10]
-    assert power.energy_j is None
+    assert (power.energy_j, list(power.counter_times_s)) == (None, [])
+    counted, power = step_ramp().series(3.0, 6.0)
+    assert (list(counted.times_s), list(counted.energy_j)) == ([3, 4, 5, 6], [45.0, 80.0, 125.0, 180.0])
+    assert list(counted.counter_times_s) == [3, 4, 5, 6]
+    assert (list(power.times_s), list(power.power_w)) == ([4, 6], [5.0, 5.0])
+
+
+def test_idle_power_is_told_from_three_samples_on():
+    for samples in (2, 3, 4):
+        trace = step_ramp()
+        trace.event("command_started", samples - 1.0)
+        idle_w, _ = trace.idle_power_w()
+        assert math.isnan(idle_w) == (samples < 3)
+        assert samples < 3 or idle_w == pytest.approx(5 * (samples - 1))
+
+
+@pytest.mark.parametrize("random_phase", [True, False])
+def test_a_trace_says_whether_its_samples_are_at_random_moments(random_phase):
+    chance = random.Random(4)
+    rows = [(0.1 * row, chance.choice([100.0, 300.0])) for row in range(200)]
+    trace = Trace([POWER], {"random_phase": random_phase})
+    for time_s, power_w in rows:
+        trace.append(time_s, [power_w], [None])
+    [found] = trace.energies(2.0, 18.0)
+    plain = ChannelEnergy(POWER, *zip(*rows), (), (), random_phase=random_phase).between(2.0, 18.0)
+    other = ChannelEnergy(POWER, *zip(*rows), (), (), random_phase=not random_phase).between(2.0, 18.0)
+    assert found == plain or repr(found) == repr(plain)  # nan is not itself
+    assert found.uncertainty_j != other.uncertainty_j
 
 
 @pytest.mark.parametrize("window", [(-1.0, 5.0), (5.0, 10.5), (math.nan, 5.0), (7.0, 5.0)])
 def test_a_window_that_the_trace_does_not_reach_over_is_refused(window):
-    with pytest.raises(NotEnoughSamples, match="not covered by the trace"):
+    with pytest.raises(NotEnoughSamples, match=r"not covered by the trace, which has 0\.000 s to 10\.000 s: start"):
         step_ramp().energies(*window)
+    with pytest.raises(NotEnoughSamples, match="not covered by the trace, which has nothing: start"):
+        Trace([POWER]).energies(*window)
+
+
+def test_a_window_of_no_length_is_covered_and_has_no_energy():
+    with pytest.raises(NotEnoughSamples) as told:
+        step_ramp().energies(5.0, 5.0)
+    assert "not covered" not in str(told.value)
 
 
 def test_regions_repeat_and_lie_in_each_other_and_marks_that_make_none_are_told():

@@ -6,16 +6,20 @@ import errno
 import json
 import os
 import re
+import select
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 import jpwr
+from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import JpwrError
-from jpwr.marks import MAX_LINE_BYTES, Mark, MarkReader, parse_mark
+from jpwr.marks import MAX_LINE_BYTES, POLL_S, WAIT_S, Mark, MarkReader, parse_mark
+from jpwr.sampler import PowerMonitor
 from jpwr.say import printable
 from jpwr.tests.conftest import DEADLINE_S, environment, run, wait_until
 
@@ -90,6 +94,12 @@ def test_lines_that_are_no_marks_are_told_once_counted_and_left_out(reader):
     assert reader.said[1:] == ["3 lines in $JPWR_MARKS were left out"]
 
 
+def test_a_line_that_is_too_long_takes_no_memory_while_it_comes(reader):
+    for _ in range(3):
+        reader.write(b"begin " + b"x" * 10 * MAX_LINE_BYTES)
+        assert len(reader.reader._rest) <= MAX_LINE_BYTES
+
+
 def test_a_file_that_is_emptied_is_read_from_its_beginning(reader):
     reader.write(b"begin a long name\n")
     reader.write(b"end a\n", mode="wb")
@@ -144,6 +154,7 @@ def test_at_the_end_no_more_is_read_than_what_takes_some_seconds(reader, monkeyp
     reader.reader._stop.set()
     reader.write(b"begin a\nbegin b\n")
     reader.reader._folder.remove()
+    reader.reader._read()  # there is nothing more
     assert reader.names == ["early", *names]
     assert reader.said == ["the last 16 bytes in $JPWR_MARKS are left out: they came too fast"] * (not names)
 
@@ -170,6 +181,15 @@ def test_marks_are_seen_as_they_come(monkeypatch, tmp_path, inotify):
         monkeypatch.setattr("ctypes.CDLL", lambda *_, **__: object())
     seen: list[Mark] = []
     looked: list[str] = []
+    waits_s: list[float] = []
+    plain = select.select
+
+    def patient(readable, writable, special, wait_s):
+        # Where the kernel tells, no mark is found by looking again after a while.
+        waits_s.append(wait_s)
+        return plain(readable, writable, special, DEADLINE_S if inotify else wait_s)
+
+    monkeypatch.setattr(select, "select", patient)
     reader = MarkReader(seen.extend, lambda: looked.append("beside") or 0.0, [].append)
     reader.start()
     try:
@@ -181,6 +201,60 @@ def test_marks_are_seen_as_they_come(monkeypatch, tmp_path, inotify):
         reader.stop()
     assert looked
     assert [mark.region for mark in seen] == ["a", "b"]
+    assert set(waits_s) == {WAIT_S if inotify else POLL_S}
+    assert len(waits_s) < 10 or not inotify
+
+
+def test_a_reader_whose_sensor_does_not_answer_is_not_waited_for_without_end(monkeypatch, tmp_path):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("jpwr.marks.WAIT_S", 0.01)
+    hangs, answers = threading.Event(), threading.Event()
+
+    def beside():
+        hangs.set()
+        answers.wait(DEADLINE_S)
+        return 0.0
+
+    reader = MarkReader([].append, beside, [].append)
+    reader.start()
+    try:
+        assert hangs.wait(DEADLINE_S)
+        patience = iter([True, True, False])
+        reader.stop(patience=lambda: next(patience))
+        assert not answers.is_set()
+    finally:
+        answers.set()
+
+
+def in_python(program, **variables):
+    """In a fresh interpreter whose locale is of ASCII alone."""
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    return run(sys.executable, "-c", program, **plain, **variables)
+
+
+def test_a_reader_that_nobody_stops_keeps_no_process_from_ending(tmp_path):
+    program = "from jpwr.marks import MarkReader; MarkReader(print, lambda: 0.0, print).start()"
+    done = in_python(program, TMPDIR=str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_program_that_has_no_sampler_marks_regions_in_any_locale(tmp_path):
+    done = in_python("import jpwr\nwith jpwr.region('\\xfc'): print('ran')", JPWR_MARKS=str(tmp_path / "marks"))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "")
+    lines = (tmp_path / "marks").read_text("utf-8").splitlines()
+    assert [parse_mark(line).region for line in lines] == ["ü", "ü"]
+
+
+def test_without_a_sampler_a_region_is_nothing_and_a_monitor_has_its_marks_alone(monkeypatch, tmp_path):
+    monkeypatch.delenv("JPWR_MARKS", raising=False)
+    with jpwr.region("a"):
+        pass
+    monkeypatch.setenv("JPWR_MARKS", str(tmp_path / "marks"))
+    channel = Channel(ChannelInfo("a", Scope.DEVICE, "constant"), lambda: 100.0)
+    with PowerMonitor([channel]) as monitor, jpwr.region("b"):
+        pass
+    assert [region.name for region in monitor.trace.regions()] == ["b"]
+    assert not (tmp_path / "marks").exists()
 
 
 def test_the_folder_of_marks_is_this_users_alone_and_gone_at_the_end(monkeypatch, tmp_path):

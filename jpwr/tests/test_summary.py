@@ -111,6 +111,19 @@ region 'warm' x 2, 2.000 s
     )
 
 
+def test_how_far_the_witnesses_differ_is_told_in_percent():
+    summary = told(RegionSum("far", 1, 2.0, 2.0, [BY_COUNTER._replace(difference=0.111), None, None]))
+    assert "  +11.1 %  " in "\n".join(summary.lines())
+
+
+def test_a_long_name_of_a_channel_moves_the_columns_together():
+    trace = Trace([MODELLED, MODELLED._replace(name="a channel of a very long name")])
+    for time_s in range(21):
+        trace.append(time_s, [MODEL_W, MODEL_W], [None, None])
+    lines = Summary(trace).lines()
+    assert len({line.index(text) + len(text) for line, text in zip(lines, ("samples", " 21", " 21"), strict=True)}) == 1
+
+
 def test_of_many_regions_the_longest_are_shown():
     regions = [(f"r{number}", 16.0, 17.0 + number / 10) for number in range(MANY + 3)]
     shown = [line for line in Summary(trace_of(regions)).lines() if line.startswith(("region", "and"))]
@@ -296,6 +309,14 @@ def test_a_region_that_is_too_short_for_a_sensor():
 def test_a_counter_that_was_not_used():
     summary = told()
     assert summary.notes() == ["cpu: the counter stood still; the integral is used", BLIND]
+
+
+@pytest.mark.parametrize(("names", "words"), [("abc", "'a', 'b', 'c'"), ("abcd", "'a', 'b', 'c' and 1 more")])
+def test_of_many_names_three_are_shown(names, words):
+    trace = trace_of()
+    for name in names:
+        trace.event("region_begin", 20.0, region=name)
+    assert Summary(trace).notes()[-1] == f"region {words} never ended: there is no energy of that"
 
 
 def test_marks_that_make_no_region():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from results.points.repeats import PointResults, half_width
@@ -59,12 +60,13 @@ def points_in_order(results: Sequence[PointResults], title: str, largest_first: 
     return ordered(results, column.value, largest_first)
 
 
-def _interval_of(path: str) -> Callable[[PointResults], float | None]:
-    return lambda one: half_width(one.summary(path))
+def _interval(path: str, one: PointResults) -> float | None:
+    return half_width(one.summary(path))
 
 
-def _median_of(path: str) -> Callable[[PointResults], float | None]:
-    return lambda one: None if (value := one.value(path)) is None else float(value)
+def _median(path: str, one: PointResults) -> float | None:
+    value = one.value(path)
+    return None if value is None else float(value)
 
 
 def _mfu_percent(one: PointResults) -> float | None:
@@ -122,14 +124,14 @@ COLUMNS: tuple[PointColumn, ...] = (
     PointColumn("options", lambda one: ", ".join(text for text in one.variant if text != one.precision)),
     PointColumn("status", status),
     PointColumn("runs", lambda one: len(one.good)),
-    PointColumn("{unit}/s", _median_of(THROUGHPUT), _interval_of(THROUGHPUT)),
-    PointColumn("± 95 %", _interval_of(THROUGHPUT), _interval_of(THROUGHPUT)),
-    PointColumn("{unit}/s/device", _median_of(PER_DEVICE), _interval_of(PER_DEVICE)),
-    PointColumn("TFLOP/s/device", _median_of("metrics.tflops_per_device")),
+    PointColumn("{unit}/s", partial(_median, THROUGHPUT), partial(_interval, THROUGHPUT)),
+    PointColumn("± 95 %", partial(_interval, THROUGHPUT), partial(_interval, THROUGHPUT)),
+    PointColumn("{unit}/s/device", partial(_median, PER_DEVICE), partial(_interval, PER_DEVICE)),
+    PointColumn("TFLOP/s/device", partial(_median, "metrics.tflops_per_device")),
     PointColumn("MFU [%]", _mfu_percent),
-    PointColumn("avg power [W]", _median_of("energy.avg_power_w")),
-    PointColumn("{unit}/Wh", _median_of(WORK), _interval_of(WORK)),
-    PointColumn("± 95 %", _interval_of(WORK), _interval_of(WORK)),
+    PointColumn("avg power [W]", partial(_median, "energy.avg_power_w")),
+    PointColumn("{unit}/Wh", partial(_median, WORK), partial(_interval, WORK)),
+    PointColumn("± 95 %", partial(_interval, WORK), partial(_interval, WORK)),
     PointColumn("sensor ± [%]", sensor_uncertainty_percent),
     PointColumn("energy", _energy_kinds),
     PointColumn("slow steps [%]", _slow_steps_percent),

@@ -62,6 +62,12 @@ def test_the_mean_of_the_middle_is_what_a_tender_says():
     assert of_the_middle([9.0, 10.0, 50.0], 1, 1).interval is None
     with pytest.raises(ValueError, match="no middle"):
         of_the_middle([9.0, 10.0], 1, 1)
+    for values in ([0.0, 9.0, 10.0, 11.0], [-1.0, 9.0, 10.0, 11.0]):
+        with pytest.raises(ValueError, match="no middle"):
+            of_the_middle(values, 1, 1)
+    assert of_the_middle([1e-9], 0, 0).value == 1e-9
+    low, high = of_the_middle([8.0, 9.0, 11.0, 12.0], 1, 1).interval
+    assert low < 10 < high
 
 
 def test_intervals_of_middles_hold_the_truth_whatever_the_outliers():

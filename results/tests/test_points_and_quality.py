@@ -9,9 +9,9 @@ from scipy import stats
 
 from caraml.cli import main
 from results.points.repeats import Ratio, by_point, half_width, point_of, unsteady
-from results.tables.points import notes, point_rows, points_in_order
+from results.tables.points import notes, place_of, point_rows, points_in_order
 from results.tests import made_up
-from results.values import plain, rounded
+from results.values import plain, rounded, sort_key, value_at
 from results.verdicts.quality import deviations, energy_kind, energy_rules, grade
 
 
@@ -27,6 +27,36 @@ def test_repeats_become_one_row_with_the_median_and_scipys_interval():
     assert row[header.index("tokens/s")] == "101.0"
     assert row[header.index("± 95 %")] == "3.8"
     assert row[header.index("runs")] == "3"
+    assert row[header.index("MFU [%]")] == "30.00"
+    assert row[header.index("sensor ± [%]")] == "1.000"
+    [two] = by_point([made_up.result(tokens_per_s=speed) for speed in (100.0, 102.0)])
+    low, high = stats.t.interval(0.95, 1, loc=101.0, scale=1.0)
+    summary = two.summary("metrics.tokens_per_s")
+    assert (summary.low, summary.high) == pytest.approx((low, high), rel=1e-9)
+
+
+def test_what_a_point_does_not_tell_has_no_column():
+    bare = made_up.result()
+    del bare["metrics"]["mfu"]
+    bare["metrics"]["step_time_median_s"] = 2.0
+    bare["devices"][0]["peak_memory_bytes"] = 0
+    bare["energy"]["channels"][0]["clocks"] = {"mean_mhz": 1400.0}
+    [one] = by_point([bare])
+    header, row = point_rows([one])
+    assert not {"MFU [%]", "slow steps [%]", "peak memory [GiB]"} & set(header)
+    assert float(row[header.index("throttled [%]")]) == 0
+    assert place_of(one) == ["A100", "tiny", "1", "8", "bf16, micro batch 4"]
+
+
+def test_a_throughput_of_nothing_has_no_estimate():
+    [one] = by_point([made_up.result(tokens_per_s=0.0)])
+    assert one.estimate("metrics.tokens_per_s") is None
+
+
+def test_a_job_that_never_began_is_at_no_place():
+    point = point_of({**made_up.failed(), "layout": {}})
+    assert (point.devices, point.global_batch, point.data, point.sample) == (0, 0, "", "")
+    assert sort_key({**made_up.failed(), "layout": {}})[-2:] == (0, 0)
 
 
 def test_a_table_of_points_for_machines_has_the_numbers_as_they_are(tmp_path, capsys):
@@ -150,6 +180,12 @@ def test_points_and_ratios_are_told_in_words():
         str(point_of(made_up.result(devices=2))) == "llm_training, tiny, text, 2048 tokens, 2 devices, global batch 8"
     )
     assert (str(Ratio(2.0, 1.9, 2.125)), str(Ratio(2.0, None, None))) == ("2.000 [1.900, 2.125]", "2.000")
+
+
+def test_of_several_paths_the_first_with_a_value_counts():
+    record = made_up.result(tokens_per_s=5.0)
+    assert value_at(record, "metrics.none|metrics.{unit}_per_s|system") == 5.0
+    assert value_at(record, "metrics.none|system.none") is None
 
 
 def test_values_of_a_point_are_those_of_all_runs_or_none():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 
 import pytest
+from scipy import stats
 
 from benchmarks.common.record import EFFECTIVE, MEASURED
 from benchmarks.common.throughput import effective_metrics, median_interval
@@ -191,4 +192,7 @@ def test_the_interval_of_a_median_holds_it_as_often_as_it_says():
     assert median_interval(range(6), confidence=1 - 2 / 2**6) == (0, 5)
     assert median_interval(range(30)) == (9, 20)  # Conover 1999, table A3: the 10th value of either end
     assert median_interval(list(range(9))) == (1, 7)
+    for count in (6, 20, 100, 400):
+        low = max(i for i in range(count // 2) if 2 * stats.binom.cdf(i, count, 0.5) <= 0.05)
+        assert median_interval(range(count)) == (low, count - 1 - low)
     assert statistics.median(range(9)) == 4
