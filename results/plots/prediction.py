@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 PREDICTED = "predicted"
 BAND_ALPHA = 0.18
+WIDE = 10  # times the smallest value: a narrower axis has too few of 1, 2, 5, 10, 20 ...
+MOST_TICKS = 5
 HOLLOW: dict[str, Any] = {"markerfacecolor": "none", "linestyle": "none", "markersize": 5}
 
 
@@ -75,7 +77,7 @@ def measured_against_predicted(groups: Sequence[Group], styles: Styles) -> Chart
     _logarithmic(axes, "x")
     _logarithmic(axes, "y")
     axes.set_xlabel(f"measured [{unit}/s per device]")
-    axes.set_ylabel(f"{PREDICTED} by its neighbours [{unit}/s per device]")
+    axes.set_ylabel(f"{PREDICTED} by its neighbours\n[{unit}/s per device]")
     legend_below(figure, [axes])
     return Chart("measured_predicted", "Measured against predicted", "; ".join(words), figure)
 
@@ -128,10 +130,11 @@ def _bars(values: Sequence[float], intervals: Sequence[Interval]) -> list[list[f
 
 
 def _logarithmic(axes: Axes, name: str) -> None:
-    from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatter
 
     axis = axes.xaxis if name == "x" else axes.yaxis
     axes.set(**{f"{name}scale": "log"})
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)) if high > WIDE * low else MaxNLocator(MOST_TICKS))
     axis.set_major_formatter(EngFormatter())
     axis.set_minor_formatter(NullFormatter())

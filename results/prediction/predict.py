@@ -84,6 +84,12 @@ class Group:
                 f"{self} has {len(self.points)} good points, and a prediction needs {FEWEST_POINTS}: measure at least "
                 "its smallest and its largest batch and one between them"
             )
+        most = max(one.devices for one in self.points)
+        if devices > most and self._shares_cores:
+            raise PredictionError(
+                f"{self}: {devices_text(devices)} were asked for: they are processes that share a node's cores, and "
+                f"more of them have no more cores: ask for at most {most}"
+            )
         try:
             far = distance(self.points, devices, batch)
         except ValueError as error:
@@ -108,6 +114,14 @@ class Group:
             kind,
             *self._effective(devices, batch, half),
         )
+
+    @cached_property
+    def _shares_cores(self) -> bool:
+        """Whether its devices are processes on processors, and not each, of several, on a node of its own."""
+        devices = [record.get("devices") or [] for one in self.results for record in one.good]
+        if not any(device.get("name", "").startswith("CPU") for run in devices for device in run):
+            return False
+        return max(map(len, devices)) == 1 or any(len({one["hostname"] for one in run}) < len(run) for run in devices)
 
     def half(self, far: str) -> float:
         """Of the interval, as a logarithm: from its own errors where they are enough, else with those published."""

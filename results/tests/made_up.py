@@ -77,7 +77,7 @@ def result(
         },
         "step_times_s": [WINDOW_S / steps] * steps,
         "windows": [{**base["windows"][0], "start_s": IDLE_S, "end_s": IDLE_S + WINDOW_S}],
-        "devices": [{**base["devices"][0], "device_id": ""}],
+        "devices": [{**base["devices"][0], "name": "an accelerator", "device_id": ""}],
         "energy": {
             "energy_wh": energy_wh,
             "energy_wh_per_device": energy_wh / devices,

@@ -276,6 +276,30 @@ def test_what_cannot_be_told_is_refused_in_a_sentence(devices, batch, words):
         group.predict(devices, batch)
 
 
+def of_hosts(made, hosts, name="CPU, 2 threads"):
+    """Records whose processes run on so many nodes, in turn."""
+    for one in made:
+        one["devices"] = [
+            {**one["devices"][0], "rank": rank, "name": name, "hostname": f"n{rank % hosts}"}
+            for rank in range(one["layout"]["num_devices"])
+        ]
+    return made
+
+
+@pytest.mark.parametrize(("devices", "hosts"), [((1, 2), 1), ((1,), 1), ((1, 2, 4), 2)])
+def test_processes_that_share_cores_are_not_predicted_as_more_devices(devices, hosts):
+    [group] = groups_of(by_point(of_hosts(records(Machine(), devices), hosts)))
+    with pytest.raises(PredictionError, match=f"more of them have no more cores: ask for at most {max(devices)}"):
+        group.predict(2 * max(devices), 64)
+    assert group.predict(max(devices), 48).per_s > 0
+
+
+@pytest.mark.parametrize(("hosts", "name"), [(4, "CPU, 2 threads"), (1, "NVIDIA A100")])
+def test_processors_of_more_nodes_and_accelerators_are_more_devices(hosts, name):
+    [group] = groups_of(by_point(of_hosts(records(Machine()), hosts, name)))
+    assert group.predict(8, 64).per_s > 0
+
+
 def test_two_points_are_too_few():
     [group] = groups_of(by_point(records(Machine(), (1,), (16, 32))))
     with pytest.raises(PredictionError, match="has 2 good points, and a prediction needs 3"):
