@@ -102,10 +102,15 @@ class Trace:
             if not rows:
                 return
             self._curves = []
-            for index, (times_s, powers_w, counter_times_s, counters_j) in enumerate(self._columns):
-                _extend(times_s, powers_w, [(time_s, power_w[index]) for time_s, power_w, _ in rows])
+            moments_s = [row.time_s for row in rows]
+            powers = zip(*[row.power_w for row in rows])
+            counters = zip(*[row.energy_j for row in rows])
+            for (times_s, powers_w, counter_times_s, counters_j), power_w, energy_j in zip(
+                self._columns, powers, counters
+            ):
+                _extend(times_s, powers_w, moments_s, power_w)
                 if counter_times_s is not None:
-                    _extend(counter_times_s, counters_j, [(time_s, energy_j[index]) for time_s, _, energy_j in rows])
+                    _extend(counter_times_s, counters_j, moments_s, energy_j)
 
     def event(self, name: str, time_s: float, /, **details: Any) -> None:
         self.events.append(Event(name, time_s, details))
@@ -219,8 +224,9 @@ def _rows(times_s: Sequence[float], start_s: float, end_s: float) -> slice:
     return slice(bisect_left(times_s, start_s), bisect_right(times_s, end_s))
 
 
-def _extend(times_s: array[float], values: array[float], readings: Sequence[tuple[float, float | None]]) -> None:
-    """Add what was read; None was not."""
-    read = [(time_s, value) for time_s, value in readings if value is not None]
-    times_s.extend([time_s for time_s, _ in read])
-    values.extend([value for _, value in read])
+def _extend(
+    times_s: array[float], values: array[float], moments_s: Sequence[float], readings: Sequence[float | None]
+) -> None:
+    """Add what was read, and when; None was not."""
+    times_s.extend([time_s for time_s, value in zip(moments_s, readings) if value is not None])
+    values.extend([value for value in readings if value is not None])
