@@ -216,10 +216,7 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
                 raise EnergyError(f"channel {info.name} {info.lacks or NOT_SAMPLED}")
             channels.append(_describe(heard[info], hostname) | _clocks(trace, info.name, windows))
             if trained < info.num_devices and any(device_ids):
-                notes.append(
-                    f"channel {info.name} of node {hostname} measures {info.num_devices} devices, of which {trained} "
-                    "trained: the energy of all is counted"
-                )
+                notes.append(f"channel {info.name} of node {hostname} {_counted(info, trained)}")
     duration_s = longest_s(nodes)
     num_devices = record["layout"]["num_devices"]
     energy_wh = math.fsum(channel["energy_wh"] for channel in channels)
@@ -299,6 +296,13 @@ def _of_devices(found: Sequence[ChannelInfo], scope: str, device_ids: Sequence[s
         if info.scope.value == scope:
             by_id.update(dict.fromkeys(same_ids(info.device_id), info))
     return [next((by_id[one] for one in same_ids(text) if one in by_id), None) for text in device_ids]
+
+
+def _counted(info: ChannelInfo, trained: int) -> str:
+    """What is in the energy of a channel that is not all of devices known to have trained."""
+    if not trained:
+        return "has no id of a device that trained: its energy is counted all the same"
+    return f"measures {info.num_devices} devices, of which {trained} trained: the energy of all is counted"
 
 
 def _describe(reading: Reading, hostname: str) -> dict[str, Any]:

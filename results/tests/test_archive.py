@@ -86,7 +86,9 @@ def test_what_is_known_of_an_archive(archive):
     assert found.problems
 
 
-def test_members_tell_nothing_of_who_and_when(archive):
+def test_members_tell_nothing_of_who_and_when(runs, tmp_path):
+    archive = tmp_path / "own.tar.zst"
+    write_archive([runs], Path("jube"), archive)
     data = zstandard.ZstdDecompressor().stream_reader(io.BytesIO(archive.read_bytes())).read()
     with tarfile.open(fileobj=io.BytesIO(data)) as tar:
         told = {(one.mode, one.uid, one.gid, one.uname, one.gname, one.mtime) for one in tar}

@@ -208,6 +208,10 @@ def test_what_is_counted_beyond_what_trained_is_said(job, capsys):
     job.record(devices=on_gpus("GPU-1", "GPU-0"))
     assert main([str(job.path)]) == 0
     assert capsys.readouterr().err == ""
+    job.trace([MODULE], lambda _, __: 500.0)
+    assert main([str(job.path)]) == 0
+    words = f"channel {MODULE.name} of node n1 has no id of a device that trained: its energy is counted all the same"
+    assert words in capsys.readouterr().err
 
 
 def test_scopes_are_never_added_up_but_memory_is_beside_its_processor(job):

@@ -71,6 +71,13 @@ def test_of_several_sets_of_options_the_fastest_is_compared():
     assert "micro batch 4 against 8" in line.remarks
 
 
+def test_of_options_that_are_as_fast_the_first_are_compared():
+    other = [result(150.0), result(150.0)]
+    other[1]["layout"]["micro_batch_size"] = 8
+    assert "micro batch 4 against 8" not in compare([result(100.0)], other).lines[0].remarks
+    assert "micro batch 4 against 8" in compare([result(100.0)], other[::-1]).lines[0].remarks
+
+
 def test_options_of_which_no_run_has_a_speed_are_never_the_fastest():
     slow = result(0.5)
     unknown = result(1.0)

@@ -10,7 +10,17 @@ from results.points.repeats import by_point
 from results.records import RecordError
 from results.tables.cost import cost_rows
 from results.tests import made_up
-from results.verdicts.cost import Costs, Price, cost, costed_work, read_prices, sensitivity, time_to_report, unseen_w
+from results.verdicts.cost import (
+    Costs,
+    Price,
+    cheapest,
+    cost,
+    costed_work,
+    read_prices,
+    sensitivity,
+    time_to_report,
+    unseen_w,
+)
 
 PRICES = """
 currency: EUR
@@ -46,6 +56,14 @@ def test_each_system_is_costed_at_its_cheapest_point_and_one_without_a_price_is_
     assert first[header.index("at")] == "1 device, batch 16"
     assert first[header.index("for")] == "10⁹ tokens"
     assert second[header.index("system") :][:2] == ["X", "no price"]
+
+
+def test_of_points_that_cost_the_same_the_first_is_the_cheapest(tmp_path):
+    (tmp_path / "prices.yaml").write_text(PRICES)
+    costs = read_prices(tmp_path / "prices.yaml")
+    results = by_point([made_up.result("A100", 1, batch, 100.0) for batch in (8, 16)])
+    for points in (results, results[::-1]):
+        assert cheapest(points, costs)["A100"][0] is points[0]
 
 
 def test_what_a_cost_depends_on_is_that_of_a_hand_calculation(tmp_path):

@@ -265,6 +265,26 @@ def test_what_an_old_record_does_not_say_is_unknown_and_not_kept(left_out, unkno
     assert {rule.words for rule in energy_rules(record) if rule.kept is None} == {"the record does not say"}
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"largest_gap_s": 2.0},
+        {"samples": 60},
+        {"samples": 990, "missing": 10},
+        {"integral_vs_counter": -0.05},
+    ],
+)
+def test_rules_are_kept_up_to_their_limits(changes):
+    assert broken(changed(**changes)) == {}
+
+
+@pytest.mark.parametrize(("percent", "is_told"), [(0.4, False), (1.0, False), (1.004, True), (40.0, True)])
+def test_what_held_clocks_back_is_told_beyond_its_limit(percent, is_told):
+    records = [changed(clocks={"mean_mhz": 1400.0, "throttled": {"power": percent}}) for _ in range(3)]
+    found = deviations(by_point(records)[0])
+    assert found == [f"throttled: power held clocks back for {percent:.0f} % of the window"] * is_told
+
+
 def test_without_channels_there_is_no_energy_to_judge():
     record = made_up.result()
     record["energy"]["channels"] = []

@@ -266,6 +266,19 @@ def test_benchmarks_may_count_in_units_of_their_own(tmp_path):
     assert len(find_records([tmp_path]).records) == 2
 
 
+def test_what_is_left_out_ends_no_search(tmp_path):
+    twice, lies = made_up.result(), made_up.result()
+    lies["metrics"]["tokens_per_s"] *= 3
+    for name, record in {"a": twice, "b": twice, "d": lies, "e": made_up.result()}.items():
+        made_up.store(tmp_path / name, [record])
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "result.json").write_text("{")
+    records, skipped = find_records([tmp_path])
+    assert len(records) == 2
+    words = ("are the same record", "cannot be read", "contradicts itself")
+    assert [word for word, sentence in zip(words, skipped, strict=True) if word not in sentence] == []
+
+
 def test_a_folder_that_does_not_exist_is_refused(tmp_path):
     with pytest.raises(RecordError, match="does not exist"):
         find_records([tmp_path / "none"])

@@ -462,6 +462,8 @@ def test_a_formulas_missing_system_is_last_and_named(tmp_path):
     assert [one.system for one in found.scores] == ["A", "B", "C"]
     assert found.scores[-1].speeds == {}
     assert found.level == []
+    [found] = ranked(tmp_path, FORMULA, [*[one | {"system": "0"} for one in short], *vendors(FIVE)])
+    assert [one.system for one in found.scores] == ["A", "B", "0"]
     for order in (1, -1):
         [lower] = ranked(
             tmp_path, FORMULA.replace("score:", "score:\n  better: lower"), [*short, *vendors(FIVE)][::order]

@@ -9,6 +9,7 @@ from results.tables.cost import cost_rows
 from results.tables.summary import sentences, summary_rows
 from results.tests import made_up
 from results.verdicts.cost import Costs, Price, cost_of
+from results.verdicts.ranking import devices_of_all
 from results.workloads import workloads
 
 SPREAD = (0.99, 1.0, 1.01)
@@ -59,6 +60,13 @@ def test_an_energy_that_breaks_a_rule_or_leaves_it_open_is_not_ranked():
 def test_a_system_has_a_row_for_each_precision():
     rows = summary_rows([("GPT", by_point(runs("A", 100.0) + runs("A", 300.0, "fp8")))])
     assert [row[1:3] for row in rows[1:]] == [["A", "bf16"], ["A", "fp8"]]
+
+
+def test_the_devices_of_all_are_those_on_which_each_has_a_good_run():
+    points = by_point(runs("A", 100.0, devices=2) + runs("A", 100.0, devices=4) + runs("B", 100.0, devices=2))
+    assert devices_of_all(points) == 2
+    assert devices_of_all(points + by_point(runs("C", 100.0, devices=4))) is None
+    assert devices_of_all(by_point([made_up.failed()])) is None
 
 
 def test_scaling_is_of_one_precision():

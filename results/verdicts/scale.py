@@ -148,7 +148,6 @@ def _bought(money: float, covers: str, system: str, power: Estimate | None, cost
 class Total(NamedTuple):
     """A machine over its life, in money; what hangs on a power that is not known is None."""
 
-    devices: int
     purchase: float
     power_kw: float | None  # at the supply, while it works
     electricity: float | None
@@ -167,7 +166,7 @@ def total_of(size: Size, system: str, power: Estimate | None, costs: Costs | Non
     power_w = power.value * size.devices if power else None
     electricity = None if power_w is None else lifetime_kwh(power_w, costs) * costs.electricity_per_kwh
     kilowatts = None if power_w is None else power_w / 1000
-    return Total(size.devices, price.price_per_device * size.devices, kilowatts, electricity)
+    return Total(price.price_per_device * size.devices, kilowatts, electricity)
 
 
 def lifetime_kwh(power_w: float, costs: Costs) -> float:
