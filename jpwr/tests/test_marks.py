@@ -18,7 +18,7 @@ import pytest
 import jpwr
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import JpwrError
-from jpwr.marks import MAX_LINE_BYTES, POLL_S, WAIT_S, Mark, MarkReader, parse_mark
+from jpwr.marks import MAX_LINE_BYTES, POLL_S, WAIT_S, Mark, MarkReader, _waiter, parse_mark
 from jpwr.sampler import PowerMonitor
 from jpwr.say import printable
 from jpwr.tests.conftest import DEADLINE_S, environment, run, wait_until
@@ -474,6 +474,23 @@ def test_what_a_killed_sampler_left_is_removed_by_the_next_and_what_is_in_use_is
     finally:
         os.killpg(second.pid, 9)
         second.wait(DEADLINE_S)
+
+
+def test_a_file_that_has_grown_wakes_once(tmp_path):
+    path = tmp_path / "marks"
+    path.touch()
+    woken, wake = os.pipe()
+    wait = _waiter(str(path), woken)
+    with path.open("a") as file:
+        file.write("begin a\n")
+    wait(DEADLINE_S)
+    later = threading.Timer(0.2, os.write, (wake, b"."))
+    later.start()
+    wait(DEADLINE_S)
+    assert select.select([woken], [], [], 0)[0] == [woken]
+    later.join()
+    os.close(woken)
+    os.close(wake)
 
 
 def test_links_that_lie_in_wait_are_not_followed(tmp_path):

@@ -75,6 +75,14 @@ NOISY = runs(100.0, 130.0, 70.0)
             None,
             "runs on 4 devices alone",
         ),
+        *(
+            (records, "what: scaling_efficiency, devices: 4, at_least: 0.1", OPEN, None, "no run has this number")
+            for records in (
+                [*THREE, *runs(0.0, devices=4)],
+                [*runs(0.0), *runs(300.0, devices=4)],
+                [*THREE, *runs(300.0, devices=4, metrics={})],
+            )
+        ),
         (THREE, "what: work_per_energy, at_least: 3000", PASSED, 3600.0, ""),
         (THREE, "what: work_per_energy, at_least: 3590", OPEN, 3600.0, "the limit is within the interval"),
         (
