@@ -287,6 +287,15 @@ def test_what_a_sensor_does_not_look_at_was_between_nothing_and_the_limit(phase_
     assert twice.uncertainty_j == pytest.approx(2 * estimate.uncertainty_j, rel=0.01)
 
 
+def test_a_counter_that_stood_still_in_a_window_adds_nothing_to_what_is_not_sure():
+    times_s = times(0.1, 10)
+    curve = ChannelEnergy(COUNTED, times_s, [100.0] * 101, times_s, [100 * min(time_s, 3.0) for time_s in times_s])
+    estimate = curve.between(5.0, 8.0)
+    assert (estimate.method, estimate.reason) == ("integral", "the counter stood still")
+    assert estimate.energy_j == pytest.approx(300.0)
+    assert estimate.uncertainty_j == estimate.integral_uncertainty_j
+
+
 def test_a_counter_tells_what_a_sensor_does_not_look_at():
     load = loads.noise(random.Random(1), 60.0)
     estimate = seen_partly(load, counter_of(load)).between(10.0, 18.0)

@@ -45,6 +45,9 @@ def test_what_a_point_does_not_tell_has_no_column():
     header, row = point_rows([one])
     assert not {"MFU [%]", "slow steps [%]", "peak memory [GiB]"} & set(header)
     assert float(row[header.index("throttled [%]")]) == 0
+    del bare["energy"]["channels"][0]["clocks"]
+    assert "throttled [%]" not in point_rows(by_point([bare]))[0]
+    assert {"system", "runs"} & set(point_rows([one], ["system"])[0]) == {"runs"}
     assert place_of(one) == ["A100", "tiny", "1", "8", "bf16, micro batch 4"]
 
 
@@ -173,6 +176,8 @@ def test_grades_tell_where_energy_was_measured():
     assert grade(made_up.result(energy={**energy, "power_scope": "node"})) == "Q2"
     assert grade(made_up.failed()) is None
     assert energy_kind(made_up.result()) == "Q1, device"
+    assert energy_kind(made_up.result(estimated=True)) == "Q0, ESTIMATED, cpu"
+    assert grade(made_up.result(energy={**energy, "power_scope": "device+supply"})) == "Q1"
 
 
 def test_points_and_ratios_are_told_in_words():
@@ -211,8 +216,23 @@ def changed(**changes):
     return record
 
 
-def test_a_good_measurement_keeps_every_rule():
-    assert broken(made_up.result()) == {}
+def test_a_good_measurement_keeps_every_rule_and_says_by_how_much():
+    assert {rule.name: rule.words for rule in energy_rules(made_up.result()) if rule.kept} == {
+        "sampling rate": "10.0 samples/s of the slowest channel, at least 1.0 wanted",
+        "samples": "600 samples of the slowest channel, at least 60 wanted",
+        "gaps": "the longest time without a sample is 0.2 s, at most 2.0 wanted",
+        "missing samples": "0.0% of the samples of the worst channel, at most 1.0% wanted",
+        "same window": "throughput over 60.00 s, energy over 60.00 s",
+        "all nodes": "1 of 1 nodes",
+        "all devices": "1 of 1 devices",
+        "interval": "±1.0% of the energy, at most 5.0% wanted",
+        "idle power": "30.0 W",
+    }
+    [of_module] = [rule for rule in energy_rules(changed(scope="module")) if rule.name == "all devices"]
+    assert (of_module.kept, of_module.words) == (True, "the sensors are of scope module, which contains them")
+    unsaid = made_up.result()
+    del unsaid["energy"]["channels"][0]["num_devices"]
+    assert broken(unsaid) == {}
 
 
 @pytest.mark.parametrize(
@@ -276,6 +296,12 @@ def test_what_an_old_record_does_not_say_is_unknown_and_not_kept(left_out, unkno
 )
 def test_rules_are_kept_up_to_their_limits(changes):
     assert broken(changed(**changes)) == {}
+
+
+@pytest.mark.parametrize(("window_s", "is_kept"), [(60.5, True), (59.5, True), (61.0, False)])
+def test_windows_are_the_same_within_a_hundredth(window_s, is_kept):
+    record = made_up.result(energy={**made_up.result()["energy"], "window_s": window_s})
+    assert ("same window" not in broken(record)) is is_kept
 
 
 @pytest.mark.parametrize(("percent", "is_told"), [(0.4, False), (1.0, False), (1.004, True), (40.0, True)])

@@ -72,6 +72,22 @@ def test_a_file_that_is_no_record_is_named_and_skipped(tmp_path, text, message):
     assert "\n" not in sentence
 
 
+@pytest.mark.parametrize(("before", "after"), [('{"a":', "}"), ("[", "]")])
+@pytest.mark.parametrize(("levels", "counts"), [(30, True), (31, False)])
+def test_a_record_may_be_nested_so_deeply_and_no_deeper(tmp_path, before, after, levels, counts):
+    inner = levels - 2  # the record and its options are two
+    made_up.store(tmp_path, [made_up.result(config={"deep": json.loads(before * inner + "1" + after * inner)})])
+    assert bool(find_records([tmp_path]).records) is counts
+
+
+@pytest.mark.parametrize(
+    ("loss", "counts"), [(1.5e-30, True), (0.5e-30, False), (-0.9e30, True), (1.1e30, False), (0.0, True)]
+)
+def test_numbers_are_between_what_physics_can_be(tmp_path, loss, counts):
+    made_up.store(tmp_path, [made_up.result(losses=[loss])])
+    assert bool(find_records([tmp_path]).records) is counts
+
+
 def test_what_cannot_be_read_is_named_with_the_reason(tmp_path):
     made_up.store(tmp_path / "b", [made_up.result()])
     path = tmp_path / "a" / "result.json"

@@ -8,8 +8,9 @@ from results.points.repeats import by_point
 from results.tables.cost import cost_rows
 from results.tables.summary import sentences, summary_rows
 from results.tests import made_up
+from results.values import WORK
 from results.verdicts.cost import Costs, Price, cost_of
-from results.verdicts.ranking import devices_of_all
+from results.verdicts.ranking import best_of_systems, devices_of_all, fastest
 from results.workloads import workloads
 
 SPREAD = (0.99, 1.0, 1.01)
@@ -60,6 +61,19 @@ def test_an_energy_that_breaks_a_rule_or_leaves_it_open_is_not_ranked():
 def test_a_system_has_a_row_for_each_precision():
     rows = summary_rows([("GPT", by_point(runs("A", 100.0) + runs("A", 300.0, "fp8")))])
     assert [row[1:3] for row in rows[1:]] == [["A", "bf16"], ["A", "fp8"]]
+
+
+def test_of_points_that_are_level_the_first_is_the_fastest():
+    points = by_point([made_up.result(batch=8), made_up.result(batch=16)])
+    for order in (points, points[::-1]):
+        assert fastest(order) is order[0]
+
+
+def test_systems_are_ranked_at_their_best_by_what_is_ranked():
+    slow = runs("A", 100.0, power_w=50.0)
+    points = by_point([*slow, *runs("A", 200.0, batch=16, power_w=400.0), *runs("B", 150.0)])
+    assert [one.point.global_batch for one in best_of_systems(points, WORK)] == [8, 8]
+    assert [one.system for one in best_of_systems(points, WORK)] == ["A", "B"]
 
 
 def test_the_devices_of_all_are_those_on_which_each_has_a_good_run():

@@ -40,8 +40,7 @@ def grade(record: Record, energy: str = "energy") -> str | None:
         return None
     if found["power_kind"] == "estimated":
         return "Q0"
-    scopes = set(found["power_scope"].split("+"))
-    return "Q3" if scopes == {"supply"} else "Q2" if scopes == {"node"} else "Q1"
+    return {"supply": "Q3", "node": "Q2"}.get(found["power_scope"], "Q1")
 
 
 def energy_kind(record: Record) -> str | None:
