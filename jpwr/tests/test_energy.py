@@ -10,8 +10,18 @@ from bisect import bisect_right
 import pytest
 
 from jpwr.channel import ChannelInfo, Scope
-from jpwr.energy import ChannelEnergy, EnergyEstimate, add_estimates, counter_step, integral_j, relative_difference
+from jpwr.counter_curve import CounterEnergy
+from jpwr.energy import (
+    ChannelEnergy,
+    EnergyEstimate,
+    _are_apart,
+    add_estimates,
+    counter_step,
+    integral_j,
+    relative_difference,
+)
 from jpwr.errors import NotEnoughSamples
+from jpwr.power_curve import PowerEnergy
 from jpwr.tests import loads
 from jpwr.tests.coverage import COUNTERS, LOADS, Case, cell_of
 from jpwr.tests.loads import INFO, channel, constant, counter_of, moments, ramp, square
@@ -225,6 +235,52 @@ def test_a_counter_that_cannot_be_right_is_not_used_and_that_is_said(counter_j, 
     assert estimate.method == "integral"
     assert reason in estimate.reason
     assert estimate.energy_j == pytest.approx(1000.0)
+
+
+@pytest.mark.parametrize(("counter_j", "apart"), [(110.0, False), (110.1, True), (90.0, False), (89.9, True)])
+def test_witnesses_are_apart_beyond_all_that_is_not_sure_of_either(counter_j, apart):
+    integral = PowerEnergy(
+        100.0, sampling_j=2.0, lasting_j=1.0, covered_s=1.0, samples=10, missing=0, largest_gap_s=0.1
+    )
+    counter = CounterEnergy(counter_j, edges_j=3.0, lasting_j=4.0, fault="")
+    assert _are_apart(integral, counter, 1.0, 0.0) is apart
+
+
+@pytest.mark.parametrize("factor", [1.5, 0.6])
+def test_the_interval_of_a_contradicted_integral_is_its_own_and_what_the_counter_says_otherwise(factor):
+    times_s = times(0.1, 10)
+    curve = ChannelEnergy(COUNTED, times_s, [100.0] * 101, times_s, [factor * 100 * time_s for time_s in times_s])
+    estimate, counter = curve.between(1.02, 9.07), curve.counter.between(1.02, 9.07)
+    assert counter.edges_j > 0
+    beside_j = abs(counter.energy_j - estimate.integral_j) + counter.edges_j + counter.lasting_j
+    assert estimate.uncertainty_j == pytest.approx(estimate.integral_uncertainty_j + beside_j, rel=1e-9)
+
+
+@pytest.mark.parametrize("factor", [20.0, 0.05])
+def test_a_counter_that_is_many_times_off_has_no_part_in_the_interval(factor):
+    times_s = times(0.1, 10)
+    estimate = whole(times_s, [100.0] * 101, [factor * 100 * time_s for time_s in times_s])
+    assert estimate.reason.endswith("more apart than what is not sure")
+    assert estimate.uncertainty_j == estimate.integral_uncertainty_j
+
+
+def test_an_exact_counter_is_as_sure_as_it_is_though_its_integral_is_not():
+    load = loads.noise(random.Random(1), 60.0)
+    estimate = channel(moments(random.Random(2), 1.0, 60.0, 0.1), load.power_w, counter_of(load)).between(10.0, 18.0)
+    assert estimate.method == "counter"
+    assert abs(estimate.difference) > 0.002
+    assert estimate.uncertainty_j < 0.002 * estimate.energy_j
+
+
+def test_what_is_known_of_the_sampling_is_in_the_interval():
+    times_s = times(0.1, 60)
+    power_w = [square(3.1).power_w(time_s) for time_s in times_s]
+
+    def uncertainty_j(info=POWER, **options):
+        return ChannelEnergy(info, times_s, power_w, **options).between(10.0, 18.0).uncertainty_j
+
+    assert uncertainty_j() == uncertainty_j(random_phase=False) != uncertainty_j(random_phase=True)
+    assert uncertainty_j(POWER._replace(held_s=0.5)) > uncertainty_j()
 
 
 def test_without_a_counter_there_is_nothing_to_excuse():
