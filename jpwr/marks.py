@@ -33,7 +33,8 @@ CHUNK_BYTES = 65536
 MAX_LATE_BYTES = 1 << 24  # read after the command's end: some seconds' work
 NOT_SEEN = "regions are not seen"
 POLL_S = 0.01  # where the kernel cannot tell that the file has grown
-WAIT_S = 1.0  # where it can, this is but a precaution
+PRECAUTION_S = 10.0  # where it can; to look again costs as much CPU time as five readings
+WAIT_S = 1.0  # at the end, between two looks at whether there is still patience
 IN_MODIFY = 2  # inotify(7)
 
 
@@ -138,7 +139,7 @@ class MarkReader:
             wait = _waiter(self.path, self._woken)
             while not self._stop.is_set():
                 self._read()
-                wait(self._beside() or WAIT_S)
+                wait(self._beside() or PRECAUTION_S)
             self._read()
         except Exception as error:  # nothing in marks ends a run
             self._say(f"marks are not read any more ({type(error).__name__}: {error})")

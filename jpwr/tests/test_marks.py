@@ -18,7 +18,7 @@ import pytest
 import jpwr
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import JpwrError
-from jpwr.marks import MAX_LINE_BYTES, POLL_S, WAIT_S, Mark, MarkReader, _waiter, parse_mark
+from jpwr.marks import MAX_LINE_BYTES, POLL_S, PRECAUTION_S, Mark, MarkReader, _waiter, parse_mark
 from jpwr.sampler import PowerMonitor
 from jpwr.say import printable
 from jpwr.tests.conftest import DEADLINE_S, environment, run, wait_until
@@ -201,7 +201,7 @@ def test_marks_are_seen_as_they_come(monkeypatch, tmp_path, inotify):
         reader.stop()
     assert looked
     assert [mark.region for mark in seen] == ["a", "b"]
-    assert set(waits_s) == {WAIT_S if inotify else POLL_S}
+    assert set(waits_s) == {PRECAUTION_S if inotify else POLL_S}
     assert len(waits_s) < 10 or not inotify
 
 
