@@ -119,7 +119,7 @@ class Group:
     def _shares_cores(self) -> bool:
         """Whether its devices are processes on processors, and not each, of several, on a node of its own."""
         devices = [record.get("devices") or [] for one in self.results for record in one.good]
-        if not any(device.get("name", "").startswith("CPU") for run in devices for device in run):
+        if not any(str(device.get("name")).startswith("CPU") for run in devices for device in run):
             return False
         return max(map(len, devices)) == 1 or any(len({one["hostname"] for one in run}) < len(run) for run in devices)
 
