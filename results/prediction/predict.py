@@ -88,7 +88,7 @@ class Group:
         if devices > most and self._shares_cores:
             raise PredictionError(
                 f"{self}: {devices_text(devices)} were asked for: they are processes that share a node's cores, and "
-                f"more of them have no more cores: ask for at most {most}"
+                f"more of them have no more cores: ask for at most {most}, or measure on two nodes"
             )
         try:
             far = distance(self.points, devices, batch)
@@ -117,11 +117,10 @@ class Group:
 
     @cached_property
     def _shares_cores(self) -> bool:
-        """Whether its devices are processes on processors, and not each, of several, on a node of its own."""
-        devices = [record.get("devices") or [] for one in self.results for record in one.good]
-        if not any(str(device.get("name")).startswith("CPU") for run in devices for device in run):
-            return False
-        return max(map(len, devices)) == 1 or any(len({one["hostname"] for one in run}) < len(run) for run in devices)
+        """Whether its devices are processes on processors, and all were on one node: more may be there, too."""
+        runs = [record.get("devices") or [] for one in self.results for record in one.good]
+        are_processes = any(str(device.get("name")).startswith("CPU") for run in runs for device in run)
+        return are_processes and all(len({device["hostname"] for device in run}) <= 1 for run in runs)
 
     def half(self, far: str) -> float:
         """Of the interval, as a logarithm: from its own errors where they are enough, else with those published."""
