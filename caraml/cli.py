@@ -41,7 +41,7 @@ from results.tables.regions import region_rows
 from results.tables.states import closing_notes, refusals, state_rows
 from results.tracking.servers import MODES, log_to_mlflow, log_to_wandb
 from results.tracking.tensorboard import log_to_tensorboard
-from results.values import plain, rounded, sort_key
+from results.values import count, plain, rounded, sort_key
 from results.verdicts.accept import accept
 from results.verdicts.compare import broken, compare, read_requirement
 from results.verdicts.outcome import exit_code
@@ -125,7 +125,7 @@ def _parser() -> argparse.ArgumentParser:
         f"{overview}\n\n{_workloads()}'caraml COMMAND --help' tells more of one.",
     )
     parser.add_argument("--version", action="version", version=f"caraml {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", help=argparse.SUPPRESS)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", help=argparse.SUPPRESS, prog="caraml")
     for name, command in COMMANDS.items():
         text = f"{command.help[0].upper()}{command.help[1:]}."
         command.add(commands.add_parser(name, description=text))
@@ -233,7 +233,8 @@ def _wait(options: argparse.Namespace) -> int:
         check_schedulers(run)
     for run in runs:
         if options.retry_failed:
-            print(f"caraml: {len(retry_failed(run))} points were submitted again", flush=True)
+            again = count(len(retry_failed(run)), "point")
+            print(f"caraml: submitted again: {again}", flush=True)
     for run in runs:
         if not wait(run, options.interval, options.limit, options.keep):
             _say(f"{run} has not ended within {options.limit:g} s")
@@ -404,7 +405,10 @@ def _compare(options: argparse.Namespace) -> int:
     for other, _, faults in found:
         for _, sentence in faults:
             _say(f"{f'{other}: ' if len(found) > 1 else ''}{sentence}")
-    return exit_code(outcome for _, _, faults in found for outcome, _ in faults)
+    apart = [other for other, comparison, _ in found if not comparison.lines]
+    for other in apart:
+        _say(f"{other} has no point of {base}: nothing was compared")
+    return exit_code(outcome for _, _, faults in found for outcome, _ in faults) or int(bool(apart))
 
 
 def _add_track(command: argparse.ArgumentParser) -> None:
@@ -571,7 +575,7 @@ def _archive(options: argparse.Namespace) -> int:
             raise SweepError(no_results(folder))
     folders = [run_folder(folder) for folder in options.folders]
     runs = write_archive(folders, checkout() / "jube", options.out, options.sign)
-    print(f"{options.out}: {runs} runs{', signed' if options.sign else ''}")
+    print(f"{options.out}: {count(runs, 'run')}{', signed' if options.sign else ''}")
     return 0
 
 
@@ -597,7 +601,8 @@ def _verify(options: argparse.Namespace) -> int:
         )
     if checked.problems:
         return 1
-    print(f"{options.archive}: {checked.runs} runs, all files as they were, all numbers as their traces give them")
+    runs = count(checked.runs, "run")
+    print(f"{options.archive}: {runs}, all files as they were, all numbers as their traces give them")
     if checked.signer:
         print(f"signed by {checked.signer}")
     elif checked.is_signed:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.common.options import ConfigError
 from caraml.devices import TOOLS, Device, candidates, find_devices
-from caraml.errors import SiteError
+from caraml.errors import SiteError, near
 from caraml.finding import BAD, GOOD, WARNING, Finding
 from caraml.forecast import forecast
 from caraml.images import ENDINGS, architecture_of, image_path, read_image
@@ -115,7 +115,9 @@ def cost(block: Block, site: Site) -> Iterator[Finding]:
         try:
             expected = forecast(Workload(facts), block, site)
         except (ConfigError, SiteError) as error:
-            yield Finding(workflow, BAD, str(error), "correct CARAML_DEVICES or CARAML_BATCHES")
+            yield Finding(
+                workflow, BAD, str(error), "correct the block in systems.yaml, CARAML_DEVICES or CARAML_BATCHES"
+            )
             continue
         fewer = f"CARAML_DEVICES={expected.devices} CARAML_BATCHES={expected.batch} jube run {workflow}"
         to_do = (
@@ -242,6 +244,10 @@ def sensors(block: Block, runtime: str) -> Iterator[Finding]:
         package = re.search(r"no module \S+: pip install (\S+?),?(\s|$)", line)
         if package:
             yield _without_package(method, package[1], block, runtime)
+            continue
+        if not line and runtime == "none":
+            known = [one.split(":")[0].strip() for one in seen if ": " in one]
+            yield Finding(f"sensor {method}", BAD, "jpwr has no such method", near(method, known))
             continue
         unused = "not here" in line or not line
         to_do = "on a login node that is as it should be: try 'srun python3 -m jpwr list'" if unused else ""

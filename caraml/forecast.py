@@ -13,6 +13,7 @@ from caraml.points import fitting_batches, fitting_devices, numbers
 from caraml.site import Site, submit_of
 from caraml.systems import Block
 from caraml.workloads import Workload
+from results.values import count
 
 ASSUMED_MFU = 0.3
 START_S = 90.0
@@ -39,7 +40,7 @@ class Forecast(NamedTuple):
         else:
             energy = "" if self.energy_kwh is None else f" and {self.energy_kwh:.2g} kWh of the devices"
             cost = f"about {self.node_hours:.2g} node-hours{energy}"
-        return f"{self.model}: {self.points} jobs with {self.runs} runs, {cost}"
+        return f"{self.model}: {count(self.points, 'job')} with {count(self.runs, 'run')}, {cost}"
 
 
 def forecast(known: Workload, block: Block, site: Site) -> Forecast:

@@ -13,8 +13,9 @@ from caraml.errors import CaramlError
 from caraml.kubernetes import cluster
 from caraml.kubernetes.cluster import Kubernetes
 from caraml.scheduler import Scheduler
-from caraml.site import SUBMITS, read_site
+from caraml.site import read_site
 from caraml.slurm import Slurm
+from caraml.systems import SUBMITS
 
 SCHEDULERS: dict[str, type[Scheduler]] = {"sbatch": Slurm, "kubernetes": Kubernetes}
 

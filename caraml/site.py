@@ -18,13 +18,11 @@ from typing import Any
 
 from caraml.errors import CaramlError, SiteError, near
 from caraml.installation import checkout, missing_package
-from caraml.systems import read_systems
+from caraml.systems import RUNTIMES, SUBMITS, read_systems
 from results.records import RecordError
 from results.workloads import names
 from results.yaml_files import YamlError, read_yaml
 
-RUNTIMES = ("apptainer", "podman", "charliecloud", "none")
-SUBMITS = ("bash", "sbatch", "kubernetes")
 DEFAULTS: dict[str, str | list[str]] = {
     "submit": "",
     "account": "",

@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from caraml.errors import SweepError
 from results.records import RESULT_NAME, RecordError, read_record
 from results.tables.table import failures
 
+WORKPACKAGES = "workpackages.xml"  # JUBE's list of what a run consists of
+
+
+CONFIGURATION = "configuration.xml"  # what JUBE writes first
+OF_A_PROGRAM = re.compile(r"""for parameter "\w+": b['"](.+?)(?:\\n)?['"]$""")
+
 
 def run_folder(folder: Path) -> Path:
-    """The folder itself, or its last run where it holds runs of JUBE."""
-    return max(_runs(folder), default=folder)
+    """The folder itself, or its last run where it holds runs of JUBE; raises SweepError where that was refused."""
+    runs = _runs(folder)
+    last = max((path.parent for path in folder.glob(f"[0-9]*/{CONFIGURATION}")), default=folder)
+    if last != folder and last not in runs:
+        instead = f"; the run before it is {max(runs)}: give that folder" if runs else ""
+        raise SweepError(f"{last} has not begun: {_last_error(last) or 'JUBE is about to, or was ended'}{instead}")
+    return max(runs, default=folder)
+
+
+def _last_error(run: Path) -> str:
+    """What JUBE said of a run that it ended before the first step, or the program that it asked."""
+    log = run / "run.log"
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    said = next((line for line in reversed(lines) if line.partition("ERROR: ")[2].strip()), "").partition("ERROR: ")[2]
+    found = OF_A_PROGRAM.search(said)
+    return found[1] if found else said
 
 
 def _runs(folder: Path) -> list[Path]:
-    return [path for path in folder.glob("[0-9]*") if (path / "workpackages.xml").is_file()]
+    return [path for path in folder.glob("[0-9]*") if (path / WORKPACKAGES).is_file()]
 
 
 def no_results(folder: Path) -> str:
@@ -30,7 +51,7 @@ def no_results(folder: Path) -> str:
 
 def check_run(run: Path) -> None:
     """Raise SweepError unless the folder is a run of JUBE."""
-    if not (run / "workpackages.xml").is_file():
+    if not (run / WORKPACKAGES).is_file():
         raise SweepError(f"{run} is not a run of JUBE: give a folder such as jube/llm_run/000000")
 
 
@@ -43,6 +64,18 @@ def runs_of(point: Path) -> list[Path]:
     """The folders of a point's runs: the job's own, and one for each further run that the job makes."""
     further = [path.parent for path in point.glob(f"run_*/{RESULT_NAME}")]
     return [point, *sorted(further, key=lambda folder: int(folder.name.removeprefix("run_")))]
+
+
+def not_started(run: Path) -> int:
+    """How many points JUBE has planned and not begun: it is at work on others, or was ended."""
+    # JUBE writes its list anew in the same file: what is there of it counts.
+    planned = re.findall(r'<workpackage id="([0-9]+)"', (run / WORKPACKAGES).read_text(errors="replace"))
+    return sum(not any(run.glob(f"{int(number):06}_*")) for number in planned)
+
+
+def go_on(run: Path) -> str:
+    """How to start what JUBE has not begun."""
+    return f"'jube continue {run.parent} --id {int(run.name) if run.name.isdigit() else run.name}' starts them"
 
 
 def problems(run: Path) -> list[str]:
@@ -65,6 +98,8 @@ def problems(run: Path) -> list[str]:
             found.append(f"{point.name}: failed; {_last_words(point / 'work' / 'stderr')}")
         elif not (point / "done").exists():
             found.append(f"{point.name}: not finished")
+    if missing := not_started(run):
+        found.append(f"{missing} of its points were never started: {go_on(run)}")
     if not points(run):
         found.append(no_results(run))
     return found

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from caraml.errors import SiteError
+from caraml.errors import SiteError, near
 from caraml.installation import REFUSED, SYSTEMS, table_file
 from results.tables.table import aligned
-from results.workloads import workloads
+from results.workloads import VENDORS, workloads
 from results.yaml_files import YamlError, read_yaml
 
 COLUMNS = (
@@ -32,6 +32,16 @@ OPTIONAL: Mapping[str, Any] = {
     "link_gb_per_s_per_device": 0,
     "network_gb_per_s_per_device": 0,
 }
+RUNTIMES = ("apptainer", "podman", "charliecloud", "none")
+SUBMITS = ("bash", "sbatch", "kubernetes")
+# The values of a key, where they are few.
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "vendor": VENDORS,
+    "container_runtime": RUNTIMES,
+    "submit": SUBMITS,
+    "default_precision": ("fp32", "bf16", "fp16", "fp8"),
+}
+AT_LEAST_ONE = ("devices_per_node", "default_repeats", "measured_steps")  # whole numbers
 Block = dict[str, Any]
 
 
@@ -51,14 +61,34 @@ def read_systems(file: Path | None = None) -> dict[str, Block]:
             found[str(block["tag"])] = values | {name: OPTIONAL[name] for name in OPTIONAL if name not in values}
     except YamlError as error:
         raise SiteError(f"{file} cannot be read: {error}") from error
-    except (AttributeError, KeyError, TypeError) as error:
-        raise SiteError(f"{file}: block {len(found) + 1} is not that of a system ({error!r})") from error
-    of_workloads = {parameter for facts in workloads().values() for parameter in facts.parameters}
+    except KeyError as error:
+        raise SiteError(f"{file}: block {len(found) + 1} is not that of a system: it has no key {error}") from error
+    except (AttributeError, TypeError) as error:
+        words = "it must hold a tag, and parameters with a name each and a value under _"
+        raise SiteError(f"{file}: block {len(found) + 1} is not that of a system: {words}") from error
     for name, values in found.items():
-        missing = [key for key in next(iter(found.values())) if key not in values and key not in of_workloads]
-        if missing:
-            raise SiteError(f"{file}: system {name} has no '{missing[0]}', which {next(iter(found))} has")
+        if wrong := _wrong(values, like=found):
+            raise SiteError(f"{file}: system {name} {wrong}")
     return found
+
+
+def _wrong(values: Block, like: Mapping[str, Block]) -> str:
+    """What is wrong with a block, in words; its keys are those of the first one, and of the workloads."""
+    of_workloads = {parameter for facts in workloads().values() for parameter in facts.parameters}
+    first, known = next(iter(like.items()))
+    for key in known:
+        if key not in values and key not in of_workloads:
+            return f"has no '{key}', which {first} has"
+    for key in values:
+        if key not in known and key not in of_workloads:
+            return f"has a key '{key}', which nothing reads: {near(key, {*known, *of_workloads})}"
+    for key, choices in CHOICES.items():
+        if str(values[key]) not in choices:
+            return f"has '{values[key]}' as its {key}: {near(str(values[key]), choices)}"
+    for key in AT_LEAST_ONE:
+        if not (str(values[key]).isdecimal() and int(values[key]) > 0):
+            return f"has '{values[key]}' as its {key}: a whole number from 1 on is wanted"
+    return ""
 
 
 def read_system(name: str, file: Path | None = None) -> Block:

@@ -19,9 +19,10 @@ from caraml.errors import SchedulerError, SweepError
 from caraml.installation import checkout
 from caraml.scheduler import Job, Scheduler
 from caraml.schedulers import SCHEDULERS
-from caraml.sweep import check_run, no_results, points, runs_of
+from caraml.sweep import check_run, no_results, not_started, points, runs_of
 from results.collect import failed_result
-from results.records import RESULT_NAME, read_record, write_record
+from results.records import ATTEMPTS, RESULT_NAME, read_record, write_record
+from results.values import count
 
 JOB_ID, SUBMITTED = "job.id", "submitted"
 # What a point's folder has before its job; all else belongs to one attempt.
@@ -36,14 +37,16 @@ MADE_BY_JUBE = {
     "request.yaml.in",
     "stdout",
     "stderr",
-    "attempts",
+    ATTEMPTS,
 }
+NOT_STARTED = "not started"
+OPEN = {"open", NOT_STARTED}
 NOT_IN_TIME = 3  # exit code
 SETTLE_S = 2.0  # for a shared file system, between a job's end and our looking for its files
 
 
 class Standing(NamedTuple):
-    """Where a point is: queued, running, open (no job has it, nor has it ended), ok or failed."""
+    """Where a point is: not started, queued, running, open (no job has it, nor has it ended), ok or failed."""
 
     state: str
     reason: str = ""  # why it is queued, as the scheduler says
@@ -53,20 +56,20 @@ class Standing(NamedTuple):
 def wait(run: Path, interval_s: float, limit_s: float | None, keep: bool = False) -> bool:
     """Wait until no point of the sweep is queued or running; False when the limit came first.
 
-    Then every point that had a job has its result: jobs that the scheduler has ended without a word are failed ones,
-    with its reason. One that does not answer, as while it is started again, is said once and asked again. What ended
-    jobs leave with it is removed, unless it is to be kept.
+    What JUBE has not started stays so. Then every point that had a job has its result: jobs that the scheduler has
+    ended without a word are failed ones, with its reason. One that does not answer, as while it is started again, is
+    said once and asked again. What ended jobs leave with it is removed, unless it is to be kept.
     """
     started_s, said, looks_at_rest = time.monotonic(), "", 0
     answers = True
     while True:
         try:
-            standings = settle(run)
+            standings = settle(run) + [Standing(NOT_STARTED)] * not_started(run)
             answers, text = True, describe(standings)
             states = {standing.state for standing in standings}
             # Where JUBE itself runs the jobs, a moment passes between two of them.
             looks_at_rest = 0 if states & {"queued", "running"} else looks_at_rest + 1
-            has_ended = looks_at_rest > ("open" in states)
+            has_ended = looks_at_rest > bool(states & OPEN)
             if has_ended and not keep:
                 remove(points(run))
         except SchedulerError as error:
@@ -80,7 +83,8 @@ def wait(run: Path, interval_s: float, limit_s: float | None, keep: bool = False
         if limit_s is not None and time.monotonic() - started_s > limit_s:
             return False
         time.sleep(interval_s)
-    let_jube_go_on(run)
+    if not states & OPEN:  # else JUBE would start them: that is the user's to say
+        let_jube_go_on(run)
     return True
 
 
@@ -141,11 +145,13 @@ def describe(standings: Sequence[Standing]) -> str:
     queued = f" ({', '.join(reasons)})" if reasons else ""
     parts = [
         f"{counts[name]} {name}{queued if name == 'queued' else ''}"
-        for name in ("queued", "running", "open", "ok", "failed")
+        for name in ("queued", "running", *sorted(OPEN), "ok", "failed")
         if counts[name]
     ]
     latest = max((standing.latest_end for standing in standings if standing.latest_end[:1].isdigit()), default="")
-    return f"{len(standings)} points: {', '.join(parts)}" + (f"; at the latest until {latest}" if latest else "")
+    return f"{count(len(standings), 'point')}: {', '.join(parts)}" + (
+        f"; at the latest until {latest}" if latest else ""
+    )
 
 
 def _settle_point(point: Path, job: Job | None, scheduler: Scheduler | None) -> Standing:
@@ -191,7 +197,7 @@ def _has_process(point: Path) -> bool:
 
 
 def retry_failed(run: Path) -> list[Path]:
-    """Submit the failed points again, and only those; what they left is kept in `attempts`. Returns their folders.
+    """Submit the failed points again, and only those; what they left is kept below ATTEMPTS. Returns their folders.
 
     Raises SchedulerError, with everything as it was, when a scheduler does not answer.
     """
@@ -205,7 +211,7 @@ def retry_failed(run: Path) -> list[Path]:
     remove(failed)
     for point, command in commands.items():
         result = read_record(point / RESULT_NAME)
-        kept = point / "attempts" / str(len(list(point.glob("attempts/*"))) + 1)
+        kept = point / ATTEMPTS / str(len(list(point.glob(f"{ATTEMPTS}/*"))) + 1)
         kept.mkdir(parents=True)
         for path in [path for path in point.iterdir() if path.name not in MADE_BY_JUBE]:
             shutil.move(path, kept / path.name)

@@ -33,12 +33,12 @@ class Workload:
 
     def devices_needed(self, model: str) -> int:
         """The number that devices must be a multiple of, for a model's layout."""
-        return int(self._points.devices_needed(model)) if hasattr(self._points, "devices_needed") else 1
+        return int(self._ask("devices_needed", model)) if hasattr(self._points, "devices_needed") else 1
 
     def check_point(self, model: str, num_devices: int, global_batch_size: int, **layout: int | None) -> None:
         """Raise ConfigError unless that many devices can share that batch; what of `layout` is None is the model's."""
         if hasattr(self._points, "check_point"):
-            self._points.check_point(model, num_devices, global_batch_size, **layout)
+            self._ask("check_point", model, num_devices, global_batch_size, **layout)
         else:
             check_shares(num_devices, global_batch_size)
 
@@ -47,7 +47,7 @@ class Workload:
         if not hasattr(self._points, "flops_per_sample"):
             return 0.0
         value: Callable[[str], str] = lambda name: self.facts.value(name, block, model)  # noqa: E731
-        return float(self._points.flops_per_sample(value, model))
+        return float(self._ask("flops_per_sample", value, model))
 
     def decoder(self, model: str) -> dict[str, int] | None:
         """Shape and layout of a model that is a decoder; None for others."""
@@ -62,7 +62,14 @@ class Workload:
         """Estimate of what the fullest device holds; 0: not known."""
         if not hasattr(self._points, "memory_bytes"):
             return 0.0
-        return float(self._points.memory_bytes(model, num_devices, global_batch_size, precision))
+        return float(self._ask("memory_bytes", model, num_devices, global_batch_size, precision))
+
+    def _ask(self, name: str, *arguments: Any, **layout: Any) -> Any:
+        """One of its points' functions; raises SiteError for a model that they do not know."""
+        try:
+            return getattr(self._points, name)(*arguments, **layout)
+        except KeyError as error:
+            raise SiteError(f"{self.facts.title} has no model {error.args[0]}") from error
 
 
 def workload(benchmark: str) -> Workload:

@@ -17,11 +17,12 @@ from jpwr.errors import JpwrError
 from jpwr.trace import Trace
 from results.collect import RECORD_NAME, collect, read_traces
 from results.derived import contradictions
-from results.records import RESULT_NAME, Record, RecordError, read_record
+from results.records import ATTEMPTS, RESULT_NAME, Record, RecordError, read_record, results_below
 from results.signature import sign, signer_of
 from results.workloads import FILE
 
 CHECKSUMS, SIGNATURE = "SHA256SUMS", "SHA256SUMS.sig"
+ENDING = ".tar.zst"
 RUNS, WORKFLOW = "runs", "workflow"
 # What belongs to a run, in its job's folder.
 OF_A_RUN = (
@@ -36,6 +37,7 @@ OF_A_RUN = (
     "record.regions.json",
     "io/*/*",
     "power/*/*",
+    f"{ATTEMPTS}/*/{RESULT_NAME}",  # why it was run again
 )
 # A sweep's own, above its jobs' folders.
 OF_A_SWEEP = ("configuration.xml", "workpackages.xml")
@@ -43,7 +45,6 @@ LEVEL = 10  # of Zstandard
 TOLERANCE = 1e-9  # relative, of a number that is computed again
 STATE_TOLERANCE = 0.2  # of an interval's width: what is fitted is another with another version of NumPy or SciPy
 MARK_S = 2e-6  # marks have six decimals
-MARKED_SHARE = 0.9  # of what was marked, which is written just before a window begins and just after its end
 CHUNK_BYTES = 1 << 20
 SKIPPED_FRAME = 0x184D2A50
 SEAL_BYTES = 8 + 32
@@ -65,11 +66,13 @@ def write_archive(folders: Iterable[Path], workflow: Path, archive: Path, key: P
     With a key the list of checksums is signed. Raises RecordError without a run, for two folders of one name, and
     when OpenSSH does not sign.
     """
+    if not archive.name.endswith(ENDING) or (archive.exists() and not archive.is_file()):
+        raise RecordError(f"--out {archive}: an archive is a file that ends with {ENDING}")
     files: dict[str, Path] = {}
-    runs = 0
+    runs: set[Path] = set()
     for folder in folders:
-        results = sorted(folder.rglob(RESULT_NAME))
-        runs += len(results)
+        results = results_below(folder)
+        runs.update(results)
         own = [path for result in results for name in OF_A_RUN for path in result.parent.glob(name)]
         own += [path for name in OF_A_SWEEP for path in folder.glob(name)]
         for path in own:
@@ -84,7 +87,7 @@ def write_archive(folders: Iterable[Path], workflow: Path, archive: Path, key: P
     for path in workflow.parent.glob(f"benchmarks/*/{FILE}"):
         files[str(PurePosixPath(WORKFLOW, path.relative_to(workflow.parent)))] = path
     _write(files, archive, key)
-    return runs
+    return len(runs)
 
 
 def _name(folder: Path) -> PurePosixPath:
@@ -158,7 +161,7 @@ def verify(archive: Path, signers: Path | None = None) -> Checked:
                 problems.append(str(error))
         if problems:
             return Checked(problems, 0, SIGNATURE in sums)
-        results = sorted(Path(folder).rglob(RESULT_NAME))
+        results = results_below(Path(folder))
         for result in results:
             name = result.parent.relative_to(folder)
             problems += [f"{name}: {sentence}" for sentence in _check_run(result)]
@@ -197,6 +200,8 @@ def _unpack(archive: Path, folder: Path) -> tuple[list[str], dict[str, str]]:
                 if place.is_absolute() or ".." in place.parts or not member.isfile():
                     problems.append(f"{member.name!r} is no plain file inside of the archive: it was not unpacked")
                     continue
+                if str(place) in sums:
+                    problems.append(f"{member.name!r} is in it twice")
                 content = tar.extractfile(member)
                 assert content is not None  # as it is a file
                 sums[str(place)] = _store(content, folder / place)
@@ -220,7 +225,12 @@ def _check_sums(sums: dict[str, str], folder: Path) -> Iterator[str]:
         yield f"it has no {CHECKSUMS}: it is no archive of this suite, or it was cut short"
         return
     lines = os.fsdecode((folder / CHECKSUMS).read_bytes()).split("\n")
-    wanted = {name: digest for digest, _, name in (line.partition("  ") for line in lines) if name}
+    wanted: dict[str, str] = {}
+    for digest, _, name in (line.partition("  ") for line in lines):
+        if name in wanted:
+            yield f"{os.fsencode(name).decode(errors='backslashreplace')} has two checksums"
+        if name:
+            wanted[name] = digest
     for name in sorted(wanted.keys() | sums.keys() - {CHECKSUMS, SIGNATURE}):
         words = os.fsencode(name).decode(errors="backslashreplace")
         if name not in sums:
@@ -231,16 +241,21 @@ def _check_sums(sums: dict[str, str], folder: Path) -> Iterator[str]:
             yield f"{words} was changed: its SHA-256 is {sums[name]}, and was {wanted[name]}"
 
 
-def _check_run(result: Path) -> Iterator[str]:
-    """Compute every number of the tables again, from the record and the traces."""
+def _check_run(result: Path) -> list[str]:
+    """What is wrong with a run, whose every number is computed again, from the record and the traces."""
     try:
-        stored = read_record(result)
-        if stored["status"] != "ok":
-            return
-        again = collect(result.parent)
+        return list(_problems(result))
     except (RecordError, JpwrError, OSError) as error:
-        yield str(error).replace(f"{result.parent}/", "")
+        return [str(error).replace(f"{result.parent}/", "")]
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        return [f"{RECORD_NAME} and {RESULT_NAME} are not as a benchmark has written them: {error!r}"]
+
+
+def _problems(result: Path) -> Iterator[str]:
+    stored = read_record(result)
+    if stored["status"] != "ok":
         return
+    again = collect(result.parent)
     if again["status"] != "ok":
         yield f"it is stored as ok, but {again['error']}"
         return
@@ -249,7 +264,7 @@ def _check_run(result: Path) -> Iterator[str]:
     for kind in ("energy", "energy_effective"):
         yield from _differences(_without_states(stored.get(kind)), _without_states(again.get(kind)), kind)
     yield from _other_states(stored.get("energy") or {}, again.get("energy") or {})
-    for key in ("metrics", "layout", "windows", "step_times_s", "io"):
+    for key in sorted((stored.keys() | again.keys()) - {"energy", "energy_effective", "file"}):
         yield from _differences(stored.get(key), again.get(key), key)
 
 
@@ -259,9 +274,8 @@ def _not_marked(record: Record, traces: Sequence[Trace]) -> Iterator[str]:
         start_s, end_s = window["start_s"], window["end_s"]
         if not any(
             region.name == f"{window['kind']} window"
-            and region.start_s - MARK_S <= start_s
-            and end_s <= region.end_s + MARK_S
-            and end_s - start_s >= MARKED_SHARE * (region.end_s - region.start_s)
+            and abs(region.start_s - start_s) <= MARK_S
+            and abs(region.end_s - end_s) <= MARK_S
             for trace in traces
             if trace.meta.get("boot_id") == window["boot_id"]
             for region in trace.regions()

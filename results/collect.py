@@ -6,6 +6,7 @@ Standard library and jpwr's core only, so that it runs on any login node.
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import re
 import signal
@@ -27,6 +28,7 @@ from results.derived import JOULES_PER_WH, longest_s, windows_of
 from results.joined.clocks import clocks_of
 from results.joined.reads import reads_of
 from results.records import RESULT_NAME, Record, RecordError, read_record, write_record
+from results.values import is_accelerated
 
 RECORD_NAME = "record.json"
 TRACES = "power/*/trace.csv"
@@ -34,6 +36,12 @@ JOB_ERRORS = "job.err"
 SCHEDULERS = ("slurm", "kubernetes")  # keys of what they say of a job
 EXIT_JPWR_FAILED = 125
 TELLING = re.compile("error|signal", re.IGNORECASE)  # the last line with such a word says most of why a job failed
+# Of Python's and torchrun's, lines with such a word that tell nothing.
+NOT_TELLING = re.compile(r'^File "|^error_file: |To enable traceback see')
+# A launcher of ranks begins to say which of them failed.
+OF_LAUNCHER = re.compile(r"^spawn: error: rank|\] failed \(exitcode: ")
+# What a rank has not said itself; one that aborts has.
+KILLED = re.compile(r"Signal [0-9]+ \(SIG(?!ABRT)|exit code -(?!6\b)")
 NOT_SAMPLED = "has no sample inside the window: sample faster or run longer"
 MIN_COVERED = 0.95  # of the window, by a channel's first to last reading
 # What a benchmark's energy is taken from: the narrowest scope that was measured.
@@ -141,7 +149,7 @@ def _of_ranks(record: Record, traces: Sequence[Trace]) -> Iterator[tuple[int, st
     for hostname, windows in windows_of(record, "measured").items():
         trace = _trace_of(windows[0], traces)
         devices = [device for device in record["devices"] if device["hostname"] == hostname]
-        chosen = _choose(trace.channels, [device["device_id"] for device in devices])
+        chosen = _choose(trace.channels, [device["device_id"] for device in devices], is_accelerated(record))
         for info, curve in zip(trace.channels, trace.curves(), strict=True):
             if info not in chosen:
                 continue
@@ -181,8 +189,30 @@ def cause(exit_code: int, errors: Path) -> str:
     lines = _lines(errors)
     if exit_code != EXIT_JPWR_FAILED:  # else jpwr's last words are a summary, and not the reason
         lines = [line for line in lines if not line.startswith(("ioprof: ", "jpwr: ", "job.sh: "))]
-    telling = [line for line in lines if TELLING.search(line)] or lines
-    return f"{cause}: {telling[-1]}" if telling else cause
+    reason = _reason(lines)
+    return f"{cause}: {reason}" if reason else cause
+
+
+def _reason(lines: Sequence[str]) -> str:
+    """The line that says most: that of the rank which failed first, else what its launcher says of it."""
+    launcher = next((index for index, line in enumerate(lines) if OF_LAUNCHER.search(line)), len(lines))
+    ranks, of_launcher = lines[:launcher], list(_of_first(lines[launcher:]))
+    killed = [line for line in of_launcher if KILLED.search(line)]
+    telling, told_of = ([line for line in said if _is_telling(line)] for said in (ranks, of_launcher))
+    exit_codes = [line for line in of_launcher if line.startswith("exitcode")]
+    return next((said[-1] for said in (killed, telling, told_of, ranks, exit_codes) if said), "")
+
+
+def _of_first(lines: Sequence[str]) -> Iterator[str]:
+    """Of what a launcher says, what is of the rank that failed first: spawn's one line, or torchrun's last block."""
+    begin = next((index for index, line in enumerate(lines) if line.startswith("Root Cause")), None)
+    if begin is None:
+        return iter(lines[:1])
+    return itertools.takewhile(lambda line: not line.startswith("==="), lines[begin + 1 :])
+
+
+def _is_telling(line: str) -> bool:
+    return bool(TELLING.search(line)) and not NOT_TELLING.search(line)
 
 
 def _lines(path: Path) -> list[str]:
@@ -204,25 +234,33 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
     channels = []
     notes = []
     by_scope_wh: dict[str, float] = {}
+    scopes: dict[str, str] = {}  # of each node
     for hostname, windows in nodes.items():
         trace = _trace_of(windows[0], traces)
         device_ids = [device["device_id"] for device in record["devices"] if device["hostname"] == hostname]
+        chosen = _choose(trace.channels, device_ids, is_accelerated(record))
+        scopes[hostname] = "+".join(sorted({info.scope.value for info in chosen}))
         heard = _heard(trace, windows)
         for reading in heard.values():
-            scope = reading.info.scope.value
-            by_scope_wh[scope] = by_scope_wh.get(scope, 0.0) + reading.estimate.energy_j / JOULES_PER_WH
-        for info, trained in _choose(trace.channels, device_ids).items():
+            place = reading.info.scope.value
+            by_scope_wh[place] = by_scope_wh.get(place, 0.0) + reading.estimate.energy_j / JOULES_PER_WH
+        for info, trained in chosen.items():
             if info not in heard:
                 raise EnergyError(f"channel {info.name} {info.lacks or NOT_SAMPLED}")
             channels.append(_describe(heard[info], hostname) | _clocks(trace, info.name, windows))
             if trained < info.num_devices and any(device_ids):
                 notes.append(f"channel {info.name} of node {hostname} {_counted(info, trained)}")
+    if len(set(scopes.values())) > 1:
+        known = ", ".join(f"{scope} on {hostname}" for hostname, scope in scopes.items())
+        raise EnergyError(f"the nodes were measured at different places, whose sum means nothing: {known}")
     duration_s = longest_s(nodes)
     num_devices = record["layout"]["num_devices"]
     energy_wh = math.fsum(channel["energy_wh"] for channel in channels)
-    scopes = sorted({channel["scope"] for channel in channels})
+    [scope] = set(scopes.values())
     estimated = any(channel["estimated"] for channel in channels)
     unit = record["work_unit"]
+    if not energy_wh > 0:
+        raise EnergyError(f"its channels measured {energy_wh:g} Wh, and no run uses none")
     work_per_wh = record["metrics"][f"{kind}_{unit}"] / energy_wh
     epoch = record["metrics"].get(f"{unit}_per_epoch")
     return {
@@ -236,8 +274,8 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
         "epoch_wh": epoch / work_per_wh if epoch else None,
         "window_s": duration_s,
         "power_kind": "estimated" if estimated else "measured",
-        "power_scope": "+".join(scopes),
-        "power_source": f"{'ESTIMATED' if estimated else 'measured'}, {'+'.join(scopes)}",
+        "power_scope": scope,
+        "power_source": f"{'ESTIMATED' if estimated else 'measured'}, {scope}",
         "samples": sum(channel["samples"] for channel in channels),
         "missing": sum(channel["missing"] for channel in channels),
         "sampling_interval_s": traces[0].meta.get("interval_s"),
@@ -245,7 +283,7 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
         "channels": channels,
         "notes": notes,
         # Of all that was sampled, used or not; scopes contain each other and are not to be added up.
-        "sampled_by_scope": {f"{scope}_wh": _none_if_nan(energy) for scope, energy in sorted(by_scope_wh.items())},
+        "sampled_by_scope": {f"{place}_wh": _none_if_nan(energy) for place, energy in sorted(by_scope_wh.items())},
     }
 
 
@@ -268,10 +306,11 @@ def _heard(trace: Trace, windows: Sequence[dict[str, Any]]) -> dict[ChannelInfo,
     return heard
 
 
-def _choose(found: Sequence[ChannelInfo], device_ids: Sequence[str]) -> dict[ChannelInfo, int]:
+def _choose(found: Sequence[ChannelInfo], device_ids: Sequence[str], accelerated: bool) -> dict[ChannelInfo, int]:
     """The channels of one node that count, and how many of the devices in each are known to have trained.
 
-    They are of one scope, and of devices with ids only those that trained: whatever the job's environment shows.
+    They are of one scope, and of devices with ids only those that trained: whatever the job's environment shows. A
+    processor's power is none of an accelerator's work.
     """
     if any(same_ids(text) for text in device_ids):
         of_scopes = [_of_devices(found, scope, device_ids) for scope in IDENTIFIED]
@@ -282,11 +321,15 @@ def _choose(found: Sequence[ChannelInfo], device_ids: Sequence[str]) -> dict[Cha
         if any(info.scope.value == "device" or (info.scope.value in IDENTIFIED and info.device_id) for info in found):
             raise EnergyError(f"device {device_ids[best.index(None)]} trained, but no power channel has its id")
     for scope in SCOPES:
+        if accelerated and scope == "cpu":
+            continue
         chosen = [info for info in found if info.scope.value == scope and info.mine]
         if chosen:
             beside = [info for info in found if info.scope.value == ADDED_TO.get(scope)]
             return dict.fromkeys(chosen + beside, 0)
-    raise EnergyError("the trace has no channel")
+    scopes = sorted({info.scope.value for info in found})
+    of_what = f" of an accelerator, which trained, but of {' and '.join(scopes)}" if accelerated and scopes else ""
+    raise EnergyError(f"the trace has no channel{of_what}")
 
 
 def _of_devices(found: Sequence[ChannelInfo], scope: str, device_ids: Sequence[str]) -> list[ChannelInfo | None]:

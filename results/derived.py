@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, TypeGuard
 
 TOLERANCE = 1e-6  # relative, of a number that follows from others
@@ -11,23 +13,50 @@ WINDOW_TOLERANCE = 0.01  # of the time of a throughput and that of its window
 STEPS_TOLERANCE = 0.02  # by so much steps may be longer than the window that they are in
 IDLE_SHARE = 0.2  # of a window, which may be no step's
 BOARD_TOLERANCE = 1.1  # of a board's limit, which it holds over some time
+SENSOR_TOLERANCE = 0.1  # by so much two sensors of the same energy may differ
+REGIONS_TOLERANCE = 2.0  # medians of a step's parts do not add up to its mean
+PERCENTILES = {"step_time_median_s": 50, "step_time_p5_s": 5, "step_time_p95_s": 95}
+SAMPLES = {"sequence_length": "tokens", "image_size": "pixels"}  # in words, by the key of the layout
+AROUND, INSIDE = ("node", "supply"), ("device", "module")  # scopes that contain all devices, and those of devices
 JOULES_PER_WH = 3600.0
 
 
 def contradictions(record: dict[str, Any]) -> list[str]:
     """What cannot be in a record of a good run, a sentence each; empty for one that did not end well.
 
-    A number is looked at where the record has what it follows from.
+    What its throughput follows from has to be there; any other number is looked at where the record has what it
+    follows from.
     """
     if record["status"] != "ok":
         return []
     return [
+        *_unsaid(record),
         *_impossible(record),
         *_wrong(record),
+        *_otherwise(record),
+        *_of_its_windows(record),
         *_beside_its_windows(record),
+        *_beside_its_steps(record),
+        *_of_its_channels(record),
         *_beyond_the_device(record),
         *_beyond_what_was_read(record),
     ]
+
+
+def _unsaid(record: dict[str, Any]) -> Iterator[str]:
+    """What throughputs follow from, and the share of the peak, where the record does not say it."""
+    unit, layout, metrics = record["work_unit"], record["layout"], record.get("metrics") or {}
+    throughput = [f"measured_{unit}", "measured_s", "measured_steps", f"{unit}_per_s", f"{unit}_per_s_per_device"]
+    if is_number(metrics.get(f"effective_{unit}_per_s")):
+        throughput += [f"effective_{unit}", "effective_s"]
+    share = ["peak_tflops_per_device", "mfu"]
+    if any(is_number(metrics.get(name)) for name in share):
+        throughput += [f"model_flops_per_{unit[:-1]}", "tflops_per_device", *share]
+    missing = [f"metrics.{name}" for name in throughput if not is_number(metrics.get(name))]
+    missing += ["layout.work_per_sample"] * (not is_number(layout.get("work_per_sample")))
+    missing += ["windows"] * (not windows_of(record, "measured"))
+    for name in missing:
+        yield f"the record does not say {name}, from which its throughput follows"
 
 
 def _impossible(record: dict[str, Any]) -> Iterator[str]:
@@ -85,6 +114,10 @@ def _relations(record: dict[str, Any]) -> Iterator[tuple[str, Any, float | None,
         yield f"metrics.{name}", metrics.get(name), shares.get(region), "its regions"
     if shares:
         yield "the sum of its regions' shares in percent", math.fsum(shares.values()), 100.0, "the parts of a step"
+    times_s = record.get("step_times_s") or []
+    if times_s and all(map(is_number, times_s)):
+        for name, percent in PERCENTILES.items():
+            yield f"metrics.{name}", metrics.get(name), _percentile(times_s, percent), "its steps"
     for key, kind in (("energy", "measured"), ("energy_effective", "effective")):
         yield from _of_energy(key, record.get(key) or {}, metrics.get(f"{kind}_{unit}"), unit, devices)
 
@@ -115,24 +148,127 @@ def _of_energy(
     parts = [part for channel in channels if is_number(part := channel.get("energy_wh"))]
     if parts and len(parts) == len(channels):
         yield f"{key}.energy_wh", energy_wh, math.fsum(parts), "its channels"
+    for channel in channels:
+        name, counter_wh = f"{key}.channels: {channel.get('name')}", channel.get("counter_wh")
+        of_method = {"counter": counter_wh, "integral": channel.get("integral_wh")}.get(channel.get("method") or "")
+        yield f"{name}, energy_wh", channel.get("energy_wh"), of_method, f"its readings by {channel.get('method')}"
+        # Of a number near 0 the relation would be rounding's.
+        factor = _ratio(channel.get("integral_wh"), counter_wh)
+        difference = channel.get("integral_vs_counter")
+        stored = 1 + difference if is_number(difference) else None
+        yield f"{name}, 1 + integral_vs_counter", stored, factor, "its integral and counter"
+
+
+def _otherwise(record: dict[str, Any]) -> Iterator[str]:
+    """Words and counts of the record that say something else than its options, layout, devices and channels."""
+    layout, config = record["layout"], record.get("config") or {}
+    listed, devices = len(record.get("devices") or []), layout.get("num_devices")
+    if _exceeds(listed, devices):
+        yield f"it lists {listed} devices, and layout.num_devices is {devices}"
+    told = [
+        (f"config.{group}.precision", options["precision"], "precision", record.get("precision"))
+        for group, options in config.items()
+        if isinstance(options, dict) and options.get("precision") is not None
+    ]
+    told += [
+        (f"layout.{name}", f"{layout[name]} {words}", "sample", record.get("sample"))
+        for name, words in SAMPLES.items()
+        if layout.get(name) is not None and (words != "tokens" or record["work_unit"] == words)
+    ]
+    for key in ("energy", "energy_effective"):
+        energy = record.get(key) or {}
+        if channels := energy.get("channels"):
+            scope = "+".join(sorted({str(channel.get("scope")) for channel in channels}))
+            kind = "estimated" if any(channel.get("estimated") for channel in channels) else "measured"
+            told += [
+                (f"{key}.channels", kind, f"{key}.power_kind", energy.get("power_kind")),
+                (f"{key}.channels", scope, f"{key}.power_scope", energy.get("power_scope")),
+            ]
+    for origin, value, name, stored in told:
+        if value != stored:
+            yield f"{name} is stored as {stored!r}, but {origin} says {value!r}"
+
+
+def _of_its_windows(record: dict[str, Any]) -> Iterator[str]:
+    """Windows that end before they begin, and those of one node and kind that overlap."""
+    for kind in ("measured", "effective"):
+        for hostname, windows in windows_of(record, kind).items():
+            edges = sorted((window["start_s"], window["end_s"]) for window in windows)
+            if any(end_s <= start_s for start_s, end_s in edges):
+                yield f"a {kind} window of node {hostname} does not end after it begins"
+            elif any(after[0] < before[1] for before, after in pairwise(edges)):
+                yield f"{kind} windows of node {hostname} overlap"
 
 
 def _beside_its_windows(record: dict[str, Any]) -> Iterator[str]:
     """Times of throughput and steps against the windows in which they were."""
-    measured_s = (record.get("metrics") or {}).get("measured_s")
-    if not is_number(measured_s):
-        return
-    nodes = windows_of(record, "measured")
-    window_s = longest_s(nodes)
-    if nodes and not math.isclose(window_s, measured_s, rel_tol=WINDOW_TOLERANCE):
-        yield f"its throughput is over {measured_s:.4g} s, but its window is {window_s:.4g} s"
-    steps = (record.get("metrics") or {}).get("measured_steps")
+    metrics = record.get("metrics") or {}
+    for kind, name in (("measured", "throughput"), ("effective", "effective throughput")):
+        time_s, nodes = metrics.get(f"{kind}_s"), windows_of(record, kind)
+        window_s = longest_s(nodes)
+        if nodes and is_number(time_s) and not math.isclose(window_s, time_s, rel_tol=WINDOW_TOLERANCE):
+            yield f"its {name} is over {time_s:.4g} s, but its window is {window_s:.4g} s"
+    measured_s, steps = metrics.get("measured_s"), metrics.get("measured_steps")
     times_s = [time_s for time_s in record.get("step_times_s") or [] if is_number(time_s)]
-    if not times_s:
+    if not times_s or not is_number(measured_s):
         return
     steps_s = math.fsum(times_s) * (steps / len(times_s) if is_number(steps) else 1.0)
     if steps_s > (1 + STEPS_TOLERANCE) * measured_s or (is_number(steps) and steps_s < (1 - IDLE_SHARE) * measured_s):
         yield f"its steps take {steps_s:.4g} s, but the window that they fill is {measured_s:.4g} s"
+
+
+def _beside_its_steps(record: dict[str, Any]) -> Iterator[str]:
+    """Times of regions that no step of the measured window has room for."""
+    metrics, found = record.get("metrics") or {}, (record.get("regions") or {}).get("measured") or {}
+    mean_s = _ratio(metrics.get("measured_s"), metrics.get("measured_steps"))
+    regions = list((found.get("regions") or {}).values())
+    medians_s = math.fsum(time_s for one in regions if is_number(time_s := one.get("median_s")))
+    of_ranks_s = [one["by_rank_s"] for one in regions if one.get("by_rank_s")]
+    longest_rank_s = max(
+        (math.fsum(filter(is_number, of_rank)) for of_rank in zip(*of_ranks_s, strict=False)), default=0.0
+    )
+    for name, time_s in (
+        ("steps with regions take", found.get("step_s")),
+        ("regions' medians take", medians_s),
+        ("regions of one process take", longest_rank_s),
+    ):
+        if mean_s is not None and is_number(time_s) and time_s > REGIONS_TOLERANCE * mean_s:
+            yield f"its {name} {time_s:.4g} s, but a step takes {mean_s:.4g} s"
+
+
+def _of_its_channels(record: dict[str, Any]) -> Iterator[str]:
+    """Channels that are counted twice or measured nothing, and energies that are less than what is inside of them."""
+    for key in ("energy", "energy_effective"):
+        energy = record.get(key) or {}
+        channels = energy.get("channels") or []
+        for (hostname, name), times in Counter((one.get("hostname"), one.get("name")) for one in channels).items():
+            if times > 1:
+                yield f"channel {name} of node {hostname} is in {key} {times} times"
+        for one in channels:
+            energy_wh = one.get("energy_wh")
+            # Memory may be said to use nothing where nothing measures it.
+            is_told = is_number(energy_wh) and not one.get("estimated") and one.get("scope") != "dram"
+            if is_told and energy_wh <= 0:
+                yield f"channel {one.get('name')} measured {energy_wh:g} Wh, which it cannot have"
+        if less := less_than_inside(energy):
+            yield f"{key} is {less}"
+
+
+def less_than_inside(energy: dict[str, Any]) -> str:
+    """Of an energy of whole nodes, beyond its interval and what two sensors may differ by, that it is less than what
+    was sampled inside of them, in words; else empty.
+    """
+    inside = energy.get("sampled_by_scope") or {}
+    energy_wh, uncertainty_wh = energy.get("energy_wh"), energy.get("uncertainty_wh")
+    if energy.get("power_scope") not in AROUND or not is_number(energy_wh):
+        return ""
+    most_wh = (energy_wh + (uncertainty_wh if is_number(uncertainty_wh) else 0.0)) * (1 + SENSOR_TOLERANCE)
+    for scope in INSIDE:
+        if _exceeds(inside_wh := inside.get(f"{scope}_wh"), most_wh):
+            return (
+                f"{energy_wh:.4g} Wh at the {energy['power_scope']}, less than the {inside_wh:.4g} Wh of its {scope}s"
+            )
+    return ""
 
 
 def _beyond_the_device(record: dict[str, Any]) -> Iterator[str]:
@@ -171,7 +307,10 @@ def devices_of(record: dict[str, Any]) -> list[dict[str, Any]]:
     """What the vendor's tool said of each device of all nodes; older records know one node."""
     origin = record.get("provenance") or {}
     nodes = [node for node in origin.get("nodes") or [origin] if isinstance(node, dict)]
-    return [device for node in nodes for device in node.get("devices") or [] if isinstance(device, dict)]
+    found = [node.get("devices") or [] for node in nodes]
+    # Newer versions of amd-smi put the list of devices into an object.
+    lists = [one.get("gpu_data") or [] if isinstance(one, dict) else one for one in found]
+    return [device for one in lists if isinstance(one, list) for device in one if isinstance(device, dict)]
 
 
 def _beyond_what_was_read(record: dict[str, Any]) -> Iterator[str]:
@@ -194,6 +333,15 @@ def _beyond_what_was_read(record: dict[str, Any]) -> Iterator[str]:
 
 def _exceeds(part: Any, whole: Any) -> bool:
     return is_number(part) and is_number(whole) and part > whole * (1 + TOLERANCE)
+
+
+def _percentile(values: Sequence[float], percent: float) -> float:
+    """As a benchmark tells it: interpolated between neighbours."""
+    ordered = sorted(values)
+    position = (len(ordered) - 1) * percent / 100
+    below = int(position)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (position - below) * (ordered[above] - ordered[below])
 
 
 def windows_of(record: dict[str, Any], kind: str) -> dict[str, list[dict[str, Any]]]:

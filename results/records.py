@@ -15,6 +15,7 @@ from results.derived import contradictions
 SCHEMA_VERSION = 3
 SCHEMA = Path(__file__).with_name("record.schema.json")
 RESULT_NAME = "result.json"
+ATTEMPTS = "attempts"  # a folder of what failed, and was run again with success or not
 # A file with more is damaged: tables and plots could not use it.
 DEEPEST = 30  # levels of lists and objects
 LARGEST = 1e30  # of a number; 1 / LARGEST the smallest above 0
@@ -159,12 +160,12 @@ def write_record(record: Record, path: Path) -> None:
 def find_records(folders: Iterable[Path]) -> Found:
     """All records below some folders (or given as files), each checked against the schema.
 
-    A run that is found twice counts once, and one whose numbers contradict each other not at all. Raises RecordError
-    for a folder that does not exist, for two records of one run with different content, and for a benchmark with two
-    units of work.
+    A run that is found twice, by its name or its windows, counts once, and one whose numbers contradict each other not
+    at all. Raises RecordError for a folder that does not exist, for two records of one run with different content, and
+    for a benchmark with two units of work.
     """
     found = Found([], [])
-    seen: dict[str, Record] = {}
+    seen: dict[Any, Record] = {}
     units: dict[str, Record] = {}
     for path in dict.fromkeys(_result_files(folders)):
         try:
@@ -176,11 +177,11 @@ def find_records(folders: Iterable[Path]) -> Found:
         if wrong:
             found.skipped.append(f"{path} contradicts itself, and is left out: {'; '.join(wrong)}")
             continue
-        run_id = record.get("run_id", "")
-        twin = seen.setdefault(run_id, record) if run_id else record
-        if twin is not record:
+        twins = [seen.setdefault(name, record) for name in _names_of_run(record)]
+        twin = next((one for one in twins if one is not record), None)
+        if twin is not None:
             files = f"{twin['file']['path']} and {path}"
-            if twin["file"]["sha256"] != record["file"]["sha256"]:
+            if _content(twin) != _content(record):
                 raise RecordError(f"{files} are records of one run with different content: give only the right one")
             found.skipped.append(f"{files} are the same record: it counts once")
             continue
@@ -194,11 +195,28 @@ def find_records(folders: Iterable[Path]) -> Found:
     return found
 
 
+def _names_of_run(record: Record) -> list[Any]:
+    """By what two records are known to be of one run: its own name, and when its windows began on their nodes."""
+    names: list[Any] = [record["run_id"]] if record.get("run_id") else []
+    began = {(window["boot_id"] or window["hostname"], window["start_s"]) for window in record.get("windows") or []}
+    return [*names, (record["benchmark"], frozenset(began))] if began else names
+
+
+def _content(record: Record) -> Record:
+    """All of a record but its name and its file."""
+    return {key: value for key, value in record.items() if key not in ("run_id", "file")}
+
+
 def _result_files(folders: Iterable[Path]) -> Iterable[Path]:
     for folder in folders:
         if not folder.exists():
             raise RecordError(f"{folder} does not exist: give a folder of results, such as jube/llm_run/000000")
-        yield from [folder] if folder.is_file() else sorted(folder.rglob(f"*{RESULT_NAME}"))
+        yield from [folder] if folder.is_file() else results_below(folder, f"*{RESULT_NAME}")
+
+
+def results_below(folder: Path, pattern: str = RESULT_NAME) -> list[Path]:
+    """The results of a folder's runs, in order; what was run again is no run of its own any more."""
+    return sorted(path for path in folder.rglob(pattern) if ATTEMPTS not in path.relative_to(folder).parts)
 
 
 def _read_checked(path: Path) -> Record:

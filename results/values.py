@@ -24,9 +24,21 @@ def value_at(record: Record, path: str) -> Any:
     return None
 
 
+def is_accelerated(record: Record) -> bool:
+    """Did accelerators train, as far as the record knows, and not the processors themselves?"""
+    if known := value_at(record, "config.compute.device"):
+        return bool(known != "cpu")
+    return any(device.get("device_id") for device in record.get("devices") or [])
+
+
+def count(number: int, noun: str) -> str:
+    """So many of them, in words."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def devices_text(number: int) -> str:
     """A number of devices in words."""
-    return f"{number} device{'' if number == 1 else 's'}"
+    return count(number, "device")
 
 
 def sort_key(record: Record) -> tuple[str, str, str, int, int]:

@@ -409,7 +409,7 @@ def test_what_failed_is_submitted_again_and_what_is_asked_for_is_kept(told):
     file.touch()
     done = sweep.wait("--retry-failed")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 points were submitted again" in done.stdout
+    assert "submitted again: 1 point" in done.stdout
     assert sweep.job(0) != first
     [kept] = sweep.points()[0].glob("attempts/1/result.json")
     assert "OOMKilled" in json.loads(kept.read_text())["error"]

@@ -286,7 +286,7 @@ def test_what_failed_is_submitted_again_and_only_that(jube_command, tmp_path, sl
     assert (good["status"], sweep.result(1)["status"]) == ("ok", "failed")
     done = sweep.wait("--retry-failed")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 points were submitted again" in done.stdout
+    assert "submitted again: 1 point" in done.stdout
     assert sweep.result(0) == good
     assert sweep.job_id(1) != cancelled
     assert [row[-1] for row in sweep.table()] == ["ok", "ok"]

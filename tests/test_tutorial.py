@@ -57,7 +57,7 @@ def test_a_machine_is_added_by_what_the_tutorial_says(tmp_path, jube_command):
             continue
         said += run_in(checkout, text)
     assert re.search("^MYBOX +the CPU under my desk", said, re.MULTILINE)
-    assert "1 points: 1 ok" in said
+    assert "1 point: 1 ok" in said
     [result] = (checkout / "jube" / "llm_run").glob("*/*_benchmark/work/result.json")
     assert json.loads(result.read_text())["system"] == "MYBOX"
     # The tests that look at every system find nothing wrong with one more.

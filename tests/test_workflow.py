@@ -60,7 +60,7 @@ def run(jube: str, *arguments: str, **options) -> subprocess.CompletedProcess[st
 
 
 def table_of(jube: str, out: Path) -> list[dict[str, str]]:
-    done = run(jube, "result", str(out), "--id", "last")
+    done = run(jube, "result", str(out), "--id", "last", "--analyse")
     assert done.returncode == 0, done.stderr
     lines = [
         [field.strip() for field in line.strip("|").split("|")]
@@ -185,7 +185,7 @@ def test_tags_that_make_no_run_are_refused(jube, workflow, tags, message, tmp_pa
 def test_the_runs_of_a_point_share_a_job_and_one_that_fails_fails_the_point(jube, tmp_path):
     block = made_up_system(default_repeats=3, devices_sweep="1", batch_sweep="8", power_methods="estimate")
     checkout = make_checkout(tmp_path / "caraml", block)
-    run_in_place_of_training(checkout, f"python3 {checkout}/tests/quick_run.py run_2")
+    run_in_place_of_training(checkout, f"python3 {checkout}/tests/quick_run.py --effective run_2")
     out = tmp_path / "run"
     done = run(jube, "run", "jube/llm.yaml", "--tag", "TESTBED", "synthetic", "--outpath", str(out), cwd=checkout)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -193,15 +193,77 @@ def test_the_runs_of_a_point_share_a_job_and_one_that_fails_fails_the_point(jube
     results = [json.loads((point / name / "result.json").read_text()) for name in ("", "run_2", "run_3")]
     assert [result["status"] for result in results] == ["ok", "failed", "ok"]
     assert "this run is to fail" in results[1]["error"]
-    assert len({result["run_id"] for result in results if "run_id" in result}) == 2
+    assert results[1]["metrics"]["tokens_per_s"] == 200.0  # which no table shows
+    shown = caraml(jube, "table", str(out)).stdout.splitlines()
+    assert [" 200.0 " in line for line in shown if "TESTBED" in line and "|" in line] == [False, False, True]
+    assert len({result["run_id"] for result in results}) == 3
     assert all(result["energy"]["energy_wh"] > 0 for result in (results[0], results[2]))
     [row] = table_of(jube, out)
     assert (row["status"], row["good runs"], row["tokens/s"]) == ("failed", "2", "150.0")
+    mean = {key: sum(results[index]["energy"][key] for index in (0, 2)) / 2 for key in ("tokens_per_wh", "avg_power_w")}
+    assert all(result["energy_effective"]["tokens_per_wh"] < mean["tokens_per_wh"] / 10 for result in results[::2])
+    assert float(row["tokens/Wh"]) == pytest.approx(mean["tokens_per_wh"], abs=0.51)
+    assert float(row["avg power [W]"]) == pytest.approx(mean["avg_power_w"], abs=0.051)
     checked = subprocess.run(
         [sys.executable, "-m", "caraml", "check", str(out)], cwd=REPOSITORY, capture_output=True, text=True
     )
     assert checked.returncode == 1
     assert "000001_benchmark, run_2: TESTBED, tiny, 1 device, global batch 8: failed" in checked.stderr
+
+
+def quick_checkout(tmp_path: Path, command: str, **block: str) -> tuple[Path, Path]:
+    """A checkout whose jobs run a shell's command before they end soon and well, and the folder of its sweeps."""
+    block = {"devices_sweep": "1", "power_methods": "estimate", "default_repeats": "1", **block}
+    checkout = make_checkout(tmp_path / "caraml", made_up_system(**block))
+    program = tmp_path / "program.sh"
+    program.write_text(f"{command}\nexec python3 {checkout}/tests/quick_run.py\n")
+    run_in_place_of_training(checkout, f"bash {program}")
+    return checkout, tmp_path / "run"
+
+
+def caraml(jube: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "caraml", *arguments]
+    environ = {**os.environ, "JUBE": jube}
+    return subprocess.run(command, cwd=REPOSITORY, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
+
+
+def test_a_point_that_failed_is_retried_once_and_its_good_run_stays(jube, tmp_path):
+    checkout, out = quick_checkout(tmp_path, f"[ -e {tmp_path}/repaired ] || exit 7", batch_sweep="8")
+    done = run(jube, "run", "jube/llm.yaml", "--tag", "TESTBED", "synthetic", "--outpath", str(out), cwd=checkout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [row["status"] for row in table_of(jube, out)] == ["failed"]
+    (tmp_path / "repaired").touch()
+    retried = caraml(jube, "wait", str(out), "--retry-failed", "--interval", "1")
+    assert retried.returncode == 0, retried.stdout + retried.stderr
+    assert retried.stdout.splitlines()[-1].endswith("1 point: 1 ok")
+    [point] = out.glob("000000/*_benchmark/work")
+    assert json.loads((point / "result.json").read_text())["status"] == "ok"
+    assert len(list(point.glob("attempts/*"))) == len(list(point.glob("power/*"))) == 1
+    assert [row["status"] for row in table_of(jube, out)] == ["ok"]
+    assert caraml(jube, "check", str(out)).returncode == 0
+    assert "failed" not in caraml(jube, "table", str(out), "--repeats").stdout
+
+
+def test_a_sweep_whose_jube_was_killed_goes_on_where_it_was(jube, tmp_path):
+    command = f"echo begun >>begun; until [ -e {tmp_path}/told ]; do sleep 0.1; done"
+    checkout, out = quick_checkout(tmp_path, command, batch_sweep="8 16")
+    arguments = ["run", "jube/llm.yaml", "--tag", "TESTBED", "synthetic", "--outpath", str(out)]
+    first = out / "000000" / "000001_benchmark" / "work"
+    with subprocess.Popen([jube, *arguments], cwd=checkout, stdout=subprocess.DEVNULL) as started:
+        until((first / "begun").exists, "the first job's program")
+        started.kill()
+    waited = caraml(jube, "wait", str(out), "--interval", "1", "--limit", "1")
+    assert (waited.returncode, waited.stdout.split(": ", 1)[1]) == (3, "2 points: 1 running, 1 not started\n")
+    told = caraml(jube, "check", str(out)).stderr
+    assert f"1 of its points were never started: 'jube continue {out} --id 0' starts them" in told
+    go_on = [jube, "continue", str(out), "--id", "0"]
+    with subprocess.Popen(go_on, stdout=subprocess.DEVNULL) as continued:
+        until((out / "000000" / "continue.log").exists, "JUBE's going on")
+        (tmp_path / "told").touch()
+        assert continued.wait(PATIENCE_S) == 0
+    points = sorted(out.glob("000000/*_benchmark/work"))
+    assert [(point / "begun").read_text() for point in points] == ["begun\n", "begun\n"]
+    assert [row["status"] for row in table_of(jube, out)] == ["ok", "ok"]
 
 
 def job_folder(tmp_path: Path, program: str, methods: str = "estimate", runs: int = 1, repo: Path = REPOSITORY) -> Path:
@@ -244,8 +306,12 @@ def submit(folder: Path, how: str = "bash", **options) -> tuple[subprocess.Compl
 @pytest.mark.parametrize(
     ("program", "methods", "reason"),
     [
-        ("no_such_module", "estimate", "ended with exit code 1"),
-        ("-m benchmarks.llm_training --global-batch-size 3", "estimate", "ended with exit code"),
+        ("no_such_module", "estimate", "can't open file"),
+        (
+            "-m benchmarks.llm_training --micro-batch-size x",
+            "estimate",
+            "llm_training: error: argument --micro-batch-size",
+        ),
         (
             "-m benchmarks.llm_training --global-batch-size 3 --record record.json",
             "estimate",

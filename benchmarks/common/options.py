@@ -239,7 +239,7 @@ def run_command(
         [parsed] = parse_config((options,), sys.argv[1:] if argv is None else argv, prog, description)
         body(parsed)
     except ConfigError as error:
-        print(f"{prog.rpartition('.')[2]}: {error}", file=sys.stderr)
+        print(f"{prog.rpartition('.')[2]}: error: {error}", file=sys.stderr)
         return EXIT_BAD_OPTIONS
     return 0
 

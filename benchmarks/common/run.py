@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
+import ctypes
 import json
 import os
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 from benchmarks.common.launch import Launch
 from benchmarks.common.options import EXIT_BAD_OPTIONS, ConfigError, RunOptions
@@ -57,8 +61,24 @@ def run_recorded(
             print(RESULT_PREFIX + json.dumps(record.to_dict(), sort_keys=True), flush=True)
         print(summary(record, options.record), flush=True)
         if problem:
-            print(f"{record.benchmark}: {problem}", file=sys.stderr)
+            print(f"{record.benchmark}: error: {problem}", file=sys.stderr)
     return exit_code
+
+
+def leave(exit_code: int) -> NoReturn:
+    """End this process with what is registered for its end, but without taking Python itself down.
+
+    A framework's threads live on as long as anything refers to its process group, as megatron-core and PyTorch's own
+    modules do. Where one still lets go of a tensor while Python is taken down, any Python before 3.14 ends that thread
+    in a way that aborts the process: a good run would end by a signal.
+    """
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    # The C library's own end, as tools that were preloaded write what they counted there; no thread gets Python's lock.
+    ctypes.PyDLL(None).exit(exit_code)
+    raise AssertionError("exit does not return")
 
 
 def check_record_path(record: str) -> None:

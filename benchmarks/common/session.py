@@ -75,7 +75,7 @@ def main(workload: type[Workload], argv: Sequence[str] | None = None) -> int:
             print("\n".join([*(f"{key}: {value}" for key, value in run.layout.items()), *run.plan()]))
             return 0
     except ConfigError as error:
-        print(f"{workload.name}: {error}", file=sys.stderr)
+        print(f"{workload.name}: error: {error}", file=sys.stderr)
         return EXIT_BAD_OPTIONS
     if options.compute.precision == "fp32":
         os.environ.update(FULL_FP32)
@@ -420,18 +420,17 @@ def _in_turns(session: Session) -> tuple[list[Window], Turns, dict[str, Any]]:
 
     marked, together = session.marked, session.is_waited_for_together
 
-    def block_edge(edge: str, kind: str) -> None:
+    def block_edge(edge: str, kind: str, time_s: float) -> None:
+        if launch.is_first_on_node:
+            mark(edge, WINDOW.format(kind=kind), time_s)
         if kind == EFFECTIVE:
             read.edge(edge)
-        now_s = time.monotonic()
-        if launch.is_first_on_node:
-            mark(edge, WINDOW.format(kind=kind), now_s)
         if edge == "begin":
-            marked.begin_window(now_s)
+            marked.begin_window(time_s)
         if together:
             (marked.begin if edge == "begin" else marked.end)()
         if edge == "end":
-            marked.end_window(kind, time.monotonic())
+            marked.end_window(kind, time_s)
 
     def before_effective() -> None:
         if session.options.turns.cold_cache:

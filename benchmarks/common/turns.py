@@ -55,13 +55,13 @@ def measure_in_turns(
     now_s: Callable[[], float],
     synchronize: Callable[[], None],
     before_effective: Callable[[], None],
-    block_edge: Callable[[str, str], None],
+    block_edge: Callable[[str, str, float], None],
 ) -> Iterator[int]:
     """Fill in `turns`; yields the number of rounds done after each.
 
     Some calls that are not measured come before each block: while the other kind of data was in use, batches were made
-    ahead. `before_effective` comes before those of the effective blocks; `block_edge` is told "begin" or "end" and the
-    kind, just outside of each block.
+    ahead. `before_effective` comes before those of the effective blocks; `block_edge` is told "begin" or "end", the
+    kind, and the time at which the block begins or has ended.
     """
 
     def settle(feed: BatchFeed) -> None:
@@ -76,13 +76,14 @@ def measure_in_turns(
     for done in range(rounds):
         for kind, feed in ((MEASURED, compute), (EFFECTIVE, effective)):
             settle(feed)
-            block_edge("begin", kind)
             start_s = now_s()
+            block_edge("begin", kind, start_s)
             for _ in range(turns.calls_per_block):
                 feed.call()
             synchronize()
-            turns.blocks.append(Block(kind, start_s, now_s()))
-            block_edge("end", kind)
+            end_s = now_s()
+            block_edge("end", kind, end_s)
+            turns.blocks.append(Block(kind, start_s, end_s))
         for feed, steps_s, waits_s in (
             (compute, turns.compute_steps_s, []),
             (effective, turns.effective_steps_s, turns.waits_s),

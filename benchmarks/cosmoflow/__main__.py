@@ -1,7 +1,6 @@
 """`python -m benchmarks.cosmoflow`."""
 
-import sys
-
+from benchmarks.common.run import leave
 from benchmarks.cosmoflow.train import main
 
-sys.exit(main())
+leave(main())

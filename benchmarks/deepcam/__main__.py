@@ -1,8 +1,7 @@
 """`python -m benchmarks.deepcam`."""
 
-import sys
-
+from benchmarks.common.run import leave
 from benchmarks.deepcam.train import main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

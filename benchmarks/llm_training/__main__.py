@@ -1,7 +1,6 @@
 """`python -m benchmarks.llm_training`, alone or under torchrun."""
 
-import sys
-
+from benchmarks.common.run import leave
 from benchmarks.llm_training.train import main
 
-sys.exit(main())
+leave(main())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
+from inspect import signature
 from itertools import islice
 from typing import Any
 
@@ -18,6 +19,9 @@ from benchmarks.on_pytorch.target import Target
 from jpwr.region_times import BACKWARD, COMM, FORWARD, UPDATE
 from jpwr.regions import Moment, RegionTimer
 
+BUFFERS = "forward_sync_buffers", "broadcast_buffers"  # one option's names, a newer PyTorch's first
+KNOWN = signature(DistributedDataParallel).parameters
+NO_BUFFERS: dict[str, Any] = {next(name for name in BUFFERS if name in KNOWN): False}  # each rank has its own
 Pass = tuple[Tensor, Tensor]  # samples and labels of one forward pass, on the device
 
 
@@ -44,9 +48,7 @@ class Trainer:
         self._replica: Any = model
         if target.launch.world_size > 1:
             devices = [target.device.index] if target.on_gpu else None
-            self._replica = DistributedDataParallel(
-                model, devices, broadcast_buffers=False, gradient_as_bucket_view=True
-            )
+            self._replica = DistributedDataParallel(model, devices, **NO_BUFFERS, gradient_as_bucket_view=True)
             self._replica.register_comm_hook(None, lambda state, bucket: self._average(bucket))
 
     def step(self, passes: Iterable[Pass]) -> None:

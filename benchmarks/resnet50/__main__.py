@@ -1,7 +1,6 @@
 """`python -m benchmarks.resnet50`."""
 
-import sys
-
+from benchmarks.common.run import leave
 from benchmarks.resnet50.train import main
 
-sys.exit(main())
+leave(main())

@@ -43,6 +43,18 @@ def test_a_point_that_is_not_ok_fails_the_sweep_and_is_named(sweep, capsys, stat
     assert f"000002_benchmark: CPU, tiny, 1 device, global batch 8: {status}: why" in capsys.readouterr().err
 
 
+def test_points_that_jube_never_started_fail_the_sweep_and_are_left_to_the_user(sweep, capsys):
+    planned = "".join(f'<workpackage id="{number}"/>' for number in (1, 2, 3))
+    (sweep / "000001" / "000001_benchmark" / "work" / "ready").touch()
+    (sweep / "000001" / "workpackages.xml").write_text(f"<workpackages>{planned}</workpackages>")
+    told = f"caraml: 2 of its points were never started: 'jube continue {sweep} --id 1' starts them\n"
+    assert main(["check", str(sweep)]) == 1
+    assert capsys.readouterr().err == told
+    assert main(["wait", str(sweep), "--interval", "0.001"]) == 1
+    assert capsys.readouterr() == (f"{sweep}/000001: 3 points: 2 not started, 1 ok\n", told)
+    assert not (sweep / "000001" / "continue.log").exists()
+
+
 def test_a_step_that_failed_or_did_not_end_fails_the_sweep(sweep, capsys):
     work = add_point(sweep / "000001", "000003_prepare", marker="error")
     (work / "stderr").write_text("prepare: no text\n")
@@ -73,6 +85,32 @@ def test_a_last_run_without_a_result_is_named_with_the_one_that_has_some(sweep, 
     assert (
         f"caraml: {sweep}/000004 has no result; the last run with results is {sweep}/000001: give that folder" in told
     )
+
+
+WRAPPED = """[x]:ERROR: Cannot evaluate ""/r/python.sh" "/r/check_tags.py"" for parameter "run_tags": b'{}\\n'"""
+SAID = "llm_training has no tag cold: did you mean bold? Its tags are one two"
+
+
+@pytest.mark.parametrize(
+    ("log", "why"),
+    [
+        (f"[x]:DEBUG: hm\n[x]:ERROR: \n{WRAPPED.format(SAID)}\n", SAID),
+        ('[x]:ERROR: "system" not found\n[x]:DEBUG: end\n', '"system" not found'),
+        ("[x]:DEBUG: hm\n", "JUBE is about to, or was ended"),
+        (None, "JUBE is about to, or was ended"),
+    ],
+)
+@pytest.mark.parametrize("command", COMMANDS_OF_RESULTS[:-1], ids=lambda command: command[0])
+def test_a_last_run_that_was_refused_is_named_with_the_reason(sweep, capsys, command, log, why):
+    refused = sweep / "000002"
+    refused.mkdir()
+    (refused / "configuration.xml").touch()
+    if log:
+        (refused / "run.log").write_text(log)
+    name, *arguments = [text.format(folder=sweep) for text in command]
+    assert main([name, *arguments, str(sweep)]) == 2
+    said = f"caraml: {refused} has not begun: {why}; the run before it is {sweep}/000001: give that folder\n"
+    assert capsys.readouterr().err == said
 
 
 def test_a_sweep_without_any_result_fails(sweep, capsys):
@@ -203,3 +241,10 @@ def test_a_key_that_interrupts_is_no_traceback(monkeypatch, sweep, capsys):
     monkeypatch.setattr(cli, "wait", interrupted)
     assert main(["wait", str(sweep)]) == 130
     assert capsys.readouterr().err == "caraml: interrupted; jobs that were submitted go on\n"
+
+
+def test_each_command_says_how_it_is_used(capsys):
+    for command in COMMANDS:
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        assert capsys.readouterr().out.startswith(f"usage: caraml {command} [-h]")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 
 import pytest
@@ -9,9 +10,11 @@ import pytest
 from caraml import doctor
 from caraml.cli import main
 from caraml.errors import SiteError
+from caraml.finding import BAD
 from caraml.installation import checkout
 from caraml.site import job_lines, read_site, sbatch_flags
-from caraml.systems import read_system
+from caraml.systems import read_system, read_systems
+from tests.conftest import SYSTEMS, made_up_system
 
 REPOSITORY = checkout()
 
@@ -62,7 +65,8 @@ def test_a_job_takes_in_modules_folders_and_the_interface(site_file):
         ("container_runtime: docker", "container_runtime is 'docker': choose one of"),
         ("data_folder: ~nobody-of-that-name/x", "there is no such user or environment variable"),
         ("container_mounts: [$NO_SUCH_VARIABLE/x]", "there is no such user or environment variable"),
-        ("[" * 5000 + "]" * 5000, "nested in more than"),
+        ("[" * 100 + "]" * 100, "nested in more than"),
+        ("[" * 5000 + "]" * 5000, "nest"),  # in PyYAML's words, where its parser has a limit of its own
         (b"account: M\xfcller", "is not in UTF-8"),
         (b"account: \x00", "cannot be read"),
     ],
@@ -197,3 +201,44 @@ def test_the_command_names_what_is_missing_and_fails(capsys, programs):
     assert "-> caraml image pytorch-nvidia-aarch64 --runtime apptainer" in out
     assert main(["doctor", "--system", "GH2000"]) == 2
     assert "there is no system GH2000: the systems are CPU," in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("mistake", "words"),
+    [
+        (("name: default_repeats", "name: default_repeat"), "system TESTBED has no 'default_repeats', which CPU has"),
+        (
+            ("- name: submit", "- {name: sumbit, _: bash}\n  - name: submit"),
+            "system TESTBED has a key 'sumbit', which nothing reads: did you mean 'submit'?",
+        ),
+        (("_: bash", "_: basch"), "system TESTBED has 'basch' as its submit: did you mean 'bash'?"),
+        (("_: fp32", "_: fp23"), "system TESTBED has 'fp23' as its default_precision: did you mean 'fp32'?"),
+        (("_: none", "_: cuda"), "system TESTBED has 'cuda' as its vendor: choose one of nvidia, amd, graphcore, none"),
+        (("_: 2\n", "_: 0\n"), "a whole number from 1 on is wanted"),
+        (("parameter:", "parameters:"), "block 2 is not that of a system: it has no key 'parameter'"),
+    ],
+)
+def test_a_mistake_in_the_block_of_a_system_is_named(tmp_path, mistake, words):
+    first = (REPOSITORY / SYSTEMS).read_text().split("  - name: system\n    tag: ")[1]
+    mine = made_up_system(devices_per_node=2).replace(*mistake, 1)
+    assert mine != made_up_system(devices_per_node=2)
+    block = "".join(f"  {line}\n" for line in mine.splitlines())
+    file = tmp_path / "systems.yaml"
+    file.write_text(f"parameterset:\n  - name: system\n    tag: {first}\n{block}")
+    with pytest.raises(SiteError, match=re.escape(words)):
+        read_systems(file)
+
+
+def test_a_model_that_a_workload_does_not_have_is_named(tmp_path):
+    block = {**read_system("CPU"), "default_size": "tinny"}
+    [line] = [one for one in doctor.cost(block, read_site("CPU", environ={})) if "llm" in one.what]
+    assert (line.state, line.found) == (BAD, "GPT training has no model tinny")
+    assert "correct the block" in line.to_do
+
+
+def test_a_method_that_jpwr_does_not_have_is_named():
+    found = {one.what: one for one in doctor.sensors({"power_methods": "rapl/estimte"}, "none")}
+    wrong = found["sensor estimte"]
+    assert (wrong.state, wrong.found) == (BAD, "jpwr has no such method")
+    assert wrong.to_do == "did you mean 'estimate'?"
+    assert "no such method" not in found["sensor rapl"].found

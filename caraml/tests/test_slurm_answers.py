@@ -141,6 +141,7 @@ def test_a_point_that_no_job_has_is_open_and_not_waited_for(tmp_path, capsys, mo
     point = tmp_path / "run" / "000001_benchmark" / "work"
     point.mkdir(parents=True)
     (point / "result.json").write_text(json.dumps({**RECORD, "status": "unfinished", "error": ""}))
+    (tmp_path / "run" / "workpackages.xml").touch()
     # It says so when it is in its folder.
     command = ["sh", "-c", "echo here; exec sleep 600"]
     with subprocess.Popen(command, cwd=point, stdout=subprocess.PIPE) as process:
@@ -148,7 +149,7 @@ def test_a_point_that_no_job_has_is_open_and_not_waited_for(tmp_path, capsys, mo
         assert settle(tmp_path / "run")[0].state == "running"
         process.kill()
     assert wait(tmp_path / "run", 0.01, None)
-    assert "1 points: 1 open" in capsys.readouterr().out
+    assert "1 point: 1 open" in capsys.readouterr().out
 
 
 def test_slurms_energy_is_kept_beside_ours(answers, tmp_path):
@@ -257,7 +258,7 @@ def test_a_job_that_was_killed_while_it_told_of_its_end_has_failed(answers, tmp_
     (point / "error").touch()
     answers(SHOWN.format(state="NODE_FAIL", reason="NodeDown"))
     assert wait(tmp_path / "000000", 0.01, None)
-    assert "1 points: 1 failed" in capsys.readouterr().out
+    assert "1 point: 1 failed" in capsys.readouterr().out
     result = json.loads((point / "result.json").read_text())
     assert (result["status"], result["error"]) == ("failed", "Slurm ended the job 7: NODE_FAIL (NodeDown)")
 

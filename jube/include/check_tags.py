@@ -68,8 +68,8 @@ def main() -> None:
     known = known_tags(folder, name)
     for tag in sorted(asked - known):
         near = difflib.get_close_matches(tag, known, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        sys.exit(f"{name} has no tag {tag}: {hint}Its tags are {' '.join(sorted(known))}")
+        hint = f"did you mean {near[0]}? Its" if near else "its"
+        sys.exit(f"{name} has no tag {tag}: {hint} tags are {' '.join(sorted(known))}")
     print(" ".join(sorted(asked)), end="")
 
 

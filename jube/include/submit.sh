@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Run the job script of this folder, or submit it. A job that cannot be started is a failed result.
+# Run the job script of this folder, or submit it, once: 'jube continue' comes here for points that JUBE took for open,
+# too. A job that cannot be started is a failed result.
 # Usage: submit.sh bash|sbatch|kubernetes SYSTEM [RUNS]        (RUNS of the point that the job does one after the other; default: 1)
 set -uo pipefail
 how=${1:?usage: submit.sh bash|sbatch|kubernetes SYSTEM [RUNS]}
@@ -18,7 +19,16 @@ fail() {
 site() {
     "$here/python.sh" -m caraml.site "$system" "$1" 2>submit.err || fail $? "$(tail -n 1 submit.err)"
 }
+told() {
+    [[ -e ready ]] && exit 0
+    [[ -e error ]] && exit 1
+}
 
+told
+[[ -e job.id ]] && exit 0
+exec 9>>submitted # a job of this machine holds it for as long as it runs
+[[ $how != bash ]] || flock 9 || exit
+told
 echo "$how $system ${#runs[@]}" >submitted
 for run in "${runs[@]:1}"; do
     mkdir -p "$run"

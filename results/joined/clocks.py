@@ -23,7 +23,8 @@ REASONS = {
 def clocks_of(trace: Trace, channel: str, windows: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     """Of one channel over the windows of its node: clock, temperature, and the share of time with each reason.
 
-    A look holds until the next that differs. None where the sampler did not look, or not before the windows' end.
+    A look holds until the next that differs. None where the sampler did not look, or not before the windows' end;
+    without `throttled` where a look did not tell of it.
     """
     looks = [event for event in trace.events if event.name == "status" and event.details.get("channel") == channel]
     held = [(seconds, look.details) for window in windows for seconds, look in _in_window(looks, window)]
@@ -34,15 +35,17 @@ def clocks_of(trace: Trace, channel: str, windows: Sequence[Mapping[str, Any]]) 
     temperatures = [look["temperature_c"] for _, look in held if look.get("temperature_c") is not None]
     limits = [look["power_limit_w"] for _, look in held if look.get("power_limit_w") is not None]
     percent: dict[str, float] = {}
-    for seconds, look in held:
-        for words in _reasons(look.get("throttle_reasons")):
+    reasons = [(seconds, _reasons(look.get("throttle_reasons"))) for seconds, look in held]
+    for seconds, words_of_look in reasons:
+        for words in words_of_look or []:
             percent[words] = percent.get(words, 0.0) + 100 * seconds / known_s
+    is_told = all(words_of_look is not None for _, words_of_look in reasons)
     return {
         "mean_mhz": _mean(clocks) if clocks else None,
         "least_mhz": min((clock for _, clock in clocks), default=None),
         "hottest_c": max(temperatures, default=None),
         "power_limit_w": min(limits, default=None),
-        "throttled": percent,
+        **({"throttled": percent} if is_told else {}),
     }
 
 
@@ -58,9 +61,9 @@ def _mean(parts: Sequence[tuple[float, float]]) -> float:
     return math.fsum(seconds * value for seconds, value in parts) / math.fsum(seconds for seconds, _ in parts)
 
 
-def _reasons(text: Any) -> list[str]:
+def _reasons(text: Any) -> list[str] | None:
     try:
         bits = int(str(text), 16)
     except ValueError:
-        return []
+        return None
     return [words for bit, words in REASONS.items() if bits & bit]

@@ -14,12 +14,14 @@ from jpwr.channel import ChannelInfo, Scope
 from jpwr.errors import JpwrError
 from jpwr.trace import Trace
 from results.collect import EnergyError, energy_of
+from results.derived import is_number, less_than_inside
 from results.records import Record, RecordError
 
 TIME, POWER, NODE = "timestamp", "watts", "node"
 BESIDE_S = 60.0  # readings before and after a window that are looked at, too
 CLOCK_S = 1.0  # by which the meter's clock may differ from the node's
 EVERY_NODE = ""
+METER = "meter"  # name of its channel
 
 
 class Meter(NamedTuple):
@@ -89,18 +91,29 @@ def _seconds(text: str) -> float:
 def add_meter(records: Sequence[Record], meter: Meter) -> list[str]:
     """Give each run that the meter covers its energy, of scope `supply`; what its own sensors said stays beside it.
 
-    Returns a sentence on each run that it does not. Raises RecordError where it covers none.
+    Returns a sentence on each run that it does not. Raises RecordError where it covers none, and for a run that has its
+    energy from another meter's file.
     """
     good = [record for record in records if record["status"] == "ok" and record.get("windows")]
     notes = []
     for record in good:
         try:
             traces = _traces(record, meter)
-            for energy, kind in (("energy", "measured"), ("energy_effective", "effective")):
-                if kind == "measured" or record.get(energy):
-                    own = (record.get(energy) or {}).get("sampled_by_scope") or {}
-                    record[energy] = _with_clock(record, traces, kind)
-                    record[energy]["sampled_by_scope"] |= own
+            energies = {
+                energy: _with_clock(record, traces, kind)
+                for energy, kind in (("energy", "measured"), ("energy_effective", "effective"))
+                if kind == "measured" or record.get(energy)
+            }
+            for energy, found in energies.items():
+                own = record.get(energy) or {}
+                if other := _other_meter(own):
+                    raise RecordError(
+                        f"{meter.path} and {other} both measure {_name(record)}: give one file of each node's meter"
+                    )
+                found["sampled_by_scope"] = (own.get("sampled_by_scope") or {}) | found["sampled_by_scope"]
+                if less := less_than_inside(found):
+                    raise EnergyError(f"its energy is {less}: are its readings watts?")
+            record |= energies
         except (EnergyError, JpwrError) as error:
             notes.append(f"{meter.path} does not measure {_name(record)}: {error}")
     if good and len(notes) == len(good):
@@ -108,6 +121,12 @@ def add_meter(records: Sequence[Record], meter: Meter) -> list[str]:
         span = f"{_moment(min(every))} to {_moment(max(every))}"
         raise RecordError(f"{notes[0]}; nor any other run: its readings are of {span}")
     return notes
+
+
+def _other_meter(energy: dict[str, Any]) -> str | None:
+    """The name of the meter's file that an energy is from; None for one of the run's own sensors."""
+    channels = energy.get("channels") or []
+    return next((channel["source"] for channel in channels if channel["name"] == METER), None)
 
 
 def _moment(time_s: float) -> str:
@@ -131,9 +150,17 @@ def _traces(record: Record, meter: Meter) -> list[Trace]:
         if node == EVERY_NODE and len(hosts) > 1:
             raise EnergyError(f"the run had {len(hosts)} nodes, and a column '{NODE}' is missing")
         mine = [window for window in windows if window["hostname"] == hostname]
-        if not all(isinstance(window.get("start_epoch_s"), int | float) for window in mine):
+        if not all(is_number(window.get("start_epoch_s")) for window in mine):
             raise EnergyError("the record does not say when its windows were by the wall clock")
-        offset_s = mine[0]["start_epoch_s"] - mine[0]["start_s"]
+        offset_s, *later_s = (
+            window[f"{edge}_epoch_s"] - window[f"{edge}_s"]
+            for window in mine
+            for edge in ("start", "end")
+            if is_number(window.get(f"{edge}_epoch_s"))
+        )
+        moved_s = max((abs(one - offset_s) for one in later_s), default=0.0)
+        if moved_s > CLOCK_S:
+            raise EnergyError(f"the wall clock of node {hostname} was set by {moved_s:.1f} s while it ran")
         first, last = (
             min(window["start_s"] for window in mine) + offset_s - BESIDE_S,
             max(window["end_s"] for window in mine) + offset_s + BESIDE_S,
@@ -142,7 +169,7 @@ def _traces(record: Record, meter: Meter) -> list[Trace]:
         part = slice(bisect_left(times_s, first), bisect_right(times_s, last))
         if not times_s[part]:
             raise EnergyError(f"it has no reading of {_moment(first + BESIDE_S)} to {_moment(last - BESIDE_S)}")
-        info = ChannelInfo("meter", Scope.SUPPLY, f"a meter in the supply line: {meter.path.name}")
+        info = ChannelInfo(METER, Scope.SUPPLY, f"a meter in the supply line: {meter.path.name}")
         trace = Trace([info], {"hostname": hostname, "boot_id": mine[0]["boot_id"]})
         for time_s, power_w in zip(times_s[part], meter.power_w[node][part], strict=True):
             trace.append(time_s - offset_s, [power_w], [None])

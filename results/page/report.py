@@ -49,7 +49,7 @@ from results.tables.states import closing_notes, state_rows
 from results.tables.summary import sentences, summary_rows
 from results.values import PER_DEVICE, WORK
 from results.verdicts.accept import accept
-from results.verdicts.cost import Costs, cheapest
+from results.verdicts.cost import Costs
 from results.verdicts.quality import GRADES, Rule, energy_kind, energy_rules
 from results.verdicts.ranking import fastest, ranked_points
 from results.verdicts.requirements import Requirements
@@ -365,7 +365,7 @@ def _render(
         quality=_quality(records),
         grades=GRADES,
         costs=cost_rows([section.results for section in sections], costs) if costs else [],
-        cost_words=[cost_words(cheapest(section.results, costs), costs) for section in sections] if costs else [],
+        cost_words=[cost_words(section.results, costs) for section in sections] if costs else [],
         assumptions=costs.assumptions() if costs else [],
         failures=failures_once(records),
         skipped=alike(skipped),

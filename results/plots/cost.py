@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from results.plots.style import COLOURS, FULL, INK, PALE, Chart, Styles, new_figure, styled
 from results.points.repeats import PointResults
 from results.values import rounded
-from results.verdicts.cost import ASSUMPTIONS, SENSITIVITY, Cost, Costs, cheapest, costed_work, sensitivity
+from results.verdicts.cost import ASSUMPTIONS, SENSITIVITY, Cheapest, Costs, cheapest, costed_work, sensitivity
 
 
 @styled
 def cost_charts(results: Sequence[PointResults], costs: Costs, styles: Styles) -> list[Chart]:
-    """Total cost side by side, and how it moves with each assumption; empty without a system that has a price."""
-    found = cheapest(results, costs)
-    if not found:
-        return []
+    """Total cost side by side, and how it moves with each assumption, for each precision and kind of energy; empty
+    without a system that has a price.
+    """
     words = costed_work(results[0]).words
+    charts = []
+    for index, (kind, found) in enumerate(cheapest(results, costs).items()):
+        both = (_side_by_side(found, f"{costs.currency} for {words}", costs, styles), _sensitivity(found, costs))
+        names = [f"{chart.name}_{index}" if index else chart.name for chart in both]
+        charts += [
+            chart._replace(name=name, title=f"{chart.title}, {kind}") for chart, name in zip(both, names, strict=True)
+        ]
+    return charts
+
+
+def _side_by_side(found: Cheapest, label: str, costs: Costs, styles: Styles) -> Chart:
     figure, [axes] = new_figure((5.6, 1.3 + 0.5 * len(found)))
     machine = [at.machine for _, at in found.values()]
     colours = [styles[system]["color"] for system in found]
@@ -24,15 +34,18 @@ def cost_charts(results: Sequence[PointResults], costs: Costs, styles: Styles) -
     for title, values, left, share in (("machine", machine, None, FULL), ("electricity", electricity, machine, PALE)):
         axes.barh(list(found), values, 0.6, left, color=colours, alpha=share)
         axes.barh([0], [0], color=INK, alpha=share, label=title)
+    for system, (_, at) in found.items():
+        if interval := at.estimate and at.estimate.interval:
+            axes.plot(interval, [system] * 2, color=INK, linewidth=1)
     axes.invert_yaxis()
-    axes.set_xlabel(f"{costs.currency} for {words}")
+    axes.set_xlabel(label)
     axes.grid(axis="y", visible=False)
     figure.legend(loc="outside upper right", ncols=2)
     text = "; ".join(f"{system}: {rounded(at.total)} {costs.currency}" for system, (_, at) in found.items())
-    return [Chart("cost", "Total cost of ownership", text, figure), _sensitivity(found, costs)]
+    return Chart("cost", "Total cost of ownership", text, figure)
 
 
-def _sensitivity(found: Mapping[str, tuple[PointResults, Cost]], costs: Costs) -> Chart:
+def _sensitivity(found: Cheapest, costs: Costs) -> Chart:
     """How the total of each system's point changes when one assumption is half as large or half as large again."""
     figure, all_axes = new_figure((5.6, 0.7 + 1.35 * len(found)), rows=len(found))
     texts: list[str] = []

@@ -98,12 +98,17 @@ def of_runs(values: Sequence[float], sensor: float = 0.0) -> Estimate:
     logs = [math.log(value) for value in values]
     parts = None
     if len(logs) > 1:
-        parts = (Part(statistics.variance(logs) / len(logs), len(logs) - 1), Part((sensor / NORMAL_95) ** 2, math.inf))
+        parts = (Part(statistics.variance(logs) / len(logs), len(logs) - 1), _of_sensor(sensor))
     return Estimate(statistics.median(values), statistics.fmean(logs), parts)
 
 
-def of_the_middle(values: Sequence[float], smallest: int, largest: int) -> Estimate:
-    """The mean without so many of the smallest and largest values.
+def _of_sensor(sensor: float) -> Part:
+    """What runs share, and no number of them makes less."""
+    return Part((sensor / NORMAL_95) ** 2, math.inf)
+
+
+def of_the_middle(values: Sequence[float], smallest: int, largest: int, sensor: float = 0.0) -> Estimate:
+    """The mean without so many of the smallest and largest values; sensor: as for all of them.
 
     Its error is that of Tukey and McLaughlin 1963, of the values with those left out replaced by the next. Raises
     ValueError where none is left, or one is not above 0.
@@ -117,7 +122,7 @@ def of_the_middle(values: Sequence[float], smallest: int, largest: int) -> Estim
     if len(middle) > 1:
         drawn_in = [middle[0]] * smallest + middle + [middle[-1]] * largest
         error = statistics.stdev(drawn_in) * math.sqrt(len(ordered)) / len(middle)
-        parts = (Part((error / mean) ** 2, len(middle) - 1),)
+        parts = (Part((error / mean) ** 2, len(middle) - 1), _of_sensor(sensor))
     return Estimate(mean, math.log(mean), parts)
 
 

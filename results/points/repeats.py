@@ -12,9 +12,10 @@ from results.points.setups import Setup, differences, options_of, setup_of
 from results.records import Record
 from results.values import devices_text, sort_key, value_at
 
-# What makes a run unsteady: of fewer steps a trend or an outlier may be chance.
+# What makes a run unsteady: of fewer steps a trend may be chance.
 FEWEST_STEPS = 12
 TREND = 0.03
+SURE_OF_A_SHIFT = 0.005  # of 12 steps the first 4 can be told from the others just so
 OUTLIER = 1.5
 OUTLIER_COST = 0.01
 
@@ -98,7 +99,11 @@ class PointResults(NamedTuple):
         values = self.values(path)
         if not values or min(values) <= 0:
             return None
-        return of_runs(values, self.sensor_error or 0.0 if path.startswith("energy.") else 0.0)
+        return of_runs(values, self.error_of_each(path))
+
+    def error_of_each(self, path: str) -> float:
+        """Half of the interval that a value of one run has by itself, as a share of it: an energy's."""
+        return self.sensor_error or 0.0 if path.startswith("energy.") else 0.0
 
     @property
     def sensor_error(self) -> float | None:
@@ -128,7 +133,8 @@ def by_point(records: Sequence[Record]) -> list[PointResults]:
     """Repeats together, in the order of tables.
 
     Runs of other options, software, driver or power limit are no repeats: what they differ in is in their variant. A
-    failed run joins those of its options, or of its place where it did not get so far as to tell them.
+    failed run joins those of its options, or of its place where it did not get so far as to tell them; where these are
+    several, nobody knows whose it is, and it is apart.
     """
     ordered = sorted(records, key=sort_key)
     made: dict[tuple[str, Point, tuple[str, ...]], dict[Setup, list[Record]]] = {}
@@ -143,10 +149,12 @@ def by_point(records: Sequence[Record]) -> list[PointResults]:
     failed: dict[tuple[Any, ...], PointResults] = {}
     for record in ordered:
         if record["status"] != "ok":
-            options = options_of(record)
+            options, precision = options_of(record), record.get("precision")
             ran = [one for one in found if _place(one.any) == _place(record)]
+            ran = [one for one in ran if not precision or one.precision == precision]
             alike = [one for one in ran if not options or options_of(one.any) == options]
-            if alike:
+            alike = [one for one in alike if setup_of(one.any) == setup_of(record)] or alike
+            if len(alike) == 1:
                 alike[0].bad.append(record)
             else:
                 results = PointResults(record["system"], point_of(record), variant_of(record), [], [])
@@ -173,28 +181,61 @@ def _place(record: Record) -> tuple[Any, ...]:
     return (*(record[name] for name in names), layout.get("num_devices"), layout.get("global_batch_size"))
 
 
-def unsteady(step_times_s: Sequence[float]) -> list[str]:
-    """Why the steps of a run are no steady state, or why that cannot be told, in words; empty where they are one.
-
-    A trend is a change of the median from the first third to the last of more than TREND that chance does not explain
-    (Kendall's test of rank against order, at 1 %). Outliers are steps of more than OUTLIER medians that cost more than
-    OUTLIER_COST of the time.
-    """
-    if len(step_times_s) < FEWEST_STEPS:
-        return [f"{len(step_times_s)} steps do not tell whether they are steady, {FEWEST_STEPS} wanted"]
+def _trend(times_s: Sequence[float]) -> list[str]:
     from scipy import stats
 
+    third = len(times_s) // 3
+    change = _change(times_s[:third], times_s[-third:])
+    is_sure = abs(change) > TREND and stats.kendalltau(range(len(times_s)), times_s).pvalue < 0.01
+    return [f"trend: steps take {change:+.0%} at the end"] if is_sure else []
+
+
+def _shift(times_s: Sequence[float]) -> list[str]:
+    from scipy import stats
+
+    third = len(times_s) // 3
+    sure = {}
+    for at in (third, len(times_s) // 2, len(times_s) - third):
+        change = _change(times_s[:at], times_s[at:])
+        if abs(change) > TREND and stats.mannwhitneyu(times_s[:at], times_s[at:]).pvalue < SURE_OF_A_SHIFT:
+            sure[at] = change
+    at = max(sure, key=lambda at: abs(sure[at]), default=0)
+    return [f"shift: steps take {sure[at]:+.0%} after the first {at} of {len(times_s)}"] if sure else []
+
+
+def _change(before: Sequence[float], after: Sequence[float]) -> float:
+    return statistics.median(after) / statistics.median(before) - 1
+
+
+def step_times_s(record: Record) -> list[float]:
+    """Of the measured steps, those that are known."""
+    return [time_s for time_s in record.get("step_times_s", []) if time_s]
+
+
+def unsteady(times_s: Sequence[float]) -> list[str]:
+    """Why the steps of a run are no steady state, or why that cannot be told, in words; empty where they are one."""
+    found = disturbances(times_s)
+    if len(times_s) < FEWEST_STEPS:
+        found.append(f"{len(times_s)} steps do not tell whether they are steady, {FEWEST_STEPS} wanted")
+    return found
+
+
+def disturbances(times_s: Sequence[float]) -> list[str]:
+    """What disturbed the steps of a run, in words.
+
+    A trend is a change of the median from the first third to the last of more than TREND that chance does not explain
+    (Kendall's test of rank against order, at 1 %), or one from before to after a third, a half or two thirds of the
+    steps (Mann and Whitney's test, at SURE_OF_A_SHIFT each). Outliers are steps of more than OUTLIER medians that cost
+    more than OUTLIER_COST of the time.
+    """
     found = []
-    third = len(step_times_s) // 3
-    first, last = step_times_s[:third], step_times_s[-third:]
-    change = statistics.median(last) / statistics.median(first) - 1
-    if abs(change) > TREND and stats.kendalltau(range(len(step_times_s)), step_times_s).pvalue < 0.01:
-        found.append(f"trend: steps take {change:+.0%} at the end")
-    median = statistics.median(step_times_s)
-    slow = [time_s for time_s in step_times_s if time_s > OUTLIER * median]
-    cost = math.fsum(time_s - median for time_s in slow) / math.fsum(step_times_s)
+    if len(times_s) >= FEWEST_STEPS:
+        found += _trend(times_s) or _shift(times_s)
+    median = statistics.median(times_s) if times_s else 0.0
+    slow = [time_s for time_s in times_s if time_s > OUTLIER * median]
+    cost = math.fsum(time_s - median for time_s in slow) / math.fsum(times_s) if slow else 0.0
     if cost > OUTLIER_COST:
-        found.append(f"outliers: {len(slow)} of {len(step_times_s)} steps are slow and cost {cost:.0%} of the time")
+        found.append(f"outliers: {len(slow)} of {len(times_s)} steps are slow and cost {cost:.0%} of the time")
     return found
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from results.derived import devices_of
 from results.records import Record
+from results.values import count
 
 # Of the configuration: where a record goes is no option of what is measured.
 NO_OPTIONS = ("run",)
 SOFTWARE = ("container", "container_digest", "cuda", "cudnn", "nccl", "rocm", "python")
-DRIVER = "driver_version"
-# Of each device, by the names of nvidia-smi; what tells one device of a kind from another is none of them.
+# By the names of nvidia-smi and of amd-smi, of which older ones say it otherwise.
+DRIVER = ("driver_version", "driver.version", "driver.driver_version")
+# Of each device by the same, and all parts of a name that has some: nothing that tells devices of a kind apart.
 OF_A_DEVICE = (
     "name",
     "vbios_version",
@@ -23,7 +26,25 @@ OF_A_DEVICE = (
     "clocks.max.memory",
     "ecc.mode.current",
     "mig.mode.current",
+    "pcie.link.gen.max",
+    "pcie.link.width.max",
+    "asic.market_name",
+    "bus.max_pcie_speed",
+    "bus.max_pcie_width",
+    "bus.pcie_interface_version",
+    "limit",
+    "partition.compute_partition",
+    "partition.memory_partition",
+    "vbios",
+    "vram.size",
+    "vram.type",
 )
+OF_A_NODE = ("cpu", "cpus_usable")
+# Of the environment what is of one job, or changes no speed.
+OF_A_JOB = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NCCL_DEBUG")
+OF_SLURM = "SLURM_"
+NODES = "num_nodes"
+OPTION = "option "  # before the name of one that is called like another fact
 UNKNOWN = "not known"
 LONGEST = 24  # of a value in words, such as a digest
 
@@ -31,16 +52,23 @@ Setup = tuple[tuple[str, str], ...]
 
 
 def options_of(record: Record) -> Setup:
-    """The options of a run, as they were given; empty where it did not get so far."""
+    """The options of a run, as they were given; empty where it did not get so far.
+
+    Each by its own name, and with its group's where several groups have one of that name.
+    """
     config = record.get("config") or {}
-    return tuple(sorted(_flat({name: options for name, options in config.items() if name not in NO_OPTIONS})))
+    options = dict(_flat({name: options for name, options in config.items() if name not in NO_OPTIONS}))
+    names = Counter(_own_name(path) for path in options)
+    return tuple(
+        sorted((name if names[name := _own_name(path)] == 1 else path, value) for path, value in options.items())
+    )
 
 
 def software_of(record: Record) -> dict[str, str]:
     """The version of each part of the software and of the drivers; what a record does not say is not in it."""
     origin = record.get("provenance") or {}
     found = {name: str(origin[name]) for name in SOFTWARE if origin.get(name)}
-    return found | dict(_flat(origin.get("packages") or {})) | _of_devices(record, (DRIVER,))
+    return found | dict(_flat(origin.get("packages") or {})) | _of_devices(record, DRIVER)
 
 
 def platform_of(record: Record) -> Setup:
@@ -49,15 +77,43 @@ def platform_of(record: Record) -> Setup:
 
 
 def setup_of(record: Record) -> Setup:
-    """Options, and software and devices, each by its name; what a record does not say is not in it."""
-    return tuple(sorted((dict(options_of(record)) | dict(platform_of(record))).items()))
+    """Options, layout, software, devices, nodes and environment, each by its name; what a record does not say is not
+    in it.
+    """
+    layout = {name: str(value) for name, value in record["layout"].items()}
+    found = dict(platform_of(record)) | _of_nodes(record) | _environment(record) | layout
+    options = {name if name not in found else f"{OPTION}{name}": value for name, value in options_of(record)}
+    return tuple(sorted((found | options).items()))
 
 
 def _of_devices(record: Record, names: Sequence[str]) -> dict[str, str]:
     """What the devices are by those names, several values beside each other; what none of them says is not in it."""
-    devices = devices_of(record)
-    found = {name: sorted({str(one[name]) for one in devices if one.get(name) is not None}) for name in names}
-    return {name: " and ".join(values) for name, values in found.items() if values}
+    return _together(
+        {path: value for path, value in _flat(one) if any(f"{path}.".startswith(f"{name}.") for name in names)}
+        for one in devices_of(record)
+    )
+
+
+def _of_nodes(record: Record) -> dict[str, str]:
+    """The processors of the nodes, in the same way; older records know one node."""
+    origin = record.get("provenance") or {}
+    nodes = origin.get("nodes") or [origin]
+    return _together({name: str(node[name]) for name in OF_A_NODE if node.get(name) is not None} for node in nodes)
+
+
+def _environment(record: Record) -> dict[str, str]:
+    """Variables that may change the speed."""
+    found = (record.get("provenance") or {}).get("environment") or {}
+    return {name: value for name, value in found.items() if name not in OF_A_JOB and not name.startswith(OF_SLURM)}
+
+
+def _together(several: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Different values of a name beside each other."""
+    found: dict[str, set[str]] = {}
+    for one in several:
+        for name, value in one.items():
+            found.setdefault(name, set()).add(value)
+    return {name: " and ".join(sorted(values)) for name, values in found.items()}
 
 
 def differences(setups: Sequence[Setup]) -> list[tuple[str, ...]]:
@@ -66,13 +122,26 @@ def differences(setups: Sequence[Setup]) -> list[tuple[str, ...]]:
     names = sorted(
         name for name in {name for one in known for name in one} if len({one.get(name) for one in known}) > 1
     )
-    return [tuple(f"{name} {one.get(name, UNKNOWN)[:LONGEST]}" for name in names) for one in known]
+    return [tuple(_words(name, one.get(name)) for name in names) for one in known]
 
 
-def _flat(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What is in each other by its own name; what is not given is left out."""
+def _words(name: str, value: str | None) -> str:
+    if name == NODES and value is not None:
+        return count(int(value), "node")
+    return f"{name} {UNKNOWN if value is None else value[:LONGEST]}"
+
+
+def _flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+    """What is in each other by its path; what is not given is left out, and a quantity is one with its unit."""
     for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value)
+        path = f"{above}.{name}" if above else name
+        if isinstance(value, Mapping) and value.keys() == {"value", "unit"}:
+            yield path, f"{value['value']} {value['unit']}"
+        elif isinstance(value, Mapping):
+            yield from _flat(value, path)
         elif value is not None:
-            yield name, str(value)
+            yield path, str(value)
+
+
+def _own_name(path: str) -> str:
+    return path.rpartition(".")[2]

@@ -5,33 +5,40 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from results.points.repeats import PointResults
+from results.tables.accept import interval_text
+from results.tables.doubts import alike
+from results.tables.summary import by_system_and_precision, precision_text
 from results.values import rounded
-from results.verdicts.cost import Costs, cheapest, costed_work
-from results.verdicts.quality import energy_kind
+from results.verdicts.cost import Costs, cheapest, costed_work, why_not_costed
 
 
 def cost_rows(sections: Sequence[Sequence[PointResults]], costs: Costs) -> list[list[str]]:
-    """Each system at its cheapest point; systems without a price are named."""
+    """Each system at its cheapest point, beside those it may be ranked with; then those without a cost, and why."""
     money = costs.currency
-    header = ["workload", "system", "at", "for", f"total [{money}]", f"machine [{money}]", f"electricity [{money}]"]
-    header += ["energy [kWh]", "CO₂ [kg]", "energy is"]
+    header = ["workload", "system", "precision", "energy is", "at", "for", f"total [{money}]", "95 % interval"]
+    header += [f"machine [{money}]", f"electricity [{money}]", "energy [kWh]", "CO₂ [kg]"]
     body = []
     for results in sections:
-        found = cheapest(results, costs)
-        for system in dict.fromkeys(one.system for one in results):
-            if system not in found:
-                why = "no price" if system not in costs.systems else "no energy that counts"
-                body.append([results[0].point.model, system, why, *[""] * (len(header) - 3)])
-                continue
-            one, at = found[system]
-            body.append(
-                [
-                    one.point.model,
-                    system,
-                    one.point.place,
-                    costed_work(one).words,
-                    *(rounded(value) for value in (at.total, at.machine, at.electricity, at.energy_kwh, at.co2_kg)),
-                    energy_kind(one.any) or "",
-                ]
-            )
+        costed = set()
+        for kind, found in cheapest(results, costs).items():
+            for system, (one, at) in found.items():
+                costed.add((system, kind.precision))
+                interval = at.estimate.interval if at.estimate else None
+                body.append(
+                    [
+                        one.point.model,
+                        system,
+                        *kind,
+                        one.point.place,
+                        costed_work(one).words,
+                        rounded(at.total, interval.half if interval else None),
+                        interval_text(interval),
+                        *(rounded(value) for value in (at.machine, at.electricity, at.energy_kwh, at.co2_kg)),
+                    ]
+                )
+        for system, precision, mine in by_system_and_precision(results):
+            if (system, precision) not in costed:
+                reasons = alike([why_not_costed(one, costs) for one in [one for one in mine if one.good] or mine])
+                row = [results[0].point.model, system, precision_text(precision, mine), "", "; ".join(reasons)]
+                body.append([*row, *[""] * (len(header) - len(row))])
     return [header, *body]

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from results.points.repeats import PointResults
 from results.tables.accept import found_text, interval_text, outcome_text
 from results.values import rounded
 from results.verdicts.accept import Verdict
-from results.verdicts.cost import ASSUMPTIONS, SENSITIVITY, Cost, Costs, cheapest_in, costed_work, crossings
+from results.verdicts.cost import (
+    ASSUMPTIONS,
+    SENSITIVITY,
+    Cheapest,
+    Costs,
+    cheapest,
+    cheapest_in,
+    costed_work,
+    crossings,
+    level_with_cheapest,
+)
 from results.verdicts.outcome import Outcome
 from results.verdicts.requirements import Requirements
 from results.verdicts.score import Ranked, Scored
@@ -142,38 +152,50 @@ def ranking_words(ranked: Ranked) -> list[str]:
     return found
 
 
-def cost_words(found: Mapping[str, tuple[PointResults, Cost]], costs: Costs) -> list[str]:
-    """At which prices the order turns, and how often it holds when all assumptions vary together."""
-    if len(found) < 2:
-        return []
-    first = min(found, key=lambda system: found[system][1].total)
+def cost_words(results: Sequence[PointResults], costs: Costs) -> list[str]:
+    """Which system is the cheapest, if that can be told, at which prices that turns, and how often it holds when all
+    assumptions vary together; of the points of a workload, in each precision and kind of energy by itself.
+    """
+    words: list[str] = []
+    of_kinds = cheapest(results, costs)
+    for kind, found in of_kinds.items():
+        title = f"{results[0].point.model} in {kind}"
+        if len(found) > 1:
+            words += _of_one_kind(title, found, costs)
+        elif len(of_kinds) > 1:
+            words.append(f"{title}: {next(iter(found))} alone has a cost, which is compared with no other kind's.")
+    return words
+
+
+def _of_one_kind(title: str, found: Cheapest, costs: Costs) -> list[str]:
+    first, *level = level_with_cheapest(found)
     work = costed_work(found[first][0]).words
-    words = [f"{found[first][0].point.model}: for {work}, {first} is the cheapest."]
+    if level:
+        words = [f"{title}: for {work}, it cannot be told which of {', '.join([first, *level])} is the cheapest."]
+        if any(len(found[system][0].good) < 2 for system in (first, *level)):
+            words.append("One run tells of no spread.")
+    else:
+        words = [f"{title}: for {work}, {first} is the cheapest."]
     for one in crossings(found, costs):
         now = f"(now {costs.systems[one.system].price_per_device:,.0f})"
         price = f"{rounded(one.price)} {costs.currency} per device {now}"
         if one.system == first:
             words.append(f"It stays so up to {price}, where {one.against} draws level.")
         elif one.price > 0:
-            words.append(f"{one.system} draws level with it at {price}.")
+            words.append(f"{one.system} draws level with {one.against} at {price}.")
         else:
             words.append(
                 f"{one.system} takes more electricity than {one.against} costs in all: no price makes it level."
             )
     cases = cheapest_in(found, costs)
     varied = ", ".join(words for name, words in ASSUMPTIONS.items() if name != "price")
-    held = f"{cases[first]} of {cases.total()}"
     share = f"{SENSITIVITY:.0%}"
+    told = [f"{system} is the cheapest in {cases[system]}" for system in found if cases[system]]
+    told += [f"it cannot be told in {cases[None]}"] if cases[None] else []
     words.append(
-        f"With {varied} each as stated, {share} lower and {share} higher, {first} is the cheapest in {held} cases"
-        + _others(first, cases)
+        f"With {varied} each as stated, {share} lower and {share} higher, {', '.join(told)} of {cases.total()} cases."
     )
     return words
-
-
-def _others(first: str, cases: Mapping[str, int]) -> str:
-    others = ", ".join(f"{system} in {count}" for system, count in cases.items() if system != first and count)
-    return f", {others}." if others else "."
 
 
 def _capital(words: str) -> str:

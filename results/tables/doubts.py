@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from results.points.repeats import PointResults
+from results.points.repeats import PointResults, point_of, variant_of
 from results.records import Record
-from results.values import devices_text, value_at
 from results.verdicts.quality import deviations
 from results.verdicts.ranking import by_energy_kind, ranked_points
 
@@ -16,23 +15,31 @@ NUMBER = re.compile(r"[-+±]?\d[\d.,]*")
 EXAMPLES = 3  # places that are named of many
 
 
+class Place(NamedTuple):
+    """Where in a sweep something was found; points with other options are others, and are called the same."""
+
+    words: str
+    options: tuple[str, ...]
+
+
 class Said(NamedTuple):
     """One finding, with the places where it was found; where its numbers differ, in the words of the first."""
 
     words: str
-    places: list[str]
+    places: list[Place]
     differs: bool
 
     def __str__(self) -> str:
-        such_as = ", such as" if len(self.places) > EXAMPLES else ":"
+        known = list(dict.fromkeys(place.words for place in self.places))
+        such_as = ", such as" if len(known) > EXAMPLES else ":"
         places = f"{len(self.places)} points{such_as} " if len(self.places) > 1 else ""
         more = "; elsewhere with other numbers" if self.differs else ""
-        return f"{self.words} ({places}{'; '.join(self.places[:EXAMPLES])}{more})"
+        return f"{self.words} ({places}{'; '.join(known[:EXAMPLES])}{more})"
 
 
-def once(found: Iterable[tuple[str, str]]) -> list[Said]:
+def once(found: Iterable[tuple[Place, str]]) -> list[Said]:
     """Pairs of a place and a sentence, those that differ in nothing but numbers said once; the most frequent first."""
-    kinds: dict[str, list[tuple[str, str]]] = {}
+    kinds: dict[str, list[tuple[Place, str]]] = {}
     for place, words in found:
         kinds.setdefault(NUMBER.sub("#", words), []).append((place, words))
     said = [
@@ -52,21 +59,26 @@ def alike(sentences: Sequence[str]) -> list[str]:
 
 def deviations_once(results: Sequence[PointResults]) -> list[Said]:
     """How points deviate from the rules of a run."""
-    return once((f"{one.system}, {one.point.place}", words) for one in results for words in deviations(one))
+    return once((_place(one.any, one.variant), words) for one in results for words in deviations(one))
 
 
 def failures_once(records: Sequence[Record]) -> list[Said]:
     """Why runs failed."""
     return once(
-        (_place(record), f"{record['status'].replace('_', ' ')}: {record.get('error') or 'no reason was left'}")
+        (
+            _place(record, variant_of(record)),
+            f"{record['status'].replace('_', ' ')}: {record.get('error') or 'no reason was left'}",
+        )
         for record in records
         if record["status"] != "ok"
     )
 
 
-def _place(record: Record) -> str:
-    devices, batch = (value_at(record, f"layout.{name}") or 0 for name in ("num_devices", "global_batch_size"))
-    return f"{record['system']}, {record['model']}, {devices_text(devices)}, batch {batch}"
+def _place(record: Record, options: tuple[str, ...]) -> Place:
+    point = point_of(record)
+    return Place(
+        f"{record['system']}, {point.model}, {point.place}", (point.benchmark, point.data, point.sample, *options)
+    )
 
 
 def energies_apart(results: Sequence[PointResults]) -> list[str]:

@@ -88,7 +88,7 @@ def notes(results: Sequence[PointResults]) -> list[tuple[str, list[str]]]:
     return [(f"{one.system}: {one.point}", found) for one in results if (found := deviations(one))]
 
 
-def _slow_steps_percent(one: PointResults) -> float | None:
+def _p95_over_median_percent(one: PointResults) -> float | None:
     median, slow = one.value("metrics.step_time_median_s"), one.value("metrics.step_time_p95_s")
     return 100 * (slow / median - 1) if median and slow else None
 
@@ -110,7 +110,7 @@ def _clock_mhz(one: PointResults) -> float | None:
 
 def _held_back_percent(one: PointResults) -> float | None:
     """Of the window, by the reason and on the device that held most."""
-    found = [clocks.get("throttled") or {} for clocks in _clocks(one)]
+    found = [clocks["throttled"] for clocks in _clocks(one) if clocks.get("throttled") is not None]
     return max((percent for reasons in found for percent in reasons.values()), default=0.0) if found else None
 
 
@@ -134,7 +134,7 @@ COLUMNS: tuple[PointColumn, ...] = (
     PointColumn("± 95 %", partial(_interval, WORK), partial(_interval, WORK)),
     PointColumn("sensor ± [%]", sensor_uncertainty_percent),
     PointColumn("energy", _energy_kinds),
-    PointColumn("slow steps [%]", _slow_steps_percent),
+    PointColumn("p95 step over median [%]", _p95_over_median_percent),
     PointColumn("peak memory [GiB]", _peak_memory_gib),
     PointColumn("clock [MHz]", _clock_mhz),
     PointColumn("throttled [%]", _held_back_percent),

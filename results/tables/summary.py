@@ -17,7 +17,7 @@ def sentences(results: Sequence[PointResults]) -> list[str]:
     ranked = ranked_points(results)
     found = []
     for precision, mine in by_precision(ranked).items():
-        words = f" in {precision}" if precision else ""
+        words = f" in {precision}"
         found += _ranking(mine, PER_DEVICE, f"Fastest per device{words}", f"{unit}/s")
         for kind, of_kind in by_energy_kind([one for one in mine if not why_not_ranked(one)]).items():
             found += _ranking(of_kind, WORK, f"Most work per energy{words} ({kind})", f"{unit}/Wh")
@@ -28,8 +28,12 @@ def sentences(results: Sequence[PointResults]) -> list[str]:
     found += [
         f"Energy of {', '.join(dict.fromkeys(systems))} is not ranked: {reason}." for reason, systems in reasons.items()
     ]
-    if not ranked and any(one.good for one in results):
+    comparable = [one for one in results if one.good and one.is_comparable]
+    if not comparable and any(one.good for one in results):
         found.append("These are runs of a smaller workload, to try the suite: not comparable with other results.")
+    unknown = dict.fromkeys(one.system for one in comparable if not one.precision)
+    if unknown:
+        found.append(f"Runs of {', '.join(unknown)} are not ranked: their precision is not known.")
     runs = sum(len(one.good) + len(one.bad) for one in results)
     bad = sum(len(one.bad) for one in results)
     if bad:
@@ -64,39 +68,50 @@ def summary_rows(workloads: Sequence[tuple[str, Sequence[PointResults]]]) -> lis
     body = []
     for title, results in workloads:
         at_devices = devices_of_all(results)
-        for system, precision, mine in _by_system_and_precision(results):
+        for system, precision, mine in by_system_and_precision(results):
             unit = mine[0].any["work_unit"]
             speed = fastest(mine)
             total = fastest([one for one in mine if one.point.devices == at_devices], THROUGHPUT)
-            work = fastest([one for one in mine if not why_not_ranked(one)], WORK)
-            work = work or fastest(mine, WORK)
+            work = fastest([one for one in mine if not why_not_ranked(one)], WORK) or fastest(mine, WORK)
             good, bad = (sum(len(getattr(one, side)) for one in mine) for side in ("good", "bad"))
             body.append(
                 [
                     title,
                     system,
-                    precision,
+                    precision_text(precision, mine),
                     _best(speed, PER_DEVICE, f"{unit}/s"),
                     speed.point.place if speed else "",
                     time_to_report(total) if total else "",
                     _best(work, WORK, f"{unit}/Wh"),
-                    (energy_kind(work.any) or "") if work else "",
+                    _energy(work) if work else "",
                     f"{good} ok" + (f", {bad} failed" if bad else ""),
                 ]
             )
     return [header, *body]
 
 
-def _by_system_and_precision(
+def _energy(one: PointResults) -> str:
+    """Of which kind it is, and what keeps it from being ranked."""
+    why_not = why_not_ranked(one)
+    return f"{energy_kind(one.any) or ''}{f'; not ranked: {why_not}' if why_not else ''}"
+
+
+def by_system_and_precision(
     results: Sequence[PointResults],
 ) -> Iterator[tuple[str, str, list[PointResults]]]:
-    """Failed runs that do not know their precision are with the first that does."""
+    """Failed runs that do not know their precision are with the first; good ones that do not are a row of their own."""
     for system in dict.fromkeys(one.system for one in results):
         of_system = [one for one in results if one.system == system]
-        precisions = list(dict.fromkeys(one.precision for one in of_system if one.precision)) or [""]
+        precisions = list(dict.fromkeys(one.precision for one in of_system if one.precision or one.good)) or [""]
+        failed, *_ = precisions
         for precision in precisions:
-            has = {precision, ""} if precision == precisions[0] else {precision}
-            yield system, precision, [one for one in of_system if one.precision in has]
+            mine = [one for one in of_system if precision == (one.precision or ("" if one.good else failed))]
+            yield system, precision, mine
+
+
+def precision_text(precision: str, results: Sequence[PointResults]) -> str:
+    """As a table has it: of good runs it should be known."""
+    return precision or ("not known" if any(one.good for one in results) else "")
 
 
 def _best(one: PointResults | None, path: str, unit: str) -> str:

@@ -97,10 +97,16 @@ def _titles(records: Sequence[Record], columns: Sequence[Column]) -> list[str]:
 
 
 def _text(record: Record, column: Column) -> str:
-    value = value_at(record, column.path)
+    value = _value(record, column)
     if isinstance(value, bool):
         return "yes" if value else "NO"
     return "" if value is None else format(value, column.form if isinstance(value, int | float) else "")
+
+
+def _value(record: Record, column: Column) -> Any:
+    """What a record has for a column; a run that is not good has measured nothing, whatever it has noted down."""
+    is_measured = column.path.startswith(("metrics.", "energy."))
+    return None if is_measured and record["status"] != "ok" else value_at(record, column.path)
 
 
 def failures(records: Sequence[Record]) -> list[str]:
@@ -122,7 +128,7 @@ def render(records: Sequence[Record], form: str, columns: Sequence[Column] = COL
     """The table in one of FORMS; csv has the numbers as they are, the others as people read them."""
     if form != "csv":
         return render_rows(rows(records, columns), form)
-    numbers = [[value_at(record, column.path) for column in columns] for record in records]
+    numbers = [[_value(record, column) for column in columns] for record in records]
     return _csv([_titles(records, columns), *numbers])
 
 

@@ -39,8 +39,12 @@ def make_record(**changes: Any) -> dict[str, Any]:
             "tensor_parallel_size": 1,
             "pipeline_parallel_size": 1,
             "data_parallel_size": 1,
+            "sequence_length": 125,
+            "work_per_sample": 125,
         },
         "metrics": {
+            "measured_s": 10.0,
+            "measured_steps": 1,
             "measured_tokens": 1000,
             "tokens_per_s": 100.0,
             "tokens_per_s_per_device": 100.0,

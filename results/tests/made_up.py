@@ -16,6 +16,7 @@ from results.tests.conftest import make_record
 
 IDLE_S = 5.0
 WINDOW_S = 60.0
+SEQUENCE_LENGTH = 2048
 
 
 def result(
@@ -29,8 +30,13 @@ def result(
     estimated: bool = False,
     **changes: Any,
 ) -> dict[str, Any]:
-    """A good run of 60 s: a throughput over all devices, and a power of each device."""
+    """A good run of 60 s: a throughput over all devices, and a power of each device.
+
+    Its steps are as many as fit the throughput, no whole number; `steps` of them are timed.
+    """
     base = make_record()
+    measured_steps = tokens_per_s * WINDOW_S / (batch * SEQUENCE_LENGTH) if tokens_per_s > 0 else steps
+    tflops_per_device = tokens_per_s / devices * 6.26e-3
     energy_wh = devices * power_w * WINDOW_S / 3600
     channel = {
         "name": "made:0",
@@ -58,10 +64,10 @@ def result(
             "num_devices": devices,
             "data_parallel_size": devices,
             "global_batch_size": batch,
-            "sequence_length": 2048,
-            "work_per_sample": 2048,
+            "sequence_length": SEQUENCE_LENGTH,
+            "work_per_sample": SEQUENCE_LENGTH,
         },
-        "config": {"data": {"data": "text"}, "compute": {"precision": "bf16"}},
+        "config": {"data": {"data": "text"}, "compute": {"precision": changes.get("precision", "bf16")}},
         "precision": "bf16",
         "data": "text",
         "sample": "2048 tokens",
@@ -72,11 +78,22 @@ def result(
             "measured_tokens": tokens_per_s * WINDOW_S,
             "tokens_per_s": tokens_per_s,
             "tokens_per_s_per_device": tokens_per_s / devices,
-            "tflops_per_device": tokens_per_s / devices * 6.26e-3,
+            "measured_steps": measured_steps,
+            "model_flops_per_token": 6.26e9,
+            "tflops_per_device": tflops_per_device,
+            "peak_tflops_per_device": tflops_per_device / 0.3,
             "mfu": 0.3,
         },
-        "step_times_s": [WINDOW_S / steps] * steps,
-        "windows": [{**base["windows"][0], "start_s": IDLE_S, "end_s": IDLE_S + WINDOW_S}],
+        "step_times_s": [WINDOW_S / measured_steps] * steps,
+        "windows": [
+            {
+                **base["windows"][0],
+                "boot_id": os.urandom(8).hex(),
+                "start_s": IDLE_S,
+                "end_s": IDLE_S + WINDOW_S,
+                "end_epoch_s": base["windows"][0]["start_epoch_s"] + WINDOW_S,
+            }
+        ],
         "devices": [{**base["devices"][0], "name": "an accelerator", "device_id": ""}],
         "energy": {
             "energy_wh": energy_wh,
@@ -111,6 +128,19 @@ def result(
     return record
 
 
+def in_units(record: dict[str, Any], unit: str) -> dict[str, Any]:
+    """The same of a workload that counts something else, such as samples."""
+    layout = record["layout"] | {"work_per_sample": 1}
+    steps = record["metrics"]["measured_tokens"] / layout["global_batch_size"]
+    parts = {
+        part: {key.replace("token", unit[:-1]): value for key, value in record[part].items()}
+        for part in ("metrics", "energy")
+    }
+    parts["metrics"]["measured_steps"] = steps
+    step_times_s = [WINDOW_S / steps] * len(record["step_times_s"])
+    return {**record, **parts, "layout": layout, "work_unit": unit, "step_times_s": step_times_s}
+
+
 def failed(system: str = "A100", devices: int = 1, batch: int = 8, **changes: Any) -> dict[str, Any]:
     """A run that left no more than its place in the sweep."""
     record = {name: make_record()[name] for name in ("schema_version", "benchmark", "model", "work_unit")}
@@ -133,7 +163,7 @@ def store_run(folder: Path, record: dict[str, Any], power_w: float = 100.0, rows
     plain = {key: value for key, value in record.items() if key != "energy"}
     (folder / "record.json").write_text(json.dumps(plain))
     channel = ChannelInfo("made:0", Scope.DEVICE, "made up")
-    meta = {"hostname": "n1", "boot_id": "boot-1", "interval_s": 0.1, "jpwr_version": "1"}
+    meta = {"hostname": "n1", "boot_id": record["windows"][0]["boot_id"], "interval_s": 0.1, "jpwr_version": "1"}
     with CsvWriter(folder / "power" / "n1" / "trace.csv", [channel], meta) as writer:
         writer.event("command_started", IDLE_S - 1)
         for name, time_s in (("begin", IDLE_S), ("end", IDLE_S + WINDOW_S)):

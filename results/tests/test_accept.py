@@ -73,7 +73,7 @@ NOISY = runs(100.0, 130.0, 70.0)
             "what: scaling_efficiency, devices: 4, at_least: 0.1",
             OPEN,
             None,
-            "runs on 4 devices alone",
+            "the runs on 1 device are of precision bf16, those on 4 devices of precision fp8",
         ),
         *(
             (records, "what: scaling_efficiency, devices: 4, at_least: 0.1", OPEN, None, "no run has this number")
@@ -149,7 +149,12 @@ FOUR = [*THREE, *runs(300.0, 303.0, 297.0, devices=4)]
         (THREE, "what: mfu, at_least: 0", "", "1 device, batch 8, bf16, micro batch 4"),
         (THREE, "what: time_to_solution, unit: min, at_most: 1", "min", "1 device, batch 8, bf16, micro batch 4"),
         (THREE, "what: throughput, of_runs: 9, at_least: 1", "", "1 device, batch 8, bf16, micro batch 4"),
-        (FOUR, "what: scaling_efficiency, at_least: 0", "", "4 devices, batch 8 over 1 device, batch 8"),
+        (
+            FOUR,
+            "what: scaling_efficiency, at_least: 0",
+            "",
+            "4 devices, batch 8, bf16, micro batch 4 over 1 device, batch 8, bf16, micro batch 4",
+        ),
         ([*THREE, made_up.failed("V")], "what: failed_runs, at_most: 0", "of 4 runs", ""),
     ],
 )
@@ -165,6 +170,59 @@ def test_the_best_point_is_that_of_what_is_asked(tmp_path):
         text = f"{GPT}must: [{{of: gpt, what: {what}, at_least: 1}}]"
         [verdict] = accept(by_point(records), requirements(tmp_path, text))
         assert verdict.answer.value == pytest.approx(value)
+
+
+def setup(torch: str = "2.13.0", **changes):
+    provenance = made_up.result()["provenance"]
+    return {"provenance": {**provenance, "packages": {"torch": torch}}, **changes}
+
+
+OVERLAPPED = {"data": {"data": "text"}, "compute": {"precision": "bf16"}, "parallel": {"overlap": True}}
+SCALING = f"{GPT}must: [{{of: gpt, what: scaling_efficiency, at_least: 0.9}}]"
+
+
+@pytest.mark.parametrize(
+    ("of_few", "of_many", "words"),
+    [
+        (setup("2.0.1"), setup(), ("torch 2.0.1", "torch 2.13.0")),
+        (setup(), setup(config=OVERLAPPED), ("overlap not known", "overlap True")),
+        (setup(variant=["compiled layers"]), setup(), ("choices compiled layers", "choices as usual")),
+        (setup("2.0.1", precision="fp16"), setup(), ("precision fp16, torch 2.0.1", "precision bf16, torch 2.13.0")),
+    ],
+)
+def test_how_a_system_scales_is_not_told_across_setups(tmp_path, of_few, of_many, words):
+    asked = requirements(tmp_path, SCALING)
+    unlike = [*runs(50.0, 50.5, 49.5, **of_few), *runs(800.0, 808.0, 792.0, devices=8, **of_many)]
+    [verdict] = accept(by_point(unlike), asked)
+    told = f"the runs on 1 device are of {words[0]}, those on 8 devices of {words[1]}"
+    assert (verdict.outcome, verdict.answer.value, verdict.reason) == (OPEN, None, told)
+    # Of the setups that have both, it is that in which many are fastest; of one, whatever else was run.
+    like = [*unlike, *runs(125.0, 126.0, 124.0, **of_many), *runs(300.0, 303.0, 297.0, devices=2, **of_few)]
+    [verdict] = accept(by_point(like), asked)
+    assert (verdict.outcome, verdict.answer.value) == (FAILED, pytest.approx(0.8))
+    more = [*like, *runs(390.0, 390.5, 389.5, devices=8, **of_few)]
+    [verdict] = accept(by_point(more), asked)
+    assert verdict.answer.value == pytest.approx(0.8)
+
+
+def test_what_goes_with_the_number_of_devices_is_no_other_setup(tmp_path):
+    few, many = runs(100.0, 101.0, 99.0, batch=8), runs(760.0, 768.0, 752.0, devices=8, batch=64)
+    for records, devices in ((few, 1), (many, 8)):
+        for record in records:
+            layout = {"tensor_parallel_size": min(2, devices), "micro_batch_size": 2 * devices, "num_nodes": devices}
+            record["layout"] |= layout
+            parallel = {**layout, "devices": devices, "nodes": devices, "global_batch_size": 8 * devices}
+            record["config"] = {**record["config"], "parallel": parallel}
+    [verdict] = accept(by_point([*few, *many]), requirements(tmp_path, SCALING))
+    assert (verdict.outcome, verdict.answer.value) == (PASSED, pytest.approx(0.95))
+    # Of a batch that is asked for.
+    text = f"{GPT}must: [{{of: gpt, what: scaling_efficiency, global_batch: 64, at_least: 0.9}}]"
+    faster = runs(790.0, 798.0, 782.0, devices=8, batch=128)
+    for record in faster:
+        record["layout"] |= {"tensor_parallel_size": 2, "micro_batch_size": 16, "num_nodes": 8}
+        record["config"] = many[0]["config"]
+    [verdict] = accept(by_point([*few, *many, *faster]), requirements(tmp_path, text))
+    assert verdict.answer.value == pytest.approx(0.95)
 
 
 def test_a_long_list_of_places_is_left_out(tmp_path):
@@ -195,6 +253,28 @@ def test_a_mean_without_ends_of_a_time_leaves_out_the_shortest_as_the_fastest(tm
     assert verdict.answer.value == pytest.approx((90 + 120 + 180) / 3)
 
 
+@pytest.mark.parametrize("ends", [(0, 0), (1, 0), (1, 1), (0, 2)])
+@pytest.mark.parametrize(
+    ("sensor", "margin", "outcome"), [(0.045, 0.01, OPEN), (0.03, 0.02, OPEN), (0.003, 0.01, PASSED)]
+)
+def test_a_mean_without_ends_is_no_surer_than_its_sensor(tmp_path, ends, sensor, margin, outcome):
+    records = runs(100.0, 100.1, 99.9, 100.05, 99.95)
+    for record in records:
+        record["energy"]["uncertainty_wh"] = sensor * record["energy"]["energy_wh"]
+    item = f"of_runs: 5, without_fastest: {ends[0]}, without_slowest: {ends[1]}, at_least: {3600 * (1 - margin)}"
+    [verdict, speed] = accept(
+        by_point(records),
+        requirements(
+            tmp_path,
+            f"{GPT}must: [{{of: gpt, what: work_per_energy, {item}}}, {{of: gpt, what: throughput, of_runs: 5, "
+            f"without_fastest: {ends[0]}, without_slowest: {ends[1]}, at_least: 99}}]",
+        ),
+    )
+    assert verdict.outcome == outcome
+    assert verdict.interval.half >= sensor * verdict.answer.value
+    assert speed.outcome == PASSED  # it has no sensor
+
+
 def test_a_system_that_did_not_run_a_workload_is_not_passed(tmp_path):
     asked = requirements(tmp_path, "workloads: {r: {benchmark: resnet50}}\nmust: [{of: r, what: mfu, at_least: 0}]")
     [verdict] = accept(by_point(THREE), asked)
@@ -208,6 +288,33 @@ def test_a_precision_that_is_asked_for_is_the_one_that_is_judged(tmp_path):
     )
     [verdict] = accept(by_point([*THREE, *fast]), requirements(tmp_path, text))
     assert verdict.answer.value == 100.0
+
+
+@pytest.mark.parametrize(
+    ("precision", "of_none"),
+    [(", precision: bf16", "no run of this workload"), ("", "no run that counts: its precision is not known")],
+)
+def test_a_good_run_of_unknown_precision_is_none_of_what_is_asked(tmp_path, precision, of_none):
+    unknown = runs(500.0, 505.0, 495.0, precision="")
+    text = f"workloads: {{gpt: {{benchmark: llm_training{precision}}}}}\n"
+    text += "must: [{of: gpt, what: throughput, at_least: 1}]"
+    [verdict] = accept(by_point([*THREE, *unknown]), requirements(tmp_path, text))
+    assert (verdict.outcome, verdict.answer.value) == (PASSED, 100.0)
+    [verdict] = accept(by_point(unknown), requirements(tmp_path, text))
+    assert (verdict.outcome, verdict.reason) == (OPEN, of_none)
+    [verdict] = accept(by_point([made_up.failed("V")]), requirements(tmp_path, text))
+    assert (verdict.outcome, verdict.reason) == (FAILED, "the one run: failed")
+
+
+@pytest.mark.parametrize("fact", ["data", "sample"])
+def test_a_good_run_that_does_not_say_what_is_asked_for_is_none_of_it(tmp_path, fact):
+    wanted = str(THREE[0][fact])
+    text = f"workloads: {{gpt: {{benchmark: llm_training, {fact}: {wanted}}}}}\n"
+    text += "must: [{of: gpt, what: throughput, at_least: 1}]"
+    [verdict] = accept(by_point(runs(500.0, 505.0, 495.0, **{fact: ""})), requirements(tmp_path, text))
+    assert (verdict.outcome, verdict.reason) == (OPEN, "no run of this workload")
+    [verdict] = accept(by_point(THREE), requirements(tmp_path, text))
+    assert verdict.outcome == PASSED
 
 
 @pytest.mark.parametrize(

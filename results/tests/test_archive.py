@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import json
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -15,8 +17,9 @@ import zstandard
 
 from caraml.cli import main
 from results.archive import Checked, verify, write_archive
+from results.collect import collect
 from results.joined import state_energy
-from results.records import RecordError
+from results.records import RecordError, find_records, write_record
 from results.tests import made_up
 
 
@@ -219,7 +222,7 @@ WORK = "runs/llm_run/8_benchmark/work/"
         (
             "result.json",
             changed_at("step_times_s", 0, to=1.5),
-            "step_times_s[0] is stored as 1.5, but its origin gives 2",
+            "step_times_s[0] is stored as 1.5, but its origin gives 163.84",
         ),
         ("result.json", changed_at("io", to={"files": 1}), "io is stored as {'files': 1}, but its origin gives None"),
         ("power/n1/trace.csv", lambda text: text.replace(b"100.0", b"90.0"), "but its origin gives"),
@@ -315,6 +318,22 @@ def test_two_sweeps_are_in_one_archive(tmp_path, capsys):
     assert main(["verify", str(archive)]) == 0
 
 
+def test_what_was_run_again_is_kept_and_is_no_run(tmp_path, capsys):
+    point = tmp_path / "llm_run" / "000001_benchmark" / "work"
+    made_up.store_run(point, made_up.result())
+    (point / "attempts" / "1").mkdir(parents=True)
+    write_record(made_up.failed(error="the node went down"), point / "attempts" / "1" / "result.json")
+    archive = tmp_path / "a.tar.zst"
+    assert main(["archive", str(tmp_path / "llm_run"), "-o", str(archive)]) == 0
+    assert capsys.readouterr().out == f"{archive}: 1 run\n"
+    kept = members(archive)["runs/llm_run/000001_benchmark/work/attempts/1/result.json"]
+    assert b"the node went down" in kept
+    assert main(["verify", str(archive)]) == 0
+    assert "1 run," in capsys.readouterr().out
+    for folder, statuses in ((tmp_path, ["ok"]), (point / "attempts", ["failed"])):
+        assert [record["status"] for record in find_records([folder]).records] == statuses
+
+
 def test_a_folder_without_a_run_is_refused_and_leaves_no_file(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     assert main(["archive", str(tmp_path / "empty"), "-o", str(tmp_path / "c.tar.zst")]) == 2
@@ -331,7 +350,22 @@ def test_what_is_no_archive_is_refused_in_one_sentence(tmp_path, capsys):
     assert "cannot be read as an archive" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("later_s", "earlier_s"), [(1.0, -1.0), (10.0, 10.0)])  # beside what was marked; a part of it
+@pytest.mark.parametrize("name", ["a.zip", "a.tar.gz", "archive", ".", "folder.tar.zst"])
+def test_what_is_no_name_of_an_archive_is_refused(runs, tmp_path, capsys, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder.tar.zst").mkdir()
+    assert main(["archive", str(runs), "-o", name]) == 2
+    assert f"--out {name}: an archive is a file that ends with .tar.zst" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["folder.tar.zst"]
+
+
+def test_a_folder_that_is_given_twice_counts_once(runs, tmp_path, capsys):
+    archive = tmp_path / "a.tar.zst"
+    assert main(["archive", str(runs), str(runs), "-o", str(archive)]) == 0
+    assert capsys.readouterr().out == f"{archive}: 3 runs\n"
+
+
+@pytest.mark.parametrize(("later_s", "earlier_s"), [(1.0, -1.0), (10.0, 10.0), (0.0, 0.001), (-0.5, 0.0)])
 def test_a_window_that_the_sampler_knows_nothing_of_is_found(archive, later_s, earlier_s):
     files = members(archive)
     for name in (WORK + "record.json", WORK + "result.json"):
@@ -340,6 +374,96 @@ def test_a_window_that_the_sampler_knows_nothing_of_is_found(archive, later_s, e
         record["windows"][0]["end_s"] -= earlier_s
         files[name] = json.dumps(record).encode()
     assert any("is not marked in the trace" in problem for problem in verify(repack(archive, files)).problems)
+
+
+@pytest.mark.parametrize("share", [0.995, 0.95, 0.905, 0.5])
+def test_a_window_that_was_made_shorter_with_all_that_follows_from_it_is_found(archive, tmp_path, share):
+    files = members(archive)
+    place = tmp_path / "run"
+    for name, content in files.items():
+        if name.startswith(WORK):
+            (place / name.removeprefix(WORK)).parent.mkdir(parents=True, exist_ok=True)
+            (place / name.removeprefix(WORK)).write_bytes(content)
+    record = json.loads((place / "record.json").read_text())
+    window, metrics = record["windows"][0], record["metrics"]
+    window["end_s"] = window["start_s"] + share * (window["end_s"] - window["start_s"])
+    record["step_times_s"] = [share * time_s for time_s in record["step_times_s"]]
+    for name in ("measured_s", "tokens_per_s", "tokens_per_s_per_device", "tflops_per_device", "mfu"):
+        metrics[name] *= share if name == "measured_s" else 1 / share
+    (place / "record.json").write_text(json.dumps(record))
+    write_record(collect(place), place / "result.json")
+    for name in ("record.json", "result.json"):
+        files[WORK + name] = (place / name).read_bytes()
+    [problem] = verify(repack(archive, files)).problems
+    assert "is not marked in the trace" in problem
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("precision", "fp8"),
+        ("system", "GH200"),
+        ("model", "13B"),
+        ("sample", "64 tokens"),
+        ("provenance.git_dirty", None),
+        ("provenance.exclusive", "no"),
+        ("provenance.packages.torch", "1.0"),
+        ("config.data.data", "synthetic"),
+        ("devices.0.name", "another"),
+        ("choices.attention", "flash"),
+        ("run_id", "another"),
+        ("losses.0", 0.25),
+    ],
+)
+def test_whatever_a_result_has_is_that_of_its_record(archive, path, value):
+    files = members(archive)
+    record = json.loads(files[WORK + "result.json"])
+    *parts, last = [int(key) if key.isdigit() else key for key in path.split(".")]
+    place = record
+    for part in parts:
+        place = place[part]
+    place[last] = value
+    files[WORK + "result.json"] = json.dumps(record).encode()
+    problems = verify(repack(archive, files)).problems
+    stored = re.sub(r"\.(\d+)", r"[\1]", path)
+    assert any(f"{stored} is stored as {value!r}, but its origin gives" in one for one in problems), problems
+
+
+CHANGES = (
+    lambda record: record["windows"][0].pop("end_s"),
+    lambda record: record.pop("metrics"),
+    lambda record: record.update(devices=["x"]),
+    lambda record: record.update(windows=7),
+    lambda record: record.update(energy="x"),
+)
+
+
+def test_a_record_that_no_benchmark_has_written_is_a_sentence(archive):
+    def spoiled(name, change):
+        files = members(archive)
+        record = json.loads(files[WORK + name])
+        change(record)
+        files[WORK + name] = json.dumps(record).encode()
+        return verify(repack(archive, files)).problems
+
+    for name, change in itertools.product(("record.json", "result.json"), CHANGES):
+        problem = spoiled(name, change)[0]
+        assert (
+            "record.json and result.json are not as a benchmark has written them" in problem or "stored as" in problem
+        )
+
+
+def test_a_file_with_two_checksums_or_two_contents_is_found(archive):
+    files = members(archive)
+    name = WORK + "record.json"
+    before = hashlib.sha256(files[name]).hexdigest()
+    files[name] = b"another"
+    again = repack(archive, files, sums=None)
+    sums = members(again)["SHA256SUMS"].decode()
+    assert (
+        f"{name} has two checksums"
+        in verify(repack(archive, files, sums=f"{before}  {name}\n{sums}".encode())).problems
+    )
 
 
 @pytest.fixture(scope="module")

@@ -70,8 +70,17 @@ def test_a_look_that_failed_in_part_tells_the_rest():
         "least_mhz": None,
         "hottest_c": None,
         "power_limit_w": None,
-        "throttled": {},
     }
+
+
+def test_what_held_an_accelerators_clocks_is_told_or_said_to_be_unknown():
+    unknown = "whether something held clocks back is not known"
+    for clocks, said in (({}, [unknown]), ({"mean_mhz": 1e3}, [unknown]), ({"throttled": {}}, [])):
+        record = made_up.result()
+        record["energy"]["channels"][0]["clocks"] = clocks
+        on_gpu = {**record, "config": {"compute": {"device": "gpu", "precision": "bf16"}}}
+        assert [one for one in deviations(by_point([on_gpu])[0]) if "clocks" in one] == said
+        assert unknown not in deviations(by_point([record])[0])
 
 
 @pytest.mark.parametrize(("percent", "said"), [(0.5, False), (1.0, False), (40.0, True)])
@@ -89,5 +98,9 @@ def test_a_run_that_throttled_says_so(percent, said):
         assert [words] * said == [one for one in deviations(two) if "throttled" in one]
     header, row = point_rows([one])
     shown = dict(zip(header, row, strict=True))
-    assert (shown["clock [MHz]"], shown["slow steps [%]"], shown["peak memory [GiB]"]) == ("1,400", "20.00", "3.000")
+    assert (shown["clock [MHz]"], shown["p95 step over median [%]"], shown["peak memory [GiB]"]) == (
+        "1,400",
+        "20.00",
+        "3.000",
+    )
     assert shown["throttled [%]"] == f"{percent:#.4g}"

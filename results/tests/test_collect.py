@@ -38,6 +38,15 @@ def test_energy_is_that_of_the_window_alone(job):
     assert found["idle_power_w"] == pytest.approx(7.0)
 
 
+@pytest.mark.parametrize("power_w", [0.0, -20.0])
+@pytest.mark.parametrize("channel", [CPU, PACKAGE])
+def test_a_run_that_used_nothing_has_no_energy(job, channel, power_w):
+    job.record().trace([channel], lambda _, __: power_w)
+    result = collect(job.path)
+    assert result["status"] == "failed"
+    assert result["error"].startswith("no energy: its channels measured ")
+
+
 def test_the_windows_edges_are_interpolated_between_samples(job):
     # A ramp of 1 W/s sampled at 1.5 s, window 10 s to 20 s: its integral is 150 J whatever the phase.
     job.record().trace([CPU], lambda _, time_s: time_s, times_s=[0.7 + 1.5 * i for i in range(16)])
@@ -395,6 +404,28 @@ def test_a_windows_trace_is_that_of_its_boot_and_then_of_its_name(job, boots, na
         assert result["energy"]["avg_power_w"] == pytest.approx(power_w)
 
 
+def test_a_processors_power_is_none_of_an_accelerators_work(job):
+    on_gpu = {"config": {"compute": {"device": "gpu"}}}
+    words = "the trace has no channel of an accelerator, which trained, but of cpu"
+    for changes in ({"devices": on_gpus("GPU-0")}, on_gpu):
+        job.record(**changes).trace([PACKAGE], lambda _, __: 50.0)
+        result = collect(job.path)
+        assert (result["status"], result["error"]) == ("failed", f"no energy: {words}")
+    node = ChannelInfo("ipmi", Scope.NODE, "ipmi")
+    job.record(**on_gpu).trace([PACKAGE, node], lambda channel, _: [50.0, 500.0][channel])
+    assert energy(job)["power_source"] == "measured, node"
+
+
+def test_nodes_that_were_measured_at_different_places_have_no_sum(job):
+    window = make_record()["windows"][0]
+    job.record(windows=[{**window, "hostname": name, "boot_id": name} for name in ("n1", "n2")])
+    job.trace([GPU0._replace(device_id="")], lambda _, __: 300.0, boot_id="n1")
+    job.trace([PACKAGE], lambda _, __: 50.0, hostname="n2", boot_id="n2")
+    result = collect(job.path)
+    assert result["status"] == "failed"
+    assert "at different places, whose sum means nothing: device on n1, cpu on n2" in result["error"]
+
+
 def test_two_nodes_are_summed_each_over_its_own_window(job):
     windows = [
         {"hostname": name, "boot_id": f"boot-{name}", "start_s": start, "end_s": start + 10, "kind": "measured"}
@@ -479,6 +510,36 @@ def unfinished(job: JobFolder) -> JobFolder:
     return job
 
 
+SPAWN = "spawn: error: rank 1 ended with exit code {}; the others were ended"
+SIGKILL = "traceback : Signal 9 (SIGKILL) received by PID 7"
+SIGABRT = "traceback : Signal 6 (SIGABRT) received by PID 7"
+
+
+def torchrun(said_by_ranks: str, of_first: str) -> str:
+    """What is said where two ranks fail, and another node's torchrun after this one's."""
+    report = """E1124 07:21:02 1 torch/multiprocessing/api.py:1002] failed (exitcode: {code}) local_rank: 1
+Traceback (most recent call last):
+  File "torch/distributed/elastic/multiprocessing/errors/__init__.py", line 367, in wrapper
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+Failures:
+[1]:
+  error_file: <N/A>
+  traceback : Signal 15 (SIGTERM) received by PID 25837
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  {of_first}
+  error_file: <N/A>
+============================================================
+"""
+    return (
+        said_by_ranks
+        + report.format(code=1, of_first=of_first)
+        + report.format(code=-15, of_first="Signal 15 (SIGTERM)")
+    )
+
+
 @pytest.mark.parametrize(
     ("exit_code", "errors", "expected"),
     [
@@ -494,6 +555,20 @@ def unfinished(job: JobFolder) -> JobFolder:
         (160, "", "ended by signal 32 (unknown)"),
         (192, "", "ended by signal 64 (SIGRTMAX)"),
         (193, "", "ended with exit code 193"),
+        (
+            1,
+            torchrun("llm: error: no such size\n", "exitcode  : 2"),
+            "ended with exit code 1: llm: error: no such size",
+        ),
+        (1, torchrun("an error of old\n", SIGKILL), f"ended with exit code 1: {SIGKILL}"),
+        (1, torchrun("what(): an error\n", SIGABRT), "ended with exit code 1: what(): an error"),
+        (1, torchrun("a word\n", SIGABRT), f"ended with exit code 1: {SIGABRT}"),
+        (1, torchrun("a word\n", "exitcode  : 3"), "ended with exit code 1: a word"),
+        (1, torchrun("", "exitcode  : 3 (pid: 7)"), "ended with exit code 1: exitcode  : 3 (pid: 7)"),
+        (2, f"llm: error: no such size\n{SPAWN.format(2)}", "ended with exit code 2: llm: error: no such size"),
+        (137, f"an error of old\n{SPAWN.format(-9)}", f"ended by signal 9 (SIGKILL): {SPAWN.format(-9)}"),
+        (134, f"what(): an error\n{SPAWN.format(-6)}", "ended by signal 6 (SIGABRT): what(): an error"),
+        (3, f"a word\n{SPAWN.format(3)}", f"ended with exit code 3: {SPAWN.format(3)}"),
     ],
 )
 def test_a_job_that_left_no_record_says_why(job, exit_code, errors, expected):

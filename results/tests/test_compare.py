@@ -12,6 +12,7 @@ from caraml.cli import main
 from results.points.repeats import point_of, summarise
 from results.records import RecordError
 from results.tables.comparison import comparison_text
+from results.tests import made_up
 from results.tests.conftest import make_record
 from results.verdicts.compare import broken, compare, read_requirement
 from results.verdicts.outcome import Outcome
@@ -22,8 +23,11 @@ def result(speed, batch=8, devices=1, system="A", source="measured, device", per
     record["layout"] |= {"global_batch_size": batch, "num_devices": devices, "data_parallel_size": devices}
     record["metrics"] |= {"tokens_per_s": speed, "tokens_per_s_per_device": speed / devices}
     energy_wh = record["metrics"]["measured_tokens"] / per_wh
-    record["energy"] = {"energy_wh": energy_wh, "power_kind": "measured", "power_scope": "device", "channels": []}
-    record["energy"] |= {"tokens_per_wh": per_wh, "power_source": source}
+    [channel] = made_up.result(devices=devices)["energy"]["channels"]
+    channel |= {"energy_wh": energy_wh, "samples": 6000, "idle_power_w": None}
+    record["energy"] = {"energy_wh": energy_wh, "uncertainty_wh": 0.0, "idle_power_w": None, "channels": [channel]}
+    record["energy"] |= {"window_s": record["metrics"]["measured_tokens"] / speed, "tokens_per_wh": per_wh}
+    record["energy"] |= {"power_kind": "measured", "power_scope": "device", "power_source": source}
     return record
 
 
@@ -76,6 +80,14 @@ def test_of_options_that_are_as_fast_the_first_are_compared():
     other[1]["layout"]["micro_batch_size"] = 8
     assert "micro batch 4 against 8" not in compare([result(100.0)], other).lines[0].remarks
     assert "micro batch 4 against 8" in compare([result(100.0)], other[::-1]).lines[0].remarks
+
+
+def test_a_side_that_was_disturbed_is_said_beside_the_ratio():
+    usual, disturbed = ({**result(100.0), "step_times_s": [1.0, 1.0, slow, 1.0]} for slow in (1.0, 9.0))
+    words = "outliers: 1 of 4 steps are slow and cost 67% of the time"
+    assert compare([usual], [usual]).lines[0].remarks == []
+    assert compare([usual], [usual, disturbed]).lines[0].remarks == [f"other, {words}"]
+    assert compare([disturbed], [usual]).lines[0].remarks == [f"base, {words}"]
 
 
 def test_options_of_which_no_run_has_a_speed_are_never_the_fastest():
@@ -138,12 +150,76 @@ def test_estimates_are_not_compared_with_each_other():
         ("choices", {"made-up kernel": "on"}, "made-up kernel unknown against on"),
         ("layout", {"tensor_parallel_size": 4}, "tensor parallel over 1 against 4"),
         ("layout", {"pipeline_parallel_size": 2}, "pipeline parallel over 1 against 2"),
+        ("layout", {"num_nodes": 4}, "nodes 1 against 4"),
     ],
 )
 def test_another_way_to_train_is_a_remark(part, key, words):
     other = result(1.0)
     other[part] = {**other[part], **key}
     assert words in compare([result(1.0)], [other]).lines[0].remarks
+
+
+def in_precision(precision, records):
+    return [{**record, "precision": precision} for record in records]
+
+
+def test_each_precision_that_both_sides_have_is_compared_with_itself():
+    base = [*in_precision("fp8", thrice(200.0)), *in_precision("bf16", thrice(100.0))]
+    other = in_precision("bf16", thrice(120.0))
+    [line] = compare(base, other).lines
+    assert line.ratios[0].value == pytest.approx(1.2)
+    assert line.remarks == []
+    both = compare(base, [*other, *in_precision("fp8", thrice(300.0))]).lines
+    assert [(line.ratios[0].value, line.remarks) for line in both] == [
+        (pytest.approx(1.2), ["in bf16"]),
+        (pytest.approx(1.5), ["in fp8"]),
+    ]
+
+
+def test_a_ratio_of_two_precisions_keeps_no_requirement():
+    base, other = in_precision("bf16", thrice(100.0)), in_precision("fp8", thrice(200.0))
+    comparison = compare(base, other)
+    assert comparison.lines[0].remarks == ["precision bf16 against fp8"]
+    for text in ("ratio>=1", "ratio>=3", "energy_ratio>=0.5"):
+        [(outcome, sentence)] = broken([read_requirement(text)], comparison, other)
+        assert outcome == OPEN
+        assert sentence.endswith("global batch 8 is bf16 against fp8")
+
+
+def test_several_systems_are_each_compared_with_itself():
+    base = [*thrice(100.0, system="A"), *thrice(1000.0, system="B")]
+    other = [*thrice(110.0, system="A"), *thrice(1300.0, system="B"), *thrice(5.0, 16, system="A")]
+    found = compare(base, other)
+    assert [(line.ratios[0].value, line.remarks) for line in found.lines] == [
+        (pytest.approx(1.1), ["system A"]),
+        (pytest.approx(1.3), ["system B"]),
+    ]
+    assert [point.global_batch for point in found.only_other] == [16]
+    with pytest.raises(RecordError, match="C cannot be matched with A, B: choose a system of each side with --filter"):
+        compare(thrice(1.0, system="C"), base)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"num_devices": 1}, "all devices: 1 of 4 devices"),
+        ({"samples": 7}, "sampling rate: 0.7 samples/s of the slowest channel"),
+        ({"largest_gap_s": 40.0}, "gaps: the longest time without a sample is 40.0 s"),
+    ],
+)
+def test_an_energy_that_is_not_ranked_is_not_compared_and_keeps_no_requirement(changes, words):
+    base, other = (thrice(100.0, devices=4) for _ in "ab")
+    for record in other:
+        record["energy"]["channels"][0].update(changes)
+    comparison = compare(base, other)
+    [line] = comparison.lines
+    assert (line.ratios[0].value, line.ratios[1]) == (pytest.approx(1.0), None)
+    [remark] = line.remarks
+    assert remark.startswith("energies are not compared: other, ")
+    assert words in remark
+    for text in ("energy_ratio>=0.5", "tokens_per_wh>=1"):
+        [(outcome, _)] = broken([read_requirement(text)], comparison, other)
+        assert outcome == OPEN
 
 
 @pytest.mark.parametrize("missing_of", ["base", "other"])
@@ -278,11 +354,17 @@ def test_a_requirement_that_is_none_is_refused(text):
     assert str(told.value) == f"--require {text!r} is no requirement: write it as {examples}"
 
 
+def test_sides_without_a_common_point_are_an_error(tmp_path, capsys):
+    store(tmp_path, old=100.0, new=150.0)
+    for path in (tmp_path / "new").rglob("result.json"):
+        path.write_text(path.read_text().replace('"model": "tiny"', '"model": "800M"'))
+    assert main(["compare", str(tmp_path / "old"), str(tmp_path / "new")]) == 1
+    assert f"{tmp_path}/new has no point of {tmp_path}/old: nothing was compared" in capsys.readouterr().err
+
+
 def store(folder, **sides):
     for name, speed in sides.items():
-        for index, record in enumerate(thrice(speed, system=name)):
-            (folder / name / str(index)).mkdir(parents=True)
-            (folder / name / str(index) / "result.json").write_text(json.dumps(record))
+        made_up.store(folder / name, [made_up.result(name, tokens_per_s=speed * share) for share in (0.99, 1.0, 1.01)])
 
 
 def test_the_command_compares_folders_and_exits_with_1_when_a_requirement_is_broken(tmp_path, capsys):

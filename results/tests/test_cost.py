@@ -9,17 +9,22 @@ from results.plots.style import styles_of_systems
 from results.points.repeats import by_point
 from results.records import RecordError
 from results.tables.cost import cost_rows
+from results.tables.decision import cost_words
 from results.tests import made_up
 from results.verdicts.cost import (
     Costs,
     Price,
     cheapest,
     cost,
+    cost_of,
     costed_work,
+    crossings,
+    level_with_cheapest,
     read_prices,
     sensitivity,
     time_to_report,
     unseen_w,
+    why_not_costed,
 )
 
 PRICES = """
@@ -55,7 +60,7 @@ def test_each_system_is_costed_at_its_cheapest_point_and_one_without_a_price_is_
     header, first, second = cost_rows([results], costs)
     assert first[header.index("at")] == "1 device, batch 16"
     assert first[header.index("for")] == "10⁹ tokens"
-    assert second[header.index("system") :][:2] == ["X", "no price"]
+    assert [second[header.index(name)] for name in ("system", "precision", "at")] == ["X", "bf16", "no price"]
 
 
 def test_of_points_that_cost_the_same_the_first_is_the_cheapest(tmp_path):
@@ -63,7 +68,146 @@ def test_of_points_that_cost_the_same_the_first_is_the_cheapest(tmp_path):
     costs = read_prices(tmp_path / "prices.yaml")
     results = by_point([made_up.result("A100", 1, batch, 100.0) for batch in (8, 16)])
     for points in (results, results[::-1]):
-        assert cheapest(points, costs)["A100"][0] is points[0]
+        [found] = cheapest(points, costs).values()
+        assert found["A100"][0] is points[0]
+
+
+TWO = Costs("EUR", 0.25, {"A": Price(10_000, 50), "B": Price(10_000, 50), "C": Price(10_000, 50)}, 5, 0.8, 1.2)
+SPREAD = (0.999, 1.0, 1.001)
+
+
+def runs(system, speed, power_w=100.0, spread=SPREAD, **changes):
+    changes = {"batch": 8, **changes}
+    return [made_up.result(system, 1, tokens_per_s=speed * share, power_w=power_w, **changes) for share in spread]
+
+
+def of_scope(scope, records):
+    for record in records:
+        record["energy"] |= {"power_scope": scope, "power_source": f"measured, {scope}"}
+        for channel in record["energy"]["channels"]:
+            channel["scope"] = scope
+    return records
+
+
+def said(*records):
+    return " ".join(cost_words(by_point([record for several in records for record in several]), TWO))
+
+
+@pytest.mark.parametrize(("slow", "fast"), [(95.0, 190.0), (60.0, 400.0), (98.0, 101.0)])
+def test_costs_in_unlike_precisions_are_not_ranked(slow, fast):
+    bf16, fp8 = [*runs("A", 100.0), *runs("B", slow)], runs("B", fast, precision="fp8")
+    apart = said(runs("A", 100.0), fp8)
+    assert "cheapest" not in apart
+    assert "tiny in bf16 (Q1, device): A alone has a cost, which is compared with no other kind's." in apart
+    assert "tiny in fp8 (Q1, device): B alone has a cost" in apart
+    words = said(bf16, fp8)
+    assert "tiny in bf16 (Q1, device): for 10⁹ tokens, A is the cheapest." in words
+    assert "B is the cheapest" not in words
+    header, *rows = cost_rows([by_point([*fp8, *bf16])], TWO)
+    columns = [header.index(name) for name in ("system", "precision", "energy is")]
+    assert sorted([row[index] for index in columns] for row in rows) == [
+        ["A", "bf16", "Q1, device"],
+        ["B", "bf16", "Q1, device"],
+        ["B", "fp8", "Q1, device"],
+    ]
+    assert [row[1] for row in rows if row[2] == "bf16"] == ["A", "B"]  # beside each other
+
+
+@pytest.mark.parametrize(("scope", "kind"), [("node", "Q2, node"), ("supply", "Q3, supply"), ("cpu", "Q1, cpu")])
+def test_costs_of_unlike_energies_are_not_ranked(scope, kind):
+    words = said(runs("A", 100.0), of_scope(scope, runs("B", 300.0)), runs("C", 50.0))
+    assert "tiny in bf16 (Q1, device): for 10⁹ tokens, A is the cheapest." in words
+    assert f"tiny in bf16 ({kind}): B alone has a cost" in words
+    results = by_point([*runs("A", 100.0), *of_scope(scope, runs("B", 300.0))])
+    charts = cost_charts(results, TWO, styles_of_systems(results))
+    assert [chart.name for chart in charts] == ["cost", "sensitivity", "cost_1", "sensitivity_1"]
+    assert charts[0].words.startswith("A: ")
+    assert "B" not in charts[0].words
+    assert charts[2].title == f"Total cost of ownership, bf16 ({kind})"
+
+
+@pytest.mark.parametrize(
+    ("of_b", "power_w", "sensor", "level"),
+    [
+        ((0.81, 1.01, 1.21), 100.0, 0.01, True),  # a lead within the spread
+        ((1.02,), 100.0, 0.01, True),  # a single run
+        ((3.0,), 100.0, 0.01, True),
+        ((1.1, 1.1, 1.1), 100.0, 0.01, False),
+        ((1.0, 1.0, 1.0), 80.0, 0.001, False),
+        ((1.0, 1.0, 1.0), 80.0, 0.045, False),
+        ((1.0, 1.0, 1.0), 97.0, 0.001, False),
+        ((1.0, 1.0, 1.0), 97.0, 0.045, True),  # what is saved is within what the sensors may be off
+    ],
+)
+def test_a_cost_that_is_lower_within_the_intervals_is_no_lead(of_b, power_w, sensor, level):
+    costs = replace(TWO, systems={"A": Price(100.0), "B": Price(100.0), "C": Price(100.0)})
+    records = [*runs("A", 100.0, spread=(1.0, 1.0, 1.0)), *runs("B", 100.0, power_w, of_b), *runs("C", 20.0)]
+    for record in records:
+        record["energy"]["uncertainty_wh"] = sensor * record["energy"]["energy_wh"]
+    results = by_point(records)
+    [found] = cheapest(results, costs).values()
+    alone = len(of_b) == 1  # then nothing is dearer beyond doubt
+    assert level_with_cheapest(found) == (["B", "A"] if level else ["B"]) + (["C"] if alone else [])
+    words = " ".join(cost_words(results, costs))
+    assert (f"it cannot be told which of B, A{', C' if alone else ''} is the cheapest" in words) == level
+    assert ("B is the cheapest." in words) == (not level)
+    assert ("B is the cheapest in 81 of 81 cases." in words) == (not level)
+    assert ("it cannot be told in 81 of 81 cases." in words) == level
+    assert ("One run tells of no spread." in words) == alone
+    turns = [] if alone else [("C", "B")] if level else [("B", "A"), ("A", "B"), ("C", "B")]
+    assert [(one.system, one.against) for one in crossings(found, costs)] == turns
+    header, *rows = cost_rows([results], costs)
+    intervals = {row[1]: row[header.index("95 % interval")] for row in rows}
+    assert {system for system, text in intervals.items() if not text} == ({"B"} if alone else set())
+
+
+@pytest.mark.parametrize(("price", "per_kwh", "share"), [(0.0, 0.25, 1.0), (1000.0, 0.0, 0.0), (3000.0, 0.25, None)])
+def test_a_cost_is_as_unsure_as_its_runs_and_as_much_of_its_sensor_as_is_electricity(price, per_kwh, share):
+    costs = replace(TWO, electricity_per_kwh=per_kwh, systems={"A": Price(price)})
+    records = runs("A", 100.0, spread=(1.0, 1.0, 1.0))
+    for record in records:
+        record["energy"]["uncertainty_wh"] = 0.03 * record["energy"]["energy_wh"]
+    [one] = by_point(records)
+    found = cost_of(one, costs)
+    share = found.electricity / found.total if share is None else share
+    assert found.estimate.value == pytest.approx(found.total)
+    assert found.estimate.interval.half / found.total == pytest.approx(0.03 * share, rel=1e-3)
+    [one] = by_point(runs("A", 100.0, spread=(0.9, 1.0, 1.1)))
+    found = cost_of(one, replace(costs, electricity_per_kwh=0.0))
+    if price:  # of money for the machine alone, which is paid for the time: of the speed's interval
+        speed = one.estimate("metrics.tokens_per_s")
+        assert found.estimate.interval.half / found.total == pytest.approx(speed.interval.half / speed.value, rel=0.02)
+
+
+def test_what_has_no_cost_says_why_whatever_else_has_one(tmp_path):
+    gaps, small = runs("A", 300.0, precision="fp8"), runs("B", 300.0)
+    for record in gaps:
+        record["energy"]["channels"][0]["largest_gap_s"] = 9.0
+    for record in small:
+        record["metrics"]["comparable"] = False
+    records = [*gaps, *small, *runs("A", 100.0), *runs("C", 90.0, precision=""), made_up.failed("C", 1, 64)]
+    records += [*runs("X", 70.0), *runs("D", 60.0, energy=None), made_up.failed("E")]
+    mixed = [*runs("B", 50.0, batch=64, precision="fp16")]
+    of_scope("node", mixed[:1])
+    costs = replace(TWO, systems={name: Price(1000.0) for name in "ABCDE"})
+    results = by_point([*records, *mixed])
+    header, *rows = cost_rows([results], costs)
+    found = {(row[1], row[2]): row[header.index("at")] for row in rows}
+    assert found == {
+        ("A", "bf16"): "1 device, batch 8",
+        ("A", "fp8"): "no energy that counts: gaps: the longest time without a sample is 9.0 s, at most 2.0 wanted",
+        ("B", "bf16"): "no cost: it is of a smaller workload, which is not comparable",
+        ("B", "fp16"): "no energy that counts: its runs have none of one kind",
+        ("C", "not known"): "no cost: its precision is not known",
+        ("D", "bf16"): "no energy that counts: there is none",
+        ("E", ""): "no good run",
+        ("X", "bf16"): "no price",
+    }
+    assert {len(row) for row in rows} == {len(header)}
+    for one in results:
+        assert (cost_of(one, costs) is None) == bool(why_not_costed(one, costs))
+    stopped = by_point(runs("A", 100.0, metrics={}) + runs("A", 100.0, batch=16, benchmark="elsewhere"))
+    assert {why_not_costed(one, costs) for one in stopped} == {"no throughput", "no cost is stated for this workload"}
 
 
 def test_what_a_cost_depends_on_is_that_of_a_hand_calculation(tmp_path):
@@ -186,7 +330,7 @@ def test_assumptions_beyond_their_ends_are_refused(tmp_path, change):
         (("0.25", "1.0e+400"), "electricity_per_kwh is inf, a number"),
         (("0.25", "1" + "0" * 400), "electricity_per_kwh is 1000000000"),
         (("0.25", "1" + "0" * 5000), "cannot be read as prices"),
-        (("0.25", "[" * 1000 + "]" * 1000), "nested in more than"),
+        (("0.25", "[" * 100 + "]" * 100), "nested in more than"),
         (("EUR", "\x00"), "cannot be read as prices"),
         (("pue: 1.2", "electricity_per_kwh: 1"), "'electricity_per_kwh' is written twice"),
         ((PRICES, ""), "names no systems"),

@@ -29,13 +29,26 @@ def run(**changes):
     return record | changes
 
 
+def place(record, path):
+    """Where a path ends: the object, and the name in it."""
+    *above, last = path.split(".")
+    for name in above:
+        record = record[int(name) if isinstance(record, list) else name]
+    return record, last
+
+
 def changed(path, change):
     record = run()
-    *above, last = path.split(".")
-    inside = record
-    for name in above:
-        inside = inside[int(name) if isinstance(inside, list) else name]
+    inside, last = place(record, path)
     inside[last] = change(inside[last])
+    return record
+
+
+def changed_energy(**changes):
+    """The same, and with all that follows from the energy."""
+    record = run()
+    [channel] = record["energy"]["channels"]
+    record["energy"] |= {"channels": [channel | changes]}
     return record
 
 
@@ -71,6 +84,189 @@ def test_a_good_record_contradicts_nothing():
 @pytest.mark.parametrize("factor", [0.5, 1.5, 1000])
 def test_no_number_that_follows_from_others_can_be_changed_by_itself(path, factor):
     assert contradictions(changed(path, lambda value: value * factor))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "metrics.measured_tokens",
+        "metrics.measured_s",
+        "metrics.measured_steps",
+        "metrics.tokens_per_s",
+        "metrics.tokens_per_s_per_device",
+        "metrics.model_flops_per_token",
+        "metrics.tflops_per_device",
+        "metrics.peak_tflops_per_device",
+        "metrics.mfu",
+        "layout.work_per_sample",
+        "windows",
+    ],
+)
+def test_what_a_throughput_follows_from_has_to_be_said(path):
+    said = f"the record does not say {path}, from which its throughput follows"
+    record = run()
+    inside, last = place(record, path)
+    del inside[last]
+    assert said in contradictions(record)
+    assert said in contradictions(changed(path, lambda value: [] if isinstance(value, list) else None))
+
+
+def test_a_peak_that_is_not_known_is_not_asked_for():
+    record = run()
+    for name in ("peak_tflops_per_device", "mfu", "tflops_per_device", "model_flops_per_token"):
+        record["metrics"][name] = None
+    assert contradictions(record) == []
+
+
+@pytest.mark.parametrize("left_out", [("measured_s", "measured_tokens"), ("measured_steps",)])
+@pytest.mark.parametrize("factor", [1.01, 10.0])
+def test_a_throughput_is_not_raised_by_leaving_out_what_it_follows_from(left_out, factor):
+    record = run()
+    for name in ("measured_tokens", "tokens_per_s", "tokens_per_s_per_device"):
+        record["metrics"][name] *= factor
+    record["energy"]["tokens_per_wh"] *= factor
+    for name in (*left_out, "tflops_per_device", "mfu", "peak_tflops_per_device"):
+        del record["metrics"][name]
+    assert all("does not say" in sentence for sentence in contradictions(record))
+    assert len(contradictions(record)) == len(left_out)
+
+
+def test_an_effective_throughput_has_work_time_and_windows_of_its_own():
+    record = run()
+    record["windows"] += [record["windows"][0] | {"kind": "effective", "start_s": 70.0, "end_s": 100.0}]
+    speeds = {"effective_tokens_per_s": 4096.0, "effective_tokens_per_s_per_device": 2048.0}
+    record["metrics"] |= {"effective_tokens": 4096 * 30, "effective_s": 30.0, **speeds}
+    assert contradictions(record) == []
+    record["metrics"] |= {"effective_tokens": 4096 * 20, "effective_s": 20.0}
+    assert contradictions(record) == ["its effective throughput is over 20 s, but its window is 30 s"]
+    record["metrics"] |= {"effective_tokens": None, "effective_s": None}
+    assert len(contradictions(record)) == 2
+
+
+@pytest.mark.parametrize(("listed", "is_wrong"), [(1, False), (2, False), (3, True), (8, True)])
+def test_no_more_devices_are_listed_than_trained(listed, is_wrong):
+    record = run(devices=[run()["devices"][0] | {"rank": rank} for rank in range(listed)])
+    assert contradictions(record) == [f"it lists {listed} devices, and layout.num_devices is 2"] * is_wrong
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "sentence"),
+    [
+        ("energy.channels.0.estimated", True, "energy.power_kind is stored as 'measured', but"),
+        ("energy.power_kind", "estimated", "energy.power_kind is stored as 'estimated', but"),
+        ("energy.power_scope", "supply", "energy.power_scope is stored as 'supply', but energy.channels says 'device'"),
+        ("energy.channels.0.scope", "node", "energy.power_scope is stored as 'device', but energy.channels says"),
+        ("config.compute.precision", "fp8", "precision is stored as 'bf16', but config.compute.precision says 'fp8'"),
+        ("precision", "", "precision is stored as '', but config.compute.precision says 'bf16'"),
+        ("sample", "256 tokens", "sample is stored as '256 tokens', but layout.sequence_length says '2048 tokens'"),
+        ("layout.image_size", 224, "sample is stored as '2048 tokens', but layout.image_size says '224 pixels'"),
+    ],
+)
+def test_words_that_the_rest_of_the_record_contradicts_are_named(path, value, sentence):
+    record = run()
+    inside, last = place(record, path)
+    inside[last] = value
+    assert any(said.startswith(sentence) for said in contradictions(record))
+
+
+@pytest.mark.parametrize(
+    ("edges", "sentences"),
+    [
+        ([(5.0, 35.0), (35.0, 65.0)], []),
+        ([(40.0, 70.0), (5.0, 35.0)], []),
+        ([(5.0, 35.0), (5.0, 35.0)], ["measured windows of node n1 overlap"]),
+        ([(5.0, 40.0), (30.0, 55.0)], ["measured windows of node n1 overlap"]),
+        ([(5.0, 65.0), (70.0, 70.0)], ["a measured window of node n1 does not end after it begins"]),
+    ],
+)
+def test_windows_of_a_node_follow_each_other(edges, sentences):
+    [window] = run()["windows"]
+    record = run(windows=[window | {"start_s": start_s, "end_s": end_s} for start_s, end_s in edges])
+    assert contradictions(record) == sentences
+
+
+@pytest.mark.parametrize(("name", "truth"), [("median", 1.0), ("p5", 0.99), ("p95", 1.01)])
+def test_percentiles_of_steps_follow_from_the_steps(name, truth):
+    record = run(step_times_s=[0.95, *[0.99] * 9, *[1.0] * 40, *[1.01] * 9, 1.05])
+    record["metrics"][f"step_time_{name}_s"] = truth
+    assert contradictions(record) == []
+    record["metrics"][f"step_time_{name}_s"] = 1.1 * truth
+    [sentence] = contradictions(record)
+    assert sentence.startswith(f"metrics.step_time_{name}_s is stored as ")
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({}, ""),
+        ({"step_s": 3.0}, "its steps with regions take 3 s, but a step takes 1 s"),
+        ({"medians_s": (1.5, 1.5)}, "its regions' medians take 3 s, but a step takes 1 s"),
+        ({"of_ranks_s": ([0.3, 1.4], [0.7, 1.1])}, "its regions of one process take 2.5 s, but a step takes 1 s"),
+    ],
+)
+def test_regions_of_a_step_take_no_longer_than_it(changes, sentence):
+    told = {"step_s": 1.0, "medians_s": (0.3, 0.7), "of_ranks_s": ([0.3, 0.3], [0.7, 0.7])} | changes
+    regions = {
+        name: {"median_s": median_s, "by_rank_s": of_ranks_s, "share_percent": 50.0}
+        for name, median_s, of_ranks_s in zip(("IO", "Other"), told["medians_s"], told["of_ranks_s"], strict=True)
+    }
+    record = run(regions={"measured": {"steps": 60, "step_s": told["step_s"], "regions": regions}})
+    assert contradictions(record) == [sentence] * bool(sentence)
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.02, -0.3, 2.0])
+def test_the_difference_of_integral_and_counter_is_what_they_are(shift):
+    energy_wh = run()["energy"]["energy_wh"]
+    told = {"method": "counter", "counter_wh": energy_wh, "integral_wh": energy_wh * 1.02}
+    record = changed_energy(**told, integral_vs_counter=0.02 + shift)
+    assert [sentence for sentence in contradictions(record) if "integral_vs_counter" not in sentence] == []
+    assert bool(contradictions(record)) is bool(shift)
+
+
+@pytest.mark.parametrize("method", ["counter", "integral"])
+def test_the_energy_of_a_channel_is_that_of_its_method(method):
+    energy_wh = run()["energy"]["energy_wh"]
+    assert contradictions(changed_energy(method=method, **{f"{method}_wh": energy_wh})) == []
+    assert contradictions(changed_energy(method=method, **{f"{method}_wh": 1.1 * energy_wh}))
+    both = {"counter_wh": 0.4 * energy_wh, "integral_wh": 0.5 * energy_wh}
+    assert contradictions(changed_energy(method="counter+integral", **both)) == []
+
+
+def test_a_channel_counts_once():
+    record = run()
+    [channel] = record["energy"]["channels"]
+    half = channel | {"energy_wh": channel["energy_wh"] / 2}
+    record["energy"]["channels"] = [half, half | {"hostname": "n2"}]
+    assert contradictions(record) == []
+    record["energy"]["channels"] = [half, half]
+    assert contradictions(record) == ["channel made:0 of node n1 is in energy 2 times"]
+
+
+@pytest.mark.parametrize("energy_wh", [0.0, -1.5])
+@pytest.mark.parametrize(("scope", "is_wrong"), [("device", True), ("cpu", True), ("dram", False)])
+def test_what_is_measured_uses_power(energy_wh, scope, is_wrong):
+    record = run()
+    [channel] = record["energy"]["channels"]
+    whole_wh = channel["energy_wh"]
+    channel["energy_wh"] -= energy_wh
+    idle = channel | {"name": "made:1", "device_id": "", "scope": scope, "energy_wh": energy_wh}
+    record["energy"] |= {"energy_wh": whole_wh, "channels": [channel, idle]}
+    record["energy"]["power_scope"] = "+".join(sorted({"device", scope}, key=str))
+    assert contradictions(record) == [f"channel made:1 measured {energy_wh:g} Wh, which it cannot have"] * is_wrong
+
+
+@pytest.mark.parametrize("scope", ["node", "supply"])
+@pytest.mark.parametrize(("inside", "is_wrong"), [(0.8, False), (1.05, False), (1.2, True), (1000.0, True)])
+def test_a_node_uses_no_less_than_its_devices(scope, inside, is_wrong):
+    record = changed_energy(scope=scope)
+    energy = record["energy"]
+    energy["power_scope"] = scope
+    energy["sampled_by_scope"] = {f"{scope}_wh": energy["energy_wh"], "device_wh": inside * energy["energy_wh"]}
+    found = contradictions(record)
+    assert len(found) == is_wrong
+    assert all(f"less than the {inside * energy['energy_wh']:.4g} Wh of its devices" in one for one in found)
+    energy["uncertainty_wh"] = 2000 * energy["energy_wh"]
+    assert contradictions(record) == []
 
 
 @pytest.mark.parametrize("value", [0, -5])

@@ -31,6 +31,15 @@ def test_deviations_of_one_kind_are_one_line():
     assert any(line.startswith("1 run, 3 wanted (3 points: ") for line in lines)
 
 
+def test_points_of_other_models_data_and_options_are_others():
+    known = made_up.result()
+    records = [known, known | {"model": "800M"}, known | {"data": "synthetic"}, known | {"precision": "fp8"}, known]
+    found = next(one for one in deviations_once(by_point(records)) if "runs, 3 wanted" in one.words)
+    assert str(found) == "2 runs, 3 wanted (A100, tiny, 1 device, batch 8)"
+    found = next(one for one in deviations_once(by_point(records)) if "1 run, 3 wanted" in one.words)
+    assert str(found) == "1 run, 3 wanted (3 points: A100, 800M, 1 device, batch 8; A100, tiny, 1 device, batch 8)"
+
+
 def test_energies_of_several_kinds_say_what_to_measure():
     node = made_up.result("B")
     node["energy"] |= {"power_scope": "node", "power_source": "measured, node"}

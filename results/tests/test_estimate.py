@@ -66,6 +66,8 @@ def test_the_mean_of_the_middle_is_what_a_tender_says():
         with pytest.raises(ValueError, match="no middle"):
             of_the_middle(values, 1, 1)
     assert of_the_middle([1e-9], 0, 0).value == 1e-9
+    low, high = of_the_middle([10.0] * 5, 1, 1, sensor=0.03).interval
+    assert (low, high) == pytest.approx((10 * math.exp(-0.03), 10 * math.exp(0.03)))
     low, high = of_the_middle([8.0, 9.0, 11.0, 12.0], 1, 1).interval
     assert low < 10 < high
 

@@ -13,6 +13,7 @@ from results.verdicts.formula import Formula
     [
         ("7.19 / R + 9.05 / B", {"R": 2.0, "B": 5.0}, 7.19 / 2 + 9.05 / 5),
         ("-(R - B) ** 2", {"R": 2.0, "B": 5.0}, -9.0),
+        ("log(R, 2) + max(log(B, 10), R, B, 1)", {"R": 8.0, "B": 3.0}, 3 + 8),
         ("min(R, B, 3) + max(R, 1) * sqrt(B) - log(R)", {"R": 2.0, "B": 4.0}, 2 + 2 * 2 - math.log(2)),
     ],
 )
@@ -37,7 +38,14 @@ def test_arithmetic_of_terms(text, values, wanted):
         ("R + X", "it has no term 'X': its terms are R"),
         ("R + 'a'", "is not one of"),
         ("R + True", "is not one of"),
-        ("min() + R", "is not one of"),
+        ("min() + R", "'min()': min is of two numbers or more"),
+        ("max(R)", "'max(R)': max is of two numbers or more"),
+        ("2 * sqrt(R, R) + 1", "'sqrt(R, R)': sqrt is of one number"),
+        ("sqrt() + R", "sqrt is of one number"),
+        ("log(R, R, R)", "'log(R, R, R)': log is of one number, or one and a base"),
+        ("min(R, log())", "'log()': log is of one number, or one and a base"),
+        ("max(*R, R)", "'*R' is not one of"),
+        ("max(R, R, key=R)", "is not one of"),
         ("R +", "is no formula: invalid syntax"),
         ("", "is no formula"),
         ("R\x00", "is no formula"),

@@ -111,6 +111,49 @@ def test_a_run_that_the_meter_does_not_cover_keeps_its_own_energy(tmp_path):
     assert other["energy"] == before
 
 
+@pytest.mark.parametrize(("power_w", "is_too_little"), [(1500.0, False), (780.0, False), (650.0, True), (0.9, True)])
+def test_a_meter_reads_no_less_than_the_devices_behind_it_used(tmp_path, power_w, is_too_little):
+    record = run(power_w=200.0)  # of each of 4 devices
+    before = record["energy"]
+    meter = read_meter(write(tmp_path, constant(power_w)))
+    if is_too_little:
+        with pytest.raises(RecordError, match=r"less than the 13\.33 Wh of its devices: are its readings watts\?"):
+            add_meter([record], meter)
+        assert record["energy"] == before
+    else:
+        assert add_meter([record], meter) == []
+
+
+def test_a_meter_that_read_nothing_is_one_sentence(tmp_path, capsys):
+    made_up.store(tmp_path / "runs", [run()])
+    path = str(write(tmp_path, constant(0.0)))
+    assert main(["table", str(tmp_path / "runs"), "--meter", path]) == 2
+    assert "its channels measured 0 Wh, and no run uses none" in capsys.readouterr().err
+
+
+def test_two_meters_of_one_node_are_refused(tmp_path):
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    first, second = (write(tmp_path / name, constant(power_w)) for name, power_w in (("a", 1500.0), ("b", 800.0)))
+    record = run()
+    add_meter([record], read_meter(first))
+    with pytest.raises(RecordError, match=r"b/meter\.csv and a meter .*meter\.csv both measure A100, tiny, batch 8"):
+        add_meter([record], read_meter(second))
+
+
+@pytest.mark.parametrize(
+    ("moved_s", "is_refused"), [(0.0, False), (0.4, False), (-0.9, False), (50.0, True), (-3.0, True)]
+)
+def test_when_a_window_was_is_not_told_by_a_clock_that_was_set(tmp_path, moved_s, is_refused):
+    record, other = run(), run(batch=16)
+    record["windows"][0]["end_epoch_s"] += moved_s
+    notes = add_meter([record, other], read_meter(write(tmp_path, constant())))
+    told = (
+        f"does not measure A100, tiny, batch 8: the wall clock of node n1 was set by {abs(moved_s):.1f} s while it ran"
+    )
+    assert [told in note for note in notes] == [True] * is_refused
+
+
 def test_gaps_of_a_meter_are_gaps_of_the_measurement(tmp_path):
     record = run()
     rows = [row for row in constant() if not EPOCH_S + 20 < row[0] < EPOCH_S + 30]

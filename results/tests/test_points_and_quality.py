@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from results.points.repeats import Ratio, by_point, half_width, point_of, unstea
 from results.tables.points import notes, place_of, point_rows, points_in_order
 from results.tests import made_up
 from results.values import plain, rounded, sort_key, value_at
-from results.verdicts.quality import deviations, energy_kind, energy_rules, grade
+from results.verdicts.quality import deviations, energy_kind, energy_rules, grade, why_not_ranked
 
 
 def test_repeats_become_one_row_with_the_median_and_scipys_interval():
@@ -43,7 +44,10 @@ def test_what_a_point_does_not_tell_has_no_column():
     bare["energy"]["channels"][0]["clocks"] = {"mean_mhz": 1400.0}
     [one] = by_point([bare])
     header, row = point_rows([one])
-    assert not {"MFU [%]", "slow steps [%]", "peak memory [GiB]"} & set(header)
+    assert not {"MFU [%]", "p95 step over median [%]", "peak memory [GiB]"} & set(header)
+    assert "throttled [%]" not in header
+    bare["energy"]["channels"][0]["clocks"] = {"throttled": {}}
+    header, row = point_rows(by_point([bare]))
     assert float(row[header.index("throttled [%]")]) == 0
     del bare["energy"]["channels"][0]["clocks"]
     assert "throttled [%]" not in point_rows(by_point([bare]))[0]
@@ -76,18 +80,40 @@ def test_other_options_are_another_point_and_a_failed_run_joins_its_point():
     results = by_point(
         [
             made_up.result(),
-            made_up.result(layout={**layout, "micro_batch_size": 8}),
+            made_up.result(batch=32),
+            made_up.result(batch=32, layout={**layout, "global_batch_size": 32, "micro_batch_size": 8}),
             made_up.failed(),
             made_up.failed(batch=16),
         ]
     )
     assert [(one.point.global_batch, len(one.good), len(one.bad)) for one in results] == [
         (8, 1, 1),
-        (8, 1, 0),
         (16, 0, 1),
+        (32, 1, 0),
+        (32, 1, 0),
     ]
     header, *rows = point_rows(results)
-    assert [row[header.index("status")] for row in rows] == ["1 of 2 failed", "ok", "failed"]
+    assert [row[header.index("status")] for row in rows] == ["1 of 2 failed", "failed", "ok", "ok"]
+
+
+def test_a_failed_run_that_may_be_of_several_points_is_of_none_of_them():
+    def of(precision, torch="2.13.0"):
+        record = made_up.result(precision=precision)
+        record["provenance"]["packages"] = {"torch": torch}
+        return record
+
+    bf16, fp8 = of("bf16"), of("fp8")
+    apart = [(one.precision, len(one.good), len(one.bad)) for one in by_point([bf16, fp8, made_up.failed()])]
+    assert sorted(apart) == [("", 0, 1), ("bf16", 1, 0), ("fp8", 1, 0)]
+    told = by_point([bf16, fp8, made_up.failed(precision="fp8")])
+    assert sorted((one.precision, len(one.good), len(one.bad)) for one in told) == [("bf16", 1, 0), ("fp8", 1, 1)]
+    versions = [of("bf16", torch) for torch in ("2.12.1", "2.13.0")]
+    known = {**versions[1], "status": "failed", "error": "late"}
+    found = by_point([*versions, known])
+    assert [(one.any["provenance"]["packages"]["torch"], len(one.bad)) for one in found] == [
+        ("2.12.1", 0),
+        ("2.13.0", 1),
+    ]
 
 
 def test_what_a_run_is_split_over_is_in_its_variant_and_failed_places_are_kept_apart():
@@ -145,7 +171,22 @@ def test_a_trend_and_outliers_in_step_times_are_told():
     slow[[10, 30, 50]] = 3.0
     [outliers] = unsteady(list(slow))
     assert outliers == "outliers: 3 of 60 steps are slow and cost 9% of the time"
-    assert unsteady([1.0, 5.0, 1.0]) == ["3 steps do not tell whether they are steady, 12 wanted"]
+    for steps, change in ((12, 0.4), (15, -0.1), (20, 1.0), (24, 0.05), (200, 0.04)):
+        for share in (1 / 3, 1 / 2, 2 / 3):
+            at = round(steps * share)
+            shifted = [(1 + change * (index >= at)) * (1 + noise[index % 60] / 4) for index in range(steps)]
+            words = unsteady(shifted)[0]
+            assert re.match(r"(trend|shift): steps take [+-]", words)
+    assert unsteady([1 + noise[index] / 4 + 0.4 * (index >= 4) for index in range(12)]) == [
+        "shift: steps take +40% after the first 4 of 12"
+    ]
+    assert unsteady([1.0, 1.4, 1.0]) == ["3 steps do not tell whether they are steady, 12 wanted"]
+    assert unsteady([]) == ["0 steps do not tell whether they are steady, 12 wanted"]
+    few = unsteady([1.0, 5.0, 1.0])
+    assert few == [
+        "outliers: 1 of 3 steps are slow and cost 57% of the time",
+        "3 steps do not tell whether they are steady, 12 wanted",
+    ]
 
 
 def test_a_trend_is_of_the_thirds_and_neither_small_nor_chance():
@@ -228,8 +269,8 @@ def test_a_good_measurement_keeps_every_rule_and_says_by_how_much():
         "interval": "±1.0% of the energy, at most 5.0% wanted",
         "idle power": "30.0 W",
     }
-    [of_module] = [rule for rule in energy_rules(changed(scope="module")) if rule.name == "all devices"]
-    assert (of_module.kept, of_module.words) == (True, "the sensors are of scope module, which contains them")
+    [of_node] = [rule for rule in energy_rules(changed(scope="node")) if rule.name == "all devices"]
+    assert (of_node.kept, of_node.words) == (True, "the sensors are of scope node, which contains them")
     unsaid = made_up.result()
     del unsaid["energy"]["channels"][0]["num_devices"]
     assert broken(unsaid) == {}
@@ -256,6 +297,11 @@ def test_a_good_measurement_keeps_every_rule_and_says_by_how_much():
             "±6.0% of the energy, at most 5.0% wanted",
         ),
         (made_up.result(energy={**made_up.result()["energy"], "idle_power_w": None}), "idle power", "not known"),
+        (
+            made_up.result(energy={**made_up.result()["energy"], "idle_power_w": 90.6}),
+            "idle power",
+            "90.6 W, beside 100.0 W in the window: little of it is for the work, or the devices were at work before",
+        ),
         (
             made_up.result(energy={**made_up.result()["energy"], "window_s": 90.0}),
             "same window",
@@ -311,10 +357,71 @@ def test_what_held_clocks_back_is_told_beyond_its_limit(percent, is_told):
     assert found == [f"throttled: power held clocks back for {percent:.0f} % of the window"] * is_told
 
 
-def test_without_channels_there_is_no_energy_to_judge():
+def test_an_energy_without_channels_keeps_no_rule_of_them():
     record = made_up.result()
     record["energy"]["channels"] = []
-    assert energy_rules(record) == energy_rules(made_up.failed()) == []
+    kept = {rule.name for rule in energy_rules(record) if rule.kept}
+    assert kept == {"same window", "interval", "idle power"}
+    assert why_not_ranked(by_point([record])[0]) == "sampling rate: the record does not say"
+    assert energy_rules(made_up.failed()) == []
+
+
+def of_channels(devices, *channels):
+    """A run of devices on nodes, by their names, and the channels of its energy: node, scope and number of devices."""
+    record = made_up.result(devices=len(devices))
+    [known], [device] = record["energy"]["channels"], record["devices"]
+    record["layout"]["num_nodes"] = len(set(devices))
+    record["devices"] = [{**device, "hostname": name, "rank": rank} for rank, name in enumerate(devices)]
+    record["energy"]["channels"] = [
+        {**known, "name": f"c{index}", "hostname": name, "scope": scope, "num_devices": number}
+        for index, (name, scope, number) in enumerate(channels)
+    ]
+    return record
+
+
+def on_gpu(record):
+    return {**record, "config": {"compute": {"device": "gpu"}}}
+
+
+@pytest.mark.parametrize(
+    ("record", "kept", "words"),
+    [
+        (of_channels("aa", ("a", "device", 1), ("a", "device", 1)), True, "2 of 2 devices"),
+        (of_channels("ab", ("a", "device", 1), ("b", "device", 1)), True, "2 of 2 devices"),
+        (of_channels("aaaa", ("a", "module", 1)), False, "1 of 4 devices"),
+        (of_channels("aaaa", ("a", "module", 2), ("a", "module", 2)), True, "4 of 4 devices"),
+        (of_channels("aa", ("a", "module", 4)), False, "the energy of 4 devices is counted, 2 trained"),
+        (
+            of_channels("aabb", ("a", "device", 3), ("b", "device", 1)),
+            False,
+            "3 of 2 devices of a, 1 of 2 devices of b",
+        ),
+        (
+            of_channels("ab", ("a", "device", 1), ("b", "cpu", 1)),
+            False,
+            "the sensors are of unlike scopes: cpu, device",
+        ),
+        (of_channels("a", ("a", "cpu", 1), ("a", "dram", 1)), True, "the processors trained"),
+        (
+            on_gpu(of_channels("a", ("a", "cpu", 1), ("a", "dram", 1))),
+            False,
+            "accelerators trained, and the energy is of processors alone",
+        ),
+        (on_gpu(of_channels("aaaa", ("a", "node", 1))), True, "the sensors are of scope node, which contains them"),
+    ],
+)
+def test_the_energy_is_of_all_devices_that_trained_and_of_no_other(record, kept, words):
+    [rule] = [rule for rule in energy_rules(record) if rule.name == "all devices"]
+    assert (rule.kept, rule.words) == (kept, words)
+
+
+@pytest.mark.parametrize("key", ["samples", "missing", "largest_gap_s"])
+def test_what_one_of_several_channels_does_not_say_is_unknown(key):
+    record = made_up.result(devices=2)
+    [first] = record["energy"]["channels"]
+    second = {name: value for name, value in first.items() if name != key}
+    record["energy"]["channels"] = [{**first, "num_devices": 1}, {**second, "num_devices": 1, "name": "made:1"}]
+    assert any(rule.kept is None for rule in energy_rules(record))
 
 
 def test_the_worst_of_several_channels_decides():
@@ -404,6 +511,95 @@ def test_runs_that_were_made_with_something_else_are_no_repeats(changes, words):
     assert sorted((len(one.good), one.variant[-1]) for one in points) == sorted(zip((3, 2), words, strict=True))
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"nodes": [{"cpu": "an EPYC"}]}, ("cpu a processor", "cpu an EPYC")),
+        ({"nodes": [{"cpu": "a processor"}, {"cpu": "an EPYC"}]}, ("cpu a processor", "cpu a processor and an EPYC")),
+        ({"environment": {"NVIDIA_TF32_OVERRIDE": "0"}}, ("NVIDIA_TF32_OVERRIDE not known", "NVIDIA_TF32_OVERRIDE 0")),
+        ({"environment": {"NCCL_ALGO": "Ring"}}, ("NCCL_ALGO not known", "NCCL_ALGO Ring")),
+        ({"environment": {"OMP_NUM_THREADS": "8"}}, ("OMP_NUM_THREADS not known", "OMP_NUM_THREADS 8")),
+        ({"devices": [{"pcie.link.gen.max": "4"}]}, ("pcie.link.gen.max not known", "pcie.link.gen.max 4")),
+    ],
+)
+def test_runs_on_something_else_or_told_something_else_are_no_repeats(changes, words):
+    test_runs_that_were_made_with_something_else_are_no_repeats(changes, words)
+
+
+@pytest.mark.parametrize("name", ["SLURM_JOB_ID", "SLURM_JOB_NODELIST", "CUDA_VISIBLE_DEVICES", "NCCL_DEBUG"])
+def test_what_differs_from_job_to_job_makes_no_other_run(name):
+    origin = made_up.result()["provenance"]
+    records = [made_up.result(provenance={**origin, "environment": {name: value}}) for value in ("1", "2", "3")]
+    assert [len(one.good) for one in by_point(records)] == [3]
+
+
+def amd(*limits_w, driver="6.10.5", vbios="022.040.003", serial="0x1"):
+    """What amd-smi says of a device for each limit, each with a serial number and a place of its own."""
+    return [
+        {
+            "gpu": index,
+            "asic": {"market_name": "AMD Instinct MI300X", "asic_serial": f"{serial}{index}"},
+            "bus": {"bdf": f"0000:0{index}:00.0", "pcie_interface_version": "Gen 5"},
+            "vbios": {"version": vbios},
+            "driver": {"name": "amdgpu", "version": driver},
+            "limit": {"max_power": {"value": limit_w, "unit": "W"}},
+        }
+        for index, limit_w in enumerate(limits_w)
+    ]
+
+
+@pytest.mark.parametrize("wrap", [lambda devices: devices, lambda devices: {"gpu_data": devices}])
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (amd(750, 750, serial="0x2"), None),
+        (amd(550, 550), ("limit.max_power 750 W", "limit.max_power 550 W")),
+        (amd(750, 650), ("limit.max_power 750 W", "limit.max_power 650 W and 750 W")),
+        (amd(750, 750, driver="6.12.1"), ("driver.version 6.10.5", "driver.version 6.12.1")),
+        (amd(750, 750, vbios="022.040.009"), ("vbios.version 022.040.003", "vbios.version 022.040.009")),
+    ],
+)
+def test_amds_devices_are_told_apart_by_what_their_tool_says(wrap, other, words):
+    origin = made_up.result()["provenance"]
+    records = [
+        made_up.result(provenance={**origin, "nodes": [{"devices": wrap(devices)}]})
+        for devices in (amd(750, 750), amd(750, 750), other)
+    ]
+    found = [(len(one.good), one.variant[-1]) for one in by_point(records)]
+    assert found == ([(3, "micro batch 4")] if words is None else list(zip((2, 1), words, strict=True)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"num_nodes": 2}, ("1 node", "2 nodes")),
+        ({"grad_accum_steps": 4}, ("grad_accum_steps not known", "grad_accum_steps 4")),
+    ],
+)
+def test_runs_that_were_laid_out_otherwise_are_no_repeats(changes, words):
+    layout = made_up.result(devices=8)["layout"]
+    records = [made_up.result(devices=8), made_up.result(devices=8, layout=layout | changes), made_up.result(devices=8)]
+    assert [(len(one.good), one.variant[-1]) for one in by_point(records)] == list(zip((2, 1), words, strict=True))
+
+
+@pytest.mark.parametrize(("group", "words"), [("model", "model.layers"), ("kernels", "kernels.layers")])
+def test_options_of_one_name_in_several_groups_are_all_looked_at(group, words):
+    config = {**made_up.result()["config"], "model": {"layers": 16}, "kernels": {"layers": 16, "name": "x"}}
+    other = {**config, group: {**config[group], "layers": 32}}
+    points = by_point([made_up.result(config=config), made_up.result(config=config), made_up.result(config=other)])
+    assert [(len(one.good), one.variant[-1]) for one in points] == [(2, f"{words} 16"), (1, f"{words} 32")]
+
+
+def test_an_option_is_not_hidden_by_what_else_has_its_name():
+    origin = made_up.result()["provenance"] | {"python": "3.11"}
+    config = made_up.result()["config"]
+    records = [
+        made_up.result(config={**config, "data": {"data": "text", "python": value}}, provenance=origin)
+        for value in ("fast", "slow")
+    ]
+    assert [one.variant[-1] for one in by_point(records)] == ["option python fast", "option python slow"]
+
+
 def test_devices_of_one_kind_differ_in_nothing_that_counts():
     origin = made_up.result()["provenance"]
     found = [[{"uuid": f"GPU-{index}", "power.limit": "700.00 W"} for index in pair] for pair in ((0, 1), (2, 3))]
@@ -423,8 +619,9 @@ def test_a_run_of_other_options_is_no_repeat_and_one_that_failed_spoils_no_other
         {**made_up.failed(), "config": {}},
     ]
     found = {one.variant: (len(one.good), len(one.bad)) for one in by_point(records)}
-    plain, changed, failed = found
-    assert found[plain] == (3, 2)
+    plain, changed, failed, unknown = found
+    assert (unknown, found[unknown]) == ((), (0, 1))
+    assert found[plain] == (3, 1)
     assert changed[-1] == "learning_rate 0.1"
     assert found[changed] == (1, 0)
     assert failed[0] == "fp8"

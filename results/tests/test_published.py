@@ -190,14 +190,9 @@ def test_a_smaller_input_than_the_published_one_has_no_figures():
 
 def samples_run(model, devices, batch, samples_per_s):
     """A good run of CosmoFlow."""
-    record = made_up.result(
-        "H100", devices, batch, samples_per_s, 400, benchmark="cosmoflow", model=model, work_unit="samples"
-    )
-    for part in ("metrics", "energy"):
-        record[part] = {key.replace("tokens", "samples"): value for key, value in record[part].items()}
+    record = made_up.result("H100", devices, batch, samples_per_s, 400, benchmark="cosmoflow", model=model)
     record["layout"].pop("sequence_length")
-    record["layout"]["work_per_sample"] = 1
-    return record
+    return made_up.in_units(record, "samples")
 
 
 def test_a_report_of_cosmoflow_draws_them_beside_ours_and_ranks_ours_alone(tmp_path):

@@ -258,7 +258,9 @@ def test_a_record_whose_reads_make_no_sense_is_left_out(job, lie):
 
 def test_an_archive_has_the_profile_and_its_numbers_are_computed_again(tmp_path, capsys):
     work = tmp_path / "runs" / "8_benchmark" / "work"
-    made_up.store_run(work, made_up.result(batch=8))
+    run = made_up.result(batch=8)
+    run["windows"][0]["boot_id"] = "boot-1"
+    made_up.store_run(work, run)
     [window] = json.loads((work / "record.json").read_text())["windows"]
     begin_s = window["start_s"] + 1
     profile(work, process([file("/data/part-0", MB)], (0, begin_s, begin_s + 1, 10, MB, 1.0)))

@@ -14,6 +14,16 @@ from results.records import SCHEMA, RecordError, _without_references, find_recor
 from results.tests import made_up
 from results.tests.conftest import make_record
 
+STATE = {
+    "states": ["IO"],
+    "time_s": 0.1,
+    "energy_wh": 1.0,
+    "low_wh": 0.9,
+    "high_wh": 1.1,
+    "avg_power_w": 5.0,
+    "refused": "",
+}
+
 
 def test_a_record_survives_writing_and_reading(tmp_path):
     write_record(make_record(), tmp_path / "result.json")
@@ -199,8 +209,7 @@ def of_version_2(config, **layout):
 )
 def test_a_record_of_the_second_version_says_what_it_is_a_repeat_of(old, told, tmp_path):
     (tmp_path / "result.json").write_text(json.dumps(old))
-    [record], skipped = find_records([tmp_path])
-    assert not skipped
+    record = read_record(tmp_path / "result.json")
     assert {name: record[name] for name in told} == told
 
 
@@ -240,9 +249,7 @@ def test_an_old_run_is_a_repeat_of_a_new_one(tmp_path):
 
 
 def test_a_workload_may_count_sequences(tmp_path):
-    one = made_up.result(work_unit="samples")
-    one["layout"] |= {"sequence_length": 2048, "work_per_sample": 1}
-    made_up.store(tmp_path, [one])
+    made_up.store(tmp_path, [made_up.in_units(made_up.result(), "samples")])
     assert not find_records([tmp_path]).skipped
 
 
@@ -270,8 +277,94 @@ def test_two_records_of_one_run_with_different_content_are_refused(tmp_path):
         find_records([tmp_path])
 
 
+@pytest.mark.parametrize("run_ids", [("", "", ""), ("1", "2", "3"), ("1", "", "2")])
+def test_a_run_is_known_by_its_windows_whatever_it_is_called(tmp_path, run_ids):
+    one = made_up.result(tokens_per_s=123.0)
+    made_up.store(tmp_path, [*(one | {"run_id": run_id} for run_id in run_ids), made_up.result(tokens_per_s=125.0)])
+    records, skipped = find_records([tmp_path])
+    assert [record["metrics"]["tokens_per_s"] for record in records] == [123.0, 125.0]
+    assert len(skipped) == 2
+    assert all(sentence.endswith("are the same record: it counts once") for sentence in skipped)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"boot_id": "boot"}, {"boot_id": "another"}),
+        ({"boot_id": "boot"}, {"boot_id": "boot", "start_s": made_up.IDLE_S + 1e-3}),
+        ({"boot_id": "", "hostname": "n1"}, {"boot_id": "", "hostname": "n2"}),
+    ],
+)
+def test_runs_of_other_windows_are_repeats(tmp_path, one, other):
+    records = [made_up.result(), made_up.result()]
+    for record, changes in zip(records, (one, other), strict=True):
+        record["windows"][0] |= changes
+    made_up.store(tmp_path, records)
+    assert len(find_records([tmp_path]).records) == 2
+
+
+@pytest.mark.parametrize("changes", [{"system": "H200"}, {"losses": [1.0]}])
+def test_two_records_of_one_window_with_different_content_are_refused(tmp_path, changes):
+    one = made_up.result(run_id="")
+    made_up.store(tmp_path, [one, one | changes])
+    with pytest.raises(RecordError, match="are records of one run with different content"):
+        find_records([tmp_path])
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("provenance.nodes", [{"devices": 5}]),
+        ("provenance.nodes", [{"devices": ["GPU"]}]),
+        ("provenance.nodes", [{"cpu": 7}]),
+        ("provenance.git_commit", 5),
+        ("provenance.git_dirty", "no"),
+        ("provenance.container", 5),
+        ("provenance.created", [1]),
+        ("provenance.environment", ["OMP_NUM_THREADS"]),
+        ("provenance.packages", {"torch": [2]}),
+        ("devices.0.peak_memory_bytes", "5"),
+        ("windows.0.hostname", [1]),
+        ("windows.0.boot_id", {}),
+        ("energy.channels", []),
+        ("energy.channels.0.name", ["made:0"]),
+        ("energy.channels.0.hostname", ["n1"]),
+        ("energy.channels.0.device_id", [5]),
+        ("energy.channels.0.missing", -500),
+        ("energy.channels.0.largest_gap_s", -1.0),
+        ("energy.channels.0.uncertainty_wh", -0.1),
+        ("energy.channels.0.clocks", {"mean_mhz": "x"}),
+        ("energy.channels.0.clocks", {"throttled": {"power": None}}),
+        ("energy.uncertainty_wh", -1.0),
+        ("energy.notes", [5]),
+        ("energy.states", {"closing_percent": 1.0, "all_wh": 1.0, "states": [STATE | {"time_s": None}]}),
+        ("energy.states", {"closing_percent": 1.0, "all_wh": 1.0, "states": [STATE | {"avg_power_w": None}]}),
+        ("metrics.comparable", "no"),
+        ("metrics.comparable", 0),
+        ("metrics.measured_steps", "30"),
+        ("regions", {"measured": {"steps": 3, "step_s": 1.0, "regions": {"IO": {}}}}),
+        (
+            "regions",
+            {"measured": {"steps": 3, "regions": {"IO": {"median_s": 1.0, "share_percent": 1.0, "from": [1]}}}},
+        ),
+        ("slurm", {"consumed_energy_wh": "much"}),
+    ],
+)
+def test_what_no_table_could_use_is_named_and_skipped(tmp_path, path, value):
+    record = made_up.result()
+    *above, last = path.split(".")
+    inside = record
+    for name in above:
+        inside = inside[int(name) if isinstance(inside, list) else name]
+    inside[last] = value
+    made_up.store(tmp_path, [record, made_up.result()])
+    records, [sentence] = find_records([tmp_path])
+    assert len(records) == 1
+    assert "000000_benchmark/work/result.json breaks the schema of records: data." in sentence
+
+
 def test_two_units_in_one_benchmark_are_refused(tmp_path):
-    made_up.store(tmp_path, [made_up.result(), made_up.result(work_unit="sequences")])
+    made_up.store(tmp_path, [made_up.result(), made_up.in_units(made_up.result(), "sequences")])
     with pytest.raises(RecordError, match=r"counts tokens and .* counts sequences"):
         find_records([tmp_path])
 

@@ -187,6 +187,7 @@ def vendors(count):
                     record = made_up.result(name, devices, batch, speed, 300 + 60 * index, model="800M")
                     if index % 3 == 2:
                         record["energy"] |= {"power_scope": "node", "power_source": "measured, node"}
+                        record["energy"]["channels"][0]["scope"] = "node"
                     records.append(record)
     return records
 

@@ -135,22 +135,42 @@ def test_ownership_buys_less_than_purchase(tmp_path):
     assert by_system(found)["B"].devices == int(100_000 // each) == 3
     unknown = [one | {"energy": None} if one["system"] == "B" else one for one in vendors()]
     per_device, found = ranked(tmp_path, text, unknown, COSTS)
-    assert by_system(found)["B"].why_not == "big of B: there is no energy that counts for each workload"
+    why = "there is no energy that counts for each workload (big: there is none; small: there is none)"
+    assert by_system(found)["B"].why_not == f"big of B: {why}"
     assert {one.total for one in per_device.scores} == {None}
 
 
-def test_energies_of_unlike_scope_are_not_ranked_at_equal_power(tmp_path):
-    records = vendors()
+def of_scope(scope, records):
     for record in records:
-        if record["system"] == "B":
-            record["energy"] |= {"power_scope": "node", "power_source": "measured, node"}
-            for channel in record["energy"]["channels"]:
-                channel["scope"] = "node"
-    per_device, power = ranked(tmp_path, TWO + "budget: {power_kw: 2}", records, COSTS)
+        record["energy"] |= {"power_scope": scope, "power_source": f"measured, {scope}"}
+        for channel in record["energy"]["channels"]:
+            channel["scope"] = scope
+    return records
+
+
+@pytest.mark.parametrize(("scope", "kind"), [("node", "Q2, node"), ("supply", "Q3, supply"), ("cpu", "Q1, cpu")])
+@pytest.mark.parametrize("budget", ["power_kw: 2", "money: 200000, money_covers: ownership"])
+def test_energies_of_unlike_scope_are_not_ranked_where_they_say_how_much_there_is(tmp_path, budget, scope, kind):
+    records = vendors()
+    of_scope(scope, [one for one in records if one["system"] == "B"])
+    per_device, found = ranked(tmp_path, TWO + f"budget: {{{budget}}}", records, COSTS)
     assert by_system(per_device)["B"].value is not None
-    why = "its energy is Q2, node, that of A is Q1, device: they are not ranked with each other"
-    assert why in by_system(power)["B"].why_not
-    assert any(why in words for words in beyond_measured([power]))
+    why = f"its energy is {kind}, that of A is Q1, device: they are not ranked with each other"
+    assert why in by_system(found)["B"].why_not
+    assert any(why in words for words in beyond_measured([found]))
+    _, purchase = ranked(tmp_path, TWO + "budget: {money: 200000}", records, COSTS)
+    assert by_system(purchase)["B"].value is not None  # nothing hangs on an energy
+    _, same = ranked(tmp_path, TWO + f"budget: {{{budget}}}", of_scope(scope, vendors()), COSTS)
+    assert by_system(same)["B"].value is not None
+
+
+def test_workloads_of_unlike_energies_do_not_say_together_how_much_there_is(tmp_path):
+    records = vendors()
+    of_scope("node", [one for one in records if (one["system"], one["model"]) in (("A", "big"), ("B", "small"))])
+    _, found = ranked(tmp_path, TWO + "budget: {power_kw: 2}", records, COSTS)
+    assert {one.value for one in found.scores} == {None}
+    kinds = "Q1, device and Q2, node"
+    assert f"its energy is {kinds}, that of A is {kinds}" in by_system(found)["B"].why_not
 
 
 def test_energy_of_a_node_has_what_devices_sensors_do_not_see(tmp_path):
@@ -185,10 +205,33 @@ def test_between_two_numbers_of_devices_throughput_per_device_follows_a_power_of
         assert speed_of(by_point(records), devices).estimate.value == pytest.approx(100 * math.sqrt(2 * devices))
 
 
+def test_between_numbers_of_devices_of_unlike_setups_there_is_no_speed():
+    old = {"provenance": {"packages": {"torch": "2.0.1"}}}
+    unlike = by_point([*runs("A", "big", 50.0, **old), *runs("A", "big", 80.0, devices=8)])
+    found = speed_of(unlike, 3)
+    assert found.estimate is None
+    assert "the runs on 1 device are of " in found.words
+    assert "torch 2.0.1, those on 8 devices of " in found.words
+    assert found.words.endswith(": what is between them cannot be told")
+    for devices, each in ((1, 50.0), (8, 80.0), (16, 80.0)):  # one point tells
+        assert speed_of(unlike, devices).estimate.value == pytest.approx(devices * each)
+    # 20 x sqrt(2) per device in the old setup, 80 in the new one.
+    more = [*runs("A", "big", 40.0, devices=2, **old), *runs("A", "big", 20.0, devices=8, **old)]
+    both = by_point([*runs("A", "big", 80.0, devices=8), *more])
+    assert speed_of(both, 4).estimate.value == pytest.approx(4 * 20 * math.sqrt(2))
+    faster = by_point([*runs("A", "big", 80.0, devices=8), *runs("A", "big", 80.0, devices=2), *more])
+    assert speed_of(faster, 4) == speed_of(faster[::-1], 4)
+    assert speed_of(faster, 4).estimate.value == pytest.approx(4 * 80)
+
+
 def test_without_a_run_there_is_no_speed_and_no_power_without_a_price():
     assert speed_of([], 4) == Speed(None, "no good run")
     [one] = by_point(runs("C", "big", 100.0))
-    assert power_at_supply(one, COSTS) is None
+    assert power_at_supply(one, COSTS) == (None, "there is no price of C")
+    of_two = runs("A", "big", 100.0)
+    of_scope("node", of_two[:1])
+    [one] = by_point(of_two)
+    assert power_at_supply(one, COSTS) == (None, "its runs have none of one kind")
 
 
 def test_fewer_devices_than_measured_are_no_speed():
@@ -302,6 +345,62 @@ def test_a_formulas_interval_is_made_of_those_of_its_terms(tmp_path):
     assert of_line.high - line == pytest.approx(100 * 4.303 * 1 / math.sqrt(3), rel=0.05)  # two degrees of freedom
 
 
+ONE = """
+workloads: {r: {benchmark: llm_training, model: big}}
+score: {formula: R, terms: {R: {of: r, what: %s}}}
+"""
+
+
+@pytest.mark.parametrize("what", ["throughput", "time_to_solution", "mfu", "work_per_energy", "scaling_efficiency"])
+@pytest.mark.parametrize(("ours", "theirs"), [("bf16", "fp8"), ("fp8", "bf16"), ("fp32", "fp16")])
+def test_a_formula_ranks_no_two_precisions(tmp_path, what, ours, theirs):
+    records = [
+        *runs("A", "big", 100.0, precision=ours),
+        *runs("A", "big", 95.0, devices=2, precision=ours),
+        *runs("B", "big", 190.0, precision=theirs),
+        *runs("B", "big", 185.0, devices=2, precision=theirs),
+    ]
+    [found] = ranked(tmp_path, ONE % what, records)
+    reason = "R: no good run in a precision that all have"
+    assert {one.system: (one.value, one.why_not) for one in found.scores} == {"A": (None, reason), "B": (None, reason)}
+    # What both have is ranked, and what one has beside it is not.
+    more = [*runs("B", "big", 90.0, precision=ours), *runs("B", "big", 80.0, devices=2, precision=ours)]
+    [found] = ranked(tmp_path, ONE % "throughput_per_device", [*records, *more])
+    assert {one.system: one.value for one in found.scores} == pytest.approx({"A": 100.0, "B": 90.0})
+    both = [*more, *runs("A", "big", 10.0, precision=theirs)]
+    with pytest.raises(RecordError, match="say in the requirements what 'precision' counts"):
+        ranked(tmp_path, ONE % what, [*records, *both])
+
+
+def test_a_formula_counts_runs_that_failed_before_they_knew_their_precision(tmp_path):
+    records = [*runs("A", "big", 100.0), *runs("B", "big", 90.0), *runs("B", "big", 300.0, precision="fp8")]
+    bad = [made_up.failed("B", 1, batch, model="big") for batch in (64, 128)]
+    text = (ONE % "failed_runs").replace("{formula:", "{better: lower, formula:")
+    [found] = ranked(tmp_path, text, [*records, *bad])
+    assert [(one.system, one.value) for one in found.scores] == [("A", 0.0), ("B", 2.0)]
+    [found] = ranked(tmp_path, ONE % "throughput", [*bad, *runs("B", "big", 300.0, precision="fp8"), *records[:3]])
+    assert by_system(found)["B"].why_not == "R: no good run in a precision that all have"
+    [found] = ranked(tmp_path, ONE % "throughput", [*bad, *records[:3]])
+    assert by_system(found)["B"].why_not == "R: all 2 runs: failed"
+
+
+@pytest.mark.parametrize(
+    ("reference", "left"), [("", ["A", "C"]), ("reference: A", ["A", "C"]), ("reference: B", ["B"])]
+)
+@pytest.mark.parametrize("scope", ["node", "supply", "cpu"])
+def test_a_formula_ranks_no_two_kinds_of_energy(tmp_path, scope, reference, left):
+    records = [*runs("A", "big", 100.0), *of_scope(scope, runs("B", "big", 190.0)), *runs("C", "big", 120.0)]
+    [found] = ranked(tmp_path, ONE % "work_per_energy" + reference, records)
+    assert sorted(one.system for one in found.scores if one.value is not None) == left
+    assert all("they are not ranked with each other" in one.why_not for one in found.scores if one.value is None)
+    [found] = ranked(tmp_path, ONE % "throughput" + reference, records)
+    assert [one.system for one in found.scores] == ["B", "C", "A"]
+    # A reference without an energy is none: the others are ranked with the first that has one.
+    records = [*runs("0", "big", 100.0, energy=None), *records]
+    [found] = ranked(tmp_path, ONE % "work_per_energy", records)
+    assert [one.system for one in found.scores if one.value is not None] == ["C", "A"]
+
+
 @pytest.mark.parametrize(
     ("spread", "of_b", "level"),
     [
@@ -334,29 +433,38 @@ def test_a_formula_without_enough_runs_has_no_value_and_says_so(tmp_path):
 def test_prices_at_which_the_order_turns_make_totals_equal():
     points = by_point(vendors())
     results = [one for one in points if one.point.model == "big"]
-    found = cheapest(results, COSTS)
+    [found] = cheapest(results, COSTS).values()
     totals = {system: at.total for system, (_, at) in found.items()}
     assert [(one.system, one.against) for one in crossings(found, COSTS)] == [("A", "B"), ("B", "A")]
     for one in crossings(found, COSTS):
         price = Price(one.price, COSTS.systems[one.system].overhead_w_per_device)
         level = Costs("EUR", 0.2, {**COSTS.systems, one.system: price}, 5, 0.8, 1.25)
-        assert cheapest(results, level)[one.system][1].total == pytest.approx(totals[one.against])
+        [again] = cheapest(results, level).values()
+        assert again[one.system][1].total == pytest.approx(totals[one.against])
     dear_a = Costs("EUR", 0.2, {**COSTS.systems, "A": Price(100_000)}, 5, 0.8, 1.25)
-    assert [(one.system, one.against) for one in crossings(cheapest(results, dear_a), dear_a)] == [
+    [dearer] = cheapest(results, dear_a).values()
+    assert [(one.system, one.against) for one in crossings(dearer, dear_a)] == [
         ("B", "A"),
         ("A", "B"),
     ]
     assert cheapest_in(found, COSTS).total() == 81
-    assert "With electricity price" in " ".join(cost_words(found, COSTS))
+    assert "With electricity price" in " ".join(cost_words(results, COSTS))
 
 
 def test_all_assumptions_together_count_the_cases_that_turn():
     # B costs half as much again to buy, and half as much to run: what is cheaper hangs on the price of electricity.
-    records = [*runs("A", "big", 100.0, power_w=1000.0), *runs("B", "big", 100.0, power_w=500.0)]
+    same = (1.0, 1.0, 1.0)
+    records = [
+        *runs("A", "big", 100.0, power_w=1000.0, spread=same),
+        *runs("B", "big", 100.0, power_w=500.0, spread=same),
+    ]
+    for record in records:
+        record["energy"]["uncertainty_wh"] = 0.0
     work_years = 5 * 0.8 * HOURS_PER_YEAR
     electricity = 0.2 * 1.25 * work_years  # of a kilowatt
     costs = Costs("EUR", 0.2, {"A": Price(electricity), "B": Price(1.47 * electricity)}, 5, 0.8, 1.25)
-    counts = cheapest_in(cheapest(by_point(records), costs), costs)
+    [found] = cheapest(by_point(records), costs).values()
+    counts = cheapest_in(found, costs)
     # In units of what a kilowatt takes for electricity over the life of a machine, all as stated.
     cheaper = Counter(
         "A" if 1 / (life * used) + 1.0 * paid * pue < 1.47 / (life * used) + 0.5 * paid * pue else "B"
@@ -366,6 +474,15 @@ def test_all_assumptions_together_count_the_cases_that_turn():
     )
     assert counts == cheaper
     assert min(counts.values()) > 20
+    for record in records:
+        record["energy"]["uncertainty_wh"] = 0.04 * record["energy"]["energy_wh"]
+    [found] = cheapest(by_point(records), costs).values()
+    unsure = cheapest_in(found, costs)
+    assert unsure.total() == 81
+    assert unsure[None] > 0
+    assert all(0 < unsure[system] <= counts[system] for system in "AB")
+    words = f"A is the cheapest in {unsure['A']}, B is the cheapest in {unsure['B']}, "
+    assert f"{words}it cannot be told in {unsure[None]} of 81 cases." in " ".join(cost_words(by_point(records), costs))
 
 
 def test_the_table_of_rankings_and_what_was_not_measured(tmp_path):
@@ -388,8 +505,19 @@ ALL = TWO + "budget: {devices: 4, racks: 1, money: 50000, power_kw: 1}"
         (Price(0.0, 50, 4), {}, "money", "a device of B has the price 0"),
         (Price(60_000, 50, 4), {}, "money", "the money buys not one device"),
         (Price(25_000, 5000, 4), {}, "power", "the power feeds not one device"),
-        (Price(25_000, 50, 4), {"energy": None}, "power", "there is no energy that counts for each workload"),
-        (Price(25_000, 50, 4), {"estimated": True}, "power", "there is no energy that counts for each workload"),
+        (
+            Price(25_000, 50, 4),
+            {"energy": None},
+            "power",
+            "there is no energy that counts for each workload (big: there is none; small: there is none)",
+        ),
+        (
+            Price(25_000, 50, 4),
+            {"estimated": True},
+            "power",
+            "there is no energy that counts for each workload (big: it is an estimate from load, and no measurement; "
+            "small: it is an estimate from load, and no measurement)",
+        ),
     ],
 )
 def test_a_system_that_a_budget_says_nothing_of_has_a_reason(tmp_path, price, changes, way, why):
@@ -413,6 +541,26 @@ def test_a_budget_without_prices_asks_for_them(tmp_path):
     for budget in ("money: 1", "power_kw: 1", "racks: 1"):
         with pytest.raises(RecordError, match="give --prices FILE"):
             ranked(tmp_path, TWO + f"budget: {{{budget}}}", vendors())
+
+
+@pytest.mark.parametrize("budget", ["power_kw: 2", "money: 200000, money_covers: ownership"])
+@pytest.mark.parametrize(
+    ("channel", "metrics", "why"),
+    [
+        ({"largest_gap_s": 30.0}, {}, "(small: gaps: the longest time without a sample is 30.0 s, at most 2.0 wanted)"),
+        ({"samples": 20}, {}, "(small: sampling rate: 0.3 samples/s of the slowest channel, at least 1.0 wanted)"),
+        ({}, {"comparable": False}, "(small: no run that counts)"),
+    ],
+)
+def test_an_energy_that_does_not_count_says_how_much_there_is_of_no_system(tmp_path, budget, channel, metrics, why):
+    records = vendors()
+    for record in records:
+        if (record["system"], record["model"]) == ("B", "small"):
+            record["energy"]["channels"][0].update(channel)
+            record["metrics"].update(metrics)
+    _, found = ranked(tmp_path, TWO + f"budget: {{{budget}}}", records, COSTS)
+    assert by_system(found)["B"].why_not == f"big of B: there is no energy that counts for each workload {why}"
+    assert by_system(found)["B"].total is None
 
 
 def test_power_is_that_of_a_device_where_many_were_measured(tmp_path):

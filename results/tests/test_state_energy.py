@@ -70,7 +70,9 @@ def job(folder, nvml_folder, made: Made, sensor, interval_s=0.02, window=None, r
             for number, rank in enumerate(ranks)
         ],
     )
-    record["metrics"]["measured_steps"] = STEPS
+    record["step_times_s"] = [(WINDOW_S[1] - WINDOW_S[0]) / STEPS] * STEPS
+    speeds = dict.fromkeys(("tokens_per_s", "tokens_per_s_per_device"), 100.0 * STEPS)
+    record["metrics"] |= {"measured_steps": STEPS, "measured_tokens": 1000 * STEPS, **speeds}
     [window_of] = record["windows"]
     window_of.update(start_s=WINDOW_S[0], end_s=WINDOW_S[1])
     write_record(record, folder / "record.json")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from results.plots.style import styles_of_systems
 from results.plots.sweep import scaling
 from results.points.repeats import by_point
@@ -10,7 +12,7 @@ from results.tables.summary import sentences, summary_rows
 from results.tests import made_up
 from results.values import WORK
 from results.verdicts.cost import Costs, Price, cost_of
-from results.verdicts.ranking import best_of_systems, devices_of_all, fastest
+from results.verdicts.ranking import best_of_systems, devices_of_all, fastest, ranked_points
 from results.workloads import workloads
 
 SPREAD = (0.99, 1.0, 1.01)
@@ -58,6 +60,50 @@ def test_an_energy_that_breaks_a_rule_or_leaves_it_open_is_not_ranked():
     assert "Energy of C is not ranked: gaps: the record does not say." in found
 
 
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"samples": 3}, "samples: 3 samples of the slowest channel, at least 60 wanted"),
+        ({"largest_gap_s": 40.0}, "gaps: the longest time without a sample is 40.0 s, at most 2.0 wanted"),
+        ({"missing": None}, "missing samples: the record does not say"),
+    ],
+)
+def test_an_energy_in_the_summary_that_is_not_ranked_says_why(changes, why):
+    broken = runs("B", 150.0)
+    for record in broken:
+        record["energy"]["channels"][0].update(changes)
+        record["energy"]["window_s"] = 3.0 if "samples" in changes else 60.0
+        record["metrics"]["measured_tokens"] = record["metrics"]["tokens_per_s"] * record["energy"]["window_s"]
+    header, good, bad = summary_rows([("GPT", by_point([*runs("A", 100.0), *broken]))])
+    assert good[header.index("energy")] == "Q1, device"
+    assert bad[header.index("energy")] == f"Q1, device; not ranked: {why}"
+    assert bad[header.index("best work per energy")].endswith("tokens/Wh")
+    # One that counts comes before one that does not, however much work that says.
+    better = runs("B", 110.0, batch=16)
+    header, row = summary_rows([("GPT", by_point([*broken, *better]))])
+    assert row[header.index("energy")] == "Q1, device"
+    assert row[header.index("best work per energy")].startswith("3,960")
+
+
+def test_what_is_of_no_known_precision_is_in_no_ranking_and_in_a_row_of_its_own():
+    unknown = runs("B", 700.0, "")
+    assert [one.system for one in ranked_points(by_point([*runs("A", 100.0), *unknown]))] == ["A"]
+    found = said(runs("A", 100.0), unknown)
+    assert found[0] == "Fastest per device in bf16: A with 100.0 ± 2.5 tokens/s (1 device, global batch 8)."
+    assert found[-1] == "Runs of B are not ranked: their precision is not known."
+    assert not [sentence for sentence in found[:-1] if "B" in sentence]
+    assert said(unknown) == ["Runs of B are not ranked: their precision is not known."]
+    bad = made_up.failed("A", 1, 64)
+    mixed = by_point([*runs("A", 700.0, "", batch=16), *runs("A", 100.0), *runs("A", 300.0, "fp8"), bad])
+    header, *rows = summary_rows([("GPT", mixed)])
+    columns = [header.index(name) for name in ("precision", "best per device", "runs")]
+    assert sorted([row[index] for index in columns] for row in rows) == [
+        ["bf16", "100.0 ± 2.5 tokens/s", "3 ok, 1 failed"],
+        ["fp8", "300.0 ± 7.5 tokens/s", "3 ok"],
+        ["not known", "700 ± 17 tokens/s", "3 ok"],
+    ]
+
+
 def test_a_system_has_a_row_for_each_precision():
     rows = summary_rows([("GPT", by_point(runs("A", 100.0) + runs("A", 300.0, "fp8")))])
     assert [row[1:3] for row in rows[1:]] == [["A", "bf16"], ["A", "fp8"]]
@@ -97,7 +143,8 @@ def test_what_is_not_ranked_has_no_cost():
     assert cost_of(good[0], costs) is not None
     assert cost_of(estimated[0], costs) is None
     assert cost_of(small[0], costs) is None
-    assert cost_rows([estimated], costs)[1][2] == "no energy that counts"
+    header, row = cost_rows([estimated], costs)
+    assert row[header.index("at")] == "no energy that counts: it is an estimate from load, and no measurement"
 
 
 def test_the_time_to_report_is_of_one_number_of_devices_for_all():

@@ -5,17 +5,16 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Sequence
-from itertools import chain
 from typing import NamedTuple
 
 from results.points.estimate import Estimate, product
 from results.points.regions import changes
-from results.points.repeats import Point, PointResults, by_point, point_of
+from results.points.repeats import Point, PointResults, by_point, disturbances, point_of, step_times_s
 from results.points.setups import LONGEST, UNKNOWN, software_of
 from results.records import Record, RecordError
 from results.values import value_at
 from results.verdicts.outcome import Outcome
-from results.verdicts.quality import grade
+from results.verdicts.quality import grade, why_not_ranked
 
 # What is compared: its title and where it is; for all of them more is better.
 METRICS = (
@@ -28,11 +27,13 @@ OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     "<": operator.lt,
 }
+SIDES = ("base", "other")
 COMMIT_LETTERS = 12
 REQUIREMENT = re.compile(r"\s*([\w.]+)\s*(>=|<=|>|<)\s*([-+\d.eE_]+)\s*")
 # What may differ between two systems, and should be known where it does, beside the choices of their records.
 REMARKS = (
     ("precision", "precision"),
+    ("nodes", "layout.num_nodes"),
     ("micro batch", "layout.micro_batch_size"),
     ("tensor parallel over", "layout.tensor_parallel_size"),
     ("pipeline parallel over", "layout.pipeline_parallel_size"),
@@ -45,6 +46,7 @@ class Line(NamedTuple):
     point: Point
     ratios: list[Estimate | None]
     remarks: list[str]
+    precisions: tuple[str, str]  # of the two sides, which are the same where both have one
 
 
 class Comparison(NamedTuple):
@@ -78,40 +80,74 @@ class Requirement(NamedTuple):
         return OPERATORS[self.sign](value, self.limit)
 
 
+class Place(NamedTuple):
+    """Where two sides are matched; the system is empty where each side has one, of whatever name."""
+
+    system: str
+    point: Point
+
+
+Side = dict[Place, dict[str, PointResults]]  # by precision
+
+
 def compare(base: Sequence[Record], other: Sequence[Record]) -> Comparison:
-    """Match the good records of two sides point by point."""
-    sides = [_by_point(records) for records in (base, other)]
+    """Match the good records of two sides point by point, in each precision that both have.
+
+    Sides of several systems are matched by these, too; raises RecordError where they have none in common.
+    """
+    sides = _sides(base, other)
     lines = []
-    for point in sorted(set(sides[0]) & set(sides[1])):
-        ours, theirs = sides[0][point], sides[1][point]
-        ratios: list[Estimate | None] = []
-        remarks = _remarks(ours.good, theirs.good)
-        for _, path in METRICS:
-            values = [side.estimate(path) for side in (ours, theirs)]
-            reason = _why_not(path, ours.good, theirs.good)
-            if reason:
-                remarks.append(reason)
-            ratios.append(values[1] / values[0] if values[0] and values[1] and not reason else None)
-        changed = changes(ours.good, theirs.good)
-        if changed:
-            remarks.append(changed)
-        lines.append(Line(point, ratios, remarks))
+    for place in sorted(set(sides[0]) & set(sides[1])):
+        ours, theirs = (side[place] for side in sides)
+        alike = [(ours[precision], theirs[precision]) for precision in sorted(set(ours) & set(theirs))]
+        remarks = [f"system {place.system}"] if place.system else []
+        pairs = alike or [(max(ours.values(), key=_speed), max(theirs.values(), key=_speed))]
+        for pair in pairs:
+            of_precision = [f"in {pair[0].precision}"] if len(pairs) > 1 else []
+            lines.append(_line(place.point, *pair, remarks + of_precision))
     failed = [
         f"{record['system']}: {point_of(record)}: {record['status']}: {record.get('error', '')}"
         for record in [*base, *other]
         if record["status"] != "ok"
     ]
-    only_base, only_other = (sorted(set(sides[index]) - set(sides[1 - index])) for index in (0, 1))
+    only_base, only_other = (
+        [place.point for place in sorted(set(sides[index]) - set(sides[1 - index]))] for index in (0, 1)
+    )
     return Comparison(lines, only_base, only_other, failed, _software(*sides))
 
 
-def _by_point(records: Sequence[Record]) -> dict[Point, PointResults]:
+def _line(point: Point, ours: PointResults, theirs: PointResults, remarks: Sequence[str]) -> Line:
+    ratios: list[Estimate | None] = []
+    said = [*remarks, *_remarks(ours.good, theirs.good)]
+    for _, path in METRICS:
+        values = [side.estimate(path) for side in (ours, theirs)]
+        reason = _why_not(path, ours, theirs)
+        if reason:
+            said.append(reason)
+        ratios.append(values[1] / values[0] if values[0] and values[1] and not reason else None)
+    changed = changes(ours.good, theirs.good)
+    if changed:
+        said.append(changed)
+    return Line(point, ratios, said, (ours.precision, theirs.precision))
+
+
+def _sides(base: Sequence[Record], other: Sequence[Record]) -> list[Side]:
+    sides = [[one for one in by_point(records) if one.good] for records in (base, other)]
+    systems = [{one.system for one in side} for side in sides]
+    is_one = max(map(len, systems)) < 2
+    if not is_one and all(systems) and not systems[0] & systems[1]:
+        names = [", ".join(sorted(side)) for side in systems]
+        raise RecordError(f"{names[0]} cannot be matched with {names[1]}: choose a system of each side with --filter")
+    return [_by_place(side, is_one) for side in sides]
+
+
+def _by_place(side: Sequence[PointResults], is_one: bool) -> Side:
     """The good runs of each point; where it was run with several sets of options, those with the fastest."""
-    found: dict[Point, PointResults] = {}
-    for results in by_point(records):
-        known = found.get(results.point)
-        if results.good and (known is None or _speed(results) > _speed(known)):
-            found[results.point] = results
+    found: Side = {}
+    for results in side:
+        known = found.setdefault(Place("" if is_one else results.system, results.point), {})
+        if results.precision not in known or _speed(results) > _speed(known[results.precision]):
+            known[results.precision] = results
     return found
 
 
@@ -119,17 +155,18 @@ def _speed(results: PointResults) -> float:
     return results.value(METRICS[0][1]) or 0.0
 
 
-def _why_not(path: str, *sides: Sequence[Record]) -> str:
-    """Energies of different kinds or scopes are not set against each other, nor are estimates."""
-    if not path.startswith("energy."):
+def _why_not(path: str, *sides: PointResults) -> str:
+    """Energies of different kinds or scopes are not set against each other, nor those that are not ranked."""
+    if not path.startswith("energy.") or not all(any(record.get("energy") for record in side.good) for side in sides):
         return ""
-    if any(grade(record) == "Q0" for side in sides for record in side):
+    if any(grade(record) == "Q0" for side in sides for record in side.good):
         return "energies are not compared: there is an estimate among them"
-    kinds = [{value_at(record, "energy.power_source") for record in side} for side in sides]
-    if kinds[0] == kinds[1]:
-        return ""
-    names = [" and ".join(sorted(str(kind) for kind in side)) for side in kinds]
-    return f"energies are not compared: {names[0]} against {names[1]}"
+    kinds = [{value_at(record, "energy.power_source") for record in side.good} for side in sides]
+    if kinds[0] != kinds[1]:
+        names = [" and ".join(sorted(str(kind) for kind in side)) for side in kinds]
+        return f"energies are not compared: {names[0]} against {names[1]}"
+    broken_rules = [(name, why_not_ranked(side)) for name, side in zip(SIDES, sides, strict=True)]
+    return next((f"energies are not compared: {name}, {reason}" for name, reason in broken_rules if reason), "")
 
 
 def _remarks(*sides: Sequence[Record]) -> list[str]:
@@ -143,14 +180,17 @@ def _remarks(*sides: Sequence[Record]) -> list[str]:
             values.append(" and ".join(sorted(seen)) or "unknown")
         if values[0] != values[1]:
             found.append(f"{title} {values[0]} against {values[1]}")
+    for name, side in zip(SIDES, sides, strict=True):
+        disturbed = dict.fromkeys(words for record in side for words in disturbances(step_times_s(record)))
+        found += [f"{name}, {words}" for words in disturbed]
     return found
 
 
-def _software(*sides: dict[Point, PointResults]) -> list[str]:
+def _software(*sides: Side) -> list[str]:
     """Versions in which two sides differ; the commit of the suite itself among them."""
     versions: list[dict[str, set[str]]] = [{}, {}]
     for found, side in zip(versions, sides, strict=True):
-        for record in chain.from_iterable(results.good for results in side.values()):
+        for record in (record for known in side.values() for results in known.values() for record in results.good):
             commit = (record.get("provenance") or {}).get("git_commit")
             for name, version in {**software_of(record), "commit": commit and commit[:COMMIT_LETTERS]}.items():
                 if version:
@@ -182,11 +222,16 @@ def broken(
     """What `other` does not keep, and what cannot be told, each in a sentence.
 
     A requirement is kept where the whole interval of its value keeps it, at every point that has one; without runs that
-    tell of a spread, without a value, or with an estimate it cannot be told.
+    tell of a spread, without a value, with an energy that is not ranked, or of two precisions it cannot be told.
     """
     means = dict(zip(("ratio", "energy_ratio"), comparison.means(), strict=True))
     found: list[tuple[Outcome, str]] = []
+    mixed = next((line for line in comparison.lines if len(set(line.precisions)) > 1), None)
     for requirement in requirements:
+        if requirement.name in means and mixed:
+            precisions = " against ".join(mixed.precisions)
+            found.append((Outcome.OPEN, f"{requirement.text} cannot be told: {mixed.point} is {precisions}"))
+            continue
         if requirement.name in means:
             values = [("the geometric mean", means[requirement.name])]
         else:
@@ -219,9 +264,9 @@ def _judged(requirement: Requirement, value: Estimate | None) -> tuple[Outcome, 
 
 
 def _number(one: PointResults, name: str) -> Estimate | None:
-    """A number of a point's records by its name; None for an energy that is an estimate."""
+    """A number of a point's records by its name; None for an energy that is not ranked."""
     for path in (name, f"metrics.{name}", f"energy.{name}"):
-        if path.startswith("energy.") and any(grade(record) == "Q0" for record in one.good):
+        if path.startswith("energy.") and why_not_ranked(one):
             return None
         estimate = one.estimate(path)
         if estimate:

@@ -13,10 +13,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from results.points.estimate import Estimate, of_runs
 from results.points.repeats import PointResults
 from results.records import RecordError
 from results.values import THROUGHPUT, WORK, devices_text, value_at
-from results.verdicts.quality import why_not_ranked
+from results.verdicts.quality import energy_kind, why_not_ranked
+from results.verdicts.ranking import why_left_out
 from results.verdicts.written import filled, read_mapping
 from results.workloads import Amount, workloads
 
@@ -77,6 +79,7 @@ class Cost:
     machine: float
     co2_kg: float | None
     hours: float
+    estimate: Estimate | None = None  # of the total, by the runs and their sensor; None where it is 0, or of no runs
 
     @property
     def total(self) -> float:
@@ -146,26 +149,75 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
-def cheapest(results: Sequence[PointResults], costs: Costs) -> dict[str, tuple[PointResults, Cost]]:
-    """For each system with a price and a measured energy its cheapest point."""
-    found: dict[str, tuple[PointResults, Cost]] = {}
+class Kind(NamedTuple):
+    """What costs must share to be ranked with each other."""
+
+    precision: str
+    energy: str
+
+    def __str__(self) -> str:
+        return f"{self.precision} ({self.energy})"
+
+
+Cheapest = Mapping[str, tuple[PointResults, Cost]]  # by the system, where it is cheapest
+
+
+def cheapest(results: Sequence[PointResults], costs: Costs) -> dict[Kind, Cheapest]:
+    """In each precision and kind of energy, of each system with a cost its cheapest point."""
+    found: dict[Kind, dict[str, tuple[PointResults, Cost]]] = {}
     for one in results:
-        at = cost_of(one, costs)
-        if at and (one.system not in found or at.total < found[one.system][1].total):
-            found[one.system] = (one, at)
-    return found
+        if at := cost_of(one, costs):
+            of_kind = found.setdefault(Kind(one.precision, energy_kind(one.any) or ""), {})
+            if one.system not in of_kind or at.total < of_kind[one.system][1].total:
+                of_kind[one.system] = (one, at)
+    return dict(found)
+
+
+def level_with_cheapest(found: Cheapest) -> list[str]:
+    """The systems that cost the least as far as can be told: one, or those of which chance may have put it first."""
+    first, *others = sorted(found, key=lambda system: found[system][1].total)
+    return [first, *(system for system in others if not _is_dearer(found[system][1], found[first][1]))]
+
+
+def _is_dearer(one: Cost, other: Cost) -> bool:
+    """Beyond the intervals of both."""
+    ratio = one.estimate / other.estimate if one.estimate and other.estimate else None
+    return bool(ratio and ratio.interval and ratio.interval.low > 1)
+
+
+def why_not_costed(one: PointResults, costs: Costs) -> str:
+    """What keeps a point from having a cost, in words; empty where nothing does."""
+    if one.system not in costs.systems:
+        return "no price"
+    if not one.good:
+        return "no good run"
+    if why := why_left_out(one):
+        return f"no cost: {why}"
+    if not costed_work(one).amount:
+        return "no cost is stated for this workload"
+    if not one.value(THROUGHPUT):
+        return "no throughput"
+    if why := why_not_ranked(one):
+        return f"no energy that counts: {why}"
+    return "" if one.value(WORK) else "no energy that counts: its runs have none of one kind"
 
 
 def cost_of(one: PointResults, costs: Costs) -> Cost | None:
-    """Of the work that costs are stated for, at one point; None without a price, or a throughput and an energy that
-    may be ranked.
-    """
+    """Of the work that costs are stated for, at one point; None where `why_not_costed` says why."""
     speed, work = one.value(THROUGHPUT), one.value(WORK)
-    amount = costed_work(one).amount
-    price = costs.systems.get(one.system)
-    if not (speed and work and amount and price and one.is_comparable) or why_not_ranked(one):
+    if not speed or not work or why_not_costed(one, costs):
         return None
-    return cost(amount, speed, work, one.point.devices, price, costs, unseen_w(one, costs))
+
+    def at(speed: float, work: float) -> Cost:
+        price, unseen = costs.systems[one.system], unseen_w(one, costs)
+        return cost(costed_work(one).amount, speed, work, one.point.devices, price, costs, unseen)
+
+    found = at(speed, work)
+    totals = [at(*run).total for run in zip(one.values(THROUGHPUT), one.values(WORK), strict=True)]
+    if not found.total or not min(totals):
+        return found
+    of_sensor = at(speed, work / (1 + one.error_of_each(WORK))).total / found.total - 1
+    return replace(found, estimate=of_runs(totals, of_sensor)._replace(value=found.total))
 
 
 def sensitivity(one: PointResults, costs: Costs) -> dict[str, tuple[float, float]]:
@@ -191,14 +243,14 @@ class Crossing(NamedTuple):
     against: str
 
 
-def crossings(found: Mapping[str, tuple[PointResults, Cost]], costs: Costs) -> list[Crossing]:
+def crossings(found: Cheapest, costs: Costs) -> list[Crossing]:
     """Of the systems at their cheapest points: the price at which the cheapest loses its place, and at which each other
-    one gets it.
+    one gets it; of those that are dearer beyond doubt.
     """
-    if len(found) < 2:
-        return []
-    first, second, *_ = sorted(found, key=lambda system: found[system][1].total)
-    pairs = [(first, second), *((system, first) for system in found if system != first)]
+    first, *level = level_with_cheapest(found)
+    dearer = [system for system in found if system not in (first, *level)]
+    next_one = min(dearer, key=lambda system: found[system][1].total, default="")
+    pairs = [*([(first, next_one)] if next_one and not level else []), *((system, first) for system in dearer)]
     return [
         Crossing(system, costs.systems[system].price_per_device * (wanted - ours.electricity) / ours.machine, against)
         for system, against in pairs
@@ -206,19 +258,20 @@ def crossings(found: Mapping[str, tuple[PointResults, Cost]], costs: Costs) -> l
     ]
 
 
-def cheapest_in(found: Mapping[str, tuple[PointResults, Cost]], costs: Costs) -> Counter[str]:
+def cheapest_in(found: Cheapest, costs: Costs) -> Counter[str | None]:
     """In how many cases each system is the cheapest at its point, when all assumptions but prices of machines vary
-    together: each as stated, lower and higher by SENSITIVITY.
+    together: each as stated, lower and higher by SENSITIVITY. None: the cases in which that cannot be told.
     """
     names = [name for name in ASSUMPTIONS if name != "price"]
-    counts: Counter[str] = Counter()
+    counts: Counter[str | None] = Counter()
     for shares in itertools.product((1 - SENSITIVITY, 1.0, 1 + SENSITIVITY), repeat=len(names)):
         case = costs
         for name, share in zip(names, shares, strict=True):
             case = _changed(case, name, share)
-        totals = {system: at.total for system, (one, _) in found.items() if (at := cost_of(one, case))}
-        if totals:
-            counts[min(totals, key=totals.__getitem__)] += 1
+        first, *level = level_with_cheapest(
+            {system: (one, at) for system, (one, _) in found.items() if (at := cost_of(one, case))}
+        )
+        counts[None if level else first] += 1
     return counts
 
 

@@ -19,6 +19,12 @@ OPERATORS: dict[type[ast.AST], Callable[..., float]] = {
     ast.UAdd: operator.pos,
 }
 FUNCTIONS: dict[str, Callable[..., float]] = {"min": min, "max": max, "sqrt": math.sqrt, "log": math.log}
+ARGUMENTS: dict[str, tuple[int, float, str]] = {  # at least, at most, and in words
+    "min": (2, math.inf, "two numbers or more"),
+    "max": (2, math.inf, "two numbers or more"),
+    "sqrt": (1, 1, "one number"),
+    "log": (1, 2, "one number, or one and a base"),
+}
 LONGEST = 1000  # characters
 STEP = 1e-6  # relative, of a numerical derivative
 
@@ -75,7 +81,10 @@ def _check(node: ast.AST, names: set[str]) -> None:
         case ast.BinOp(left=left, op=sign, right=right) if type(sign) in OPERATORS:
             _check(left, names)
             _check(right, names)
-        case ast.Call(func=ast.Name(id=function), args=[_, *_] as arguments, keywords=[]) if function in FUNCTIONS:
+        case ast.Call(func=ast.Name(id=function), args=arguments, keywords=[]) if function in FUNCTIONS:
+            least, most, wanted = ARGUMENTS[function]
+            if not least <= len(arguments) <= most:
+                raise SyntaxError(f"{ast.unparse(node)!r}: {function} is of {wanted}")
             for argument in arguments:
                 _check(argument, names)
         case _:

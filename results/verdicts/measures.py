@@ -10,9 +10,10 @@ from results.points.estimate import Estimate, exactly, of_the_middle
 from results.points.repeats import PointResults
 from results.records import RecordError
 from results.values import PER_DEVICE, THROUGHPUT, devices_text
-from results.verdicts.quality import grade, why_not_ranked
-from results.verdicts.ranking import fastest, ranked_points
+from results.verdicts.quality import energy_kind, grade, why_not_ranked
+from results.verdicts.ranking import fastest, ranked_points, why_left_out
 from results.verdicts.requirements import PATHS, SECONDS, Asked, Wanted
+from results.verdicts.scale import by_setup, unlike_words
 
 NO_NUMBER = "no run has this number"
 
@@ -26,6 +27,7 @@ class Answer(NamedTuple):
     at: str = ""  # the point, in words
     why_not: str = ""
     is_failure: bool = False  # there is no number as all runs failed, and not as none was made
+    energy_kind: str = ""  # of what is a number of an energy
 
     @property
     def value(self) -> float | str | None:
@@ -88,8 +90,9 @@ def _nothing_there(mine: Sequence[PointResults]) -> str:
 def _no_run(mine: Sequence[PointResults], there: Sequence[PointResults]) -> Answer:
     if not there:
         return Answer(why_not=_nothing_there(mine))
-    if any(one.good for one in there):
-        return Answer(why_not="only runs of a smaller workload, which are not comparable")
+    left_out = dict.fromkeys(why_left_out(one) for one in there if one.good)
+    if left_out:
+        return Answer(why_not=f"no run that counts: {'; '.join(left_out)}")
     bad = [record for one in there for record in one.bad]
     states = " and ".join(dict.fromkeys(str(record["status"]).replace("_", " ") for record in bad))
     words = f"all {len(bad)} runs" if len(bad) > 1 else "the one run"
@@ -110,7 +113,7 @@ def _best(good: Sequence[PointResults], asked: Asked) -> Answer:
     estimate = best.estimate(path) if best else None
     if best is None or estimate is None:
         return Answer(why_not=NO_NUMBER)
-    where = ", ".join([best.point.place, *best.variant])
+    where = _where(best)
     values = best.values(path)
     if len(values) < asked.of_runs:
         return Answer(why_not=f"{len(values)} good runs, {asked.of_runs} wanted", at=where)
@@ -119,8 +122,9 @@ def _best(good: Sequence[PointResults], asked: Asked) -> Answer:
         estimate, values = exactly(seconds) / estimate, [seconds / value for value in values]
     if asked.is_trimmed:
         ends = (asked.without_fastest, asked.without_slowest)
-        estimate = of_the_middle(values, *(ends if is_time else ends[::-1]))
-    return Answer(estimate, unit=_unit(asked, str(best.any["work_unit"])), at=where)
+        estimate = of_the_middle(values, *(ends if is_time else ends[::-1]), sensor=best.error_of_each(path))
+    kind = energy_kind(best.any) or "" if path.startswith("energy.") else ""
+    return Answer(estimate, unit=_unit(asked, str(best.any["work_unit"])), at=where, energy_kind=kind)
 
 
 def _unit(asked: Asked, work_unit: str) -> str:
@@ -130,21 +134,30 @@ def _unit(asked: Asked, work_unit: str) -> str:
 
 
 def _scaling(mine: Sequence[PointResults], good: Sequence[PointResults], asked: Asked) -> Answer:
-    """Throughput per device on many devices over that on few, each at its best batch size, in one precision."""
-    many = fastest(good)
-    if many is None:
-        return Answer(why_not=NO_NUMBER)
-    alike = [one for one in ranked_points(mine) if one.precision == many.precision]
-    few_devices = asked.from_devices or min(one.point.devices for one in alike)
-    few = fastest(one for one in alike if one.point.devices == few_devices)
-    if few is None:
-        return Answer(why_not=f"no run on {devices_text(few_devices)}")
-    if asked.devices is None:
-        most = max(one.point.devices for one in alike)
-        many = fastest(one for one in alike if one.point.devices == most) or many
-    if many.point.devices == few.point.devices:
+    """Throughput per device on many devices over that on few, each at its best batch size, in one setup.
+
+    Of several setups it is that in which many devices are the fastest.
+    """
+    ranked = ranked_points(mine)
+    few_devices = asked.from_devices or min(one.point.devices for one in ranked)
+    many_devices = max(one.point.devices for one in good)
+    if many_devices == few_devices:
         return Answer(why_not=f"runs on {devices_text(few_devices)} alone")
-    ours, theirs = many.estimate(PER_DEVICE), few.estimate(PER_DEVICE)
-    if not ours or not theirs:
-        return Answer(why_not=NO_NUMBER)
-    return Answer(ours / theirs, at=f"{many.point.place} over {few.point.place}")
+    of_few = [one for one in ranked if one.point.devices == few_devices]
+    of_many = [one for one in good if one.point.devices == many_devices]
+    if not of_few:
+        return Answer(why_not=f"no run on {devices_text(few_devices)}")
+    few, many = ({setup: fastest(alike) for setup, alike in by_setup(side).items()} for side in (of_few, of_many))
+    pairs = [(one, few[setup]) for setup, one in many.items() if setup in few]
+    if not pairs:
+        return Answer(why_not=unlike_words(fastest(of_few) or of_few[0], fastest(of_many) or of_many[0]))
+    ratios = [
+        (ours, Answer(ours / theirs, at=f"{_where(one)} over {_where(other)}"))
+        for one, other in pairs
+        if one and other and (ours := one.estimate(PER_DEVICE)) and (theirs := other.estimate(PER_DEVICE))
+    ]
+    return max(ratios, key=lambda pair: pair[0].value)[1] if ratios else Answer(why_not=NO_NUMBER)
+
+
+def _where(one: PointResults) -> str:
+    return ", ".join([one.point.place, *one.variant])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from jpwr.rules import MAX_GAP_S, MAX_MISSING, MIN_RATE_HZ, MIN_SAMPLES
-from results.points.repeats import PointResults, unsteady
+from results.points.repeats import PointResults, step_times_s, unsteady
 from results.records import Record
-from results.values import value_at
+from results.values import is_accelerated, value_at
 
 GRADES = {
     "Q0": "estimate: modelled from load, no measurement",
@@ -21,6 +22,7 @@ SAME_WINDOW = 0.01  # relative
 MAX_DIFFERENCE = 0.05  # of counter and integral
 MAX_UNCERTAINTY = 0.05  # of energy, of sampling
 MAX_HELD_BACK = 0.01  # of the window, by whatever throttles a device
+MAX_IDLE_SHARE = 0.9  # of the window's power
 MIN_REPEATS = 3
 IDLE_POWER = "idle power"  # of no rank: it is not in the energy of the work
 
@@ -54,18 +56,13 @@ def energy_kind(record: Record) -> str | None:
 def energy_rules(record: Record) -> list[Rule]:
     """The rules of an energy that counts, one by one; none for a record without energy."""
     energy = record.get("energy")
-    if not energy or not energy["channels"]:
+    if not energy:
         return []
     channels, layout = energy["channels"], record["layout"]
     window_s = energy.get("window_s")
-    samples = [channel["samples"] for channel in channels if channel.get("samples") is not None]
+    samples, lost, gaps = (_of_all(channels, key) for key in ("samples", "missing", "largest_gap_s"))
     rates = [count / window_s for count in samples] if window_s else []
-    gaps = [channel["largest_gap_s"] for channel in channels if channel.get("largest_gap_s") is not None]
-    missing = [
-        channel["missing"] / max(1, channel["missing"] + channel["samples"])
-        for channel in channels
-        if channel.get("missing") is not None and channel.get("samples") is not None
-    ]
+    missing = [one / max(1, one + there) for one, there in zip(lost, samples, strict=False)]
     differences = [abs(one) for channel in channels if (one := channel.get("integral_vs_counter")) is not None]
     nodes = len({channel["hostname"] for channel in channels})
     rules = [
@@ -75,16 +72,24 @@ def energy_rules(record: Record) -> list[Rule]:
         _limit("missing samples", missing, max, MAX_MISSING, "{:.1%} of the samples of the worst channel"),
         _same_window(record, window_s),
         Rule("all nodes", nodes == layout["num_nodes"], f"{nodes} of {layout['num_nodes']} nodes"),
-        _all_devices(channels, layout["num_devices"]),
+        _all_devices(record, channels),
     ]
     if differences:
         rules.append(_limit("counter and integral", differences, max, MAX_DIFFERENCE, "they differ by {:.1%}"))
     energy_wh, uncertainty_wh = energy["energy_wh"], energy.get("uncertainty_wh")
     unsure = [uncertainty_wh / energy_wh] if energy_wh and uncertainty_wh is not None else []
     rules.append(_limit("interval", unsure, max, MAX_UNCERTAINTY, "±{:.1%} of the energy"))
-    idle_w = energy.get("idle_power_w")
-    rules.append(Rule(IDLE_POWER, idle_w is not None, "not known" if idle_w is None else f"{idle_w:.1f} W"))
+    rules.append(_idle_power(energy.get("idle_power_w"), energy.get("avg_power_w")))
     return rules
+
+
+def _idle_power(idle_w: float | None, power_w: float | None) -> Rule:
+    if idle_w is None:
+        return Rule(IDLE_POWER, False, "not known")
+    if power_w and idle_w > MAX_IDLE_SHARE * power_w:
+        why = "little of it is for the work, or the devices were at work before"
+        return Rule(IDLE_POWER, False, f"{idle_w:.1f} W, beside {power_w:.1f} W in the window: {why}")
+    return Rule(IDLE_POWER, True, f"{idle_w:.1f} W")
 
 
 def why_not_ranked(results: PointResults) -> str:
@@ -99,6 +104,12 @@ def why_not_ranked(results: PointResults) -> str:
             if not rule.kept and rule.name != IDLE_POWER:
                 return f"{rule.name}: {rule.words}"
     return ""
+
+
+def _of_all(channels: Sequence[dict[str, Any]], key: str) -> list[float]:
+    """A value of each channel; none where one of them does not have it."""
+    found = [channel.get(key) for channel in channels]
+    return [value for value in found if value is not None] if None not in found else []
 
 
 def _limit(name: str, values: Sequence[float], worst: Any, limit: float, words: str, at_least: bool = False) -> Rule:
@@ -122,14 +133,28 @@ def _same_window(record: Record, window_s: float | None) -> Rule:
     )
 
 
-def _all_devices(channels: Sequence[dict[str, Any]], num_devices: int) -> Rule:
-    if any(channel["scope"] != "device" for channel in channels):
-        return Rule("all devices", True, f"the sensors are of scope {channels[0]['scope']}, which contains them")
-    counted = sum(channel.get("num_devices") or 1 for channel in channels)
-    words = f"{counted:g} of {num_devices} devices"
-    if counted > num_devices:  # sensors without ids, such as IPUs', and cards of two devices
-        words = f"the energy of {counted:g} devices is counted, {num_devices} trained"
-    return Rule("all devices", counted == num_devices, words)
+def _all_devices(record: Record, channels: Sequence[dict[str, Any]]) -> Rule:
+    """Is the energy that of each device which trained, and of no other? Of a whole node, that is not asked."""
+    name, num_devices = "all devices", record["layout"]["num_devices"]
+    scopes = {channel["scope"] for channel in channels}
+    if scopes <= {"cpu", "dram"} and scopes:
+        if is_accelerated(record):
+            return Rule(name, False, "accelerators trained, and the energy is of processors alone")
+        return Rule(name, True, "the processors trained")
+    if len(scopes) > 1:
+        return Rule(name, False, f"the sensors are of unlike scopes: {', '.join(sorted(scopes))}")
+    if scopes & {"node", "supply"}:
+        return Rule(name, True, f"the sensors are of scope {scopes.pop()}, which contains them")
+    counted = Counter[str]()
+    for channel in channels:
+        counted[channel["hostname"]] += channel.get("num_devices") or 1
+    if counted.total() > num_devices:  # sensors without ids, such as IPUs', and cards of two devices
+        return Rule(name, False, f"the energy of {counted.total()} devices is counted, {num_devices} trained")
+    trained = Counter(device.get("hostname") for device in record.get("devices") or [])
+    if counted.total() == num_devices == trained.total() and counted != trained:
+        known = ", ".join(f"{counted[host]} of {number} devices of {host}" for host, number in sorted(trained.items()))
+        return Rule(name, False, known)
+    return Rule(name, counted.total() == num_devices, f"{counted.total()} of {num_devices} devices")
 
 
 def deviations(results: PointResults) -> list[str]:
@@ -141,7 +166,7 @@ def deviations(results: PointResults) -> list[str]:
         found.append(f"{len(results.bad)} of {len(results.bad) + len(results.good)} runs failed")
     for record in results.good:
         origin = record.get("provenance") or {}
-        found += unsteady([time_s for time_s in record.get("step_times_s", []) if time_s])
+        found += unsteady(step_times_s(record))
         found += [f"energy, {rule.name}: {rule.words}" for rule in energy_rules(record) if not rule.kept]
         found += _held_back(record)
         if grade(record) == "Q0":
@@ -158,12 +183,18 @@ def deviations(results: PointResults) -> list[str]:
 
 
 def _held_back(record: Record) -> list[str]:
-    """What held clocks back for more than MAX_HELD_BACK of the window, by the device that it held back most."""
+    """What held clocks back for more than MAX_HELD_BACK of the window, by the device that it held back most; or that
+    an accelerator's sensor does not tell.
+    """
     worst: dict[str, float] = {}
-    for channel in value_at(record, "energy.channels") or []:
-        for reason, percent in ((channel.get("clocks") or {}).get("throttled") or {}).items():
+    of_channels = [
+        (channel.get("clocks") or {}).get("throttled") for channel in value_at(record, "energy.channels") or []
+    ]
+    for throttled in of_channels:
+        for reason, percent in (throttled or {}).items():
             worst[reason] = max(worst.get(reason, 0.0), percent)
-    return [
+    unknown = ["whether something held clocks back is not known"] * (is_accelerated(record) and None in of_channels)
+    return unknown + [
         f"throttled: {reason} held clocks back for {percent:.0f} % of the window"
         for reason, percent in worst.items()
         if percent > 100 * MAX_HELD_BACK

@@ -18,9 +18,16 @@ def by_precision(results: Sequence[PointResults]) -> dict[str, list[PointResults
     return found
 
 
+def why_left_out(one: PointResults) -> str:
+    """What keeps a point with good runs out of all rankings and verdicts, in words; empty where nothing does."""
+    if not one.is_comparable:
+        return "it is of a smaller workload, which is not comparable"
+    return "" if one.precision else "its precision is not known"
+
+
 def ranked_points(results: Sequence[PointResults]) -> list[PointResults]:
-    """The points of the workload of the comparison."""
-    return [one for one in results if one.good and one.is_comparable]
+    """The points of the workload of the comparison, in a precision that is known."""
+    return [one for one in results if one.good and not why_left_out(one)]
 
 
 def by_energy_kind(results: Sequence[PointResults]) -> dict[str, list[PointResults]]:

@@ -40,12 +40,12 @@ class Wanted:
     weight: float = 1.0
 
     def has(self, one: PointResults) -> bool:
-        """Is a point of it? Runs that failed do not know all that they would have been."""
+        """Is a point of it? Runs that failed do not know all that they would have been; good ones must tell."""
         facts = {"model": one.point.model, "data": one.point.data, "sample": one.point.sample}
         facts["precision"] = one.precision
-        known = {name: value for name, value in facts.items() if value}
+        told = {name: value for name, value in facts.items() if value or one.good}
         return one.point.benchmark == self.benchmark and all(
-            not (wanted := getattr(self, name)) or value == wanted for name, value in known.items()
+            not (wanted := getattr(self, name)) or value == wanted for name, value in told.items()
         )
 
 
@@ -107,6 +107,12 @@ class Budget:
     money: float | None = None
     money_covers: str = "purchase"  # or ownership: electricity of the lifetime, too
     power_kw: float | None = None  # at the supply
+
+    @property
+    def by_energy(self) -> list[str]:
+        """Of what it limits, that which lets a system be as large as its energy says."""
+        by_money = bool(self.money) and self.money_covers == "ownership"
+        return [*(["money"] if by_money else []), *(["power"] if self.power_kw else [])]
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,19 @@
 """Each system as large as a budget lets it be: how many devices, and how fast they are together.
 
-Between numbers of devices that were measured, throughput per device is taken to follow a power of the number; beyond
-the largest, the machine is taken to run several jobs of that size side by side. Either is said.
+Between numbers of devices that were measured in one setup, throughput per device is taken to follow a power of the
+number; beyond the largest, the machine is taken to run several jobs of that size side by side. Either is said.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from results.points.estimate import Estimate, exactly, product
 from results.points.repeats import PointResults
+from results.points.setups import OPTION, Setup, differences, setup_of
 from results.values import PER_DEVICE, devices_text
 from results.verdicts.cost import HOURS_PER_YEAR, Costs, unseen_w
 from results.verdicts.quality import energy_kind, why_not_ranked
@@ -47,8 +48,37 @@ class Size(NamedTuple):
         return found
 
 
+def setup_at_scale(one: PointResults) -> Setup:
+    """What a point was made with, apart from what goes with the number of devices: nodes, batches, parallel sizes.
+
+    Only points that share it tell how a system scales.
+    """
+    record = one.any
+    with_number = {"devices", "nodes", *record["layout"]}
+    options = {name: value for name, value in setup_of(record) if name.removeprefix(OPTION) not in with_number}
+    chosen = {"precision": one.precision, "choices": ", ".join(record.get("variant", [])) or "as usual"}
+    return tuple(sorted((options | chosen).items()))
+
+
+def by_setup(results: Iterable[PointResults]) -> dict[Setup, list[PointResults]]:
+    """The points of each setup: within one they tell of scaling."""
+    found: dict[Setup, list[PointResults]] = {}
+    for one in results:
+        found.setdefault(setup_at_scale(one), []).append(one)
+    return found
+
+
+def unlike_words(few: PointResults, many: PointResults) -> str:
+    """In what two points of unlike setups differ, in words."""
+    of_few, of_many = (", ".join(words) for words in differences([setup_at_scale(one) for one in (few, many)]))
+    return (
+        f"the runs on {devices_text(few.point.devices)} are of {of_few}, "
+        f"those on {devices_text(many.point.devices)} of {of_many}"
+    )
+
+
 def speed_of(results: Sequence[PointResults], devices: int) -> Speed:
-    """Throughput of one system on so many devices, each number of them at its best point."""
+    """Throughput of one system on so many devices, each number of them at its best point; between two, of one setup."""
     good = ranked_points(results)
     best = {number: estimate for number, one in best_by_devices(good).items() if (estimate := one.estimate(PER_DEVICE))}
     if not best:
@@ -62,26 +92,52 @@ def speed_of(results: Sequence[PointResults], devices: int) -> Speed:
     if more == len(numbers):
         most = numbers[-1]
         return Speed(best[most] * devices, f"jobs of {devices_text(most)} side by side, the most that were measured")
+    speeds = [speed for alike in by_setup(good).values() if (speed := _between(alike, devices))]
+    if not speeds:
+        few, many = (best_by_devices(good)[numbers[index]] for index in (more - 1, more))
+        return Speed(None, f"{unlike_words(few, many)}: what is between them cannot be told")
+    return max(speeds, key=lambda one: one.estimate.value if one.estimate else 0.0)
+
+
+def _between(alike: Sequence[PointResults], devices: int) -> Speed | None:
+    """Of the points of one setup; None where none are of fewer devices, or none of more."""
+    best = {
+        number: estimate for number, one in best_by_devices(alike).items() if (estimate := one.estimate(PER_DEVICE))
+    }
+    numbers = sorted(best)
+    more = bisect(numbers, devices)
+    if not 0 < more < len(numbers):
+        return None
     low, high = numbers[more - 1], numbers[more]
     share = math.log(devices / low) / math.log(high / low)
     between = product([(best[low], 1 - share), (best[high], share)])
     return Speed(between * devices, f"between {low} and {high} devices, which were measured")
 
 
-def power_at_supply(one: PointResults, costs: Costs) -> Estimate | None:
-    """Of one device at a point, in watts: with what its sensors do not see, and the site's overhead.
+class Power(NamedTuple):
+    """Of one device at the supply, in watts: with what its sensors do not see, and the site's overhead."""
 
-    None where the energy does not count, or the system has no price, which states what its sensors do not see.
+    estimate: Estimate | None
+    why_not: str = ""
+
+
+def power_at_supply(one: PointResults, costs: Costs) -> Power:
+    """At a point; none where the energy does not count, or the system has no price, which states what sensors do not
+    see.
     """
-    power, price = one.estimate(POWER), costs.systems.get(one.system)
-    if power is None or price is None or why_not_ranked(one):
-        return None
+    power = one.estimate(POWER)
+    if one.system not in costs.systems:
+        return Power(None, f"there is no price of {one.system}")
+    if why := why_not_ranked(one):
+        return Power(None, why)
+    if power is None:
+        return Power(None, "its runs have none of one kind")
     per_device = power / one.point.devices
     overhead_w = unseen_w(one, costs)
-    return per_device * ((per_device.value + overhead_w) / per_device.value * costs.pue)
+    return Power(per_device * ((per_device.value + overhead_w) / per_device.value * costs.pue))
 
 
-def sizes(power: Estimate | None, system: str, budget: Budget, costs: Costs | None) -> dict[str, Size]:
+def sizes(power: Power, system: str, budget: Budget, costs: Costs | None) -> dict[str, Size]:
     """How many devices of a system the budget allows, for each thing that it limits, and whatever workload they run."""
     found = {}
     if budget.devices:
@@ -101,19 +157,20 @@ def sizes(power: Estimate | None, system: str, budget: Budget, costs: Costs | No
     return found
 
 
-def hungriest(of_workloads: Mapping[str, Sequence[PointResults]], costs: Costs | None) -> Estimate | None:
-    """Power of a device of one system at the supply, in watts, at the workload that takes most; None unless each tells
-    of it.
-    """
-    powers = [_power(results, costs) for results in of_workloads.values()] if costs else []
-    known = [power for power in powers if power]
-    return max(known, key=lambda one: one.value) if known and len(known) == len(powers) else None
+def hungriest(of_workloads: Mapping[str, Sequence[PointResults]], costs: Costs | None) -> Power:
+    """Of one system, at the workload that takes most; none unless each tells of it."""
+    powers = {name: _power(results, costs) for name, results in of_workloads.items()} if costs else {}
+    missing = [f"{name}: {power.why_not}" for name, power in powers.items() if power.estimate is None]
+    known = [power.estimate for power in powers.values() if power.estimate]
+    if missing or not known:
+        return Power(None, f"{NO_ENERGY} ({'; '.join(missing)})")
+    return Power(max(known, key=lambda one: one.value))
 
 
-def _power(results: Sequence[PointResults], costs: Costs) -> Estimate | None:
-    """Of a device at the supply, at a workload's best point on the most devices, which fill their nodes if any do."""
+def _power(results: Sequence[PointResults], costs: Costs) -> Power:
+    """At a workload's best point on the most devices, which fill their nodes if any do."""
     best = _on_most_devices(results)
-    return power_at_supply(best, costs) if best else None
+    return power_at_supply(best, costs) if best else Power(None, "no run that counts")
 
 
 def energy_kinds(of_workloads: Mapping[str, Sequence[PointResults]]) -> set[str]:
@@ -126,19 +183,19 @@ def _on_most_devices(results: Sequence[PointResults]) -> PointResults | None:
     return next(reversed(best_by_devices(ranked_points(results)).values()), None)
 
 
-def _fed(power_kw: float, power: Estimate | None) -> Size:
-    if power is None:
-        return Size(None, NO_ENERGY)
-    devices = math.floor(1000 * power_kw / power.value)
-    return Size(devices, power=power) if devices else Size(None, "the power feeds not one device")
+def _fed(power_kw: float, power: Power) -> Size:
+    if power.estimate is None:
+        return Size(None, power.why_not)
+    devices = math.floor(1000 * power_kw / power.estimate.value)
+    return Size(devices, power=power.estimate) if devices else Size(None, "the power feeds not one device")
 
 
-def _bought(money: float, covers: str, system: str, power: Estimate | None, costs: Costs) -> Size:
+def _bought(money: float, covers: str, system: str, power: Power, costs: Costs) -> Size:
     each = costs.systems[system].price_per_device
     if covers == "ownership":
-        if power is None:
-            return Size(None, NO_ENERGY)
-        each += lifetime_kwh(power.value, costs) * costs.electricity_per_kwh
+        if power.estimate is None:
+            return Size(None, power.why_not)
+        each += lifetime_kwh(power.estimate.value, costs) * costs.electricity_per_kwh
     if not each:
         return Size(None, f"a device of {system} has the price 0")
     devices = math.floor(money / each)
@@ -158,12 +215,12 @@ class Total(NamedTuple):
         return None if self.electricity is None else self.purchase + self.electricity
 
 
-def total_of(size: Size, system: str, power: Estimate | None, costs: Costs | None) -> Total | None:
-    """Of as much of a system; None without a price, or without any. `power`: of a device at the supply, in watts."""
+def total_of(size: Size, system: str, power: Power, costs: Costs | None) -> Total | None:
+    """Of as much of a system; None without a price, or without any."""
     price = costs.systems.get(system) if costs else None
     if costs is None or price is None or size.devices is None:
         return None
-    power_w = power.value * size.devices if power else None
+    power_w = power.estimate.value * size.devices if power.estimate else None
     electricity = None if power_w is None else lifetime_kwh(power_w, costs) * costs.electricity_per_kwh
     kilowatts = None if power_w is None else power_w / 1000
     return Total(price.price_per_device * size.devices, kilowatts, electricity)

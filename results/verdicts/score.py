@@ -11,11 +11,12 @@ from results.points.repeats import PointResults
 from results.records import RecordError
 from results.values import PER_DEVICE
 from results.verdicts.cost import Costs
-from results.verdicts.measures import answer, check_alike, points_of
+from results.verdicts.measures import Answer, answer, check_alike, points_of
 from results.verdicts.ranking import fastest, ranked_points
-from results.verdicts.requirements import Requirements, Wanted
+from results.verdicts.requirements import Asked, Requirements, Wanted
 from results.verdicts.scale import Size, Speed, Total, energy_kinds, hungriest, sizes, total_of
 
+NOT_SHARED = "no good run in a precision that all have"
 EQUAL_DEVICES = "per device"  # where no budget says how many
 TITLES = {
     EQUAL_DEVICES: "per device, each at its best point",
@@ -65,11 +66,11 @@ def scores(results: Sequence[PointResults], requirements: Requirements, costs: C
         raise RecordError(f"the reference {reference} is not among the systems: {', '.join(systems)}")
     check_alike(results, requirements.workloads)
     if requirements.score:
-        return [_by_formula(results, systems, requirements)]
+        return [_by_formula(results, systems, requirements, reference)]
+    alike = {name: _of_one_precision(results, wanted) for name, wanted in requirements.workloads.items()}
     budget = requirements.budget
     if (budget.money and costs is None) or (budget.power_kw and costs is None) or (budget.racks and costs is None):
         raise RecordError("a budget of money, power or racks needs what the machines are: give --prices FILE")
-    alike = {name: _of_one_precision(results, wanted) for name, wanted in requirements.workloads.items()}
     mine = {
         system: {name: [one for one in points if one.system == system] for name, points in alike.items()}
         for system in systems
@@ -78,10 +79,10 @@ def scores(results: Sequence[PointResults], requirements: Requirements, costs: C
     allowed = {system: sizes(powers[system], system, budget, costs) for system in systems}
     kinds = {system: energy_kinds(mine[system]) for system in systems}
     for system, found_sizes in allowed.items():
-        if "power" in found_sizes and found_sizes["power"].devices and kinds[system] != kinds[reference]:
-            names = [" and ".join(sorted(kinds[one])) or "no energy" for one in (system, reference)]
-            why = f"its energy is {names[0]}, that of {reference} is {names[1]}: they are not ranked with each other"
-            found_sizes["power"] = Size(None, why)
+        why = _unlike_energies(kinds[system], kinds[reference], reference)
+        for way in budget.by_energy if why else ():
+            if found_sizes[way].devices:
+                found_sizes[way] = Size(None, why)
     ways = list(next(iter(allowed.values())))
     found = []
     for way in [EQUAL_DEVICES, *ways] if "devices" not in ways else ways:
@@ -101,27 +102,34 @@ def scores(results: Sequence[PointResults], requirements: Requirements, costs: C
     return found
 
 
+def _unlike_energies(kinds: set[str], of_reference: set[str], reference: str) -> str:
+    """Why a system's energies are not ranked with those of the reference, in words; empty where they may be."""
+    if len(kinds | of_reference) < 2:
+        return ""
+    names = [" and ".join(sorted(one)) or "not there" for one in (kinds, of_reference)]
+    return f"its energy is {names[0]}, that of {reference} is {names[1]}: they are not ranked with each other"
+
+
 def _of_one_precision(results: Sequence[PointResults], wanted: Wanted) -> list[PointResults]:
-    """The points of a workload in the precision that is asked for, or else the one that every system has."""
-    every = [one for one in results if wanted.has(one) and one.good and one.is_comparable]
-    if not wanted.precision:
-        shared: set[str] | None = None
-        for name in dict.fromkeys(one.system for one in every):
-            has = {one.precision for one in every if one.system == name}
-            shared = has if shared is None else shared & has
-        if shared and len(shared) > 1:
-            names = " and ".join(sorted(shared))
-            raise RecordError(f"{wanted.benchmark} was run in {names}: say in the requirements what 'precision' counts")
-        if not shared:
-            return []
-        every = [one for one in every if one.precision in shared]
-    return every
+    """The points of a workload in the precision that is asked for, or else the one that every system with a good run
+    has; with runs that failed before they knew theirs.
+    """
+    every = [one for one in results if wanted.has(one)]
+    good = ranked_points(every)
+    has = [{one.precision for one in good if one.system == name} for name in dict.fromkeys(one.system for one in good)]
+    if wanted.precision or not has:
+        return every
+    shared = set.intersection(*has)
+    if len(shared) > 1:
+        names = " and ".join(sorted(shared))
+        raise RecordError(f"{wanted.benchmark} was run in {names}: say in the requirements what 'precision' counts")
+    return [one for one in every if one.precision in shared or not (one.good or one.precision)]
 
 
 def _per_device(points: Sequence[PointResults]) -> Speed:
     best = fastest(ranked_points(points))
     estimate = best.estimate(PER_DEVICE) if best else None
-    return Speed(estimate, best.point.place if best else "no good run in a precision that all have")
+    return Speed(estimate, best.point.place if best else NOT_SHARED)
 
 
 def _ranked(
@@ -199,16 +207,19 @@ def _turns(
     return found
 
 
-def _by_formula(results: Sequence[PointResults], systems: Sequence[str], requirements: Requirements) -> Ranked:
+def _by_formula(
+    results: Sequence[PointResults], systems: Sequence[str], requirements: Requirements, reference: str
+) -> Ranked:
     """By what the buyer wrote; the interval follows from those of the terms to first order."""
     score = requirements.score
     assert score
+    terms = {
+        name: _term(results, systems, requirements.workloads[asked.of], asked, reference)
+        for name, asked in score.terms.items()
+    }
     rows: list[tuple[Scored, tuple[Part, ...] | None]] = []
     for system in systems:
-        answers = {
-            name: answer(points_of(results, system, requirements.workloads[asked.of]), asked)
-            for name, asked in score.terms.items()
-        }
+        answers = {name: of_systems[system] for name, of_systems in terms.items()}
         missing = [f"{name}: {one.why_not}" for name, one in answers.items() if one.why_not]
         values = {name: float(one.value) for name, one in answers.items() if one.value is not None}
         value = math.nan if missing else score.formula(values)
@@ -231,6 +242,24 @@ def _by_formula(results: Sequence[PointResults], systems: Sequence[str], require
     ]
     title = f"by {score.formula}, {score.better} is better"
     return Ranked(str(score.formula), title, [row for row, _ in rows], level, [])
+
+
+def _term(
+    results: Sequence[PointResults], systems: Sequence[str], wanted: Wanted, asked: Asked, reference: str
+) -> dict[str, Answer]:
+    """Of each system, in one precision and of one kind of energy; where it has none such, why not."""
+    alike = _of_one_precision(results, wanted)
+    found = {}
+    for system in systems:
+        every, mine = (points_of(points, system, wanted) for points in (results, alike))
+        left_out = any(one.good for one in every) and not any(one.good for one in mine)
+        found[system] = Answer(why_not=NOT_SHARED) if left_out else answer(mine, asked)
+    kinds = {system: {one.energy_kind} for system, one in found.items() if one.energy_kind}
+    first = next((system for system in (reference, *systems) if system in kinds), reference)
+    for system, of_system in kinds.items():
+        if why := _unlike_energies(of_system, kinds[first], first):
+            found[system] = Answer(why_not=why)
+    return found
 
 
 def _parts(slopes: Mapping[str, float], estimates: Mapping[str, Estimate | None]) -> tuple[Part, ...] | None:

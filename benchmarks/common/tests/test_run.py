@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import resource
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -14,6 +16,42 @@ from benchmarks.common.options import ConfigError, RunOptions
 from benchmarks.common.record import FAILED, OK, OUT_OF_MEMORY, RunRecord
 from benchmarks.common.run import EXIT_FAILED, RESULT_PREFIX, check_record_path, run_recorded
 from benchmarks.common.summary import summary
+from tests.waiting import PATIENCE_S
+
+# A thread of gloo's lets go of an object while Python would be taken down.
+LATE = """
+import atexit, ctypes, queue, sys, threading, time
+import torch, torch.distributed as dist
+from benchmarks.common.run import leave
+
+ending, let_go_in = threading.Event(), queue.SimpleQueue()
+counting = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p)
+counted = counting(lambda code, _: print("counted until", code, flush=True))
+ctypes.CDLL(None).on_exit(counted, None)  # as a tool does that was preloaded
+
+
+class Late:
+    def __call__(self, future):
+        return future.value()[0]
+
+    def __del__(self):
+        let_go_in.put(threading.get_ident())
+        if threading.current_thread() is not threading.main_thread():
+            ending.wait()
+            time.sleep(0.5)
+
+
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+kept = dist.group.WORLD  # as modules do that have it as a default
+while True:  # a sum that is there before it is waited for is this thread's own
+    dist.all_reduce(torch.ones(1), async_op=True).get_future().then(Late()).wait()
+    if let_go_in.get() != threading.get_ident():
+        break
+dist.destroy_process_group()
+atexit.register(ending.set)
+print("not flushed")
+leave(int(sys.argv[1]))
+"""
 
 
 @contextmanager
@@ -42,7 +80,7 @@ def test_a_record_that_finds_no_space_is_in_the_output(tmp_path, capsys):
     assert code == EXIT_FAILED
     printed = capsys.readouterr()
     assert json.loads(printed.out.splitlines()[0].removeprefix(RESULT_PREFIX))["status"] == OK
-    assert f"b: the record {path} cannot be written (File too large): it is in the output" in printed.err
+    assert f"b: error: the record {path} cannot be written (File too large): it is in the output" in printed.err
     assert not list(tmp_path.iterdir())
 
 
@@ -115,3 +153,12 @@ def test_too_little_memory_is_told_from_other_failures(error, status, said):
     assert said in record.error
     assert run_recorded(second, RunOptions(), Launch(), behind) == EXIT_FAILED
     assert second.status == status
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("exit_code", [0, 3])
+def test_a_thread_that_is_late_does_not_abort_a_run_that_is_over(exit_code):
+    command = [sys.executable, "-c", LATE, str(exit_code)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert (done.returncode, done.stderr) == (exit_code, "")
+    assert done.stdout.splitlines() == ["not flushed", f"counted until {exit_code}"]

@@ -456,7 +456,7 @@ def test_ranks_with_other_options_are_named(ran, monkeypatch):
 def test_a_plan_that_cannot_be_is_a_record_that_says_so(ran, capsys):
     code, record = ran("--numbers", "100")
     assert (code, record["status"], record["error"]) == (2, "failed", "--numbers 100 are too many: at most 99")
-    assert "sums: --numbers 100 are too many: at most 99" in capsys.readouterr().err
+    assert "sums: error: --numbers 100 are too many: at most 99" in capsys.readouterr().err
 
 
 def test_a_dry_run_prints_the_plan_and_leaves_no_record(tmp_path, capsys):

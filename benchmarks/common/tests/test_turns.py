@@ -64,7 +64,7 @@ def measured(settling_calls=0, ready=0, input_s=0.3, rounds=6):
             lambda: machine.now_s,
             machine.synchronize,
             before_effective,
-            lambda edge, kind: edges.append((edge, kind)),
+            lambda edge, kind, time_s: edges.append((edge, kind, time_s)),
         )
     )
     return turns, edges, done
@@ -74,7 +74,11 @@ def test_blocks_alternate_and_have_their_true_times():
     turns, edges, done = measured(rounds=2)
     assert done == [1, 2]
     assert [block.kind for block in turns.blocks] == [MEASURED, EFFECTIVE] * 2
-    assert edges == [("begin", MEASURED), ("end", MEASURED), ("begin", EFFECTIVE), ("end", EFFECTIVE)] * 2
+    assert edges == [
+        edge
+        for block in turns.blocks
+        for edge in (("begin", block.kind, block.start_s), ("end", block.kind, block.end_s))
+    ]
     assert turns.durations_s(MEASURED) == pytest.approx([2.0, 2.0])
     # Input and step overlap: the input is the slower of the two, and the last step comes after it.
     assert turns.durations_s(EFFECTIVE) == pytest.approx([3.25, 3.25])
@@ -125,7 +129,7 @@ def test_what_is_made_while_batches_made_ahead_are_used_up_is_used_up_too():
             lambda: machine.now_s,
             machine.synchronize,
             before,
-            lambda edge, kind: None,
+            lambda edge, kind, time_s: None,
         )
         assert list(rounds) == [1]
         return turns.durations_s(EFFECTIVE)[0]

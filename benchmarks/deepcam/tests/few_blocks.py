@@ -1,7 +1,5 @@
 """DeepCAM with few blocks and on small pictures, so that a test takes seconds: `python -m` of it is the program."""
 
-import sys
-
 from benchmarks.deepcam import config, metrics
 
 SIZE = "192x288"
@@ -9,6 +7,7 @@ config.SIZES[SIZE] = (32, 48)
 metrics.MIDDLE_BLOCKS = 1
 
 if __name__ == "__main__":
+    from benchmarks.common.run import leave
     from benchmarks.deepcam.train import main
 
-    sys.exit(main())
+    leave(main())

@@ -53,7 +53,9 @@ def made(tmp_path_factory):
 def test_layouts_of_one_global_batch_have_the_same_losses(tmp_path):
     """Each pass is normalised by itself, so that passes are of the same samples."""
     flags = ["--learning-rate-warmup-steps", "1", "--learning-rate", "0.000001", "--micro-batch-size", "1"]
-    found = [start(command, tmp_path / f"{index}.json", *flags)[0] for index, command in enumerate((ALONE, WORKERS))]
+    ended = [start(command, tmp_path / f"{index}.json", *flags) for index, command in enumerate((ALONE, WORKERS))]
+    assert not any("Warning" in done.stderr for _, done in ended)
+    found = [record for record, _ in ended]
     assert [one["layout"]["grad_accum_steps"] for one in found] == [4, 2]
     assert len(found[0]["losses"]) == 4
     # Adam's first steps are as long for the least gradient as for the largest, so that rounding grows with the rate:

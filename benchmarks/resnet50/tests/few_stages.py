@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-
+from benchmarks.common.run import leave
 from benchmarks.resnet50 import model
 from benchmarks.resnet50.config import STAGES
 from benchmarks.resnet50.train import main
@@ -12,4 +11,4 @@ FEW_STAGES = STAGES[:2]
 
 if __name__ == "__main__":
     model.STAGES = FEW_STAGES
-    sys.exit(main())
+    leave(main())
