@@ -17,7 +17,7 @@ from jpwr.errors import JpwrError
 from jpwr.trace import Trace
 from results.collect import RECORD_NAME, collect, read_traces
 from results.derived import contradictions
-from results.records import ATTEMPTS, RESULT_NAME, Record, RecordError, read_record, results_below
+from results.records import ATTEMPTS, RESULT_NAME, Record, RecordError, read_checked, read_record, results_below
 from results.signature import sign, signer_of
 from results.workloads import FILE
 
@@ -162,6 +162,11 @@ def verify(archive: Path, signers: Path | None = None) -> Checked:
         if problems:
             return Checked(problems, 0, SIGNATURE in sums)
         results = results_below(Path(folder))
+        if not results:
+            problems.append("it holds no run")
+        for record in results_below(Path(folder), RECORD_NAME):
+            if not record.with_name(RESULT_NAME).exists():
+                problems.append(f"{record.parent.relative_to(folder)}: it has a record and no {RESULT_NAME}")
         for result in results:
             name = result.parent.relative_to(folder)
             problems += [f"{name}: {sentence}" for sentence in _check_run(result)]
@@ -173,7 +178,7 @@ def _commits(results: Iterable[Path]) -> tuple[str, ...]:
     for result in results:
         try:
             found.add(str((read_record(result).get("provenance") or {}).get("git_commit") or ""))
-        except RecordError:
+        except (RecordError, AttributeError):
             continue  # a problem of its own
     return tuple(sorted(found - {""}))
 
@@ -243,17 +248,25 @@ def _check_sums(sums: dict[str, str], folder: Path) -> Iterator[str]:
 
 def _check_run(result: Path) -> list[str]:
     """What is wrong with a run, whose every number is computed again, from the record and the traces."""
+    found: list[str] = []
     try:
-        return list(_problems(result))
+        for problem in _problems(result):
+            found.append(problem)  # which stays where the next one is an error
     except (RecordError, JpwrError, OSError) as error:
-        return [str(error).replace(f"{result.parent}/", "")]
+        found.append(str(error).replace(f"{result.parent}/", ""))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        return [f"{RECORD_NAME} and {RESULT_NAME} are not as a benchmark has written them: {error!r}"]
+        found.append(f"{RECORD_NAME} and {RESULT_NAME} are not as a benchmark has written them: {error!r}")
+    return list(dict.fromkeys(found))
 
 
 def _problems(result: Path) -> Iterator[str]:
     stored = read_record(result)
+    try:
+        read_checked(result)
+    except RecordError as error:
+        yield str(error).replace(f"{result.parent}/", "")
     if stored["status"] != "ok":
+        yield from _not_so_bad(stored, result.with_name(RECORD_NAME))
         return
     again = collect(result.parent)
     if again["status"] != "ok":
@@ -266,6 +279,14 @@ def _problems(result: Path) -> Iterator[str]:
     yield from _other_states(stored.get("energy") or {}, again.get("energy") or {})
     for key in sorted((stored.keys() | again.keys()) - {"energy", "energy_effective", "file"}):
         yield from _differences(stored.get(key), again.get(key), key)
+
+
+def _not_so_bad(stored: Record, path: Path) -> Iterator[str]:
+    """A run that is stored as one that ended in a way that its own record does not know."""
+    of_run = read_record(path)["status"] if path.exists() else "unfinished"
+    allowed = {"ok": {"failed"}, "unfinished": {"failed", "unfinished"}}.get(of_run, {of_run})
+    if stored["status"] not in allowed:
+        yield f"it is stored as {stored['status']}, but its record is of a run that is {of_run}"
 
 
 def _not_marked(record: Record, traces: Sequence[Trace]) -> Iterator[str]:
@@ -317,5 +338,5 @@ def _differences(stored: Any, again: Any, name: str) -> Iterator[str]:
     elif isinstance(stored, float) and isinstance(again, float):
         if not math.isclose(stored, again, rel_tol=TOLERANCE):
             yield f"{name} is stored as {stored:.10g}, but its origin gives {again:.10g}"
-    elif stored != again:
+    elif stored != again or isinstance(stored, bool) != isinstance(again, bool):
         yield f"{name} is stored as {stored!r}, but its origin gives {again!r}"

@@ -149,7 +149,7 @@ def _of_ranks(record: Record, traces: Sequence[Trace]) -> Iterator[tuple[int, st
     for hostname, windows in windows_of(record, "measured").items():
         trace = _trace_of(windows[0], traces)
         devices = [device for device in record["devices"] if device["hostname"] == hostname]
-        chosen = _choose(trace.channels, [device["device_id"] for device in devices], is_accelerated(record))
+        chosen = _choose(trace.channels, [device["device_id"] for device in devices], bool(is_accelerated(record)))
         for info, curve in zip(trace.channels, trace.curves(), strict=True):
             if info not in chosen:
                 continue
@@ -235,16 +235,19 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
     notes = []
     by_scope_wh: dict[str, float] = {}
     scopes: dict[str, str] = {}  # of each node
+    counted: dict[tuple[int, str], str] = {}  # for which node a trace's channel is
     for hostname, windows in nodes.items():
         trace = _trace_of(windows[0], traces)
         device_ids = [device["device_id"] for device in record["devices"] if device["hostname"] == hostname]
-        chosen = _choose(trace.channels, device_ids, is_accelerated(record))
+        chosen = _choose(trace.channels, device_ids, bool(is_accelerated(record)))
         scopes[hostname] = "+".join(sorted({info.scope.value for info in chosen}))
         heard = _heard(trace, windows)
         for reading in heard.values():
             place = reading.info.scope.value
             by_scope_wh[place] = by_scope_wh.get(place, 0.0) + reading.estimate.energy_j / JOULES_PER_WH
         for info, trained in chosen.items():
+            if (other := counted.setdefault((id(trace), info.name), hostname)) != hostname:
+                raise EnergyError(f"channel {info.name} of one trace is counted for {other} and for {hostname}")
             if info not in heard:
                 raise EnergyError(f"channel {info.name} {info.lacks or NOT_SAMPLED}")
             channels.append(_describe(heard[info], hostname) | _clocks(trace, info.name, windows))
@@ -362,6 +365,7 @@ def _describe(reading: Reading, hostname: str) -> dict[str, Any]:
         "hostname": hostname,
         "scope": info.scope.value,
         "source": info.source,
+        "limit_w": info.limit_w or None,
         "estimated": info.estimated,
         "device_id": info.device_id,
         "num_devices": info.num_devices,

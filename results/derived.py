@@ -8,17 +8,32 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, TypeGuard
 
+from jpwr.device_ids import same_ids
+
 TOLERANCE = 1e-6  # relative, of a number that follows from others
 WINDOW_TOLERANCE = 0.01  # of the time of a throughput and that of its window
 STEPS_TOLERANCE = 0.02  # by so much steps may be longer than the window that they are in
 IDLE_SHARE = 0.2  # of a window, which may be no step's
 BOARD_TOLERANCE = 1.1  # of a board's limit, which it holds over some time
 SENSOR_TOLERANCE = 0.1  # by so much two sensors of the same energy may differ
+NODES_SHARE = 0.5  # of the longest window of a run's nodes, which all wait for each other
+FASTER_WITH_INPUT = 4.0  # times: by so much a disturbed machine may be faster with an input path than without
+MOST_AROUND = 50.0  # times what devices use may be used around them, where they are small
+MOST_W = 10e3  # of a device: several times what any has
+MOST_FLOP_PER_J = 50e12  # several times what any chip has, in the lowest precision
 REGIONS_TOLERANCE = 2.0  # medians of a step's parts do not add up to its mean
 PERCENTILES = {"step_time_median_s": 50, "step_time_p5_s": 5, "step_time_p95_s": 95}
 SAMPLES = {"sequence_length": "tokens", "image_size": "pixels"}  # in words, by the key of the layout
 AROUND, INSIDE = ("node", "supply"), ("device", "module")  # scopes that contain all devices, and those of devices
 JOULES_PER_WH = 3600.0
+# By which readings a channel's energy is, by its method.
+WITNESSES = {
+    "integral": ("integral_wh",),
+    "counter": ("counter_wh",),
+    "counter+integral": ("counter_wh", "integral_wh"),
+}
+# Of an energy what is the sum of its channels.
+SUMS = ("energy_wh", "idle_power_w", "samples", "missing")
 
 
 def contradictions(record: dict[str, Any]) -> list[str]:
@@ -34,6 +49,7 @@ def contradictions(record: dict[str, Any]) -> list[str]:
         *_impossible(record),
         *_wrong(record),
         *_otherwise(record),
+        *_of_its_nodes(record),
         *_of_its_windows(record),
         *_beside_its_windows(record),
         *_beside_its_steps(record),
@@ -46,15 +62,18 @@ def contradictions(record: dict[str, Any]) -> list[str]:
 def _unsaid(record: dict[str, Any]) -> Iterator[str]:
     """What throughputs follow from, and the share of the peak, where the record does not say it."""
     unit, layout, metrics = record["work_unit"], record["layout"], record.get("metrics") or {}
+    kinds = ["measured"]
     throughput = [f"measured_{unit}", "measured_s", "measured_steps", f"{unit}_per_s", f"{unit}_per_s_per_device"]
     if is_number(metrics.get(f"effective_{unit}_per_s")):
         throughput += [f"effective_{unit}", "effective_s"]
+        kinds.append("effective")
     share = ["peak_tflops_per_device", "mfu"]
     if any(is_number(metrics.get(name)) for name in share):
         throughput += [f"model_flops_per_{unit[:-1]}", "tflops_per_device", *share]
     missing = [f"metrics.{name}" for name in throughput if not is_number(metrics.get(name))]
     missing += ["layout.work_per_sample"] * (not is_number(layout.get("work_per_sample")))
-    missing += ["windows"] * (not windows_of(record, "measured"))
+    missing += [f"{kind} windows" for kind in kinds if not windows_of(record, kind)]
+    missing += ["step_times_s"] * (not any(map(is_number, record.get("step_times_s") or [])))
     for name in missing:
         yield f"the record does not say {name}, from which its throughput follows"
 
@@ -89,7 +108,7 @@ def _wrong(record: dict[str, Any]) -> Iterator[str]:
 def _relations(record: dict[str, Any]) -> Iterator[tuple[str, Any, float | None, str]]:
     """A number's name, how it is stored, what it should be (None: not known), and from what."""
     unit, layout, metrics = record["work_unit"], record["layout"], record.get("metrics") or {}
-    devices = layout.get("num_devices")
+    devices, config = layout.get("num_devices"), record.get("config") or {}
     for kind, seconds in (("", "measured_s"), ("effective_", "effective_s"), ("epcc_", "epcc_s")):
         work, speed = metrics.get(f"{kind or 'measured_'}{unit}"), metrics.get(f"{kind}{unit}_per_s")
         yield f"metrics.{kind}{unit}_per_s", speed, _ratio(work, metrics.get(seconds)), "its work and time"
@@ -106,6 +125,10 @@ def _relations(record: dict[str, Any]) -> Iterator[tuple[str, Any, float | None,
         yield f"metrics.measured_{unit}", metrics.get(f"measured_{unit}"), steps * batch * sample, "its steps and batch"
     if unit == "tokens":
         yield "layout.sequence_length", layout.get("sequence_length"), sample, "its work per sample"
+    for name, option, stored in _options_of_layout(record):
+        yield f"layout.{name}", stored, option, "the options of the run"
+    peak = (config.get("run") or {}).get("peak_tflops_per_device")
+    yield "metrics.peak_tflops_per_device", metrics.get("peak_tflops_per_device"), peak or None, "its options"
     sizes = [size for name in ("data", "tensor", "pipeline") if is_number(size := layout.get(f"{name}_parallel_size"))]
     if len(sizes) == 3:
         yield "layout.num_devices", devices, math.prod(sizes), "its parallel sizes"
@@ -120,6 +143,14 @@ def _relations(record: dict[str, Any]) -> Iterator[tuple[str, Any, float | None,
             yield f"metrics.{name}", metrics.get(name), _percentile(times_s, percent), "its steps"
     for key, kind in (("energy", "measured"), ("energy_effective", "effective")):
         yield from _of_energy(key, record.get(key) or {}, metrics.get(f"{kind}_{unit}"), unit, devices)
+
+
+def _options_of_layout(record: dict[str, Any]) -> Iterator[tuple[str, float, Any]]:
+    """A number of the layout that was asked for: its name, the option, and the layout's; 0 asks for none."""
+    for options in (record.get("config") or {}).values():
+        for name, option in options.items() if isinstance(options, dict) else ():
+            if is_number(option) and option:
+                yield name, option, record["layout"].get(name)
 
 
 def _shares(record: dict[str, Any]) -> dict[str, float]:
@@ -145,13 +176,16 @@ def _of_energy(
     if told and all(map(is_number, told)):
         yield f"{key}.states.all_wh", states.get("all_wh"), math.fsum(told), "its states"
     channels = energy.get("channels") or []
-    parts = [part for channel in channels if is_number(part := channel.get("energy_wh"))]
-    if parts and len(parts) == len(channels):
-        yield f"{key}.energy_wh", energy_wh, math.fsum(parts), "its channels"
+    for name in SUMS:
+        parts = [part for channel in channels if is_number(part := channel.get(name))]
+        if parts and len(parts) == len(channels):
+            yield f"{key}.{name}", energy.get(name), math.fsum(parts), "its channels"
     for channel in channels:
         name, counter_wh = f"{key}.channels: {channel.get('name')}", channel.get("counter_wh")
-        of_method = {"counter": counter_wh, "integral": channel.get("integral_wh")}.get(channel.get("method") or "")
-        yield f"{name}, energy_wh", channel.get("energy_wh"), of_method, f"its readings by {channel.get('method')}"
+        of_method = WITNESSES.get(channel.get("method") or "", ())
+        if len(of_method) == 1:
+            words = f"its readings by {channel.get('method')}"
+            yield f"{name}, energy_wh", channel.get("energy_wh"), channel.get(of_method[0]), words
         # Of a number near 0 the relation would be rounding's.
         factor = _ratio(channel.get("integral_wh"), counter_wh)
         difference = channel.get("integral_vs_counter")
@@ -163,8 +197,15 @@ def _otherwise(record: dict[str, Any]) -> Iterator[str]:
     """Words and counts of the record that say something else than its options, layout, devices and channels."""
     layout, config = record["layout"], record.get("config") or {}
     listed, devices = len(record.get("devices") or []), layout.get("num_devices")
-    if _exceeds(listed, devices):
+    if is_number(devices) and listed != devices:
         yield f"it lists {listed} devices, and layout.num_devices is {devices}"
+    micro, replicas = layout.get("micro_batch_size"), layout.get("data_parallel_size")
+    batch = layout.get("global_batch_size")
+    if batch and micro and replicas and batch % (micro * replicas):
+        yield f"its global batch {batch} is not a multiple of its micro batch {micro} on {replicas} replicas"
+    ids = [device["device_id"] for device in record.get("devices") or [] if device.get("device_id")]
+    if ids and (config.get("compute") or {}).get("device") == "cpu":
+        yield f"processors trained by its options, but {ids[0]} is an accelerator"
     told = [
         (f"config.{group}.precision", options["precision"], "precision", record.get("precision"))
         for group, options in config.items()
@@ -184,9 +225,31 @@ def _otherwise(record: dict[str, Any]) -> Iterator[str]:
                 (f"{key}.channels", kind, f"{key}.power_kind", energy.get("power_kind")),
                 (f"{key}.channels", scope, f"{key}.power_scope", energy.get("power_scope")),
             ]
+            if energy.get("power_source") is not None:
+                source = f"{kind.upper() if kind == 'estimated' else kind}, {scope}"
+                told.append((f"{key}.channels", source, f"{key}.power_source", energy["power_source"]))
     for origin, value, name, stored in told:
         if value != stored:
             yield f"{name} is stored as {stored!r}, but {origin} says {value!r}"
+
+
+def _of_its_nodes(record: dict[str, Any]) -> Iterator[str]:
+    """Nodes that have devices and no windows, or windows and no devices, and more or fewer of them than are said."""
+    hosts = {device.get("hostname") for device in record.get("devices") or []}
+    num_nodes = record["layout"].get("num_nodes")
+    if hosts and is_number(num_nodes) and len(hosts) != num_nodes:
+        yield f"its devices are of {len(hosts)} nodes, and layout.num_nodes is {num_nodes}"
+    for kind in ("measured", "effective"):
+        nodes = windows_of(record, kind)
+        if nodes and hosts and nodes.keys() != hosts:
+            apart = ", ".join(sorted(map(str, nodes.keys() ^ hosts)))
+            yield f"its devices and its {kind} windows are of unlike nodes: {apart}"
+        times_s = {hostname: longest_s({hostname: windows}) for hostname, windows in nodes.items()}
+        if times_s and min(times_s.values()) < NODES_SHARE * max(times_s.values()):
+            least, most = min(times_s, key=times_s.__getitem__), max(times_s, key=times_s.__getitem__)
+            yield (
+                f"its {kind} window is {times_s[least]:.4g} s on node {least} and {times_s[most]:.4g} s on node {most}"
+            )
 
 
 def _of_its_windows(record: dict[str, Any]) -> Iterator[str]:
@@ -208,6 +271,9 @@ def _beside_its_windows(record: dict[str, Any]) -> Iterator[str]:
         window_s = longest_s(nodes)
         if nodes and is_number(time_s) and not math.isclose(window_s, time_s, rel_tol=WINDOW_TOLERANCE):
             yield f"its {name} is over {time_s:.4g} s, but its window is {window_s:.4g} s"
+    speed, effective = (metrics.get(f"{kind}{record['work_unit']}_per_s") for kind in ("", "effective_"))
+    if is_number(speed) and is_number(effective) and effective > FASTER_WITH_INPUT * speed:
+        yield f"with its input path it is {effective / speed:.3g} times as fast as without"
     measured_s, steps = metrics.get("measured_s"), metrics.get("measured_steps")
     times_s = [time_s for time_s in record.get("step_times_s") or [] if is_number(time_s)]
     if not times_s or not is_number(measured_s):
@@ -237,7 +303,7 @@ def _beside_its_steps(record: dict[str, Any]) -> Iterator[str]:
 
 
 def _of_its_channels(record: dict[str, Any]) -> Iterator[str]:
-    """Channels that are counted twice or measured nothing, and energies that are less than what is inside of them."""
+    """Channels that are counted twice, have no readings or measured nothing, and sums that their parts contradict."""
     for key in ("energy", "energy_effective"):
         energy = record.get(key) or {}
         channels = energy.get("channels") or []
@@ -250,54 +316,101 @@ def _of_its_channels(record: dict[str, Any]) -> Iterator[str]:
             is_told = is_number(energy_wh) and not one.get("estimated") and one.get("scope") != "dram"
             if is_told and energy_wh <= 0:
                 yield f"channel {one.get('name')} measured {energy_wh:g} Wh, which it cannot have"
-        if less := less_than_inside(energy):
-            yield f"{key} is {less}"
+            yield from _without_witness(one, f"{key}.channels: {one.get('name')}")
+        parts_wh = [part for one in channels if is_number(part := one.get("uncertainty_wh"))]
+        least_wh, uncertainty_wh = math.fsum(parts_wh), energy.get("uncertainty_wh")
+        if _exceeds(least_wh, uncertainty_wh):
+            yield f"{key}.uncertainty_wh is {uncertainty_wh:.6g}, but its channels make {least_wh:.6g} or more"
+        yield from _more_than_sampled(energy, key)
+        if apart := apart_from_inside(energy):
+            yield f"{key} is {apart}"
 
 
-def less_than_inside(energy: dict[str, Any]) -> str:
-    """Of an energy of whole nodes, beyond its interval and what two sensors may differ by, that it is less than what
-    was sampled inside of them, in words; else empty.
+def _without_witness(channel: dict[str, Any], name: str) -> Iterator[str]:
+    """What a channel's energy was not read from."""
+    method, energy_wh = channel.get("method"), channel.get("energy_wh")
+    witnesses = WITNESSES.get(method or "")
+    if witnesses is None:
+        yield f"{name}, its energy is by {method!r}, which is none of {', '.join(WITNESSES)}"
+        return
+    read_wh = [channel.get(witness) for witness in witnesses]
+    if not all(map(is_number, read_wh)):
+        yield f"{name}, the record does not say {' and '.join(witnesses)}, from which its energy is"
+    elif _exceeds(energy_wh, math.fsum(filter(is_number, read_wh))):
+        yield f"{name}, its energy is {energy_wh:.6g} Wh, more than it read"
+
+
+def _more_than_sampled(energy: dict[str, Any], key: str) -> Iterator[str]:
+    """Channels of a scope that have used more than all of that scope."""
+    used_wh: dict[str, float] = {}
+    for one in energy.get("channels") or []:
+        if is_number(one.get("energy_wh")):
+            used_wh[one.get("scope")] = used_wh.get(one.get("scope"), 0.0) + one["energy_wh"]
+    for scope, part_wh in used_wh.items():
+        if _exceeds(part_wh, whole_wh := (energy.get("sampled_by_scope") or {}).get(f"{scope}_wh")):
+            yield f"{key} has {part_wh:.6g} Wh of channels of scope {scope}, and {whole_wh:.6g} Wh were sampled of all"
+
+
+def apart_from_inside(energy: dict[str, Any]) -> str:
+    """Of an energy of whole nodes that it is less than what was sampled inside of them, beyond its interval and what
+    two sensors may differ by, or far more, in words; else empty.
     """
     inside = energy.get("sampled_by_scope") or {}
     energy_wh, uncertainty_wh = energy.get("energy_wh"), energy.get("uncertainty_wh")
     if energy.get("power_scope") not in AROUND or not is_number(energy_wh):
         return ""
     most_wh = (energy_wh + (uncertainty_wh if is_number(uncertainty_wh) else 0.0)) * (1 + SENSOR_TOLERANCE)
+    words = f"{energy_wh:.4g} Wh at the {energy['power_scope']}"
     for scope in INSIDE:
-        if _exceeds(inside_wh := inside.get(f"{scope}_wh"), most_wh):
-            return (
-                f"{energy_wh:.4g} Wh at the {energy['power_scope']}, less than the {inside_wh:.4g} Wh of its {scope}s"
-            )
+        inside_wh = inside.get(f"{scope}_wh")
+        if _exceeds(inside_wh, most_wh):
+            return f"{words}, less than the {inside_wh:.4g} Wh of its {scope}s"
+        if is_number(inside_wh) and inside_wh > 0 and energy_wh > MOST_AROUND * inside_wh:
+            return f"{words}, {energy_wh / inside_wh:.3g} times the {inside_wh:.4g} Wh of its {scope}s"
     return ""
 
 
 def _beyond_the_device(record: dict[str, Any]) -> Iterator[str]:
-    """Rates above the device's peak, and powers above the board's limit."""
-    mfu = (record.get("metrics") or {}).get("mfu")
+    """Rates above the device's peak, powers above the board's limit, and both above what any device has."""
+    metrics = record.get("metrics") or {}
+    mfu, tflops_per_device = metrics.get("mfu"), metrics.get("tflops_per_device")
     if is_number(mfu) and mfu > 1:
         yield f"{mfu:.0%} of the device's peak FLOP/s are more than it has"
     limits_w = _limits_w(record)
     for key in ("energy", "energy_effective"):
         energy = record.get(key) or {}
-        window_s = energy.get("window_s")
         for channel in energy.get("channels") or []:
-            limit_w = limits_w.get(channel.get("device_id") or "", 0.0) * (channel.get("num_devices") or 1)
-            energy_wh = channel.get("energy_wh")
-            power_w = _ratio(energy_wh * JOULES_PER_WH if is_number(energy_wh) else None, window_s)
+            energy_wh, several = channel.get("energy_wh"), channel.get("num_devices") or 1
+            power_w = _ratio(energy_wh * JOULES_PER_WH if is_number(energy_wh) else None, energy.get("window_s"))
+            limit_w = _limit_w(channel, limits_w)
             if limit_w and power_w is not None and power_w > BOARD_TOLERANCE * limit_w:
                 yield (
                     f"channel {channel.get('name')} has {power_w:.0f} W on average, and its board's limit is "
                     f"{limit_w:.0f} W"
                 )
+            elif channel.get("scope") in INSIDE and power_w is not None and power_w > MOST_W * several:
+                yield f"channel {channel.get('name')} has {power_w / several:.3g} W of a device, which none has"
+        power_w = _ratio(energy.get("avg_power_w"), record["layout"].get("num_devices"))
+        flop_per_j = _ratio(tflops_per_device * 1e12 if is_number(tflops_per_device) else None, power_w)
+        if energy.get("power_kind") == "measured" and flop_per_j is not None and flop_per_j > MOST_FLOP_PER_J:
+            yield f"{power_w:.3g} W of a device for {tflops_per_device:.4g} TFLOP/s are less than any chip takes"
+
+
+def _limit_w(channel: dict[str, Any], limits_w: dict[str, float]) -> float:
+    """Of a channel, the lowest of what its sensor and its vendor's tool said; 0 where that is not known."""
+    several = channel.get("num_devices") or 1
+    of_devices_w = [several * limits_w[one] for one in same_ids(channel.get("device_id") or "") if one in limits_w]
+    own_w = [channel.get("limit_w"), (channel.get("clocks") or {}).get("power_limit_w")]
+    return min((limit_w for limit_w in [*of_devices_w, *own_w] if is_number(limit_w) and limit_w > 0), default=0.0)
 
 
 def _limits_w(record: dict[str, Any]) -> dict[str, float]:
     """The power limit of each device by its id, as nvidia-smi writes both."""
     found = {}
     for device in devices_of(record):
-        if device.get("uuid"):
+        for one in same_ids(str(device.get("uuid") or "")):
             try:
-                found[str(device["uuid"])] = float(str(device.get("power.limit", "")).split()[0])
+                found[one] = float(str(device.get("power.limit", "")).split()[0])
             except (ValueError, IndexError):
                 continue  # [N/A]
     return found
@@ -332,7 +445,7 @@ def _beyond_what_was_read(record: dict[str, Any]) -> Iterator[str]:
 
 
 def _exceeds(part: Any, whole: Any) -> bool:
-    return is_number(part) and is_number(whole) and part > whole * (1 + TOLERANCE)
+    return is_number(part) and is_number(whole) and part > whole + TOLERANCE * abs(whole)
 
 
 def _percentile(values: Sequence[float], percent: float) -> float:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from jpwr.say import printable
 from results.derived import contradictions
 
 SCHEMA_VERSION = 3
@@ -18,9 +20,11 @@ RESULT_NAME = "result.json"
 ATTEMPTS = "attempts"  # a folder of what failed, and was run again with success or not
 # A file with more is damaged: tables and plots could not use it.
 DEEPEST = 30  # levels of lists and objects
+FEWEST_TIMES = 3  # that differ, by which a run is known again
 LARGEST = 1e30  # of a number; 1 / LARGEST the smallest above 0
 # What a record has from the moment its job is planned; the rest comes when it is known.
 NEEDED = {"benchmark": str, "system": str, "model": str, "work_unit": str, "status": str, "layout": dict}
+NAMES = ("benchmark", "system", "model", "work_unit", "precision", "data", "sample")
 
 Record = dict[str, Any]
 
@@ -74,7 +78,22 @@ def _parse(content: bytes, path: Path) -> Record:
     for key, kind in NEEDED.items():
         if not isinstance(record.get(key), kind):
             raise RecordError(f"{path} has no usable '{key}': it is damaged, or not a record of this suite")
+    for name in _names(record):
+        if not name.isprintable():
+            raise RecordError(f"{path} has the name {name!r}, which no table can show: it is damaged, or made up")
+    if isinstance(record.get("error"), str):
+        record["error"] = printable(record["error"])
     return record
+
+
+def _names(record: Record) -> Iterator[str]:
+    """What tables show in cells of their own: a line break in it would be another row."""
+    variant, choices = record.get("variant"), record.get("choices")
+    values = [record.get(key) for key in NAMES]
+    values += variant if isinstance(variant, list) else []
+    for both in choices.items() if isinstance(choices, dict) else ():
+        values += both
+    return (value for value in values if isinstance(value, str))
 
 
 def _unreadable(path: Path, error: Exception) -> RecordError:
@@ -169,7 +188,7 @@ def find_records(folders: Iterable[Path]) -> Found:
     units: dict[str, Record] = {}
     for path in dict.fromkeys(_result_files(folders)):
         try:
-            record = _read_checked(path)
+            record = read_checked(path)
         except RecordError as error:
             found.skipped.append(str(error))
             continue
@@ -192,14 +211,47 @@ def find_records(folders: Iterable[Path]) -> Found:
                 f"benchmark, {record['benchmark']}: they cannot be in one table"
             )
         found.records.append(record)
+    for both in _at_once(found.records):
+        found.skipped.append(f"{' and '.join(both)} were measured on one device at the same time: both are left out")
+        found.records[:] = [record for record in found.records if record["file"]["path"] not in both]
     return found
 
 
+def _at_once(records: Sequence[Record]) -> list[tuple[str, str]]:
+    """Files of two runs each whose windows overlap on a device, which is known by its id."""
+    windows: dict[tuple[str, str], list[tuple[float, float, str]]] = {}
+    for record in records:
+        ids: dict[str, set[str]] = {}
+        for device in record.get("devices") or []:
+            if device["device_id"]:
+                ids.setdefault(device["hostname"], set()).add(device["device_id"])
+        for one in record.get("windows") or []:
+            for device_id in ids.get(one["hostname"], ()) if one["boot_id"] else ():
+                edges = (one["start_s"], one["end_s"], record["file"]["path"])
+                windows.setdefault((one["boot_id"], device_id), []).append(edges)
+    pairs = [pair for of_device in windows.values() for pair in pairwise(sorted(of_device))]
+    return list(
+        dict.fromkeys(
+            (before[2], after[2]) for before, after in pairs if after[0] < before[1] and before[2] != after[2]
+        )
+    )
+
+
 def _names_of_run(record: Record) -> list[Any]:
-    """By what two records are known to be of one run: its own name, and when its windows began on their nodes."""
+    """By what two records are known to be of one run: its own name, when its windows began on their nodes, and how
+    long its steps took, which no clock measures twice alike.
+    """
     names: list[Any] = [record["run_id"]] if record.get("run_id") else []
-    began = {(window["boot_id"] or window["hostname"], window["start_s"]) for window in record.get("windows") or []}
-    return [*names, (record["benchmark"], frozenset(began))] if began else names
+    for kind in ("measured", "effective"):
+        began = {
+            (window["boot_id"] or window["hostname"], window["start_s"])
+            for window in record.get("windows") or []
+            if window["kind"] == kind
+        }
+        if began:
+            names.append((record["benchmark"], kind, frozenset(began)))
+    times_s = tuple(record.get("step_times_s") or [])
+    return [*names, times_s] if len(set(times_s)) >= FEWEST_TIMES else names
 
 
 def _content(record: Record) -> Record:
@@ -219,7 +271,8 @@ def results_below(folder: Path, pattern: str = RESULT_NAME) -> list[Path]:
     return sorted(path for path in folder.rglob(pattern) if ATTEMPTS not in path.relative_to(folder).parts)
 
 
-def _read_checked(path: Path) -> Record:
+def read_checked(path: Path) -> Record:
+    """One record with its file, each field of which is as the schema has it; raises RecordError."""
     try:
         content = path.read_bytes()
     except OSError as error:

@@ -24,11 +24,18 @@ def value_at(record: Record, path: str) -> Any:
     return None
 
 
-def is_accelerated(record: Record) -> bool:
-    """Did accelerators train, as far as the record knows, and not the processors themselves?"""
-    if known := value_at(record, "config.compute.device"):
-        return bool(known != "cpu")
-    return any(device.get("device_id") for device in record.get("devices") or [])
+def energy_source(record: Record, energy: str = "energy") -> str:
+    """How and where an energy was measured: those of one source may be set against each other; empty without one."""
+    found = record.get(energy)
+    return f"{found['power_kind']}, {found['power_scope']}" if found else ""
+
+
+def is_accelerated(record: Record) -> bool | None:
+    """Did accelerators train, and not the processors themselves? None where the record does not say."""
+    if any(device.get("device_id") for device in record.get("devices") or []):
+        return True
+    known = value_at(record, "config.compute.device")
+    return None if known is None else bool(known != "cpu")
 
 
 def count(number: int, noun: str) -> str:

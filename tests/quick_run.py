@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from benchmarks.common.launch import mark, node_window
-from benchmarks.common.record import EFFECTIVE, MEASURED, RunRecord, Window
+from benchmarks.common.record import EFFECTIVE, MEASURED, Device, RunRecord, Window
 from jpwr.region_times import describe, merge
 from jpwr.regions import RegionTimer
 
@@ -55,6 +55,8 @@ system = json.loads(Path("result.json").read_text())["system"]
 metrics["measured_steps"] = metrics["measured_tokens"] / layout["global_batch_size"]
 record = RunRecord("llm_training", system, "tiny", "tokens", {}, "ok", layout=layout, metrics=metrics)
 record.windows = windows
+record.devices = [Device(windows[0].hostname, 0, "made up", "", None, "")]
+record.step_times_s = [metrics["measured_s"] / metrics["measured_steps"]]
 record.regions = {"measured": {"clock": "host", **merge([describe(timer.steps())])}}
 Path("record.json").write_text(json.dumps(record.to_dict()))
 if here in sys.argv[1:]:

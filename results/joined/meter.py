@@ -7,6 +7,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from jpwr.channel import ChannelInfo, Scope
 from jpwr.errors import JpwrError
 from jpwr.trace import Trace
 from results.collect import EnergyError, energy_of
-from results.derived import is_number, less_than_inside
+from results.derived import apart_from_inside, is_number
 from results.records import Record, RecordError
 
 TIME, POWER, NODE = "timestamp", "watts", "node"
@@ -50,8 +51,14 @@ def read_meter(path: Path) -> Meter:
         raise RecordError(f"{path} cannot be read as a meter's readings: {error}") from error
     if not readings:
         raise RecordError(f"{path} has no reading below its header")
-    for found in readings.values():
+    for node, found in readings.items():
         found.sort()
+        twice_s = next((before[0] for before, after in pairwise(found) if before[0] == after[0]), None)
+        if twice_s is not None:
+            words = f" of node {node}" if node else ""
+            raise RecordError(
+                f"{path} has two readings{words} of {_moment(twice_s)}: add up what feeds a node, one reading a moment"
+            )
     return Meter(
         path,
         {node: [time_s for time_s, _ in found] for node, found in readings.items()},
@@ -65,6 +72,8 @@ def _rows(file: Any, path: Path) -> Iterator[tuple[str, float, float]]:
     titles = [title.strip().lower() for title in next(csv.reader([header], delimiter=delimiter), [])]
     if TIME not in titles or POWER not in titles:
         raise RecordError(f"{path}: its first line is {header.strip()!r}, it needs the columns {TIME} and {POWER}")
+    if twice := next((title for title in (TIME, POWER, NODE) if titles.count(title) > 1), None):
+        raise RecordError(f"{path}: its first line has the column {twice} twice")
     for number, fields in enumerate(csv.reader(file, delimiter=delimiter), 2):
         row = dict(zip(titles, (field.strip() for field in fields), strict=False))
         if not any(row.values()):
@@ -111,8 +120,8 @@ def add_meter(records: Sequence[Record], meter: Meter) -> list[str]:
                         f"{meter.path} and {other} both measure {_name(record)}: give one file of each node's meter"
                     )
                 found["sampled_by_scope"] = (own.get("sampled_by_scope") or {}) | found["sampled_by_scope"]
-                if less := less_than_inside(found):
-                    raise EnergyError(f"its energy is {less}: are its readings watts?")
+                if apart := apart_from_inside(found):
+                    raise EnergyError(f"its energy is {apart}: are its readings watts?")
             record |= energies
         except (EnergyError, JpwrError) as error:
             notes.append(f"{meter.path} does not measure {_name(record)}: {error}")

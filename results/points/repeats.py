@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from results.points.estimate import Estimate, Part, half_interval, of_runs
 from results.points.setups import Setup, differences, options_of, setup_of
 from results.records import Record
-from results.values import devices_text, sort_key, value_at
+from results.values import devices_text, energy_source, sort_key, value_at
 
 # What makes a run unsteady: of fewer steps a trend may be chance.
 FEWEST_STEPS = 12
@@ -18,6 +18,7 @@ TREND = 0.03
 SURE_OF_A_SHIFT = 0.005  # of 12 steps the first 4 can be told from the others just so
 OUTLIER = 1.5
 OUTLIER_COST = 0.01
+ENERGIES = ("energy", "energy_effective")
 
 
 class Point(NamedTuple):
@@ -78,7 +79,7 @@ class PointResults(NamedTuple):
 
     def summary(self, path: str) -> Summary | None:
         """Of a value of the good runs; None unless all of them have it, an energy of one kind and scope."""
-        if path.startswith("energy.") and len({value_at(record, "energy.power_source") for record in self.good}) > 1:
+        if (energy := energy_of_path(path)) and len({energy_source(record, energy) for record in self.good}) > 1:
             return None
         values = [value_at(record, path) for record in self.good]
         if not values or not all(isinstance(value, int | float) for value in values):
@@ -103,18 +104,22 @@ class PointResults(NamedTuple):
 
     def error_of_each(self, path: str) -> float:
         """Half of the interval that a value of one run has by itself, as a share of it: an energy's."""
-        return self.sensor_error or 0.0 if path.startswith("energy.") else 0.0
+        energy = energy_of_path(path)
+        return self._sensor_error(energy) or 0.0 if energy else 0.0
 
     @property
     def sensor_error(self) -> float | None:
         """Of the energy of one run, by sampling and counter, apart from the spread of its repeats: the largest half of
         their intervals, as a share of the energy.
         """
+        return self._sensor_error("energy")
+
+    def _sensor_error(self, energy: str) -> float | None:
         found = [
-            uncertainty / energy
+            uncertainty_wh / energy_wh
             for record in self.good
-            if (uncertainty := value_at(record, "energy.uncertainty_wh")) is not None
-            and (energy := value_at(record, "energy.energy_wh"))
+            if (uncertainty_wh := value_at(record, f"{energy}.uncertainty_wh")) is not None
+            and (energy_wh := value_at(record, f"{energy}.energy_wh"))
         ]
         return max(found, default=None)
 
@@ -127,6 +132,12 @@ class PointResults(NamedTuple):
     def is_comparable(self) -> bool:
         """Is it of the workload of the comparison, and not of a smaller one?"""
         return value_at(self.any, "metrics.comparable") is not False
+
+
+def energy_of_path(path: str) -> str:
+    """Which energy of a record a value is of; empty for a value that is of none."""
+    energy = path.partition(".")[0]
+    return energy if energy in ENERGIES else ""
 
 
 def by_point(records: Sequence[Record]) -> list[PointResults]:

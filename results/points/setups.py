@@ -40,6 +40,8 @@ OF_A_DEVICE = (
     "vram.type",
 )
 OF_A_NODE = ("cpu", "cpus_usable")
+FLOPS = "model_flops_per_"  # how the name begins of those that a unit of work is taken to be
+DEVICE, CPUS, LIMIT = "device", "CPUs bound", "power limit in W"
 # Of the environment what is of one job, or changes no speed.
 OF_A_JOB = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NCCL_DEBUG")
 OF_SLURM = "SLURM_"
@@ -81,7 +83,9 @@ def setup_of(record: Record) -> Setup:
     in it.
     """
     layout = {name: str(value) for name, value in record["layout"].items()}
-    found = dict(platform_of(record)) | _of_nodes(record) | _environment(record) | layout
+    found = dict(platform_of(record)) | _of_nodes(record) | _of_processes(record) | _environment(record)
+    metrics = (record.get("metrics") or {}).items()
+    found |= layout | {name: str(value) for name, value in metrics if value and name.startswith(FLOPS)}
     options = {name if name not in found else f"{OPTION}{name}": value for name, value in options_of(record)}
     return tuple(sorted((found | options).items()))
 
@@ -99,6 +103,28 @@ def _of_nodes(record: Record) -> dict[str, str]:
     origin = record.get("provenance") or {}
     nodes = origin.get("nodes") or [origin]
     return _together({name: str(node[name]) for name in OF_A_NODE if node.get(name) is not None} for node in nodes)
+
+
+def _of_processes(record: Record) -> dict[str, str]:
+    """What the processes and the power's sensors say of the devices, which a container may hide from the vendor's
+    tool.
+    """
+    channels = (record.get("energy") or {}).get("channels") or []
+    limits = [{LIMIT: str(limit)} for one in channels if (limit := (one.get("clocks") or {}).get("power_limit_w"))]
+    devices = [
+        {name: str(value) for name, value in ((DEVICE, one.get("name")), (CPUS, _cpus(one.get("cpus")))) if value}
+        for one in record.get("devices") or []
+    ]
+    return _together([*devices, *limits])
+
+
+def _cpus(text: str | None) -> int:
+    """How many CPUs a list such as 0-3,8 has; 0 where it is none."""
+    ends = [part.partition("-")[::2] for part in (text or "").split(",")]
+    try:
+        return sum(int(last or first) - int(first) + 1 for first, last in ends)
+    except ValueError:
+        return 0
 
 
 def _environment(record: Record) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,7 @@ def result(
         "num_devices": devices,
         "method": "integral",
         "energy_wh": energy_wh,
+        "integral_wh": energy_wh,
         "uncertainty_wh": 0.01 * energy_wh,
         "integral_vs_counter": None,
         "idle_power_w": 0.3 * devices * power_w,
@@ -64,10 +66,14 @@ def result(
             "num_devices": devices,
             "data_parallel_size": devices,
             "global_batch_size": batch,
+            "micro_batch_size": math.gcd(4, batch // devices or 1),
             "sequence_length": SEQUENCE_LENGTH,
             "work_per_sample": SEQUENCE_LENGTH,
         },
-        "config": {"data": {"data": "text"}, "compute": {"precision": changes.get("precision", "bf16")}},
+        "config": {
+            "data": {"data": "text"},
+            "compute": {"precision": changes.get("precision", "bf16"), "device": _device(changes.get("devices", []))},
+        },
         "precision": "bf16",
         "data": "text",
         "sample": "2048 tokens",
@@ -94,7 +100,9 @@ def result(
                 "end_epoch_s": base["windows"][0]["start_epoch_s"] + WINDOW_S,
             }
         ],
-        "devices": [{**base["devices"][0], "name": "an accelerator", "device_id": ""}],
+        "devices": [
+            {**base["devices"][0], "rank": rank, "name": "an accelerator", "device_id": ""} for rank in range(devices)
+        ],
         "energy": {
             "energy_wh": energy_wh,
             "energy_wh_per_device": energy_wh / devices,
@@ -126,6 +134,10 @@ def result(
     }
     record.update(changes)
     return record
+
+
+def _device(devices: list[dict[str, Any]]) -> str:
+    return "gpu" if any(device["device_id"] for device in devices) else "cpu"
 
 
 def in_units(record: dict[str, Any], unit: str) -> dict[str, Any]:

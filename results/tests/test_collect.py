@@ -309,6 +309,7 @@ def test_all_that_a_result_says_of_an_energy(job):
             "hostname": "n1",
             "scope": "device",
             "source": "board power",
+            "limit_w": None,
             "estimated": False,
             "device_id": f"GPU-{number}",
             "num_devices": 1,
@@ -414,6 +415,20 @@ def test_a_processors_power_is_none_of_an_accelerators_work(job):
     node = ChannelInfo("ipmi", Scope.NODE, "ipmi")
     job.record(**on_gpu).trace([PACKAGE, node], lambda channel, _: [50.0, 500.0][channel])
     assert energy(job)["power_source"] == "measured, node"
+
+
+def test_a_channel_is_not_counted_for_two_names_of_one_node(job):
+    """Two containers of a node, whose names are others, and the node's one sampler."""
+    window = make_record()["windows"][0]
+    windows = [{**window, "hostname": name} for name in ("pod-0", "pod-1")]
+    job.record(windows=windows)
+    job.trace([GPU0._replace(device_id="")], lambda _, __: 300.0)
+    assert "channel nvml:0 of one trace is counted for pod-0 and for pod-1" in collect(job.path)["error"]
+    gpus = [{**on_gpus(f"GPU-{index}")[0], "hostname": f"pod-{index}"} for index in (0, 1)]
+    layout = {**make_record()["layout"], "num_devices": 2, "num_nodes": 2}
+    job.record(windows=windows, devices=gpus, layout=layout)
+    job.trace([GPU0, GPU0._replace(name="pynvml:1", device_id="GPU-1")], lambda _, __: 300.0)
+    assert energy(job)["avg_power_w"] == pytest.approx(600.0)
 
 
 def test_nodes_that_were_measured_at_different_places_have_no_sum(job):

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from caraml.cli import main
-from results.points.repeats import point_of, summarise
+from results.points.repeats import by_point, point_of, summarise
 from results.records import RecordError
 from results.tables.comparison import comparison_text
 from results.tests import made_up
@@ -27,7 +27,8 @@ def result(speed, batch=8, devices=1, system="A", source="measured, device", per
     channel |= {"energy_wh": energy_wh, "samples": 6000, "idle_power_w": None}
     record["energy"] = {"energy_wh": energy_wh, "uncertainty_wh": 0.0, "idle_power_w": None, "channels": [channel]}
     record["energy"] |= {"window_s": record["metrics"]["measured_tokens"] / speed, "tokens_per_wh": per_wh}
-    record["energy"] |= {"power_kind": "measured", "power_scope": "device", "power_source": source}
+    kind, _, scope = source.lower().partition(", ")
+    record["energy"] |= {"power_kind": kind, "power_scope": scope, "power_source": source}
     return record
 
 
@@ -130,8 +131,40 @@ def test_an_estimate_is_never_set_against_a_measurement():
     found = compare([result(100.0)], [result(100.0, source="ESTIMATED, cpu")])
     assert found.lines[0].ratios[0].value == 1.0
     assert found.lines[0].ratios[1] is None
-    assert "energies are not compared: measured, device against ESTIMATED, cpu" in found.lines[0].remarks
+    assert "energies are not compared: there is an estimate among them" in found.lines[0].remarks
     assert found.means()[1] is None
+
+
+@pytest.mark.parametrize("told", [{}, {"power_source": "measured, device"}])
+def test_where_an_energy_was_measured_is_what_its_kind_and_scope_say(told):
+    """Whatever the words for people say, or where they are left out."""
+    sides = [thrice(100.0), thrice(100.0, source="measured, node")]
+    for record in [*sides[0], *sides[1]]:
+        del record["energy"]["power_source"]
+        record["energy"] |= told
+    found = compare(*sides)
+    assert found.means()[1] is None
+    assert "energies are not compared: measured, device against measured, node" in found.lines[0].remarks
+    [one] = by_point([record | {"system": "A"} for record in (sides[0][0], *sides[1][:2])])
+    assert one.estimate("energy.tokens_per_wh") is None
+
+
+@pytest.mark.parametrize("precision", ["", "bf16"])
+def test_a_precision_that_nobody_knows_keeps_no_requirement(precision):
+    comparison = compare(*(thrice(speed, precision=precision) for speed in (100.0, 200.0)))
+    found = broken([read_requirement("ratio>=1.5")], comparison, thrice(200.0, precision=precision))
+    assert [outcome for outcome, _ in found] == ([] if precision else [Outcome.OPEN])
+    assert all("is of a precision that is not known" in words for _, words in found)
+
+
+def test_the_energy_with_an_input_path_keeps_no_requirement_where_it_is_an_estimate():
+    records = thrice(100.0)
+    for record in records:
+        record["energy_effective"] = record["energy"] | {"power_kind": "estimated"}
+    name = "energy_effective.tokens_per_wh"
+    [(outcome, words)] = broken([read_requirement(f"{name}>=1")], compare(records, records), records)
+    assert outcome == Outcome.OPEN
+    assert words == f"{name}>=1 cannot be told: no record has a number {name} that counts: it has no value"
 
 
 def test_estimates_are_not_compared_with_each_other():

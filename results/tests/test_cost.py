@@ -323,6 +323,7 @@ def test_assumptions_beyond_their_ends_are_refused(tmp_path, change):
         (("price_per_device: 10000", "price_per_device: ten"), "price_per_device is 'ten', a number"),
         (("utilisation: 0.8", "utilisation: 80"), "utilisation above 0 and at most 1"),
         (("pue: 1.2", "pue: -1"), "pue is -1"),
+        (("pue: 1.2", "pue: 120"), "pue from 1 to 5"),
         (("  A100", "A100"), "names no systems"),
         (("  A100:", "- A100:"), "names no systems"),
         (("currency: EUR", "currency: [EUR"), "cannot be read as prices"),

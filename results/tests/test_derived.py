@@ -99,7 +99,7 @@ def test_no_number_that_follows_from_others_can_be_changed_by_itself(path, facto
         "metrics.peak_tflops_per_device",
         "metrics.mfu",
         "layout.work_per_sample",
-        "windows",
+        "step_times_s",
     ],
 )
 def test_what_a_throughput_follows_from_has_to_be_said(path):
@@ -143,8 +143,29 @@ def test_an_effective_throughput_has_work_time_and_windows_of_its_own():
     assert len(contradictions(record)) == 2
 
 
-@pytest.mark.parametrize(("listed", "is_wrong"), [(1, False), (2, False), (3, True), (8, True)])
-def test_no_more_devices_are_listed_than_trained(listed, is_wrong):
+@pytest.mark.parametrize(("times", "is_wrong"), [(0.1, False), (3.9, False), (4.1, True), (100.0, True)])
+def test_an_input_path_makes_nothing_faster(times, is_wrong):
+    record = run()
+    record["windows"] += [record["windows"][0] | {"kind": "effective", "start_s": 70.0, "end_s": 100.0}]
+    speed = times * record["metrics"]["tokens_per_s"]
+    speeds = {"effective_tokens_per_s": speed, "effective_tokens_per_s_per_device": speed / 2}
+    record["metrics"] |= {"effective_tokens": speed * 30, "effective_s": 30.0, **speeds}
+    assert contradictions(record) == [f"with its input path it is {times:.3g} times as fast as without"] * is_wrong
+
+
+@pytest.mark.parametrize("kind", ["measured", "effective"])
+def test_a_throughput_has_windows(kind):
+    record = run()
+    record["windows"] += [record["windows"][0] | {"kind": "effective", "start_s": 70.0, "end_s": 100.0}]
+    speeds = {"effective_tokens_per_s": 4096.0, "effective_tokens_per_s_per_device": 2048.0}
+    record["metrics"] |= {"effective_tokens": 4096 * 30, "effective_s": 30.0, **speeds}
+    record["windows"] = [window for window in record["windows"] if window["kind"] != kind]
+    said = f"the record does not say {kind} windows, from which its throughput follows"
+    assert contradictions(record) == [said]
+
+
+@pytest.mark.parametrize(("listed", "is_wrong"), [(0, True), (1, True), (2, False), (3, True), (8, True)])
+def test_as_many_devices_are_listed_as_trained(listed, is_wrong):
     record = run(devices=[run()["devices"][0] | {"rank": rank} for rank in range(listed)])
     assert contradictions(record) == [f"it lists {listed} devices, and layout.num_devices is 2"] * is_wrong
 
@@ -160,6 +181,22 @@ def test_no_more_devices_are_listed_than_trained(listed, is_wrong):
         ("precision", "", "precision is stored as '', but config.compute.precision says 'bf16'"),
         ("sample", "256 tokens", "sample is stored as '256 tokens', but layout.sequence_length says '2048 tokens'"),
         ("layout.image_size", 224, "sample is stored as '2048 tokens', but layout.image_size says '224 pixels'"),
+        (
+            "energy.power_source",
+            "measured, node",
+            "energy.power_source is stored as 'measured, node', but energy.chann",
+        ),
+        ("config.batch", {"global_batch_size": 4}, "layout.global_batch_size is stored as 8, but the options of the"),
+        ("config.model", {"sequence_length": 4096}, "layout.sequence_length is stored as 2048, but the options of the"),
+        (
+            "config.run",
+            {"peak_tflops_per_device": 500.0},
+            "metrics.peak_tflops_per_device is stored as 989, but its op",
+        ),
+        ("layout.micro_batch_size", 3, "its global batch 8 is not a multiple of its micro batch 3 on 2 replicas"),
+        ("devices.0.device_id", "GPU-1", "processors trained by its options, but GPU-1 is an accelerator"),
+        ("layout.num_nodes", 2, "its devices are of 1 nodes, and layout.num_nodes is 2"),
+        ("devices.1.hostname", "n2", "its devices and its measured windows are of unlike nodes: n2"),
     ],
 )
 def test_words_that_the_rest_of_the_record_contradicts_are_named(path, value, sentence):
@@ -228,15 +265,51 @@ def test_the_energy_of_a_channel_is_that_of_its_method(method):
     energy_wh = run()["energy"]["energy_wh"]
     assert contradictions(changed_energy(method=method, **{f"{method}_wh": energy_wh})) == []
     assert contradictions(changed_energy(method=method, **{f"{method}_wh": 1.1 * energy_wh}))
-    both = {"counter_wh": 0.4 * energy_wh, "integral_wh": 0.5 * energy_wh}
+    both = {"counter_wh": 0.6 * energy_wh, "integral_wh": 0.5 * energy_wh}
     assert contradictions(changed_energy(method="counter+integral", **both)) == []
+    both["counter_wh"] = 0.4 * energy_wh
+    assert contradictions(changed_energy(method="counter+integral", **both))
+
+
+@pytest.mark.parametrize("method", ["counter", "integral", "counter+integral", "guess", "", None])
+def test_an_energy_that_was_not_read_is_named(method):
+    record = changed_energy(method=method, integral_wh=None, counter_wh=None)
+    [sentence] = contradictions(record)
+    assert sentence.startswith("energy.channels: made:0, ")
+
+
+@pytest.mark.parametrize(("name", "least"), [("idle_power_w", 60.0), ("samples", 600), ("missing", 0)])
+def test_sums_over_channels_are_those_of_the_channels(name, least):
+    assert run()["energy"][name] * (2 if name == "idle_power_w" else 1) >= least
+    [sentence] = contradictions(changed(f"energy.{name}", lambda value: value + 1))
+    assert sentence.startswith(f"energy.{name} is stored as ")
+
+
+@pytest.mark.parametrize(("share", "is_wrong"), [(0.0, True), (0.9, True), (1.0, False), (3.0, False)])
+def test_an_energy_is_no_surer_than_its_channels(share, is_wrong):
+    record = changed("energy.uncertainty_wh", lambda value: share * value)
+    assert bool(contradictions(record)) is is_wrong
+
+
+def test_channels_have_used_no_more_than_was_sampled_of_their_scope():
+    record = changed("energy.sampled_by_scope.device_wh", lambda value: 0.5 * value)
+    [sentence] = contradictions(record)
+    assert sentence.endswith("Wh of channels of scope device, and 1.66667 Wh were sampled of all")
+
+
+def halves(channel, **of_second):
+    half = channel | {name: channel[name] / 2 for name in SUMMED}
+    return [half, half | of_second]
+
+
+SUMMED = ("energy_wh", "integral_wh", "uncertainty_wh", "idle_power_w", "samples", "missing")
 
 
 def test_a_channel_counts_once():
     record = run()
     [channel] = record["energy"]["channels"]
-    half = channel | {"energy_wh": channel["energy_wh"] / 2}
-    record["energy"]["channels"] = [half, half | {"hostname": "n2"}]
+    half, other = halves(channel, hostname="n2")
+    record["energy"]["channels"] = [half, other]
     assert contradictions(record) == []
     record["energy"]["channels"] = [half, half]
     assert contradictions(record) == ["channel made:0 of node n1 is in energy 2 times"]
@@ -248,10 +321,11 @@ def test_what_is_measured_uses_power(energy_wh, scope, is_wrong):
     record = run()
     [channel] = record["energy"]["channels"]
     whole_wh = channel["energy_wh"]
-    channel["energy_wh"] -= energy_wh
-    idle = channel | {"name": "made:1", "device_id": "", "scope": scope, "energy_wh": energy_wh}
-    record["energy"] |= {"energy_wh": whole_wh, "channels": [channel, idle]}
-    record["energy"]["power_scope"] = "+".join(sorted({"device", scope}, key=str))
+    one, idle = halves(channel, name="made:1", device_id="", scope=scope, energy_wh=energy_wh, integral_wh=energy_wh)
+    one["energy_wh"] = one["integral_wh"] = whole_wh - energy_wh
+    scopes = "+".join(sorted({"device", scope}, key=str))
+    record["energy"] |= {"power_scope": scopes, "power_source": f"measured, {scopes}", "channels": [one, idle]}
+    del record["energy"]["sampled_by_scope"]
     assert contradictions(record) == [f"channel made:1 measured {energy_wh:g} Wh, which it cannot have"] * is_wrong
 
 
@@ -260,7 +334,7 @@ def test_what_is_measured_uses_power(energy_wh, scope, is_wrong):
 def test_a_node_uses_no_less_than_its_devices(scope, inside, is_wrong):
     record = changed_energy(scope=scope)
     energy = record["energy"]
-    energy["power_scope"] = scope
+    energy |= {"power_scope": scope, "power_source": f"measured, {scope}"}
     energy["sampled_by_scope"] = {f"{scope}_wh": energy["energy_wh"], "device_wh": inside * energy["energy_wh"]}
     found = contradictions(record)
     assert len(found) == is_wrong
@@ -294,6 +368,60 @@ def test_more_than_the_device_has_is_named():
     assert contradictions(record) == ["103% of the device's peak FLOP/s are more than it has"]
     record = changed("provenance.nodes.0.devices", lambda _: [{"uuid": "GPU-1", "power.limit": "50.00 W"}])
     assert contradictions(record) == ["channel made:0 has 200 W on average, and its board's limit is 100 W"]
+
+
+@pytest.mark.parametrize("limit", [{"limit_w": 90.0}, {"clocks": {"power_limit_w": 90.0}}])
+def test_a_limit_that_the_sensor_itself_has_told_is_one(limit):
+    sentence = "channel made:0 has 200 W on average, and its board's limit is 90 W"
+    assert contradictions(changed_energy(**limit)) == [sentence]
+
+
+def test_the_limit_of_a_board_is_found_however_its_id_is_written():
+    written = "GPU-00000000-1111-2222-3333-444444444444"
+    record = changed_energy(device_id=written.upper().replace("GPU", "gpu"))
+    record["provenance"]["nodes"] = [{"devices": [{"uuid": written, "power.limit": "50.00 W"}]}]
+    assert contradictions(record) == ["channel made:0 has 200 W on average, and its board's limit is 100 W"]
+
+
+def in_watts(power_w):
+    """A run on devices of that power each, of which nobody knows the limit."""
+    record = made_up.result(devices=2, steps=STEPS, tokens_per_s=8 * 2048 / STEP_S, power_w=power_w)
+    assert record["metrics"]["tflops_per_device"] == pytest.approx(51.28, rel=1e-3)
+    return record
+
+
+@pytest.mark.parametrize(
+    ("power_w", "words"),
+    [
+        (0.1, "0.1 W of a device for 51.28 TFLOP/s are less than any chip takes"),
+        (2.0, ""),
+        (9e3, ""),
+        (4e5, "channel made:0 has 4e+05 W of a device, which none has"),
+    ],
+)
+def test_a_power_that_no_device_has_is_named_where_its_limit_is_not_known(power_w, words):
+    assert contradictions(in_watts(power_w)) == [words] * bool(words)
+
+
+def test_a_node_takes_no_thousand_times_its_devices():
+    record = changed_energy(scope="supply")
+    energy = record["energy"]
+    energy |= {"power_scope": "supply", "power_source": "measured, supply"}
+    energy["sampled_by_scope"] = {"device_wh": energy["energy_wh"] / 1000}
+    [sentence] = contradictions(record)
+    assert sentence == "energy is 3.333 Wh at the supply, 1e+03 times the 0.003333 Wh of its devices"
+
+
+@pytest.mark.parametrize(("seconds", "is_wrong"), [(60.0, False), (31.0, False), (5.0, True)])
+def test_nodes_of_one_run_have_windows_of_about_one_length(seconds, is_wrong):
+    record = run()
+    [window], [_, second] = record["windows"], record["devices"]
+    record["layout"]["num_nodes"] = 2
+    second["hostname"] = "n2"
+    record["windows"] = [window, window | {"hostname": "n2", "end_s": window["start_s"] + seconds}]
+    assert (
+        contradictions(record) == [f"its measured window is {seconds:.4g} s on node n2 and 60 s on node n1"] * is_wrong
+    )
 
 
 def test_a_run_that_failed_has_nothing_to_contradict():

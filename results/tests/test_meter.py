@@ -22,6 +22,8 @@ def run(hostnames=("n1",), **options):
     record = made_up.result(devices=4, **options)
     [window] = record["windows"]
     record["layout"]["num_nodes"] = len(hostnames)
+    for index, device in enumerate(record["devices"]):
+        device["hostname"] = hostnames[index % len(hostnames)]
     record["windows"] = [
         window
         | {
@@ -99,6 +101,19 @@ def test_times_may_be_written_with_their_zone(tmp_path, form):
 def test_a_meter_that_measures_no_run_is_refused(tmp_path, hostnames, rows, header, message):
     with pytest.raises(RecordError, match=message):
         add_meter([run(hostnames)], read_meter(write(tmp_path, rows, header)))
+
+
+@pytest.mark.parametrize(
+    ("rows", "header", "message"),
+    [
+        ([row for row in constant() for _ in "ab"], "timestamp,watts", "two readings of .*: add up what feeds a node"),
+        ([(*row, "n1") for row in constant()] * 2, "timestamp,watts,node", "two readings of node n1 of "),
+        ([(*row, 5.0) for row in constant()], "timestamp,watts,watts", "has the column watts twice"),
+    ],
+)
+def test_feeds_of_one_node_are_not_taken_for_each_other(tmp_path, rows, header, message):
+    with pytest.raises(RecordError, match=message):
+        read_meter(write(tmp_path, rows, header))
 
 
 def test_a_run_that_the_meter_does_not_cover_keeps_its_own_energy(tmp_path):

@@ -124,6 +124,30 @@ def test_what_a_run_is_split_over_is_in_its_variant_and_failed_places_are_kept_a
     assert [(one.point.global_batch, len(one.bad)) for one in both] == [(8, 1), (16, 1)]
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda record: record["devices"][0].update(name="A100-80GB"), "device A100-80GB"),
+        (lambda record: record["devices"][0].update(cpus="0-127"), "CPUs bound 128"),
+        (
+            lambda record: record["energy"]["channels"][0]["clocks"].update(power_limit_w=700.0),
+            "power limit in W 700.0",
+        ),
+        (lambda record: record["metrics"].update(model_flops_per_token=8e9), "model_flops_per_token 8000000000.0"),
+    ],
+)
+def test_what_a_container_hides_from_the_vendors_tool_makes_runs_unlike_all_the_same(change, words):
+    records = [made_up.result() for _ in range(4)]
+    for record in records:
+        record["devices"][0] |= {"name": "A100-40GB", "cpus": "0-3,8-11"}
+        record["energy"]["channels"][0]["clocks"] = {"power_limit_w": 300.0}
+    assert len(by_point(records)) == 1
+    change(records[0])
+    usual, other = sorted(by_point(records), key=lambda one: -len(one.good))
+    assert (len(usual.good), len(other.good)) == (3, 1)
+    assert other.variant[-1] == words
+
+
 def test_other_kernels_are_another_point_and_are_named():
     config = made_up.result()["config"]
     usual = made_up.result(config=config | {"kernels": {"layers": "megatron", "cuda_graph": False}})
@@ -369,7 +393,7 @@ def test_an_energy_without_channels_keeps_no_rule_of_them():
 def of_channels(devices, *channels):
     """A run of devices on nodes, by their names, and the channels of its energy: node, scope and number of devices."""
     record = made_up.result(devices=len(devices))
-    [known], [device] = record["energy"]["channels"], record["devices"]
+    [known], [device, *_] = record["energy"]["channels"], record["devices"]
     record["layout"]["num_nodes"] = len(set(devices))
     record["devices"] = [{**device, "hostname": name, "rank": rank} for rank, name in enumerate(devices)]
     record["energy"]["channels"] = [
@@ -377,6 +401,10 @@ def of_channels(devices, *channels):
         for index, (name, scope, number) in enumerate(channels)
     ]
     return record
+
+
+def on_unknown(record):
+    return {**record, "config": {}}
 
 
 def on_gpu(record):
@@ -391,6 +419,13 @@ def on_gpu(record):
         (of_channels("aaaa", ("a", "module", 1)), False, "1 of 4 devices"),
         (of_channels("aaaa", ("a", "module", 2), ("a", "module", 2)), True, "4 of 4 devices"),
         (of_channels("aa", ("a", "module", 4)), False, "the energy of 4 devices is counted, 2 trained"),
+        (of_channels("a", ("a", "cpu", 1), ("a", "dram", 1)), True, "the processors trained"),
+        (of_channels("a", ("a", "dram", 1)), False, "the energy is of memory alone"),
+        (
+            on_unknown(of_channels("a", ("a", "cpu", 1))),
+            None,
+            "whether the processors or accelerators trained is not known",
+        ),
         (
             of_channels("aabb", ("a", "device", 3), ("b", "device", 1)),
             False,

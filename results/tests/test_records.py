@@ -299,8 +299,64 @@ def test_runs_of_other_windows_are_repeats(tmp_path, one, other):
     records = [made_up.result(), made_up.result()]
     for record, changes in zip(records, (one, other), strict=True):
         record["windows"][0] |= changes
+        record["devices"][0]["hostname"] = record["windows"][0]["hostname"]
     made_up.store(tmp_path, records)
     assert len(find_records([tmp_path]).records) == 2
+
+
+def test_a_run_is_known_by_its_steps_though_its_windows_were_moved(tmp_path):
+    times_s = [1.0, 1.25, 0.75] * 20
+    windows = made_up.result()["windows"]
+    moved = [[{**window, "start_s": window["start_s"] + shift_s} for window in windows] for shift_s in (0.0, 0.001)]
+    made_up.store(tmp_path, [made_up.result(tokens_per_s=16384.0, step_times_s=times_s, windows=one) for one in moved])
+    with pytest.raises(RecordError, match="are records of one run with different content"):
+        find_records([tmp_path])
+
+
+@pytest.mark.parametrize(
+    ("ids", "boots", "start_s", "counted"),
+    [
+        (("GPU-1", "GPU-1"), ("b", "b"), 30.0, 0),
+        (("GPU-1", "GPU-2"), ("b", "b"), 30.0, 2),
+        (("GPU-1", "GPU-1"), ("b", "c"), 30.0, 2),
+        (("GPU-1", "GPU-1"), ("b", "b"), made_up.IDLE_S + made_up.WINDOW_S, 2),
+        (("", ""), ("b", "b"), 30.0, 2),
+    ],
+)
+def test_two_runs_are_not_measured_on_one_device_at_once(tmp_path, ids, boots, start_s, counted):
+    records = [made_up.result(), made_up.result()]
+    for record, device_id, boot_id in zip(records, ids, boots, strict=True):
+        record["devices"][0]["device_id"] = device_id
+        record["windows"][0]["boot_id"] = boot_id
+        record["config"]["compute"]["device"] = "gpu" if device_id else "cpu"
+    records[1]["windows"][0] |= {"start_s": start_s, "end_s": start_s + made_up.WINDOW_S}
+    made_up.store(tmp_path, records)
+    found = find_records([tmp_path])
+    assert len(found.records) == counted
+    assert ["measured on one device at the same time" in one for one in found.skipped] == [True] * (not counted)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"system": "A\nH100"},
+        {"model": "\x1b[31mtiny"},
+        {"variant": ["XLA", "a\rb"]},
+        {"choices": {"attention\n": "cudnn"}},
+        {"data": "text\u202e"},
+    ],
+)
+def test_a_name_that_would_be_a_row_or_a_colour_of_its_own_is_refused(tmp_path, changes):
+    made_up.store(tmp_path, [made_up.result() | changes])
+    [sentence] = find_records([tmp_path]).skipped
+    assert "has the name " in sentence
+    assert sentence.isprintable()
+
+
+def test_what_failed_is_told_in_one_line_whatever_it_said(tmp_path):
+    made_up.store(tmp_path, [made_up.failed(error="\x1b[31mno memory\nfor it")])
+    [record] = find_records([tmp_path]).records
+    assert record["error"] == "\\x1b[31mno memory\\nfor it"
 
 
 @pytest.mark.parametrize("changes", [{"system": "H200"}, {"losses": [1.0]}])

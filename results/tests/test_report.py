@@ -178,7 +178,7 @@ def vendors(count):
     records = []
     for index, name in enumerate(names[:count]):
         for devices in (1, 2, 4, 8, 16, 32, 64):
-            for batch in (64, 1024):
+            for batch in (256, 4096):
                 if (index + devices + batch) % 7 == 0:
                     records.append(made_up.failed(name, devices, batch, model="800M"))
                     continue

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from results.points.estimate import Estimate, product
 from results.points.regions import changes
-from results.points.repeats import Point, PointResults, by_point, disturbances, point_of, step_times_s
+from results.points.repeats import Point, PointResults, by_point, disturbances, energy_of_path, point_of, step_times_s
 from results.points.setups import LONGEST, UNKNOWN, software_of
 from results.records import Record, RecordError
-from results.values import value_at
+from results.values import energy_source, value_at
 from results.verdicts.outcome import Outcome
 from results.verdicts.quality import grade, why_not_ranked
 
@@ -161,9 +161,9 @@ def _why_not(path: str, *sides: PointResults) -> str:
         return ""
     if any(grade(record) == "Q0" for side in sides for record in side.good):
         return "energies are not compared: there is an estimate among them"
-    kinds = [{value_at(record, "energy.power_source") for record in side.good} for side in sides]
+    kinds = [{energy_source(record) for record in side.good} for side in sides]
     if kinds[0] != kinds[1]:
-        names = [" and ".join(sorted(str(kind) for kind in side)) for side in kinds]
+        names = [" and ".join(sorted(side)) for side in kinds]
         return f"energies are not compared: {names[0]} against {names[1]}"
     broken_rules = [(name, why_not_ranked(side)) for name, side in zip(SIDES, sides, strict=True)]
     return next((f"energies are not compared: {name}, {reason}" for name, reason in broken_rules if reason), "")
@@ -226,10 +226,10 @@ def broken(
     """
     means = dict(zip(("ratio", "energy_ratio"), comparison.means(), strict=True))
     found: list[tuple[Outcome, str]] = []
-    mixed = next((line for line in comparison.lines if len(set(line.precisions)) > 1), None)
+    mixed = next((line for line in comparison.lines if len(set(line.precisions)) > 1 or "" in line.precisions), None)
     for requirement in requirements:
         if requirement.name in means and mixed:
-            precisions = " against ".join(mixed.precisions)
+            precisions = " against ".join(one or "of a precision that is not known" for one in mixed.precisions)
             found.append((Outcome.OPEN, f"{requirement.text} cannot be told: {mixed.point} is {precisions}"))
             continue
         if requirement.name in means:
@@ -266,7 +266,8 @@ def _judged(requirement: Requirement, value: Estimate | None) -> tuple[Outcome, 
 def _number(one: PointResults, name: str) -> Estimate | None:
     """A number of a point's records by its name; None for an energy that is not ranked."""
     for path in (name, f"metrics.{name}", f"energy.{name}"):
-        if path.startswith("energy.") and why_not_ranked(one):
+        energy = energy_of_path(path)
+        if energy and why_not_ranked(one, energy):
             return None
         estimate = one.estimate(path)
         if estimate:

@@ -24,6 +24,7 @@ from results.workloads import Amount, workloads
 
 WHOLE_NODE = ("node", "supply")  # scopes of energies that have processors, fans and network in them
 HOURS_PER_YEAR = 365.25 * 24
+MOST_PUE = 5.0  # more is one in percent
 SENSITIVITY = 0.5  # each assumption is varied by this share up and down
 ASSUMPTIONS = {
     "electricity_per_kwh": "electricity price",
@@ -95,8 +96,10 @@ def read_prices(path: Path) -> Costs:
         raise RecordError(f"{path} names no systems: write 'systems: {{NAME: {{price_per_device: 10000}}}}'")
     prices = {str(name): filled(Price, values, f"{path}, system {name}") for name, values in systems.items()}
     found = filled(Costs, {**content, "systems": prices}, str(path))
-    if not (found.lifetime_years > 0 and 0 < found.utilisation <= 1 and found.pue >= 1):
-        raise RecordError(f"{path}: lifetime_years must be above 0, utilisation above 0 and at most 1, pue 1 or more")
+    if not (found.lifetime_years > 0 and 0 < found.utilisation <= 1 and 1 <= found.pue <= MOST_PUE):
+        raise RecordError(
+            f"{path}: lifetime_years must be above 0, utilisation above 0 and at most 1, pue from 1 to {MOST_PUE:g}"
+        )
     return found
 
 

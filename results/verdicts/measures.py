@@ -10,7 +10,7 @@ from results.points.estimate import Estimate, exactly, of_the_middle
 from results.points.repeats import PointResults
 from results.records import RecordError
 from results.values import PER_DEVICE, THROUGHPUT, devices_text
-from results.verdicts.quality import energy_kind, grade, why_not_ranked
+from results.verdicts.quality import ESTIMATE, energy_kind, grade, why_not_ranked
 from results.verdicts.ranking import fastest, ranked_points, why_left_out
 from results.verdicts.requirements import PATHS, SECONDS, Asked, Wanted
 from results.verdicts.scale import by_setup, unlike_words
@@ -68,7 +68,10 @@ def answer(mine: Sequence[PointResults], asked: Asked) -> Answer:
     if asked.what == "energy_grade":
         found = [grade(record) for one in good for record in one.good]
         known = [one for one in found if one is not None]
-        return Answer(exact=min(known)) if len(known) == len(found) else Answer(why_not="runs without an energy")
+        if len(known) < len(found):
+            return Answer(why_not="runs without an energy")
+        reasons = [] if min(known) == ESTIMATE else list(filter(None, map(why_not_ranked, good)))
+        return Answer(why_not=f"no energy that counts: {reasons[0]}") if reasons else Answer(exact=min(known))
     if asked.what == "scaling_efficiency":
         return _scaling(mine, good, asked)
     return _best(good, asked)

@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from jpwr.rules import MAX_GAP_S, MAX_MISSING, MIN_RATE_HZ, MIN_SAMPLES
+from results.derived import longest_s, windows_of
 from results.points.repeats import PointResults, step_times_s, unsteady
 from results.records import Record
 from results.values import is_accelerated, value_at
 
+ESTIMATE = "Q0"
 GRADES = {
-    "Q0": "estimate: modelled from load, no measurement",
+    ESTIMATE: "estimate: modelled from load, no measurement",
     "Q1": "device: the accelerator's or processor's own sensor",
     "Q2": "node: the node's own or its management controller's sensor",
     "Q3": "supply: a meter in the supply line",
@@ -41,7 +43,7 @@ def grade(record: Record, energy: str = "energy") -> str | None:
     if not found:
         return None
     if found["power_kind"] == "estimated":
-        return "Q0"
+        return ESTIMATE
     return {"supply": "Q3", "node": "Q2"}.get(found["power_scope"], "Q1")
 
 
@@ -50,12 +52,12 @@ def energy_kind(record: Record) -> str | None:
     found = grade(record)
     if found is None:
         return None
-    return ", ".join([found, *(["ESTIMATED"] if found == "Q0" else []), value_at(record, "energy.power_scope")])
+    return ", ".join([found, *(["ESTIMATED"] if found == ESTIMATE else []), value_at(record, "energy.power_scope")])
 
 
-def energy_rules(record: Record) -> list[Rule]:
-    """The rules of an energy that counts, one by one; none for a record without energy."""
-    energy = record.get("energy")
+def energy_rules(record: Record, of: str = "energy") -> list[Rule]:
+    """The rules of an energy that counts, one by one; none for a record without it."""
+    energy = record.get(of)
     if not energy:
         return []
     channels, layout = energy["channels"], record["layout"]
@@ -70,7 +72,7 @@ def energy_rules(record: Record) -> list[Rule]:
         _limit("samples", samples, min, MIN_SAMPLES, "{:.0f} samples of the slowest channel", at_least=True),
         _limit("gaps", gaps, max, MAX_GAP_S, "the longest time without a sample is {:.1f} s"),
         _limit("missing samples", missing, max, MAX_MISSING, "{:.1%} of the samples of the worst channel"),
-        _same_window(record, window_s),
+        _same_window(record, window_s, "measured" if of == "energy" else "effective"),
         Rule("all nodes", nodes == layout["num_nodes"], f"{nodes} of {layout['num_nodes']} nodes"),
         _all_devices(record, channels),
     ]
@@ -92,15 +94,15 @@ def _idle_power(idle_w: float | None, power_w: float | None) -> Rule:
     return Rule(IDLE_POWER, True, f"{idle_w:.1f} W")
 
 
-def why_not_ranked(results: PointResults) -> str:
+def why_not_ranked(results: PointResults, energy: str = "energy") -> str:
     """What keeps a point's energy from being ranked or costed, in words; empty where nothing does."""
     for record in results.good:
-        found = grade(record)
+        found = grade(record, energy)
         if found is None:
             return "there is none"
-        if found == "Q0":
+        if found == ESTIMATE:
             return "it is an estimate from load, and no measurement"
-        for rule in energy_rules(record):
+        for rule in energy_rules(record, energy):
             if not rule.kept and rule.name != IDLE_POWER:
                 return f"{rule.name}: {rule.words}"
     return ""
@@ -121,16 +123,18 @@ def _limit(name: str, values: Sequence[float], worst: Any, limit: float, words: 
     return Rule(name, kept, f"{words.format(value)}, {'at least' if at_least else 'at most'} {bound} wanted")
 
 
-def _same_window(record: Record, window_s: float | None) -> Rule:
-    work, speed = (value_at(record, f"metrics.{key}") for key in ("measured_{unit}", "{unit}_per_s"))
+def _same_window(record: Record, window_s: float | None, kind: str) -> Rule:
+    speed_of = "" if kind == "measured" else f"{kind}_"
+    work, speed = (value_at(record, f"metrics.{key}") for key in (f"{kind}_{{unit}}", f"{speed_of}{{unit}}_per_s"))
     if not (work and speed and window_s):
         return Rule("same window", None, "the record does not say")
     of_throughput_s = work / speed
-    return Rule(
-        "same window",
-        math.isclose(of_throughput_s, window_s, rel_tol=SAME_WINDOW),
-        f"throughput over {of_throughput_s:.2f} s, energy over {window_s:.2f} s",
-    )
+    of_nodes_s = [longest_s({hostname: windows}) for hostname, windows in windows_of(record, kind).items()]
+    shortest_s, most_s = min(of_nodes_s, default=0.0), max(of_nodes_s, default=0.0)
+    words = f"throughput over {of_throughput_s:.2f} s, energy over {window_s:.2f} s"
+    if not math.isclose(shortest_s, most_s, rel_tol=SAME_WINDOW):
+        return Rule("same window", False, f"{words}, on one node {shortest_s:.2f} s and on another {most_s:.2f} s")
+    return Rule("same window", math.isclose(of_throughput_s, window_s, rel_tol=SAME_WINDOW), words)
 
 
 def _all_devices(record: Record, channels: Sequence[dict[str, Any]]) -> Rule:
@@ -138,9 +142,15 @@ def _all_devices(record: Record, channels: Sequence[dict[str, Any]]) -> Rule:
     name, num_devices = "all devices", record["layout"]["num_devices"]
     scopes = {channel["scope"] for channel in channels}
     if scopes <= {"cpu", "dram"} and scopes:
-        if is_accelerated(record):
-            return Rule(name, False, "accelerators trained, and the energy is of processors alone")
-        return Rule(name, True, "the processors trained")
+        if "cpu" not in scopes:
+            return Rule(name, False, "the energy is of memory alone")
+        told = {
+            None: "whether the processors or accelerators trained is not known",
+            True: "accelerators trained, and the energy is of processors alone",
+            False: "the processors trained",
+        }
+        accelerated = is_accelerated(record)
+        return Rule(name, None if accelerated is None else not accelerated, told[accelerated])
     if len(scopes) > 1:
         return Rule(name, False, f"the sensors are of unlike scopes: {', '.join(sorted(scopes))}")
     if scopes & {"node", "supply"}:
@@ -169,7 +179,7 @@ def deviations(results: PointResults) -> list[str]:
         found += unsteady(step_times_s(record))
         found += [f"energy, {rule.name}: {rule.words}" for rule in energy_rules(record) if not rule.kept]
         found += _held_back(record)
-        if grade(record) == "Q0":
+        if grade(record) == ESTIMATE:
             found.append("energy is an estimate")
         if value_at(record, "metrics.comparable") is False:
             found.append("not the workload of the comparison: smaller samples")
@@ -193,7 +203,8 @@ def _held_back(record: Record) -> list[str]:
     for throttled in of_channels:
         for reason, percent in (throttled or {}).items():
             worst[reason] = max(worst.get(reason, 0.0), percent)
-    unknown = ["whether something held clocks back is not known"] * (is_accelerated(record) and None in of_channels)
+    is_untold = bool(is_accelerated(record)) and None in of_channels
+    unknown = ["whether something held clocks back is not known"] * is_untold
     return unknown + [
         f"throttled: {reason} held clocks back for {percent:.0f} % of the window"
         for reason, percent in worst.items()

@@ -25,6 +25,8 @@ PATHS = {
 }
 LESS_IS_BETTER = ("time_to_solution", "failed_runs")
 WHATS = (*PATHS, "time_to_solution", "scaling_efficiency", "failed_runs", "energy_grade")
+# Shares, of which a limit in percent would be kept or broken by everything.
+MOST_OF_SHARES = {"mfu": 1.0, "scaling_efficiency": 2.0}
 SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "days": 86400.0}
 
 
@@ -209,6 +211,8 @@ def _item(values: Any, where: str, wanted: Mapping[str, Wanted]) -> Item:
             raise RecordError(f"{where}: a grade of energy is at_least one of {', '.join(GRADES)}")
     elif isinstance(limit, str):
         raise RecordError(f"{where}: {limit!r} is no number")
+    elif found.what in MOST_OF_SHARES and limit is not None and limit > MOST_OF_SHARES[found.what]:
+        raise RecordError(f"{where}: {limit:g} is wanted of {found.what}, which is a share: write 0.25 for 25 %")
     return found
 
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from results.points.estimate import Estimate, exactly, product
 from results.points.repeats import PointResults
-from results.points.setups import OPTION, Setup, differences, setup_of
-from results.values import PER_DEVICE, devices_text
+from results.points.setups import CPUS, DEVICE, FLOPS, OPTION, Setup, differences, setup_of
+from results.values import PER_DEVICE, devices_text, is_accelerated
 from results.verdicts.cost import HOURS_PER_YEAR, Costs, unseen_w
 from results.verdicts.quality import energy_kind, why_not_ranked
 from results.verdicts.ranking import best_by_devices, ranked_points
@@ -54,8 +54,14 @@ def setup_at_scale(one: PointResults) -> Setup:
     Only points that share it tell how a system scales.
     """
     record = one.any
-    with_number = {"devices", "nodes", *record["layout"]}
-    options = {name: value for name, value in setup_of(record) if name.removeprefix(OPTION) not in with_number}
+    with_number = {"devices", "nodes", CPUS, *record["layout"]}
+    if not is_accelerated(record):  # threads are shared out
+        with_number.add(DEVICE)
+    options = {
+        name: value
+        for name, value in setup_of(record)
+        if name.removeprefix(OPTION) not in with_number and not name.startswith(FLOPS)
+    }
     chosen = {"precision": one.precision, "choices": ", ".join(record.get("variant", [])) or "as usual"}
     return tuple(sorted((options | chosen).items()))
 
