@@ -74,8 +74,11 @@ class Child:
             now_s = time.monotonic()
             if now_s - self._last_s.get(number, -math.inf) < SETTLE_S:
                 return
+            # Several that come together, as when a terminal is closed, ask once.
+            is_another = all(now_s - last_s >= SETTLE_S for last_s in self._last_s.values())
             self._last_s[number] = now_s
-            self._asked_to_end.append(number)
+            if is_another or not self._asked_to_end:
+                self._asked_to_end.append(number)
         if self.exit_code is not None:
             if len(self._asked_to_end) > 1:  # what is left to do does not come to its end
                 signal.signal(number, signal.SIG_DFL)
@@ -88,6 +91,8 @@ class Child:
             self._weighed.add(number)
             reached = self._witness is not None and self._witness.has_got(number)
             self._weighed.discard(number)
+            if number in ENDING_SIGNALS:
+                self._last_s[number] = time.monotonic()  # another that came meanwhile is told of only now
             if not reached or not _is_in_our_group(self._process):
                 self._pass_on(self._process, number)
 

@@ -33,11 +33,16 @@ class get_power:  # noqa: N801 - its name there
         self, power_methods: Sequence[Method | str], interval: float, options: dict[str, Any] | None = None
     ) -> None:
         self._names = [method if isinstance(method, str) else method.name for method in power_methods]
-        self._interval_s = interval / 1000
+        try:
+            self._interval_s = interval / 1000
+        except (TypeError, OverflowError) as error:
+            raise JpwrError(f"the interval is a number of milliseconds, got {interval!r:.40}") from error
         self._stack = ExitStack()
         self._ended = False
 
     def __enter__(self) -> get_power:
+        self._ended = False
+        self.__dict__.pop("df", None)  # of a block before
         with ExitStack() as stack:
             channels = open_methods(self._names, stack).channels
             self._monitor = stack.enter_context(PowerMonitor(channels, self._interval_s))

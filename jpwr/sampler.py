@@ -341,8 +341,8 @@ class Sampler:
         last_time_s, last_counter_j = self._last_counter[index]
         if not math.isnan(counter_j):
             self._last_counter[index] = (time_s, counter_j)
-        step_s = time_s - last_time_s
-        return (counter_j - last_counter_j) / step_s if step_s > 0 else math.nan
+        step_s, step_j = time_s - last_time_s, counter_j - last_counter_j
+        return step_j / step_s if step_s > 0 and step_j >= 0 else math.nan  # one that fell has no slope
 
     def _watch_status(self, stopped: Callable[[], bool]) -> None:
         """Record what explains the readings, whenever it has changed."""

@@ -126,6 +126,9 @@ def show_trace(path: Path, as_json: bool = False, picture: Path | None = None) -
     axes.grid(alpha=0.3)
     figure.legend(loc="outside right upper", frameon=False, fontsize="small")
     file = picture or path.with_suffix(".png")
+    if picture is None and file.is_symlink():
+        say(f"no plot was drawn: {file} is a link; choose a file with --plot")
+        return 0
     try:
         figure.savefig(file)
     except (OSError, ValueError) as error:

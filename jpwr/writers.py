@@ -8,6 +8,7 @@ between the rows. Lines are handed to the kernel as they come.
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Iterator, Sequence, TextIO
@@ -90,6 +91,16 @@ class CsvWriter:
             self.failed = True  # the rest of a line that did not fit was said to be lost
 
 
+def _look_forward(row: Row, last_s: list[float]) -> None:
+    """Raise ValueError where a channel was read before its last reading: rows of several may cross, not of one."""
+    for index, (power_w, energy_j) in enumerate(zip(row.power_w, row.energy_j)):
+        if power_w is None and energy_j is None:
+            continue
+        if row.time_s < last_s[index]:
+            raise ValueError(f"its time goes back from {last_s[index]:.6f} s to {row.time_s:.6f} s")
+        last_s[index] = row.time_s
+
+
 def _columns(channels: Sequence[ChannelInfo]) -> list[str]:
     columns = ["time_s"]
     for info in channels:
@@ -154,8 +165,11 @@ class open_trace:  # noqa: N801 - used as a function is
             self.meta: dict[str, Any] = meta
         except ValueError as error:
             raise self._damaged(error) from error
-        if self._line() is None:
+        names = self._line()
+        if names is None:
             raise TraceError(f"{self.path} has no rows: its sampler was stopped as it began")
+        if names.split(",") != _columns(self.channels):
+            raise self._damaged(ValueError("its columns are not those of its channels"))
 
     def _line(self) -> str | None:
         """The next whole line: one without its newline may be half a line."""
@@ -185,12 +199,15 @@ class open_trace:  # noqa: N801 - used as a function is
 
     def __iter__(self) -> Iterator[Row | Event]:
         expected = len(_columns(self.channels))
+        last_s = [-math.inf] * len(self.channels)
         while True:
             line = self._line()
             if line is None:
                 return
             try:
                 entry = _event(line[len(EVENT) :]) if line.startswith(EVENT) else self._row(line.split(","), expected)
+                if isinstance(entry, Row):
+                    _look_forward(entry, last_s)
             except ValueError as error:
                 raise self._damaged(error) from error
             yield entry

@@ -104,6 +104,24 @@ def test_an_error_of_the_block_is_told_as_it_is_and_the_data_stay(opened, monkey
     assert energy["a"] == pytest.approx(5.0 * (series.times_s[-1] - series.times_s[0]) / 3600)
 
 
+def test_a_second_block_has_a_data_frame_of_its_own(opened):
+    needed("pandas")
+    opened(lambda: 5.0)
+    measured = get_power(["a"], 20)
+    with measured:
+        pass
+    before = measured.df
+    with measured, pytest.raises(JpwrError, match="when the with block has ended"):
+        measured.df  # noqa: B018 - it is the looking that is refused
+    assert measured.df["timestamps"].iloc[0] > before["timestamps"].iloc[-1]
+
+
+@pytest.mark.parametrize("interval", ["100", None, 10**400, [100]])
+def test_an_interval_that_is_no_number_is_one_clear_sentence(interval):
+    with pytest.raises(JpwrError, match="the interval is a number of milliseconds, got "):
+        get_power(["a"], interval)
+
+
 def test_an_error_at_the_end_is_told_where_the_block_had_none(opened):
     opened(lambda: 5.0, close=broken)
     measured = get_power(["a"], 20)

@@ -163,6 +163,22 @@ def test_a_signal_that_does_not_ask_to_end_waits_for_the_command_and_shortens_no
     assert trace_of(tmp_path).event_time_s("command_started") - trace_of(tmp_path).start_s >= 0.5
 
 
+@pytest.mark.parametrize("send", [os.kill, os.killpg], ids=lambda send: send.__name__)
+def test_two_signals_that_come_together_ask_once_to_end(start, tmp_path, send):
+    process = start(sys.executable, "-c", NOTES)
+    wait_for(tmp_path / "up")
+    os.kill(process.pid, signal.SIGSTOP)  # so that both are there when it goes on, however busy the machine is
+    for name in ("SIGTERM", "SIGHUP"):
+        send(process.pid, getattr(signal, name))
+    os.kill(process.pid, signal.SIGCONT)
+    wait_until(lambda: {"SIGTERM", "SIGHUP"} <= set(lines_in(tmp_path / "had")), "both signals")
+    os.kill(process.pid, signal.SIGUSR2)
+    code, said = exit_code_of(process)
+    assert code == 7
+    assert "killed" not in said
+    assert sorted(lines_in(tmp_path / "had")) == ["SIGHUP", "SIGTERM", "SIGUSR2"]
+
+
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
 def test_a_command_that_ignores_a_signal_is_killed_by_the_second(start, tmp_path, name):
     # It shows that it has had the first one, and lives on after that.

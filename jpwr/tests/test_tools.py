@@ -69,6 +69,26 @@ def test_an_old_trace_is_summarised_and_plotted(jpwr, tmp_path):
     assert (tmp_path / "trace.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_plot_that_nobody_asked_for_follows_no_link(jpwr, tmp_path):
+    needed("matplotlib")
+    write_trace(tmp_path / "trace.csv", seconds=10)
+    (tmp_path / "precious").write_text("mine")
+    (tmp_path / "trace.png").symlink_to("precious")
+    done = jpwr("read", "trace.csv")
+    assert done.returncode == 0
+    assert "no plot was drawn: trace.png is a link" in done.stderr
+    assert (tmp_path / "precious").read_text() == "mine"
+
+
+@pytest.mark.parametrize("tool", ["read", "check"])
+def test_a_name_that_the_terminals_encoding_does_not_know_is_escaped(tmp_path, tool):
+    with CsvWriter(tmp_path / "trace.csv", [ChannelInfo("gerät", Scope.DEVICE, "made up")], {}) as writer:
+        writer.extend([Row(float(second), [300.0], [None]) for second in range(5)])
+    done = run(sys.executable, "-m", "jpwr", tool, "trace.csv", cwd=tmp_path, PYTHONIOENCODING="ascii")
+    assert done.returncode == (0 if tool == "read" else 1)
+    assert "ger\\xe4t" in done.stdout
+
+
 def test_an_old_trace_is_told_as_json(tmp_path, capsys):
     write_trace(tmp_path / "trace.csv", seconds=10)
     assert show_trace(tmp_path / "trace.csv", as_json=True) == 0

@@ -125,6 +125,7 @@ def test_a_damaged_header_is_one_clear_sentence(tmp_path, text, message):
     [
         ("1.0", "1 columns where 2 are expected"),
         ("1.0,oops", "could not convert"),
+        ("0.4,1.0", "its time goes back from 0.500000 s to 0.400000 s"),
         (f"{TOO_LARGE},1.0", "the time of a row is no finite number"),
         ("nan,1.0", "the time of a row is no finite number"),
         (f"1.0,{TOO_LARGE}", "a reading is beyond all numbers"),
@@ -143,6 +144,23 @@ def test_a_damaged_line_is_named_with_what_can_be_read(tmp_path, line, message):
         read_trace(path)
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:3]))
     assert times_of(read_trace(path)) == [0.5]
+
+
+def test_rows_of_two_channels_may_cross_as_each_is_read_by_itself(tmp_path):
+    path = tmp_path / "trace.csv"
+    with CsvWriter(path, CHANNELS, {}) as writer:
+        writer.extend([Row(2.0, [1.0, None], [3.0, None]), Row(1.5, [None, 2.0], [None, None])])
+        writer.extend([Row(2.0, [1.0, None], [3.0, None])])
+    assert [list(series.times_s) for series in read_trace(path).series()] == [[2.0, 2.0], [1.5]]
+
+
+def test_columns_of_other_channels_are_not_taken_for_those_of_the_header(tmp_path):
+    path = write(tmp_path / "trace.csv")
+    head, names, *rows = path.read_text().splitlines(keepends=True)
+    first, *others = names.rstrip().split(",")
+    path.write_text("".join([head, ",".join([first, *others[::-1]]) + "\n", *rows]))
+    with pytest.raises(TraceError, match=r"is damaged in line 2: its columns are not those of its channels"):
+        read_trace(path)
 
 
 def test_an_event_may_have_details_of_any_name(tmp_path):
