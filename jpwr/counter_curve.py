@@ -26,6 +26,7 @@ SHARP_S = 0.0025  # a moment that is known so well is sure enough
 # A value that is shown for so many usual times may have held up the count. It has, if less was counted then than such
 # a share of the lowest power, or of the mean, stands for.
 STALL = 1.5
+STALL_AT_END = 5.0  # where nothing after it tells how much was counted
 LEAST_OF_LOWEST, LEAST_OF_MEAN = 0.9, 0.5
 JUMP = 3.0  # a step that stands for so many times the highest power of all others is none of energy
 
@@ -70,6 +71,7 @@ class CounterCurve:
         changed = [index for index, differs in enumerate(map(ne, energy_j[1:], energy_j), 1) if differs]
         self._faults += [(times_s[index], "fell") for index in changed if energy_j[index] < energy_j[index - 1]]
         values_j = [energy_j[index] for index in changed]
+        self._faults += self._stood_at_the_ends(times_s, energy_j, changed)
         stalls = self._stalls(times_s, changed, values_j)
         for stall in stalls:
             for edge in changed[stall : stall + 2]:
@@ -108,6 +110,29 @@ class CounterCurve:
         self._faults = sorted(self._faults + self._jumps(sorted(steps_w)))
         self._fault_times_s = [time_s for time_s, _ in self._faults]
         self._least_w, self._peak_w = min(steps_w, default=math.nan), max(steps_w, default=math.nan)
+
+    def _stood_at_the_ends(
+        self, times_s: Sequence[float], energy_j: Sequence[float], changed: Sequence[int]
+    ) -> list[tuple[float, str]]:
+        """Where the first or the last value was shown for long, though power went on; by what a mean leaves open."""
+        if len(changed) < MIN_STEPS_TO_TELL:
+            return []
+        seen_s = [times_s[index] for index in changed]
+        slots_s = sorted(map(sub, seen_s[1:], seen_s))
+        long_s = max(STALL_AT_END * slots_s[len(slots_s) // 2], STALL * slots_s[int(0.95 * len(slots_s))])
+        found = []
+        for start_s, end_s, counted_j, edges_s in (
+            (times_s[0], times_s[changed[0] - 1], energy_j[changed[0]] - energy_j[0], (times_s[0], seen_s[0])),
+            (seen_s[-1], times_s[-1], 0.0, (seen_s[-1], times_s[-1])),
+        ):
+            if end_s - start_s <= long_s or not self._power.covers(start_s, end_s):
+                continue
+            lowest_w, highest_w = self._power.range_between_w(start_s, end_s)
+            seen_j = self._power.energy_until_j(end_s) - self._power.energy_until_j(start_s)
+            seen_j -= self._info.averaging_s * (highest_w - lowest_w)
+            if counted_j < LEAST_OF_MEAN * seen_j:
+                found += [(edge_s, "stood still for a while") for edge_s in edges_s]
+        return found
 
     def _stalls(self, times_s: Sequence[float], changed: Sequence[int], values_j: Sequence[float]) -> list[int]:
         """The values that were shown for long, and followed by less than power can have been meanwhile."""

@@ -223,7 +223,8 @@ def test_a_sound_counter_is_believed_and_both_witnesses_are_told():
         (lambda t: 100 * t if t < 5 else 100 * (t - 5), "fell"),  # reset
         (lambda t: (100 * t + 4000) % 4294.967296, "fell"),  # 32 bits of millijoules wrap around
         (lambda t: 100 * t + (5e6 if t > 5 else 0), "jumped"),
-        (lambda t: 100 * min(t, 3.0), "more apart"),  # stops
+        (lambda t: 100 * min(t, 3.0), "stood still"),  # stops
+        (lambda t: 100 * max(t, 3.0), "stood still"),  # begins late
         (lambda t: 50 * t, "more apart"),
         (lambda t: math.nan if 4 < t < 5 else 100 * t, "could not be read"),
         (lambda t: math.nan, "could not be read"),
@@ -347,9 +348,24 @@ def test_a_counter_that_stood_still_in_a_window_adds_nothing_to_what_is_not_sure
     times_s = times(0.1, 10)
     curve = ChannelEnergy(COUNTED, times_s, [100.0] * 101, times_s, [100 * min(time_s, 3.0) for time_s in times_s])
     estimate = curve.between(5.0, 8.0)
-    assert (estimate.method, estimate.reason) == ("integral", "the counter stood still")
+    assert estimate.method == "integral"
+    assert estimate.reason.startswith("the counter stood still")
     assert estimate.energy_j == pytest.approx(300.0)
     assert estimate.uncertainty_j == estimate.integral_uncertainty_j
+
+
+@pytest.mark.parametrize("averaging_s", [0.0, 1.0])
+@pytest.mark.parametrize(("first_s", "last_s"), [(0.0, 57.0), (3.0, 60.0)])
+def test_a_counter_that_stands_still_at_an_end_of_the_trace_has_no_part_in_what_lies_there(
+    averaging_s, first_s, last_s
+):
+    times_s = times(0.1, 60)
+    counter_j = [100 * min(max(time_s, first_s), last_s) for time_s in times_s]
+    curve = ChannelEnergy(COUNTED._replace(averaging_s=averaging_s), times_s, [100.0] * 601, times_s, counter_j)
+    there = curve.between(*((51.0, 59.0) if first_s == 0 else (1.0, 9.0)))
+    assert (there.method, there.reason) == ("integral", "the counter stood still for a while")
+    assert there.energy_j == pytest.approx(800.0)
+    assert curve.between(20.0, 28.0).method == "counter"
 
 
 def test_a_counter_tells_what_a_sensor_does_not_look_at():
