@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from results.points.repeats import PointResults, Summary
 from results.values import PER_DEVICE, WORK
-from results.verdicts.quality import energy_kind, grade
+from results.verdicts.quality import ESTIMATE, energy_kind, grade
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -164,7 +164,7 @@ def unit_of(results: Sequence[PointResults]) -> str:
 
 
 def is_estimate(results: PointResults) -> bool:
-    return any(grade(record) == "Q0" for record in results.good)
+    return any(grade(record) == ESTIMATE for record in results.good)
 
 
 def error_bars(summary: Summary) -> tuple[float, float]:

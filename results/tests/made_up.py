@@ -140,6 +140,15 @@ def _device(devices: list[dict[str, Any]]) -> str:
     return "gpu" if any(device["device_id"] for device in devices) else "cpu"
 
 
+def of_scope(scope: str, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same, with energies that were measured there."""
+    for record in records:
+        record["energy"] |= {"power_scope": scope, "power_source": f"measured, {scope}"}
+        for channel in record["energy"]["channels"]:
+            channel["scope"] = scope
+    return records
+
+
 def in_units(record: dict[str, Any], unit: str) -> dict[str, Any]:
     """The same of a workload that counts something else, such as samples."""
     layout = record["layout"] | {"work_per_sample": 1}

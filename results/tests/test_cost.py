@@ -11,6 +11,7 @@ from results.records import RecordError
 from results.tables.cost import cost_rows
 from results.tables.decision import cost_words
 from results.tests import made_up
+from results.tests.made_up import of_scope
 from results.verdicts.cost import (
     Costs,
     Price,
@@ -79,14 +80,6 @@ SPREAD = (0.999, 1.0, 1.001)
 def runs(system, speed, power_w=100.0, spread=SPREAD, **changes):
     changes = {"batch": 8, **changes}
     return [made_up.result(system, 1, tokens_per_s=speed * share, power_w=power_w, **changes) for share in spread]
-
-
-def of_scope(scope, records):
-    for record in records:
-        record["energy"] |= {"power_scope": scope, "power_source": f"measured, {scope}"}
-        for channel in record["energy"]["channels"]:
-            channel["scope"] = scope
-    return records
 
 
 def said(*records):

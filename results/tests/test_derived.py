@@ -12,6 +12,17 @@ from results.records import find_records
 from results.tests import made_up
 
 STEPS, STEP_S = 60, 1.0
+OF_THROUGHPUT = (
+    "metrics.measured_tokens",
+    "metrics.measured_s",
+    "metrics.measured_steps",
+    "metrics.tokens_per_s",
+    "metrics.tokens_per_s_per_device",
+    "metrics.model_flops_per_token",
+    "metrics.tflops_per_device",
+    "metrics.peak_tflops_per_device",
+    "metrics.mfu",
+)
 
 
 def run(**changes):
@@ -59,15 +70,7 @@ def test_a_good_record_contradicts_nothing():
 @pytest.mark.parametrize(
     "path",
     [
-        "metrics.measured_tokens",
-        "metrics.measured_s",
-        "metrics.measured_steps",
-        "metrics.tokens_per_s",
-        "metrics.tokens_per_s_per_device",
-        "metrics.model_flops_per_token",
-        "metrics.tflops_per_device",
-        "metrics.peak_tflops_per_device",
-        "metrics.mfu",
+        *OF_THROUGHPUT,
         "layout.num_devices",
         "layout.global_batch_size",
         "layout.sequence_length",
@@ -89,15 +92,7 @@ def test_no_number_that_follows_from_others_can_be_changed_by_itself(path, facto
 @pytest.mark.parametrize(
     "path",
     [
-        "metrics.measured_tokens",
-        "metrics.measured_s",
-        "metrics.measured_steps",
-        "metrics.tokens_per_s",
-        "metrics.tokens_per_s_per_device",
-        "metrics.model_flops_per_token",
-        "metrics.tflops_per_device",
-        "metrics.peak_tflops_per_device",
-        "metrics.mfu",
+        *OF_THROUGHPUT,
         "layout.work_per_sample",
         "step_times_s",
     ],

@@ -12,6 +12,7 @@ from results.points.repeats import by_point
 from results.records import RecordError
 from results.tables.decision import beyond_measured, cost_words, ranking_rows, ranking_words
 from results.tests import made_up
+from results.tests.made_up import of_scope
 from results.verdicts.cost import HOURS_PER_YEAR, Costs, Price, cheapest, cheapest_in, cost_of, crossings
 from results.verdicts.requirements import read_requirements
 from results.verdicts.scale import Speed, power_at_supply, speed_of
@@ -138,14 +139,6 @@ def test_ownership_buys_less_than_purchase(tmp_path):
     why = "there is no energy that counts for each workload (big: there is none; small: there is none)"
     assert by_system(found)["B"].why_not == f"big of B: {why}"
     assert {one.total for one in per_device.scores} == {None}
-
-
-def of_scope(scope, records):
-    for record in records:
-        record["energy"] |= {"power_scope": scope, "power_source": f"measured, {scope}"}
-        for channel in record["energy"]["channels"]:
-            channel["scope"] = scope
-    return records
 
 
 @pytest.mark.parametrize(("scope", "kind"), [("node", "Q2, node"), ("supply", "Q3, supply"), ("cpu", "Q1, cpu")])

@@ -14,7 +14,7 @@ from results.points.setups import LONGEST, UNKNOWN, software_of
 from results.records import Record, RecordError
 from results.values import energy_source, value_at
 from results.verdicts.outcome import Outcome
-from results.verdicts.quality import grade, why_not_ranked
+from results.verdicts.quality import ESTIMATE, grade, why_not_ranked
 
 # What is compared: its title and where it is; for all of them more is better.
 METRICS = (
@@ -159,7 +159,7 @@ def _why_not(path: str, *sides: PointResults) -> str:
     """Energies of different kinds or scopes are not set against each other, nor those that are not ranked."""
     if not path.startswith("energy.") or not all(any(record.get("energy") for record in side.good) for side in sides):
         return ""
-    if any(grade(record) == "Q0" for side in sides for record in side.good):
+    if any(grade(record) == ESTIMATE for side in sides for record in side.good):
         return "energies are not compared: there is an estimate among them"
     kinds = [{energy_source(record) for record in side.good} for side in sides]
     if kinds[0] != kinds[1]:
