@@ -3,6 +3,7 @@
  *   STAND_IN_INSTANT   1: instant power is there, as a field value
  *   STAND_IN_LATE_S, STAND_IN_MEAN_S, STAND_IN_HELD_S   how late power is, over which time it is a mean, and for how long
  *                      a reading is shown (default: not); STAND_IN_COUNTED_S   for how long the counter's is
+ *   STAND_IN_LIMIT_W   the power limit of each device (default 400)
  *   STAND_IN_CAPABILITY   the compute capability of each device, such as 9.0 (default: not known)
  *   STAND_IN_MIG       1: the devices are divided by MIG
  * Faults: no-driver, no-counter, no-power, no-limit, lost (from the beginning), vanish, error, hang, counter-reset,
@@ -122,7 +123,7 @@ int nvmlDeviceGetTemperature(void *handle, int sensor, unsigned *celsius) {
 }
 int nvmlDeviceGetEnforcedPowerLimit(void *handle, unsigned *milliwatts) {
     if (fault("no-limit", device(handle))) return NOT_SUPPORTED;
-    *milliwatts = 400000;
+    *milliwatts = (unsigned)(1000 * number("STAND_IN_LIMIT_W", 400));
     return SUCCESS;
 }
 int nvmlDeviceGetCurrentClocksThrottleReasons(void *handle, unsigned long long *reasons) {

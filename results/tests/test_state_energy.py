@@ -52,7 +52,7 @@ def job(folder, nvml_folder, made: Made, sensor, interval_s=0.02, window=None, r
     done = run(
         sys.executable, "-m", "jpwr.tests.simulate", "pynvml", str(interval_s), str(made.end_s + 2),
         "power/n1/trace.csv", cwd=folder, LD_LIBRARY_PATH=str(nvml_folder), STAND_IN_DEVICES=str(len(ranks)),
-        STAND_IN_SHAPE="levels", STAND_IN_LEVELS=str(folder / "levels"), **SENSORS[sensor],
+        STAND_IN_SHAPE="levels", STAND_IN_LEVELS=str(folder / "levels"), STAND_IN_LIMIT_W="1400", **SENSORS[sensor],
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     names = sorted({state.name for state in made.states})
