@@ -40,6 +40,14 @@ class CounterEnergy(NamedTuple):
     fault: str  # why it cannot be right, whatever power says
 
 
+class Value(NamedTuple):
+    """A value of the counter in joules, when it came, and half the width of what is not sure of that."""
+
+    moment_s: float
+    unsure_s: float
+    value_j: float
+
+
 class _Edge(NamedTuple):
     value_j: float
     moment_j: float
@@ -167,13 +175,23 @@ class CounterCurve:
         earliest_s, latest_s = self._pace.moment_s(index)
         return (earliest_s + latest_s) / 2, (latest_s - earliest_s) / 2
 
-    def renewals(self) -> list[tuple[float, float, float]]:
-        """When each value came that was renewed while it was read, half the width of what is not sure of that, both in
-        seconds, and the value in joules.
-        """
+    def renewals(self) -> list[Value]:
+        """Each value that was renewed while it was read."""
         if not self.readings:
             return []
-        return [(*self._knot(index), self._values_j[index]) for index in range(1, len(self._values_j))]
+        return [Value(*self._knot(index), self._values_j[index]) for index in range(1, len(self._values_j))]
+
+    def values_every(self, slot_s: float) -> list[Value]:
+        """The values that were renewed so far from each other, or further."""
+        found: list[Value] = []
+        for index, moment_s in enumerate(self._moments_s[1:] if self.readings else [], 1):
+            if not found or moment_s >= found[-1].moment_s + slot_s:
+                found.append(Value(*self._knot(index), self._values_j[index]))
+        return found
+
+    def is_sound(self, start_s: float, end_s: float) -> bool:
+        """Whether nothing is wrong with the counter alone in a time."""
+        return bisect_left(self._fault_times_s, start_s) == bisect_right(self._fault_times_s, end_s)
 
     def _jumps(self, steps_w: Sequence[float]) -> list[tuple[float, str]]:
         """Steps that no power explains, told from all of them in the order of their size."""

@@ -7,12 +7,15 @@ taken, and its counter. Both are heard, and the counter is believed unless it is
 from __future__ import annotations
 
 import math
+import operator
+from functools import cached_property
 from typing import NamedTuple, Sequence
 
 from jpwr.channel import ChannelInfo
+from jpwr.counter_check import Apart, find_apart
 from jpwr.counter_curve import CounterCurve, CounterEnergy
 from jpwr.errors import NotEnoughSamples
-from jpwr.power_curve import PowerCurve, PowerEnergy
+from jpwr.power_curve import DEVIATIONS, PowerCurve, PowerEnergy
 
 # Counter and integral come from one sensor in two ways. Over the whole trace, what is beyond their uncertainties is
 # allowed this share; one window can only tell what is beyond doubt.
@@ -77,6 +80,14 @@ class ChannelEnergy:
             return False, abs(relative_difference(integral.energy_j, counter.energy_j))
         return False, 0.0
 
+    @cached_property
+    def _apart(self) -> list[Apart]:
+        """The times in which counter and integral contradict each other."""
+        # Samples at even times, and a sensor that is blind in between, may all have missed the same.
+        if self.counter is None or not self.power.random_phase or self.info.seen_share < 1:
+            return []
+        return find_apart(self.power, self.counter)
+
     def between(self, start_s: float, end_s: float) -> EnergyEstimate:
         """The energy of a window. Its uncertainty is that of sampling alone: the sensor's own calibration is its
         maker's to state. Raises NotEnoughSamples when fewer than two samples tell of it.
@@ -92,11 +103,11 @@ class ChannelEnergy:
         counter, reason, widened_j = None, "", 0.0
         if self.counter is not None:
             counter = self.counter.between(start_s, end_s)
-            reason, widened_j = self._judge(integral, counter)
+            reason, widened_j = self._judge(integral, counter, start_s, end_s)
         by_counter = counter is not None and not reason
         if counter is not None and by_counter:
             energy_j = counter.energy_j
-            lasting_j = counter.lasting_j + self._scale_off * abs(energy_j)
+            lasting_j = counter.lasting_j + max(self._scale_off * abs(energy_j), widened_j)
             uncertainty_j = lasting_j + counter.edges_j
         else:
             beside_j = widened_j or self._unseen_j(integral.energy_j, duration_s)
@@ -137,18 +148,26 @@ class ChannelEnergy:
         average_w = energy_j / duration_s
         return unseen_s * max(abs(average_w), self.info.limit_w - average_w)
 
-    def _judge(self, integral: PowerEnergy, counter: CounterEnergy) -> tuple[str, float]:
+    def _judge(self, integral: PowerEnergy, counter: CounterEnergy, start_s: float, end_s: float) -> tuple[str, float]:
         """Why the counter is not used, empty where it is; and what it adds to the interval all the same, in joules."""
         if counter.fault:
             return f"the counter {counter.fault}", 0.0
         if counter.energy_j == 0:
             return "the counter stood still", 0.0
-        if not (self._contradicts or _are_apart(integral, counter, DOUBT_WINDOW, TOLERANCE_WINDOW)):
-            return "", 0.0
-        reason = (
-            f"the counter says {counter.energy_j:.4g} J, the integral {integral.energy_j:.4g} J: "
-            "more apart than what is not sure"
-        )
+        apart = [one for one in self._apart if one.start_s < end_s and start_s < one.end_s]
+        if self._contradicts or _are_apart(integral, counter, DOUBT_WINDOW, TOLERANCE_WINDOW):
+            reason = (
+                f"the counter says {counter.energy_j:.4g} J, the integral {integral.energy_j:.4g} J: "
+                "more apart than what is not sure"
+            )
+        elif certain := [one for one in apart if one.is_certain]:
+            reason = (
+                f"the counter went {math.fsum(one.off_j for one in certain):+.4g} J away from the integral in "
+                f"{math.fsum(one.end_s - one.start_s for one in certain):.3g} s: more than what is not sure"
+            )
+        else:
+            off_j = math.fsum(abs(one.off_j) for one in apart)
+            return "", off_j + DEVIATIONS * math.hypot(*(one.deviation_j for one in apart))
         larger, smaller = max(counter.energy_j, integral.energy_j), min(counter.energy_j, integral.energy_j)
         if smaller < larger / BROKEN:
             return reason, 0.0
@@ -179,18 +198,19 @@ def relative_difference(value: float, reference: float) -> float:
     return (value - reference) / reference if reference else math.nan
 
 
-def add_estimates(a: EnergyEstimate, b: EnergyEstimate) -> EnergyEstimate:
+def add_estimates(a: EnergyEstimate, b: EnergyEstimate, at_once: bool = False) -> EnergyEstimate:
     """Two windows of one channel as one: one bad counter spoils the sum.
 
-    What sampling missed is independent from window to window; what lasts adds up.
+    What sampling missed is independent from window to window, unless they are of the same time; what lasts adds up.
     """
     counter_j, integral_sum_j = a.counter_j + b.counter_j, a.integral_j + b.integral_j
     energy_j, duration_s = a.energy_j + b.energy_j, a.duration_s + b.duration_s
     lasting_j = a.lasting_j + b.lasting_j
     integral_lasting_j = a.integral_lasting_j + b.integral_lasting_j
+    added = operator.add if at_once else math.hypot
     return EnergyEstimate(
         energy_j=energy_j,
-        uncertainty_j=lasting_j + math.hypot(a.uncertainty_j - a.lasting_j, b.uncertainty_j - b.lasting_j),
+        uncertainty_j=lasting_j + added(a.uncertainty_j - a.lasting_j, b.uncertainty_j - b.lasting_j),
         method=a.method if a.method == b.method else "counter+integral",
         reason=a.reason or b.reason,
         duration_s=duration_s,
@@ -201,7 +221,7 @@ def add_estimates(a: EnergyEstimate, b: EnergyEstimate) -> EnergyEstimate:
         largest_gap_s=max(a.largest_gap_s, b.largest_gap_s),
         integral_j=integral_sum_j,
         integral_uncertainty_j=integral_lasting_j
-        + math.hypot(a.integral_uncertainty_j - a.integral_lasting_j, b.integral_uncertainty_j - b.integral_lasting_j),
+        + added(a.integral_uncertainty_j - a.integral_lasting_j, b.integral_uncertainty_j - b.integral_lasting_j),
         counter_j=counter_j,
         difference=relative_difference(integral_sum_j, counter_j),
         lasting_j=lasting_j,

@@ -20,10 +20,12 @@ DEVIATIONS = 2.2
 FAST_SHARE = 25 / 24 / (2 * 7 / 6)
 SLOW_SHARE = 1 / 12
 MIN_STEPS_TO_TELL = 20  # with fewer, no load is taken for a slow one
+MISSED_STEPS = 2.5  # in a step of this many usual ones, a reading is missing, as it takes two at random moments at most
 LONG_STEPS = 4.0  # a step of this many usual ones is a gap: readings are missing, or the sampler was stopped
 # A mean over some time tells nothing of its inside. At the worst, power stands at either end of its range for half of
 # that time each, and an edge is off by an eighth of range x time: two edges by 0.2 of it in 95 of 100 cases.
 HIDDEN_IN_A_MEAN = 0.2
+EDGE_SHARE = 1 / 4  # of change of power x step at an edge
 FEW_STEPS = 5  # an interval from few steps is widened by their number's share in this
 HIDDEN_STEPS = 12  # fewer steps than this tell no more of energy than that it is below peak power x time
 ROUNDING = 1e-9  # of sums of many numbers
@@ -73,7 +75,8 @@ class PowerCurve:
         self.peak_w = max(power_w, default=math.nan)
         self.least_w = min(power_w, default=math.nan)
         self.range_w = self.peak_w - self.least_w
-        self._averaging_s, self._documented_s, self._random_phase = averaging_s, held_s, random_phase
+        self.random_phase = random_phase
+        self._averaging_s, self._documented_s = averaging_s, held_s
         steps_s = array("d", map(sub, times_s[1:], times_s))
         changes_w = list(map(sub, power_w[1:], power_w))
         self._steps_s = steps_s
@@ -84,7 +87,7 @@ class PowerCurve:
         unseen_s = [max(step_s, self.held_s) for step_s in steps_s] if self.held_s else steps_s
         swings_j = list(map(mul, changes_w, unseen_s))
         squares = list(map(mul, swings_j, swings_j))
-        self._fill_gaps(squares)
+        self._missed_j = self._fill_gaps(changes_w, squares)
         self._squares = array("d", accumulate(squares, initial=0.0))
         self._fourths = array("d", accumulate(map(mul, squares, squares), initial=0.0))
         self._swings_j = array("d", accumulate(map(abs, swings_j), initial=0.0))
@@ -92,18 +95,36 @@ class PowerCurve:
         far_w = list(map(sub, power_w[2:], power_w))
         self._far = array("d", accumulate(map(mul, far_w, far_w), initial=0.0))
 
-    def _fill_gaps(self, squares: list[float]) -> None:
-        """Where samples are missing, power may have been anywhere in the range that the channel has shown."""
-        long_s = LONG_STEPS * self.usual_step_s
-        # In a long one it may have been low, or idle, also where all that was seen is one power.
-        gaps_w = {
-            index: max(self.range_w, self.peak_w / 2) for index, step_s in enumerate(self._steps_s) if step_s > long_s
-        }
-        for time_s in self.missing_s:
-            gaps_w.setdefault(bisect_right(self.times_s, time_s) - 1, self.range_w)
-        for index, watts in gaps_w.items():
-            if 0 <= index < len(squares):
-                squares[index] = max(squares[index], (watts * self._steps_s[index]) ** 2)
+    def _fill_gaps(self, changes_w: Sequence[float], squares: list[float]) -> Sequence[float]:
+        """Where readings are missing, power may have been anywhere in the range that the channel has shown; and in the
+        same direction each time, as power itself may be what keeps them from being taken. What that makes until each
+        sample, in joules; nothing where none is missing.
+        """
+        usual_s = self.usual_step_s
+        gaps = {index for index, step_s in enumerate(self._steps_s) if step_s > MISSED_STEPS * usual_s}
+        gaps |= {bisect_right(self.times_s, time_s) - 1 for time_s in self.missing_s}
+        gaps &= set(range(len(squares)))
+        if not gaps:
+            return ()
+        missed_j = [0.0] * len(squares)
+        for index in gaps:
+            step_s = self._steps_s[index]
+            # In a long one it may have been low, or idle, also where all that was seen is one power.
+            watts = max(self.range_w, self.peak_w / 2) if step_s > LONG_STEPS * usual_s else self.range_w
+            missed_j[index] = watts * max(0.0, step_s - usual_s)
+            squares[index] = (changes_w[index] * min(step_s, usual_s)) ** 2
+        return array("d", accumulate(missed_j, initial=0.0))
+
+    def missed_j(self, start_s: float, end_s: float) -> float:
+        """How far the energy of a covered time may be off for readings that are missing, in joules."""
+        return self._missed_until_j(end_s) - self._missed_until_j(start_s) if self._missed_j else 0.0
+
+    def _missed_until_j(self, time_s: float) -> float:
+        index = min(bisect_right(self.times_s, time_s), len(self.times_s) - 1) - 1
+        before_j, after_j = self._missed_j[index : index + 2]
+        step_s = self._steps_s[index]
+        share = (time_s - self.times_s[index]) / step_s if step_s else 0.0
+        return float(before_j + (after_j - before_j) * share)
 
     def energy_until_j(self, time_s: float) -> float:
         """Energy from the first sample to a moment between the first and the last one, in joules."""
@@ -160,16 +181,19 @@ class PowerCurve:
         seen_j = self.energy_until_j(last_s) - self.energy_until_j(first_s)
         begin, end = bisect_left(times_s, start_s), bisect_right(times_s, end_s)
         missing = bisect_right(self.missing_s, end_s) - bisect_left(self.missing_s, start_s)
-        # Steps that the window touches, from the sample before it to the one after it.
-        low = bisect_right(times_s, first_s) - 1
-        high = min(bisect_left(times_s, last_s), len(times_s) - 1)
+        low, high = self._touched(first_s, last_s)
         average_w = seen_j / covered_s
         most_j = max(abs(self.peak_w), abs(self.least_w)) * covered_s
-        sampling_j = most_j if high - low < HIDDEN_STEPS else min(most_j, self._sampling_j(low, high))
+        lasting_j = self._edges_j(low, high, covered_s) + self.missed_j(first_s, last_s)
+        # All of it together is no more than peak power x time.
+        sampling_j = max(0.0, most_j - lasting_j)
+        if high - low >= HIDDEN_STEPS:
+            sampling_j = min(sampling_j, self._sampling_j(low, high))
         return PowerEnergy(
             energy_j=average_w * duration_s,
             sampling_j=sampling_j,
-            lasting_j=self._lasting_j(first_s, last_s, average_w)
+            lasting_j=lasting_j
+            + self.lagging_j(self.at_w(first_s), self.at_w(last_s), average_w)
             + ROUNDING * most_j
             + max(abs(average_w), self.range_w) * (duration_s - covered_s),
             covered_s=covered_s,
@@ -184,17 +208,34 @@ class PowerCurve:
         edges_s = max(self.times_s[begin] - start_s, end_s - self.times_s[end - 1])
         return float(max(edges_s, max(self._steps_s[begin : end - 1], default=0.0)))
 
-    def _sampling_j(self, low: int, high: int) -> float:
+    def _touched(self, start_s: float, end_s: float) -> tuple[int, int]:
+        """The steps that a window touches: from the sample before it to the one after it."""
+        return bisect_right(self.times_s, start_s) - 1, min(bisect_left(self.times_s, end_s), len(self.times_s) - 1)
+
+    def deviation_j(self, start_s: float, end_s: float) -> float:
+        """Standard deviation of what power did between the samples of a covered time, in joules, more where that is
+        told by few changes.
+        """
+        low, high = self._touched(start_s, end_s)
+        square, fourth = self._squares_of(low, high)
+        return (1 + (fourth / square**2 if square else 0.0)) * math.sqrt(self._share(low, high) * square)
+
+    def _squares_of(self, low: int, high: int) -> tuple[float, float]:
+        """Sums of squares and fourth powers of what may have been missed."""
         times_s = self.times_s
         share = (times_s[high] - times_s[low]) / (times_s[-1] - times_s[0])
         square, fourth = self._squares[high] - self._squares[low], self._fourths[high] - self._fourths[low]
         # A window may by chance have seen less change than is usual in this trace.
         if square < self._squares[-1] * share:
             square, fourth = self._squares[-1] * share, self._fourths[-1] * share
+        return square, fourth
+
+    def _sampling_j(self, low: int, high: int) -> float:
+        square, fourth = self._squares_of(low, high)
         # What is rare shows late: how many changes there were, had they all been alike, tells how far chance goes.
         few = FEW_STEPS / (high - low) + (fourth / square**2 if square else 0.0)
         found_j = DEVIATIONS * (1 + few) * math.sqrt(self._share(low, high) * square)
-        if not self._random_phase:
+        if not self.random_phase:
             found_j = max(found_j, (self._swings_j[high] - self._swings_j[low]) / 2)
         return found_j
 
@@ -213,12 +254,34 @@ class PowerCurve:
         slow = min(1.0, max(0.0, (far / near - 1.2) / 0.6))
         return float(FAST_SHARE + slow * (SLOW_SHARE - FAST_SHARE))
 
-    def _lasting_j(self, start_s: float, end_s: float, average_w: float) -> float:
-        """What a reading that lags behind leaves unsure: the window's ends belong in part to its neighbours."""
+    def _edges_j(self, low: int, high: int, covered_s: float) -> float:
+        """How far a window's energy is off where it begins and ends with a change of power: what is between two samples
+        is drawn as a line, so that an edge there is off by a sixth of change x step on average; each time, where
+        windows keep step with the load.
+        """
+        steps_s = [max(self._steps_s[index], self.held_s) for index in (low, high - 1)]
+        if covered_s < max(steps_s):  # most of such windows have no sample
+            return covered_s * self.range_w
+        changes_w = [self._change_near_w(index) for index in (low, high - 1)]
+        return float(min(EDGE_SHARE * sum(map(mul, changes_w, steps_s)), covered_s * max(changes_w)))
+
+    def _change_near_w(self, index: int) -> float:
+        """Between which powers it was in a step and its neighbours."""
+        first, last = max(0, index - 1), min(index + 2, len(self.times_s) - 1)
+        if bisect_left(self.missing_s, self.times_s[first]) < bisect_left(self.missing_s, self.times_s[last]):
+            return self.range_w
+        near_w = self.power_w[first : last + 1]
+        return max(near_w) - min(near_w)
+
+    def lagging_j(self, start_w: float, end_w: float, average_w: float) -> float:
+        """What a reading that lags behind leaves unsure of a window, in joules, from power at its ends and its average:
+        the ends belong in part to its neighbours.
+        """
         if not self._late_s:
             return 0.0
-        lag_j = self._late_s * abs(self.at_w(end_s) - self.at_w(start_s))
-        return lag_j + HIDDEN_IN_A_MEAN * self._averaging_s * max(abs(average_w), self.range_w)
+        return self._late_s * abs(end_w - start_w) + HIDDEN_IN_A_MEAN * self._averaging_s * max(
+            abs(average_w), self.range_w
+        )
 
 
 def _held_s(times_s: Sequence[float], power_w: Sequence[float], usual_step_s: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Sequence
 
 from jpwr.channel import ChannelInfo
 from jpwr.energy import EnergyEstimate, add_estimates
@@ -16,14 +16,24 @@ HEADER = ("channel", "samples", "missing", "avg W", "peak W", "Wh", "+- Wh", "co
 MANY = 20  # regions, or names in a note: a person reads no more
 
 
+Estimates = Sequence["EnergyEstimate | None"]  # for each channel; None where it saw too little
+
+
 class RegionSum(NamedTuple):
-    """All the times that a region was gone through, for each channel: None where it saw too little of it."""
+    """All the times that a region was gone through."""
 
     name: str
     times: int
     duration_s: float
     shortest_s: float
-    estimates: list[EnergyEstimate | None]
+    last: Estimates  # of the last time, or of the last ones, which overlap
+    before: Estimates = ()  # of those that ended before
+    last_end_s: float = math.inf
+    at_once: bool = False  # whether some overlap
+
+    @property
+    def estimates(self) -> Estimates:
+        return _sums(self.before, self.last)
 
 
 class Summary:
@@ -41,7 +51,7 @@ class Summary:
             except NotEnoughSamples:
                 self.outside[name] = self.outside.get(name, 0) + 1
                 continue
-            self.regions[name] = _added(self.regions.get(name), name, end_s - start_s, estimates)
+            self.regions[name] = _added(self.regions.get(name), name, start_s, end_s, estimates)
 
     @cached_property
     def command(self) -> list[EnergyEstimate | None]:
@@ -84,6 +94,12 @@ class Summary:
             )
         for fault, names in self.trace.faulty_marks().items():
             found.append(f"{_counted(names)} {fault}: there is no energy of that")
+        if at_once := [region for region in self.regions.values() if region.at_once]:
+            others = f"; so was {_others(len(at_once) - 1, ' region')}" if len(at_once) > 1 else ""
+            found.append(
+                f"region '{at_once[0].name}' was gone through several times at once{others}: the energy of that time "
+                "is in its sum as often"
+            )
         if self.outside:
             found.append(f"{_counted(self.outside)} lies outside of what was sampled: there is no energy of that")
         return found
@@ -140,11 +156,28 @@ class Summary:
         return lines + [f"and {left} shorter regions, which the summary as JSON has"] * bool(left)
 
 
-def _added(before: RegionSum | None, name: str, duration_s: float, estimates: list[EnergyEstimate | None]) -> RegionSum:
-    if before is None:
-        return RegionSum(name, 1, duration_s, duration_s, estimates)
-    summed = [None if a is None or b is None else add_estimates(a, b) for a, b in zip(before.estimates, estimates)]
-    return RegionSum(name, before.times + 1, before.duration_s + duration_s, min(before.shortest_s, duration_s), summed)
+def _added(known: RegionSum | None, name: str, start_s: float, end_s: float, estimates: Estimates) -> RegionSum:
+    """With one more time, which ended last."""
+    duration_s = end_s - start_s
+    if known is None:
+        return RegionSum(name, 1, duration_s, duration_s, estimates, last_end_s=end_s)
+    overlaps = start_s < known.last_end_s
+    return RegionSum(
+        name,
+        known.times + 1,
+        known.duration_s + duration_s,
+        min(known.shortest_s, duration_s),
+        _sums(known.last, estimates, at_once=True) if overlaps else estimates,
+        known.before if overlaps else known.estimates,
+        end_s,
+        known.at_once or overlaps,
+    )
+
+
+def _sums(some: Estimates, others: Estimates, at_once: bool = False) -> Estimates:
+    if not some:
+        return others
+    return [None if a is None or b is None else add_estimates(a, b, at_once) for a, b in zip(some, others)]
 
 
 def _counted(names: dict[str, int]) -> str:

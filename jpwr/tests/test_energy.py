@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 import random
 import statistics
@@ -170,6 +172,33 @@ def test_no_interval_has_a_period_that_it_is_blind_to(period_s, interval_s):
         by_counter += channel(times_s, load.power_w, counter_of(load)).between(6.0, 14.0).method == "counter"
     assert covered >= 30
     assert by_counter == 32
+
+
+@pytest.mark.parametrize(("period_s", "length_s", "number"), [(2.0, 1.0, 200), (0.4, 0.2, 300), (0.45, 0.03, 300)])
+def test_regions_in_step_with_the_load_add_up_with_what_each_edge_is_off(period_s, length_s, number):
+    chance = random.Random(period_s)
+    load = square(period_s, duty=length_s / period_s)
+    curve = channel(moments(chance, 1.0, 8 + number * period_s, 0.1), load.power_w)
+    first = math.ceil(5 / period_s)
+    windows = [(period_s * index + 1e-6, period_s * index + length_s) for index in range(first, first + number)]
+    found = functools.reduce(add_estimates, itertools.starmap(curve.between, windows))
+    assert abs(found.energy_j - number * length_s * loads.HIGH_W) <= found.uncertainty_j <= found.energy_j * 2.5
+
+
+@pytest.mark.parametrize("is_tried", [True, False])
+@pytest.mark.parametrize(("period_s", "duty"), [(1.0, 0.25), (3.0, 0.5)])
+def test_readings_that_high_power_keeps_from_being_taken_are_in_the_interval(period_s, duty, is_tried):
+    for number in range(10):
+        chance = random.Random(number)
+        load = square(period_s, chance.random(), duty)
+        times_s = moments(chance, 1.0, 30.0, 0.1)
+        power_w = {
+            time_s: math.nan if load.power_w(time_s) > 300 and chance.random() < 0.9 else load.power_w(time_s)
+            for time_s in times_s
+        }
+        tried_s = times_s if is_tried else [time_s for time_s in times_s if math.isfinite(power_w[time_s])]
+        found = channel(tried_s, power_w.__getitem__).between(10.0, 18.0)
+        assert abs(found.energy_j - load.between_j(10.0, 18.0)) <= found.uncertainty_j
 
 
 @pytest.mark.parametrize(("refresh_s", "interval_s"), [(0.1, 0.01), (0.3, 0.02), (1.0, 0.1)])
@@ -458,6 +487,55 @@ def test_a_counter_that_stood_still_and_lost_what_was_meanwhile_is_not_used(load
         assert after.method == "counter"
         assert abs(after.energy_j - load.between_j(20.3, 28.3)) <= after.uncertainty_j
     assert covered >= 18
+
+
+def lost(counter_j, first_s, last_s):
+    """What is counted in a time is lost: it stands still, and goes on from there."""
+    return lambda time_s: counter_j(min(time_s, first_s)) + counter_j(max(time_s, last_s)) - counter_j(last_s)
+
+
+def slowed(counter_j, first_s, last_s, gain):
+    def read(time_s):
+        inside_j = counter_j(min(max(time_s, first_s), last_s)) - counter_j(first_s)
+        return counter_j(time_s) + (gain - 1) * inside_j
+
+    return read
+
+
+def jumped(counter_j, first_s, jump_j):
+    return lambda time_s: counter_j(time_s) + jump_j * (time_s >= first_s)
+
+
+@pytest.mark.parametrize(
+    ("spoiled", "for_good"),
+    [
+        (lambda counter_j: lost(counter_j, 30.0, 31.0), False),
+        (lambda counter_j: lost(counter_j, 29.3, 31.3), False),
+        (lambda counter_j: slowed(counter_j, 30.0, 32.5, 0.5), False),
+        (lambda counter_j: slowed(counter_j, 29.0, 60.0, 1.2), True),
+        (lambda counter_j: slowed(counter_j, 29.0, 60.0, 0.7), True),
+        (lambda counter_j: jumped(counter_j, 30.2, 250.0), False),
+    ],
+    ids=["1 s lost", "2 s lost", "half of 2.5 s", "1.2 from there on", "0.7 from there on", "250 J more"],
+)
+@pytest.mark.parametrize("averaging_s", [0.0, 1.0])
+@pytest.mark.parametrize("kind", ["noise", "square", "ramp"])
+def test_a_counter_that_is_wrong_for_a_while_has_an_interval_that_holds_there_and_is_used_elsewhere(
+    kind, averaging_s, spoiled, for_good
+):
+    covered = believed = 0
+    for number in range(8):
+        chance = random.Random(number)
+        load = {"noise": loads.noise(chance, 70.0), "square": square(0.37, chance.random()), "ramp": ramp(3.0)}[kind]
+        power_w = loads.averaged(load, averaging_s) if averaging_s else load.power_w
+        counter_j = spoiled(counter_of(load, 0.1, 0.1 * chance.random()))
+        curve = channel(moments(chance, 1.0, 60.0, 0.1), power_w, counter_j, INFO._replace(averaging_s=averaging_s))
+        there, before = curve.between(26.0, 34.0), curve.between(10.0, 18.0)
+        covered += abs(there.energy_j - load.between_j(26.0, 34.0)) <= there.uncertainty_j
+        believed += before.method == "counter"
+        assert abs(before.energy_j - load.between_j(10.0, 18.0)) <= before.uncertainty_j
+    assert covered >= 6
+    assert for_good or believed >= 7
 
 
 @pytest.mark.parametrize("factor", [0.97, 1.02, 1.04])

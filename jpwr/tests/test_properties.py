@@ -98,7 +98,7 @@ def test_missing_samples_never_shrink_the_interval(powers_w, shares, seed, lost)
     if last_s - first_s < 0.01:
         return
     complete, holed = (PowerCurve(times_s, watts).between(first_s, last_s) for watts in (powers_w, holed_w))
-    assert holed.sampling_j + holed.lasting_j >= complete.sampling_j + complete.lasting_j
+    assert holed.sampling_j + holed.lasting_j >= (1 - 1e-12) * (complete.sampling_j + complete.lasting_j)
 
 
 @given(st.lists(st.integers(0, 2**32 - 1), min_size=2, max_size=50), st.integers(2**16, 2**32))

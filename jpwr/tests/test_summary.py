@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 
 import pytest
 
@@ -122,6 +123,27 @@ def test_a_long_name_of_a_channel_moves_the_columns_together():
         trace.append(time_s, [MODEL_W, MODEL_W], [None, None])
     lines = Summary(trace).lines()
     assert len({line.index(text) + len(text) for line, text in zip(lines, ("samples", " 21", " 21"), strict=True)}) == 1
+
+
+def test_a_region_that_several_went_through_at_once_is_no_surer_for_that_and_it_is_said():
+    chance = random.Random(1)
+    trace = Trace([ChannelInfo("made", Scope.CPU, "")], {"random_phase": True})
+    for row in range(400):
+        trace.append(row / 10, [chance.uniform(100, 500)], [None])
+    windows = {"one": [(5.0, 13.0)], "ranks": [(5.0, 13.0)] * 16, "steps": [(5.0, 13.0), (13.0, 21.0)]}
+    for name, times_s in windows.items():
+        marks = [("region_begin", start_s) for start_s, _ in times_s] + [("region_end", end_s) for _, end_s in times_s]
+        for kind, time_s in sorted(marks, key=lambda mark: (mark[1], mark[0] == "region_begin")):
+            trace.event(kind, time_s, region=name)
+    summary = Summary(trace)
+    [one], [ranks], [steps] = (summary.regions[name].estimates for name in windows)
+    assert ranks.energy_j == pytest.approx(16 * one.energy_j)
+    assert ranks.uncertainty_j == pytest.approx(16 * one.uncertainty_j)
+    assert steps.uncertainty_j < 0.9 * 2 * one.uncertainty_j
+    [note] = [note for note in summary.notes() if "at once" in note]
+    assert note == (
+        "region 'ranks' was gone through several times at once: the energy of that time is in its sum as often"
+    )
 
 
 def test_of_many_regions_the_longest_are_shown():
