@@ -59,11 +59,10 @@ def region(name: str) -> Iterator[None]:
 def _mark(kind: str, name: str) -> None:
     line = f"{kind} {printable(name)} @{time.monotonic():.6f}\n"
     sampler = sys.modules.get("jpwr.sampler")  # who has not imported it has no monitor
-    monitors = sampler.active_monitors() if sampler else []
-    for monitor in monitors:
+    for monitor in sampler.active_monitors() if sampler else []:
         monitor.mark(KINDS[kind], name)
     path = os.environ.get(MARKS_VARIABLE)
-    if path and not monitors:
+    if path:
         # A full disk, or a sampler that is gone with its file, is no reason to end the program.
         with suppress(OSError), open(path, "a", encoding="utf-8") as file:
             file.write(line)

@@ -18,6 +18,7 @@ from jpwr import threads
 from jpwr.channel import Channel
 from jpwr.clock import Clock, SystemClock
 from jpwr.errors import JpwrError, ReadError
+from jpwr.slope import Slope
 from jpwr.trace import Row, Trace
 
 # NVML averages over a window of its own, so sampling much faster than it refreshes
@@ -116,7 +117,9 @@ class Sampler:
         self._warn = warn
         self._chance = chance
         self.counters_j = [math.nan] * len(self.channels)  # as last read; nan where there is none
-        self._last_counter = [(math.nan, math.nan)] * len(self.channels)
+        self._slopes = [
+            None if channel.read_power_w else Slope(max(interval_s, channel.info.period_s)) for channel in self.channels
+        ]
         self._emitting = threading.Lock()
         rhythms: dict[float, list[int]] = {interval_s: []}
         for index, channel in enumerate(self.channels):
@@ -322,8 +325,10 @@ class Sampler:
             if was_hung:  # others have gone on meanwhile: this reading is of now, and what came before it is old
                 lane.hung, counter_s, power_s, look = False, after_s, after_s, []
                 self._warn(f"{self.channels[index].info.name}: answers again")
-            if by_slope and counter_j is not None:
-                power_w = self._slope_w(index, counter_s, counter_j)
+            slope = self._slopes[index]
+            if slope is not None and counter_j is not None:  # also readings of the counter alone tell its pace
+                slope_w = slope.watts_at(counter_s, counter_j)
+                power_w = slope_w if by_slope else None
             look.append((index, counter_s, counter_j, power_s, power_w))
             if was_hung:
                 break
@@ -336,13 +341,6 @@ class Sampler:
             self._warn(f"{info.name}: {error}; readings that fail are recorded as missing")
         self.failed_reads[info.name] += 1
         return math.nan
-
-    def _slope_w(self, index: int, time_s: float, counter_j: float) -> float:
-        last_time_s, last_counter_j = self._last_counter[index]
-        if not math.isnan(counter_j):
-            self._last_counter[index] = (time_s, counter_j)
-        step_s, step_j = time_s - last_time_s, counter_j - last_counter_j
-        return step_j / step_s if step_s > 0 and step_j >= 0 else math.nan  # one that fell has no slope
 
     def _watch_status(self, stopped: Callable[[], bool]) -> None:
         """Record what explains the readings, whenever it has changed."""
@@ -412,6 +410,7 @@ class PowerMonitor:
         self.sampler.event(event, time_s, region=name)
 
     def __enter__(self) -> PowerMonitor:
+        self.process_id = os.getpid()
         _active.append(self)
         threads.start(*self._threads)
         return self
@@ -436,8 +435,8 @@ _active: list[PowerMonitor] = []
 
 
 def active_monitors() -> list[PowerMonitor]:
-    """The monitors whose block this process is in."""
-    return list(_active)
+    """The monitors whose block this process is in; those of a process that it was forked from have no thread here."""
+    return [monitor for monitor in _active if monitor.process_id == os.getpid()]
 
 
 _drawn: list[int] = []

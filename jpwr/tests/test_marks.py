@@ -19,7 +19,7 @@ import jpwr
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import JpwrError
 from jpwr.marks import MAX_LINE_BYTES, POLL_S, PRECAUTION_S, Mark, MarkReader, _waiter, parse_mark
-from jpwr.sampler import PowerMonitor
+from jpwr.sampler import PowerMonitor, active_monitors
 from jpwr.say import printable
 from jpwr.tests.conftest import DEADLINE_S, environment, run, wait_until
 
@@ -245,7 +245,9 @@ def test_a_program_that_has_no_sampler_marks_regions_in_any_locale(tmp_path):
     assert [parse_mark(line).region for line in lines] == ["ü", "ü"]
 
 
-def test_without_a_sampler_a_region_is_nothing_and_a_monitor_has_its_marks_alone(monkeypatch, tmp_path):
+def test_without_a_sampler_a_region_is_nothing_and_a_monitor_has_its_marks_beside_a_sampler_around(
+    monkeypatch, tmp_path
+):
     monkeypatch.delenv("JPWR_MARKS", raising=False)
     with jpwr.region("a"):
         pass
@@ -254,7 +256,24 @@ def test_without_a_sampler_a_region_is_nothing_and_a_monitor_has_its_marks_alone
     with PowerMonitor([channel]) as monitor, jpwr.region("b"):
         pass
     assert [region.name for region in monitor.trace.regions()] == ["b"]
-    assert not (tmp_path / "marks").exists()
+    lines = (tmp_path / "marks").read_text().splitlines()
+    assert [line.split(" @")[0] for line in lines] == ["begin b", "end b"]
+
+
+def test_a_forked_process_marks_regions_for_the_sampler_around_it_and_not_for_a_monitor_that_it_left(
+    monkeypatch, tmp_path
+):
+    monkeypatch.setenv("JPWR_MARKS", str(tmp_path / "marks"))
+    channel = Channel(ChannelInfo("a", Scope.DEVICE, "constant"), lambda: 100.0)
+    with PowerMonitor([channel]) as monitor:
+        process = os.fork()
+        if process == 0:
+            with jpwr.region("child"):
+                os._exit(bool(active_monitors()))
+        assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
+    assert not monitor.trace.regions()
+    assert not monitor.trace.faulty_marks()
+    assert (tmp_path / "marks").read_text().startswith("begin child @")
 
 
 def test_the_folder_of_marks_is_this_users_alone_and_gone_at_the_end(monkeypatch, tmp_path):

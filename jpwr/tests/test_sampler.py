@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import statistics
 import threading
 
 import pytest
@@ -13,8 +14,9 @@ from jpwr.clock import SystemClock
 from jpwr.edges import MOST_S, EdgeReader
 from jpwr.errors import JpwrError, ReadError
 from jpwr.sampler import HUNG_S, WATCH_INTERVAL_S, PowerMonitor, Sampler, any_moment
+from jpwr.slope import Slope
 from jpwr.tests.conftest import DEADLINE_S, wait_until
-from jpwr.tests.loads import square
+from jpwr.tests.loads import HIGH_W, LOW_W, counter_of, square
 from jpwr.trace import Region, Trace
 
 INFO = ChannelInfo("sensor", Scope.DEVICE, "a test")
@@ -184,6 +186,31 @@ def test_without_a_power_reading_power_is_the_counters_slope(clock):
     [series] = trace.series()
     assert math.isnan(series.power_w[0])
     assert list(series.power_w[1:]) == pytest.approx([50.0] * 6)
+
+
+@pytest.mark.parametrize("refresh_s", [0.0, 0.001, 0.05, 0.1, 0.23, 1.0])
+def test_no_slope_of_a_counter_is_of_less_time_than_tells_power(clock, refresh_s):
+    """Readings at random moments come as close together as chance has it, and a counter when it is renewed."""
+    load = square(2.0)
+    read_energy_j = counter_of(load, refresh_s)
+    info = INFO._replace(has_counter=True)
+    trace = Trace([info])
+    channel = Channel(info, None, lambda: read_energy_j(clock.time_s))
+    Sampler([channel], [trace], 0.1, clock, chance=random.Random(refresh_s).random).run(lambda: clock.time_s >= 60)
+    [series] = trace.series()
+    seen_w = [watts for watts in series.power_w if not math.isnan(watts)]
+    assert all(LOW_W / 2 <= watts <= 1.5 * HIGH_W for watts in seen_w)
+    assert statistics.mean(seen_w) == pytest.approx(300.0, rel=0.1)
+
+
+def test_a_counter_that_stands_still_has_no_slope_and_one_that_fell_begins_anew():
+    slope = Slope(0.1)
+    seen_w = [slope.watts_at(time_s / 10, min(time_s, 20)) for time_s in range(60)]
+    assert seen_w[1:21] == pytest.approx([10.0] * 20)
+    assert seen_w[-1] == 0.0
+    assert math.isnan(slope.watts_at(6.0, math.nan))
+    assert math.isnan(slope.watts_at(6.1, 3.0))
+    assert slope.watts_at(7.1, 23.0) == pytest.approx(20.0)
 
 
 @pytest.mark.parametrize("interval_s", [0.0, -1.0, math.inf, math.nan])
