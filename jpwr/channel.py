@@ -57,3 +57,9 @@ class Channel(NamedTuple):
     read_power_w: Callable[[], float] | None = None
     read_energy_j: Callable[[], float] | None = None
     read_status: Callable[[], dict[str, Any]] | None = None
+
+    def sampled_info(self, interval_s: float) -> ChannelInfo:
+        """What a trace says of it. The counter's slope is a mean from one reading to the next."""
+        if self.read_power_w:
+            return self.info
+        return self.info._replace(held_s=max(self.info.held_s, self.info.period_s, interval_s))

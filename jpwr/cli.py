@@ -262,7 +262,7 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack) -> None
             say(f"{channel.info.name} has a new value every {channel.info.period_s:g} s and is read at that rate")
 
     clock = SystemClock()
-    infos = [channel.info for channel in opened.channels]
+    infos = [channel.sampled_info(interval_s) for channel in opened.channels]
     meta = _meta(options, clock.epoch_offset_s)
     trace = Trace(infos, meta)
     sinks: list[Sink] = [trace]

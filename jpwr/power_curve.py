@@ -102,17 +102,19 @@ class PowerCurve:
         """
         usual_s = self.usual_step_s
         gaps = {index for index, step_s in enumerate(self._steps_s) if step_s > MISSED_STEPS * usual_s}
-        gaps |= {bisect_right(self.times_s, time_s) - 1 for time_s in self.missing_s}
-        gaps &= set(range(len(squares)))
-        if not gaps:
+        failed = {bisect_right(self.times_s, time_s) - 1 for time_s in self.missing_s} & set(range(len(squares)))
+        if not gaps and not failed:
             return ()
         missed_j = [0.0] * len(squares)
-        for index in gaps:
-            step_s = self._steps_s[index]
-            # In a long one it may have been low, or idle, also where all that was seen is one power.
-            watts = max(self.range_w, self.peak_w / 2) if step_s > LONG_STEPS * usual_s else self.range_w
+        for index in gaps | failed:
+            step_s, watts = self._steps_s[index], self.range_w
+            if step_s > LONG_STEPS * usual_s:
+                # It may have been low, or idle, also where all that was seen is one power.
+                watts = max(watts, self.peak_w / 2)
+                squares[index] = (changes_w[index] * usual_s) ** 2
+            if index in failed:
+                squares[index] = max(squares[index], (self.range_w * step_s) ** 2)
             missed_j[index] = watts * max(0.0, step_s - usual_s)
-            squares[index] = (changes_w[index] * min(step_s, usual_s)) ** 2
         return array("d", accumulate(missed_j, initial=0.0))
 
     def missed_j(self, start_s: float, end_s: float) -> float:

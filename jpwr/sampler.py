@@ -379,7 +379,7 @@ class PowerMonitor:
         chance: Callable[[], float] | None = None,
     ) -> None:
         self.clock = clock or SystemClock()
-        infos = [channel.info for channel in channels]
+        infos = [channel.sampled_info(interval_s) for channel in channels]
         self._trace = Trace(infos, {"random_phase": True, "interval_s": interval_s})
         self.sampler = Sampler(
             channels, [self._trace] if sinks is None else sinks, interval_s, self.clock, warn, chance or any_moment

@@ -19,6 +19,7 @@ class Slope:
         self._last_j = self._watts = math.nan
         self._bases = [(math.nan, math.nan)] * 2  # readings that are far enough from each other, the last one first
         self._is_slow = False
+        self._since_change = False  # whether the last base is a reading that showed a new value
 
     def watts_at(self, time_s: float, counter_j: float) -> float:
         """Average power since a reading before that is far enough; the last one again where the counter has not been
@@ -31,10 +32,13 @@ class Slope:
         step_s, step_j = time_s - base_s, counter_j - base_j
         if not step_j >= 0:
             self._bases, self._watts = [(time_s, counter_j), (math.nan, math.nan)], math.nan
+            self._since_change = False
         elif not is_renewed:
             self._is_slow = self._is_slow or step_s > 0
             if step_s > STILL_S:
                 self._watts = 0.0
+        elif self._is_slow and not self._since_change:  # of the first value it is not known how old it was
+            self._bases[0], self._since_change = (time_s, counter_j), True
         elif step_s >= (LEAST_STEP_OF_A_SLOW_ONE if self._is_slow else LEAST_STEP) * self._interval_s:
             self._bases, self._watts = [(time_s, counter_j), self._bases[0]], step_j / step_s
         elif not self._is_slow:
