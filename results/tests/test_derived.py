@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import statistics
+from copy import deepcopy
 
 import pytest
 
@@ -40,6 +42,22 @@ def run(**changes):
     return record | changes
 
 
+def run_with_all():
+    """The same with all that may follow from others: an effective throughput and energy, EPCC's, and regions."""
+    record = run()
+    [window], metrics = record["windows"], record["metrics"]
+    record["windows"] = [window, window | {"kind": "effective", "start_s": 70.0, "end_s": 130.0}]
+    for kind, share in (("effective", 0.5), ("epcc", 0.75)):
+        speed = share * metrics["tokens_per_s"]
+        metrics |= {f"{kind}_tokens": share * metrics["measured_tokens"], f"{kind}_s": metrics["measured_s"]}
+        metrics |= {f"{kind}_tokens_per_s": speed, f"{kind}_tokens_per_s_per_device": speed / 2}
+    metrics |= {"io_percent": 25.0, "comm_percent": 15.0, "step_time_median_s": STEP_S}
+    regions = {name: {"share_percent": share} for name, share in (("IO", 25.0), ("Comm", 15.0), ("Other", 60.0))}
+    record["regions"] = {"measured": {"steps": STEPS, "step_s": STEP_S, "regions": regions}}
+    effective = deepcopy(record["energy"])
+    return record | {"energy_effective": effective | {"tokens_per_wh": 0.5 * effective["tokens_per_wh"]}}
+
+
 def place(record, path):
     """Where a path ends: the object, and the name in it."""
     *above, last = path.split(".")
@@ -63,8 +81,9 @@ def changed_energy(**changes):
     return record
 
 
-def test_a_good_record_contradicts_nothing():
-    assert contradictions(run()) == []
+@pytest.mark.parametrize("record", [run(), run_with_all()], ids=["plain", "with_all"])
+def test_a_good_record_contradicts_nothing(record):
+    assert contradictions(record) == []
 
 
 @pytest.mark.parametrize(
@@ -106,6 +125,53 @@ def test_what_a_throughput_follows_from_has_to_be_said(path):
     assert said in contradictions(changed(path, lambda value: [] if isinstance(value, list) else None))
 
 
+@pytest.mark.parametrize(
+    ("path", "of"),
+    [
+        ("metrics.tokens_per_s", "its work and time"),
+        ("metrics.effective_tokens_per_s", "its work and time"),
+        ("metrics.epcc_tokens_per_s", "its work and time"),
+        ("metrics.tokens_per_s_per_device", "its throughput and devices"),
+        ("metrics.effective_tokens_per_s_per_device", "its throughput and devices"),
+        ("metrics.epcc_tokens_per_s_per_device", "its throughput and devices"),
+        ("metrics.measured_tokens", "its steps and batch"),
+        ("metrics.tflops_per_device", "its throughput and FLOPs"),
+        ("metrics.mfu", "its FLOP/s and the device's peak"),
+        ("metrics.io_percent", "its regions"),
+        ("metrics.comm_percent", "its regions"),
+        ("metrics.step_time_median_s", "its steps"),
+        ("layout.sequence_length", "its work per sample"),
+        ("layout.num_devices", "its parallel sizes"),
+        ("energy.tokens_per_wh", "its work and energy"),
+        ("energy.avg_power_w", "its energy and time"),
+        ("energy.energy_wh", "its channels"),
+        ("energy_effective.tokens_per_wh", "its work and energy"),
+        ("energy_effective.energy_wh_per_device", "its energy and devices"),
+    ],
+)
+def test_a_number_that_others_make_otherwise_is_named_with_them(path, of):
+    record = run_with_all()
+    inside, last = place(record, path)
+    truth = inside[last]
+    inside[last] = 2 * truth
+    assert f"{path} is stored as {2 * truth:.10g}, but {of} make {truth:.10g}" in contradictions(record)
+
+
+@pytest.mark.parametrize(("shift", "is_wrong"), [(1e-8, False), (1e-7, False), (1e-5, True)])
+def test_a_number_may_be_rounded(shift, is_wrong):
+    record = changed("metrics.tokens_per_s_per_device", lambda value: (1 + shift) * value)
+    assert bool(contradictions(record)) is is_wrong
+
+
+def test_an_option_that_is_0_asks_for_nothing():
+    assert contradictions(run(config={"batch": {"global_batch_size": 0, "micro_batch_size": 0}})) == []
+
+
+def test_a_sample_of_a_workload_that_counts_no_tokens_is_not_told_in_tokens():
+    record = made_up.in_units(made_up.result(), "samples")
+    assert contradictions(record | {"sample": "a sentence"}) == []
+
+
 def test_a_peak_that_is_not_known_is_not_asked_for():
     record = run()
     for name in ("peak_tflops_per_device", "mfu", "tflops_per_device", "model_flops_per_token"):
@@ -134,11 +200,13 @@ def test_an_effective_throughput_has_work_time_and_windows_of_its_own():
     assert contradictions(record) == []
     record["metrics"] |= {"effective_tokens": 4096 * 20, "effective_s": 20.0}
     assert contradictions(record) == ["its effective throughput is over 20 s, but its window is 30 s"]
-    record["metrics"] |= {"effective_tokens": None, "effective_s": None}
-    assert len(contradictions(record)) == 2
+    record["metrics"] |= {"effective_tokens": None, "effective_s": None, "measured_steps": None}
+    names = ("measured_steps", "effective_tokens", "effective_s")
+    said = [f"the record does not say metrics.{name}, from which its throughput follows" for name in names]
+    assert contradictions(record) == said
 
 
-@pytest.mark.parametrize(("times", "is_wrong"), [(0.1, False), (3.9, False), (4.1, True), (100.0, True)])
+@pytest.mark.parametrize(("times", "is_wrong"), [(0.1, False), (4.0, False), (4.1, True), (100.0, True)])
 def test_an_input_path_makes_nothing_faster(times, is_wrong):
     record = run()
     record["windows"] += [record["windows"][0] | {"kind": "effective", "start_s": 70.0, "end_s": 100.0}]
@@ -188,33 +256,41 @@ def test_as_many_devices_are_listed_as_trained(listed, is_wrong):
             {"peak_tflops_per_device": 500.0},
             "metrics.peak_tflops_per_device is stored as 989, but its op",
         ),
+        ("layout.micro_batch_size", 8, "its global batch 8 is not a multiple of its micro batch 8 on 2 replicas"),
         ("layout.micro_batch_size", 3, "its global batch 8 is not a multiple of its micro batch 3 on 2 replicas"),
         ("devices.0.device_id", "GPU-1", "processors trained by its options, but GPU-1 is an accelerator"),
         ("layout.num_nodes", 2, "its devices are of 1 nodes, and layout.num_nodes is 2"),
         ("devices.1.hostname", "n2", "its devices and its measured windows are of unlike nodes: n2"),
+        ("devices.1.hostname", "n2", "its devices and its effective windows are of unlike nodes: n2"),
+        ("energy_effective.power_kind", "estimated", "energy_effective.power_kind is stored as 'estimated', but"),
+        ("energy_effective.uncertainty_wh", 0.01, "energy_effective.uncertainty_wh is 0.01, but its channels make 0."),
+        ("energy_effective.channels.0.limit_w", 90.0, "channel made:0 has 200 W on average, and its board's limit is"),
     ],
 )
 def test_words_that_the_rest_of_the_record_contradicts_are_named(path, value, sentence):
-    record = run()
+    record = run_with_all()
     inside, last = place(record, path)
     inside[last] = value
     assert any(said.startswith(sentence) for said in contradictions(record))
 
 
+@pytest.mark.parametrize("kind", ["measured", "effective"])
 @pytest.mark.parametrize(
-    ("edges", "sentences"),
+    ("edges", "sentence"),
     [
-        ([(5.0, 35.0), (35.0, 65.0)], []),
-        ([(40.0, 70.0), (5.0, 35.0)], []),
-        ([(5.0, 35.0), (5.0, 35.0)], ["measured windows of node n1 overlap"]),
-        ([(5.0, 40.0), (30.0, 55.0)], ["measured windows of node n1 overlap"]),
-        ([(5.0, 65.0), (70.0, 70.0)], ["a measured window of node n1 does not end after it begins"]),
+        ([(5.0, 35.0), (35.0, 65.0)], ""),
+        ([(40.0, 70.0), (5.0, 35.0)], ""),
+        ([(5.0, 35.0), (5.0, 35.0)], "{kind} windows of node n1 overlap"),
+        ([(5.0, 40.0), (30.0, 55.0)], "{kind} windows of node n1 overlap"),
+        ([(5.0, 65.0), (70.0, 70.0)], "a {kind} window of node n1 does not end after it begins"),
     ],
 )
-def test_windows_of_a_node_follow_each_other(edges, sentences):
-    [window] = run()["windows"]
-    record = run(windows=[window | {"start_s": start_s, "end_s": end_s} for start_s, end_s in edges])
-    assert contradictions(record) == sentences
+def test_windows_of_a_node_follow_each_other(kind, edges, sentence):
+    record = run_with_all()
+    [window] = [one for one in record["windows"] if one["kind"] == kind]
+    record["windows"].remove(window)
+    record["windows"] += [window | {"start_s": start_s, "end_s": end_s} for start_s, end_s in edges]
+    assert contradictions(record) == [sentence.format(kind=kind)] * bool(sentence)
 
 
 @pytest.mark.parametrize(("name", "truth"), [("median", 1.0), ("p5", 0.99), ("p95", 1.01)])
@@ -227,10 +303,29 @@ def test_percentiles_of_steps_follow_from_the_steps(name, truth):
     assert sentence.startswith(f"metrics.step_time_{name}_s is stored as ")
 
 
+@pytest.mark.parametrize("steps", [1, 2, 5, 60])
+def test_percentiles_of_unlike_steps_are_interpolated(steps):
+    times_s = [1.0 + 0.01 * (step - (steps - 1) / 2) for step in range(steps)]
+    cuts = statistics.quantiles(times_s, n=20, method="inclusive") if steps > 1 else times_s * 19
+    record = run(step_times_s=[*times_s[1::2], *times_s[::2]])
+    for name, at in (("p5", 0), ("median", 9), ("p95", 18)):
+        record["metrics"][f"step_time_{name}_s"] = cuts[at]
+    assert contradictions(record) == []
+
+
+@pytest.mark.parametrize(("step_s", "is_wrong"), [(0.5, True), (0.9, False), (1.01, False), (1.1, True)])
+def test_steps_fill_their_window(step_s, is_wrong):
+    said = f"its steps take {60 * step_s:.4g} s, but the window that they fill is 60 s"
+    assert contradictions(run(step_times_s=[step_s] * STEPS)) == [said] * is_wrong
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
         ({}, ""),
+        ({"step_s": 2.0}, ""),
+        ({"of_ranks_s": ([0.3, None], [0.7, True])}, ""),
+        ({"of_ranks_s": ([None, 1.1], [0.7, True])}, ""),
         ({"step_s": 3.0}, "its steps with regions take 3 s, but a step takes 1 s"),
         ({"medians_s": (1.5, 1.5)}, "its regions' medians take 3 s, but a step takes 1 s"),
         ({"of_ranks_s": ([0.3, 1.4], [0.7, 1.1])}, "its regions of one process take 2.5 s, but a step takes 1 s"),
@@ -251,15 +346,17 @@ def test_the_difference_of_integral_and_counter_is_what_they_are(shift):
     energy_wh = run()["energy"]["energy_wh"]
     told = {"method": "counter", "counter_wh": energy_wh, "integral_wh": energy_wh * 1.02}
     record = changed_energy(**told, integral_vs_counter=0.02 + shift)
-    assert [sentence for sentence in contradictions(record) if "integral_vs_counter" not in sentence] == []
-    assert bool(contradictions(record)) is bool(shift)
+    said = "energy.channels: made:0, 1 + integral_vs_counter is stored as {:.10g}, but its integral and counter make {}"
+    assert contradictions(record) == [said.format(1.02 + shift, 1.02)] * bool(shift)
 
 
 @pytest.mark.parametrize("method", ["counter", "integral"])
 def test_the_energy_of_a_channel_is_that_of_its_method(method):
     energy_wh = run()["energy"]["energy_wh"]
     assert contradictions(changed_energy(method=method, **{f"{method}_wh": energy_wh})) == []
-    assert contradictions(changed_energy(method=method, **{f"{method}_wh": 1.1 * energy_wh}))
+    said = f"stored as {energy_wh:.10g}, but its readings by {method} make {1.1 * energy_wh:.10g}"
+    record = changed_energy(method=method, **{f"{method}_wh": 1.1 * energy_wh})
+    assert contradictions(record) == [f"energy.channels: made:0, energy_wh is {said}"]
     both = {"counter_wh": 0.6 * energy_wh, "integral_wh": 0.5 * energy_wh}
     assert contradictions(changed_energy(method="counter+integral", **both)) == []
     both["counter_wh"] = 0.4 * energy_wh
@@ -280,6 +377,15 @@ def test_sums_over_channels_are_those_of_the_channels(name, least):
     assert sentence.startswith(f"energy.{name} is stored as ")
 
 
+def test_a_sum_of_channels_of_which_one_is_not_known_says_nothing():
+    record = run()
+    [channel] = record["energy"]["channels"]
+    record["energy"]["channels"] = halves(channel, name="made:1", idle_power_w=None)
+    assert contradictions(record) == []
+    record["energy"]["channels"] = []
+    assert contradictions(record) == []
+
+
 @pytest.mark.parametrize(("share", "is_wrong"), [(0.0, True), (0.9, True), (1.0, False), (3.0, False)])
 def test_an_energy_is_no_surer_than_its_channels(share, is_wrong):
     record = changed("energy.uncertainty_wh", lambda value: share * value)
@@ -287,9 +393,11 @@ def test_an_energy_is_no_surer_than_its_channels(share, is_wrong):
 
 
 def test_channels_have_used_no_more_than_was_sampled_of_their_scope():
-    record = changed("energy.sampled_by_scope.device_wh", lambda value: 0.5 * value)
-    [sentence] = contradictions(record)
-    assert sentence.endswith("Wh of channels of scope device, and 1.66667 Wh were sampled of all")
+    sentence = "energy has 3.33333 Wh of channels of scope device, and 2.5 Wh were sampled of all"
+    record = changed("energy.sampled_by_scope.device_wh", lambda value: 0.75 * value)
+    assert contradictions(record) == [sentence]
+    record["energy"]["channels"] = halves(record["energy"]["channels"][0], name="made:1")
+    assert contradictions(record) == [sentence]
 
 
 def halves(channel, **of_second):
@@ -300,14 +408,15 @@ def halves(channel, **of_second):
 SUMMED = ("energy_wh", "integral_wh", "uncertainty_wh", "idle_power_w", "samples", "missing")
 
 
-def test_a_channel_counts_once():
-    record = run()
-    [channel] = record["energy"]["channels"]
+@pytest.mark.parametrize("key", ["energy", "energy_effective"])
+def test_a_channel_counts_once(key):
+    record = run_with_all()
+    [channel] = record[key]["channels"]
     half, other = halves(channel, hostname="n2")
-    record["energy"]["channels"] = [half, other]
+    record[key]["channels"] = [half, other]
     assert contradictions(record) == []
-    record["energy"]["channels"] = [half, half]
-    assert contradictions(record) == ["channel made:0 of node n1 is in energy 2 times"]
+    record[key]["channels"] = [half, half]
+    assert contradictions(record) == [f"channel made:0 of node n1 is in {key} 2 times"]
 
 
 @pytest.mark.parametrize("energy_wh", [0.0, -1.5])
@@ -322,6 +431,9 @@ def test_what_is_measured_uses_power(energy_wh, scope, is_wrong):
     record["energy"] |= {"power_scope": scopes, "power_source": f"measured, {scopes}", "channels": [one, idle]}
     del record["energy"]["sampled_by_scope"]
     assert contradictions(record) == [f"channel made:1 measured {energy_wh:g} Wh, which it cannot have"] * is_wrong
+    idle["estimated"] = True
+    record["energy"] |= {"power_kind": "estimated", "power_source": f"ESTIMATED, {scopes}"}
+    assert contradictions(record) == []
 
 
 @pytest.mark.parametrize("scope", ["node", "supply"])
@@ -334,16 +446,56 @@ def test_a_node_uses_no_less_than_its_devices(scope, inside, is_wrong):
     found = contradictions(record)
     assert len(found) == is_wrong
     assert all(f"less than the {inside * energy['energy_wh']:.4g} Wh of its devices" in one for one in found)
+    energy["channels"][0]["uncertainty_wh"] = energy["uncertainty_wh"] = None
+    assert len(contradictions(record)) == (inside > 1.1)
     energy["uncertainty_wh"] = 2000 * energy["energy_wh"]
+    assert contradictions(record) == []
+
+
+@pytest.mark.parametrize("device_wh", [0.0, 1000.0])
+def test_devices_may_be_all_of_an_energy_and_may_be_said_to_use_nothing(device_wh):
+    record = run()
+    record["energy"]["sampled_by_scope"] = {"module_wh": device_wh}
+    assert contradictions(record) == []
+    record = made_up.of_scope("node", [run()])[0]
+    record["energy"]["sampled_by_scope"] = {"device_wh": 0.0}
     assert contradictions(record) == []
 
 
 @pytest.mark.parametrize("value", [0, -5])
 @pytest.mark.parametrize(
-    "path", ["layout.num_devices", "metrics.tokens_per_s", "metrics.tokens_per_s_per_device", "energy.energy_wh"]
+    "path",
+    [
+        "layout.num_devices",
+        "layout.num_nodes",
+        "layout.global_batch_size",
+        "metrics.measured_tokens",
+        "metrics.measured_s",
+        "metrics.tokens_per_s",
+        "metrics.tokens_per_s_per_device",
+        "metrics.tflops_per_device",
+        "metrics.mfu",
+        "metrics.step_time_median_s",
+        "energy.energy_wh",
+        "energy.avg_power_w",
+        "energy.tokens_per_wh",
+        "energy.window_s",
+    ],
 )
 def test_a_number_that_cannot_be_is_named(path, value):
-    assert f"{path} is {value}, which it cannot be" in contradictions(changed(path, lambda _: value))
+    record = run()
+    record["metrics"]["step_time_median_s"] = STEP_S
+    inside, last = place(record, path)
+    inside[last] = value
+    assert f"{path} is {value}, which it cannot be" in contradictions(record)
+
+
+@pytest.mark.parametrize(
+    ("step_s", "is_wrong"), [(-1.0, True), (0, True), (1e-6, False), (None, False), (False, False)]
+)
+def test_a_step_takes_time(step_s, is_wrong):
+    record = run(step_times_s=[*[1.0] * STEPS, step_s])
+    assert contradictions(record) == ["a step takes no time, or less"] * is_wrong
 
 
 @pytest.mark.parametrize("factor", [1.5, 1000.0])
@@ -361,14 +513,39 @@ def test_more_than_the_device_has_is_named():
     record = run()
     record["metrics"] |= {"peak_tflops_per_device": 50.0, "mfu": record["metrics"]["tflops_per_device"] / 50.0}
     assert contradictions(record) == ["103% of the device's peak FLOP/s are more than it has"]
+    record["metrics"] |= {"peak_tflops_per_device": record["metrics"]["tflops_per_device"], "mfu": 1.0}
+    assert contradictions(record) == []
     record = changed("provenance.nodes.0.devices", lambda _: [{"uuid": "GPU-1", "power.limit": "50.00 W"}])
     assert contradictions(record) == ["channel made:0 has 200 W on average, and its board's limit is 100 W"]
 
 
-@pytest.mark.parametrize("limit", [{"limit_w": 90.0}, {"clocks": {"power_limit_w": 90.0}}])
-def test_a_limit_that_the_sensor_itself_has_told_is_one(limit):
-    sentence = "channel made:0 has 200 W on average, and its board's limit is 90 W"
-    assert contradictions(changed_energy(**limit)) == [sentence]
+@pytest.mark.parametrize(
+    ("limit", "least_w"),
+    [
+        ({"limit_w": 90.0}, 90),
+        ({"clocks": {"power_limit_w": 90.0}}, 90),
+        ({"limit_w": 1.0, "clocks": {"power_limit_w": 90.0}}, 1),
+        ({"limit_w": 0.0, "clocks": {"power_limit_w": 90.0}}, 90),
+        ({"limit_w": None, "clocks": {"power_limit_w": -1}}, 0),
+    ],
+)
+def test_a_limit_that_the_sensor_itself_has_told_is_one(limit, least_w):
+    sentence = f"channel made:0 has 200 W on average, and its board's limit is {least_w} W"
+    assert contradictions(changed_energy(**limit)) == [sentence] * bool(least_w)
+
+
+def test_a_channel_that_names_no_number_of_devices_is_of_one():
+    record = changed_energy(num_devices=None)
+    record["provenance"]["nodes"] = [{"devices": [{"uuid": "GPU-1", "power.limit": "150.00 W"}]}]
+    assert contradictions(record) == ["channel made:0 has 200 W on average, and its board's limit is 150 W"]
+    record = in_watts(6e3)
+    record["energy"]["channels"][0]["num_devices"] = None
+    assert contradictions(record) == ["channel made:0 has 1.2e+04 W of a device, which none has"]
+
+
+def test_a_channel_without_an_energy_has_no_power():
+    record = changed_energy(energy_wh=None, method="counter+integral", counter_wh=1.0)
+    assert contradictions(record) == []
 
 
 def test_the_limit_of_a_board_is_found_however_its_id_is_written():
@@ -407,15 +584,24 @@ def test_a_node_takes_no_thousand_times_its_devices():
     assert sentence == "energy is 3.333 Wh at the supply, 1e+03 times the 0.003333 Wh of its devices"
 
 
-@pytest.mark.parametrize(("seconds", "is_wrong"), [(60.0, False), (31.0, False), (5.0, True)])
-def test_nodes_of_one_run_have_windows_of_about_one_length(seconds, is_wrong):
-    record = run()
-    [window], [_, second] = record["windows"], record["devices"]
+@pytest.mark.parametrize("kind", ["measured", "effective"])
+@pytest.mark.parametrize(("seconds", "is_wrong"), [(60.0, False), (30.0, False), (5.0, True)])
+def test_nodes_of_one_run_have_windows_of_about_one_length(kind, seconds, is_wrong):
+    record = run_with_all()
     record["layout"]["num_nodes"] = 2
-    second["hostname"] = "n2"
-    record["windows"] = [window, window | {"hostname": "n2", "end_s": window["start_s"] + seconds}]
-    assert (
-        contradictions(record) == [f"its measured window is {seconds:.4g} s on node n2 and 60 s on node n1"] * is_wrong
+    record["devices"][1]["hostname"] = "n2"
+    for window in record["windows"][:]:
+        end_s = window["start_s"] + seconds if window["kind"] == kind else window["end_s"]
+        record["windows"].append(window | {"hostname": "n2", "end_s": end_s})
+    said = f"its {kind} window is {seconds:.4g} s on node n2 and 60 s on node n1"
+    assert contradictions(record) == [said] * is_wrong
+
+
+@pytest.mark.parametrize(("more", "is_wrong"), [(0, False), (1, False), (3, True)])
+def test_regions_read_no_more_than_their_windows_but_for_rounding(more, is_wrong):
+    record = run(io={"windows": {"measured": {"bytes": 1000, "by_region": {"IO": 600, "Other": 400 + more}}}})
+    assert contradictions(record) == ["the regions of its measured windows have more bytes than were read in them"] * (
+        is_wrong
     )
 
 
