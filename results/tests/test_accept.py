@@ -32,6 +32,9 @@ def requirements(folder: Path, text: str):
 
 
 THREE = runs(100.0, 101.0, 99.0)
+GAPS = runs(100.0, 101.0, 99.0)
+for record in GAPS:
+    record["energy"]["channels"][0]["largest_gap_s"] = 9.0
 NOISY = runs(100.0, 130.0, 70.0)
 
 
@@ -99,6 +102,13 @@ NOISY = runs(100.0, 130.0, 70.0)
         (THREE, "what: energy_grade, at_least: Q1", PASSED, "Q1", ""),
         (THREE, "what: energy_grade, at_least: Q2", FAILED, "Q1", ""),
         (runs(1.0, estimated=True), "what: energy_grade, at_least: Q1", FAILED, "Q0", ""),
+        (
+            GAPS,
+            "what: energy_grade, at_least: Q1",
+            OPEN,
+            None,
+            "no energy that counts: gaps: the longest time without a sample is 9.0 s",
+        ),
         ([*THREE, *runs(1.0, energy=None)], "what: energy_grade, at_least: Q0", OPEN, None, "runs without an energy"),
         (THREE, "what: failed_runs, at_most: 0", PASSED, 0, ""),
         ([*THREE, made_up.failed("V")], "what: failed_runs, at_most: 0", FAILED, 1, ""),
@@ -161,6 +171,7 @@ FOUR = [*THREE, *runs(300.0, 303.0, 297.0, devices=4)]
 def test_an_answer_has_its_unit_and_its_place(tmp_path, records, item, unit, at):
     [verdict] = accept(by_point(records), requirements(tmp_path, f"{GPT}must: [{{of: gpt, {item}}}]"))
     assert (verdict.answer.unit, verdict.answer.at) == (unit, at)
+    assert verdict.answer.energy_kind == ("Q1, device" if "energy" in item else "")
 
 
 def test_the_best_point_is_that_of_what_is_asked(tmp_path):
@@ -203,6 +214,37 @@ def test_how_a_system_scales_is_not_told_across_setups(tmp_path, of_few, of_many
     more = [*like, *runs(390.0, 390.5, 389.5, devices=8, **of_few)]
     [verdict] = accept(by_point(more), asked)
     assert verdict.answer.value == pytest.approx(0.8)
+    # Of two that are as fast, one of which has a single run, either is.
+    level = [*like, *runs(800.0, devices=8, **of_few)]
+    for records in (level, level[::-1]):
+        [verdict] = accept(by_point(records), asked)
+        assert verdict.answer.value in (pytest.approx(0.8), pytest.approx(2.0))
+
+
+@pytest.mark.parametrize("changes", [{}, {"metrics": {}}])
+def test_of_runs_of_unlike_setups_the_fastest_are_told(tmp_path, changes):
+    few = [setup("1.0.0"), setup("1.1.0"), setup("1.2.0")][: 1 if changes else 3]
+    many = [setup("2.0.0"), setup("2.1.0"), setup("2.2.0")][: 1 if changes else 3]
+    records = [
+        *(one for index, of in enumerate(few) for one in runs((50.0, 70.0, 60.0)[index], **of, **changes)),
+        *(
+            one
+            for index, of in enumerate(many)
+            for one in runs((300.0, 400.0, 350.0)[index], devices=8, **of, **changes)
+        ),
+    ]
+    [verdict] = accept(by_point(records), requirements(tmp_path, SCALING))
+    told = ("1.0.0", "2.0.0") if changes else ("1.1.0", "2.1.0")
+    words = "the runs on 1 device are of torch {}, those on 8 devices of torch {}"
+    assert (verdict.outcome, verdict.reason) == (OPEN, words.format(*told))
+
+
+def test_runs_that_tell_of_no_choice_are_as_usual(tmp_path):
+    few, many = runs(100.0, 101.0, 99.0), runs(800.0, 801.0, 799.0, devices=8)
+    for record in few:
+        del record["variant"]
+    [verdict] = accept(by_point([*few, *many]), requirements(tmp_path, SCALING))
+    assert (verdict.outcome, verdict.answer.value) == (PASSED, pytest.approx(1.0))
 
 
 def test_what_goes_with_the_number_of_devices_is_no_other_setup(tmp_path):

@@ -52,7 +52,7 @@ def members(archive):
         return {member.name: tar.extractfile(member).read() for member in tar}
 
 
-def repack(archive, files, sums=None):
+def repack(archive, files, sums=None, twice=()):
     """With other content; with its checksums, unless given, made to fit: as somebody would who knows how."""
     files = dict(files)
     plain = "".join(
@@ -61,7 +61,7 @@ def repack(archive, files, sums=None):
     files["SHA256SUMS"] = plain.encode() if sums is None else sums
     memory = io.BytesIO()
     with tarfile.open(fileobj=memory, mode="w") as tar:
-        for name, content in files.items():
+        for name, content in [*files.items(), *((name, files[name]) for name in twice)]:
             member = tarfile.TarInfo(name)
             member.size = len(content)
             tar.addfile(member, io.BytesIO(content))
@@ -286,28 +286,43 @@ def test_a_run_whose_result_was_taken_away_is_named(archive):
     assert verify(repack(archive, left)).problems == ["it holds no run"]
 
 
-@pytest.mark.parametrize(("status", "is_wrong"), [("failed", False), ("out_of_memory", True), ("unfinished", True)])
-def test_a_good_run_is_not_stored_as_one_that_ended_otherwise(archive, status, is_wrong):
+@pytest.mark.parametrize(
+    ("of_run", "status", "is_wrong"),
+    [
+        ("ok", "failed", False),
+        ("ok", "out_of_memory", True),
+        ("ok", "unfinished", True),
+        ("unfinished", "failed", False),
+        ("unfinished", "unfinished", False),
+        ("unfinished", "out_of_memory", True),
+        ("failed", "failed", False),
+        ("failed", "out_of_memory", True),
+        ("out_of_memory", "out_of_memory", False),
+        ("out_of_memory", "failed", True),
+    ],
+)
+def test_a_run_is_not_stored_as_one_that_ended_otherwise(archive, of_run, status, is_wrong):
     files = members(archive)
-    files[WORK + "result.json"] = changed_json(files[WORK + "result.json"], lambda record: record.update(status=status))
+    for name, ended in (("record.json", of_run), ("result.json", status)):
+        files[WORK + name] = changed_at("status", to=ended)(files[WORK + name])
     problems = verify(repack(archive, files)).problems
     assert [problem.partition(": ")[2] for problem in problems] == [
-        f"it is stored as {status}, but its record is of a run that is ok"
+        f"it is stored as {status}, but its record is of a run that is {of_run}"
     ] * is_wrong
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (changed_at("losses", to=["a"]), "breaks the schema of records: data.losses[0] must be number or null"),
-        (changed_at("provenance", to=[1]), "breaks the schema of records: data.provenance must be object"),
+        (changed_at("losses", to=["a"]), "result.json breaks the schema of records: data.losses[0] must be number or"),
+        (changed_at("provenance", to=[1]), "result.json breaks the schema of records: data.provenance must be object"),
         (changed_at("layout", "tensor_parallel_size", to=True), "layout.tensor_parallel_size is stored as True"),
     ],
 )
 def test_what_no_benchmark_writes_is_found_though_record_and_result_agree(archive, change, words):
     files = members(archive)
     files[WORK + "result.json"] = change(files[WORK + "result.json"])
-    assert any(words in problem for problem in verify(repack(archive, files)).problems)
+    assert any(problem.startswith(f"{WORK[:-1]}: {words}") for problem in verify(repack(archive, files)).problems)
     files[WORK + "record.json"] = change(files[WORK + "record.json"])
     assert verify(repack(archive, files)).problems
 
@@ -498,6 +513,11 @@ def test_a_file_with_two_checksums_or_two_contents_is_found(archive):
         f"{name} has two checksums"
         in verify(repack(archive, files, sums=f"{before}  {name}\n{sums}".encode())).problems
     )
+
+
+def test_a_file_that_is_in_it_twice_is_named(archive):
+    name = WORK + "record.json"
+    assert verify(repack(archive, members(archive), twice=[name])).problems == [f"'{name}' is in it twice"]
 
 
 @pytest.fixture(scope="module")

@@ -584,6 +584,13 @@ Root Cause (first observed failure):
         (137, f"an error of old\n{SPAWN.format(-9)}", f"ended by signal 9 (SIGKILL): {SPAWN.format(-9)}"),
         (134, f"what(): an error\n{SPAWN.format(-6)}", "ended by signal 6 (SIGABRT): what(): an error"),
         (3, f"a word\n{SPAWN.format(3)}", f"ended with exit code 3: {SPAWN.format(3)}"),
+        (3, f"{SPAWN.format(3)}\nan error at exit\n", f"ended with exit code 3: {SPAWN.format(3)}"),
+        (1, f"{SIGKILL}\nan error of old\n", "ended with exit code 1: an error of old"),
+        (
+            1,
+            torchrun("a word\n", "exitcode  : 3").replace("Root", "an error of another node\nRoot"),
+            "ended with exit code 1: a word",
+        ),
     ],
 )
 def test_a_job_that_left_no_record_says_why(job, exit_code, errors, expected):

@@ -217,6 +217,16 @@ def test_a_ratio_of_two_precisions_keeps_no_requirement():
         [(outcome, sentence)] = broken([read_requirement(text)], comparison, other)
         assert outcome == OPEN
         assert sentence.endswith("global batch 8 is bf16 against fp8")
+    requirements = [read_requirement(text) for text in ("ratio>=1", "tokens_per_s>=300")]
+    assert [outcome for outcome, _ in broken(requirements, comparison, other)] == [OPEN, FAILED]
+
+
+def test_without_a_common_precision_the_fastest_of_each_side_is_compared():
+    base = [*in_precision("bf16", thrice(200.0)), *in_precision("fp16", thrice(100.0))]
+    other = [*in_precision("fp32", thrice(500.0)), *in_precision("fp8", thrice(400.0))]
+    [line] = compare(base, other).lines
+    assert line.ratios[0].value == pytest.approx(2.5)
+    assert line.precisions == ("bf16", "fp32")
 
 
 def test_several_systems_are_each_compared_with_itself():

@@ -172,6 +172,21 @@ def test_a_cost_is_as_unsure_as_its_runs_and_as_much_of_its_sensor_as_is_electri
         assert found.estimate.interval.half / found.total == pytest.approx(speed.interval.half / speed.value, rel=0.02)
 
 
+def test_the_price_at_which_the_cheapest_is_overtaken_is_by_the_next_one():
+    [found] = cheapest(by_point([*runs("A", 300.0), *runs("B", 100.0), *runs("C", 200.0)]), TWO).values()
+    assert [(one.system, one.against) for one in crossings(found, TWO)] == [("A", "C"), ("B", "A"), ("C", "A")]
+    [found] = cheapest(by_point(runs("A", 300.0)), TWO).values()
+    assert crossings(found, TWO) == []
+
+
+@pytest.mark.parametrize("price", [0.0, 1000.0])
+def test_what_costs_nothing_is_the_cheapest(price):
+    free = replace(TWO, electricity_per_kwh=0.0, systems={"A": Price(0.0), "B": Price(price)})
+    [found] = cheapest(by_point([*runs("A", 100.0), *runs("B", 100.0)]), free).values()
+    assert level_with_cheapest(found)[0] == "A"
+    assert found["A"][1].estimate is None
+
+
 def test_what_has_no_cost_says_why_whatever_else_has_one(tmp_path):
     gaps, small = runs("A", 300.0, precision="fp8"), runs("B", 300.0)
     for record in gaps:
@@ -286,7 +301,12 @@ def test_what_is_no_run_of_the_workload_has_no_time_to_report():
 
 @pytest.mark.parametrize(
     "change",
-    [("utilisation: 0.8", "utilisation: 1"), ("pue: 1.2", "pue: 1"), ("lifetime_years: 5", "lifetime_years: 0.5")],
+    [
+        ("utilisation: 0.8", "utilisation: 1"),
+        ("pue: 1.2", "pue: 1"),
+        ("pue: 1.2", "pue: 5"),
+        ("lifetime_years: 5", "lifetime_years: 0.5"),
+    ],
 )
 def test_assumptions_may_be_at_their_ends(tmp_path, change):
     (tmp_path / "prices.yaml").write_text(PRICES.replace(*change))

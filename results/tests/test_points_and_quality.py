@@ -204,6 +204,13 @@ def test_a_trend_and_outliers_in_step_times_are_told():
     assert unsteady([1 + noise[index] / 4 + 0.4 * (index >= 4) for index in range(12)]) == [
         "shift: steps take +40% after the first 4 of 12"
     ]
+    # Within its halves it falls, so that it has no trend and no other shift.
+    halves = [level - 0.01 * index for level in (1.05, 1.15) for index in range(6)]
+    assert unsteady(halves) == ["shift: steps take +10% after the first 6 of 12"]
+    # After a third and after half of the steps, of which the first is more.
+    assert unsteady([1.0] * 40 + [1.2 - 0.001 * index for index in range(80)]) == [
+        "shift: steps take +16% after the first 40 of 120"
+    ]
     assert unsteady([1.0, 1.4, 1.0]) == ["3 steps do not tell whether they are steady, 12 wanted"]
     assert unsteady([]) == ["0 steps do not tell whether they are steady, 12 wanted"]
     few = unsteady([1.0, 5.0, 1.0])

@@ -128,6 +128,11 @@ def test_a_file_may_be_given_and_is_told_with_its_content(tmp_path):
     assert record["file"] == {"path": str(path), "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
 
 
+def test_a_result_is_found_under_a_longer_name(tmp_path):
+    write_record(made_up.result(), tmp_path / "of_monday_result.json")
+    assert len(find_records([tmp_path]).records) == 1
+
+
 def test_the_schema_says_the_same_without_references():
     schema = json.loads(SCHEMA.read_text())
     plain = _without_references(json.loads(SCHEMA.read_text()))
@@ -313,6 +318,18 @@ def test_a_run_is_known_by_its_steps_though_its_windows_were_moved(tmp_path):
         find_records([tmp_path])
 
 
+def test_a_run_is_known_by_its_windows_with_an_input_path(tmp_path):
+    records = [made_up.result(), made_up.result()]
+    again = records[0]["windows"][0] | {"kind": "effective", "start_s": 70.0, "end_s": 100.0}
+    for record in records:
+        record["windows"].append(again)
+        record["metrics"] |= {"effective_tokens": 2400.0, "effective_s": 30.0}
+        record["metrics"] |= {"effective_tokens_per_s": 80.0, "effective_tokens_per_s_per_device": 80.0}
+    made_up.store(tmp_path, records)
+    with pytest.raises(RecordError, match="are records of one run with different content"):
+        find_records([tmp_path])
+
+
 @pytest.mark.parametrize(
     ("ids", "boots", "start_s", "counted"),
     [
@@ -321,6 +338,7 @@ def test_a_run_is_known_by_its_steps_though_its_windows_were_moved(tmp_path):
         (("GPU-1", "GPU-1"), ("b", "c"), 30.0, 2),
         (("GPU-1", "GPU-1"), ("b", "b"), made_up.IDLE_S + made_up.WINDOW_S, 2),
         (("", ""), ("b", "b"), 30.0, 2),
+        (("GPU-1", "GPU-1"), ("", ""), 30.0, 2),
     ],
 )
 def test_two_runs_are_not_measured_on_one_device_at_once(tmp_path, ids, boots, start_s, counted):

@@ -215,6 +215,11 @@ def test_between_numbers_of_devices_of_unlike_setups_there_is_no_speed():
     faster = by_point([*runs("A", "big", 80.0, devices=8), *runs("A", "big", 80.0, devices=2), *more])
     assert speed_of(faster, 4) == speed_of(faster[::-1], 4)
     assert speed_of(faster, 4).estimate.value == pytest.approx(4 * 80)
+    # Of two that are as fast, one of which has a single run, either is.
+    alone = [*runs("A", "big", 80.0, devices=2, spread=(1.0,), **old), *runs("A", "big", 80.0, devices=8, **old)]
+    level = by_point([*alone, *(one for number in (2, 8) for one in runs("A", "big", 80.0, devices=number))])
+    for points in (level, level[::-1]):
+        assert speed_of(points, 4).estimate.value == pytest.approx(4 * 80)
 
 
 def test_without_a_run_there_is_no_speed_and_no_power_without_a_price():
@@ -371,6 +376,11 @@ def test_a_formula_counts_runs_that_failed_before_they_knew_their_precision(tmp_
     text = (ONE % "failed_runs").replace("{formula:", "{better: lower, formula:")
     [found] = ranked(tmp_path, text, [*records, *bad])
     assert [(one.system, one.value) for one in found.scores] == [("A", 0.0), ("B", 2.0)]
+    other = [made_up.failed("B", 1, batch, model="big", precision="fp8") for batch in (256, 512)]
+    [found] = ranked(tmp_path, text, [*records, *bad, *other, *runs("B", "big", 80.0, precision="")])
+    assert [(one.system, one.value) for one in found.scores] == [("A", 0.0), ("B", 2.0)]
+    [found] = ranked(tmp_path, ONE % "throughput", bad)
+    assert by_system(found)["B"].why_not == "R: all 2 runs: failed"
     [found] = ranked(tmp_path, ONE % "throughput", [*bad, *runs("B", "big", 300.0, precision="fp8"), *records[:3]])
     assert by_system(found)["B"].why_not == "R: no good run in a precision that all have"
     [found] = ranked(tmp_path, ONE % "throughput", [*bad, *records[:3]])
@@ -385,7 +395,14 @@ def test_a_formula_ranks_no_two_kinds_of_energy(tmp_path, scope, reference, left
     records = [*runs("A", "big", 100.0), *of_scope(scope, runs("B", "big", 190.0)), *runs("C", "big", 120.0)]
     [found] = ranked(tmp_path, ONE % "work_per_energy" + reference, records)
     assert sorted(one.system for one in found.scores if one.value is not None) == left
-    assert all("they are not ranked with each other" in one.why_not for one in found.scores if one.value is None)
+    kinds = {
+        one: {"node": "Q2, node", "supply": "Q3, supply", "cpu": "Q1, cpu"}[scope] if one == "B" else "Q1, device"
+        for one in "ABC"
+    }
+    for one in (one for one in found.scores if one.value is None):
+        base = left[0]
+        why = f"its energy is {kinds[one.system]}, that of {base} is {kinds[base]}: they are not ranked with each other"
+        assert one.why_not == f"R: {why}"
     [found] = ranked(tmp_path, ONE % "throughput" + reference, records)
     assert [one.system for one in found.scores] == ["B", "C", "A"]
     # A reference without an energy is none: the others are ranked with the first that has one.

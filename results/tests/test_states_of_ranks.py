@@ -10,7 +10,7 @@ from jpwr.channel import ChannelInfo, Scope
 from results.archive import _other_states
 from results.collect import collect, main
 from results.joined import state_energy
-from results.tests.conftest import CPU, GPU0, GPU1, make_record
+from results.tests.conftest import CPU, GPU0, GPU1, PACKAGE, make_record
 
 
 def device(rank, device_id, hostname="n1"):
@@ -73,6 +73,13 @@ def test_a_device_without_an_id_is_that_of_the_only_rank(job, asked):
     job.trace([ChannelInfo("gc:0", Scope.DEVICE, "a sensor")], lambda channel, _: 100.0)
     collect(job.path)
     assert [(one.rank, one.name) for one in asked[0][1]] == [(3, "gc:0")]
+
+
+def test_a_processors_channel_is_none_of_an_accelerators_rank(job, asked):
+    job.record(states={"states": []}, devices=[device(0, "GPU-0")])
+    job.trace([PACKAGE, ChannelInfo("node:0", Scope.NODE, "a sensor")], lambda channel, _: 100.0)
+    collect(job.path)
+    assert [one.name for one in asked[0][1]] == ["node:0"]
 
 
 def test_a_channel_of_several_ranks_is_refused(job, asked):
