@@ -216,8 +216,9 @@ def test_between_numbers_of_devices_of_unlike_setups_there_is_no_speed():
     assert speed_of(faster, 4) == speed_of(faster[::-1], 4)
     assert speed_of(faster, 4).estimate.value == pytest.approx(4 * 80)
     # Of two that are as fast, one of which has a single run, either is.
-    alone = [*runs("A", "big", 80.0, devices=2, spread=(1.0,), **old), *runs("A", "big", 80.0, devices=8, **old)]
-    level = by_point([*alone, *(one for number in (2, 8) for one in runs("A", "big", 80.0, devices=number))])
+    alone = [one for number in (2, 8) for one in runs("A", "big", 80.0, devices=number, spread=(1.0,), **old)]
+    twice = [one for number in (2, 8) for one in runs("A", "big", 80.0, devices=number, spread=(1.0, 1.0))]
+    level = by_point([*alone, *twice])
     for points in (level, level[::-1]):
         assert speed_of(points, 4).estimate.value == pytest.approx(4 * 80)
 
