@@ -179,6 +179,15 @@ def test_the_price_at_which_the_cheapest_is_overtaken_is_by_the_next_one():
     assert crossings(found, TWO) == []
 
 
+@pytest.mark.parametrize("speed", [100.0, 120.0, 130.0])
+def test_systems_that_cost_the_same_without_an_error_are_level(speed):
+    records = [*runs("A", speed, spread=(1.0, 1.0)), *runs("B", speed, spread=(1.0, 1.0))]
+    for record in records:
+        record["energy"]["uncertainty_wh"] = 0.0
+    [found] = cheapest(by_point(records), TWO).values()
+    assert level_with_cheapest(found) == ["A", "B"]
+
+
 @pytest.mark.parametrize("price", [0.0, 1000.0])
 def test_what_costs_nothing_is_the_cheapest(price):
     free = replace(TWO, electricity_per_kwh=0.0, systems={"A": Price(0.0), "B": Price(price)})
