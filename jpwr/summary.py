@@ -13,6 +13,7 @@ from jpwr.trace import Trace
 
 JOULES_PER_WH = 3600.0
 HEADER = ("channel", "samples", "missing", "avg W", "peak W", "Wh", "+- Wh", "counter Wh", "differs", "")
+CHECKED = 0.2  # a counter that is half as much again is not told by an integral that is less sure than this
 MANY = 20  # regions, or names in a note: a person reads no more
 
 
@@ -71,6 +72,18 @@ class Summary:
             for info, estimate in zip(self.infos, self.command)
             if estimate is not None and estimate.reason
         ]
+        unchecked = [
+            info
+            for info, estimate in zip(self.infos, self.command)
+            if estimate is not None
+            and estimate.method == "counter"
+            and estimate.integral_uncertainty_j > CHECKED * abs(estimate.integral_j)
+        ]
+        if unchecked:
+            found.append(
+                f"{_first(unchecked)}: power was read too seldom to tell whether the counter is right: sample faster "
+                "or run longer"
+            )
         for info in self.infos:
             resolves_s = max(info.period_s, info.averaging_s, self.interval_s)
             short = [region for region in self.regions.values() if region.shortest_s < resolves_s]

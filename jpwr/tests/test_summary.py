@@ -10,6 +10,7 @@ import pytest
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.energy import EnergyEstimate, add_estimates
 from jpwr.summary import MANY, RegionSum, Summary
+from jpwr.tests.loads import moments, square
 from jpwr.trace import Trace
 
 COUNTED = ChannelInfo(
@@ -144,6 +145,20 @@ def test_a_region_that_several_went_through_at_once_is_no_surer_for_that_and_it_
     assert note == (
         "region 'ranks' was gone through several times at once: the energy of that time is in its sum as often"
     )
+
+
+@pytest.mark.parametrize(("length_s", "is_said"), [(2, True), (60, False)])
+def test_a_counter_that_too_few_readings_of_power_can_check_is_said_to_be_unchecked(length_s, is_said):
+    infos = [ChannelInfo(f"gpu:{index}", Scope.DEVICE, "", has_counter=True) for index in range(3)]
+    chance = random.Random(1)
+    load = square(0.37)
+    trace = Trace(infos, {"random_phase": True})
+    for time_s in moments(chance, 1.0, 1.0 + length_s, 0.1):
+        trace.append(time_s, [load.power_w(time_s)] * 3, [load.energy_j(time_s)] * 3)
+    summary = Summary(trace)
+    assert [estimate.method for estimate in summary.command] == ["counter"] * 3
+    note = "gpu:0 and 2 others: power was read too seldom to tell whether the counter is right: "
+    assert any(one.startswith(note) for one in summary.notes()) == is_said
 
 
 def test_of_many_regions_the_longest_are_shown():
