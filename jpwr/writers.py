@@ -23,6 +23,7 @@ FORMAT = 1
 HEADER = "# jpwr-trace "
 EVENT = "# event "
 MOST = 1e15  # of seconds, watts and joules: more is damage, and its square is still a number
+MOST_W = 1e9  # of any machine
 NUMBERS = {"interval_s", "epoch_offset_s", "idle_s"}  # of the header, where they are there
 
 
@@ -160,6 +161,9 @@ class open_trace:  # noqa: N801 - used as a function is
             if not isinstance(channels, list):
                 raise ValueError("its channels are no list")
             self.channels = [_channel(described) for described in channels]
+            names = [info.name for info in self.channels]
+            if twice := [name for name in names if names.count(name) > 1]:
+                raise ValueError(f"two of its channels are named '{printable(twice[0])}'")
             for name in NUMBERS.intersection(meta):
                 _finite(meta[name], name)
             self.meta: dict[str, Any] = meta
@@ -232,6 +236,8 @@ def _numbers(fields: Sequence[str]) -> tuple[float | None, float | None]:
     numbers = [float(field) if field else None for field in fields]
     if any(number is not None and abs(number) > MOST for number in numbers):  # nan is not
         raise ValueError("a reading is beyond all numbers")
+    if numbers[0] is not None and abs(numbers[0]) > MOST_W:
+        raise ValueError(f"a power of {numbers[0]:.3g} W is beyond any machine's")
     return numbers[0], numbers[1] if len(numbers) > 1 else None
 
 
