@@ -161,8 +161,8 @@ class open_trace:  # noqa: N801 - used as a function is
             if not isinstance(channels, list):
                 raise ValueError("its channels are no list")
             self.channels = [_channel(described) for described in channels]
-            names = [info.name for info in self.channels]
-            if twice := [name for name in names if names.count(name) > 1]:
+            known = [info.name for info in self.channels]
+            if twice := [name for name in known if known.count(name) > 1]:
                 raise ValueError(f"two of its channels are named '{printable(twice[0])}'")
             for name in NUMBERS.intersection(meta):
                 _finite(meta[name], name)
