@@ -274,10 +274,9 @@ def _problems(result: Path) -> Iterator[str]:
         return
     yield from contradictions(stored)
     yield from _not_marked(stored, read_traces(result.parent))
-    for kind in ("energy", "energy_effective"):
-        yield from _differences(_without_states(stored.get(kind)), _without_states(again.get(kind)), kind)
+    yield from _differences(_without_states(stored.get("energy")), _without_states(again.get("energy")), "energy")
     yield from _other_states(stored.get("energy") or {}, again.get("energy") or {})
-    for key in sorted((stored.keys() | again.keys()) - {"energy", "energy_effective", "file"}):
+    for key in sorted((stored.keys() | again.keys()) - {"energy"}):
         yield from _differences(stored.get(key), again.get(key), key)
 
 

@@ -169,7 +169,7 @@ def by_point(records: Sequence[Record]) -> list[PointResults]:
                 alike[0].bad.append(record)
             else:
                 results = PointResults(record["system"], point_of(record), variant_of(record), [], [])
-                failed.setdefault((*_place(record), options), results).bad.append(record)
+                failed.setdefault((*_place(record), options, precision), results).bad.append(record)
     return sorted([*found, *failed.values()], key=lambda results: sort_key(results.any))
 
 

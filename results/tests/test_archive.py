@@ -201,6 +201,11 @@ WORK = "runs/llm_run/8_benchmark/work/"
         ),
         (
             "result.json",
+            changed_at("energy_effective", to={"states": {"states": []}}),
+            "energy_effective is stored as {'states': {'states': []}}, but its origin gives None",
+        ),
+        (
+            "result.json",
             changed_at("metrics", "best_s", to=1.0),
             "metrics.best_s is stored as 1.0, but its origin gives None",
         ),

@@ -107,6 +107,9 @@ def test_a_failed_run_that_may_be_of_several_points_is_of_none_of_them():
     assert sorted(apart) == [("", 0, 1), ("bf16", 1, 0), ("fp8", 1, 0)]
     told = by_point([bf16, fp8, made_up.failed(precision="fp8")])
     assert sorted((one.precision, len(one.good), len(one.bad)) for one in told) == [("bf16", 1, 0), ("fp8", 1, 1)]
+    both = [made_up.failed(), made_up.failed(precision="fp8")]
+    for records in (both, both[::-1]):
+        assert sorted((one.precision, len(one.bad)) for one in by_point(records)) == [("", 1), ("fp8", 1)]
     versions = [of("bf16", torch) for torch in ("2.12.1", "2.13.0")]
     known = {**versions[1], "status": "failed", "error": "late"}
     found = by_point([*versions, known])
