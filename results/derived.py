@@ -272,7 +272,7 @@ def _beside_its_windows(record: dict[str, Any]) -> Iterator[str]:
         if nodes and is_number(time_s) and not math.isclose(window_s, time_s, rel_tol=WINDOW_TOLERANCE):
             yield f"its {name} is over {time_s:.4g} s, but its window is {window_s:.4g} s"
     speed, effective = (metrics.get(f"{kind}{record['work_unit']}_per_s") for kind in ("", "effective_"))
-    if is_number(speed) and is_number(effective) and effective > FASTER_WITH_INPUT * speed:
+    if is_number(speed) and is_number(effective) and effective > FASTER_WITH_INPUT * speed > 0:
         yield f"with its input path it is {effective / speed:.3g} times as fast as without"
     measured_s, steps = metrics.get("measured_s"), metrics.get("measured_steps")
     times_s = [time_s for time_s in record.get("step_times_s") or [] if is_number(time_s)]
@@ -400,14 +400,21 @@ def _limit_w(channel: dict[str, Any], limits_w: dict[str, float]) -> float:
     """Of a channel, the lowest of what its sensor and its vendor's tool said; 0 where that is not known."""
     several = channel.get("num_devices") or 1
     of_devices_w = [several * limits_w[one] for one in same_ids(channel.get("device_id") or "") if one in limits_w]
+    if not of_devices_w and channel.get("scope") == "device":
+        of_devices_w = [several * max(limits_w.values(), default=0.0)]  # whichever of them it is
     own_w = [channel.get("limit_w"), (channel.get("clocks") or {}).get("power_limit_w")]
     return min((limit_w for limit_w in [*of_devices_w, *own_w] if is_number(limit_w) and limit_w > 0), default=0.0)
 
 
 def _limits_w(record: dict[str, Any]) -> dict[str, float]:
-    """The power limit of each device by its id, as nvidia-smi writes both."""
+    """The power limit of each device by its id, as nvidia-smi writes both; amd-smi writes limits without an id."""
     found = {}
-    for device in devices_of(record):
+    for number, device in enumerate(devices_of(record)):
+        limit = device.get("limit")
+        most = limit.get("max_power") if isinstance(limit, dict) else None
+        watts = most.get("value") if isinstance(most, dict) else None
+        if is_number(watts):
+            found[f"device {number}"] = watts
         for one in same_ids(str(device.get("uuid") or "")):
             try:
                 found[one] = float(str(device.get("power.limit", "")).split()[0])

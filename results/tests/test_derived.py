@@ -485,7 +485,7 @@ def test_an_energy_of_devices_is_not_held_against_that_of_their_modules():
     ],
 )
 def test_a_number_that_cannot_be_is_named(path, value):
-    record = run()
+    record = run_with_all()
     record["metrics"]["step_time_median_s"] = STEP_S
     inside, last = place(record, path)
     inside[last] = value
@@ -534,6 +534,22 @@ def test_more_than_the_device_has_is_named():
 def test_a_limit_that_the_sensor_itself_has_told_is_one(limit, least_w):
     sentence = f"channel made:0 has 200 W on average, and its board's limit is {least_w} W"
     assert contradictions(changed_energy(**limit)) == [sentence] * bool(least_w)
+
+
+@pytest.mark.parametrize("wrap", [lambda devices: devices, lambda devices: {"gpu_data": devices}])
+@pytest.mark.parametrize(
+    ("devices", "limit_w"),
+    [
+        ([{"limit": {"max_power": {"value": 45, "unit": "W"}}}, {"limit": {"max_power": {"value": 40}}}], 90),
+        ([{"limit": {"max_power": {"value": 750, "unit": "W"}}}, {"limit": {"max_power": {"value": 40}}}], 0),
+        ([{"limit": {"max_power": "N/A"}}, {"limit": "N/A"}, {"limit": {"max_power": {"value": "N/A"}}}], 0),
+        ([{"uuid": "GPU-7", "power.limit": "45.00 W"}], 90),
+    ],
+)
+def test_of_limits_that_name_no_device_of_the_record_the_highest_holds_for_all(devices, limit_w, wrap):
+    record = changed("provenance.nodes.0.devices", lambda _: wrap(devices))
+    sentence = f"channel made:0 has 200 W on average, and its board's limit is {limit_w} W"
+    assert contradictions(record) == [sentence] * bool(limit_w)
 
 
 def test_a_channel_that_names_no_number_of_devices_is_of_one():
