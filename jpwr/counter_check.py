@@ -49,9 +49,11 @@ class _Slots(NamedTuple):
     integral_j: list[float]
 
 
-def find_apart(power: PowerCurve, counter: CounterCurve) -> list[Apart]:
-    """All times in which the two contradict each other, in order; the shortest that tell it."""
-    slots = _slots(power, counter)
+def find_apart(power: PowerCurve, counter: CounterCurve, resolution_j: float) -> list[Apart]:
+    """All times in which the two contradict each other, in order; the shortest that tell it. `resolution_j` is the
+    counter's smallest step.
+    """
+    slots = _slots(power, counter, resolution_j)
     if not slots.off_j:
         return []
     found: dict[int, Apart] = {}
@@ -87,7 +89,7 @@ def _beyond(
         length *= 2
 
 
-def _slots(power: PowerCurve, counter: CounterCurve) -> _Slots:
+def _slots(power: PowerCurve, counter: CounterCurve, resolution_j: float) -> _Slots:
     nodes = [
         node
         for node in counter.values_every(max(SLOT_S, MIN_SAMPLES * power.usual_step_s))
@@ -105,7 +107,8 @@ def _slots(power: PowerCurve, counter: CounterCurve) -> _Slots:
     return _Slots(
         nodes_s=[node.moment_s for node in nodes],
         power_w=power_w,
-        edge_variance=[(node.unsure_s * watts) ** 2 / 3 for node, watts in zip(nodes, power_w)],  # anywhere in it
+        # It may have been renewed at any moment of that time, and be cut off by any part of its step.
+        edge_variance=[(node.unsure_s * watts) ** 2 / 3 + resolution_j**2 / 12 for node, watts in zip(nodes, power_w)],
         off_j=offs_j,
         deviation_j=list(map(mul, deviations_j, _scatter(offs_j, deviations_j))),
         integral_j=integrals_j,

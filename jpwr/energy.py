@@ -86,7 +86,7 @@ class ChannelEnergy:
         # Samples at even times, and a sensor that is blind in between, may all have missed the same.
         if self.counter is None or not self.power.random_phase or self.info.seen_share < 1:
             return []
-        return find_apart(self.power, self.counter)
+        return find_apart(self.power, self.counter, self.info.counter_resolution_j)
 
     def between(self, start_s: float, end_s: float) -> EnergyEstimate:
         """The energy of a window. Its uncertainty is that of sampling alone: the sensor's own calibration is its

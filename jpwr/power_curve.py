@@ -281,9 +281,8 @@ class PowerCurve:
         """
         if not self._late_s:
             return 0.0
-        return self._late_s * abs(end_w - start_w) + HIDDEN_IN_A_MEAN * self._averaging_s * max(
-            abs(average_w), self.range_w
-        )
+        hidden_j = HIDDEN_IN_A_MEAN * self._averaging_s * max(abs(average_w), self.range_w)
+        return self._late_s * abs(end_w - start_w) + hidden_j
 
 
 def _held_s(times_s: Sequence[float], power_w: Sequence[float], usual_step_s: float) -> float:
