@@ -26,6 +26,8 @@ FLOORS = {
     "jpwr.energy": 1,
     "jpwr.power_curve": 1,
     "jpwr.counter_curve": 1,
+    "jpwr.counter_check": 1,
+    "jpwr.slope": 1,
     "jpwr.pace": 1,
     "jpwr.region_times": 1,
     "jpwr.regions": 2,
