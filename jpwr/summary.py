@@ -108,7 +108,8 @@ class Summary:
         for fault, names in self.trace.faulty_marks().items():
             found.append(f"{_counted(names)} {fault}: there is no energy of that")
         if at_once := [region for region in self.regions.values() if region.at_once]:
-            others = f"; so was {_others(len(at_once) - 1, ' region')}" if len(at_once) > 1 else ""
+            more = len(at_once) - 1
+            others = f"; so {'were' if more > 1 else 'was'} {_others(more, ' region')}" if more else ""
             found.append(
                 f"region '{at_once[0].name}' was gone through several times at once{others}: the energy of that time "
                 "is in its sum as often"

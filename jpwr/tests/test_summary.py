@@ -141,10 +141,24 @@ def test_a_region_that_several_went_through_at_once_is_no_surer_for_that_and_it_
     assert ranks.energy_j == pytest.approx(16 * one.energy_j)
     assert ranks.uncertainty_j == pytest.approx(16 * one.uncertainty_j)
     assert steps.uncertainty_j < 0.9 * 2 * one.uncertainty_j
-    [note] = [note for note in summary.notes() if "at once" in note]
-    assert note == (
-        "region 'ranks' was gone through several times at once: the energy of that time is in its sum as often"
-    )
+    at_once = [summary.regions["ranks"]._replace(name=name) for name in ("ranks", "second", "third")]
+    for number, others in enumerate(("", "; so was 1 other region", "; so were 2 other regions"), 1):
+        summary.regions = {region.name: region for region in [summary.regions["one"], *at_once[:number]]}
+        [note] = [note for note in summary.notes() if "at once" in note]
+        words = f"region 'ranks' was gone through several times at once{others}: "
+        assert note == f"{words}the energy of that time is in its sum as often"
+
+
+def test_a_region_that_a_channel_saw_too_little_of_once_has_no_sum_of_it():
+    trace = Trace([ChannelInfo(name, Scope.CPU, "") for name in ("all", "late")])
+    for row in range(100):
+        trace.append(row / 10, [100.0, 50.0 if row >= 50 else None], [None, None])
+    for start_s, end_s in ((1.0, 3.0), (6.0, 8.0)):
+        trace.event("region_begin", start_s, region="step")
+        trace.event("region_end", end_s, region="step")
+    seen, late = Summary(trace).regions["step"].estimates
+    assert seen.energy_j == pytest.approx(400.0)
+    assert late is None
 
 
 @pytest.mark.parametrize(("length_s", "is_said"), [(2, True), (60, False)])
