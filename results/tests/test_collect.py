@@ -412,6 +412,8 @@ def test_a_processors_power_is_none_of_an_accelerators_work(job):
         job.record(**changes).trace([PACKAGE], lambda _, __: 50.0)
         result = collect(job.path)
         assert (result["status"], result["error"]) == ("failed", f"no energy: {words}")
+    job.record().trace([ChannelInfo("rapl:dram", Scope.DRAM, "rapl")], lambda _, __: 5.0)
+    assert collect(job.path)["error"] == "no energy: the trace has no channel"
     node = ChannelInfo("ipmi", Scope.NODE, "ipmi")
     job.record(**on_gpu).trace([PACKAGE, node], lambda channel, _: [50.0, 500.0][channel])
     assert energy(job)["power_source"] == "measured, node"

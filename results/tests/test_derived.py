@@ -552,6 +552,15 @@ def test_of_limits_that_name_no_device_of_the_record_the_highest_holds_for_all(d
     assert contradictions(record) == [sentence] * bool(limit_w)
 
 
+def test_a_devices_own_limit_holds_where_others_have_higher_ones():
+    record = run()
+    limits = {"GPU-1": "50.00 W", "GPU-9": "500.00 W"}
+    record["provenance"]["nodes"] = [
+        {"devices": [{"uuid": key, "power.limit": watts} for key, watts in limits.items()]}
+    ]
+    assert contradictions(record) == ["channel made:0 has 200 W on average, and its board's limit is 100 W"]
+
+
 def test_a_channel_that_names_no_number_of_devices_is_of_one():
     record = changed_energy(num_devices=None)
     record["provenance"]["nodes"] = [{"devices": [{"uuid": "GPU-1", "power.limit": "150.00 W"}]}]

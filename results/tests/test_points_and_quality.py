@@ -9,7 +9,8 @@ import pytest
 from scipy import stats
 
 from caraml.cli import main
-from results.points.repeats import Ratio, by_point, half_width, point_of, unsteady
+from results.points.repeats import Ratio, by_point, energy_of_path, half_width, point_of, unsteady
+from results.points.setups import _cpus, _own_name
 from results.tables.points import notes, place_of, point_rows, points_in_order
 from results.tests import made_up
 from results.values import plain, rounded, sort_key, value_at
@@ -125,6 +126,22 @@ def test_what_a_run_is_split_over_is_in_its_variant_and_failed_places_are_kept_a
     assert one.variant == ("bf16", f"micro batch {layout['micro_batch_size']}", "TP2", "PP4")
     both = by_point([made_up.failed(batch=8), made_up.failed(batch=16)])
     assert [(one.point.global_batch, len(one.bad)) for one in both] == [(8, 1), (16, 1)]
+
+
+@pytest.mark.parametrize(
+    ("text", "cpus"), [("0-3,8-11", 8), ("5", 1), ("2,4-5", 3), (None, 0), ("", 0), ("all of them", 0)]
+)
+def test_a_list_of_cpus_is_counted(text, cpus):
+    assert _cpus(text) == cpus
+
+
+def test_a_value_of_an_energy_is_told_by_the_first_of_its_path():
+    paths = ("energy.states.energy_wh", "energy_effective.energy_wh", "metrics.mfu", "system")
+    assert [energy_of_path(path) for path in paths] == ["energy", "energy_effective", "", ""]
+
+
+def test_an_options_own_name_is_the_last_of_its_path():
+    assert [_own_name(path) for path in ("seed", "run.seed", "a.b.c")] == ["seed", "seed", "c"]
 
 
 @pytest.mark.parametrize(
@@ -289,6 +306,52 @@ def changed(**changes):
     record = made_up.result()
     record["energy"]["channels"][0].update(changes)
     return record
+
+
+def same_window(record, of="energy"):
+    [rule] = [rule for rule in energy_rules(record, of) if rule.name == "same window"]
+    return rule.kept, rule.words
+
+
+def with_windows(record, kind, *lengths_s):
+    """Of a node each."""
+    first = record["windows"][0]
+    record["windows"] += [
+        {**first, "kind": kind, "hostname": f"n{number}", "end_s": first["start_s"] + length_s}
+        for number, length_s in enumerate(lengths_s, 1)
+    ]
+    return record
+
+
+@pytest.mark.parametrize(
+    ("lengths_s", "told"),
+    [
+        ((), (True, "")),
+        ((60.0, 60.01), (True, "")),
+        ((60.0, 50.0, 55.0), (False, ", on one node 50.00 s and on another 60.00 s")),
+    ],
+)
+def test_energy_is_over_one_window_on_all_nodes(lengths_s, told):
+    record = with_windows(made_up.result(), "measured", *lengths_s)
+    del record["windows"][0]
+    kept, more = told
+    assert same_window(record) == (kept, f"throughput over 60.00 s, energy over 60.00 s{more}")
+
+
+def test_energy_with_the_input_path_is_over_the_window_of_that_throughput():
+    record = with_windows(made_up.result(), "effective", 90.0)
+    record["metrics"] |= {"effective_tokens": 9000.0, "effective_tokens_per_s": 100.0}
+    record["energy_effective"] = {**record["energy"], "window_s": 90.0}
+    assert same_window(record) == (True, "throughput over 60.00 s, energy over 60.00 s")
+    assert same_window(record, "energy_effective") == (True, "throughput over 90.00 s, energy over 90.00 s")
+    [results] = by_point([record])
+    assert why_not_ranked(results, "energy_effective") == ""
+    record["energy_effective"]["window_s"] = 60.0
+    assert why_not_ranked(results) == ""
+    words = "same window: throughput over 90.00 s, energy over 60.00 s"
+    assert why_not_ranked(results, "energy_effective") == words
+    del record["energy_effective"]
+    assert why_not_ranked(results, "energy_effective") == "there is none"
 
 
 def test_a_good_measurement_keeps_every_rule_and_says_by_how_much():
