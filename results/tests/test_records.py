@@ -358,6 +358,7 @@ def test_two_runs_are_not_measured_on_one_device_at_once(tmp_path, ids, boots, s
     "changes",
     [
         {"system": "A\nH100"},
+        {"system": "A\nH100", "choices": {"attention": "cudnn"}},
         {"model": "\x1b[31mtiny"},
         {"variant": ["XLA", "a\rb"]},
         {"choices": {"attention\n": "cudnn"}},
