@@ -75,7 +75,8 @@ class Child:
             if now_s - self._last_s.get(number, -math.inf) < SETTLE_S:
                 return
             # Several that come together, as when a terminal is closed, ask once.
-            is_another = all(now_s - last_s >= SETTLE_S for last_s in self._last_s.values())
+            # No loop of Python's own here: another handler may run inside of it.
+            is_another = now_s - max(self._last_s.values(), default=-math.inf) >= SETTLE_S
             self._last_s[number] = now_s
             if is_another or not self._asked_to_end:
                 self._asked_to_end.append(number)
