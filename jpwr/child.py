@@ -90,10 +90,13 @@ class Child:
             self._kill(self._process)
         elif number not in self._weighed:
             self._weighed.add(number)
+            begun_s = time.monotonic()
             reached = self._witness is not None and self._witness.has_got(number)
             self._weighed.discard(number)
-            if number in ENDING_SIGNALS:
-                self._last_s[number] = time.monotonic()  # another that came meanwhile is told of only now
+            # Another that came meanwhile may be told of only now: this time does not part the two.
+            now_s = time.monotonic()
+            for each, last_s in list(self._last_s.items()):
+                self._last_s[each] = min(now_s, last_s + now_s - begun_s)
             if not reached or not _is_in_our_group(self._process):
                 self._pass_on(self._process, number)
 
