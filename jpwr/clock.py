@@ -44,7 +44,8 @@ class SystemClock(Clock):
     def sleep_until(self, deadline_s: float) -> None:
         left_s = deadline_s - time.monotonic()
         if left_s <= SHORT_S:
-            time.sleep(max(0.0, left_s))
+            if left_s > 0:
+                time.sleep(left_s)
         elif self._asleep.acquire(timeout=min(left_s, threading.TIMEOUT_MAX)):
             self.wake()
 

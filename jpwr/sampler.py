@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 import os
 import sys
@@ -12,7 +13,7 @@ from collections import deque
 from functools import partial
 from operator import itemgetter
 from types import TracebackType
-from typing import Any, Callable, Optional, Protocol, Sequence, Tuple
+from typing import Any, Callable, List, Protocol, Sequence
 
 from jpwr import threads
 from jpwr.channel import Channel
@@ -49,13 +50,25 @@ def _warn(message: str) -> None:
     print(f"jpwr: {message}", file=sys.stderr)
 
 
-# A channel's number, when its counter was read and what it said in joules, when its power was read and its watts; None
-# was not asked for. A tuple: it is made while the sleeper is slow.
-_Reading = Tuple[int, float, Optional[float], float, Optional[float]]
+class _Kind(enum.Enum):
+    """What a reading is."""
+
+    POWER = "power"
+    COUNTER = "counter"
+    COUNTER_AND_SLOPE = "counter and slope"  # of which power is the slope
 
 
-# A channel's number, what reads its watts and its joules, and whether its watts are the slope of the joules.
-_Read = Tuple[int, Optional[Callable[[], float]], Optional[Callable[[], float]], bool]
+class _Round:
+    """Readings that are taken one after the other: what takes each, its channel's number, and what it is."""
+
+    def __init__(self, reads: Sequence[tuple[Callable[[], float], int, _Kind]]) -> None:
+        self.calls = [call for call, _, _ in reads]
+        self.what = [(index, kind) for _, index, kind in reads]
+
+
+# What a round has found: a moment in seconds, the first reading, the moment after it, the second reading, and so on. A
+# sleeper that has just woken is slow at all that it does, and slowest at what is new in memory.
+_Look = List[float]
 
 
 class _Lane:
@@ -64,24 +77,25 @@ class _Lane:
     def __init__(self, channels: Sequence[Channel], indices: Sequence[int], interval_s: float) -> None:
         self.keep(channels, indices)
         self.interval_s = interval_s
-        self.looks: deque[list[_Reading]] = deque()  # not handed on yet
-        self.handed_on_s = -math.inf
+        self.looks: deque[tuple[Sequence[tuple[int, _Kind]], _Look]] = deque()  # not handed on yet
         self.lock = threading.Lock()
-        self.reading: int | None = None  # which channel is being read
-        self.since_s = 0.0  # since when
+        self.round = self.all  # the one that is being read, and what it has found so far
+        self.look: _Look | None = None
         self.hung = False
-        self.probes = list(PROBES)
 
     def keep(self, channels: Sequence[Channel], indices: Sequence[int]) -> None:
         """Read these from now on."""
         self.indices = list(indices)
-        self.reads: list[_Read] = []
-        self.counters: list[_Read] = []
+        every: list[tuple[Callable[[], float], int, _Kind]] = []
+        counters: list[tuple[Callable[[], float], int, _Kind]] = []
         for index in indices:
             _, read_power_w, read_energy_j, _ = channels[index]
-            self.reads.append((index, read_power_w, read_energy_j, read_power_w is None))
             if read_energy_j is not None:
-                self.counters.append((index, None, read_energy_j, False))
+                every.append((read_energy_j, index, _Kind.COUNTER if read_power_w else _Kind.COUNTER_AND_SLOPE))
+                counters.append((read_energy_j, index, _Kind.COUNTER))
+            if read_power_w is not None:
+                every.append((read_power_w, index, _Kind.POWER))
+        self.all, self.counters = _Round(every), _Round(counters)
 
 
 class Sampler:
@@ -116,7 +130,7 @@ class Sampler:
         self.failed_reads: dict[str, int] = {channel.info.name: 0 for channel in self.channels}
         self._warn = warn
         self._chance = chance
-        self.counters_j = [math.nan] * len(self.channels)  # as last read; nan where there is none
+        self.counters_j = [math.nan] * len(self.channels)  # as last handed on; nan where there is none
         self._slopes = [
             None if channel.read_power_w else Slope(max(interval_s, channel.info.period_s)) for channel in self.channels
         ]
@@ -164,8 +178,12 @@ class Sampler:
         now_s = self.clock.now_s()
         for lane in list(self._lanes):
             limit_s = max(HUNG_S, 2 * lane.interval_s)
-            if lane.reading is not None and not lane.hung and now_s - lane.since_s > limit_s:
-                self._leave_behind(lane, stopped)
+            look = lane.look
+            if look is None or lane.hung:
+                continue
+            reading = (len(look) - 1) // 2
+            if now_s - look[2 * reading] > limit_s and reading < len(lane.round.what):
+                self._leave_behind(lane, reading, stopped)
 
     def sample(self, wait_s: float = 1.0) -> None:
         """Read every channel that has no slower rhythm of its own once, now; not one that does not answer.
@@ -173,13 +191,13 @@ class Sampler:
         What is being read at the moment is waited for, for so long.
         """
         for lane in self._at_hand():
-            self._read_once(lane, wait_s)
+            self._read(lane, [self.clock.now_s()], wait_s=wait_s)
         self.hand_on()
 
     def sample_counters(self, wait_s: float = 0.1) -> None:
         """The same for counters alone: at a moment that the load has chosen, power is no fair sample."""
         for lane in self._at_hand():
-            self._read_once(lane, wait_s, counters_only=True)
+            self._read(lane, [self.clock.now_s()], counters_only=True, wait_s=wait_s)
         self.hand_on()
 
     def _at_hand(self) -> list[_Lane]:
@@ -202,7 +220,7 @@ class Sampler:
         rows: list[Row] = []
         for lane in list(self._lanes):
             while lane.looks:
-                rows += self._rows(lane.looks.popleft())
+                rows += self._rows(*lane.looks.popleft())
         if not rows:
             return
         if len(self._lanes) > 1:
@@ -210,22 +228,27 @@ class Sampler:
         for sink in self.sinks:
             sink.extend(rows)
 
-    def _rows(self, look: Sequence[_Reading]) -> list[Row]:
+    def _rows(self, what: Sequence[tuple[int, _Kind]], look: _Look) -> list[Row]:
         """What was read at one moment is a row."""
         nothing: list[float | None] = [None] * len(self.channels)
         rows: list[Row] = []
         row_s, watts, joules = -math.inf, nothing, nothing
-        for index, counter_s, counter_j, power_s, power_w in look:
-            if counter_j is not None:
-                if counter_s - row_s > SAME_MOMENT_S:
-                    row_s, watts, joules = counter_s, nothing[:], nothing[:]
-                    rows.append(Row(row_s, watts, joules))
-                joules[index] = counter_j
-            if power_w is not None:
-                if power_s - row_s > SAME_MOMENT_S:
-                    row_s, watts, joules = power_s, nothing[:], nothing[:]
-                    rows.append(Row(row_s, watts, joules))
-                watts[index] = power_w
+        before_s = look[0]
+        for (index, kind), value, after_s in zip(what, look[1::2], look[2::2]):
+            time_s = (before_s + after_s) / 2
+            before_s = after_s
+            if time_s - row_s > SAME_MOMENT_S:
+                row_s, watts, joules = time_s, nothing[:], nothing[:]
+                rows.append(Row(row_s, watts, joules))
+            if kind is _Kind.POWER:
+                watts[index] = value
+                continue
+            self.counters_j[index] = joules[index] = value
+            slope = self._slopes[index]
+            if slope is not None:  # also readings of the counter alone tell its pace
+                slope_w = slope.watts_at(time_s, value)
+                if kind is _Kind.COUNTER_AND_SLOPE:
+                    watts[index] = slope_w
         return rows
 
     def _start(self, loop: Callable[[], None]) -> None:
@@ -240,100 +263,98 @@ class Sampler:
         self._threads.append(thread)
 
     def _loop(self, lane: _Lane, stopped: Callable[[], bool]) -> None:
+        interval_s, chance = lane.interval_s, self._chance
+        together = max(1, round(HAND_ON_S / interval_s))
+        probes = list(PROBES) if lane.counters.calls else []
         start_s = self.clock.now_s()
-        tick = 0
+        look = [start_s]
+        tick, ahead_s = 0, [start_s]  # the next tick, and the deadlines from there on, the last one first
         while not stopped():
-            begun_s = self.clock.now_s()
-            if lane.indices:
-                with lane.lock:
-                    self._read_lane(lane, lane.reads)
-                if lane.probes and lane.counters:
-                    self.clock.sleep_until(self.clock.now_s() + lane.probes.pop() * lane.interval_s)
-                    with lane.lock:
-                        self._read_lane(lane, lane.counters)
-                if begun_s - lane.handed_on_s >= HAND_ON_S:
-                    lane.handed_on_s = begun_s
-                    self.hand_on()
-            # A deadline depends on its tick alone: what one tick takes does not move the next.
-            tick += 1
-            deadline_s = self._deadline_s(start_s, tick, lane)
-            now_s = self.clock.now_s()
-            if now_s > deadline_s and (
-                now_s - begun_s > lane.interval_s or now_s > start_s + (tick + 1) * lane.interval_s
-            ):
-                skipped = math.ceil((now_s - deadline_s) / lane.interval_s - 1e-9)
-                self.skipped_ticks += skipped
-                tick += skipped
-                deadline_s = self._deadline_s(start_s, tick, lane)
+            if not ahead_s:
+                self.hand_on()
+                # A deadline depends on its tick alone: what one tick takes does not move the next.
+                ahead_s = [start_s + (tick + later + chance()) * interval_s for later in reversed(range(together))]
+            ended_s = look[-1]
+            late = math.ceil((ended_s - start_s) / interval_s - 1e-9) - tick  # so many ticks have begun since
+            if ended_s > ahead_s[-1] and late > (0 if ended_s - look[0] > interval_s else 1):
+                self.skipped_ticks += late
+                tick += late
+                del ahead_s[-late:]
+                continue
             # Else two random moments are closer together than a reading takes: the second one is now.
-            self.clock.sleep_until(deadline_s)
-        if lane.indices and not lane.hung:
-            with lane.lock:
-                self._read_lane(lane, lane.reads)
+            tick += len(ahead_s)
+            if probes:
+                look = self._read(lane, [ahead_s.pop()], stopped)
+                look = self._read(lane, [look[-1] + probes.pop() * interval_s], stopped, counters_only=True)
+            else:
+                look = self._read(lane, ahead_s, stopped)
+            tick -= len(ahead_s)
+        if not lane.hung:
+            self._read(lane, [start_s])
 
-    def _deadline_s(self, start_s: float, tick: int, lane: _Lane) -> float:
-        return start_s + (tick + self._chance()) * lane.interval_s
-
-    def _leave_behind(self, lane: _Lane, stopped: Callable[[], bool]) -> None:
-        hung = lane.reading
-        if hung is None:
-            return
+    def _leave_behind(self, lane: _Lane, reading: int, stopped: Callable[[], bool]) -> None:
+        hung, _ = lane.round.what[reading]
         others = [index for index in lane.indices if index != hung]
         name = self.channels[hung].info.name
         self._warn(f"{name}: does not answer; it is left behind, and the other channels go on")
         self.failed_reads[name] += 1
         lane.hung = True  # first: it may answer at any moment, and must not go on to the others
+        del lane.round.calls[reading + 1 :]
         lane.keep(self.channels, [hung])
         if others:
             heir = _Lane(self.channels, others, lane.interval_s)
             self._lanes.append(heir)
             self._start(partial(self._loop, heir, stopped))
 
-    def _read_once(self, lane: _Lane, wait_s: float, counters_only: bool = False) -> None:
-        if not lane.lock.acquire(timeout=wait_s):
-            return
-        try:  # what the lane reads may have changed meanwhile
-            self._read_lane(lane, lane.counters if counters_only else lane.reads)
-        finally:
-            lane.lock.release()
+    def _read(
+        self,
+        lane: _Lane,
+        ahead_s: list[float],
+        stopped: Callable[[], bool] = bool,
+        counters_only: bool = False,
+        wait_s: float = -1.0,
+    ) -> _Look:
+        """Read all of a lane at each of these deadlines, the last one first, and take them off, until it is too late
+        for one; return what was found last.
 
-    def _read_lane(self, lane: _Lane, reads: Sequence[_Read]) -> None:
-        now_s = self.clock.now_s
-        look: list[_Reading] = []
-        after_s = now_s()
-        for index, read_power_w, read_energy_j, by_slope in reads:
-            lane.since_s = before_s = after_s
-            lane.reading = index
-            counter_j = power_w = None
-            if read_energy_j is not None:
-                try:
-                    counter_j = read_energy_j()
-                except ReadError as error:
-                    counter_j = self._failed(index, error)
-                after_s = now_s()
-                self.counters_j[index] = counter_j
-            counter_s = power_s = (before_s + after_s) / 2
-            if read_power_w is not None:
-                before_s = after_s
-                try:
-                    power_w = read_power_w()
-                except ReadError as error:
-                    power_w = self._failed(index, error)
-                after_s = now_s()
-                power_s = (before_s + after_s) / 2
-            was_hung = lane.hung
-            if was_hung:  # others have gone on meanwhile: this reading is of now, and what came before it is old
-                lane.hung, counter_s, power_s, look = False, after_s, after_s, []
-                self._warn(f"{self.channels[index].info.name}: answers again")
-            slope = self._slopes[index]
-            if slope is not None and counter_j is not None:  # also readings of the counter alone tell its pace
-                slope_w = slope.watts_at(counter_s, counter_j)
-                power_w = slope_w if by_slope else None
-            look.append((index, counter_s, counter_j, power_s, power_w))
-            if was_hung:
-                break
-        lane.reading = None
-        lane.looks.append(look)
+        Whoever else reads it is waited for, where `wait_s` is 0 or more for only so long. This is one function, with
+        all names at hand, because somebody who has just woken is slow: each call takes ten times what it takes else.
+        """
+        now_s, sleep_until = self.clock.now_s, self.clock.sleep_until
+        acquire, release = lane.lock.acquire, lane.lock.release
+        look = [now_s()]
+        while True:
+            sleep_until(ahead_s.pop())
+            if stopped() or not acquire(True, wait_s):
+                return look
+            try:  # what the lane reads may have changed meanwhile
+                lane.round = now = lane.counters if counters_only else lane.all
+                lane.look = look = [now_s()]
+                add = look.append
+                for read in now.calls:
+                    try:
+                        add(read())
+                    except ReadError as error:
+                        add(self._failed(now.what[len(look) // 2][0], error))
+                    add(now_s())
+                lane.look = None
+                if lane.hung:
+                    look = self._answered(lane, now, look)
+                else:
+                    lane.looks.append((now.what, look))
+            finally:
+                release()
+            if not ahead_s or ahead_s[-1] < look[-1]:
+                return look
+
+    def _answered(self, lane: _Lane, now: _Round, look: _Look) -> _Look:
+        """Others have gone on meanwhile: this reading is of now, and what came before it is old."""
+        lane.hung = False
+        what = now.what[len(look) // 2 - 1]
+        look = [look[-1], look[-2], look[-1]]
+        lane.looks.append(([what], look))
+        self._warn(f"{self.channels[what[0]].info.name}: answers again")
+        return look
 
     def _failed(self, index: int, error: ReadError) -> float:
         info = self.channels[index].info

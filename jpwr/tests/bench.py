@@ -196,6 +196,7 @@ class Bench:
                 "ours": (self.ours(interval_ms, "sleep", "600", out="cost"), own),
                 "jpwr 0.0.10": (self.published(interval_ms, "sleep", "600", out="cost-published"), peers),
                 "Zeus, power": (self.peer("zeus-power", interval_ms / 1000, (600,)), peers),
+                "calls alone": (self.peer("calls", interval_ms / 1000, (600,)), peers),
             }
             costs: dict[str, list[float]] = {name: [] for name in commands}
             for _ in range(ROUNDS):
@@ -211,7 +212,7 @@ class Bench:
 
     def _readings(self, name: str, interval_ms: int) -> float:
         """In that time. Ours reads power and a counter, and each second clocks, limit, temperature and what throttles;
-        jpwr 0.0.10 reads power alone, at half the interval it is told.
+        jpwr 0.0.10 reads power alone, at half the interval it is told. Calls alone are ours without all that they are for.
         """
         ticks = DEVICES * SAMPLED_S * 1000 / interval_ms
         beside = {"ours": STATUS_NUMBERS * DEVICES * SAMPLED_S}.get(name, 0)

@@ -1,6 +1,6 @@
 """One other sampler, measured: run by bench.py with the Python that has it installed; prints a line of JSON.
 
-Usage: bench_peers.py zeus|zeus-power|codecarbon INTERVAL_S [SECONDS ...]
+Usage: bench_peers.py zeus|zeus-power|codecarbon|calls INTERVAL_S [SECONDS ...]
 """
 
 from __future__ import annotations
@@ -59,7 +59,28 @@ def codecarbon(interval_s: float, windows_s: list[float]) -> list[tuple[float, f
     return found
 
 
+def calls(interval_s: float, windows_s: list[float]) -> list[tuple[float, float, float]]:
+    """Nothing but sleep and the library's calls for power and counter of each device: no Python program takes less."""
+    import ctypes
+
+    library = ctypes.CDLL("libnvidia-ml.so.1")
+    library.nvmlInit_v2()
+    count, energy, power = ctypes.c_uint(), ctypes.c_ulonglong(), ctypes.c_uint()
+    library.nvmlDeviceGetCount_v2(ctypes.byref(count))
+    handles = [ctypes.c_void_p() for _ in range(count.value)]
+    for index, handle in enumerate(handles):
+        library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle))
+    into_energy, into_power = ctypes.byref(energy), ctypes.byref(power)
+    end_s = time.monotonic() + sum(windows_s)
+    while time.monotonic() < end_s:
+        for handle in handles:
+            library.nvmlDeviceGetTotalEnergyConsumption(handle, into_energy)
+            library.nvmlDeviceGetPowerUsage(handle, into_power)
+        time.sleep(interval_s)
+    return []
+
+
 if __name__ == "__main__":  # its processes are spawned, and import this file
     peer, interval_s, *windows_s = sys.argv[1:]
-    measure = {"zeus": zeus, "zeus-power": zeus_power, "codecarbon": codecarbon}[peer]
+    measure = {"zeus": zeus, "zeus-power": zeus_power, "codecarbon": codecarbon, "calls": calls}[peer]
     print(json.dumps(measure(float(interval_s), [float(window_s) for window_s in windows_s])))

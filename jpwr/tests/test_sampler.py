@@ -50,8 +50,8 @@ def test_a_slow_read_skips_ticks_and_never_bursts(clock):
 
     trace, sampler, _ = sample(clock, slow, until_s=0.7)
     # A reading is of the middle of its call.
-    assert list(times_of(trace)) == pytest.approx([0.125, 0.425, 0.725, 1.025])
-    assert sampler.skipped_ticks == 6
+    assert list(times_of(trace)) == pytest.approx([0.125, 0.425, 0.725, 0.975])
+    assert sampler.skipped_ticks == 4
 
 
 def test_what_a_read_takes_does_not_move_later_deadlines(clock):
@@ -94,12 +94,13 @@ def test_a_mark_reads_the_counters_and_not_power_of_which_it_would_be_no_fair_sa
     assert 0.25 in first.counter_times_s
 
 
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("refresh_s", [0.0, 0.001, 0.02, 0.1])
-def test_the_refresh_of_a_counter_is_found_by_readings_that_are_close_together(stepped, refresh_s):
-    chance = random.Random(3).random
+def test_the_refresh_of_a_counter_is_found_by_readings_that_are_close_together(stepped, refresh_s, seed):
+    chance = random.Random(seed).random
 
     def counter_j() -> float:
-        seen_s = math.floor(stepped.time_s / refresh_s) * refresh_s if refresh_s else stepped.time_s
+        seen_s = math.floor(stepped.time_s / refresh_s + 0.3) * refresh_s if refresh_s else stepped.time_s
         return math.floor(300_000 * seen_s) / 1000
 
     info = INFO._replace(has_counter=True, counter_resolution_j=0.001)
@@ -112,9 +113,9 @@ def test_the_refresh_of_a_counter_is_found_by_readings_that_are_close_together(s
     [work] = monitor.trace.regions()
     [estimate] = monitor.trace.energies(work.start_s, work.end_s)
     [curve] = monitor.trace.curves()
-    assert 0.9 * refresh_s <= curve.counter.refresh_s <= 2.2 * refresh_s + 0.004
+    assert 0.9 * refresh_s <= curve.counter.refresh_s <= 2.8 * refresh_s + 0.004
     assert estimate.method == "counter"
-    assert abs(estimate.energy_j - 2400.0) <= estimate.uncertainty_j <= 2400 * (0.001 + 0.15 * refresh_s)
+    assert abs(estimate.energy_j - 2400.0) <= estimate.uncertainty_j <= 2.4 + 2 * 300.0 * min(1.5 * refresh_s, 0.03)
 
 
 @pytest.mark.parametrize("refresh_s", [0.02, 0.05, 0.1])
@@ -299,7 +300,7 @@ def test_whoever_waits_for_its_turn_reads_what_is_then_to_be_read(clock):
     class Turn:
         """It comes when the second channel has been left behind, and the first is read in another thread."""
 
-        def acquire(self, timeout):
+        def acquire(self, blocking, timeout):
             lane.keep(channels, [1])
             return True
 
