@@ -310,7 +310,7 @@ class Sampler:
         self,
         lane: _Lane,
         ahead_s: list[float],
-        stopped: Callable[[], bool] = bool,
+        stopped: Callable[[], bool] = bool,  # which says no
         counters_only: bool = False,
         wait_s: float = -1.0,
     ) -> _Look:
@@ -337,12 +337,12 @@ class Sampler:
                     except ReadError as error:
                         add(self._failed(now.what[len(look) // 2][0], error))
                     add(now_s())
-                lane.look = None
                 if lane.hung:
                     look = self._answered(lane, now, look)
                 else:
                     lane.looks.append((now.what, look))
             finally:
+                lane.look = None
                 release()
             if not ahead_s or ahead_s[-1] < look[-1]:
                 return look
