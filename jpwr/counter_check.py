@@ -21,8 +21,9 @@ DOUBT = 5.0  # so many standard deviations are no chance, in none of many blocks
 SUSPICION = 4.0  # so many rarely are
 TOLERANCE = 0.05  # power and counter may be scaled differently by so much, which the whole trace tells better
 # What is not sure is stated for the worst of loads. How much less it is with this one is told by the scatter of so many
-# slots.
+# slots before it, and of as many after it.
 AROUND, MIN_SLOTS_TO_TELL, LEAST_SCATTER = 24, 8, 0.3
+ANOTHER_LOAD = 2.0  # times the scatter on one side of a slot than on the other: no chance
 LOWER, MEAN_OF_LOWER = 0.75, 0.515  # of a normal distribution's absolute values, and their mean in standard deviations
 
 
@@ -117,7 +118,7 @@ def _slots(power: PowerCurve, counter: CounterCurve, resolution_j: float) -> _Sl
 
 def _scatter(offs_j: Sequence[float], deviations_j: Sequence[float]) -> list[float]:
     """How far slots scatter around each one, as a share of what is stated for the worst of loads, by differences of
-    neighbours: these have the same gain.
+    neighbours: these have the same gain. Where it is another before than after, as a load begins, the larger one.
     """
     shares = [
         abs(after_j - before_j) / math.hypot(deviation_j, next_deviation_j) if deviation_j and next_deviation_j else 1.0
@@ -125,9 +126,15 @@ def _scatter(offs_j: Sequence[float], deviations_j: Sequence[float]) -> list[flo
     ]
     found = []
     for slot in range(len(offs_j)):
-        first = max(0, min(slot - AROUND // 2, len(shares) - AROUND))
-        near = sorted(shares[first : first + AROUND])
-        usual = near[: int(LOWER * len(near))]
-        share = math.fsum(usual) / len(usual) / MEAN_OF_LOWER if len(near) >= MIN_SLOTS_TO_TELL else 1.0
+        sides = shares[max(0, slot - AROUND) : slot], shares[slot : slot + AROUND]
+        told = [_share_of_lower(sorted(near)) for near in sides if len(near) >= MIN_SLOTS_TO_TELL]
+        share = max(told, default=1.0)
+        if told and share <= ANOTHER_LOAD * min(told):
+            share = math.fsum(told) / len(told)
         found.append(min(1.0, max(LEAST_SCATTER, share)))
     return found
+
+
+def _share_of_lower(near: Sequence[float]) -> float:
+    usual = near[: int(LOWER * len(near))]
+    return math.fsum(usual) / len(usual) / MEAN_OF_LOWER

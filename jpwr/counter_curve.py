@@ -19,7 +19,7 @@ from jpwr.power_curve import LONG_STEPS, MIN_STEPS_TO_TELL, PowerCurve, Refresh,
 DIFFERENCE_SHARE = 0.78
 STEPS_TO_TELL_A_VALUE = 2  # a change of fewer steps of the counter's resolution says nothing of its refresh
 NEIGHBOURS = 8
-ALIKE = 0.02  # powers that differ by less are the same one, read in two ways
+ALIKE = 0.02  # powers that stay and differ by less are the same one, read in two ways
 MIN_SAMPLES_TO_FOLLOW = 4
 MUCH_SURER = 8.0  # so many times surer is worth the next value, further away
 SHARP_S = 0.0025  # a moment that is known so well is sure enough
@@ -234,12 +234,16 @@ class CounterCurve:
 
     def longest_sound(self, start_s: float, end_s: float) -> tuple[float, float]:
         """The longest part of a time in which the counter neither fell nor was unreadable."""
-        edges_s = [start_s, *self._fault_times_s, end_s]
+        begins_s = [start_s, *self._fault_times_s]
+        ends_s = [*map(self._shown_before_s, self._fault_times_s), end_s]
         # A fault's own moment belongs to no part.
-        return max(
-            ((before + 1e-9, after - 1e-9) for before, after in zip(edges_s, edges_s[1:])),
-            key=lambda part: part[1] - part[0],
-        )
+        parts = [(begin_s + 1e-9, end_s - 1e-9) for begin_s, end_s in zip(begins_s, ends_s)]
+        return max(parts, key=lambda part: part[1] - part[0])
+
+    def _shown_before_s(self, time_s: float) -> float:
+        """When the last value came that was seen before: up to there nothing is known of what is seen then."""
+        index = bisect_left(self._seen_s, time_s) - 1
+        return self._knot(index)[0] if index >= 0 else time_s
 
     def _edge(self, time_s: float) -> _Edge:
         slot = self._slot(time_s)
@@ -298,7 +302,7 @@ class CounterCurve:
                 lowest_w, highest_w = min(lowest_w, least_w), max(highest_w, most_w)
                 # Where steps differ, power did so inside of them, too.
                 hidden_w = most_w - least_w
-            alike = ALIKE
+            alike = ALIKE if highest_w - lowest_w <= ALIKE * average_w else 0.0
         # A step that stands out among what was seen may hold less of something that is further off still.
         if average_w > (1 + alike) * highest_w or (power.lags and average_w >= highest_w):
             highest_w = max(power.peak_w, self._peak_w)

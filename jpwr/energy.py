@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import NamedTuple, Sequence
 
 from jpwr.channel import ChannelInfo
@@ -72,10 +72,15 @@ class ChannelEnergy:
         times_s = self.power.times_s
         if self.counter is None or len(times_s) < 2 or not self.counter.readings:
             return False, 0.0
-        part_s = self.counter.longest_sound(times_s[0], times_s[-1])
-        integral, counter = self.power.between(*part_s), self.counter.between(*part_s)
-        if integral is None or _are_apart(integral, counter, DOUBT_WHOLE, TOLERANCE_WHOLE):
-            return integral is not None, 0.0
+        # What power may have been in a gap hides what all the rest tells.
+        parts = self.power.without_gaps(*self.counter.longest_sound(times_s[0], times_s[-1]))
+        both = [(self.power.between(*part_s), self.counter.between(*part_s)) for part_s in parts]
+        known = [(integral, counter) for integral, counter in both if integral is not None]
+        if not known:
+            return False, 0.0
+        integral, counter = reduce(_together, known)
+        if _are_apart(integral, counter, DOUBT_WHOLE, TOLERANCE_WHOLE):
+            return True, 0.0
         if counter.energy_j and _are_apart(integral, counter, DOUBT_SCALE, 0.0):
             return False, abs(relative_difference(integral.energy_j, counter.energy_j))
         return False, 0.0
@@ -172,6 +177,24 @@ class ChannelEnergy:
         if smaller < larger / BROKEN:
             return reason, 0.0
         return f"{reason}, and the interval holds both", larger - smaller + counter.edges_j + counter.lasting_j
+
+
+def _together(
+    a: tuple[PowerEnergy, CounterEnergy], b: tuple[PowerEnergy, CounterEnergy]
+) -> tuple[PowerEnergy, CounterEnergy]:
+    """What both witnesses say of two times, as far as they are compared."""
+    (a_integral, a_counter), (b_integral, b_counter) = a, b
+    integral = a_integral._replace(
+        energy_j=a_integral.energy_j + b_integral.energy_j,
+        sampling_j=math.hypot(a_integral.sampling_j, b_integral.sampling_j),
+        lasting_j=a_integral.lasting_j + b_integral.lasting_j,
+    )
+    counter = a_counter._replace(
+        energy_j=a_counter.energy_j + b_counter.energy_j,
+        edges_j=a_counter.edges_j + b_counter.edges_j,
+        lasting_j=a_counter.lasting_j + b_counter.lasting_j,
+    )
+    return integral, counter
 
 
 def _are_apart(integral: PowerEnergy, counter: CounterEnergy, doubt: float, tolerance: float) -> bool:

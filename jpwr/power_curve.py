@@ -117,6 +117,16 @@ class PowerCurve:
             missed_j[index] = watts * max(0.0, step_s - usual_s)
         return array("d", accumulate(missed_j, initial=0.0))
 
+    def without_gaps(self, start_s: float, end_s: float) -> list[tuple[float, float]]:
+        """The parts of a time in which no more than a reading is missing, in order."""
+        long_s = LONG_STEPS * self.usual_step_s
+        parts = []
+        for before_s, step_s in zip(self.times_s, self._steps_s):
+            if step_s > long_s and before_s + step_s > start_s:
+                parts.append((start_s, min(before_s, end_s)))
+                start_s = before_s + step_s
+        return [(first_s, last_s) for first_s, last_s in [*parts, (start_s, end_s)] if first_s < last_s]
+
     def missed_j(self, start_s: float, end_s: float) -> float:
         """How far the energy of a covered time may be off for readings that are missing, in joules."""
         return self._missed_until_j(end_s) - self._missed_until_j(start_s) if self._missed_j else 0.0
@@ -165,9 +175,16 @@ class PowerCurve:
         return self.power_w[index] + share * (self.power_w[index + 1] - self.power_w[index])
 
     def range_between_w(self, start_s: float, end_s: float) -> tuple[float, float]:
-        """Lowest and highest sample between two moments and of the three before and after them, in watts."""
-        first = max(0, bisect_right(self.times_s, start_s) - 3)
-        near = self.power_w[first : bisect_left(self.times_s, end_s + self._documented_s) + 3] or self.power_w[-2:]
+        """Lowest and highest sample between two moments and of the three before and after them, in watts; where
+        readings are missing, of as long before and after as these are.
+        """
+        before, after = bisect_right(self.times_s, start_s), bisect_left(self.times_s, end_s + self._documented_s)
+        if self._missed_j:
+            gap_s = max(self._steps_s[max(0, before - 1) : after], default=0.0)
+            if gap_s > MISSED_STEPS * self.usual_step_s:
+                before = min(before, bisect_right(self.times_s, start_s - gap_s))
+                after = max(after, bisect_left(self.times_s, end_s + gap_s))
+        near = self.power_w[max(0, before - 3) : after + 3] or self.power_w[-2:]
         return min(near, default=0.0), max(near, default=0.0)
 
     def between(self, start_s: float, end_s: float) -> PowerEnergy | None:

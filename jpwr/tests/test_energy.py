@@ -772,3 +772,79 @@ def test_regions_repeat_and_lie_in_each_other_and_marks_that_make_none_are_told(
         NEVER_BEGUN: {"never begun": 2},
         BACKWARDS: {"backwards": 2},
     }
+
+
+def walking(chance: random.Random, length_s: float) -> loads.Load:
+    """Power that wanders between idle and the limit."""
+    levels_w = [300.0]
+    while len(levels_w) < length_s / 0.005:
+        levels_w.append(min(690.0, max(40.0, levels_w[-1] + chance.gauss(0, 8))))
+    return loads.levels([0.005 * number for number in range(len(levels_w))], levels_w)
+
+
+@pytest.mark.parametrize("resets_s", [(40.3,), (17.2, 48.9), (33.05, 33.9, 51.0)])
+def test_a_counter_that_was_reset_tells_of_all_other_times(resets_s):
+    load = constant()
+
+    def counter_j(time_s: float) -> float:
+        return load.energy_j(time_s) - load.energy_j(max((one_s for one_s in resets_s if one_s <= time_s), default=0.0))
+
+    for number in range(10):
+        curve = channel(moments(random.Random(number), 0.0, 60.0, 0.1), load.power_w, counter_j)
+        for start_s, end_s in itertools.pairwise((0.5, *resets_s, 59.5)):
+            if end_s - start_s > 5:
+                estimate = curve.between(start_s + 1, end_s - 1)
+                true_j = load.between_j(start_s + 1, end_s - 1)
+                assert estimate.method == "counter"
+                assert abs(estimate.energy_j - true_j) <= estimate.uncertainty_j < 0.002 * true_j
+
+
+def test_a_load_that_begins_after_an_idle_time_takes_no_sound_counter_away():
+    wide = 0
+    for number in range(30):
+        chance = random.Random(number)
+        period_s = chance.choice((0.04, 0.09, 0.17))
+        work = square(period_s, chance.random() * period_s)
+
+        def power_w(time_s: float, work: loads.Load = work, chance: random.Random = chance) -> float:
+            return (70.0 if time_s < 18 else work.power_w(time_s)) + chance.gauss(0, 2)
+
+        def energy_j(time_s: float, work: loads.Load = work) -> float:
+            return 70 * min(time_s, 18.0) + (work.between_j(18.0, time_s) if time_s > 18 else 0.0)
+
+        load = loads.Load(power_w, energy_j)
+        curve = channel(moments(chance, 0.5, 60.0, 0.1), power_w, counter_of(load, 0.01, 0.01 * chance.random()))
+        estimate = curve.between(19.3, 27.3)
+        assert estimate.method == "counter"
+        assert abs(estimate.energy_j - load.between_j(19.3, 27.3)) <= estimate.uncertainty_j
+        wide += estimate.uncertainty_j > 0.03 * estimate.energy_j
+    assert wide <= 3
+
+
+@pytest.mark.parametrize("refresh_s", [0.0, 0.025])
+def test_an_edge_in_a_gap_is_as_unsure_as_power_wanders(refresh_s):
+    covered = 0
+    for number in range(60):
+        chance = random.Random(f"{refresh_s} {number}")
+        load = walking(chance, 31.0)
+        gap_s = chance.uniform(0.4, 3.5)
+        begins_s = 12.0 - chance.uniform(0, gap_s)
+        times_s = [t for t in moments(chance, 0.5, 30.0, 0.1) if not begins_s < t < begins_s + gap_s]
+        estimate = channel(times_s, load.power_w, counter_of(load, refresh_s)).between(12.0, 20.0)
+        covered += abs(estimate.energy_j - load.between_j(12.0, 20.0)) <= estimate.uncertainty_j
+    assert covered >= 57
+
+
+@pytest.mark.parametrize("gain", [1.3, 0.72])
+def test_a_gap_hides_no_counter_of_another_scale(gain):
+    covered = 0
+    for number in range(30):
+        chance = random.Random(f"{gain} {number}")
+        load = walking(chance, 31.0) if number % 2 else loads.noise(chance, 31.0, 0.3)
+        begins_s = chance.uniform(3, 24)
+        times_s = [t for t in moments(chance, 0.5, 30.0, 0.1) if not begins_s < t < begins_s + 1.6]
+        counter_j = counter_of(load, 0.02)
+        curve = channel(times_s, load.power_w, lambda t, counter_j=counter_j: gain * counter_j(t))
+        estimate = curve.between(12.0, 20.0)
+        covered += abs(estimate.energy_j - load.between_j(12.0, 20.0)) <= estimate.uncertainty_j
+    assert covered >= 29
