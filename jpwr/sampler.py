@@ -31,7 +31,7 @@ SAME_MOMENT_S = 0.0002
 # How often a counter is renewed shows in readings that are close together: the first ticks are followed by such ones.
 PROBES = tuple(0.3 / 2**power for power in range(8)) * 3  # shares of the interval
 # A reading that takes longer than this holds up its neighbours: they go on in another thread.
-HUNG_S = 0.5
+HUNG_S, MOST_HUNG_S = 0.5, 20.0  # two intervals, within these limits
 WATCH_INTERVAL_S = 1.0  # a wake-up takes as much CPU time as five readings
 JOIN_S = 2.0
 # Readings are handed on so many seconds' together: a sleeper that has just woken is slow at all that it does.
@@ -177,7 +177,7 @@ class Sampler:
         """Leave behind, now, the channels that do not answer."""
         now_s = self.clock.now_s()
         for lane in list(self._lanes):
-            limit_s = max(HUNG_S, 2 * lane.interval_s)
+            limit_s = min(max(HUNG_S, 2 * lane.interval_s), MOST_HUNG_S)
             look = lane.look
             if look is None or lane.hung:
                 continue
@@ -294,6 +294,7 @@ class Sampler:
 
     def _leave_behind(self, lane: _Lane, reading: int, stopped: Callable[[], bool]) -> None:
         hung, _ = lane.round.what[reading]
+        before = lane.round.what[:reading], (lane.look or [])[: 2 * reading + 1]
         others = [index for index in lane.indices if index != hung]
         name = self.channels[hung].info.name
         self._warn(f"{name}: does not answer; it is left behind, and the other channels go on")
@@ -301,6 +302,8 @@ class Sampler:
         lane.hung = True  # first: it may answer at any moment, and must not go on to the others
         del lane.round.calls[reading + 1 :]
         lane.keep(self.channels, [hung])
+        if reading and before[1]:
+            lane.looks.append(before)
         if others:
             heir = _Lane(self.channels, others, lane.interval_s)
             self._lanes.append(heir)

@@ -353,7 +353,7 @@ def test_a_file_that_is_not_in_its_place_any_more_is_said(reader, harm):
     assert reader.said == ["the command has removed or replaced the file in $JPWR_MARKS: later marks were not seen"]
 
 
-@pytest.mark.parametrize("seconds", ["nan", "inf", "-inf", "1e999", "soon", "", "0x10", "1 2"])
+@pytest.mark.parametrize("seconds", ["nan", "inf", "-inf", "1e999", "1.1e15", "-1e300", "soon", "", "0x10", "1 2"])
 def test_a_time_that_is_no_number_of_seconds_is_refused(seconds):
     with pytest.raises(ValueError, match="is no time in seconds"):
         parse_mark(f"begin a @{seconds}x" if not seconds else f"end a @{seconds}")
