@@ -178,12 +178,12 @@ class Sampler:
         now_s = self.clock.now_s()
         for lane in list(self._lanes):
             limit_s = min(max(HUNG_S, 2 * lane.interval_s), MOST_HUNG_S)
-            look = lane.look
+            now, look = lane.round, lane.look
             if look is None or lane.hung:
                 continue
             reading = (len(look) - 1) // 2
-            if now_s - look[2 * reading] > limit_s and reading < len(lane.round.what):
-                self._leave_behind(lane, reading, stopped)
+            if now_s - look[2 * reading] > limit_s and reading < len(now.what):
+                self._leave_behind(lane, now, look, reading, stopped)
 
     def sample(self, wait_s: float = 1.0) -> None:
         """Read every channel that has no slower rhythm of its own once, now; not one that does not answer.
@@ -292,18 +292,17 @@ class Sampler:
         if not lane.hung:
             self._read(lane, [start_s])
 
-    def _leave_behind(self, lane: _Lane, reading: int, stopped: Callable[[], bool]) -> None:
-        hung, _ = lane.round.what[reading]
-        before = lane.round.what[:reading], (lane.look or [])[: 2 * reading + 1]
+    def _leave_behind(self, lane: _Lane, now: _Round, look: _Look, reading: int, stopped: Callable[[], bool]) -> None:
+        hung, _ = now.what[reading]
         others = [index for index in lane.indices if index != hung]
         name = self.channels[hung].info.name
         self._warn(f"{name}: does not answer; it is left behind, and the other channels go on")
         self.failed_reads[name] += 1
         lane.hung = True  # first: it may answer at any moment, and must not go on to the others
-        del lane.round.calls[reading + 1 :]
+        del now.calls[reading + 1 :]
         lane.keep(self.channels, [hung])
-        if reading and before[1]:
-            lane.looks.append(before)
+        if reading:
+            lane.looks.append((now.what[:reading], look[: 2 * reading + 1]))
         if others:
             heir = _Lane(self.channels, others, lane.interval_s)
             self._lanes.append(heir)
