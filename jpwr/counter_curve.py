@@ -234,10 +234,10 @@ class CounterCurve:
 
     def longest_sound(self, start_s: float, end_s: float) -> tuple[float, float]:
         """The longest part of a time in which the counter neither fell nor was unreadable."""
-        begins_s = [start_s, *self._fault_times_s]
-        ends_s = [*map(self._shown_before_s, self._fault_times_s), end_s]
+        firsts_s = [start_s, *self._fault_times_s]
+        lasts_s = [*map(self._shown_before_s, self._fault_times_s), end_s]
         # A fault's own moment belongs to no part.
-        parts = [(begin_s + 1e-9, end_s - 1e-9) for begin_s, end_s in zip(begins_s, ends_s)]
+        parts = [(first_s + 1e-9, last_s - 1e-9) for first_s, last_s in zip(firsts_s, lasts_s)]
         return max(parts, key=lambda part: part[1] - part[0])
 
     def _shown_before_s(self, time_s: float) -> float:

@@ -36,6 +36,7 @@ POLL_S = 0.01  # where the kernel cannot tell that the file has grown
 PRECAUTION_S = 10.0  # where it can; to look again costs as much CPU time as five readings
 WAIT_S = 1.0  # at the end, between two looks at whether there is still patience
 IN_MODIFY = 2  # inotify(7)
+LATEST_S = 1e12  # of any clock; a trace with far later times is taken for damaged
 
 
 class Mark(NamedTuple):
@@ -76,9 +77,6 @@ def parse_mark(line: str) -> Mark:
     if kind not in KINDS or not name:
         raise ValueError(f"'{printable(line.strip())}' is no mark: a line is 'begin NAME' or 'end NAME'")
     return Mark(KINDS[kind], name, _seconds(seconds) if at else None)
-
-
-LATEST_S = 1e12  # of any clock; a trace with far later times is taken for damaged
 
 
 def _seconds(text: str) -> float:

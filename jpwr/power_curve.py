@@ -119,6 +119,8 @@ class PowerCurve:
 
     def without_gaps(self, start_s: float, end_s: float) -> list[tuple[float, float]]:
         """The parts of a time in which no more than a reading is missing, in order."""
+        if not self._missed_j:
+            return [(start_s, end_s)] if start_s < end_s else []
         long_s = LONG_STEPS * self.usual_step_s
         parts = []
         for before_s, step_s in zip(self.times_s, self._steps_s):

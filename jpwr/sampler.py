@@ -13,7 +13,7 @@ from collections import deque
 from functools import partial
 from operator import itemgetter
 from types import TracebackType
-from typing import Any, Callable, List, Protocol, Sequence
+from typing import Any, Callable, List, Protocol, Sequence, Tuple
 
 from jpwr import threads
 from jpwr.channel import Channel
@@ -58,10 +58,15 @@ class _Kind(enum.Enum):
     COUNTER_AND_SLOPE = "counter and slope"  # of which power is the slope
 
 
-class _Round:
-    """Readings that are taken one after the other: what takes each, its channel's number, and what it is."""
+# What takes a reading, its channel's number, and what it is.
+_Read = Tuple[Callable[[], float], int, _Kind]
+_What = Sequence[Tuple[int, _Kind]]
 
-    def __init__(self, reads: Sequence[tuple[Callable[[], float], int, _Kind]]) -> None:
+
+class _Round:
+    """Readings that are taken one after the other."""
+
+    def __init__(self, reads: Sequence[_Read]) -> None:
         self.calls = [call for call, _, _ in reads]
         self.what = [(index, kind) for _, index, kind in reads]
 
@@ -77,7 +82,7 @@ class _Lane:
     def __init__(self, channels: Sequence[Channel], indices: Sequence[int], interval_s: float) -> None:
         self.keep(channels, indices)
         self.interval_s = interval_s
-        self.looks: deque[tuple[Sequence[tuple[int, _Kind]], _Look]] = deque()  # not handed on yet
+        self.looks: deque[tuple[_What, _Look]] = deque()  # not handed on yet
         self.lock = threading.Lock()
         self.round = self.all  # the one that is being read, and what it has found so far
         self.look: _Look | None = None
@@ -86,8 +91,8 @@ class _Lane:
     def keep(self, channels: Sequence[Channel], indices: Sequence[int]) -> None:
         """Read these from now on."""
         self.indices = list(indices)
-        every: list[tuple[Callable[[], float], int, _Kind]] = []
-        counters: list[tuple[Callable[[], float], int, _Kind]] = []
+        every: list[_Read] = []
+        counters: list[_Read] = []
         for index in indices:
             _, read_power_w, read_energy_j, _ = channels[index]
             if read_energy_j is not None:
@@ -228,7 +233,7 @@ class Sampler:
         for sink in self.sinks:
             sink.extend(rows)
 
-    def _rows(self, what: Sequence[tuple[int, _Kind]], look: _Look) -> list[Row]:
+    def _rows(self, what: _What, look: _Look) -> list[Row]:
         """What was read at one moment is a row."""
         nothing: list[float | None] = [None] * len(self.channels)
         rows: list[Row] = []
