@@ -47,7 +47,8 @@ class Channel(NamedTuple):
 
     `read_power_w` returns watts, `read_energy_j` a counter in joules that never falls; at least one is given.
     Both raise ReadError. Without `read_power_w` the sampler takes the counter's slope. `read_status` returns what
-    explains a reading, such as clocks; it is read once per second, and may raise ReadError too.
+    explains a reading, such as clocks; it is read once per second, and may raise ReadError too. `read_both`, where a
+    library tells watts and joules in one call, takes the place of the two; where it fails they are asked one by one.
 
     A channel is read by one thread at a time. A channel whose `period_s` is above the sampling interval is read in a
     thread of its own, at that period.
@@ -57,6 +58,7 @@ class Channel(NamedTuple):
     read_power_w: Callable[[], float] | None = None
     read_energy_j: Callable[[], float] | None = None
     read_status: Callable[[], dict[str, Any]] | None = None
+    read_both: Callable[[], tuple[float, float]] | None = None
 
     def sampled_info(self, interval_s: float) -> ChannelInfo:
         """What a trace says of it. The counter's slope is a mean from one reading to the next."""

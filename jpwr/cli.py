@@ -360,7 +360,8 @@ def _report(options: argparse.Namespace, child: Child, summary: Summary, monitor
     for text in [*summary.lines(), *summary.notes()]:
         say(text)
     if sampler.skipped_ticks:
-        say(f"{sampler.skipped_ticks} ticks were skipped: reading took longer than {options.interval:g} ms")
+        why = f"reading took longer than {options.interval:g} ms, or the CPU was busy"
+        say(f"{sampler.skipped_ticks} ticks were skipped: {why}")
 
 
 def _write_json(path: Path, line: str) -> None:

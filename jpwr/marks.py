@@ -141,6 +141,7 @@ class MarkReader:
                 self._read()
                 wait(self._beside() or PRECAUTION_S)
             self._read()
+            self._hand_on(b"\n")  # there may be a last line without it
         except Exception as error:  # nothing in marks ends a run
             self._say(f"marks are not read any more ({type(error).__name__}: {error})")
 
@@ -154,15 +155,18 @@ class MarkReader:
                 self._say(
                     f"the last {end - self._position} bytes in ${MARKS_VARIABLE} are left out: they came too fast"
                 )
-                self._position = end
+                self._position, self._rest = end, b""
                 return
             data = os.pread(self._file, min(CHUNK_BYTES, end - self._position), self._position)
             if not data:
                 return
             self._position += len(data)
-            marks = list(self._marks_in(data))
-            if marks:
-                self._on_marks(marks)
+            self._hand_on(data)
+
+    def _hand_on(self, data: bytes) -> None:
+        marks = list(self._marks_in(data))
+        if marks:
+            self._on_marks(marks)
 
     def _marks_in(self, data: bytes) -> Iterator[Mark]:
         # Lines are decoded whole: a character may be cut between two writes.

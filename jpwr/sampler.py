@@ -34,6 +34,7 @@ PROBES = tuple(0.3 / 2**power for power in range(8)) * 3  # shares of the interv
 HUNG_S, MOST_HUNG_S = 0.5, 20.0  # two intervals, within these limits
 WATCH_INTERVAL_S = 1.0  # a wake-up takes as much CPU time as five readings
 JOIN_S = 2.0
+MARK_S = 1.0
 # Readings are handed on so many seconds' together: a sleeper that has just woken is slow at all that it does.
 HAND_ON_S = 1.0
 
@@ -56,10 +57,11 @@ class _Kind(enum.Enum):
     POWER = "power"
     COUNTER = "counter"
     COUNTER_AND_SLOPE = "counter and slope"  # of which power is the slope
+    BOTH = "power and counter"
 
 
 # What takes a reading, its channel's number, and what it is.
-_Read = Tuple[Callable[[], float], int, _Kind]
+_Read = Tuple[Callable[[], Any], int, _Kind]
 _What = Sequence[Tuple[int, _Kind]]
 
 
@@ -73,7 +75,7 @@ class _Round:
 
 # What a round has found: a moment in seconds, the first reading, the moment after it, the second reading, and so on. A
 # sleeper that has just woken is slow at all that it does, and slowest at what is new in memory.
-_Look = List[float]
+_Look = List[Any]  # a reading of both is a pair
 
 
 class _Lane:
@@ -94,10 +96,14 @@ class _Lane:
         every: list[_Read] = []
         counters: list[_Read] = []
         for index in indices:
-            _, read_power_w, read_energy_j, _ = channels[index]
+            _, read_power_w, read_energy_j, _, read_both = channels[index]
+            if read_energy_j is not None:
+                counters.append((read_energy_j, index, _Kind.COUNTER))
+            if read_both is not None:
+                every.append((read_both, index, _Kind.BOTH))
+                continue
             if read_energy_j is not None:
                 every.append((read_energy_j, index, _Kind.COUNTER if read_power_w else _Kind.COUNTER_AND_SLOPE))
-                counters.append((read_energy_j, index, _Kind.COUNTER))
             if read_power_w is not None:
                 every.append((read_power_w, index, _Kind.POWER))
         self.all, self.counters = _Round(every), _Round(counters)
@@ -110,10 +116,10 @@ class Sampler:
     phase. So each sample is taken at a random moment of its interval (stratified sampling), which makes what is missed
     in between independent errors.
 
-    A read that comes late skips ticks and never bursts; a read that fails is `nan`, is counted, and is warned about
-    once per channel. A channel with a period of its own has its own loop, and a channel that does not answer is left
-    behind in one, so that it holds up no other. `chance()` gives a number from 0 to 1: where in its interval a sample
-    is taken.
+    A read that comes late skips ticks and never bursts; a read that fails, for whatever reason, is `nan`, is counted,
+    and is warned about once per channel. A channel with a period of its own has its own loop, and a channel that does
+    not answer is left behind in one, so that it holds up no other. `chance()` gives a number from 0 to 1: where in its
+    interval a sample is taken.
     """
 
     def __init__(
@@ -245,6 +251,10 @@ class Sampler:
             if time_s - row_s > SAME_MOMENT_S:
                 row_s, watts, joules = time_s, nothing[:], nothing[:]
                 rows.append(Row(row_s, watts, joules))
+            if kind is _Kind.BOTH:
+                watts[index], value = value
+            elif type(value) is not float:
+                value = self._number(index, value)
             if kind is _Kind.POWER:
                 watts[index] = value
                 continue
@@ -329,7 +339,7 @@ class Sampler:
         """
         now_s, sleep_until = self.clock.now_s, self.clock.sleep_until
         acquire, release = lane.lock.acquire, lane.lock.release
-        look = [now_s()]
+        look: _Look = [now_s()]
         while True:
             sleep_until(ahead_s.pop())
             if stopped() or not acquire(True, wait_s):
@@ -341,8 +351,8 @@ class Sampler:
                 for read in now.calls:
                     try:
                         add(read())
-                    except ReadError as error:
-                        add(self._failed(now.what[len(look) // 2][0], error))
+                    except Exception as error:  # a bug of one sensor's reader costs no other sensor its readings
+                        add(self._instead(*now.what[len(look) // 2], error))
                     add(now_s())
                 if lane.hung:
                     look = self._answered(lane, now, look)
@@ -363,25 +373,50 @@ class Sampler:
         self._warn(f"{self.channels[what[0]].info.name}: answers again")
         return look
 
-    def _failed(self, index: int, error: ReadError) -> float:
+    def _instead(self, index: int, kind: _Kind, error: Exception) -> float | tuple[float, float]:
+        """What is recorded for a reading that failed."""
+        if kind is not _Kind.BOTH:
+            return self._missing(index, error)
+        _, read_power_w, read_energy_j, _, _ = self.channels[index]
+        return self._alone(index, read_power_w), self._alone(index, read_energy_j)
+
+    def _alone(self, index: int, read: Callable[[], float] | None) -> float:
+        try:
+            return float(read()) if read else math.nan
+        except Exception as error:
+            return self._missing(index, error)
+
+    def _number(self, index: int, value: Any) -> float:
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            return self._missing(index, ReadError(f"it tells {value!r}, which is no number"))
+
+    def _missing(self, index: int, error: Exception) -> float:
         info = self.channels[index].info
         if not self.failed_reads[info.name] and not info.lacks.startswith("cannot be read"):
-            self._warn(f"{info.name}: {error}; readings that fail are recorded as missing")
+            words = str(error) if isinstance(error, ReadError) else f"{type(error).__name__}: {error}"
+            self._warn(f"{info.name}: {words}; readings that fail are recorded as missing")
         self.failed_reads[info.name] += 1
         return math.nan
 
     def _watch_status(self, stopped: Callable[[], bool]) -> None:
         """Record what explains the readings, whenever it has changed."""
         last: dict[str, dict[str, Any]] = {}
+        broken: set[str] = set()
         while not stopped():
             now_s = self.clock.now_s()
             for channel in self.channels:
-                if channel.read_status is None or channel.info.name in self.hung:
+                if channel.read_status is None or channel.info.name in broken or channel.info.name in self.hung:
                     continue
                 try:
                     status = channel.read_status()
                 except ReadError:
                     continue  # its readings tell that it fails
+                except Exception as error:
+                    broken.add(channel.info.name)
+                    self._warn(f"{channel.info.name}: its status cannot be read ({type(error).__name__}: {error})")
+                    continue
                 if status != last.get(channel.info.name):
                     last[channel.info.name] = status
                     self.event("status", now_s, channel=channel.info.name, **status)
@@ -432,9 +467,12 @@ class PowerMonitor:
         self.sampler.watch(self._stop.is_set)
 
     def mark(self, event: str, name: str, time_s: float | None = None) -> None:
-        """Note a region_begin or region_end, and read the counters now, so that the region's edge is sharp."""
+        """Note a region_begin or region_end, and read the counters now, so that the region's edge is sharp.
+
+        A counter that does not answer keeps the program for at most MARK_S.
+        """
         time_s = self.clock.now_s() if time_s is None else time_s
-        self.sampler.sample_counters()
+        threads.within(MARK_S, self.sampler.sample_counters)
         self.sampler.event(event, time_s, region=name)
 
     def __enter__(self) -> PowerMonitor:

@@ -6,7 +6,7 @@ import ctypes
 import os
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, Callable, Mapping
+from typing import Any, Callable, Mapping, Union
 
 from jpwr.backends.parts import Lost, attempt, channel_of, unless_all_are_lost
 from jpwr.backends.visible import is_visible
@@ -17,6 +17,10 @@ VISIBLE = ("CUDA_VISIBLE_DEVICES",)
 # NVIDIA's documentation of nvmlDeviceGetPowerUsage: a one-second average on Ampere and later, but not on GA100.
 AVERAGED_S = 1.0
 COUNTER_STEP_J = 0.001  # it counts millijoules
+_Number = Union[ctypes.c_uint, ctypes.c_ulonglong]
+# Fields of nvmlDeviceGetFieldValues, in milliwatts and millijoules.
+INSTANT_POWER = ("NVML_FI_DEV_POWER_INSTANT", ctypes.c_uint)
+ENERGY = ("NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION", ctypes.c_ulonglong)
 # Yang et al. 2023 (arXiv:2312.02741): the longest time that they saw between two values of the sensor; and on the chips
 # GA100 and GH100, which have a compute capability of their own, a value is of 25 ms of each 100 ms.
 REFRESH_S = 0.1
@@ -53,6 +57,11 @@ def _channel(nvml: Any, index: int, environ: Mapping[str, str]) -> Channel:
         power, kind, averaging_s = averaged, "averaged power", AVERAGED_S
     if isinstance(power, Lost):
         kind, averaging_s = "energy", 0.0
+    energy, read_both = attempt(device.energy), None
+    if not isinstance(instant, Lost) and not isinstance(energy, Lost):
+        together = attempt(partial(device.together, energy))
+        if not isinstance(together, Lost):
+            energy, read_both = together
     uuid = device.text("nvmlDeviceGetUUID")
     name = device.text("nvmlDeviceGetName") or "NVIDIA GPU"
     divided = "; divided by MIG: all its instances together" if device.is_divided() else ""
@@ -67,7 +76,7 @@ def _channel(nvml: Any, index: int, environ: Mapping[str, str]) -> Channel:
         seen_share=SEEN_SHARE if device.compute_capability() in SEEN_IN_PART else 1.0,
         limit_w=device.limit_w(),
     )
-    return channel_of(info, power, attempt(device.energy), device.status())
+    return channel_of(info, power, energy, device.status())._replace(read_both=read_both)
 
 
 class _Device:
@@ -91,14 +100,7 @@ class _Device:
 
     def instant_power(self) -> Callable[[], float]:
         """What reads watts of this moment, which newer drivers have as a field."""
-        try:
-            layout = self._nvml.c_nvmlFieldValue_t
-            field = layout(fieldId=self._nvml.NVML_FI_DEV_POWER_INSTANT)
-        except AttributeError as error:
-            raise ReadError("this nvidia-ml-py knows no instant power") from error
-        function, arguments = self._call("nvmlDeviceGetFieldValues", 1, ctypes.byref(field))
-        code = ctypes.c_int.from_buffer(field, layout.nvmlReturn.offset)
-        milliwatts = ctypes.c_uint.from_buffer(field, layout.value.offset)
+        function, arguments, [(code, milliwatts)] = self._fields(INSTANT_POWER)
 
         def read() -> float:
             failed = function(*arguments) or code.value
@@ -108,6 +110,50 @@ class _Device:
 
         read()
         return read
+
+    def together(self, energy: Callable[[], float]) -> tuple[Callable[[], float], Callable[[], tuple[float, float]]]:
+        """What reads joules, and what reads watts of this moment and joules in one call.
+
+        Raises ReadError where the driver does not tell both as fields, or not the same joules as `energy`.
+        """
+        alone, arguments_alone, [(code_alone, millijoules_alone)] = self._fields(ENERGY)
+        function, arguments, [(power_code, milliwatts), (code, millijoules)] = self._fields(INSTANT_POWER, ENERGY)
+
+        def read_energy() -> float:
+            failed = alone(*arguments_alone) or code_alone.value
+            if failed:
+                raise self._error(failed)
+            return millijoules_alone.value / 1000
+
+        def read_both() -> tuple[float, float]:
+            failed = function(*arguments) or power_code.value or code.value
+            if failed:
+                raise self._error(failed)
+            return milliwatts.value / 1000, millijoules.value / 1000
+
+        for read in (read_energy, lambda: read_both()[1]):
+            if not energy() <= read() <= energy():
+                raise ReadError("the field and the function tell two counters")
+        return read_energy, read_both
+
+    def _fields(
+        self, *asked: tuple[str, type[_Number]]
+    ) -> tuple[Callable[..., int], tuple[Any, ...], list[tuple[ctypes.c_int, _Number]]]:
+        """The function that reads these fields, its arguments, and where it leaves the error code and value of each."""
+        try:
+            layout = self._nvml.c_nvmlFieldValue_t
+            fields = (layout * len(asked))(*[layout(fieldId=getattr(self._nvml, name)) for name, _ in asked])
+        except AttributeError as error:
+            raise ReadError("this nvidia-ml-py does not know that field") from error
+        function, arguments = self._call("nvmlDeviceGetFieldValues", len(asked), ctypes.byref(fields))
+        places = [
+            (
+                ctypes.c_int.from_buffer(field, layout.nvmlReturn.offset),
+                kind.from_buffer(field, layout.value.offset),
+            )
+            for field, (_, kind) in zip(fields, asked)
+        ]
+        return function, arguments, places
 
     def compute_capability(self) -> tuple[int, int] | None:
         """Its major and minor number, None where it is not known."""

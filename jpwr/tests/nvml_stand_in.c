@@ -1,20 +1,20 @@
 /* A stand-in for NVIDIA's management library; shapes.h tells what it draws. Device i draws (i + 1) times that.
  *   STAND_IN_DEVICES   number of devices (default 2)
- *   STAND_IN_INSTANT   1: instant power is there, as a field value
+ *   STAND_IN_INSTANT   1: instant power and the counter are there as field values
  *   STAND_IN_LATE_S, STAND_IN_MEAN_S, STAND_IN_HELD_S   how late power is, over which time it is a mean, and for how long
  *                      a reading is shown (default: not); STAND_IN_COUNTED_S   for how long the counter's is
  *   STAND_IN_LIMIT_W   the power limit of each device (default 400)
  *   STAND_IN_CAPABILITY   the compute capability of each device, such as 9.0 (default: not known)
  *   STAND_IN_MIG       1: the devices are divided by MIG
  * Faults: no-driver, no-counter, no-power, no-limit, lost (from the beginning), vanish, error, hang, counter-reset,
- * counter-wrap-32, counter-still
+ * counter-wrap-32, counter-still, no-counter-field, other-counter-field (from the beginning)
  */
 #include <stdio.h>
 
 #include "shapes.h"
 
 enum { SUCCESS = 0, NOT_SUPPORTED = 3, DRIVER_NOT_LOADED = 9, GPU_IS_LOST = 15, UNKNOWN = 999 };
-enum { POWER_INSTANT = 186 };
+enum { TOTAL_ENERGY = 83, POWER_INSTANT = 186 };
 
 typedef struct {
     unsigned field, scope;
@@ -87,15 +87,6 @@ int nvmlDeviceGetPowerUsage(void *handle, unsigned *milliwatts) {
     *milliwatts = (unsigned)(1000 * (device(handle) + 1) * shown_w(now_s()));
     return code;
 }
-int nvmlDeviceGetFieldValues(void *handle, int count, field_value *values) {
-    for (int i = 0; i < count; i++) {
-        unsigned milliwatts = 0;
-        int there = is("STAND_IN_INSTANT", "1") && values[i].field == POWER_INSTANT;
-        values[i].result = there ? nvmlDeviceGetPowerUsage(handle, &milliwatts) : NOT_SUPPORTED;
-        values[i].value.as_unsigned = milliwatts;
-    }
-    return SUCCESS;
-}
 int nvmlDeviceGetTotalEnergyConsumption(void *handle, unsigned long long *millijoules) {
     static double still_j;
     if (fault("no-counter", device(handle))) return NOT_SUPPORTED;
@@ -110,6 +101,23 @@ int nvmlDeviceGetTotalEnergyConsumption(void *handle, unsigned long long *millij
         if (!fault("counter-wrap-32", device(handle))) *millijoules += 0xFFF00000;
     }
     return code;
+}
+int nvmlDeviceGetFieldValues(void *handle, int count, field_value *values) {
+    int newer = is("STAND_IN_INSTANT", "1");
+    for (int i = 0; i < count; i++) {
+        unsigned milliwatts = 0;
+        unsigned long long millijoules = 0;
+        values[i].result = NOT_SUPPORTED;
+        if (newer && values[i].field == POWER_INSTANT) {
+            values[i].result = nvmlDeviceGetPowerUsage(handle, &milliwatts);
+            values[i].value.as_unsigned = milliwatts;
+        }
+        if (newer && values[i].field == TOTAL_ENERGY && !fault("no-counter-field", device(handle))) {
+            values[i].result = nvmlDeviceGetTotalEnergyConsumption(handle, &millijoules);
+            values[i].value.wide = millijoules / (fault("other-counter-field", device(handle)) ? 2 : 1);
+        }
+    }
+    return SUCCESS;
 }
 int nvmlDeviceGetClockInfo(void *handle, int kind, unsigned *mhz) {
     (void)handle;

@@ -243,12 +243,114 @@ def test_a_monitor_samples_while_its_block_lasts_and_at_its_end(stepped):
     assert set(series.power_w) == {3.0}
 
 
-def test_an_error_that_nobody_expected_reaches_the_one_who_waits():
-    def broken() -> float:
-        raise ZeroDivisionError("a bug")
+def broken() -> float:
+    raise ZeroDivisionError("a bug")
 
-    with pytest.raises(ZeroDivisionError), PowerMonitor([Channel(INFO, broken)]):
+
+@pytest.mark.parametrize(
+    ("reads", "words"),
+    [
+        (broken, "ZeroDivisionError: a bug"),
+        (lambda: None, "it tells None, which is no number"),
+        (lambda: "N/A", "it tells 'N/A', which is no number"),
+    ],
+)
+def test_a_reader_with_a_bug_is_told_at_once_and_costs_no_other_sensor_its_readings(stepped, reads, words):
+    # The bug shows after a second.
+    channels = [
+        Channel(INFO._replace(name="bad"), lambda: reads() if stepped.time_s > 1.05 else 5.0),
+        Channel(INFO._replace(name="good"), lambda: 7.0),
+    ]
+    told: list[str] = []
+    with PowerMonitor(channels, clock=stepped, warn=told.append, chance=even) as monitor:
+        stepped.move_to(3.0)
+        monitor.sampler.hand_on()
+        assert told == [f"bad: {words}; readings that fail are recorded as missing"]
+    bad, good = monitor.trace.series()
+    assert list(good.power_w) == [7.0] * len(deadlines(0.1, 3.0)) + [7.0]
+    assert [math.isnan(power_w) for power_w in bad.power_w] == [time_s > 1.05 for time_s in bad.times_s]
+    assert monitor.sampler.failed_reads == {"bad": sum(map(math.isnan, bad.power_w)), "good": 0}
+
+
+def test_a_status_with_a_bug_is_told_once_and_costs_no_other_sensor_its_own(stepped):
+    channels = [
+        Channel(INFO._replace(name="bad"), lambda: 5.0, read_status=broken),
+        Channel(INFO._replace(name="good"), lambda: 7.0, read_status=lambda: {"second": math.floor(stepped.time_s)}),
+    ]
+    told: list[str] = []
+    with PowerMonitor(channels, clock=stepped, warn=told.append, chance=even) as monitor:
+        stepped.move_to(3.5)
+    assert told == ["bad: its status cannot be read (ZeroDivisionError: a bug)"]
+    statuses = [event.details["second"] for event in monitor.trace.events if event.name == "status"]
+    assert statuses[:4] == [0, 1, 2, 3]
+
+
+def test_an_error_of_who_takes_the_rows_reaches_the_one_who_waits():
+    class Full:
+        def extend(self, rows):
+            raise ZeroDivisionError("a bug")
+
+        def event(self, name, time_s, /, **details):
+            pass
+
+    with pytest.raises(ZeroDivisionError), PowerMonitor([Channel(INFO, lambda: 1.0)], sinks=[Full()]):
         pass
+
+
+@pytest.mark.parametrize("power_fails", [False, True])
+@pytest.mark.parametrize("counter_fails", [False, True])
+def test_readings_of_one_call_are_read_one_by_one_where_it_fails(clock, power_fails, counter_fails):
+    asked: list[str] = []
+
+    def reader(name, found, fails):
+        def read():
+            asked.append(name)
+            if fails and 0.25 < clock.time_s < 0.65:
+                raise ReadError(f"no {name}")
+            return found()
+
+        return read
+
+    info = INFO._replace(has_counter=True)
+    channel = Channel(
+        info,
+        reader("power", lambda: 5.0, power_fails),
+        reader("counter", lambda: 5 * clock.time_s, counter_fails),
+        read_both=reader("both", lambda: (6.0, 5 * clock.time_s), power_fails or counter_fails),
+    )
+    trace, told = Trace([info]), []
+    sampler = Sampler([channel], [trace], 0.1, clock, told.append, chance=even)
+    sampler.run(lambda: clock.time_s >= 1.0)
+    [series] = trace.series()
+    fails = power_fails or counter_fails
+    assert asked.count("power") == 4 * fails
+    for time_s, power_w in zip(series.times_s, series.power_w):
+        failed = fails and 0.25 < time_s < 0.65
+        assert power_w == (5.0 if failed else 6.0) or (failed and power_fails and math.isnan(power_w))
+    sound = [(t, j) for t, j in zip(series.counter_times_s, series.energy_j) if not math.isnan(j)]
+    assert [joules for _, joules in sound] == pytest.approx([5 * time_s for time_s, _ in sound])
+    assert len(series.energy_j) - len(sound) == sampler.failed_reads["sensor"] - 4 * power_fails
+    first = ["no power"] * power_fails + ["no counter"] * counter_fails
+    assert told == [f"sensor: {words}; readings that fail are recorded as missing" for words in first[:1]]
+
+
+def test_a_counter_that_does_not_answer_at_a_mark_holds_up_no_program(monkeypatch):
+    monkeypatch.setattr("jpwr.sampler.MARK_S", 0.01)
+    marks, answers = threading.Event(), threading.Event()
+
+    def stuck_j() -> float:
+        if marks.is_set() and threading.current_thread().name != "jpwr":
+            assert answers.wait(DEADLINE_S)
+        return 1.0
+
+    channel = Channel(INFO._replace(has_counter=True), lambda: 5.0, stuck_j)
+    with PowerMonitor([channel], interval_s=60.0) as monitor:
+        wait_until(lambda: monitor.trace.series()[0].samples, "a first reading")
+        marks.set()
+        with jpwr.region("work"):
+            assert not answers.is_set()
+        answers.set()
+    assert [region.name for region in monitor.trace.regions()] == ["work"]
 
 
 def test_a_sensor_with_a_slow_pace_of_its_own_delays_no_fast_one(stepped):
