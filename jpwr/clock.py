@@ -46,7 +46,7 @@ class SystemClock(Clock):
         if left_s <= SHORT_S:
             if left_s > 0:
                 time.sleep(left_s)
-        elif self._asleep.acquire(timeout=min(left_s, threading.TIMEOUT_MAX)):
+        elif self._asleep.acquire(True, min(left_s, threading.TIMEOUT_MAX)):
             self.wake()
 
     def wake(self) -> None:
