@@ -212,8 +212,8 @@ class Bench:
 
     def _readings(self, name: str, interval_ms: int) -> float:
         """In that time. Ours reads power and a counter, and each second clocks, limit, temperature and what throttles;
-        jpwr 0.0.10 reads power alone, at half the interval it is told. Calls alone are ours, and what they find is
-        thrown away.
+        jpwr 0.0.10 reads power alone, at half the interval it is told. Calls alone read as much as
+        ours at each tick, and throw it away.
         """
         ticks = DEVICES * SAMPLED_S * 1000 / interval_ms
         beside = {"ours": STATUS_NUMBERS * DEVICES * SAMPLED_S}.get(name, 0)

@@ -60,7 +60,7 @@ def codecarbon(interval_s: float, windows_s: list[float]) -> list[tuple[float, f
 
 
 def calls(interval_s: float, windows_s: list[float]) -> list[tuple[float, float, float]]:
-    """Nothing but sleep and the library's calls for power and counter of each device: no Python program takes less."""
+    """Nothing but sleep and two calls of the library for each device, for power and counter."""
     import ctypes
 
     library = ctypes.CDLL("libnvidia-ml.so.1")

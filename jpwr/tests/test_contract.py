@@ -53,7 +53,8 @@ def test_every_method_keeps_the_contract(method, tmp_path, request):
         return
     variables = {}
     if method == "pynvml":
-        variables = {"LD_LIBRARY_PATH": str(request.getfixturevalue("nvml_folder")), "STAND_IN_TELL_SHUTDOWN": "1"}
+        library = {"LD_LIBRARY_PATH": str(request.getfixturevalue("nvml_folder")), "STAND_IN_INSTANT": "1"}
+        variables = {**library, "STAND_IN_TELL_SHUTDOWN": "1"}
     elif method == "rocm":
         variables = {"LD_LIBRARY_PATH": str(request.getfixturevalue("amdsmi_folder"))}
     elif method == "gc":
