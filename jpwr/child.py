@@ -17,6 +17,7 @@ from jpwr.threads import FORWARDED_SIGNALS
 EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 # Who ends a job may signal its process and then its group, as timeout(1) does, or one process after the other, as some
 # schedulers do: for so long, it is one request.
 SETTLE_S = 0.2
@@ -162,6 +163,8 @@ class Child:
         """Be the command, in place of this process; returns only when that fails."""
         try:
             settle_streams()
+            for number in IGNORED_BY_PYTHON:
+                signal.signal(number, signal.SIG_DFL)
             os.execvp(self._command[0], self._command)
         except FileNotFoundError:
             return self._not_found()
@@ -228,24 +231,35 @@ class Witness:
 
     def _look(self) -> None:
         """Note what has come; a signal that is blocked stays, so that a new process then takes the place."""
-        found = self._pending()
-        self._got |= found
-        if found or self._process is None or self._process.poll() is not None:
-            self.__exit__()
+        found = _pending(self._process)
+        while found or self._process is None or self._process.poll() is not None:
+            # The old one goes when the new one is there, so that none comes unseen; what both have got came once.
+            old = self._process
             self._start()
-
-    def _pending(self) -> set[int]:
-        mask = 0
-        if self._process is not None:
-            with suppress(OSError), open(f"/proc/{self._process.pid}/status") as status:
-                mask = next((int(line.split()[1], 16) for line in status if line.startswith("ShdPnd:")), 0)
-        return {int(number) for number in FORWARDED_SIGNALS if mask & 1 << (number - 1)}
+            self._got |= found | _pending(old)
+            _end(old)
+            found = _pending(self._process)
+            if self._process is None:
+                return
 
     def __enter__(self) -> Witness:
         return self
 
     def __exit__(self, *error: object) -> None:
         process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            process.communicate()
+        _end(process)
+
+
+def _pending(process: subprocess.Popen[bytes] | None) -> set[int]:
+    """The signals that wait at a process in which they are blocked."""
+    mask = 0
+    if process is not None:
+        with suppress(OSError), open(f"/proc/{process.pid}/status") as status:
+            mask = next((int(line.split()[1], 16) for line in status if line.startswith("ShdPnd:")), 0)
+    return {int(number) for number in FORWARDED_SIGNALS if mask & 1 << (number - 1)}
+
+
+def _end(process: subprocess.Popen[bytes] | None) -> None:
+    if process is not None:
+        process.kill()
+        process.communicate()

@@ -298,10 +298,10 @@ class CounterCurve:
             hidden_w = 0.0
             lowest_w, highest_w = power.range_between_w(self._knot(first)[0], self._knot(last)[0])
             if power.may_be_old:
-                least_w, most_w = self._range_of_steps_w(first, last)
+                least_w, most_w = self._sure_range_of_steps_w(first, last)
                 lowest_w, highest_w = min(lowest_w, least_w), max(highest_w, most_w)
                 # Where steps differ, power did so inside of them, too.
-                hidden_w = most_w - least_w
+                hidden_w = max(0.0, most_w - least_w)
             alike = ALIKE if highest_w - lowest_w <= ALIKE * average_w else 0.0
         # A step that stands out among what was seen may hold less of something that is further off still.
         if average_w > (1 + alike) * highest_w or (power.lags and average_w >= highest_w):
@@ -315,6 +315,22 @@ class CounterCurve:
         around_w = self._steps_w[max(0, first - NEIGHBOURS) : last + NEIGHBOURS]
         steps_w = [watts for watts in around_w if watts is not None]
         return min(steps_w, default=math.inf), max(steps_w, default=-math.inf)
+
+    def _sure_range_of_steps_w(self, first: int, last: int) -> tuple[float, float]:
+        """The same, of which each is so only as far as it is sure when the counter was renewed: where all may be of
+        one power, the lowest is above the highest.
+        """
+        around = range(max(0, first - NEIGHBOURS), min(last + NEIGHBOURS, len(self._values_j) - 1) + 1)
+        least_w, most_w = math.inf, -math.inf
+        knots = [self._knot(index) for index in around]
+        for index, (start_s, start_unsure_s), (end_s, end_unsure_s) in zip(around, knots, knots[1:]):
+            step_j, unsure_s = self._values_j[index + 1] - self._values_j[index], start_unsure_s + end_unsure_s
+            if step_j < 0 or end_s <= start_s:
+                continue
+            most_w = max(most_w, step_j / (end_s - start_s + unsure_s))
+            if end_s - start_s > unsure_s:
+                least_w = min(least_w, step_j / (end_s - start_s - unsure_s))
+        return least_w, most_w
 
     def _followed(
         self, first: int, last: int, time_s: float, share: float, value_j: float, shape_j: float

@@ -58,7 +58,8 @@ def region(name: str) -> Iterator[None]:
 
 
 def _mark(kind: str, name: str) -> None:
-    line = f"{kind} {printable(name)} @{time.monotonic():.6f}\n"
+    name = printable(str(name))
+    line = f"{kind} {name} @{time.monotonic():.6f}\n"
     sampler = sys.modules.get("jpwr.sampler")  # who has not imported it has no monitor
     for monitor in sampler.active_monitors() if sampler else []:
         monitor.mark(KINDS[kind], name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import json
 import math
 import os
 import sys
@@ -10,6 +11,7 @@ import threading
 import time
 from array import array
 from collections import deque
+from contextlib import suppress
 from functools import partial
 from operator import itemgetter
 from types import TracebackType
@@ -89,6 +91,7 @@ class _Lane:
         self.round = self.all  # the one that is being read, and what it has found so far
         self.look: _Look | None = None
         self.hung = False
+        self.is_heir = False  # of one that hung
 
     def keep(self, channels: Sequence[Channel], indices: Sequence[int]) -> None:
         """Read these from now on."""
@@ -252,7 +255,7 @@ class Sampler:
                 row_s, watts, joules = time_s, nothing[:], nothing[:]
                 rows.append(Row(row_s, watts, joules))
             if kind is _Kind.BOTH:
-                watts[index], value = value
+                watts[index], value = self._pair(index, value)
             elif type(value) is not float:
                 value = self._number(index, value)
             if kind is _Kind.POWER:
@@ -318,8 +321,10 @@ class Sampler:
         lane.keep(self.channels, [hung])
         if reading:
             lane.looks.append((now.what[:reading], look[: 2 * reading + 1]))
-        if others:
-            heir = _Lane(self.channels, others, lane.interval_s)
+        # Where one more hangs, others may: then each goes on by itself.
+        for indices in [[index] for index in others] if lane.is_heir else [others] if others else []:
+            heir = _Lane(self.channels, indices, lane.interval_s)
+            heir.is_heir = True
             self._lanes.append(heir)
             self._start(partial(self._loop, heir, stopped))
 
@@ -351,7 +356,10 @@ class Sampler:
                 for read in now.calls:
                     try:
                         add(read())
-                    except Exception as error:  # a bug of one sensor's reader costs no other sensor its readings
+                    except (
+                        Exception,
+                        SystemExit,
+                    ) as error:  # a bug of one sensor's reader costs no other sensor its readings
                         add(self._instead(*now.what[len(look) // 2], error))
                     add(now_s())
                 if lane.hung:
@@ -373,7 +381,7 @@ class Sampler:
         self._warn(f"{self.channels[what[0]].info.name}: answers again")
         return look
 
-    def _instead(self, index: int, kind: _Kind, error: Exception) -> float | tuple[float, float]:
+    def _instead(self, index: int, kind: _Kind, error: BaseException) -> float | tuple[float, float]:
         """What is recorded for a reading that failed."""
         if kind is not _Kind.BOTH:
             return self._missing(index, error)
@@ -383,16 +391,23 @@ class Sampler:
     def _alone(self, index: int, read: Callable[[], float] | None) -> float:
         try:
             return float(read()) if read else math.nan
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             return self._missing(index, error)
+
+    def _pair(self, index: int, values: Any) -> tuple[float, float]:
+        try:
+            watts, joules = values
+        except Exception:
+            return self._number(index, values), math.nan
+        return self._number(index, watts), self._number(index, joules)
 
     def _number(self, index: int, value: Any) -> float:
         try:
             return float(value)
-        except (TypeError, ValueError):
-            return self._missing(index, ReadError(f"it tells {value!r}, which is no number"))
+        except Exception:
+            return self._missing(index, ReadError(f"it tells {value!r:.40}, which is no number"))
 
-    def _missing(self, index: int, error: Exception) -> float:
+    def _missing(self, index: int, error: BaseException) -> float:
         info = self.channels[index].info
         if not self.failed_reads[info.name] and not info.lacks.startswith("cannot be read"):
             words = str(error) if isinstance(error, ReadError) else f"{type(error).__name__}: {error}"
@@ -410,16 +425,17 @@ class Sampler:
                 if channel.read_status is None or channel.info.name in broken or channel.info.name in self.hung:
                     continue
                 try:
-                    status = channel.read_status()
+                    status = dict(channel.read_status())
+                    json.dumps(status)
                 except ReadError:
                     continue  # its readings tell that it fails
-                except Exception as error:
+                except (Exception, SystemExit) as error:
                     broken.add(channel.info.name)
                     self._warn(f"{channel.info.name}: its status cannot be read ({type(error).__name__}: {error})")
                     continue
                 if status != last.get(channel.info.name):
                     last[channel.info.name] = status
-                    self.event("status", now_s, channel=channel.info.name, **status)
+                    self.event("status", now_s, **{**status, "channel": channel.info.name})
             self.clock.sleep_until(now_s + STATUS_INTERVAL_S)
 
 
@@ -472,7 +488,8 @@ class PowerMonitor:
         A counter that does not answer keeps the program for at most MARK_S.
         """
         time_s = self.clock.now_s() if time_s is None else time_s
-        threads.within(MARK_S, self.sampler.sample_counters)
+        with suppress(RuntimeError):  # no more threads: it is less sharp
+            threads.within(MARK_S, self.sampler.sample_counters)
         self.sampler.event(event, time_s, region=name)
 
     def __enter__(self) -> PowerMonitor:

@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, NamedTuple, Sequence
 
 from jpwr.channel import Channel, Scope
 from jpwr.errors import BackendUnavailable, JpwrError
+from jpwr.threads import within
 
 METHODS: Dict[str, str] = {  # noqa: UP006 - a type that Python 3.8 evaluates
     "pynvml": "jpwr.backends.nvml",
@@ -30,6 +31,8 @@ MODELLED = ("estimate",)
 ENTRY_POINTS = "jpwr.methods"
 # What several methods can show of the same part; `auto` takes it from the first that does.
 SHARED_SCOPES = (Scope.DEVICE, Scope.MODULE, Scope.CPU, Scope.DRAM, Scope.NODE, Scope.SUPPLY)
+
+OPEN_S = 60.0  # a driver that has to start many devices first takes a while
 
 Open = Callable[[ExitStack], "list[Channel]"]
 
@@ -91,9 +94,24 @@ def _find(name: str) -> Open:
 def open_method(name: str, stack: ExitStack) -> list[Channel]:
     """Open the channels of one method; raises BackendUnavailable, or JpwrError for a name that is none."""
     open_channels = _find(name)
+    found: list[list[Channel]] = []
     with ExitStack() as attempt:  # closes what was opened if the method turns out unusable half-way
-        channels = open_channels(attempt)
+        try:
+            answers = within(OPEN_S, lambda: found.append(_checked(open_channels(attempt))))
+        except BackendUnavailable:
+            raise
+        except (Exception, SystemExit) as error:  # whatever a vendor's library or another package does
+            raise BackendUnavailable(f"it cannot be opened ({type(error).__name__}: {error})") from error
+        if not answers:
+            attempt.pop_all()
+            raise BackendUnavailable(f"it did not answer within {OPEN_S:g} s")
         stack.push(attempt.pop_all())
+    return found[0]
+
+
+def _checked(channels: Any) -> list[Channel]:
+    if not isinstance(channels, list) or not all(isinstance(channel, Channel) for channel in channels):
+        raise BackendUnavailable(f"it gives {channels!r:.60}, which is no list of channels")
     return channels
 
 

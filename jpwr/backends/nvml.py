@@ -120,9 +120,8 @@ class _Device:
         function, arguments, [(power_code, milliwatts), (code, millijoules)] = self._fields(INSTANT_POWER, ENERGY)
 
         def read_energy() -> float:
-            failed = alone(*arguments_alone) or code_alone.value
-            if failed:
-                raise self._error(failed)
+            if alone(*arguments_alone) or code_alone.value:
+                return energy()
             return millijoules_alone.value / 1000
 
         def read_both() -> tuple[float, float]:
@@ -193,9 +192,10 @@ class _Device:
         """What nvidia-ml-py's function of that name tells, empty where it cannot."""
         try:
             value = getattr(self._nvml, name)(self._handle)
-        except self._nvml.NVMLError:
+        except (self._nvml.NVMLError, UnicodeError):
             return ""
-        return value.decode() if isinstance(value, bytes) else str(value)  # bytes before nvidia-ml-py 11.510
+        # Bytes before nvidia-ml-py 11.510.
+        return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
     def is_divided(self) -> bool:
         """Whether the GPU is divided by MIG."""

@@ -848,3 +848,22 @@ def test_a_gap_hides_no_counter_of_another_scale(gain):
         estimate = curve.between(12.0, 20.0)
         covered += abs(estimate.energy_j - load.between_j(12.0, 20.0)) <= estimate.uncertainty_j
     assert covered >= 29
+
+
+@pytest.mark.parametrize("held_s", [0.0, 0.1])
+@pytest.mark.parametrize("interval_s", [0.02, 0.1])
+def test_a_counter_is_as_sharp_where_power_is_documented_to_be_old_as_where_it_is_not(interval_s, held_s):
+    chance = random.Random(f"sharp {interval_s}")
+    widths, inside = [], 0
+    for _ in range(30):
+        load = loads.constant()
+        times_s = moments(chance, 0.0, 30.0, interval_s)
+        counter_j = counter_of(load, 0.1, chance.random())
+        curve = channel(times_s, lambda _: chance.gauss(300.0, 1.0), counter_j, loads.INFO._replace(held_s=held_s))
+        start_s = chance.uniform(1.0, 20.0)
+        found = curve.between(start_s, start_s + 8.0)
+        assert found.method == "counter"
+        widths.append(found.uncertainty_j / found.energy_j)
+        inside += abs(found.energy_j - load.between_j(start_s, start_s + 8.0)) <= found.uncertainty_j
+    assert inside >= 28
+    assert statistics.median(widths) <= 0.0015
