@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from contextlib import ExitStack
 
@@ -500,6 +501,36 @@ def test_another_package_adds_a_method_by_an_entry_point(plug_in, stack):
     opened = open_methods(["auto"], stack)
     assert "mine:0" in names(opened)
     assert any(note.startswith("bad: not used: its package cannot be loaded") for note in opened.notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "opens", "words"),
+    [
+        ("raises", "raise KeyError('no such device')", "it cannot be opened (KeyError: 'no such device')"),
+        ("exits", "raise SystemExit(3)", "it cannot be opened (SystemExit: 3)"),
+        ("none", "return None", "it gives None, which is no list of channels"),
+        ("numbers", "return [42.0]", "it gives [42.0], which is no list of channels"),
+        ("waits", "import threading; threading.Event().wait(1000)", "it did not answer within 0.05 s"),
+    ],
+)
+def test_a_method_that_cannot_be_opened_costs_no_other_its_channels(tmp_path, monkeypatch, stack, name, opens, words):
+    info = ChannelInfo("first:0", Scope.DEVICE, "")
+
+    def open_first(stack):
+        if name == "waits":  # from now on
+            monkeypatch.setattr(backends, "OPEN_S", 0.05)
+        return [Channel(info, lambda: 1.0)]
+
+    method = type("Method", (), {"open_channels": staticmethod(open_first)})
+    monkeypatch.setattr(backends, "METHODS", {"first": "first"})
+    monkeypatch.setattr(backends.importlib, "import_module", lambda name: method)
+    install_method(tmp_path, name, opens)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    opened = open_methods(["auto"], stack)
+    assert names(opened) == ["first:0"]
+    assert f"{name}: not used: {words}" in opened.notes
+    with pytest.raises(BackendUnavailable, match=re.escape(words)):
+        open_methods([name], stack)
 
 
 @pytest.fixture

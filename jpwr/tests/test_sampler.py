@@ -4,6 +4,7 @@ import itertools
 import math
 import random
 import statistics
+import sys
 import threading
 
 import pytest
@@ -253,6 +254,8 @@ def broken() -> float:
         (broken, "ZeroDivisionError: a bug"),
         (lambda: None, "it tells None, which is no number"),
         (lambda: "N/A", "it tells 'N/A', which is no number"),
+        (lambda: 10**400, f"it tells 1{'0' * 39}, which is no number"),
+        (lambda: sys.exit(3), "SystemExit: 3"),
     ],
 )
 def test_a_reader_with_a_bug_is_told_at_once_and_costs_no_other_sensor_its_readings(stepped, reads, words):
@@ -332,6 +335,45 @@ def test_readings_of_one_call_are_read_one_by_one_where_it_fails(clock, power_fa
     assert len(series.energy_j) - len(sound) == sampler.failed_reads["sensor"] - 4 * power_fails
     first = ["no power"] * power_fails + ["no counter"] * counter_fails
     assert told == [f"sensor: {words}; readings that fail are recorded as missing" for words in first[:1]]
+
+
+@pytest.mark.parametrize(
+    ("pair", "words"),
+    [
+        (None, "it tells None, which is no number"),
+        ((1.0, 2.0, 3.0), "it tells (1.0, 2.0, 3.0), which is no number"),
+        ((None, 5.0), "it tells None, which is no number"),
+        ((5.0, "N/A"), "it tells 'N/A', which is no number"),
+    ],
+)
+def test_what_is_no_pair_of_numbers_is_missing_and_told_with_its_channel(clock, pair, words):
+    info = INFO._replace(has_counter=True)
+    bad = Channel(info, lambda: 5.0, lambda: 5.0, read_both=lambda: pair)
+    good = Channel(info._replace(name="good"), lambda: 7.0, lambda: 7.0, read_both=lambda: (7.0, 8.0))
+    trace, told = Trace([bad.info, good.info]), []
+    sampler = Sampler([bad, good], [trace], 0.1, clock, told.append, chance=even)
+    sampler.run(lambda: clock.time_s >= 1.0)
+    assert told == [f"sensor: {words}; readings that fail are recorded as missing"]
+    of_bad, of_good = trace.series()
+    assert set(of_good.power_w) == {7.0}
+    assert math.isnan(sum(of_bad.power_w) + sum(of_bad.energy_j))
+
+
+def test_where_several_devices_hang_the_others_go_on_by_themselves(stepped):
+    def stuck_w() -> float:
+        stepped.sleep_until(60.0 if stepped.time_s >= 1.0 else 0.0)
+        return 2.0
+
+    names = ["a", *(f"hangs {number}" for number in range(8)), "z"]
+    channels = [Channel(INFO._replace(name=name), stuck_w if "hangs" in name else lambda: 1.0) for name in names]
+    told: list[str] = []
+    with PowerMonitor(channels, interval_s=0.1, clock=stepped, warn=told.append, chance=even) as monitor:
+        stepped.move_to(30.0)
+        assert sorted(monitor.sampler.hung) == names[1:-1]
+        stepped.move_to(61.0)
+    seen_s = [time_s for time_s in monitor.trace.series()[-1].times_s if time_s < 60.0]
+    assert max(steps(seen_s)) < 3 * (HUNG_S + WATCH_INTERVAL_S + 0.2)  # the first, the second, and all others together
+    assert len(seen_s) > 250
 
 
 def test_a_counter_that_does_not_answer_at_a_mark_holds_up_no_program(monkeypatch):

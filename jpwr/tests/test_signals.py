@@ -321,6 +321,33 @@ def test_each_signal_that_a_witness_gets_is_told_once():
         assert not witness.has_got(signal.SIGHUP)
 
 
+@pytest.mark.parametrize("moment", ["before the new one is there", "while both are there"])
+def test_a_signal_that_comes_while_a_witness_takes_anothers_place_is_told_once(monkeypatch, moment):
+    take_place, at_times = Witness._start, iter([True, False, False, False])
+
+    def interrupted(witness):
+        old, comes = witness._process, next(at_times)
+        if comes and moment == "before the new one is there":
+            os.kill(old.pid, signal.SIGHUP)
+        take_place(witness)
+        if comes and moment == "while both are there":
+            os.kill(old.pid, signal.SIGHUP)
+            os.kill(witness._process.pid, signal.SIGHUP)
+
+    with Witness() as witness:
+        monkeypatch.setattr(Witness, "_start", interrupted)
+        os.kill(witness._process.pid, signal.SIGTERM)
+        assert witness.has_got(signal.SIGTERM)
+        assert witness.has_got(signal.SIGHUP)
+        assert not witness.has_got(signal.SIGHUP)
+
+
+def test_where_another_process_samples_the_command_has_the_signals_that_a_shell_would_give_it(start):
+    ends = "yes | head -1 >ended; exit ${PIPESTATUS[0]}"
+    process = start("bash", "-c", ends, SLURM_LOCALID="1", flags=("--use-mpi",))
+    assert exit_code_of(process)[0] == 128 + signal.SIGPIPE
+
+
 def test_where_there_is_no_cat_a_signal_is_passed_on(start, tmp_path):
     process = start(sys.executable, "-c", NOTES, PATH="/nowhere")
     wait_for(tmp_path / "up")
