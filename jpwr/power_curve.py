@@ -31,7 +31,9 @@ HIDDEN_STEPS = 12  # fewer steps than this tell no more of energy than that it i
 ROUNDING = 1e-9  # of sums of many numbers
 LAG_SHARE = 0.75  # of the time for which a value is held: its own age, and the age that it had when it was new
 MIN_CHANGES_TO_TELL = 4
-MOSTLY = 0.9
+MOSTLY, OFTEN = 0.9, 0.15
+STAYS = 5.0  # times the usual one
+SMALL = 0.02  # of all power that was seen: loads change by more, as a rule, and noise by less
 CHANCE = 1e-4  # below this, what was seen is no chance
 TRIED, TRIED_STEP, MOST_STAYS = 60, 0.87, 30  # down to a 4000th of what is possible at all
 
@@ -307,11 +309,28 @@ class PowerCurve:
 def _held_s(times_s: Sequence[float], power_w: Sequence[float], usual_step_s: float) -> float:
     """How long the sensor shows the same value before it has a new one, in seconds; 0 where every sample is new."""
     changed = [index for index, differs in enumerate(map(ne, power_w[1:], power_w), 1) if differs]
-    if len(changed) <= MIN_CHANGES_TO_TELL or len(changed) > MOSTLY * (len(power_w) - 1):
+    if len(changed) <= MIN_CHANGES_TO_TELL:
         return 0.0
-    if len({power_w[index] for index in changed}) > MOSTLY * len(changed):
+    shown = list(map(sub, changed[1:], changed))
+    # A value that is shown far longer than others is one of power that stays.
+    most_shown = STAYS * sorted(shown)[len(shown) // 2]
+    tells = [samples <= most_shown for samples in shown]
+    if sum(tells) > MOSTLY * sum(samples for samples, tell in zip(shown, tells) if tell):
+        return 0.0
+    # Two refreshes lie between the reading before one change and the reading after the next.
+    spans_s = [times_s[last] - times_s[first - 1] for first, last in zip(changed, changed[1:])]
+    values_w = {power_w[index] for index in changed}
+    if len(values_w) > MOSTLY * len(changed):
         # Hardly a value comes twice: the same one in two samples is one that was not renewed.
-        return find_refresh(times_s, changed, [True] * len(changed)).longest_s
+        refresh = find_refresh(times_s, changed, tells)
+        longest_s = max(span_s for span_s, tell in zip(spans_s, tells) if tell)
+        return refresh.longest_s if refresh.is_even else longest_s
+    small_w = SMALL * (max(values_w) - min(values_w))
+    small = sum(abs(power_w[index] - power_w[index - 1]) <= small_w for index in changed)
+    if small > OFTEN * len(changed):
+        # Noise, in steps so coarse that a new value often is the old one: how soon another one comes at the soonest.
+        soonest_s = min(spans_s)
+        return soonest_s if soonest_s > 2 * usual_step_s else 0.0
     return _lattice_s([times_s[index] for index in changed], [power_w[index] for index in changed], usual_step_s)
 
 

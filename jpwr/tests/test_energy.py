@@ -867,3 +867,61 @@ def test_a_counter_is_as_sharp_where_power_is_documented_to_be_old_as_where_it_i
         inside += abs(found.energy_j - load.between_j(start_s, start_s + 8.0)) <= found.uncertainty_j
     assert inside >= 28
     assert statistics.median(widths) <= 0.0015
+
+
+def coarse_and_noisy(chance, load, held_s, step_w=1.0, noise=0.003):
+    """A sensor of whole watts whose noise is about such a step: a new value often is the old one."""
+    values: dict[int, float] = {}
+
+    def read(time_s: float) -> float:
+        number = math.floor(time_s / held_s) if held_s else round(time_s * 1e6)
+        if number not in values:
+            moment_s = number * held_s if held_s else time_s
+            values[number] = step_w * round(load.power_w(moment_s) * chance.gauss(1.0, noise) / step_w)
+        return values[number]
+
+    return read
+
+
+def wandering_levels(chance, length_s):
+    edges_s = [0.0]
+    while edges_s[-1] < length_s:
+        edges_s.append(edges_s[-1] + chance.expovariate(1 / 0.4))
+    return loads.levels(edges_s, [chance.choice([110.0, 290.0, 560.0]) for _ in edges_s[1:]])
+
+
+@pytest.mark.parametrize("held_s", [0.06, 0.13])
+@pytest.mark.parametrize("interval_s", [0.02, 0.03])
+def test_how_long_a_coarse_and_noisy_sensor_shows_a_value_is_found_and_its_intervals_hold(interval_s, held_s):
+    chance = random.Random(f"coarse {interval_s} {held_s}")
+    inside = found = 0
+    for _ in range(60):
+        load = wandering_levels(chance, 41.0)
+        curve = channel(moments(chance, 0.0, 40.0, interval_s), coarse_and_noisy(chance, load, held_s))
+        found += 0.9 * held_s <= curve.power.held_s <= held_s + 3 * interval_s
+        start_s = chance.uniform(1.0, 10.0)
+        energy = curve.between(start_s, start_s + 28.0)
+        inside += abs(energy.energy_j - load.between_j(start_s, start_s + 28.0)) <= energy.uncertainty_j
+    assert found >= 57
+    assert inside >= 57
+
+
+@pytest.mark.parametrize("interval_s", [0.02, 0.1])
+def test_a_coarse_and_noisy_sensor_that_is_quick_is_not_taken_for_one_that_holds(interval_s):
+    chance = random.Random(f"quick {interval_s}")
+    load = wandering_levels(chance, 61.0)
+    curve = channel(moments(chance, 0.0, 60.0, interval_s), coarse_and_noisy(chance, load, 0.0))
+    assert curve.power.held_s == 0
+
+
+def test_idle_power_that_is_one_value_makes_no_slow_sensor():
+    chance = random.Random(3)
+    busy = square(0.7)
+
+    def power_w(time_s: float) -> float:
+        return 71.0 if time_s % 20 < 4 else busy.power_w(time_s) * chance.gauss(1.0, 0.005)
+
+    curve = channel(moments(chance, 0.0, 60.0, 0.1), power_w)
+    assert curve.power.held_s == 0
+    slow = channel(moments(chance, 0.0, 60.0, 0.02), loads.renewed(functools.cache(power_w), 0.1))
+    assert slow.power.held_s == pytest.approx(0.1, rel=0.3)
