@@ -34,7 +34,7 @@ class Child:
 
     Not covered: a signal may come twice where there is no `cat`, where it comes to the group while the child is made,
     where who signals one process after the other takes longer than SETTLE_S, or does so to a child that has left the
-    process group.
+    process group. The same signal more than once within SETTLE_S may reach the child once.
     """
 
     def __init__(self, command: Sequence[str], say: Callable[[str], None]) -> None:

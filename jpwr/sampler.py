@@ -28,6 +28,7 @@ from jpwr.trace import Row, Trace
 # adds rows and no information (Yang et al. 2023, arXiv:2312.02741).
 DEFAULT_INTERVAL_S = 0.1
 STATUS_INTERVAL_S = 1.0
+STATUS_HUNG_S = 5.0
 # Readings that are no further apart are of one moment: at 1 kW, 0.2 J may pass in between.
 SAME_MOMENT_S = 0.0002
 # How often a counter is renewed shows in readings that are close together: the first ticks are followed by such ones.
@@ -120,7 +121,7 @@ class Sampler:
     in between independent errors.
 
     A read that comes late skips ticks and never bursts; a read that fails, for whatever reason, is `nan`, is counted,
-    and is warned about once per channel. A channel with a period of its own has its own loop, and a channel that does
+    and is warned about once. A channel with a period of its own has its own loop, and a channel that does
     not answer is left behind in one, so that it holds up no other. `chance()` gives a number from 0 to 1: where in its
     interval a sample is taken.
     """
@@ -142,6 +143,9 @@ class Sampler:
         self.clock = clock or SystemClock()
         self.skipped_ticks = 0
         self.failed_reads: dict[str, int] = {channel.info.name: 0 for channel in self.channels}
+        self._without_status: set[str] = set()  # whose status cannot be had
+        self._asking: tuple[str, float, threading.Thread] | None = None  # whose status, since when, and who asks
+        self._told: set[tuple[int, _Kind]] = set()  # which readings were said to fail
         self._warn = warn
         self._chance = chance
         self.counters_j = [math.nan] * len(self.channels)  # as last handed on; nan where there is none
@@ -198,6 +202,9 @@ class Sampler:
             reading = (len(look) - 1) // 2
             if now_s - look[2 * reading] > limit_s and reading < len(now.what):
                 self._leave_behind(lane, now, look, reading, stopped)
+        asking = self._asking
+        if asking is not None and now_s - asking[1] > STATUS_HUNG_S:
+            self._leave_status_behind(asking[0], asking[2], stopped)
 
     def sample(self, wait_s: float = 1.0) -> None:
         """Read every channel that has no slower rhythm of its own once, now; not one that does not answer.
@@ -257,7 +264,7 @@ class Sampler:
             if kind is _Kind.BOTH:
                 watts[index], value = self._pair(index, value)
             elif type(value) is not float:
-                value = self._number(index, value)
+                value = self._number(index, kind, value)
             if kind is _Kind.POWER:
                 watts[index] = value
                 continue
@@ -384,59 +391,77 @@ class Sampler:
     def _instead(self, index: int, kind: _Kind, error: BaseException) -> float | tuple[float, float]:
         """What is recorded for a reading that failed."""
         if kind is not _Kind.BOTH:
-            return self._missing(index, error)
+            return self._missing(index, kind, error)
         _, read_power_w, read_energy_j, _, _ = self.channels[index]
-        return self._alone(index, read_power_w), self._alone(index, read_energy_j)
+        return self._alone(index, _Kind.POWER, read_power_w), self._alone(index, _Kind.COUNTER, read_energy_j)
 
-    def _alone(self, index: int, read: Callable[[], float] | None) -> float:
+    def _alone(self, index: int, kind: _Kind, read: Callable[[], float] | None) -> float:
         try:
             return float(read()) if read else math.nan
         except (Exception, SystemExit) as error:
-            return self._missing(index, error)
+            return self._missing(index, kind, error)
 
     def _pair(self, index: int, values: Any) -> tuple[float, float]:
         try:
             watts, joules = values
         except Exception:
-            return self._number(index, values), math.nan
-        return self._number(index, watts), self._number(index, joules)
+            return self._number(index, _Kind.BOTH, values), math.nan
+        return self._number(index, _Kind.POWER, watts), self._number(index, _Kind.COUNTER, joules)
 
-    def _number(self, index: int, value: Any) -> float:
+    def _number(self, index: int, kind: _Kind, value: Any) -> float:
         try:
             return float(value)
         except Exception:
-            return self._missing(index, ReadError(f"it tells {value!r:.40}, which is no number"))
+            return self._missing(index, kind, ReadError(f"it tells {value!r:.40}, which is no number"))
 
-    def _missing(self, index: int, error: BaseException) -> float:
-        info = self.channels[index].info
-        if not self.failed_reads[info.name] and not info.lacks.startswith("cannot be read"):
+    def _missing(self, index: int, kind: _Kind, error: BaseException) -> float:
+        info, read_power_w, read_energy_j, _, _ = self.channels[index]
+        if (index, kind) not in self._told and not info.lacks.startswith("cannot be read"):
+            self._told.add((index, kind))
             words = str(error) if isinstance(error, ReadError) else f"{type(error).__name__}: {error}"
-            self._warn(f"{info.name}: {words}; readings that fail are recorded as missing")
+            which = f"{kind.value}: " if read_power_w and read_energy_j else ""
+            self._warn(f"{info.name}: {which}{words}; readings that fail are recorded as missing")
         self.failed_reads[info.name] += 1
         return math.nan
 
     def _watch_status(self, stopped: Callable[[], bool]) -> None:
         """Record what explains the readings, whenever it has changed."""
         last: dict[str, dict[str, Any]] = {}
-        broken: set[str] = set()
         while not stopped():
             now_s = self.clock.now_s()
             for channel in self.channels:
-                if channel.read_status is None or channel.info.name in broken or channel.info.name in self.hung:
+                name = channel.info.name
+                if channel.read_status is None or name in self._without_status or name in self.hung:
                     continue
-                try:
-                    status = dict(channel.read_status())
-                    json.dumps(status)
-                except ReadError:
-                    continue  # its readings tell that it fails
-                except (Exception, SystemExit) as error:
-                    broken.add(channel.info.name)
-                    self._warn(f"{channel.info.name}: its status cannot be read ({type(error).__name__}: {error})")
-                    continue
-                if status != last.get(channel.info.name):
-                    last[channel.info.name] = status
-                    self.event("status", now_s, **{**status, "channel": channel.info.name})
+                self._asking = asking = name, self.clock.now_s(), threading.current_thread()
+                status = self._status(name, channel.read_status)
+                if self._asking is not asking:
+                    return  # it was left behind, and another goes on
+                self._asking = None
+                if status is not None and status != last.get(name):
+                    last[name] = status
+                    self.event("status", now_s, **{**status, "channel": name})
             self.clock.sleep_until(now_s + STATUS_INTERVAL_S)
+
+    def _status(self, name: str, read: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
+        try:
+            status = dict(read())
+            json.dumps(status)
+        except ReadError:
+            return None  # its readings tell that it fails
+        except (Exception, SystemExit) as error:
+            self._without_status.add(name)
+            self._warn(f"{name}: its status cannot be read ({type(error).__name__}: {error})")
+            return None
+        return status
+
+    def _leave_status_behind(self, name: str, who: threading.Thread, stopped: Callable[[], bool]) -> None:
+        self._asking = None
+        self._without_status.add(name)
+        self._warn(f"{name}: its status does not answer; it is not asked for again, and that of others goes on")
+        if who in self._threads:
+            self._threads.remove(who)
+        self._start(partial(self._watch_status, stopped))
 
 
 class PowerMonitor:
@@ -464,14 +489,23 @@ class PowerMonitor:
             channels, [self._trace] if sinks is None else sinks, interval_s, self.clock, warn, chance or any_moment
         )
         self._stop = threading.Event()
+        self._process_id = os.getpid()
         self._error: BaseException | None = None
         self._threads = [threading.Thread(target=run, name="jpwr", daemon=True) for run in (self._run, self._watch)]
 
     @property
     def trace(self) -> Trace:
-        """Within the block whoever keeps it sees what comes later up to a second late."""
-        self.sampler.hand_on()
+        """Within the block whoever keeps it sees what comes later up to a second late; in a process that was forked
+        meanwhile, what had been handed on.
+        """
+        if self.is_of_this_process:
+            self.sampler.hand_on()
         return self._trace
+
+    @property
+    def is_of_this_process(self) -> bool:
+        """Whether its threads are here, and not in a process from which this one was forked."""
+        return self._process_id == os.getpid()
 
     def _run(self) -> None:
         try:
@@ -493,7 +527,7 @@ class PowerMonitor:
         self.sampler.event(event, time_s, region=name)
 
     def __enter__(self) -> PowerMonitor:
-        self.process_id = os.getpid()
+        self._process_id = os.getpid()
         _active.append(self)
         threads.start(*self._threads)
         return self
@@ -502,6 +536,8 @@ class PowerMonitor:
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         _active.remove(self)
+        if not self.is_of_this_process:
+            return
         self._stop.set()
         self.clock.wake()
         for thread in self._threads:
@@ -519,7 +555,7 @@ _active: list[PowerMonitor] = []
 
 def active_monitors() -> list[PowerMonitor]:
     """The monitors whose block this process is in; those of a process that it was forked from have no thread here."""
-    return [monitor for monitor in _active if monitor.process_id == os.getpid()]
+    return [monitor for monitor in _active if monitor.is_of_this_process]
 
 
 _drawn: list[int] = []

@@ -184,7 +184,8 @@ class _Device:
         known = [(key, read, form) for key, read, form in opened if not isinstance(read, Lost)]
 
         def read_status() -> dict[str, Any]:
-            return {key: form(read()) for key, read, form in known}
+            found = [(key, attempt(read), form) for key, read, form in known]
+            return {key: form(value) for key, value, form in found if not isinstance(value, Lost)}
 
         return read_status if known else None
 

@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import random
+import signal
 import statistics
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -288,6 +291,26 @@ def test_a_status_with_a_bug_is_told_once_and_costs_no_other_sensor_its_own(step
     assert statuses[:4] == [0, 1, 2, 3]
 
 
+def test_a_status_that_does_not_answer_is_left_behind_and_that_of_others_goes_on(stepped):
+    def stuck():
+        stepped.sleep_until(40.0 if stepped.time_s >= 2.5 else 0.0)
+        return {"second": 0}
+
+    channels = [
+        Channel(INFO._replace(name="stuck"), lambda: 5.0, read_status=stuck),
+        Channel(INFO._replace(name="good"), lambda: 7.0, read_status=lambda: {"second": math.floor(stepped.time_s)}),
+    ]
+    told: list[str] = []
+    with PowerMonitor(channels, clock=stepped, warn=told.append, chance=even) as monitor:
+        stepped.move_to(30.0)
+        assert told == ["stuck: its status does not answer; it is not asked for again, and that of others goes on"]
+        stepped.move_to(50.0)
+    assert len(told) == 1
+    seconds = [event.details["second"] for event in monitor.trace.events if event.details["channel"] == "good"]
+    assert set(range(3)) | set(range(12, 50)) <= set(seconds)
+    assert monitor.sampler.hung == []
+
+
 def test_an_error_of_who_takes_the_rows_reaches_the_one_who_waits():
     class Full:
         def extend(self, rows):
@@ -333,17 +356,17 @@ def test_readings_of_one_call_are_read_one_by_one_where_it_fails(clock, power_fa
     sound = [(t, j) for t, j in zip(series.counter_times_s, series.energy_j) if not math.isnan(j)]
     assert [joules for _, joules in sound] == pytest.approx([5 * time_s for time_s, _ in sound])
     assert len(series.energy_j) - len(sound) == sampler.failed_reads["sensor"] - 4 * power_fails
-    first = ["no power"] * power_fails + ["no counter"] * counter_fails
-    assert told == [f"sensor: {words}; readings that fail are recorded as missing" for words in first[:1]]
+    failed = ["power"] * power_fails + ["counter"] * counter_fails
+    assert told == [f"sensor: {name}: no {name}; readings that fail are recorded as missing" for name in failed]
 
 
 @pytest.mark.parametrize(
     ("pair", "words"),
     [
-        (None, "it tells None, which is no number"),
-        ((1.0, 2.0, 3.0), "it tells (1.0, 2.0, 3.0), which is no number"),
-        ((None, 5.0), "it tells None, which is no number"),
-        ((5.0, "N/A"), "it tells 'N/A', which is no number"),
+        (None, "power and counter: it tells None, which is no number"),
+        ((1.0, 2.0, 3.0), "power and counter: it tells (1.0, 2.0, 3.0), which is no number"),
+        ((None, 5.0), "power: it tells None, which is no number"),
+        ((5.0, "N/A"), "counter: it tells 'N/A', which is no number"),
     ],
 )
 def test_what_is_no_pair_of_numbers_is_missing_and_told_with_its_channel(clock, pair, words):
@@ -374,6 +397,21 @@ def test_where_several_devices_hang_the_others_go_on_by_themselves(stepped):
     seen_s = [time_s for time_s in monitor.trace.series()[-1].times_s if time_s < 60.0]
     assert max(steps(seen_s)) < 3 * (HUNG_S + WATCH_INTERVAL_S + 0.2)  # the first, the second, and all others together
     assert len(seen_s) > 250
+
+
+def test_a_process_that_was_forked_waits_for_no_thread_that_it_has_not():
+    with PowerMonitor([Channel(INFO, lambda: 5.0)]) as monitor:
+        with monitor.sampler._emitting:  # as when a thread is handing on at that moment
+            process = os.fork()
+            if process == 0:
+                monitor.__exit__(None, None, None)
+                os._exit(7 if monitor.trace else 1)
+        try:
+            wait_until(lambda: b") Z " in Path(f"/proc/{process}/stat").read_bytes(), "its end")
+        finally:
+            os.kill(process, signal.SIGKILL)
+            _, status = os.waitpid(process, 0)
+        assert os.waitstatus_to_exitcode(status) == 7
 
 
 def test_a_counter_that_does_not_answer_at_a_mark_holds_up_no_program(monkeypatch):
