@@ -3,7 +3,9 @@ from __future__ import annotations
 import importlib
 import re
 import sys
+import threading
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +14,7 @@ from jpwr.backends import cray, estimate, files, grace_hopper, graphcore, hwmon,
 from jpwr.backends.visible import is_visible
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import BackendUnavailable, JpwrError, ReadError
-from jpwr.tests.conftest import install_method, run
+from jpwr.tests.conftest import install_method, run, wait_until
 from jpwr.writers import read_trace
 
 
@@ -510,7 +512,11 @@ def test_another_package_adds_a_method_by_an_entry_point(plug_in, stack):
         ("exits", "raise SystemExit(3)", "it cannot be opened (SystemExit: 3)"),
         ("none", "return None", "it gives None, which is no list of channels"),
         ("numbers", "return [42.0]", "it gives [42.0], which is no list of channels"),
-        ("waits", "import threading; threading.Event().wait(1000)", "it did not answer within 0.05 s"),
+        (
+            "waits",
+            "import pathlib, time\nwhile not pathlib.Path('answers').exists():\n    time.sleep(0.01)",
+            "it did not answer within 0.05 s",
+        ),
     ],
 )
 def test_a_method_that_cannot_be_opened_costs_no_other_its_channels(tmp_path, monkeypatch, stack, name, opens, words):
@@ -526,11 +532,14 @@ def test_a_method_that_cannot_be_opened_costs_no_other_its_channels(tmp_path, mo
     monkeypatch.setattr(backends.importlib, "import_module", lambda name: method)
     install_method(tmp_path, name, opens)
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
     opened = open_methods(["auto"], stack)
     assert names(opened) == ["first:0"]
     assert f"{name}: not used: {words}" in opened.notes
     with pytest.raises(BackendUnavailable, match=re.escape(words)):
         open_methods([name], stack)
+    Path("answers").touch()
+    wait_until(lambda: not [each for each in threading.enumerate() if each.name == "jpwr-within"], "their end")
 
 
 @pytest.fixture
