@@ -145,7 +145,7 @@ class Sampler:
         self.failed_reads: dict[str, int] = {channel.info.name: 0 for channel in self.channels}
         self._without_status: set[str] = set()  # whose status cannot be had
         self._asking: tuple[str, float, threading.Thread] | None = None  # whose status, since when, and who asks
-        self._told: set[tuple[int, _Kind]] = set()  # which readings were said to fail
+        self._told: dict[int, dict[_Kind, float]] = {}  # when it was said of a channel's readings that they fail
         self._warn = warn
         self._chance = chance
         self.counters_j = [math.nan] * len(self.channels)  # as last handed on; nan where there is none
@@ -415,13 +415,18 @@ class Sampler:
             return self._missing(index, kind, ReadError(f"it tells {value!r:.40}, which is no number"))
 
     def _missing(self, index: int, kind: _Kind, error: BaseException) -> float:
-        info, read_power_w, read_energy_j, _, _ = self.channels[index]
-        if (index, kind) not in self._told and not info.lacks.startswith("cannot be read"):
-            self._told.add((index, kind))
-            words = str(error) if isinstance(error, ReadError) else f"{type(error).__name__}: {error}"
-            which = f"{kind.value}: " if read_power_w and read_energy_j else ""
-            self._warn(f"{info.name}: {which}{words}; readings that fail are recorded as missing")
+        info = self.channels[index].info
         self.failed_reads[info.name] += 1
+        told_s, now_s = self._told.setdefault(index, {}), self.clock.now_s()
+        if kind in told_s or info.lacks.startswith("cannot be read"):
+            return math.nan
+        # Power and counter that fail together are told together, and one that fails later by itself.
+        together = any(now_s - before_s <= max(self.interval_s, info.period_s) for before_s in told_s.values())
+        which = f"{kind.value}: " if told_s else ""
+        told_s[kind] = now_s
+        if not together:
+            words = str(error) if isinstance(error, ReadError) else f"{type(error).__name__}: {error}"
+            self._warn(f"{info.name}: {which}{words}; readings that fail are recorded as missing")
         return math.nan
 
     def _watch_status(self, stopped: Callable[[], bool]) -> None:

@@ -357,16 +357,32 @@ def test_readings_of_one_call_are_read_one_by_one_where_it_fails(clock, power_fa
     assert [joules for _, joules in sound] == pytest.approx([5 * time_s for time_s, _ in sound])
     assert len(series.energy_j) - len(sound) == sampler.failed_reads["sensor"] - 4 * power_fails
     failed = ["power"] * power_fails + ["counter"] * counter_fails
-    assert told == [f"sensor: {name}: no {name}; readings that fail are recorded as missing" for name in failed]
+    assert told == [f"sensor: no {name}; readings that fail are recorded as missing" for name in failed[:1]]
+
+
+def test_a_counter_that_fails_later_than_power_is_told_too(clock):
+    def failing_from(begin_s, end_s, name):
+        def read():
+            if begin_s < clock.time_s < end_s:
+                raise ReadError(f"no {name}")
+            return 5 * clock.time_s
+
+        return read
+
+    info = INFO._replace(has_counter=True)
+    channel = Channel(info, failing_from(0.25, 0.35, "watts"), failing_from(1.05, 9.0, "joules"))
+    told: list[str] = []
+    Sampler([channel], [Trace([info])], 0.1, clock, told.append, chance=even).run(lambda: clock.time_s >= 3.0)
+    assert [words.split(";")[0] for words in told] == ["sensor: no watts", "sensor: counter: no joules"]
 
 
 @pytest.mark.parametrize(
     ("pair", "words"),
     [
-        (None, "power and counter: it tells None, which is no number"),
-        ((1.0, 2.0, 3.0), "power and counter: it tells (1.0, 2.0, 3.0), which is no number"),
-        ((None, 5.0), "power: it tells None, which is no number"),
-        ((5.0, "N/A"), "counter: it tells 'N/A', which is no number"),
+        (None, "it tells None, which is no number"),
+        ((1.0, 2.0, 3.0), "it tells (1.0, 2.0, 3.0), which is no number"),
+        ((None, 5.0), "it tells None, which is no number"),
+        ((5.0, "N/A"), "it tells 'N/A', which is no number"),
     ],
 )
 def test_what_is_no_pair_of_numbers_is_missing_and_told_with_its_channel(clock, pair, words):
