@@ -225,7 +225,7 @@ class Sampler:
         """Those that anybody may read at any time."""
         return [lane for lane in self._lanes if lane.interval_s == self.interval_s and not lane.hung]
 
-    def event(self, name: str, time_s: float, **details: Any) -> None:
+    def event(self, name: str, time_s: float, /, **details: Any) -> None:
         """Hand an event to all sinks, after what was read before it."""
         with self._emitting:
             self._hand_on_looks()

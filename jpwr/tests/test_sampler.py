@@ -281,7 +281,9 @@ def test_a_reader_with_a_bug_is_told_at_once_and_costs_no_other_sensor_its_readi
 def test_a_status_with_a_bug_is_told_once_and_costs_no_other_sensor_its_own(stepped):
     channels = [
         Channel(INFO._replace(name="bad"), lambda: 5.0, read_status=broken),
-        Channel(INFO._replace(name="good"), lambda: 7.0, read_status=lambda: {"second": math.floor(stepped.time_s)}),
+        Channel(
+            INFO._replace(name="good"), lambda: 7.0, read_status=lambda: {"name": "x", "second": int(stepped.time_s)}
+        ),
     ]
     told: list[str] = []
     with PowerMonitor(channels, clock=stepped, warn=told.append, chance=even) as monitor:
