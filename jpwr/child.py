@@ -165,7 +165,11 @@ class Child:
             settle_streams()
             for number in IGNORED_BY_PYTHON:
                 signal.signal(number, signal.SIG_DFL)
-            os.execvp(self._command[0], self._command)
+            try:
+                os.execvp(self._command[0], self._command)
+            finally:  # it failed, and a stderr that nobody reads changes no exit code
+                for number in IGNORED_BY_PYTHON:
+                    signal.signal(number, signal.SIG_IGN)
         except FileNotFoundError:
             return self._not_found()
         except OSError as error:
