@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Callable, Sequence
 
 from jpwr.say import settle_streams
-from jpwr.threads import FORWARDED_SIGNALS
+from jpwr.threads import FORWARDED_SIGNALS, blocked_signals
 
 EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
@@ -208,15 +208,10 @@ class Witness:
 
     def _start(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED_SIGNALS)
-        try:
+        with blocked_signals(), suppress(OSError):  # no such program, or no more processes
             self._process = subprocess.Popen(
                 ["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/"
             )
-        except OSError:
-            pass  # no such program, or no more processes
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def has_got(self, number: int) -> bool:
         """Whether that signal has come here, or comes within SETTLE_S, since the last time that it had."""
@@ -235,16 +230,17 @@ class Witness:
 
     def _look(self) -> None:
         """Note what has come; a signal that is blocked stays, so that a new process then takes the place."""
-        found = _pending(self._process)
-        while found or self._process is None or self._process.poll() is not None:
-            # The old one goes when the new one is there, so that none comes unseen; what both have got came once.
-            old = self._process
-            self._start()
-            self._got |= found | _pending(old)
-            _end(old)
+        with blocked_signals():  # the handler of another looks here too, and must not in the midst of this
             found = _pending(self._process)
-            if self._process is None:
-                return
+            while found or self._process is None or self._process.poll() is not None:
+                # The old one goes when the new one is there, so that none comes unseen; what both have got came once.
+                old = self._process
+                self._start()
+                self._got |= found | _pending(old)
+                _end(old)
+                found = _pending(self._process)
+                if self._process is None:
+                    return
 
     def __enter__(self) -> Witness:
         return self

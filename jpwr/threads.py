@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import signal
 import threading
-from typing import Callable
+from contextlib import contextmanager
+from typing import Callable, Iterator
 
 # What may be for the measured command, and is passed on to it.
 FORWARDED_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
+
+
+@contextmanager
+def blocked_signals() -> Iterator[None]:
+    """These signals wait until the end; what is started meanwhile, thread or process, has them blocked for ever."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED_SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def start(*threads: threading.Thread) -> None:
@@ -16,12 +27,9 @@ def start(*threads: threading.Thread) -> None:
     Python's handlers run in the main thread. A signal that the kernel gives to another thread does not end the system
     call in which the main one waits, and would be seen only when that has ended by itself.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED_SIGNALS)
-    try:
+    with blocked_signals():
         for thread in threads:
             thread.start()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def within(limit_s: float, call: Callable[[], object]) -> bool:

@@ -342,6 +342,28 @@ def test_a_signal_that_comes_while_a_witness_takes_anothers_place_is_told_once(m
         assert not witness.has_got(signal.SIGHUP)
 
 
+def test_a_handler_that_runs_while_a_witness_takes_anothers_place_is_told_what_the_old_one_got(monkeypatch):
+    take_place, told = Witness._start, []
+
+    def interrupted(witness):
+        witness._process = None
+        if not told:
+            told.append("asked")
+            signal.raise_signal(signal.SIGUSR2)
+        take_place(witness)
+
+    with Witness() as witness:
+        monkeypatch.setattr(Witness, "_start", interrupted)
+        for number in (signal.SIGTERM, signal.SIGUSR1):
+            os.kill(witness._process.pid, number)
+        before = signal.signal(signal.SIGUSR2, lambda *_: told.append(witness.has_got(signal.SIGUSR1)))
+        try:
+            assert witness.has_got(signal.SIGTERM)
+        finally:
+            signal.signal(signal.SIGUSR2, before)
+    assert told == ["asked", True]
+
+
 def test_where_another_process_samples_the_command_has_the_signals_that_a_shell_would_give_it(start):
     ends = "yes | head -1 >ended; exit ${PIPESTATUS[0]}"
     process = start("bash", "-c", ends, SLURM_LOCALID="1", flags=("--use-mpi",))
