@@ -59,25 +59,21 @@ class _Edge(NamedTuple):
 class CounterCurve:
     """The energy counter of a channel between any two moments.
 
-    `times_s` in seconds, `energy_j` in joules, `nan` where it could not be read. Between two refreshes a straight line
-    is drawn; how far off that may be is told by the power there.
+    `times_s` in seconds, `energy_j` in joules, `nan` where it could not be read: it goes on counting. Between two
+    refreshes a straight line is drawn; how far off that may be is told by the power there.
     """
 
     def __init__(
         self, times_s: Sequence[float], energy_j: Sequence[float], info: ChannelInfo, power: PowerCurve
     ) -> None:
         self._info, self._power = info, power
-        self._faults: list[tuple[float, str]] = []
         if not math.isfinite(sum(energy_j)):
-            self._faults = [
-                (time_s, "could not be read") for time_s, value in zip(times_s, energy_j) if not math.isfinite(value)
-            ]
             read = [(time_s, value) for time_s, value in zip(times_s, energy_j) if math.isfinite(value)]
             times_s, energy_j = [time_s for time_s, _ in read], [value for _, value in read]
         self.readings = len(times_s)
         self._read_s = (times_s[0], times_s[-1]) if times_s else (math.nan, math.nan)
         changed = [index for index, differs in enumerate(map(ne, energy_j[1:], energy_j), 1) if differs]
-        self._faults += [(times_s[index], "fell") for index in changed if energy_j[index] < energy_j[index - 1]]
+        self._faults = [(times_s[index], "fell") for index in changed if energy_j[index] < energy_j[index - 1]]
         values_j = [energy_j[index] for index in changed]
         self._faults += self._stood_at_the_ends(times_s, energy_j, changed)
         stalls = self._stalls(times_s, changed, values_j)
@@ -233,9 +229,9 @@ class CounterCurve:
         return self.refresh_s + LONG_STEPS * self._power.usual_step_s
 
     def longest_sound(self, start_s: float, end_s: float) -> tuple[float, float]:
-        """The longest part of a time in which the counter neither fell nor was unreadable."""
-        firsts_s = [start_s, *self._fault_times_s]
-        lasts_s = [*map(self._shown_before_s, self._fault_times_s), end_s]
+        """The longest part of a time in which the counter was read and nothing is wrong with it alone."""
+        firsts_s = [max(start_s, self._read_s[0]), *self._fault_times_s]
+        lasts_s = [*map(self._shown_before_s, self._fault_times_s), min(end_s, self._read_s[1])]
         # A fault's own moment belongs to no part.
         parts = [(first_s + 1e-9, last_s - 1e-9) for first_s, last_s in zip(firsts_s, lasts_s)]
         return max(parts, key=lambda part: part[1] - part[0])

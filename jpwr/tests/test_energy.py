@@ -25,8 +25,8 @@ from jpwr.energy import (
 from jpwr.errors import NotEnoughSamples
 from jpwr.power_curve import PowerEnergy
 from jpwr.tests import loads
-from jpwr.tests.coverage import COUNTERS, LOADS, Case, cell_of
-from jpwr.tests.loads import INFO, channel, constant, counter_of, moments, ramp, square
+from jpwr.tests.coverage import COUNTERS, LOADS, Case, cell_of, load_of
+from jpwr.tests.loads import INFO, channel, constant, counter_of, drift, moments, ramp, square
 from jpwr.trace import BACKWARDS, NEVER_BEGUN, NEVER_ENDED, Region, Trace
 
 POWER = ChannelInfo("power", Scope.DEVICE, "")
@@ -255,7 +255,7 @@ def test_a_sound_counter_is_believed_and_both_witnesses_are_told():
         (lambda t: 100 * min(t, 3.0), "stood still"),  # stops
         (lambda t: 100 * max(t, 3.0), "stood still"),  # begins late
         (lambda t: 50 * t, "more apart"),
-        (lambda t: math.nan if 4 < t < 5 else 100 * t, "could not be read"),
+        (lambda t: math.nan if 4 < t < 6 else 100 * (t - 5 * (t > 5)), "fell"),  # reset while it could not be read
         (lambda t: math.nan, "could not be read"),
     ],
 )
@@ -559,6 +559,18 @@ def test_a_counter_that_was_not_read_in_all_of_a_window_is_not_used(read_s):
     assert abs(estimate.energy_j - 2400) <= estimate.uncertainty_j
 
 
+@pytest.mark.parametrize("read_s", [(3.0, 30.0), (0.0, 26.0), (7.0, 23.0)])
+def test_a_counter_that_was_read_for_a_part_of_the_time_is_used_there(read_s):
+    load = drift(random.Random(3), 30.0)
+
+    def read_j(time_s: float) -> float:
+        return load.energy_j(time_s) if read_s[0] <= time_s <= read_s[1] else math.nan
+
+    estimate = channel(moments(random.Random(2), 0.0, 30.0, 0.1), load.power_w, read_j).between(12.0, 20.0)
+    assert estimate.method == "counter"
+    assert abs(estimate.energy_j - load.between_j(12.0, 20.0)) <= estimate.uncertainty_j < 0.01 * estimate.energy_j
+
+
 @pytest.mark.parametrize("pace", ["3 % of jitter", "one or two", "one in 20 is ten times as long", "0.8 to 1.2 s"])
 @pytest.mark.parametrize("documented_s", [0.0, 0.1])
 def test_a_counter_of_uneven_pace_has_an_interval_that_holds(pace, documented_s):
@@ -797,6 +809,34 @@ def test_a_counter_that_was_reset_tells_of_all_other_times(resets_s):
                 true_j = load.between_j(start_s + 1, end_s - 1)
                 assert estimate.method == "counter"
                 assert abs(estimate.energy_j - true_j) <= estimate.uncertainty_j < 0.002 * true_j
+
+
+def failing(chance: random.Random, counter_j, burst_s: float, share: float):
+    """A counter of which that share of readings fails, one by one or for so long at a time."""
+    from_s = [chance.uniform(0, 25) for _ in range(round(25 * share / burst_s))] if burst_s else []
+
+    def read_j(time_s: float) -> float:
+        fails = any(0 <= time_s - one_s < burst_s for one_s in from_s) if burst_s else chance.random() < share
+        return math.nan if fails else counter_j(time_s)
+
+    return read_j
+
+
+@pytest.mark.parametrize("load", LOADS)
+@pytest.mark.parametrize(("share", "burst_s"), [(0.01, 0.0), (0.3, 0.0), (0.1, 1.0), (0.2, 4.0)])
+def test_a_counter_goes_on_while_it_cannot_be_read(share, burst_s, load):
+    covered, widths = 0, []
+    for number in range(TRIALS // 2):
+        chance = random.Random(f"{load} {number}")
+        made = load_of(load, chance, 30.0, number)
+        read_j = failing(chance, counter_of(made, 0.1, 0.1 * chance.random()), burst_s, share)
+        estimate = channel(moments(chance, 0.0, 25.0, 0.05), made.power_w, read_j).between(8.0, 16.0)
+        true_j = made.between_j(8.0, 16.0)
+        assert estimate.method == "counter"
+        covered += abs(estimate.energy_j - true_j) <= estimate.uncertainty_j
+        widths.append(estimate.uncertainty_j / true_j)
+    assert covered >= 0.92 * TRIALS / 2
+    assert statistics.median(widths) <= 0.008
 
 
 def test_a_load_that_begins_after_an_idle_time_takes_no_sound_counter_away():
