@@ -15,6 +15,7 @@ from jpwr.channel import ChannelInfo
 from jpwr.counter_check import Apart, find_apart
 from jpwr.counter_curve import CounterCurve, CounterEnergy
 from jpwr.errors import NotEnoughSamples
+from jpwr.lateness import Lateness, find_lateness
 from jpwr.power_curve import DEVIATIONS, PowerCurve, PowerEnergy
 
 # Counter and integral come from one sensor in two ways. Over the whole trace, what is beyond their uncertainties is
@@ -65,7 +66,31 @@ class ChannelEnergy:
         self.info = info
         self.power = PowerCurve(times_s, power_w, random_phase, info.averaging_s, info.held_s)
         self.counter = CounterCurve(counter_times_s, counter_j, info, self.power) if info.has_counter else None
+        self.lateness = late = self._find_lateness()
+        if late.power_s:
+            moved_s = [time_s - late.power_s for time_s in times_s]
+            self.power = PowerCurve(moved_s, power_w, random_phase, info.averaging_s, info.held_s)
+        if late.power_s or late.counter_s:
+            counter_times_s = [time_s - late.counter_s for time_s in counter_times_s]
+            self.counter = CounterCurve(counter_times_s, counter_j, info, self.power)
         self._contradicts, self._scale_off = self._judge_whole()
+
+    def _find_lateness(self) -> Lateness:
+        # Samples at even times, and a sensor that is blind in between, may have missed the same each time.
+        if self.counter is None or not self.power.random_phase or self.info.seen_share < 1:
+            return Lateness()
+        old_s = self.info.averaging_s + max(self.info.held_s, self.power.held_s)
+        return find_lateness(self.power, self.counter, old_s)
+
+    def _late_j(self, unsure_s: float, start_s: float, end_s: float) -> float:
+        """What moments that are not sure to so much leave unsure of a window, in joules: one edge gets what the other
+        loses.
+        """
+        if not unsure_s:
+            return 0.0
+        edges_w = [self.power.range_between_w(edge_s - unsure_s, edge_s + unsure_s) for edge_s in (start_s, end_s)]
+        (start_least_w, start_most_w), (end_least_w, end_most_w) = edges_w
+        return unsure_s * max(end_most_w - start_least_w, start_most_w - end_least_w)
 
     def _judge_whole(self) -> tuple[bool, float]:
         """Whether the counter is of another scale than power; if not, by which share it may be."""
@@ -104,10 +129,14 @@ class ChannelEnergy:
                 f"energy needs at least 2 samples, got {len(self.power.times_s)} of {self.info.name} around "
                 f"{duration_s:.3f} s: sample faster or run longer"
             )
+        late_j = self._late_j(self.lateness.power_unsure_s, start_s, end_s)
+        integral = integral._replace(lasting_j=integral.lasting_j + late_j)
         integral_uncertainty_j = integral.sampling_j + integral.lasting_j
         counter, reason, widened_j = None, "", 0.0
         if self.counter is not None:
             counter = self.counter.between(start_s, end_s)
+            late_j = self._late_j(self.lateness.counter_unsure_s, start_s, end_s)
+            counter = counter._replace(lasting_j=counter.lasting_j + late_j)
             reason, widened_j = self._judge(integral, counter, start_s, end_s)
         by_counter = counter is not None and not reason
         if counter is not None and by_counter:

@@ -72,6 +72,11 @@ class Summary:
             for info, estimate in zip(self.infos, self.command)
             if estimate is not None and estimate.reason
         ]
+        found += [
+            f"{info.name}: {curve.lateness.words}"
+            for info, curve in zip(self.infos, self.trace.curves())
+            if curve.lateness.words
+        ]
         unchecked = [
             info
             for info, estimate in zip(self.infos, self.command)

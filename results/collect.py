@@ -242,6 +242,7 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
         chosen = _choose(trace.channels, device_ids, bool(is_accelerated(record)))
         scopes[hostname] = "+".join(sorted({info.scope.value for info in chosen}))
         heard = _heard(trace, windows)
+        late = {info: curve.lateness.words for info, curve in zip(trace.channels, trace.curves(), strict=True)}
         for reading in heard.values():
             place = reading.info.scope.value
             by_scope_wh[place] = by_scope_wh.get(place, 0.0) + reading.estimate.energy_j / JOULES_PER_WH
@@ -251,6 +252,8 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
             if info not in heard:
                 raise EnergyError(f"channel {info.name} {info.lacks or NOT_SAMPLED}")
             channels.append(_describe(heard[info], hostname) | _clocks(trace, info.name, windows))
+            if late[info]:
+                notes.append(f"channel {info.name} of node {hostname}: {late[info]}")
             if trained < info.num_devices and any(device_ids):
                 notes.append(f"channel {info.name} of node {hostname} {_counted(info, trained)}")
     if len(set(scopes.values())) > 1:

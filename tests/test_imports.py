@@ -27,6 +27,7 @@ FLOORS = {
     "jpwr.power_curve": 1,
     "jpwr.counter_curve": 1,
     "jpwr.counter_check": 1,
+    "jpwr.lateness": 1,
     "jpwr.slope": 1,
     "jpwr.pace": 1,
     "jpwr.region_times": 1,

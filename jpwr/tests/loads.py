@@ -83,6 +83,14 @@ def drift(chance: random.Random, length_s: float) -> Load:
     return levels(edges_s, levels_w)
 
 
+def walk(chance: random.Random, length_s: float) -> Load:
+    """Power that wanders between idle and the limit."""
+    levels_w = [300.0]
+    while len(levels_w) < length_s / 0.005:
+        levels_w.append(min(690.0, max(40.0, levels_w[-1] + chance.gauss(0, 8))))
+    return levels([0.005 * number for number in range(len(levels_w))], levels_w)
+
+
 def renewed(read: Callable[[float], float], refresh_s: float, phase_s: float = 0.0) -> Callable[[float], float]:
     """A sensor that has a new value every so often, and shows it until it has the next."""
     return lambda time_s: read(math.floor((time_s - phase_s) / refresh_s) * refresh_s + phase_s)

@@ -23,11 +23,14 @@ from jpwr.energy import (
     relative_difference,
 )
 from jpwr.errors import NotEnoughSamples
+from jpwr.lateness import Lateness
 from jpwr.power_curve import PowerEnergy
 from jpwr.tests import loads
 from jpwr.tests.coverage import COUNTERS, LOADS, Case, cell_of, load_of
-from jpwr.tests.loads import INFO, channel, constant, counter_of, drift, moments, ramp, square
+from jpwr.tests.loads import INFO, channel, constant, counter_of, drift, moments, noise, ramp, renewed, square, walk
 from jpwr.trace import BACKWARDS, NEVER_BEGUN, NEVER_ENDED, Region, Trace
+
+pytestmark = pytest.mark.arithmetic
 
 POWER = ChannelInfo("power", Scope.DEVICE, "")
 COUNTED = ChannelInfo("counted", Scope.DEVICE, "", has_counter=True, counter_resolution_j=0.001)
@@ -786,14 +789,6 @@ def test_regions_repeat_and_lie_in_each_other_and_marks_that_make_none_are_told(
     }
 
 
-def walking(chance: random.Random, length_s: float) -> loads.Load:
-    """Power that wanders between idle and the limit."""
-    levels_w = [300.0]
-    while len(levels_w) < length_s / 0.005:
-        levels_w.append(min(690.0, max(40.0, levels_w[-1] + chance.gauss(0, 8))))
-    return loads.levels([0.005 * number for number in range(len(levels_w))], levels_w)
-
-
 @pytest.mark.parametrize("resets_s", [(40.3,), (17.2, 48.9), (33.05, 33.9, 51.0)])
 def test_a_counter_that_was_reset_tells_of_all_other_times(resets_s):
     load = constant()
@@ -811,6 +806,77 @@ def test_a_counter_that_was_reset_tells_of_all_other_times(resets_s):
                 assert abs(estimate.energy_j - true_j) <= estimate.uncertainty_j < 0.002 * true_j
 
 
+# A witness that is late.
+
+LATE_LOADS = {
+    "drift": drift,
+    "walk": walk,
+    "square": lambda chance, length_s: square(chance.choice([0.3, 0.37, 1.0]), chance.random()),
+}
+
+
+def late_channel(load, chance, counter_s=0.0, power_s=0.0, interval_s=0.02, info=INFO, held_s=0.0):
+    """What a sensor and a counter say of 40 s that show what was so long ago, the sensor anew each `held_s`."""
+    show_w = renewed(load.power_w, held_s, held_s * chance.random()) if held_s else load.power_w
+    show_j = counter_of(load, 0.1, 0.1 * chance.random())
+    read_s = moments(chance, 1.0, 41.0, interval_s)
+    return channel(read_s, lambda t: show_w(t - power_s), lambda t: show_j(t - counter_s), info)
+
+
+@pytest.mark.parametrize("load", LATE_LOADS)
+@pytest.mark.parametrize("held_s", [0.0, 0.1])
+@pytest.mark.parametrize("interval_s", [0.02, 0.1])
+def test_witnesses_that_are_on_time_are_not_taken_to_be_late(interval_s, held_s, load):
+    late = 0
+    for number in range(20):
+        chance = random.Random(number)
+        made = LATE_LOADS[load](chance, 45.0)
+        info = INFO._replace(held_s=held_s)
+        late += late_channel(made, chance, 0.0, 0.0, interval_s, info, held_s).lateness != Lateness()
+    assert late <= (2 if held_s else 0)  # a sensor's steps and a load's may together look like those of another moment
+
+
+@pytest.mark.parametrize("load", LATE_LOADS)
+@pytest.mark.parametrize(
+    ("counter_s", "power_s"), [(0.05, 0.0), (0.13, 0.0), (0.22, 0.0), (0.0, 0.05), (0.0, 0.13), (0.0, 0.22)]
+)
+def test_a_witness_that_is_late_is_found_and_the_interval_holds(counter_s, power_s, load):
+    found = covered = 0
+    widths = []
+    for number in range(20):
+        chance = random.Random(number)
+        made = LATE_LOADS[load](chance, 45.0)
+        curve = late_channel(made, chance, counter_s, power_s)
+        start_s = 12 + chance.random()
+        estimate, true_j = curve.between(start_s, start_s + 8), made.between_j(start_s, start_s + 8)
+        late = curve.lateness
+        found += abs(late.counter_s - counter_s) < 0.02 and abs(late.power_s - power_s) < 0.02
+        covered += abs(estimate.energy_j - true_j) <= estimate.uncertainty_j
+        widths.append(estimate.uncertainty_j / true_j)
+    assert covered >= 19
+    # A square of 0.3 s that is 0.22 s late may as well be 0.08 s early.
+    assert found >= {"walk": 19, "drift": 14, "square": 5}[load]
+    assert statistics.median(widths) <= (0.03 if load == "square" else 0.006)
+
+
+@pytest.mark.parametrize("counter_s", [0.0, 0.25])
+def test_power_that_is_documented_to_be_old_hides_no_counter_that_is_late(counter_s):
+    info = INFO._replace(held_s=0.1)
+    for number in range(5):
+        chance = random.Random(number)
+        load = walk(chance, 45.0)
+        curve = late_channel(load, chance, counter_s, info=info, held_s=0.1)
+        assert abs(curve.lateness.counter_s - counter_s) <= curve.lateness.counter_unsure_s
+        assert (curve.lateness.counter_s > 0) == (counter_s > 0)
+        estimate = curve.between(12.0, 20.0)
+        assert abs(estimate.energy_j - load.between_j(12.0, 20.0)) <= estimate.uncertainty_j
+
+
+def test_of_a_load_that_hardly_moves_no_lateness_is_told():
+    for load in (constant(), ramp(3.0), noise(random.Random(1), 45.0)):
+        assert late_channel(load, random.Random(2), counter_s=0.2).lateness == Lateness()
+
+
 def failing(chance: random.Random, counter_j, burst_s: float, share: float):
     """A counter of which that share of readings fails, one by one or for so long at a time."""
     from_s = [chance.uniform(0, 25) for _ in range(round(25 * share / burst_s))] if burst_s else []
@@ -822,7 +888,7 @@ def failing(chance: random.Random, counter_j, burst_s: float, share: float):
     return read_j
 
 
-@pytest.mark.parametrize("load", LOADS)
+@pytest.mark.parametrize("load", ["squares", "bursts", "drift"])
 @pytest.mark.parametrize(("share", "burst_s"), [(0.01, 0.0), (0.3, 0.0), (0.1, 1.0), (0.2, 4.0)])
 def test_a_counter_goes_on_while_it_cannot_be_read(share, burst_s, load):
     covered, widths = 0, []
@@ -866,7 +932,7 @@ def test_an_edge_in_a_gap_is_as_unsure_as_power_wanders(refresh_s):
     covered = 0
     for number in range(60):
         chance = random.Random(f"{refresh_s} {number}")
-        load = walking(chance, 31.0)
+        load = walk(chance, 31.0)
         gap_s = chance.uniform(0.4, 3.5)
         begins_s = 12.0 - chance.uniform(0, gap_s)
         times_s = [t for t in moments(chance, 0.5, 30.0, 0.1) if not begins_s < t < begins_s + gap_s]
@@ -880,7 +946,7 @@ def test_a_gap_hides_no_counter_of_another_scale(gain):
     covered = 0
     for number in range(30):
         chance = random.Random(f"{gain} {number}")
-        load = walking(chance, 31.0) if number % 2 else loads.noise(chance, 31.0, 0.3)
+        load = walk(chance, 31.0) if number % 2 else loads.noise(chance, 31.0, 0.3)
         begins_s = chance.uniform(3, 24)
         times_s = [t for t in moments(chance, 0.5, 30.0, 0.1) if not begins_s < t < begins_s + 1.6]
         counter_j = counter_of(load, 0.02)

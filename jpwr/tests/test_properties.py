@@ -12,6 +12,8 @@ from jpwr.channel import ChannelInfo, Scope
 from jpwr.energy import ChannelEnergy, counter_step
 from jpwr.power_curve import PowerCurve
 
+pytestmark = pytest.mark.arithmetic
+
 COUNTED = ChannelInfo("counted", Scope.DEVICE, "", has_counter=True, counter_resolution_j=0.001)
 # No example's time is a fault: machines differ.
 settings.register_profile("any machine", deadline=None, max_examples=200)

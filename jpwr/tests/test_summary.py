@@ -10,7 +10,7 @@ import pytest
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.energy import EnergyEstimate, add_estimates
 from jpwr.summary import MANY, RegionSum, Summary
-from jpwr.tests.loads import moments, square
+from jpwr.tests.loads import moments, square, walk
 from jpwr.trace import Trace
 
 COUNTED = ChannelInfo(
@@ -173,6 +173,21 @@ def test_a_counter_that_too_few_readings_of_power_can_check_is_said_to_be_unchec
     assert [estimate.method for estimate in summary.command] == ["counter"] * 3
     note = "gpu:0 and 2 others: power was read too seldom to tell whether the counter is right: "
     assert any(one.startswith(note) for one in summary.notes()) == is_said
+
+
+def test_a_witness_that_was_late_is_said_to_be():
+    infos = [ChannelInfo(f"gpu:{index}", Scope.DEVICE, "", has_counter=True) for index in range(3)]
+    chance = random.Random(1)
+    load = walk(chance, 65.0)
+    trace = Trace(infos, {"random_phase": True})
+    for time_s in moments(chance, 1.0, 61.0, 0.02):
+        now_w, now_j = load.power_w(time_s), load.energy_j(time_s)
+        trace.append(time_s, [now_w, now_w, load.power_w(time_s - 0.2)], [now_j, load.energy_j(time_s - 0.1), now_j])
+    late = [note for note in Summary(trace).notes() if "later" in note]
+    assert late == [
+        "gpu:1: its counter is 0.1 s later than its power: that is taken out",
+        "gpu:2: its power is 0.2 s later than its counter: that is taken out",
+    ]
 
 
 def test_of_many_regions_the_longest_are_shown():

@@ -89,9 +89,10 @@ class JobFolder:
         hostname: str = "n1",
         boot_id: str = "boot-1",
         started_s: float = 5.0,
+        **more_meta: Any,
     ) -> JobFolder:
         """A trace from 0 s to 25 s in steps of 0.5 s, unless other times are given."""
-        meta = {"hostname": hostname, "boot_id": boot_id, "interval_s": 0.5, "jpwr_version": "1"}
+        meta = {"hostname": hostname, "boot_id": boot_id, "interval_s": 0.5, "jpwr_version": "1", **more_meta}
         with CsvWriter(self.path / "power" / hostname / "trace.csv", channels, meta) as writer:
             writer.event("command_started", started_s)
             for time_s in [i * 0.5 for i in range(51)] if times_s is None else times_s:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import subprocess
 import sys
 import uuid
@@ -14,6 +15,7 @@ from jpwr.backends import open_methods
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.tests.conftest import install_method
 from jpwr.tests.conftest import run as run_program
+from jpwr.tests.loads import moments, walk
 from jpwr.writers import read_trace
 from results.collect import collect, main
 from results.tests.conftest import CPU, DRAM, GPU0, GPU1, MODULE, PACKAGE, JobFolder, make_record
@@ -253,6 +255,25 @@ def test_a_sound_counter_is_used_and_both_are_shown(job):
     assert channel["energy_wh"] == pytest.approx(1000 / 3600)
     assert channel["integral_wh"] == pytest.approx(970 / 3600)
     assert channel["integral_vs_counter"] == pytest.approx(-0.03)
+
+
+def test_a_counter_that_is_late_is_moved_and_that_is_said(job):
+    chance = random.Random(1)
+    load = walk(chance, 26.0)
+    times_s = moments(chance, 0.0, 25.0, 0.02)
+    job.record().trace(
+        [GPU0],
+        lambda _, time_s: load.power_w(time_s),
+        lambda _, time_s: load.energy_j(time_s - 0.1),
+        times_s,
+        random_phase=True,
+    )
+    found = energy(job)
+    assert found["notes"] == ["channel nvml:0 of node n1: its counter is 0.1 s later than its power: that is taken out"]
+    [channel] = found["channels"]
+    assert channel["method"] == "counter"
+    assert abs(channel["energy_wh"] - load.between_j(10.0, 20.0) / 3600) <= channel["uncertainty_wh"]
+    assert channel["uncertainty_wh"] <= 0.005 * channel["energy_wh"]
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,8 @@ from results.records import RecordError
 from results.tables.prediction import disturbed_words, prediction_rows
 from results.tests.made_up import failed, result
 
+pytestmark = pytest.mark.arithmetic
+
 BATCHES = (16, 32, 64, 128, 256, 512, 1024)
 
 

@@ -1,0 +1,136 @@
+"""Which of a channel's two witnesses is late, its counter or its power, and by how much.
+
+Pure arithmetic: no clock, no files, no vendor library. A sensor that is late shows what was a while ago. One by itself
+does not give that away; two that tell of the same power do, as soon as it moves.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, Sequence
+
+from jpwr.counter_curve import CounterCurve
+from jpwr.power_curve import PowerCurve
+
+LATEST_S = 0.4  # beyond which nothing is looked for
+SHORTEST_SLOT_S, SAMPLES_OF_A_SLOT = 0.04, 2
+STEPS_OF_A_SLOT, STEPS_AT_A_GLANCE = 4, 3
+MIN_SLOTS, MOST_SLOTS = 20, 300
+# What is so many standard deviations worse than the best, and leaves so many times as much unexplained, is no chance;
+# what is fewer worse may be as good.
+DOUBT, AS_GOOD = 4.0, 3.0
+TIMES_AS_MUCH, TIMES_AS_MUCH_AT_A_GLANCE = 1.2, 1.1
+GAINS = (0.7, 1.3)  # between which counter and power may be scaled
+
+
+class Lateness(NamedTuple):
+    """How late each witness is, in seconds, and half the width of what is not sure of that; one of them is taken to be
+    on time.
+    """
+
+    power_s: float = 0.0
+    power_unsure_s: float = 0.0
+    counter_s: float = 0.0
+    counter_unsure_s: float = 0.0
+
+    @property
+    def words(self) -> str:
+        """For a person; empty where none is late."""
+        for one, other, late_s in (("power", "counter", self.power_s), ("counter", "power", self.counter_s)):
+            if late_s:
+                return f"its {one} is {late_s:.2g} s later than its {other}: that is taken out"
+        return ""
+
+
+def find_lateness(power: PowerCurve, counter: CounterCurve, old_s: float) -> Lateness:
+    """All 0 where neither is late beyond doubt. Power that is known to be up to `old_s` old is no news: that is in the
+    uncertainty of its energy.
+    """
+    slots = _slots(power, counter)
+    if len(slots.edges_s) < MIN_SLOTS:
+        return Lateness()
+    step_s = _slot_s(power) / STEPS_OF_A_SLOT
+    most = math.floor(LATEST_S / step_s)
+    now = math.fsum(slots.left_over(power, 0.0))
+    glance = min(math.fsum(slots.left_over(power, step * step_s)) for step in range(-most, most + 1, STEPS_AT_A_GLANCE))
+    if now <= TIMES_AS_MUCH_AT_A_GLANCE * glance:
+        return Lateness()
+    left_over = {step: slots.left_over(power, step * step_s) for step in range(-most, most + 1)}
+    best = min(left_over.values(), key=math.fsum)
+    worse = {step: _worse(squares, best) for step, squares in left_over.items()}
+    as_good = [step for step, deviations in worse.items() if deviations <= AS_GOOD]
+    known = range(math.floor(-old_s / step_s), math.ceil(2 * slots.unsure_s / step_s) + 1)
+    if now <= TIMES_AS_MUCH * math.fsum(best) or worse[0] <= DOUBT or any(step in known for step in as_good):
+        return Lateness()
+    # A load that repeats itself agrees with several, which are of nearly one energy.
+    nearest = min(as_good, key=abs)
+    by_counter = nearest > 0
+    furthest = nearest
+    while (further := furthest + (1 if by_counter else -1)) in as_good:
+        furthest = further
+    # Power that may be old hides as much of how late the counter is, and explains as much of how late it is itself.
+    hidden_s = old_s if by_counter else -old_s
+    late_s = (abs(nearest + furthest) * step_s + hidden_s) / 2
+    unsure_s = ((abs(furthest - nearest) + 1) * step_s + old_s) / 2
+    # Where it may as well be the other one that is late, each may be so.
+    either_s = late_s if any((step > 0) != by_counter for step in as_good) else 0.0
+    if by_counter:
+        return Lateness(0.0, either_s, late_s, unsure_s + either_s)
+    return Lateness(late_s, unsure_s + either_s, 0.0, either_s)
+
+
+class _Slots(NamedTuple):
+    """Times from one renewal of the counter to a later one, its average power then in watts, and how far these moments
+    usually are not sure.
+    """
+
+    edges_s: list[tuple[float, float]]
+    counted_w: list[float]
+    unsure_s: float
+
+    def left_over(self, power: PowerCurve, late_s: float) -> list[float]:
+        """What power of so much earlier does not explain of each slot, squared; scale and zero may be off."""
+        seen_w = [
+            (power.energy_until_j(end_s - late_s) - power.energy_until_j(start_s - late_s)) / (end_s - start_s)
+            for start_s, end_s in self.edges_s
+        ]
+        seen_w, counted_w = _centred(seen_w), _centred(self.counted_w)
+        square = math.fsum(watts * watts for watts in seen_w)
+        both = math.fsum(seen * counted for seen, counted in zip(seen_w, counted_w))
+        gain = min(GAINS[1], max(GAINS[0], both / square)) if square else 1.0
+        return [(counted - gain * seen) ** 2 for seen, counted in zip(seen_w, counted_w)]
+
+
+def _slot_s(power: PowerCurve) -> float:
+    return max(SHORTEST_SLOT_S, SAMPLES_OF_A_SLOT * power.usual_step_s)
+
+
+def _slots(power: PowerCurve, counter: CounterCurve) -> _Slots:
+    nodes = counter.values_every(_slot_s(power))
+    pairs = [
+        (before, after)
+        for before, after in zip(nodes, nodes[1:])
+        if power.covers(before.moment_s - LATEST_S, after.moment_s + LATEST_S)
+        and counter.is_sound(before.moment_s, after.moment_s)
+        and not power.missed_j(before.moment_s - LATEST_S, after.moment_s + LATEST_S)
+    ]
+    pairs = pairs[:: math.ceil(len(pairs) / MOST_SLOTS) or 1]
+    edges_s = [(before.moment_s, after.moment_s) for before, after in pairs]
+    counted_w = [
+        (after.value_j - before.value_j) / (end_s - start_s)
+        for (before, after), (start_s, end_s) in zip(pairs, edges_s)
+    ]
+    unsure_s = sorted(before.unsure_s for before, _ in pairs)
+    return _Slots(edges_s, counted_w, unsure_s[len(unsure_s) // 2] if unsure_s else 0.0)
+
+
+def _centred(values: Sequence[float]) -> list[float]:
+    mean = math.fsum(values) / len(values)
+    return [value - mean for value in values]
+
+
+def _worse(squares: Sequence[float], best: Sequence[float]) -> float:
+    """How many standard deviations one is worse than the best."""
+    differences = [one - other for one, other in zip(squares, best)]
+    deviation = math.sqrt(math.fsum(difference * difference for difference in differences))
+    return math.fsum(differences) / deviation if deviation else 0.0
