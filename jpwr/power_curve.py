@@ -180,7 +180,7 @@ class PowerCurve:
 
     def range_between_w(self, start_s: float, end_s: float) -> tuple[float, float]:
         """Lowest and highest sample between two moments and of the three before and after them, in watts; where
-        readings are missing, of as long before and after as these are.
+        readings are missing, of as long before and after as these are; where some failed, of the whole trace.
         """
         before, after = bisect_right(self.times_s, start_s), bisect_left(self.times_s, end_s + self._documented_s)
         if self._missed_j:
@@ -188,6 +188,9 @@ class PowerCurve:
             if gap_s > MISSED_STEPS * self.usual_step_s:
                 before = min(before, bisect_right(self.times_s, start_s - gap_s))
                 after = max(after, bisect_left(self.times_s, end_s + gap_s))
+            first, last = max(0, before - 3), min(after + 3, len(self.times_s)) - 1
+            if self._is_missing_between(first, last):
+                return self.least_w, self.peak_w
         near = self.power_w[max(0, before - 3) : after + 3] or self.power_w[-2:]
         return min(near, default=0.0), max(near, default=0.0)
 
@@ -291,10 +294,14 @@ class PowerCurve:
     def _change_near_w(self, index: int) -> float:
         """Between which powers it was in a step and its neighbours."""
         first, last = max(0, index - 1), min(index + 2, len(self.times_s) - 1)
-        if bisect_left(self.missing_s, self.times_s[first]) < bisect_left(self.missing_s, self.times_s[last]):
+        if self._is_missing_between(first, last):
             return self.range_w
         near_w = self.power_w[first : last + 1]
         return max(near_w) - min(near_w)
+
+    def _is_missing_between(self, first: int, last: int) -> bool:
+        """Whether a reading failed between two samples."""
+        return bisect_left(self.missing_s, self.times_s[first]) < bisect_left(self.missing_s, self.times_s[last])
 
     def lagging_j(self, start_w: float, end_w: float, average_w: float) -> float:
         """What a reading that lags behind leaves unsure of a window, in joules, from power at its ends and its average:

@@ -806,6 +806,20 @@ def test_a_counter_that_was_reset_tells_of_all_other_times(resets_s):
                 assert abs(estimate.energy_j - true_j) <= estimate.uncertainty_j < 0.002 * true_j
 
 
+@pytest.mark.parametrize("made", [noise, walk, drift])
+def test_power_that_could_not_be_read_makes_no_counters_edge_surer(made):
+    shrunk = 0
+    for number in range(30):
+        chance = random.Random(number)
+        load = made(chance, 26.0)
+        times_s = moments(chance, 0.0, 25.0, 0.1)
+        counter_j = counter_of(load, 0.1, 0.1 * chance.random())
+        complete = channel(times_s, load.power_w, counter_j).between(8.0, 16.0)
+        holed = channel(times_s, failing(chance, load.power_w, 0.0, 0.3), counter_j).between(8.0, 16.0)
+        shrunk += holed.uncertainty_j < (1 - 1e-9) * complete.uncertainty_j
+    assert shrunk <= 1  # where all samples by chance contradict the counter, fewer may not
+
+
 # A witness that is late.
 
 LATE_LOADS = {
@@ -877,15 +891,15 @@ def test_of_a_load_that_hardly_moves_no_lateness_is_told():
         assert late_channel(load, random.Random(2), counter_s=0.2).lateness == Lateness()
 
 
-def failing(chance: random.Random, counter_j, burst_s: float, share: float):
-    """A counter of which that share of readings fails, one by one or for so long at a time."""
+def failing(chance: random.Random, read, burst_s: float, share: float):
+    """Readings of which that share fails, one by one or for so long at a time."""
     from_s = [chance.uniform(0, 25) for _ in range(round(25 * share / burst_s))] if burst_s else []
 
-    def read_j(time_s: float) -> float:
+    def read_or_fail(time_s: float) -> float:
         fails = any(0 <= time_s - one_s < burst_s for one_s in from_s) if burst_s else chance.random() < share
-        return math.nan if fails else counter_j(time_s)
+        return math.nan if fails else read(time_s)
 
-    return read_j
+    return read_or_fail
 
 
 @pytest.mark.parametrize("load", ["squares", "bursts", "drift"])
