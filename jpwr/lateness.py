@@ -36,10 +36,9 @@ class Lateness(NamedTuple):
     @property
     def words(self) -> str:
         """For a person; empty where none is late."""
-        for one, other, late_s in (("power", "counter", self.power_s), ("counter", "power", self.counter_s)):
-            if late_s:
-                return f"its {one} is {late_s:.2g} s later than its {other}: that is taken out"
-        return ""
+        late, other = ("power", "counter") if self.power_s else ("counter", "power")
+        late_s = self.power_s or self.counter_s
+        return f"its {late} is {late_s:.2g} s later than its {other}: that is taken out" if late_s else ""
 
 
 def find_lateness(power: PowerCurve, counter: CounterCurve, old_s: float) -> Lateness:
