@@ -75,9 +75,13 @@ class ChannelEnergy:
             self.counter = CounterCurve(counter_times_s, counter_j, info, self.power)
         self._contradicts, self._scale_off = self._judge_whole()
 
+    @property
+    def _shows_all_loads(self) -> bool:
+        """Samples at even times, and a sensor that is blind in between, may all have missed the same."""
+        return self.power.random_phase and self.info.seen_share >= 1
+
     def _find_lateness(self) -> Lateness:
-        # Samples at even times, and a sensor that is blind in between, may have missed the same each time.
-        if self.counter is None or not self.power.random_phase or self.info.seen_share < 1:
+        if self.counter is None or not self._shows_all_loads:
             return Lateness()
         old_s = self.info.averaging_s + max(self.info.held_s, self.power.held_s)
         return find_lateness(self.power, self.counter, old_s)
@@ -113,8 +117,7 @@ class ChannelEnergy:
     @cached_property
     def _apart(self) -> list[Apart]:
         """The times in which counter and integral contradict each other."""
-        # Samples at even times, and a sensor that is blind in between, may all have missed the same.
-        if self.counter is None or not self.power.random_phase or self.info.seen_share < 1:
+        if self.counter is None or not self._shows_all_loads:
             return []
         return find_apart(self.power, self.counter, self.info.counter_resolution_j)
 

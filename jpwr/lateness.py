@@ -79,8 +79,8 @@ def find_lateness(power: PowerCurve, counter: CounterCurve, old_s: float) -> Lat
 
 
 class _Slots(NamedTuple):
-    """Times from one renewal of the counter to a later one, its average power then in watts, and how far these moments
-    usually are not sure.
+    """Times from one renewal of the counter to a later one, its average power then in watts, less the mean of all of
+    them, and how far these moments usually are not sure.
     """
 
     edges_s: list[tuple[float, float]]
@@ -89,15 +89,15 @@ class _Slots(NamedTuple):
 
     def left_over(self, power: PowerCurve, late_s: float) -> list[float]:
         """What power of so much earlier does not explain of each slot, squared; scale and zero may be off."""
-        seen_w = [
+        average_w = [
             (power.energy_until_j(end_s - late_s) - power.energy_until_j(start_s - late_s)) / (end_s - start_s)
             for start_s, end_s in self.edges_s
         ]
-        seen_w, counted_w = _centred(seen_w), _centred(self.counted_w)
+        seen_w = _centred(average_w)
         square = math.fsum(watts * watts for watts in seen_w)
-        both = math.fsum(seen * counted for seen, counted in zip(seen_w, counted_w))
+        both = math.fsum(seen * counted for seen, counted in zip(seen_w, self.counted_w))
         gain = min(GAINS[1], max(GAINS[0], both / square)) if square else 1.0
-        return [(counted - gain * seen) ** 2 for seen, counted in zip(seen_w, counted_w)]
+        return [(counted - gain * seen) ** 2 for seen, counted in zip(seen_w, self.counted_w)]
 
 
 def _slot_s(power: PowerCurve) -> float:
@@ -115,16 +115,16 @@ def _slots(power: PowerCurve, counter: CounterCurve) -> _Slots:
     ]
     pairs = pairs[:: math.ceil(len(pairs) / MOST_SLOTS) or 1]
     edges_s = [(before.moment_s, after.moment_s) for before, after in pairs]
-    counted_w = [
+    average_w = [
         (after.value_j - before.value_j) / (end_s - start_s)
         for (before, after), (start_s, end_s) in zip(pairs, edges_s)
     ]
     unsure_s = sorted(before.unsure_s for before, _ in pairs)
-    return _Slots(edges_s, counted_w, unsure_s[len(unsure_s) // 2] if unsure_s else 0.0)
+    return _Slots(edges_s, _centred(average_w), unsure_s[len(unsure_s) // 2] if unsure_s else 0.0)
 
 
 def _centred(values: Sequence[float]) -> list[float]:
-    mean = math.fsum(values) / len(values)
+    mean = math.fsum(values) / max(1, len(values))
     return [value - mean for value in values]
 
 

@@ -188,10 +188,10 @@ class PowerCurve:
             if gap_s > MISSED_STEPS * self.usual_step_s:
                 before = min(before, bisect_right(self.times_s, start_s - gap_s))
                 after = max(after, bisect_left(self.times_s, end_s + gap_s))
-            first, last = max(0, before - 3), min(after + 3, len(self.times_s)) - 1
-            if self._is_missing_between(first, last):
-                return self.least_w, self.peak_w
-        near = self.power_w[max(0, before - 3) : after + 3] or self.power_w[-2:]
+        first, last = max(0, before - 3), min(after + 3, len(self.times_s)) - 1
+        if self._missed_j and self._is_missing_between(first, last):
+            return self.least_w, self.peak_w
+        near = self.power_w[first : last + 1] or self.power_w[-2:]
         return min(near, default=0.0), max(near, default=0.0)
 
     def between(self, start_s: float, end_s: float) -> PowerEnergy | None:
