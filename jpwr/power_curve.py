@@ -33,6 +33,8 @@ LAG_SHARE = 0.75  # of the time for which a value is held: its own age, and the 
 MIN_CHANGES_TO_TELL = 4
 MOSTLY, OFTEN = 0.9, 0.15
 STAYS = 5.0  # times the usual one
+SHOWN_ONCE = 1.5  # times the usual one: longer than that is twice, by chance the same value
+LOAD_LEVELS = 20  # more values than this that all stay for one time are a sensor's, and not a load's own
 SMALL = 0.02  # of all power that was seen: loads change by more, as a rule, and noise by less
 CHANCE = 1e-4  # below this, what was seen is no chance
 TRIED, TRIED_STEP, MOST_STAYS = 60, 0.87, 30  # down to a 4000th of what is possible at all
@@ -320,8 +322,8 @@ def _held_s(times_s: Sequence[float], power_w: Sequence[float], usual_step_s: fl
         return 0.0
     shown = list(map(sub, changed[1:], changed))
     # A value that is shown far longer than others is one of power that stays.
-    most_shown = STAYS * sorted(shown)[len(shown) // 2]
-    tells = [samples <= most_shown for samples in shown]
+    usual_shown = sorted(shown)[len(shown) // 2]
+    tells = [samples <= STAYS * usual_shown for samples in shown]
     if sum(tells) > MOSTLY * sum(samples for samples, tell in zip(shown, tells) if tell):
         return 0.0
     # Two refreshes lie between the reading before one change and the reading after the next.
@@ -338,6 +340,10 @@ def _held_s(times_s: Sequence[float], power_w: Sequence[float], usual_step_s: fl
         # Noise, in steps so coarse that a new value often is the old one: how soon another one comes at the soonest.
         soonest_s = min(spans_s)
         return soonest_s if soonest_s > 2 * usual_step_s else 0.0
+    if len(values_w) > LOAD_LEVELS:
+        refresh = find_refresh(times_s, changed, [samples <= SHOWN_ONCE * usual_shown for samples in shown])
+        if refresh.is_even:
+            return refresh.longest_s
     return _lattice_s([times_s[index] for index in changed], [power_w[index] for index in changed], usual_step_s)
 
 

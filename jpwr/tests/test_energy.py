@@ -218,6 +218,20 @@ def test_a_sensor_that_shows_a_power_for_long_is_found_and_its_interval_holds(re
     assert covered >= 30
 
 
+@pytest.mark.parametrize("interval_s", [0.01, 0.02, 0.03])
+def test_a_sensor_that_shows_levels_of_a_load_again_and_again_is_found(interval_s):
+    """A step's parts have each their power, and the sensor sees now one of them, now what is between two."""
+    parts = [(0.011, 130.0), (0.066, 420.0), (0.1, 560.0), (0.033, 250.0)]
+    for number in range(8):
+        chance = random.Random(number)
+        stays = [stay for _ in range(200) for stay in (*parts, (0.1 * chance.random(), 95.0))]
+        edges_s = list(itertools.accumulate((for_s for for_s, _ in stays), initial=0.0))
+        load = loads.levels(edges_s, [watts for _, watts in stays])
+        power_w = loads.looking_now_and_then(load, 0.1 * chance.random())
+        curve = channel(moments(chance, 0.2, edges_s[-1], interval_s), power_w)
+        assert curve.power.held_s == pytest.approx(0.1, rel=0.05)
+
+
 @pytest.mark.parametrize("period_s", [3.0, 5.3])
 def test_a_slow_square_wave_is_a_load_and_no_slow_sensor(period_s):
     assert channel(moments(random.Random(1), 0.0, 60.0, 0.1), square(period_s).power_w).power.held_s == 0

@@ -45,8 +45,10 @@ class Energy(NamedTuple):
     high_j: float
 
     @property
-    def too_wide(self) -> str:
+    def unusable(self) -> str:
         """Why it cannot be told; empty where it can."""
+        if not self.low_j <= self.energy_j <= self.high_j:
+            return "what its readings tell lies beyond its own interval"
         half = (self.high_j - self.low_j) / 2 / self.energy_j if self.energy_j > 0 else math.inf
         return "" if half <= WIDEST else f"its interval is ±{100 * half:.0f} %"
 
@@ -67,7 +69,7 @@ def energy_of_states(record: Record, channels: Sequence[OfRank], folder: Path) -
     rows = [steps.row(fits, {name}, steps.refusal(fits, name)) for name in steps.names]
     refused = {name for row in rows if row["refused"] for name in row["states"]}
     if len(refused) > 1:
-        rows.append(steps.row(fits, refused, steps.energy(fits, refused).too_wide))
+        rows.append(steps.row(fits, refused, steps.energy(fits, refused).unusable))
     all_wh = steps.energy(fits, steps.names).energy_j / JOULES_PER_WH
     closing = all_wh / record["energy"]["energy_wh"] - 1
     if not abs(closing) <= MOST_OFF:
@@ -159,7 +161,7 @@ class _Steps:
         alike = {other for _, fit in fits for together in fit.together if name in together for other in together}
         if len(alike) > 1:
             return f"it cannot be told apart from {', '.join(sorted(alike - {name}))}"
-        return self.energy(fits, [name]).too_wide
+        return self.energy(fits, [name]).unusable
 
     def row(self, fits: Fits, names: Collection[str], refused: str) -> dict[str, Any]:
         """What the record says of some states together."""

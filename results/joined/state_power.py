@@ -26,18 +26,20 @@ from jpwr.power_curve import find_refresh
 from jpwr.region_times import State
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
+Sensor = tuple[float, float, float]  # its lag, averaging and smoothing in seconds
 
 GRID_S = 0.0005  # of the states' shares, and the shortest time that a reading is of
 LONGEST_SAMPLING_S = 0.035  # of readings; further apart a renewal's moment is not known well enough
 SKIPPED_S = 3.0  # readings of the first seconds tell of what was before, too
 LAGS_S = (-0.04, 0.6)
-LAG_STEPS_S = (0.003, 0.02)
+LAG_STEPS_S, FINER = (0.003, 0.02), 3
 MEANS_S = (GRID_S, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 LONGEST_MEAN_S = 1.5
 SMOOTHINGS_S = (0.0, 0.015, 0.04, 0.1, 0.3)
 LONGEST_SMOOTHING_S = 0.6
 MIN_READINGS = 100
 ENOUGH_READINGS = 700  # to tell one kind of sensor from another
+MEANS_REFINED = 3  # times over which a sensor may mean: the one that fits best at first sight need not be the best
 CONDITION_LIMIT = 1e4
 MOSTLY = 0.98
 RIDGE = 1e-10  # of the equations' trace, so that what is not told apart has some solution
@@ -47,6 +49,7 @@ SURELY = 2.0  # so many standard errors better
 TINY = 1e-12
 MOST_ALIKE = 0.99  # one reading and the next
 SAMPLES = 400  # of the bootstrap
+LAG_SHIFTS = (-0.5, -0.25, 0.0, 0.25, 0.5)  # of the grid, which a reading's moment is not known better than
 WIDENED = 1.25  # intervals of the bootstrap held 91 of 100 truths in simulations
 UNSURE = 0.01  # standard deviation, relative: a state's power is not one all along, nor a sensor only late and a mean
 BLOCK_S, BLOCK_MEANS = 1.0, 3.0  # a block is at least so long, and so many times what the sensor means over
@@ -243,7 +246,7 @@ class _Model:
         self.sensor, self.likeness = (0.0, GRID_S, 0.0), 0.0
         if coarser:
             self.likeness = coarser.likeness
-            self._refine(coarser.sensor)
+            self.sensor = self._refined(coarser.sensor)
 
     def _read(self, readings: Readings) -> None:
         self._readings, self._weights = readings, readings.weights[:, None]
@@ -286,24 +289,30 @@ class _Model:
     def find_sensor(self) -> None:
         """The sensor that leaves the least of the readings unexplained."""
         means_s = MEANS_S if self._readings.starts_s is None else MEANS_S[:1]
-        lags_s = np.arange(*LAGS_S, min(max(self._mean_state_s, LAG_STEPS_S[0]), LAG_STEPS_S[1]))
         all_of_them = self._readings
         self._read(all_of_them.every(max(1, len(all_of_them.watts) // ENOUGH_READINGS)))
-        tried = [
-            (self._unexplained((float(lag_s), mean_s, smoothing_s)), (float(lag_s), mean_s, smoothing_s))
-            for smoothing_s in SMOOTHINGS_S
-            for mean_s in means_s
-            for lag_s in lags_s
-        ]
+        of_means: dict[float, tuple[float, Sensor]] = {}
+        for smoothing_s, mean_s in itertools.product(SMOOTHINGS_S, means_s):
+            tried = [(lag_s, mean_s, smoothing_s) for lag_s in self._lags_s(mean_s + smoothing_s)]
+            best = min((self._unexplained(sensor), sensor) for sensor in tried)
+            of_means[mean_s] = min(best, of_means.get(mean_s, best))
+        likely = [sensor for _, sensor in sorted(of_means.values())[:MEANS_REFINED]]
+        first = min(map(self._refined, likely), key=self._unexplained)
         self._read(all_of_them)
-        first: tuple[float, float, float] = min(tried)[1]
         # What one reading is off by the next one is too, where both mean over the same time.
         left_w = self._left_w(first)
         alike = float(left_w[1:] @ left_w[:-1]) / max(float(left_w @ left_w), TINY)
         self.likeness = min(max(alike, 0.0), MOST_ALIKE)
-        self._refine(first)
+        self.sensor = self._refined(first)
 
-    def _refine(self, first: tuple[float, float, float]) -> None:
+    def _lags_s(self, mean_s: float) -> list[float]:
+        """To be tried: many where readings are of a shorter time than a state, and tell little of others near by."""
+        is_short = self._readings.starts_s is None and mean_s < self._mean_state_s
+        step_s = self._mean_state_s / (FINER if is_short else 1)
+        return list(map(float, np.arange(*LAGS_S, min(max(step_s, LAG_STEPS_S[0]), LAG_STEPS_S[1]))))
+
+    def _refined(self, first: Sensor) -> Sensor:
+        """The sensor near by that leaves the least unexplained."""
         longest_s = LONGEST_MEAN_S if self._readings.starts_s is None else 2 * GRID_S
         bounds = [LAGS_S, (GRID_S, longest_s), (0.0, LONGEST_SMOOTHING_S)]
         around = np.array([first] * 4)
@@ -317,19 +326,19 @@ class _Model:
             options={"initial_simplex": around, "xatol": GRID_S / 10, "fatol": math.inf, "maxfev": 200},
         )
         lag_s, mean_s, smoothing_s = map(float, best.x)
-        self.sensor = lag_s, mean_s, smoothing_s
+        return lag_s, mean_s, smoothing_s
 
     def _alone(self, rows: Array) -> Array:
         """Rows without what they have of the one before."""
         weighted = rows * self._weights
         return np.asarray(weighted[1:] - self.likeness * weighted[:-1])
 
-    def _left_w(self, sensor: tuple[float, float, float]) -> Array:
+    def _left_w(self, sensor: Sensor) -> Array:
         """What the states leave of the readings, in watts."""
         columns, watts = self._alone(self.columns(*sensor)), self._alone(self._readings.watts[:, None])[:, 0]
         return np.asarray(watts - columns @ _solved(columns.T @ columns, columns.T @ watts))
 
-    def _unexplained(self, sensor: tuple[float, float, float]) -> float:
+    def _unexplained(self, sensor: Sensor) -> float:
         left_w = self._left_w(sensor)
         return float(left_w @ left_w)
 
@@ -345,44 +354,52 @@ class _Model:
 
     def powers(self, groups: list[list[int]]) -> tuple[Array, Array]:
         """Of each column the power in watts, and what it might have been (samples, columns): the same in a group."""
-        columns = self.columns(*self.sensor)
-        together = np.stack([columns[:, group].sum(axis=1) for group in groups], axis=1)
         watts = self._alone(self._readings.watts[:, None])[:, 0]
-        power_w, _ = nnls(self._alone(together), watts)
-        moved = []
-        for number, step_s in enumerate((GRID_S, 0.1 * self.sensor[1], max(GRID_S, 0.1 * self.sensor[2]))):
-            if number == 1 and self._readings.starts_s is not None:
-                continue
-            sensor = list(self.sensor)
-            sensor[number] += step_s
-            other = self.columns(*sensor)
-            changed = np.stack([other[:, group].sum(axis=1) for group in groups], axis=1) - together
-            moved.append(changed @ power_w)
-        equations = self._alone(np.concatenate([together, np.stack(moved, axis=1)], axis=1))
-        drawn_w = self._drawn(equations, watts)[:, : len(groups)]
+        power_w, _ = nnls(self._alone(self._together(groups, self.sensor)), watts)
+        lag_s, mean_s, smoothing_s = self.sensor
+        tried = [(lag_s + shift * GRID_S, mean_s, smoothing_s) for shift in LAG_SHIFTS]
+        drawn_w = self._drawn([self._equations(groups, sensor, power_w) for sensor in tried], watts)[:, : len(groups)]
         # Widened around what was found.
         spread_w = WIDENED * (drawn_w - power_w)
         spread_w += UNSURE * power_w * np.random.default_rng(SEED + 1).standard_normal(spread_w.shape)
-        of_column = np.zeros(columns.shape[1], dtype=int)
+        of_column = np.zeros(len(self.names) * self.parts, dtype=int)
         for number, group in enumerate(groups):
             of_column[group] = number
         return power_w[of_column], (power_w + spread_w)[:, of_column]
 
-    def _drawn(self, equations: Array, watts: Array) -> Array:
-        """Solutions for blocks of readings that are drawn at random."""
-        scale = np.maximum(np.linalg.norm(equations, axis=0), TINY)
-        equations = equations / scale
+    def _together(self, groups: list[list[int]], sensor: Sensor) -> Array:
+        """(readings, groups): the columns of each group as one."""
+        columns = self.columns(*sensor)
+        return np.stack([columns[:, group].sum(axis=1) for group in groups], axis=1)
+
+    def _equations(self, groups: list[list[int]], sensor: Sensor, power_w: Array) -> Array:
+        """Those of the groups' powers, and of how far each property of the sensor is off."""
+        together = self._together(groups, sensor)
+        moved = []
+        for number, step_s in enumerate((GRID_S, 0.1 * sensor[1], max(GRID_S, 0.1 * sensor[2]))):
+            if number == 1 and self._readings.starts_s is not None:
+                continue
+            other = list(sensor)
+            other[number] += step_s
+            moved.append((self._together(groups, (other[0], other[1], other[2])) - together) @ power_w)
+        return self._alone(np.concatenate([together, np.stack(moved, axis=1)], axis=1))
+
+    def _drawn(self, all_equations: Sequence[Array], watts: Array) -> Array:
+        """Solutions for blocks of readings that are drawn at random, of any of the equations."""
         ends_s = self._readings.ends_s.mean(axis=1)[1:]
         block_s = max(BLOCK_S, BLOCK_MEANS * (self.sensor[1] + self.sensor[2]))
         blocks = ((ends_s - ends_s[0]) / block_s).astype(int)
         members = [np.flatnonzero(blocks == block) for block in np.unique(blocks)]
-        grams = np.stack([equations[rows].T @ equations[rows] for rows in members])
-        moments = np.stack([equations[rows].T @ watts[rows] for rows in members])
         chance = np.random.default_rng(SEED)
         found = []
-        for _ in range(SAMPLES):
-            blocks = chance.integers(len(members), size=len(members))
-            found.append(_solved(grams[blocks].sum(axis=0), moments[blocks].sum(axis=0)) / scale)
+        for equations in all_equations:
+            scale = np.maximum(np.linalg.norm(equations, axis=0), TINY)
+            scaled = equations / scale
+            grams = np.stack([scaled[rows].T @ scaled[rows] for rows in members])
+            moments = np.stack([scaled[rows].T @ watts[rows] for rows in members])
+            for _ in range(SAMPLES // len(all_equations)):
+                blocks = chance.integers(len(members), size=len(members))
+                found.append(_solved(grams[blocks].sum(axis=0), moments[blocks].sum(axis=0)) / scale)
         return np.asarray(found)
 
 
