@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left, bisect_right
+from functools import reduce
 from itertools import accumulate
 from operator import add, mul, ne, sub
 from typing import NamedTuple, Sequence
@@ -86,6 +87,7 @@ class PowerCurve:
         self._steps_s = steps_s
         self.usual_step_s = sorted(steps_s)[len(steps_s) // 2] if steps_s else 0.0
         self.held_s = _held_s(times_s, power_w, self.usual_step_s)
+        self._step_w = _step_w(power_w)
         self._late_s = averaging_s / 2 + LAG_SHARE * max(held_s, self.held_s)
         self._twice_j = array("d", accumulate(map(mul, steps_s, map(add, power_w[1:], power_w)), initial=0.0))
         unseen_s = [max(step_s, self.held_s) for step_s in steps_s] if self.held_s else steps_s
@@ -222,6 +224,7 @@ class PowerCurve:
             sampling_j=sampling_j,
             lasting_j=lasting_j
             + self.lagging_j(self.at_w(first_s), self.at_w(last_s), average_w)
+            + self._step_w * covered_s
             + ROUNDING * most_j
             + max(abs(average_w), self.range_w) * (duration_s - covered_s),
             covered_s=covered_s,
@@ -313,6 +316,17 @@ class PowerCurve:
             return 0.0
         hidden_j = HIDDEN_IN_A_MEAN * self._averaging_s * max(abs(average_w), self.range_w)
         return self._late_s * abs(end_w - start_w) + hidden_j
+
+
+def _step_w(power_w: Sequence[float]) -> float:
+    """Of which power is told in multiples, in watts: some sensors round, others cut off, so that it is off by up to as
+    much all along. 0 where that is a milliwatt, or too few values tell.
+    """
+    values_mw = {round(1000 * watts) for watts in power_w}
+    if len(values_mw) <= LOAD_LEVELS:
+        return 0.0
+    step_mw = reduce(math.gcd, values_mw)
+    return step_mw / 1000 if step_mw > 1 else 0.0
 
 
 def _held_s(times_s: Sequence[float], power_w: Sequence[float], usual_step_s: float) -> float:

@@ -218,6 +218,21 @@ def test_a_sensor_that_shows_a_power_for_long_is_found_and_its_interval_holds(re
     assert covered >= 30
 
 
+@pytest.mark.parametrize("whole", [math.floor, round])
+@pytest.mark.parametrize("step_w", [1.0, 10.0])
+def test_a_sensor_of_whole_steps_is_as_unsure_as_they_are(step_w, whole):
+    covered = 0
+    for number in range(20):
+        chance = random.Random(number)
+        load = walk(chance, 75.0)
+        estimate = channel(
+            moments(chance, 2.0, 72.0, 0.01), lambda time_s, load=load: step_w * whole(load.power_w(time_s) / step_w)
+        ).between(5.0, 65.0)
+        covered += abs(estimate.energy_j - load.between_j(5.0, 65.0)) <= estimate.uncertainty_j
+        assert estimate.uncertainty_j >= 60 * step_w
+    assert covered >= 19
+
+
 @pytest.mark.parametrize("interval_s", [0.01, 0.02, 0.03])
 def test_a_sensor_that_shows_levels_of_a_load_again_and_again_is_found(interval_s):
     """A step's parts have each their power, and the sensor sees now one of them, now what is between two."""
