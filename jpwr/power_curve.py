@@ -35,6 +35,7 @@ MIN_CHANGES_TO_TELL = 4
 MOSTLY, OFTEN = 0.9, 0.15
 STAYS = 5.0  # times the usual one
 SHOWN_ONCE = 1.5  # times the usual one: longer than that is twice, by chance the same value
+SENSORS_WANDER = 3.0  # one time for which a value stays over another, at most: phases of a load differ by more
 LOAD_LEVELS = 20  # more values than this that all stay for one time are a sensor's, and not a load's own
 SMALL = 0.02  # of all power that was seen: loads change by more, as a rule, and noise by less
 CHANCE = 1e-4  # below this, what was seen is no chance
@@ -346,8 +347,13 @@ def _held_s(times_s: Sequence[float], power_w: Sequence[float], usual_step_s: fl
     if len(values_w) > MOSTLY * len(changed):
         # Hardly a value comes twice: the same one in two samples is one that was not renewed.
         refresh = find_refresh(times_s, changed, tells)
-        longest_s = max(span_s for span_s, tell in zip(spans_s, tells) if tell)
-        return refresh.longest_s if refresh.is_even else longest_s
+        if refresh.is_even:
+            return refresh.longest_s
+        told = sorted(samples for samples, tell in zip(shown, tells) if tell)
+        tenth = len(told) // 10
+        if told[-1 - tenth] > SENSORS_WANDER * (told[tenth] + 1):
+            return 0.0
+        return max(span_s for span_s, tell in zip(spans_s, tells) if tell)
     small_w = SMALL * (max(values_w) - min(values_w))
     small = sum(abs(power_w[index] - power_w[index - 1]) <= small_w for index in changed)
     if small > OFTEN * len(changed):

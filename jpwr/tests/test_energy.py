@@ -247,6 +247,30 @@ def test_a_sensor_that_shows_levels_of_a_load_again_and_again_is_found(interval_
         assert curve.power.held_s == pytest.approx(0.1, rel=0.05)
 
 
+@pytest.mark.parametrize("stay_s", [lambda chance: chance.expovariate(1), lambda chance: chance.uniform(0.3, 3)])
+def test_phases_of_unlike_lengths_are_a_load_and_no_slow_sensor(stay_s):
+    covered = narrow = 0
+    for number in range(20):
+        chance = random.Random(number)
+        edges_s = list(itertools.accumulate((stay_s(chance) for _ in range(150)), initial=0.0))
+        load = loads.levels(edges_s, [chance.uniform(80, 600) for _ in edges_s[1:]])
+        estimate = channel(moments(chance, 2.0, 60.0, 0.01), load.power_w).between(10.0, 18.0)
+        covered += abs(estimate.energy_j - load.between_j(10.0, 18.0)) <= estimate.uncertainty_j
+        narrow += estimate.uncertainty_j < 0.02 * estimate.energy_j
+    assert covered >= 19
+    assert narrow >= 17  # some are by chance as like each other as a sensor's
+
+
+def test_a_sensor_whose_pace_wanders_is_found():
+    """A value is shown for between half and one and a half of the usual time."""
+    for number in range(8):
+        chance = random.Random(number)
+        load = noise(chance, 60.0)
+        edges_s = list(itertools.accumulate((chance.uniform(0.15, 0.45) for _ in range(400)), initial=0.0))
+        shown = loads.levels(edges_s, [load.power_w(edge_s) for edge_s in edges_s[1:]])
+        assert channel(moments(chance, 2.0, 58.0, 0.01), shown.power_w).power.held_s > 0.4
+
+
 @pytest.mark.parametrize("period_s", [3.0, 5.3])
 def test_a_slow_square_wave_is_a_load_and_no_slow_sensor(period_s):
     assert channel(moments(random.Random(1), 0.0, 60.0, 0.1), square(period_s).power_w).power.held_s == 0
