@@ -9,6 +9,7 @@ from typing import Callable, Iterator
 
 # What may be for the measured command, and is passed on to it.
 FORWARDED_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
+SOON_S = 3.0  # who waits longer than this wants to know for what
 
 
 @contextmanager
@@ -32,10 +33,10 @@ def start(*threads: threading.Thread) -> None:
             thread.start()
 
 
-def within(limit_s: float, call: Callable[[], object]) -> bool:
+def within(limit_s: float, call: Callable[[], object], while_waiting: Callable[[], object] = bool) -> bool:
     """Call something that may hang, in a thread of its own; whether it has returned in time. It goes on if not.
 
-    What it raises is raised here.
+    What it raises is raised here. Where it takes longer than SOON_S, `while_waiting` is called then.
     """
     raised: list[BaseException] = []
 
@@ -47,7 +48,10 @@ def within(limit_s: float, call: Callable[[], object]) -> bool:
 
     thread = threading.Thread(target=run, name="jpwr-within", daemon=True)
     start(thread)
-    thread.join(limit_s)
+    thread.join(min(limit_s, SOON_S))
+    if thread.is_alive() and limit_s > SOON_S:
+        while_waiting()
+        thread.join(limit_s - SOON_S)
     if raised:
         raise raised[0]
     return not thread.is_alive()

@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, NamedTuple, Sequence
 
 from jpwr.channel import Channel, Scope
 from jpwr.errors import BackendUnavailable, JpwrError
+from jpwr.say import say
 from jpwr.threads import within
 
 METHODS: Dict[str, str] = {  # noqa: UP006 - a type that Python 3.8 evaluates
@@ -97,7 +98,11 @@ def open_method(name: str, stack: ExitStack) -> list[Channel]:
     found: list[list[Channel]] = []
     with ExitStack() as attempt:  # closes what was opened if the method turns out unusable half-way
         try:
-            answers = within(OPEN_S, lambda: found.append(_checked(open_channels(attempt))))
+            answers = within(
+                OPEN_S,
+                lambda: found.append(_checked(open_channels(attempt))),
+                lambda: say(f"waiting for the method '{name}' to open, for up to {OPEN_S:g} s"),
+            )
         except BackendUnavailable:
             raise
         except (Exception, SystemExit) as error:  # whatever a vendor's library or another package does

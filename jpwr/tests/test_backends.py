@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jpwr import backends
+from jpwr import backends, threads
 from jpwr.backends import cray, estimate, files, grace_hopper, graphcore, hwmon, ipmi, open_methods, rapl
 from jpwr.backends.visible import is_visible
 from jpwr.channel import Channel, ChannelInfo, Scope
@@ -540,6 +540,24 @@ def test_a_method_that_cannot_be_opened_costs_no_other_its_channels(tmp_path, mo
         open_methods([name], stack)
     Path("answers").touch()
     wait_until(lambda: not [each for each in threading.enumerate() if each.name == "jpwr-within"], "their end")
+
+
+def test_a_method_that_takes_long_to_open_is_said_to_be_waited_for(tmp_path, monkeypatch, stack):
+    waits = "import pathlib, time\nwhile not pathlib.Path('answers').exists():\n    time.sleep(0.01)\n"
+    channel = "return [Channel(ChannelInfo('slow:0', Scope.NODE, 'a wattmeter'), lambda: 42.0)]"
+    install_method(tmp_path, "slow", waits + channel)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(threads, "SOON_S", 0.01)
+    said = []
+
+    def answer(words):
+        said.append(words)
+        Path("answers").touch()
+
+    monkeypatch.setattr(backends, "say", answer)
+    assert names(open_methods(["slow"], stack)) == ["slow:0"]
+    assert said == ["waiting for the method 'slow' to open, for up to 60 s"]
 
 
 @pytest.fixture
