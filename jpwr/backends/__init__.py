@@ -117,6 +117,8 @@ def open_method(name: str, stack: ExitStack) -> list[Channel]:
 def _checked(channels: Any) -> list[Channel]:
     if not isinstance(channels, list) or not all(isinstance(channel, Channel) for channel in channels):
         raise BackendUnavailable(f"it gives {channels!r:.60}, which is no list of channels")
+    if not channels:
+        raise BackendUnavailable("it shows no channel")
     return channels
 
 

@@ -511,6 +511,7 @@ def test_another_package_adds_a_method_by_an_entry_point(plug_in, stack):
         ("raises", "raise KeyError('no such device')", "it cannot be opened (KeyError: 'no such device')"),
         ("exits", "raise SystemExit(3)", "it cannot be opened (SystemExit: 3)"),
         ("none", "return None", "it gives None, which is no list of channels"),
+        ("empty", "return []", "it shows no channel"),
         ("numbers", "return [42.0]", "it gives [42.0], which is no list of channels"),
         (
             "waits",
