@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
 from array import array
 from bisect import bisect_left, bisect_right
@@ -14,6 +15,9 @@ from jpwr.energy import ChannelEnergy, EnergyEstimate
 from jpwr.errors import NotEnoughSamples
 
 ROWS_TOGETHER = 512
+_storing = threading.RLock()  # of all traces; a signal may be handled by its owner
+# A process is forked while no rows are put away: it finds whole columns, and nobody there holds the lock.
+os.register_at_fork(before=_storing.acquire, after_in_parent=_storing.release, after_in_child=_storing.release)
 # What can be wrong with the marks of a region.
 NEVER_ENDED, NEVER_BEGUN, BACKWARDS = "never ended", "ended without a beginning", "ended before it began"
 
@@ -75,7 +79,6 @@ class Trace:
         self._counter_times_s = [array("d") for _ in self.channels]
         self._energy_j = [array("d") for _ in self.channels]
         self._rows: list[Row] = []
-        self._storing = threading.Lock()
         self._columns = [
             (times_s, power_w, counter_times_s if info.has_counter else None, energy_j)
             for info, times_s, power_w, counter_times_s, energy_j in zip(
@@ -90,14 +93,14 @@ class Trace:
 
     def extend(self, rows: Sequence[Row]) -> None:
         """Add rows, in the order of time."""
-        with self._storing:
+        with _storing:
             self._rows += rows
         if len(self._rows) >= ROWS_TOGETHER:
             self._store()
 
     def _store(self) -> None:
         """Put rows into columns: many at a time take less than each by itself."""
-        with self._storing:
+        with _storing:
             rows, self._rows = self._rows, []
             if not rows:
                 return

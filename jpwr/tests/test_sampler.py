@@ -21,7 +21,7 @@ from jpwr.sampler import HUNG_S, WATCH_INTERVAL_S, PowerMonitor, Sampler, any_mo
 from jpwr.slope import Slope
 from jpwr.tests.conftest import DEADLINE_S, wait_until
 from jpwr.tests.loads import HIGH_W, LOW_W, counter_of, square
-from jpwr.trace import Region, Trace
+from jpwr.trace import Region, Row, Trace, _extend
 
 INFO = ChannelInfo("sensor", Scope.DEVICE, "a test")
 
@@ -430,6 +430,36 @@ def test_a_process_that_was_forked_waits_for_no_thread_that_it_has_not():
             os.kill(process, signal.SIGKILL)
             _, status = os.waitpid(process, 0)
         assert os.waitstatus_to_exitcode(status) == 7
+
+
+def test_a_process_that_was_forked_as_rows_were_put_away_has_whole_columns(monkeypatch):
+    storing, go_on = threading.Event(), threading.Event()
+
+    def slowly(*columns):
+        storing.set()
+        assert go_on.wait(DEADLINE_S)
+        extend(*columns)
+
+    trace, extend = Trace([INFO]), _extend
+    trace.extend([Row(float(number), [5.0], [None]) for number in range(3)])
+    monkeypatch.setattr("jpwr.trace._extend", slowly)
+    other = threading.Thread(target=trace.series)
+    other.start()
+    assert storing.wait(DEADLINE_S)
+    # Who forks waits for it, and this thread cannot see that it does.
+    threading.Timer(0.1, go_on.set).start()
+    process = os.fork()
+    if process == 0:
+        go_on.set()
+        [series] = trace.series()
+        os._exit(len(series.times_s) + len(series.power_w))
+    try:
+        wait_until(lambda: b") Z " in Path(f"/proc/{process}/stat").read_bytes(), "its end")
+    finally:
+        os.kill(process, signal.SIGKILL)
+        _, status = os.waitpid(process, 0)
+        other.join()
+    assert os.waitstatus_to_exitcode(status) == 6
 
 
 def test_a_counter_that_does_not_answer_at_a_mark_holds_up_no_program(monkeypatch):
