@@ -439,18 +439,23 @@ class Sampler:
                 if channel.read_status is None or name in self._without_status or name in self.hung:
                     continue
                 self._asking = asking = name, self.clock.now_s(), threading.current_thread()
-                status = self._status(name, channel.read_status)
+                status = self._new_status(name, channel.read_status, last.get(name))
                 if self._asking is not asking:
                     return  # it was left behind, and another goes on
                 self._asking = None
-                if status is not None and status != last.get(name):
+                if status is not None:
                     last[name] = status
                     self.event("status", now_s, **{**status, "channel": name})
             self.clock.sleep_until(now_s + STATUS_INTERVAL_S)
 
-    def _status(self, name: str, read: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
+    def _new_status(
+        self, name: str, read: Callable[[], dict[str, Any]], last: dict[str, Any] | None
+    ) -> dict[str, Any] | None:
+        """A channel's status; None where it is as the last one, or cannot be had."""
         try:
             status = dict(read())
+            if status == last:
+                return None
             json.dumps(status)
         except ReadError:
             return None  # its readings tell that it fails
