@@ -91,7 +91,7 @@ class _Lane:
         self.lock = threading.Lock()
         self.round = self.all  # the one that is being read, and what it has found so far
         self.look: _Look | None = None
-        self.hung = False
+        self.has_begun = self.hung = False
         self.is_heir = False  # of one that hung
 
     def keep(self, channels: Sequence[Channel], indices: Sequence[int]) -> None:
@@ -159,6 +159,7 @@ class Sampler:
         self._lanes = [_Lane(self.channels, indices, period_s) for period_s, indices in rhythms.items()]
         self._threads: list[threading.Thread] = []
         self._error: BaseException | None = None
+        self.begun = threading.Event()  # all have been read, or nothing more will be
 
     @property
     def hung(self) -> list[str]:
@@ -174,6 +175,7 @@ class Sampler:
         try:
             self._loop(self._lanes[0], stopped)
         finally:
+            self.begun.set()
             self.finish()
         if self._error is not None:
             raise self._error
@@ -314,6 +316,10 @@ class Sampler:
             else:
                 look = self._read(lane, ahead_s, stopped)
             tick -= len(ahead_s)
+            if not lane.has_begun:
+                lane.has_begun = True
+                if all(each.has_begun for each in self._lanes):
+                    self.begun.set()
         if not lane.hung:
             self._read(lane, [start_s])
 
@@ -477,6 +483,8 @@ class Sampler:
 class PowerMonitor:
     """Sample in a thread for as long as the `with` block lasts; `trace` is what was seen until it is asked for.
 
+    The block begins when all channels have been read once, where one does not answer after MARK_S.
+
     >>> with ExitStack() as stack:
     ...     with PowerMonitor(open_methods(["pynvml"], stack).channels) as monitor:
     ...         work()
@@ -540,6 +548,7 @@ class PowerMonitor:
         self._process_id = os.getpid()
         _active.append(self)
         threads.start(*self._threads)
+        self.sampler.begun.wait(MARK_S)  # else what the program does first may be before the first reading
         return self
 
     def __exit__(

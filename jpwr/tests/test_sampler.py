@@ -432,6 +432,23 @@ def test_a_process_that_was_forked_waits_for_no_thread_that_it_has_not():
         assert os.waitstatus_to_exitcode(status) == 7
 
 
+def test_a_block_begins_when_all_channels_have_been_read():
+    """Else what the program does first is not covered, where the sampler's thread has to wait for a core."""
+    reading, answers = threading.Event(), threading.Event()
+
+    def slow_w() -> float:
+        reading.set()
+        assert answers.wait(DEADLINE_S)
+        return 5.0
+
+    threading.Thread(target=lambda: reading.wait(DEADLINE_S) and answers.set()).start()
+    slower = Channel(INFO._replace(name="slower", period_s=60.0), slow_w)
+    with PowerMonitor([Channel(INFO, lambda: 5.0), slower], interval_s=30.0) as monitor:
+        assert answers.is_set()
+        first_s = [series.times_s[0] for series in monitor.trace.series()]
+        assert max(first_s) < monitor.clock.now_s()
+
+
 def test_a_process_that_was_forked_as_rows_were_put_away_has_whole_columns(monkeypatch):
     storing, go_on = threading.Event(), threading.Event()
 
