@@ -39,7 +39,8 @@ class Apart(NamedTuple):
 
 class _Slots(NamedTuple):
     """At nodes the moment, power in watts, and the variance of the counter by when it was renewed, in J^2; from one to
-    the next counter minus integral, its standard deviation by sampling, and the integral, in joules.
+    the next counter minus integral, its standard deviation by sampling, the integral, and how far that may be off where
+    power itself kept readings from being taken, in joules.
     """
 
     nodes_s: list[float]
@@ -48,6 +49,7 @@ class _Slots(NamedTuple):
     off_j: list[float]
     deviation_j: list[float]
     integral_j: list[float]
+    missed_j: list[float]
 
 
 def find_apart(power: PowerCurve, counter: CounterCurve, resolution_j: float) -> list[Apart]:
@@ -59,7 +61,8 @@ def find_apart(power: PowerCurve, counter: CounterCurve, resolution_j: float) ->
         return []
     found: dict[int, Apart] = {}
     for doubt, tolerance, is_certain in ((DOUBT, TOLERANCE, True), (SUSPICION, 0.0, False)):
-        for first, last in _beyond(slots, found, power, doubt, tolerance):
+        missed_j = slots.missed_j if is_certain else [0.0] * len(slots.missed_j)
+        for first, last in _beyond(slots, found, power, doubt, tolerance, missed_j):
             for slot in range(first, last):
                 edges_s = slots.nodes_s[slot], slots.nodes_s[slot + 1]
                 found.setdefault(slot, Apart(*edges_s, slots.off_j[slot], slots.deviation_j[slot], is_certain))
@@ -67,13 +70,19 @@ def find_apart(power: PowerCurve, counter: CounterCurve, resolution_j: float) ->
 
 
 def _beyond(
-    slots: _Slots, found: Container[int], power: PowerCurve, doubt: float, tolerance: float
+    slots: _Slots,
+    found: Container[int],
+    power: PowerCurve,
+    doubt: float,
+    tolerance: float,
+    missed_j: Sequence[float],
 ) -> Iterator[tuple[int, int]]:
-    """The blocks of slots, shortest first, that are further off than so many standard deviations and a share of their
-    energy; without slots that were found.
+    """The blocks of slots, shortest first, that are further off than so many standard deviations, a share of their
+    energy and what was missed; without slots that were found.
     """
     number, length = len(slots.off_j), 1
     integrals_j = [0.0, *accumulate(slots.integral_j)]
+    all_missed_j = [0.0, *accumulate(missed_j)]
     while length <= number:
         left = [slot not in found for slot in range(number)]
         sums_j = [0.0, *accumulate(off_j * counts for off_j, counts in zip(slots.off_j, left))]
@@ -84,6 +93,7 @@ def _beyond(
             variance = squares[last] - squares[first] + slots.edge_variance[first] + slots.edge_variance[last]
             average_w = integral_j / (slots.nodes_s[last] - slots.nodes_s[first])
             unsure_j = doubt * math.sqrt(variance) + tolerance * abs(integral_j)
+            unsure_j += all_missed_j[last] - all_missed_j[first]
             unsure_j += power.lagging_j(slots.power_w[first], slots.power_w[last], average_w)
             if abs(sums_j[last] - sums_j[first]) > unsure_j:
                 yield first, last
@@ -97,14 +107,15 @@ def _slots(power: PowerCurve, counter: CounterCurve, resolution_j: float) -> _Sl
         if power.covers(node.moment_s, node.moment_s)
     ]
     power_w = [power.at_w(node.moment_s) for node in nodes]
-    integrals_j, offs_j, deviations_j = [], [], []
+    integrals_j, offs_j, deviations_j, missed_j = [], [], [], []
     for before, after in zip(nodes, nodes[1:]):
         integral_j = power.energy_until_j(after.moment_s) - power.energy_until_j(before.moment_s)
         edges_s = before.moment_s, after.moment_s
-        is_sound = counter.is_sound(*edges_s) and not power.missed_j(*edges_s)
+        is_sound = counter.is_sound(*edges_s) and not power.has_gap(*edges_s)
         integrals_j.append(integral_j)
         offs_j.append(after.value_j - before.value_j - integral_j if is_sound else 0.0)
         deviations_j.append(power.deviation_j(*edges_s) if is_sound else 0.0)
+        missed_j.append(power.missed_j(*edges_s) if is_sound else 0.0)
     return _Slots(
         nodes_s=[node.moment_s for node in nodes],
         power_w=power_w,
@@ -113,6 +124,7 @@ def _slots(power: PowerCurve, counter: CounterCurve, resolution_j: float) -> _Sl
         off_j=offs_j,
         deviation_j=list(map(mul, deviations_j, _scatter(offs_j, deviations_j))),
         integral_j=integrals_j,
+        missed_j=missed_j,
     )
 
 

@@ -23,7 +23,8 @@ from jpwr.power_curve import DEVIATIONS, PowerCurve, PowerEnergy
 TOLERANCE_WHOLE, DOUBT_WHOLE = 0.05, 1.6
 TOLERANCE_WINDOW, DOUBT_WINDOW = 0.2, 2.5
 DOUBT_SCALE = 1.25  # beyond which the interval of a counter that is believed holds the integral, too
-BROKEN = 10.0  # a counter that is this many times off has no part in the interval
+# A counter that is so many times off has no part in the interval, where power was never half of what it tells.
+BROKEN, PLAUSIBLE = 10.0, 2.0
 
 
 class EnergyEstimate(NamedTuple):
@@ -110,6 +111,9 @@ class ChannelEnergy:
         integral, counter = reduce(_together, known)
         if _are_apart(integral, counter, DOUBT_WHOLE, TOLERANCE_WHOLE):
             return True, 0.0
+        # Power may itself have kept readings from being taken; more likely it has not.
+        missed_j = math.fsum(self.power.missed_j(*part_s) for part_s in parts)
+        integral = integral._replace(lasting_j=max(0.0, integral.lasting_j - missed_j))
         if counter.energy_j and _are_apart(integral, counter, DOUBT_SCALE, 0.0):
             return False, abs(relative_difference(integral.energy_j, counter.energy_j))
         return False, 0.0
@@ -205,10 +209,11 @@ class ChannelEnergy:
         else:
             off_j = math.fsum(abs(one.off_j) for one in apart)
             return "", off_j + DEVIATIONS * math.hypot(*(one.deviation_j for one in apart))
-        larger, smaller = max(counter.energy_j, integral.energy_j), min(counter.energy_j, integral.energy_j)
-        if smaller < larger / BROKEN:
+        most_j = max(PLAUSIBLE * self.power.peak_w, self.info.limit_w) * (end_s - start_s)
+        if not integral.energy_j / BROKEN <= counter.energy_j <= max(most_j, BROKEN * integral.energy_j):
             return reason, 0.0
-        return f"{reason}, and the interval holds both", larger - smaller + counter.edges_j + counter.lasting_j
+        apart_j = abs(counter.energy_j - integral.energy_j)
+        return f"{reason}, and the interval holds both", apart_j + counter.edges_j + counter.lasting_j
 
 
 def _together(

@@ -111,7 +111,7 @@ def _slots(power: PowerCurve, counter: CounterCurve) -> _Slots:
         for before, after in zip(nodes, nodes[1:])
         if power.covers(before.moment_s - LATEST_S, after.moment_s + LATEST_S)
         and counter.is_sound(before.moment_s, after.moment_s)
-        and not power.missed_j(before.moment_s - LATEST_S, after.moment_s + LATEST_S)
+        and not power.has_gap(before.moment_s - LATEST_S, after.moment_s + LATEST_S)
     ]
     pairs = pairs[:: math.ceil(len(pairs) / MOST_SLOTS) or 1]
     edges_s = [(before.moment_s, after.moment_s) for before, after in pairs]

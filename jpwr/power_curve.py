@@ -94,6 +94,7 @@ class PowerCurve:
         unseen_s = [max(step_s, self.held_s) for step_s in steps_s] if self.held_s else steps_s
         swings_j = list(map(mul, changes_w, unseen_s))
         squares = list(map(mul, swings_j, swings_j))
+        self._gaps_s: list[tuple[float, float]] = []  # in which more than a reading or two are missing
         self._missed_j = self._fill_gaps(changes_w, squares)
         self._squares = array("d", accumulate(squares, initial=0.0))
         self._fourths = array("d", accumulate(map(mul, squares, squares), initial=0.0))
@@ -113,11 +114,12 @@ class PowerCurve:
         if not gaps and not failed:
             return ()
         missed_j = [0.0] * len(squares)
-        for index in gaps | failed:
+        for index in sorted(gaps | failed):
             step_s, watts = self._steps_s[index], self.range_w
             if step_s > LONG_STEPS * usual_s:
                 # It may have been low, or idle, also where all that was seen is one power.
                 watts = max(watts, self.peak_w / 2)
+                self._gaps_s.append((self.times_s[index], self.times_s[index] + step_s))
                 squares[index] = (changes_w[index] * usual_s) ** 2
             if index in failed:
                 squares[index] = max(squares[index], (self.range_w * step_s) ** 2)
@@ -126,15 +128,16 @@ class PowerCurve:
 
     def without_gaps(self, start_s: float, end_s: float) -> list[tuple[float, float]]:
         """The parts of a time in which no more than a reading is missing, in order."""
-        if not self._missed_j:
-            return [(start_s, end_s)] if start_s < end_s else []
-        long_s = LONG_STEPS * self.usual_step_s
         parts = []
-        for before_s, step_s in zip(self.times_s, self._steps_s):
-            if step_s > long_s and before_s + step_s > start_s:
+        for before_s, after_s in self._gaps_s:
+            if after_s > start_s:
                 parts.append((start_s, min(before_s, end_s)))
-                start_s = before_s + step_s
+                start_s = after_s
         return [(first_s, last_s) for first_s, last_s in [*parts, (start_s, end_s)] if first_s < last_s]
+
+    def has_gap(self, start_s: float, end_s: float) -> bool:
+        """Whether more than a reading or two are missing in a time."""
+        return self._gaps_s != [] and self.without_gaps(start_s, end_s) != [(start_s, end_s)]
 
     def missed_j(self, start_s: float, end_s: float) -> float:
         """How far the energy of a covered time may be off for readings that are missing, in joules."""

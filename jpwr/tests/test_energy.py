@@ -376,6 +376,41 @@ def test_without_a_counter_there_is_nothing_to_excuse():
     assert math.isnan(estimate.difference)
 
 
+@pytest.mark.parametrize("rate", [0.03, 0.1])
+@pytest.mark.parametrize("wrong", ["loses 40 % for a while", "10 % too high"])
+def test_a_counter_that_is_wrong_is_found_though_some_readings_failed(wrong, rate):
+    covered = 0
+    for number in range(20):
+        chance = random.Random(number)
+        load = noise(chance, 32.0, 0.02)
+
+        def counter_j(time_s, load=load):
+            if wrong == "10 % too high":
+                return 1.1 * load.energy_j(time_s)
+            return load.energy_j(time_s) - 0.4 * load.between_j(10.0, min(14.0, max(10.0, time_s)))
+
+        def power_w(time_s, chance=chance, load=load):
+            return math.nan if chance.random() < rate else load.power_w(time_s)
+
+        estimate = channel(moments(chance, 1.0, 30.0, 0.023), power_w, counter_j).between(9.3, 14.7)
+        covered += abs(estimate.energy_j - load.between_j(9.3, 14.7)) <= estimate.uncertainty_j
+    assert covered >= 19
+
+
+def test_power_that_shows_nothing_for_a_while_does_not_make_the_counter_a_liar():
+    covered = 0
+    for number in range(20):
+        chance = random.Random(number)
+        load = noise(chance, 32.0, 0.02)
+        power_w = lambda time_s, load=load: 0.0 if 10 < time_s < 15 else load.power_w(time_s)  # noqa: E731
+        curve = channel(moments(chance, 1.0, 30.0, 0.057), power_w, counter_of(load))
+        estimate = curve.between(10.1 + chance.random(), 14.8)
+        truth_j = load.between_j(14.8 - estimate.duration_s, 14.8)
+        covered += abs(estimate.energy_j - truth_j) <= estimate.uncertainty_j
+        assert estimate.reason.endswith("the interval holds both")
+    assert covered == 20
+
+
 @pytest.mark.parametrize("factor", [1.5, 0.6, 2.5])
 def test_a_counter_of_another_scale_is_refused_in_every_window_and_the_interval_holds_both(factor):
     for number in range(20):

@@ -8,6 +8,7 @@ import signal
 import statistics
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -441,7 +442,12 @@ def test_a_block_begins_when_all_channels_have_been_read():
         assert answers.wait(DEADLINE_S)
         return 5.0
 
-    threading.Thread(target=lambda: reading.wait(DEADLINE_S) and answers.set()).start()
+    def answer() -> None:
+        assert reading.wait(DEADLINE_S)
+        time.sleep(0.1)  # for long enough that a block that does not wait would be in it
+        answers.set()
+
+    threading.Thread(target=answer).start()
     slower = Channel(INFO._replace(name="slower", period_s=60.0), slow_w)
     with PowerMonitor([Channel(INFO, lambda: 5.0), slower], interval_s=30.0) as monitor:
         assert answers.is_set()
