@@ -35,6 +35,8 @@ MIN_CHANGES_TO_TELL = 4
 MOSTLY, OFTEN = 0.9, 0.15
 STAYS = 5.0  # times the usual one
 SHOWN_ONCE = 1.5  # times the usual one: longer than that is twice, by chance the same value
+SHORTEST_HOLD = 2.5  # samples
+LATTICE_STEP, LATTICE_UNEVEN, MOST_REFRESHES = 0.995, (0.005, 0.04, 0.12), 10
 SENSORS_WANDER = 3.0  # one time for which a value stays over another, at most: phases of a load differ by more
 LOAD_LEVELS = 20  # more values than this that all stay for one time are a sensor's, and not a load's own
 SMALL = 0.02  # of all power that was seen: loads change by more, as a rule, and noise by less
@@ -367,33 +369,51 @@ def _held_s(times_s: Sequence[float], power_w: Sequence[float], usual_step_s: fl
         refresh = find_refresh(times_s, changed, [samples <= SHOWN_ONCE * usual_shown for samples in shown])
         if refresh.is_even:
             return refresh.longest_s
-    return _lattice_s([times_s[index] for index in changed], [power_w[index] for index in changed], usual_step_s)
+    before_s, after_s = [times_s[index - 1] for index in changed], [times_s[index] for index in changed]
+    return _lattice_s(before_s, after_s, [power_w[index] for index in changed], usual_step_s)
 
 
-def _lattice_s(changes_s: Sequence[float], levels_w: Sequence[float], usual_step_s: float) -> float:
-    """The sensor's interval where power has a few levels: all times between changes are multiples of it.
+def _lattice_s(
+    before_s: Sequence[float], after_s: Sequence[float], levels_w: Sequence[float], usual_step_s: float
+) -> float:
+    """The sensor's interval where power has a few levels, from the moments between which each change came: all times
+    between changes are multiples of it, and that is no chance.
 
     A load that stays on each of its levels for one time of that level's own is no sensor.
     """
-    stays_s = list(map(sub, changes_s[1:], changes_s))
-    unsure_s = 2 * usual_step_s  # each change may have come that long before it was seen
     by_level: dict[float, list[float]] = {}
-    for level_w, stay_s in zip(levels_w, stays_s):
+    for level_w, stay_s in zip(levels_w, map(sub, after_s[1:], after_s)):
         by_level.setdefault(level_w, []).append(stay_s)
-    if all(max(times_s) - min(times_s) <= 2 * unsure_s for times_s in by_level.values()):
+    if all(max(times_s) - min(times_s) <= 4 * usual_step_s for times_s in by_level.values()):
         return 0.0
-    for parts in (1, 2, 3):
-        shortest_s = min(stays_s) / parts
-        if shortest_s < 3 * unsure_s:
-            break
-        tried = [shortest_s * (1 + step / 100) for step in range(-30, 31)]
-        off_s: list[float] = [
-            max(abs(stay_s - round(stay_s / held_s) * held_s) for stay_s in stays_s) for held_s in tried
-        ]
-        if min(off_s) <= unsure_s:
-            found_s: float = tried[off_s.index(min(off_s))]
-            return found_s
+    stays = [
+        ((first_s + last_s) / 2, (last_s - first_s) / 2)
+        for first_s, last_s in zip(map(sub, before_s[1:], after_s), map(sub, after_s[1:], before_s))
+    ]
+    longest_s = min(stay_s + unsure_s for stay_s, unsure_s in stays)
+    number = math.floor(math.log(longest_s / (SHORTEST_HOLD * usual_step_s)) / -math.log(LATTICE_STEP)) + 1
+    tried = [longest_s * LATTICE_STEP**power for power in range(number)]
+    for uneven in LATTICE_UNEVEN:
+        for held_s in tried:
+            log_chance = _log_chance(stays, held_s, uneven)
+            if log_chance < math.log(CHANCE / len(tried)):
+                return held_s
     return 0.0
+
+
+def _log_chance(stays: Sequence[tuple[float, float]], held_s: float, uneven: float) -> float:
+    """How likely it is by chance that all of these times, each known to so much, are multiples of one that wanders by
+    such a share; 0 where they are not.
+    """
+    log_chance = 0.0
+    for stay_s, unsure_s in stays:
+        times = max(1, round(stay_s / held_s))
+        if times <= MOST_REFRESHES:
+            around_s = unsure_s + uneven * held_s * math.sqrt(times)
+            if abs(stay_s - times * held_s) > around_s:
+                return 0.0
+            log_chance += min(0.0, math.log(2 * around_s / held_s))
+    return log_chance
 
 
 class Refresh(NamedTuple):

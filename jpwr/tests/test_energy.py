@@ -233,6 +233,23 @@ def test_a_sensor_of_whole_steps_is_as_unsure_as_they_are(step_w, whole):
     assert covered >= 19
 
 
+@pytest.mark.parametrize("wanders", [0.0, 0.03])
+@pytest.mark.parametrize(
+    "stay_s", [lambda chance: chance.uniform(0.05, 0.9), lambda chance: chance.paretovariate(1.4) / 9]
+)
+def test_a_sensor_of_two_levels_is_known_by_the_times_between_their_changes(stay_s, wanders):
+    covered = 0
+    for number in range(20):
+        chance = random.Random(number)
+        edges_s = list(itertools.accumulate((stay_s(chance) for _ in range(900)), initial=0.0))
+        load = loads.levels(edges_s, [500.0 if place % 2 else 100.0 for place in range(len(edges_s) - 1)])
+        new_s = list(itertools.accumulate(0.1 * chance.uniform(1 - wanders, 1 + wanders) for _ in range(400)))
+        shown = loads.levels(new_s, [load.power_w(moment_s) for moment_s in new_s[1:]])
+        estimate = channel(moments(chance, 1.0, 28.0, 0.02), shown.power_w).between(5.3, 17.3)
+        covered += abs(estimate.energy_j - load.between_j(5.3, 17.3)) <= estimate.uncertainty_j
+    assert covered >= 19
+
+
 @pytest.mark.parametrize("interval_s", [0.01, 0.02, 0.03])
 def test_a_sensor_that_shows_levels_of_a_load_again_and_again_is_found(interval_s):
     """A step's parts have each their power, and the sensor sees now one of them, now what is between two."""
