@@ -392,7 +392,7 @@ def _lattice_s(
     ]
     longest_s = min(stay_s + unsure_s for stay_s, unsure_s in stays)
     number = math.floor(math.log(longest_s / (SHORTEST_HOLD * usual_step_s)) / -math.log(LATTICE_STEP)) + 1
-    tried = [longest_s * LATTICE_STEP**power for power in range(number)]
+    tried: list[float] = [longest_s * LATTICE_STEP**power for power in range(number)]
     for uneven in LATTICE_UNEVEN:
         for held_s in tried:
             log_chance = _log_chance(stays, held_s, uneven)
