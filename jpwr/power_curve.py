@@ -391,6 +391,8 @@ def _lattice_s(
         for first_s, last_s in zip(map(sub, before_s[1:], after_s), map(sub, after_s[1:], before_s))
     ]
     longest_s = min(stay_s + unsure_s for stay_s, unsure_s in stays)
+    if not 0 < SHORTEST_HOLD * usual_step_s <= longest_s:
+        return 0.0
     number = math.floor(math.log(longest_s / (SHORTEST_HOLD * usual_step_s)) / -math.log(LATTICE_STEP)) + 1
     tried: list[float] = [longest_s * LATTICE_STEP**power for power in range(number)]
     for uneven in LATTICE_UNEVEN:

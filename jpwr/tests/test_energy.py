@@ -233,6 +233,15 @@ def test_a_sensor_of_whole_steps_is_as_unsure_as_they_are(step_w, whole):
     assert covered >= 19
 
 
+def test_samples_of_which_most_have_one_time_with_another_have_an_energy():
+    """A trace that lies, or a clock that is coarse."""
+    times_s = [float(number // 3) for number in range(90)]
+    power_w = [500.0 if (number // 3) % 5 < number % 2 + 2 else 100.0 for number in range(90)]
+    estimate = ChannelEnergy(INFO, times_s, power_w).between(5.0, 20.0)
+    assert 1500 <= estimate.energy_j <= 7500
+    assert math.isfinite(estimate.uncertainty_j)
+
+
 @pytest.mark.parametrize("wanders", [0.0, 0.03])
 @pytest.mark.parametrize(
     "stay_s", [lambda chance: chance.uniform(0.05, 0.9), lambda chance: chance.paretovariate(1.4) / 9]
