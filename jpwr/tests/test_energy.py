@@ -235,9 +235,10 @@ def test_a_sensor_of_whole_steps_is_as_unsure_as_they_are(step_w, whole):
 
 def test_samples_of_which_most_have_one_time_with_another_have_an_energy():
     """A trace that lies, or a clock that is coarse."""
-    times_s = [float(number // 3) for number in range(90)]
-    power_w = [500.0 if (number // 3) % 5 < number % 2 + 2 else 100.0 for number in range(90)]
-    estimate = ChannelEnergy(INFO, times_s, power_w).between(5.0, 20.0)
+    chance = random.Random(1)
+    times_s = [float(number // 3) for number in range(900)]
+    power_w = [watts for place in range(90) for watts in [(100.0, 500.0)[place % 2]] * chance.randint(6, 30)]
+    estimate = ChannelEnergy(INFO, times_s, power_w[: len(times_s)]).between(5.0, 20.0)
     assert 1500 <= estimate.energy_j <= 7500
     assert math.isfinite(estimate.uncertainty_j)
 
