@@ -98,7 +98,7 @@ class ChannelEnergy:
         return unsure_s * max(end_most_w - start_least_w, start_most_w - end_least_w)
 
     def _judge_whole(self) -> tuple[bool, float]:
-        """Whether the counter is of another scale than power; if not, by which share it may be."""
+        """Whether the counter is of another scale than power beyond doubt, and by which share it may be, of power."""
         times_s = self.power.times_s
         if self.counter is None or len(times_s) < 2 or not self.counter.readings:
             return False, 0.0
@@ -109,14 +109,15 @@ class ChannelEnergy:
         if not known:
             return False, 0.0
         integral, counter = reduce(_together, known)
+        off = abs(relative_difference(counter.energy_j, integral.energy_j))
+        is_near = integral.energy_j / BROKEN <= counter.energy_j <= BROKEN * integral.energy_j
+        scale_off = off if is_near and integral.energy_j else 0.0
         if _are_apart(integral, counter, DOUBT_WHOLE, TOLERANCE_WHOLE):
-            return True, 0.0
+            return True, scale_off
         # Power may itself have kept readings from being taken; more likely it has not.
         missed_j = math.fsum(self.power.missed_j(*part_s) for part_s in parts)
         integral = integral._replace(lasting_j=max(0.0, integral.lasting_j - missed_j))
-        if counter.energy_j and _are_apart(integral, counter, DOUBT_SCALE, 0.0):
-            return False, abs(relative_difference(integral.energy_j, counter.energy_j))
-        return False, 0.0
+        return False, scale_off if counter.energy_j and _are_apart(integral, counter, DOUBT_SCALE, 0.0) else 0.0
 
     @cached_property
     def _apart(self) -> list[Apart]:
@@ -148,10 +149,12 @@ class ChannelEnergy:
         by_counter = counter is not None and not reason
         if counter is not None and by_counter:
             energy_j = counter.energy_j
-            lasting_j = counter.lasting_j + max(self._scale_off * abs(energy_j), widened_j)
+            lasting_j = counter.lasting_j + max(self._scale_off * abs(integral.energy_j), widened_j)
             uncertainty_j = lasting_j + counter.edges_j
         else:
-            beside_j = widened_j or self._unseen_j(integral.energy_j, duration_s)
+            unseen_j = self._unseen_j(integral.energy_j, duration_s)
+            # Also one that cannot be used here may tell elsewhere that the samples miss something.
+            beside_j = widened_j or max(unseen_j, self._scale_off * abs(integral.energy_j))
             energy_j, lasting_j = integral.energy_j, integral.lasting_j + beside_j
             uncertainty_j = integral_uncertainty_j + beside_j
         counter_j = counter.energy_j if counter is not None else math.nan

@@ -424,6 +424,17 @@ def test_a_counter_that_is_wrong_is_found_though_some_readings_failed(wrong, rat
     assert covered >= 19
 
 
+def test_a_counter_that_was_reset_tells_elsewhere_that_the_samples_miss_something():
+    """All samples are alike, as none saw a burst: without the counter nothing would be unsure."""
+    load = square(1.0, 0.5, duty=0.02)
+    times_s = [1.01 + 0.4 * number for number in range(70)]
+    quiet = [time_s for time_s in times_s if load.power_w(time_s) < 200]
+    reset_j = lambda time_s: load.energy_j(time_s) - (load.energy_j(10.0) if time_s > 10 else 0.0)  # noqa: E731
+    estimate = channel(quiet, load.power_w, reset_j).between(8.0, 13.0)
+    assert estimate.reason == "the counter fell"
+    assert estimate.uncertainty_j >= abs(estimate.energy_j - load.between_j(8.0, 13.0)) > 0
+
+
 def test_power_that_shows_nothing_for_a_while_does_not_make_the_counter_a_liar():
     covered = 0
     for number in range(20):
