@@ -22,7 +22,7 @@ from jpwr.channel import Channel
 from jpwr.clock import Clock, SystemClock
 from jpwr.errors import JpwrError, ReadError
 from jpwr.slope import Slope
-from jpwr.trace import Row, Trace
+from jpwr.trace import Row, Trace, storing
 
 # NVML averages over a window of its own, so sampling much faster than it refreshes
 # adds rows and no information (Yang et al. 2023, arXiv:2312.02741).
@@ -40,6 +40,9 @@ JOIN_S = 2.0
 MARK_S = 1.0
 # Readings are handed on so many seconds' together: a sleeper that has just woken is slow at all that it does.
 HAND_ON_S = 1.0
+
+# A process is forked while no rows are put away: it finds whole columns, and nobody there holds the lock.
+os.register_at_fork(before=storing.acquire, after_in_parent=storing.release, after_in_child=storing.release)
 
 
 class Sink(Protocol):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import threading
 from array import array
 from bisect import bisect_left, bisect_right
@@ -15,9 +14,7 @@ from jpwr.energy import ChannelEnergy, EnergyEstimate
 from jpwr.errors import NotEnoughSamples
 
 ROWS_TOGETHER = 512
-_storing = threading.RLock()  # of all traces; a signal may be handled by its owner
-# A process is forked while no rows are put away: it finds whole columns, and nobody there holds the lock.
-os.register_at_fork(before=_storing.acquire, after_in_parent=_storing.release, after_in_child=_storing.release)
+storing = threading.RLock()  # rows of any trace; a signal may be handled by its owner
 # What can be wrong with the marks of a region.
 NEVER_ENDED, NEVER_BEGUN, BACKWARDS = "never ended", "ended without a beginning", "ended before it began"
 
@@ -93,14 +90,14 @@ class Trace:
 
     def extend(self, rows: Sequence[Row]) -> None:
         """Add rows, in the order of time."""
-        with _storing:
+        with storing:
             self._rows += rows
         if len(self._rows) >= ROWS_TOGETHER:
             self._store()
 
     def _store(self) -> None:
         """Put rows into columns: many at a time take less than each by itself."""
-        with _storing:
+        with storing:
             rows, self._rows = self._rows, []
             if not rows:
                 return
