@@ -398,9 +398,18 @@ def _lattice_s(
     for uneven in LATTICE_UNEVEN:
         for held_s in tried:
             log_chance = _log_chance(stays, held_s, uneven)
-            if log_chance < math.log(CHANCE / len(tried)):
+            if log_chance < math.log(CHANCE / len(tried)) and _differ(by_level, held_s):
                 return held_s
     return 0.0
+
+
+def _differ(by_level: dict[float, list[float]], held_s: float) -> bool:
+    """Whether a level stays now for one refresh and now for several: a load's own times vary less, and about any."""
+    for stays_s in by_level.values():
+        times = [round(stay_s / held_s) for stay_s in stays_s]
+        if len(times) > MIN_CHANGES_TO_TELL and max(map(times.count, set(times))) <= (1 - OFTEN) * len(times):
+            return True
+    return False
 
 
 def _log_chance(stays: Sequence[tuple[float, float]], held_s: float, uneven: float) -> float:
