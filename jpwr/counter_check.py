@@ -61,8 +61,7 @@ def find_apart(power: PowerCurve, counter: CounterCurve, resolution_j: float) ->
         return []
     found: dict[int, Apart] = {}
     for doubt, tolerance, is_certain in ((DOUBT, TOLERANCE, True), (SUSPICION, 0.0, False)):
-        missed_j = slots.missed_j if is_certain else [0.0] * len(slots.missed_j)
-        for first, last in _beyond(slots, found, power, doubt, tolerance, missed_j):
+        for first, last in _beyond(slots, found, power, doubt, tolerance, is_certain):
             for slot in range(first, last):
                 edges_s = slots.nodes_s[slot], slots.nodes_s[slot + 1]
                 found.setdefault(slot, Apart(*edges_s, slots.off_j[slot], slots.deviation_j[slot], is_certain))
@@ -75,14 +74,14 @@ def _beyond(
     power: PowerCurve,
     doubt: float,
     tolerance: float,
-    missed_j: Sequence[float],
+    excuse_missed: bool,
 ) -> Iterator[tuple[int, int]]:
     """The blocks of slots, shortest first, that are further off than so many standard deviations, a share of their
-    energy and what was missed; without slots that were found.
+    energy and, where that is an excuse, what was missed; without slots that were found.
     """
     number, length = len(slots.off_j), 1
     integrals_j = [0.0, *accumulate(slots.integral_j)]
-    all_missed_j = [0.0, *accumulate(missed_j)]
+    missed_j = [0.0, *accumulate(slots.missed_j)]
     while length <= number:
         left = [slot not in found for slot in range(number)]
         sums_j = [0.0, *accumulate(off_j * counts for off_j, counts in zip(slots.off_j, left))]
@@ -93,7 +92,8 @@ def _beyond(
             variance = squares[last] - squares[first] + slots.edge_variance[first] + slots.edge_variance[last]
             average_w = integral_j / (slots.nodes_s[last] - slots.nodes_s[first])
             unsure_j = doubt * math.sqrt(variance) + tolerance * abs(integral_j)
-            unsure_j += all_missed_j[last] - all_missed_j[first]
+            if excuse_missed:
+                unsure_j += missed_j[last] - missed_j[first]
             unsure_j += power.lagging_j(slots.power_w[first], slots.power_w[last], average_w)
             if abs(sums_j[last] - sums_j[first]) > unsure_j:
                 yield first, last

@@ -110,8 +110,7 @@ class ChannelEnergy:
             return False, 0.0
         integral, counter = reduce(_together, known)
         off = abs(relative_difference(counter.energy_j, integral.energy_j))
-        is_near = integral.energy_j / BROKEN <= counter.energy_j <= BROKEN * integral.energy_j
-        scale_off = off if is_near and integral.energy_j else 0.0
+        scale_off = off if integral.energy_j and not _is_broken(integral, counter) else 0.0
         if _are_apart(integral, counter, DOUBT_WHOLE, TOLERANCE_WHOLE):
             return True, scale_off
         # Power may itself have kept readings from being taken; more likely it has not.
@@ -213,7 +212,7 @@ class ChannelEnergy:
             off_j = math.fsum(abs(one.off_j) for one in apart)
             return "", off_j + DEVIATIONS * math.hypot(*(one.deviation_j for one in apart))
         most_j = max(PLAUSIBLE * self.power.peak_w, self.info.limit_w) * (end_s - start_s)
-        if not integral.energy_j / BROKEN <= counter.energy_j <= max(most_j, BROKEN * integral.energy_j):
+        if _is_broken(integral, counter, most_j):
             return reason, 0.0
         apart_j = abs(counter.energy_j - integral.energy_j)
         return f"{reason}, and the interval holds both", apart_j + counter.edges_j + counter.lasting_j
@@ -235,6 +234,12 @@ def _together(
         lasting_j=a_counter.lasting_j + b_counter.lasting_j,
     )
     return integral, counter
+
+
+def _is_broken(integral: PowerEnergy, counter: CounterEnergy, plausible_j: float = 0.0) -> bool:
+    """Whether the counter is so many times off that it tells nothing, and more than what may have been."""
+    most_j = max(plausible_j, BROKEN * integral.energy_j)
+    return not integral.energy_j / BROKEN <= counter.energy_j <= most_j
 
 
 def _are_apart(integral: PowerEnergy, counter: CounterEnergy, doubt: float, tolerance: float) -> bool:

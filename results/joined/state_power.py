@@ -374,14 +374,12 @@ class _Model:
 
     def _equations(self, groups: list[list[int]], sensor: Sensor, power_w: Array) -> Array:
         """Those of the groups' powers, and of how far each property of the sensor is off."""
+        lag_s, mean_s, smoothing_s = sensor
+        others = [(lag_s + GRID_S, mean_s, smoothing_s), (lag_s, mean_s, smoothing_s + max(GRID_S, 0.1 * smoothing_s))]
+        if self._readings.starts_s is None:
+            others.insert(1, (lag_s, mean_s + 0.1 * mean_s, smoothing_s))
         together = self._together(groups, sensor)
-        moved = []
-        for number, step_s in enumerate((GRID_S, 0.1 * sensor[1], max(GRID_S, 0.1 * sensor[2]))):
-            if number == 1 and self._readings.starts_s is not None:
-                continue
-            other = list(sensor)
-            other[number] += step_s
-            moved.append((self._together(groups, (other[0], other[1], other[2])) - together) @ power_w)
+        moved = [(self._together(groups, other) - together) @ power_w for other in others]
         return self._alone(np.concatenate([together, np.stack(moved, axis=1)], axis=1))
 
     def _drawn(self, all_equations: Sequence[Array], watts: Array) -> Array:
