@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from typing import Any, Callable, NamedTuple
 
+from jpwr.errors import ReadError
+
 
 class Scope(enum.Enum):
     """What a channel's watts cover.
@@ -42,13 +44,26 @@ class ChannelInfo(NamedTuple):
     lacks: str = ""  # what of this sensor cannot be read, and why
 
 
+class InPlace(NamedTuple):
+    """A reading of watts and joules that a library leaves in memory, and that is told from a copy later.
+
+    Who has just woken is slow at all that it does, and `take` is then all that has to be done. It returns what says
+    whether it failed; `tell` makes watts and joules of that and of a copy of `place`. It raises ReadError, or returns
+    one for the number that failed.
+    """
+
+    take: Callable[[], Any]
+    place: bytearray
+    tell: Callable[[Any, bytes], tuple[float | ReadError, float | ReadError]]
+
+
 class Channel(NamedTuple):
     """One sensor, open for reading.
 
     `read_power_w` returns watts, `read_energy_j` a counter in joules that never falls; at least one is given.
     Both raise ReadError. Without `read_power_w` the sampler takes the counter's slope. `read_status` returns what
-    explains a reading, such as clocks; it is read once per second, and may raise ReadError too. `read_both`, where a
-    library tells watts and joules in one call, takes the place of the two; where it fails they are asked one by one.
+    explains a reading, such as clocks; it is read once per second, and may raise ReadError too. `in_place`, where a
+    library tells watts and joules in one call, is used at each sample instead of the two.
 
     A channel is read by one thread at a time. A channel whose `period_s` is above the sampling interval is read in a
     thread of its own, at that period.
@@ -58,7 +73,7 @@ class Channel(NamedTuple):
     read_power_w: Callable[[], float] | None = None
     read_energy_j: Callable[[], float] | None = None
     read_status: Callable[[], dict[str, Any]] | None = None
-    read_both: Callable[[], tuple[float, float]] | None = None
+    in_place: InPlace | None = None
 
     def sampled_info(self, interval_s: float) -> ChannelInfo:
         """What a trace says of it. The counter's slope is a mean from one reading to the next."""

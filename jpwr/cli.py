@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import io
 import json
 import os
@@ -285,6 +286,7 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack) -> None
         sinks.append(stack.enter_context(LiveView(infos)))
 
     monitor = PowerMonitor(opened.channels, interval_s, sinks, clock, say)
+    gc.freeze()  # what is there now stays: looking through it again takes as long as a second's samples
     with _whatever_happens(child, "while sampling"), monitor:
         _measure(options, child, monitor, clock)
     with _whatever_happens(child, "in the summary"):

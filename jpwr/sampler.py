@@ -15,10 +15,10 @@ from contextlib import suppress
 from functools import partial
 from operator import itemgetter
 from types import TracebackType
-from typing import Any, Callable, List, Protocol, Sequence, Tuple
+from typing import Any, Callable, List, Optional, Protocol, Sequence, Tuple
 
 from jpwr import threads
-from jpwr.channel import Channel
+from jpwr.channel import Channel, InPlace
 from jpwr.clock import Clock, SystemClock
 from jpwr.errors import JpwrError, ReadError
 from jpwr.slope import Slope
@@ -63,25 +63,37 @@ class _Kind(enum.Enum):
     POWER = "power"
     COUNTER = "counter"
     COUNTER_AND_SLOPE = "counter and slope"  # of which power is the slope
-    BOTH = "power and counter"
+    IN_PLACE = "power and counter"  # which are in a place from where they are copied
 
 
-# What takes a reading, its channel's number, and what it is.
-_Read = Tuple[Callable[[], Any], int, _Kind]
-_What = Sequence[Tuple[int, _Kind]]
+# A reading's channel, by its number, what it is, and how to tell what was left in which place of its round.
+_What = Tuple[int, _Kind, Optional[Callable[[Any, bytes], Any]], int]
 
 
 class _Round:
-    """Readings that are taken one after the other."""
+    """Readings that are taken one after the other, and the places in which they are left."""
 
-    def __init__(self, reads: Sequence[_Read]) -> None:
-        self.calls = [call for call, _, _ in reads]
-        self.what = [(index, kind) for _, index, kind in reads]
+    def __init__(self) -> None:
+        self.calls: list[Callable[[], Any]] = []
+        self.what: list[_What] = []
+        self.places: list[bytearray] = []
+
+    def add(self, call: Callable[[], Any], index: int, kind: _Kind) -> None:
+        self.calls.append(call)
+        self.what.append((index, kind, None, 0))
+
+    def add_in_place(self, reading: InPlace, index: int) -> None:
+        self.calls.append(reading.take)
+        self.what.append((index, _Kind.IN_PLACE, reading.tell, len(self.places)))
+        self.places.append(reading.place)
+
+    def copies(self) -> list[bytes]:
+        return list(map(bytes, self.places))
 
 
 # What a round has found: a moment in seconds, the first reading, the moment after it, the second reading, and so on. A
 # sleeper that has just woken is slow at all that it does, and slowest at what is new in memory.
-_Look = List[Any]  # a reading of both is a pair
+_Look = List[Any]
 
 
 class _Lane:
@@ -90,7 +102,7 @@ class _Lane:
     def __init__(self, channels: Sequence[Channel], indices: Sequence[int], interval_s: float) -> None:
         self.keep(channels, indices)
         self.interval_s = interval_s
-        self.looks: deque[tuple[_What, _Look]] = deque()  # not handed on yet
+        self.looks: deque[tuple[Sequence[_What], _Look, list[bytes]]] = deque()  # not handed on yet
         self.lock = threading.Lock()
         self.round = self.all  # the one that is being read, and what it has found so far
         self.look: _Look | None = None
@@ -100,20 +112,18 @@ class _Lane:
     def keep(self, channels: Sequence[Channel], indices: Sequence[int]) -> None:
         """Read these from now on."""
         self.indices = list(indices)
-        every: list[_Read] = []
-        counters: list[_Read] = []
+        self.all, self.counters = _Round(), _Round()
         for index in indices:
-            _, read_power_w, read_energy_j, _, read_both = channels[index]
+            _, read_power_w, read_energy_j, _, in_place = channels[index]
             if read_energy_j is not None:
-                counters.append((read_energy_j, index, _Kind.COUNTER))
-            if read_both is not None:
-                every.append((read_both, index, _Kind.BOTH))
+                self.counters.add(read_energy_j, index, _Kind.COUNTER)
+            if in_place is not None:
+                self.all.add_in_place(in_place, index)
                 continue
             if read_energy_j is not None:
-                every.append((read_energy_j, index, _Kind.COUNTER if read_power_w else _Kind.COUNTER_AND_SLOPE))
+                self.all.add(read_energy_j, index, _Kind.COUNTER if read_power_w else _Kind.COUNTER_AND_SLOPE)
             if read_power_w is not None:
-                every.append((read_power_w, index, _Kind.POWER))
-        self.all, self.counters = _Round(every), _Round(counters)
+                self.all.add(read_power_w, index, _Kind.POWER)
 
 
 class Sampler:
@@ -254,22 +264,22 @@ class Sampler:
         for sink in self.sinks:
             sink.extend(rows)
 
-    def _rows(self, what: _What, look: _Look) -> list[Row]:
+    def _rows(self, what: Sequence[_What], look: _Look, copies: Sequence[bytes]) -> list[Row]:
         """What was read at one moment is a row."""
         nothing: list[float | None] = [None] * len(self.channels)
         rows: list[Row] = []
         row_s, watts, joules = -math.inf, nothing, nothing
         before_s = look[0]
-        for (index, kind), value, after_s in zip(what, look[1::2], look[2::2]):
+        for (index, kind, tell, place), value, after_s in zip(what, look[1::2], look[2::2]):
             time_s = (before_s + after_s) / 2
             before_s = after_s
             if time_s - row_s > SAME_MOMENT_S:
                 row_s, watts, joules = time_s, nothing[:], nothing[:]
                 rows.append(Row(row_s, watts, joules))
-            if kind is _Kind.BOTH:
-                watts[index], value = self._pair(index, value)
+            if tell is not None:
+                watts[index], value = self._pair(index, tell, value, copies[place], time_s)
             elif type(value) is not float:
-                value = self._number(index, kind, value)
+                value = self._number(index, kind, value, time_s)
             if kind is _Kind.POWER:
                 watts[index] = value
                 continue
@@ -327,7 +337,7 @@ class Sampler:
             self._read(lane, [start_s])
 
     def _leave_behind(self, lane: _Lane, now: _Round, look: _Look, reading: int, stopped: Callable[[], bool]) -> None:
-        hung, _ = now.what[reading]
+        hung = now.what[reading][0]
         others = [index for index in lane.indices if index != hung]
         name = self.channels[hung].info.name
         self._warn(f"{name}: does not answer; it is left behind, and the other channels go on")
@@ -336,7 +346,7 @@ class Sampler:
         del now.calls[reading + 1 :]
         lane.keep(self.channels, [hung])
         if reading:
-            lane.looks.append((now.what[:reading], look[: 2 * reading + 1]))
+            lane.looks.append((now.what[:reading], look[: 2 * reading + 1], now.copies()))
         # Where one more hangs, others may: then each goes on by itself.
         for indices in [[index] for index in others] if lane.is_heir else [others] if others else []:
             heir = _Lane(self.channels, indices, lane.interval_s)
@@ -376,12 +386,12 @@ class Sampler:
                         Exception,
                         SystemExit,
                     ) as error:  # a bug of one sensor's reader costs no other sensor its readings
-                        add(self._instead(*now.what[len(look) // 2], error))
+                        add(error.with_traceback(None))  # which would keep all that is here
                     add(now_s())
                 if lane.hung:
                     look = self._answered(lane, now, look)
                 else:
-                    lane.looks.append((now.what, look))
+                    lane.looks.append((now.what, look, list(map(bytes, now.places))))
             finally:
                 lane.look = None
                 release()
@@ -393,48 +403,43 @@ class Sampler:
         lane.hung = False
         what = now.what[len(look) // 2 - 1]
         look = [look[-1], look[-2], look[-1]]
-        lane.looks.append(([what], look))
+        lane.looks.append(([what], look, now.copies()))
         self._warn(f"{self.channels[what[0]].info.name}: answers again")
         return look
 
-    def _instead(self, index: int, kind: _Kind, error: BaseException) -> float | tuple[float, float]:
-        """What is recorded for a reading that failed."""
-        if kind is not _Kind.BOTH:
-            return self._missing(index, kind, error)
-        _, read_power_w, read_energy_j, _, _ = self.channels[index]
-        return self._alone(index, _Kind.POWER, read_power_w), self._alone(index, _Kind.COUNTER, read_energy_j)
-
-    def _alone(self, index: int, kind: _Kind, read: Callable[[], float] | None) -> float:
+    def _pair(
+        self, index: int, tell: Callable[[Any, bytes], Any], taken: Any, copy: bytes, time_s: float
+    ) -> tuple[float, float]:
         try:
-            return float(read()) if read else math.nan
+            if isinstance(taken, BaseException):
+                raise taken
+            watts, joules = tell(taken, copy)
         except (Exception, SystemExit) as error:
-            return self._missing(index, kind, error)
+            watts = joules = error
+        if type(watts) is not float:
+            watts = self._number(index, _Kind.POWER, watts, time_s)
+        if type(joules) is not float:
+            joules = self._number(index, _Kind.COUNTER, joules, time_s)
+        return watts, joules
 
-    def _pair(self, index: int, values: Any) -> tuple[float, float]:
-        try:
-            watts, joules = values
-        except Exception:
-            return self._number(index, _Kind.BOTH, values), math.nan
-        return self._number(index, _Kind.POWER, watts), self._number(index, _Kind.COUNTER, joules)
-
-    def _number(self, index: int, kind: _Kind, value: Any) -> float:
-        try:
-            return float(value)
-        except Exception:
-            return self._missing(index, kind, ReadError(f"it tells {value!r:.40}, which is no number"))
-
-    def _missing(self, index: int, kind: _Kind, error: BaseException) -> float:
+    def _number(self, index: int, kind: _Kind, value: Any, time_s: float) -> float:
+        """What is recorded for a reading that is not plainly a float, as one that failed: its exception."""
+        if not isinstance(value, BaseException):
+            try:
+                return float(value)
+            except Exception:
+                value = ReadError(f"it tells {value!r:.40}, which is no number")
         info = self.channels[index].info
         self.failed_reads[info.name] += 1
-        told_s, now_s = self._told.setdefault(index, {}), self.clock.now_s()
+        told_s = self._told.setdefault(index, {})
         if kind in told_s or info.lacks.startswith("cannot be read"):
             return math.nan
         # Power and counter that fail together are told together, and one that fails later by itself.
-        together = any(now_s - before_s <= max(self.interval_s, info.period_s) for before_s in told_s.values())
+        together = any(time_s - before_s <= max(self.interval_s, info.period_s) for before_s in told_s.values())
         which = f"{kind.value}: " if told_s else ""
-        told_s[kind] = now_s
+        told_s[kind] = time_s
         if not together:
-            words = str(error) if isinstance(error, ReadError) else f"{type(error).__name__}: {error}"
+            words = str(value) if isinstance(value, ReadError) else f"{type(value).__name__}: {value}"
             self._warn(f"{info.name}: {which}{words}; readings that fail are recorded as missing")
         return math.nan
 

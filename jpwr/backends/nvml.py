@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, Callable, Mapping, Union
+from typing import Any, Callable, Mapping
 
 from jpwr.backends.parts import Lost, attempt, channel_of, unless_all_are_lost
 from jpwr.backends.visible import is_visible
-from jpwr.channel import Channel, ChannelInfo, Scope
+from jpwr.channel import Channel, ChannelInfo, InPlace, Scope
 from jpwr.errors import BackendUnavailable, ReadError
 
 VISIBLE = ("CUDA_VISIBLE_DEVICES",)
 # NVIDIA's documentation of nvmlDeviceGetPowerUsage: a one-second average on Ampere and later, but not on GA100.
 AVERAGED_S = 1.0
 COUNTER_STEP_J = 0.001  # it counts millijoules
-_Number = Union[ctypes.c_uint, ctypes.c_ulonglong]
-# Fields of nvmlDeviceGetFieldValues, in milliwatts and millijoules.
-INSTANT_POWER = ("NVML_FI_DEV_POWER_INSTANT", ctypes.c_uint)
-ENERGY = ("NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION", ctypes.c_ulonglong)
+# Fields of nvmlDeviceGetFieldValues, in milliwatts and millijoules, and what they are to struct.
+INSTANT_POWER = ("NVML_FI_DEV_POWER_INSTANT", "I")
+ENERGY = ("NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "Q")
 # Yang et al. 2023 (arXiv:2312.02741): the longest time that they saw between two values of the sensor; and on the chips
 # GA100 and GH100, which have a compute capability of their own, a value is of 25 ms of each 100 ms.
 REFRESH_S = 0.1
@@ -57,11 +57,11 @@ def _channel(nvml: Any, index: int, environ: Mapping[str, str]) -> Channel:
         power, kind, averaging_s = averaged, "averaged power", AVERAGED_S
     if isinstance(power, Lost):
         kind, averaging_s = "energy", 0.0
-    energy, read_both = attempt(device.energy), None
+    energy, in_place = attempt(device.energy), None
     if not isinstance(instant, Lost) and not isinstance(energy, Lost):
         together = attempt(partial(device.together, energy))
         if not isinstance(together, Lost):
-            energy, read_both = together
+            energy, in_place = together
     uuid = device.text("nvmlDeviceGetUUID")
     name = device.text("nvmlDeviceGetName") or "NVIDIA GPU"
     divided = "; divided by MIG: all its instances together" if device.is_divided() else ""
@@ -76,7 +76,7 @@ def _channel(nvml: Any, index: int, environ: Mapping[str, str]) -> Channel:
         seen_share=SEEN_SHARE if device.compute_capability() in SEEN_IN_PART else 1.0,
         limit_w=device.limit_w(),
     )
-    return channel_of(info, power, energy, device.status())._replace(read_both=read_both)
+    return channel_of(info, power, energy, device.status())._replace(in_place=in_place)
 
 
 class _Device:
@@ -100,59 +100,76 @@ class _Device:
 
     def instant_power(self) -> Callable[[], float]:
         """What reads watts of this moment, which newer drivers have as a field."""
-        function, arguments, [(code, milliwatts)] = self._fields(INSTANT_POWER)
+        take, place, told = self._fields(INSTANT_POWER)
 
         def read() -> float:
-            failed = function(*arguments) or code.value
+            failed, milliwatts = take(), 0
+            if not failed:
+                failed, milliwatts = told(place)
             if failed:
                 raise self._error(failed)
-            return milliwatts.value / 1000
+            return milliwatts / 1000
 
         read()
         return read
 
-    def together(self, energy: Callable[[], float]) -> tuple[Callable[[], float], Callable[[], tuple[float, float]]]:
-        """What reads joules, and what reads watts of this moment and joules in one call.
+    def together(self, energy: Callable[[], float]) -> tuple[Callable[[], float], InPlace]:
+        """What reads joules, and what takes watts of this moment and joules in one call.
 
         Raises ReadError where the driver does not tell both as fields, or not the same joules as `energy`.
         """
-        alone, arguments_alone, [(code_alone, millijoules_alone)] = self._fields(ENERGY)
-        function, arguments, [(power_code, milliwatts), (code, millijoules)] = self._fields(INSTANT_POWER, ENERGY)
+        take_alone, place_alone, told_alone = self._fields(ENERGY)
+        take, place, told = self._fields(INSTANT_POWER, ENERGY)
 
         def read_energy() -> float:
-            if alone(*arguments_alone) or code_alone.value:
-                return energy()
-            return millijoules_alone.value / 1000
+            failed, millijoules = (1, 0) if take_alone() else told_alone(place_alone)
+            return energy() if failed else millijoules / 1000
 
-        def read_both() -> tuple[float, float]:
-            failed = function(*arguments) or power_code.value or code.value
+        def tell(failed: int, copy: bytes) -> tuple[float | ReadError, float | ReadError]:
             if failed:
                 raise self._error(failed)
-            return milliwatts.value / 1000, millijoules.value / 1000
+            power_failed, milliwatts, energy_failed, millijoules = told(copy)
+            return (
+                self._error(power_failed) if power_failed else milliwatts / 1000,
+                self._error(energy_failed) if energy_failed else millijoules / 1000,
+            )
 
-        for read in (read_energy, lambda: read_both()[1]):
+        def read_both() -> float:
+            watts, joules = tell(take(), bytes(place))
+            if isinstance(watts, ReadError):
+                raise watts
+            if isinstance(joules, ReadError):
+                raise joules
+            return joules
+
+        for read in (read_energy, read_both):
             if not energy() <= read() <= energy():
                 raise ReadError("the field and the function tell two counters")
-        return read_energy, read_both
+        return read_energy, InPlace(take, place, tell)
 
     def _fields(
-        self, *asked: tuple[str, type[_Number]]
-    ) -> tuple[Callable[..., int], tuple[Any, ...], list[tuple[ctypes.c_int, _Number]]]:
-        """The function that reads these fields, its arguments, and where it leaves the error code and value of each."""
+        self, *asked: tuple[str, str]
+    ) -> tuple[Callable[[], int], bytearray, Callable[[bytes | bytearray], tuple[int, ...]]]:
+        """What reads these fields, the place where it leaves them, and what finds the error code and value of each
+        there, one after the other.
+        """
         try:
             layout = self._nvml.c_nvmlFieldValue_t
-            fields = (layout * len(asked))(*[layout(fieldId=getattr(self._nvml, name)) for name, _ in asked])
+            numbers = [getattr(self._nvml, name) for name, _ in asked]
         except AttributeError as error:
             raise ReadError("this nvidia-ml-py does not know that field") from error
+        size, code, value = ctypes.sizeof(layout), layout.nvmlReturn, layout.value
+        place = bytearray(size * len(asked))
+        fields = (layout * len(asked)).from_buffer(place)
+        for field, number in zip(fields, numbers):
+            field.fieldId = number
         function, arguments = self._call("nvmlDeviceGetFieldValues", len(asked), ctypes.byref(fields))
-        places = [
-            (
-                ctypes.c_int.from_buffer(field, layout.nvmlReturn.offset),
-                kind.from_buffer(field, layout.value.offset),
-            )
-            for field, (_, kind) in zip(fields, asked)
-        ]
-        return function, arguments, places
+        one = "{}xi{}x{}{}x".format
+        form = "".join(
+            one(code.offset, value.offset - code.offset - code.size, kind, size - value.offset - struct.calcsize(kind))
+            for _, kind in asked
+        )
+        return partial(function, *arguments), place, struct.Struct("=" + form).unpack
 
     def compute_capability(self) -> tuple[int, int] | None:
         """Its major and minor number, None where it is not known."""

@@ -614,12 +614,13 @@ def test_power_and_counter_are_read_in_one_call_where_the_driver_tells_the_same_
     program = (
         "from contextlib import ExitStack\n"
         "from jpwr.backends.nvml import open_channels\n"
-        "for index, (_, read_power_w, read_energy_j, _, read_both) in enumerate(open_channels(ExitStack())):\n"
-        "    print(read_both is not None)\n"
+        "for index, (_, read_power_w, read_energy_j, _, in_place) in enumerate(open_channels(ExitStack())):\n"
+        "    print(in_place is not None)\n"
         "    true_w = 300 * (index + 1)\n"
         "    assert read_power_w() == true_w\n"
-        "    if read_both:\n"
-        "        before_j, (watts, joules), after_j = read_energy_j(), read_both(), read_energy_j()\n"
+        "    if in_place:\n"
+        "        before_j, taken, after_j = read_energy_j(), in_place.take(), read_energy_j()\n"
+        "        watts, joules = in_place.tell(taken, bytes(in_place.place))\n"
         "        assert watts == true_w and before_j <= joules <= after_j <= before_j + 60 * true_w\n"
     )
     library = {"LD_LIBRARY_PATH": str(nvml_folder), "STAND_IN_SHAPE": "constant", "STAND_IN_INSTANT": "1"}
