@@ -28,7 +28,10 @@ LONG_STEPS = 4.0  # a step of this many usual ones is a gap: readings are missin
 HIDDEN_IN_A_MEAN = 0.2
 EDGE_SHARE = 1 / 4  # of change of power x step at an edge
 FEW_STEPS = 5  # an interval from few steps is widened by their number's share in this
-HIDDEN_STEPS = 12  # fewer steps than this tell no more of energy than that it is below peak power x time
+# Of so few samples all may be of one power, and a part of the time of another, which was seen elsewhere where a trace
+# has many; else energy is known to be below peak power x time.
+FEW_SAMPLES, MANY_SAMPLES = 11, 50
+MISSED_BY_ALL = 0.05  # how likely that is of the part that is allowed for
 ROUNDING = 1e-9  # of sums of many numbers
 LAG_SHARE = 0.75  # of the time for which a value is held: its own age, and the age that it had when it was new
 MIN_CHANGES_TO_TELL = 4
@@ -222,9 +225,7 @@ class PowerCurve:
         most_j = max(abs(self.peak_w), abs(self.least_w)) * covered_s
         lasting_j = self._edges_j(low, high, covered_s) + self.missed_j(first_s, last_s)
         # All of it together is no more than peak power x time.
-        sampling_j = max(0.0, most_j - lasting_j)
-        if high - low >= HIDDEN_STEPS:
-            sampling_j = min(sampling_j, self._sampling_j(low, high))
+        sampling_j = min(max(0.0, most_j - lasting_j), self._sampling_j(low, high))
         return PowerEnergy(
             energy_j=average_w * duration_s,
             sampling_j=sampling_j,
@@ -268,13 +269,19 @@ class PowerCurve:
         return square, fourth
 
     def _sampling_j(self, low: int, high: int) -> float:
+        inside, hidden_j = high - low - 1, 0.0
+        if inside < FEW_SAMPLES:
+            if not self.random_phase or len(self.times_s) < MANY_SAMPLES:
+                return math.inf
+            part = 1 - MISSED_BY_ALL ** (1 / inside) if inside > 0 else 1.0
+            hidden_j = part * max(self.range_w, self.peak_w / 2) * (self.times_s[high] - self.times_s[low])
         square, fourth = self._squares_of(low, high)
         # What is rare shows late: how many changes there were, had they all been alike, tells how far chance goes.
         few = FEW_STEPS / (high - low) + (fourth / square**2 if square else 0.0)
         found_j = DEVIATIONS * (1 + few) * math.sqrt(self._share(low, high) * square)
         if not self.random_phase:
             found_j = max(found_j, (self._swings_j[high] - self._swings_j[low]) / 2)
-        return found_j
+        return max(found_j, hidden_j)
 
     def _share(self, low: int, high: int) -> float:
         """How much of the squares counts, by whether power keeps its level from one sample to the next.

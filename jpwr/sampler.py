@@ -57,6 +57,21 @@ def _warn(message: str) -> None:
     print(f"jpwr: {message}", file=sys.stderr)
 
 
+def _reason(error: BaseException) -> ReadError:
+    """Why a reading failed, without all that an exception holds on to."""
+    try:
+        return ReadError(str(error) if isinstance(error, ReadError) else f"{type(error).__name__}: {error}")
+    except (Exception, SystemExit):
+        return ReadError(type(error).__name__)
+
+
+def _shown(value: object) -> str:
+    try:
+        return f"{value!r:.40}"
+    except (Exception, SystemExit):
+        return f"a {type(value).__name__}"
+
+
 class _Kind(enum.Enum):
     """What a reading is."""
 
@@ -160,6 +175,7 @@ class Sampler:
         self._asking: tuple[str, float, threading.Thread] | None = None  # whose status, since when, and who asks
         self._told: dict[int, dict[_Kind, float]] = {}  # when it was said of a channel's readings that they fail
         self._warn = warn
+        self._unsaid: deque[str] = deque()
         self._chance = chance
         self.counters_j = [math.nan] * len(self.channels)  # as last handed on; nan where there is none
         self._slopes = [
@@ -251,6 +267,9 @@ class Sampler:
         """Hand what was read until now to all sinks."""
         with self._emitting:
             self._hand_on_looks()
+        while self._unsaid:  # by who holds no lock: saying may take its time, or come back here
+            with suppress(IndexError):  # somebody else has said it
+                self._warn(self._unsaid.popleft())
 
     def _hand_on_looks(self) -> None:
         rows: list[Row] = []
@@ -340,19 +359,23 @@ class Sampler:
         hung = now.what[reading][0]
         others = [index for index in lane.indices if index != hung]
         name = self.channels[hung].info.name
-        self._warn(f"{name}: does not answer; it is left behind, and the other channels go on")
-        self.failed_reads[name] += 1
+        copies = now.copies()
         lane.hung = True  # first: it may answer at any moment, and must not go on to the others
+        if lane.look is not look or len(look) != 2 * reading + 1:
+            lane.hung = False  # it has answered meanwhile
+            return
         del now.calls[reading + 1 :]
         lane.keep(self.channels, [hung])
         if reading:
-            lane.looks.append((now.what[:reading], look[: 2 * reading + 1], now.copies()))
+            lane.looks.append((now.what[:reading], look[: 2 * reading + 1], copies))
+        self.failed_reads[name] += 1
         # Where one more hangs, others may: then each goes on by itself.
         for indices in [[index] for index in others] if lane.is_heir else [others] if others else []:
             heir = _Lane(self.channels, indices, lane.interval_s)
             heir.is_heir = True
             self._lanes.append(heir)
             self._start(partial(self._loop, heir, stopped))
+        self._warn(f"{name}: does not answer; it is left behind, and the other channels go on")
 
     def _read(
         self,
@@ -386,7 +409,7 @@ class Sampler:
                         Exception,
                         SystemExit,
                     ) as error:  # a bug of one sensor's reader costs no other sensor its readings
-                        add(error.with_traceback(None))  # which would keep all that is here
+                        add(_reason(error))
                     add(now_s())
                 if lane.hung:
                     look = self._answered(lane, now, look)
@@ -411,11 +434,9 @@ class Sampler:
         self, index: int, tell: Callable[[Any, bytes], Any], taken: Any, copy: bytes, time_s: float
     ) -> tuple[float, float]:
         try:
-            if isinstance(taken, BaseException):
-                raise taken
-            watts, joules = tell(taken, copy)
+            watts, joules = (taken, taken) if isinstance(taken, ReadError) else tell(taken, copy)
         except (Exception, SystemExit) as error:
-            watts = joules = error
+            watts = joules = _reason(error)
         if type(watts) is not float:
             watts = self._number(index, _Kind.POWER, watts, time_s)
         if type(joules) is not float:
@@ -423,12 +444,12 @@ class Sampler:
         return watts, joules
 
     def _number(self, index: int, kind: _Kind, value: Any, time_s: float) -> float:
-        """What is recorded for a reading that is not plainly a float, as one that failed: its exception."""
-        if not isinstance(value, BaseException):
+        """What is recorded for a reading that is not plainly a float; a ReadError is why it failed."""
+        if not isinstance(value, ReadError):
             try:
                 return float(value)
-            except Exception:
-                value = ReadError(f"it tells {value!r:.40}, which is no number")
+            except (Exception, SystemExit):
+                value = ReadError(f"it tells {_shown(value)}, which is no number")
         info = self.channels[index].info
         self.failed_reads[info.name] += 1
         told_s = self._told.setdefault(index, {})
@@ -439,8 +460,7 @@ class Sampler:
         which = f"{kind.value}: " if told_s else ""
         told_s[kind] = time_s
         if not together:
-            words = str(value) if isinstance(value, ReadError) else f"{type(value).__name__}: {value}"
-            self._warn(f"{info.name}: {which}{words}; readings that fail are recorded as missing")
+            self._unsaid.append(f"{info.name}: {which}{value}; readings that fail are recorded as missing")
         return math.nan
 
     def _watch_status(self, stopped: Callable[[], bool]) -> None:

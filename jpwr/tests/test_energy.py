@@ -132,6 +132,30 @@ def test_a_sampler_that_was_stopped_for_a_while_says_how_unsure_that_makes_it(st
     assert covered >= 38
 
 
+@pytest.mark.parametrize("samples", [1, 2, 3, 5, 8, 10])
+def test_few_samples_of_many_state_what_they_may_all_have_missed(samples):
+    """Levels of 20 to 60 ms, sampled each 100 ms; the interval is far from all that power can be."""
+    held, widths = 0, []
+    for number in range(200):
+        chance = random.Random(f"few {samples} {number}")
+        load = noise(chance, 16.0, 0.04) if number % 2 else square(chance.uniform(0.02, 0.06), chance.random())
+        curve = channel(moments(chance, 1.0, 15.0, 0.1), load.power_w)
+        start_s = chance.uniform(2.0, 12.0)
+        window_s = 0.1 * samples
+        estimate = curve.between(start_s, start_s + window_s)
+        held += abs(estimate.energy_j - load.between_j(start_s, start_s + window_s)) <= estimate.uncertainty_j
+        widths.append(estimate.uncertainty_j / (curve.power.peak_w * window_s))
+    assert held >= 190
+    assert samples < 8 or statistics.median(widths) < 0.6
+
+
+def test_few_samples_of_one_power_do_not_tell_that_it_stayed():
+    even_s = [0.1 * tick for tick in range(101)]
+    curve = ChannelEnergy(POWER, even_s, [300.0] * 101, random_phase=True)
+    shares = [curve.between(5.0, 5.0 + length_s).uncertainty_j / (300 * length_s) for length_s in (0.15, 0.5, 1.0, 2.0)]
+    assert shares[0] > shares[1] > shares[2] > 0.1 and shares[3] < 0.001
+
+
 def test_one_sample_states_an_interval():
     load = square(0.37)
     estimate = channel(times(1.0, 20), load.power_w).between(5.5, 6.5)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import itertools
 import math
 import os
@@ -9,6 +10,7 @@ import statistics
 import sys
 import threading
 import time
+import weakref
 from pathlib import Path
 
 import pytest
@@ -326,7 +328,7 @@ def test_an_error_of_who_takes_the_rows_reaches_the_one_who_waits():
         pass
 
 
-def in_place(clock, watts=lambda: 6.0, joules=lambda: 0.0, taken=lambda: 0):
+def in_place(watts=lambda: 6.0, joules=lambda: 0.0, taken=lambda: 0):
     """What a library leaves in memory, in a place that its next reading overwrites; an exception fails there."""
     place, left = bytearray(8), itertools.count()
     found: dict[int, tuple[object, object]] = {}
@@ -371,9 +373,7 @@ def test_readings_that_are_left_in_place_are_those_of_their_moments(clock, what,
         return what == "both" and fails
 
     info, said = INFO._replace(has_counter=True), []
-    reading = in_place(
-        clock, failing("power", lambda: 6 * clock.time_s), failing("counter", lambda: 5 * clock.time_s), taken
-    )
+    reading = in_place(failing("power", lambda: 6 * clock.time_s), failing("counter", lambda: 5 * clock.time_s), taken)
     channel = Channel(info, lambda: 1.0, lambda: 5 * clock.time_s, in_place=reading)
     trace = Trace([info])
     sampler = Sampler([channel], [trace], 0.1, clock, said.append, chance=even)
@@ -421,7 +421,7 @@ def test_a_counter_that_fails_later_than_power_is_told_too(clock):
 def test_what_is_no_pair_of_numbers_is_missing_and_told_with_its_channel(clock, pair, words):
     info = INFO._replace(has_counter=True)
     bad = Channel(info, lambda: 5.0, lambda: 5.0, in_place=InPlace(int, bytearray(), lambda taken, copy: pair))
-    good = Channel(info._replace(name="good"), lambda: 7.0, lambda: 7.0, in_place=in_place(clock, lambda: 7.0))
+    good = Channel(info._replace(name="good"), lambda: 7.0, lambda: 7.0, in_place=in_place(lambda: 7.0))
     trace, told = Trace([bad.info, good.info]), []
     sampler = Sampler([bad, good], [trace], 0.1, clock, told.append, chance=even)
     sampler.run(lambda: clock.time_s >= 1.0)
@@ -429,6 +429,120 @@ def test_what_is_no_pair_of_numbers_is_missing_and_told_with_its_channel(clock, 
     of_bad, of_good = trace.series()
     assert set(of_good.power_w) == {7.0}
     assert math.isnan(sum(of_bad.power_w) + sum(of_bad.energy_j))
+
+
+def test_a_device_that_answers_while_it_is_left_behind_changes_no_other_reading():
+    taken, told = [], []
+    released, went_on = threading.Event(), threading.Event()
+
+    def number() -> float:
+        taken.append(float(len(taken)))
+        return taken[-1]
+
+    reading = in_place(number)
+
+    def stuck_w() -> float:
+        if told:
+            return 2.0
+        released.wait(DEADLINE_S)
+        return 2.0
+
+    def warn(words: str) -> None:
+        told.append(words)
+        released.set()
+        seen = len(taken)
+        if len(told) == 1:
+            wait_until(lambda: len(taken) > seen + 5, "more readings")
+            went_on.set()
+
+    info = INFO._replace(has_counter=True)
+    beside = Channel(info, lambda: 1.0, lambda: 1.0, in_place=reading)
+    stuck = Channel(INFO._replace(name="stuck"), stuck_w)
+    with PowerMonitor([beside, stuck], interval_s=0.01, warn=warn) as monitor:
+        wait_until(lambda: len(told) > 1 and went_on.is_set(), "an answer")
+    assert [words.split(";")[0] for words in told] == ["stuck: does not answer", "stuck: answers again"]
+    numbers = monitor.trace.series()[0].power_w
+    assert len(set(numbers)) == len(numbers)
+
+
+def test_what_is_said_of_readings_that_fail_may_take_its_time_and_come_back(clock):
+    def failing_w() -> float:
+        raise ReadError("no watts")
+
+    info, told = INFO, []
+
+    def warn(words: str) -> None:
+        told.append(words)
+        sampler.event("said", clock.time_s)
+        sampler.hand_on()
+
+    trace = Trace([info])
+    sampler = Sampler([Channel(info, failing_w)], [trace], 0.1, clock, warn, chance=even)
+    sampler.run(lambda: clock.time_s >= 3.0)
+    assert told == ["sensor: no watts; readings that fail are recorded as missing"]
+    assert trace.event_time_s("said") is not None
+
+
+@pytest.mark.parametrize("where", ["take", "tell", "read"])
+def test_a_reading_that_fails_keeps_nothing_of_what_it_had(clock, where):
+    class Large:
+        """What a failing reader had in its hands."""
+
+    seen: list[weakref.ref[Large]] = []
+
+    def failing(*_):
+        large = Large()
+        seen.append(weakref.ref(large))
+        try:
+            raise OSError("inside")
+        except OSError as error:
+            raise ReadError("no watts") from error
+
+    take, tell = failing if where == "take" else int, failing if where == "tell" else lambda *_: (1.0, 2.0)
+    reading = None if where == "read" else InPlace(take, bytearray(), tell)
+    info = INFO._replace(has_counter=True)
+    channel = Channel(info, failing, lambda: 1.0, in_place=reading)
+    sampler = Sampler([channel], [Trace([info])], 0.1, clock, lambda words: None, chance=even)
+    gc.disable()
+    try:
+        sampler.run(lambda: clock.time_s >= 3.0)
+        assert len(seen) == 31 and not any(large() for large in seen)
+    finally:
+        gc.enable()
+
+
+class SaysNothing(Exception):
+    """One of which even the words fail."""
+
+    def __str__(self) -> str:
+        raise ValueError
+
+
+class NoNumber:
+    """What cannot even be shown."""
+
+    def __float__(self) -> float:
+        raise SystemExit
+
+    def __repr__(self) -> str:
+        raise ValueError
+
+
+@pytest.mark.parametrize(
+    ("found", "words"), [(SaysNothing(), "SaysNothing"), (NoNumber(), "it tells a NoNumber, which is no number")]
+)
+def test_a_reader_at_its_worst_costs_its_own_readings_alone(clock, found, words):
+    def bad_w() -> object:
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    channels = [Channel(INFO, bad_w), Channel(INFO._replace(name="good"), lambda: 7.0)]
+    trace, told = Trace([channel.info for channel in channels]), []
+    sampler = Sampler(channels, [trace], 0.1, clock, told.append, chance=even)
+    sampler.run(lambda: clock.time_s >= 1.0)
+    assert told == [f"sensor: {words}; readings that fail are recorded as missing"]
+    assert list(trace.series()[1].power_w) == [7.0] * 11
 
 
 def test_where_several_devices_hang_the_others_go_on_by_themselves(stepped):
