@@ -5,9 +5,9 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
-from typing import Any, Callable, Mapping
+from typing import Any, Callable, Mapping, Union
 
 from jpwr.backends.parts import Lost, attempt, channel_of, unless_all_are_lost
 from jpwr.backends.visible import is_visible
@@ -18,6 +18,7 @@ VISIBLE = ("CUDA_VISIBLE_DEVICES",)
 # NVIDIA's documentation of nvmlDeviceGetPowerUsage: a one-second average on Ampere and later, but not on GA100.
 AVERAGED_S = 1.0
 COUNTER_STEP_J = 0.001  # it counts millijoules
+_Number = Union[ctypes.c_uint, ctypes.c_ulonglong]
 # Fields of nvmlDeviceGetFieldValues, in milliwatts and millijoules, and what they are to struct.
 INSTANT_POWER = ("NVML_FI_DEV_POWER_INSTANT", "I")
 ENERGY = ("NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "Q")
@@ -163,13 +164,13 @@ class _Device:
         fields = (layout * len(asked)).from_buffer(place)
         for field, number in zip(fields, numbers):
             field.fieldId = number
-        function, arguments = self._call("nvmlDeviceGetFieldValues", len(asked), ctypes.byref(fields))
+        take = self._call("nvmlDeviceGetFieldValues", len(asked), ctypes.byref(fields))
         one = "{}xi{}x{}{}x".format
         form = "".join(
             one(code.offset, value.offset - code.offset - code.size, kind, size - value.offset - struct.calcsize(kind))
             for _, kind in asked
         )
-        return partial(function, *arguments), place, struct.Struct("=" + form).unpack
+        return take, place, struct.Struct("=" + form).unpack
 
     def compute_capability(self) -> tuple[int, int] | None:
         """Its major and minor number, None where it is not known."""
@@ -186,23 +187,24 @@ class _Device:
 
     def status(self) -> Callable[[], dict[str, Any]] | None:
         """What reads clocks in MHz, limit in W, temperature in degrees Celsius, and why clocks are held back."""
-        nvml, number = self._nvml, self._number
-        asked: dict[str, tuple[Callable[[], Callable[[], int]], Callable[[int], Any]]] = {
-            "sm_clock_mhz": (partial(number, "nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM), int),
-            "memory_clock_mhz": (partial(number, "nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM), int),
-            "temperature_c": (partial(number, "nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU), int),
-            "power_limit_w": (partial(number, "nvmlDeviceGetEnforcedPowerLimit"), lambda milliwatts: milliwatts / 1000),
-            "throttle_reasons": (
-                partial(number, "nvmlDeviceGetCurrentClocksThrottleReasons", kind=ctypes.c_ulonglong),
-                "0x{:x}".format,
-            ),
-        }
-        opened = [(key, attempt(make), form) for key, (make, form) in asked.items()]
-        known = [(key, read, form) for key, read, form in opened if not isinstance(read, Lost)]
+        nvml = self._nvml
+        asked: list[tuple[str, str, tuple[int, ...], type[_Number], Callable[[int], Any]]] = [
+            ("sm_clock_mhz", "nvmlDeviceGetClockInfo", (nvml.NVML_CLOCK_SM,), ctypes.c_uint, int),
+            ("memory_clock_mhz", "nvmlDeviceGetClockInfo", (nvml.NVML_CLOCK_MEM,), ctypes.c_uint, int),
+            ("temperature_c", "nvmlDeviceGetTemperature", (nvml.NVML_TEMPERATURE_GPU,), ctypes.c_uint, int),
+            ("power_limit_w", "nvmlDeviceGetEnforcedPowerLimit", (), ctypes.c_uint, lambda mw: mw / 1000),
+            ("throttle_reasons", "nvmlDeviceGetCurrentClocksThrottleReasons", (), ctypes.c_ulonglong, "0x{:x}".format),
+        ]
+        known = []
+        for key, name, arguments, kind, form in asked:
+            with suppress(ReadError):
+                number = kind()
+                take = self._call(name, *arguments, ctypes.byref(number))
+                if not take():
+                    known.append((key, take, number, form))
 
         def read_status() -> dict[str, Any]:
-            found = [(key, attempt(read), form) for key, read, form in known]
-            return {key: form(value) for key, value, form in found if not isinstance(value, Lost)}
+            return {key: form(number.value) for key, take, number, form in known if not take()}
 
         return read_status if known else None
 
@@ -227,10 +229,10 @@ class _Device:
     ) -> Callable[[], Any]:
         """What reads one number, which it has done once; raises ReadError where it cannot."""
         number = kind()
-        function, whole = self._call(name, *arguments, ctypes.byref(number))
+        take = self._call(name, *arguments, ctypes.byref(number))
 
         def read() -> Any:
-            code = function(*whole)
+            code = take()
             if code:
                 raise self._error(code)
             return number.value if per_unit == 1 else number.value / per_unit
@@ -238,10 +240,10 @@ class _Device:
         read()
         return read
 
-    def _call(self, name: str, *arguments: Any) -> tuple[Callable[..., int], tuple[Any, ...]]:
-        """A function of the library, and its arguments."""
+    def _call(self, name: str, *arguments: Any) -> Callable[[], int]:
+        """What calls a function of the library for this GPU; it returns the error code."""
         try:
-            return self._nvml.nvmlLib[name], (self._handle, *arguments)
+            return partial(self._nvml.nvmlLib[name], self._handle, *arguments)
         except AttributeError as error:
             raise ReadError(f"this driver's NVML has no {name}") from error
 
