@@ -54,7 +54,8 @@ class Sink(Protocol):
 
 
 def _warn(message: str) -> None:
-    print(f"jpwr: {message}", file=sys.stderr)
+    with suppress(OSError, ValueError):  # stderr is closed or nobody reads it: nothing is lost but the words
+        print(f"jpwr: {message}", file=sys.stderr)
 
 
 def _reason(error: BaseException) -> ReadError:
@@ -175,7 +176,7 @@ class Sampler:
         self._asking: tuple[str, float, threading.Thread] | None = None  # whose status, since when, and who asks
         self._told: dict[int, dict[_Kind, float]] = {}  # when it was said of a channel's readings that they fail
         self._warn = warn
-        self._unsaid: deque[str] = deque()
+        self._unsaid: list[str] = []
         self._chance = chance
         self.counters_j = [math.nan] * len(self.channels)  # as last handed on; nan where there is none
         self._slopes = [
@@ -267,9 +268,9 @@ class Sampler:
         """Hand what was read until now to all sinks."""
         with self._emitting:
             self._hand_on_looks()
-        while self._unsaid:  # by who holds no lock: saying may take its time, or come back here
-            with suppress(IndexError):  # somebody else has said it
-                self._warn(self._unsaid.popleft())
+            unsaid, self._unsaid = self._unsaid, []
+        for words in unsaid:  # without the lock: saying may take its time, or come back here
+            self._warn(words)
 
     def _hand_on_looks(self) -> None:
         rows: list[Row] = []

@@ -483,6 +483,22 @@ def test_what_is_said_of_readings_that_fail_may_take_its_time_and_come_back(cloc
     assert trace.event_time_s("said") is not None
 
 
+@pytest.mark.parametrize("error", [BrokenPipeError(), ValueError("I/O operation on closed file")])
+def test_where_nobody_hears_what_fails_the_readings_go_on(clock, monkeypatch, error):
+    class Deaf:
+        def write(self, _: str) -> int:
+            raise error
+
+    def failing_w() -> float:
+        raise ReadError("no watts")
+
+    channels = [Channel(INFO, failing_w), Channel(INFO._replace(name="good"), lambda: 7.0)]
+    trace = Trace([channel.info for channel in channels])
+    monkeypatch.setattr(sys, "stderr", Deaf())
+    Sampler(channels, [trace], 0.1, clock, chance=even).run(lambda: clock.time_s >= 1.0)
+    assert list(trace.series()[1].power_w) == [7.0] * 11
+
+
 @pytest.mark.parametrize("where", ["take", "tell", "read"])
 def test_a_reading_that_fails_keeps_nothing_of_what_it_had(clock, where):
     class Large:
