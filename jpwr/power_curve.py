@@ -374,7 +374,7 @@ def _held_s(times_s: Sequence[float], power_w: Sequence[float], usual_step_s: fl
         return soonest_s if soonest_s > 2 * usual_step_s else 0.0
     if len(values_w) > LOAD_LEVELS:
         refresh = find_refresh(times_s, changed, [samples <= SHOWN_ONCE * usual_shown for samples in shown])
-        if refresh.is_even:
+        if refresh.is_even and refresh.longest_s > usual_step_s:  # a shorter one is not seen
             return refresh.longest_s
     before_s, after_s = [times_s[index - 1] for index in changed], [times_s[index] for index in changed]
     return _lattice_s(before_s, after_s, [power_w[index] for index in changed], usual_step_s)

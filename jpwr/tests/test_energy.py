@@ -327,6 +327,23 @@ def test_a_slow_square_wave_is_a_load_and_no_slow_sensor(period_s):
     assert channel(moments(random.Random(1), 0.0, 60.0, 0.1), square(period_s).power_w).power.held_s == 0
 
 
+@pytest.mark.parametrize("interval_s", [0.01, 0.02])
+def test_steps_that_stay_and_ramp_are_a_load_and_no_sensor_of_a_few_milliseconds(interval_s):
+    """Seven samples of ten lie on a ramp, of which each value comes about twice; the rest on levels that stay."""
+    for number in range(20):
+        chance = random.Random(f"ramps and levels {interval_s} {number}")
+        edges_s, levels_w = [0.0], []
+        while edges_s[-1] < 30:
+            for first_w, last_w in itertools.pairwise([100, 560, 420, 100]):
+                for step in range(20):
+                    levels_w.append(float(round(first_w + (last_w - first_w) * step / 20 + chance.randrange(20))))
+                    edges_s.append(edges_s[-1] + 0.4 * interval_s)
+                levels_w.append(float(last_w + chance.randrange(20)))
+                edges_s.append(edges_s[-1] + chance.uniform(2, 6) * interval_s)
+        curve = channel(moments(chance, 0.0, 30.0, interval_s), loads.levels(edges_s, levels_w).power_w)
+        assert curve.power.held_s == 0
+
+
 def test_a_mean_over_a_second_covers_what_it_hides():
     covered = 0
     for number in range(80):
