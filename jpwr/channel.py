@@ -63,10 +63,11 @@ class Channel(NamedTuple):
     `read_power_w` returns watts, `read_energy_j` a counter in joules that never falls; at least one is given.
     Both raise ReadError. Without `read_power_w` the sampler takes the counter's slope. `read_status` returns what
     explains a reading, such as clocks; it is read once per second, and may raise ReadError too. `in_place`, where a
-    library tells watts and joules in one call, is used at each sample instead of the two.
+    library tells watts and joules in one call, is used at each sample instead of the two. `counter_takes_s` is how long
+    `read_energy_j` takes, in seconds, where that is long enough to matter.
 
-    A channel is read by one thread at a time. A channel whose `period_s` is above the sampling interval is read in a
-    thread of its own, at that period.
+    Each of them is called by one thread at a time. A channel whose `period_s` is above the sampling interval is read in
+    a thread of its own, at that period; so are counters that take too long beside power.
     """
 
     info: ChannelInfo
@@ -74,6 +75,7 @@ class Channel(NamedTuple):
     read_energy_j: Callable[[], float] | None = None
     read_status: Callable[[], dict[str, Any]] | None = None
     in_place: InPlace | None = None
+    counter_takes_s: float = 0.0
 
     def sampled_info(self, interval_s: float) -> ChannelInfo:
         """What a trace says of it. The counter's slope is a mean from one reading to the next."""

@@ -33,6 +33,8 @@ STATUS_HUNG_S = 5.0
 SAME_MOMENT_S = 0.0002
 # How often a counter is renewed shows in readings that are close together: the first ticks are followed by such ones.
 PROBES = tuple(0.3 / 2**power for power in range(8)) * 3  # shares of the interval
+# Counters that would take a larger share of the time are read beside power, in a thread of their own, for that share.
+COUNTER_SHARE = 0.25
 # A reading that takes longer than this holds up its neighbours: they go on in another thread.
 HUNG_S, MOST_HUNG_S = 0.5, 20.0  # two intervals, within these limits
 WATCH_INTERVAL_S = 1.0  # a wake-up takes as much CPU time as five readings
@@ -71,6 +73,14 @@ def _shown(value: object) -> str:
         return f"{value!r:.40}"
     except (Exception, SystemExit):
         return f"a {type(value).__name__}"
+
+
+class _Part(enum.Enum):
+    """Which readings of a lane."""
+
+    ALL = "all"
+    COUNTERS = "counters"
+    QUICK_COUNTERS = "quick counters"  # that keep nobody waiting
 
 
 class _Kind(enum.Enum):
@@ -113,33 +123,62 @@ _Look = List[Any]
 
 
 class _Lane:
-    """Channels that are read one after the other at one rhythm, in one thread."""
+    """Channels that are read one after the other at one rhythm, in one thread; `channels` are all that there are."""
 
-    def __init__(self, channels: Sequence[Channel], indices: Sequence[int], interval_s: float) -> None:
-        self.keep(channels, indices)
+    def __init__(
+        self, channels: Sequence[Channel], indices: Sequence[int], interval_s: float, period_s: float, is_beside: bool
+    ) -> None:
+        self.channels = channels
+        self.keep(indices)
         self.interval_s = interval_s
+        self.period_s = period_s  # of these channels' readings of power
+        self.is_beside = is_beside  # counters alone, while another lane reads the power of these channels
         self.looks: deque[tuple[Sequence[_What], _Look, list[bytes]]] = deque()  # not handed on yet
         self.lock = threading.Lock()
-        self.round = self.all  # the one that is being read, and what it has found so far
+        self.round = self.rounds[_Part.ALL]  # the one that is being read, and what it has found so far
         self.look: _Look | None = None
         self.has_begun = self.hung = False
         self.is_heir = False  # of one that hung
 
-    def keep(self, channels: Sequence[Channel], indices: Sequence[int]) -> None:
+    def keep(self, indices: Sequence[int]) -> None:
         """Read these from now on."""
         self.indices = list(indices)
-        self.all, self.counters = _Round(), _Round()
+        everything, counters, quick_counters = _Round(), _Round(), _Round()
         for index in indices:
-            _, read_power_w, read_energy_j, _, in_place = channels[index]
+            _, read_power_w, read_energy_j, _, in_place, counter_takes_s = self.channels[index]
             if read_energy_j is not None:
-                self.counters.add(read_energy_j, index, _Kind.COUNTER)
+                counters.add(read_energy_j, index, _Kind.COUNTER)
+                if not counter_takes_s:
+                    quick_counters.add(read_energy_j, index, _Kind.COUNTER)
             if in_place is not None:
-                self.all.add_in_place(in_place, index)
+                everything.add_in_place(in_place, index)
                 continue
             if read_energy_j is not None:
-                self.all.add(read_energy_j, index, _Kind.COUNTER if read_power_w else _Kind.COUNTER_AND_SLOPE)
+                everything.add(read_energy_j, index, _Kind.COUNTER if read_power_w else _Kind.COUNTER_AND_SLOPE)
             if read_power_w is not None:
-                self.all.add(read_power_w, index, _Kind.POWER)
+                everything.add(read_power_w, index, _Kind.POWER)
+        self.rounds = {_Part.ALL: everything, _Part.COUNTERS: counters, _Part.QUICK_COUNTERS: quick_counters}
+
+
+def _lanes(channels: Sequence[Channel], interval_s: float) -> list[_Lane]:
+    """One for each rhythm, the sampling interval's first, and one beside it where its counters take too long."""
+    rhythms: dict[float, list[int]] = {interval_s: []}
+    for index, channel in enumerate(channels):
+        rhythms.setdefault(max(interval_s, channel.info.period_s), []).append(index)
+    lanes = []
+    for period_s, indices in rhythms.items():
+        slow = [index for index in indices if channels[index].counter_takes_s and channels[index].read_power_w]
+        beside_s = sum(channels[index].counter_takes_s for index in slow) / COUNTER_SHARE
+        if beside_s <= period_s:
+            lanes.append(_Lane(channels, indices, period_s, period_s, is_beside=False))
+            continue
+        powers, counters = list(channels), list(channels)
+        for index in slow:
+            powers[index] = channels[index]._replace(read_energy_j=None, in_place=None)
+            counters[index] = channels[index]._replace(read_power_w=None, in_place=None)
+        lanes.append(_Lane(powers, indices, period_s, period_s, is_beside=False))
+        lanes.append(_Lane(counters, slow, beside_s, period_s, is_beside=True))
+    return lanes
 
 
 class Sampler:
@@ -183,10 +222,7 @@ class Sampler:
             None if channel.read_power_w else Slope(max(interval_s, channel.info.period_s)) for channel in self.channels
         ]
         self._emitting = threading.Lock()
-        rhythms: dict[float, list[int]] = {interval_s: []}
-        for index, channel in enumerate(self.channels):
-            rhythms.setdefault(max(interval_s, channel.info.period_s), []).append(index)
-        self._lanes = [_Lane(self.channels, indices, period_s) for period_s, indices in rhythms.items()]
+        self._lanes = _lanes(self.channels, interval_s)
         self._threads: list[threading.Thread] = []
         self._error: BaseException | None = None
         self.begun = threading.Event()  # all have been read, or nothing more will be
@@ -247,15 +283,16 @@ class Sampler:
             self._read(lane, [self.clock.now_s()], wait_s=wait_s)
         self.hand_on()
 
-    def sample_counters(self, wait_s: float = 0.1) -> None:
-        """The same for counters alone: at a moment that the load has chosen, power is no fair sample."""
+    def sample_counters(self, wait_s: float = 0.1, quick: bool = False) -> None:
+        """The same for counters alone, or quick ones: at a moment that the load has chosen, power is no fair sample."""
         for lane in self._at_hand():
-            self._read(lane, [self.clock.now_s()], counters_only=True, wait_s=wait_s)
+            part = _Part.QUICK_COUNTERS if quick else _Part.COUNTERS
+            self._read(lane, [self.clock.now_s()], part=part, wait_s=wait_s)
         self.hand_on()
 
     def _at_hand(self) -> list[_Lane]:
         """Those that anybody may read at any time."""
-        return [lane for lane in self._lanes if lane.interval_s == self.interval_s and not lane.hung]
+        return [lane for lane in list(self._lanes) if lane.period_s == self.interval_s and not lane.hung]
 
     def event(self, name: str, time_s: float, /, **details: Any) -> None:
         """Hand an event to all sinks, after what was read before it."""
@@ -325,7 +362,7 @@ class Sampler:
     def _loop(self, lane: _Lane, stopped: Callable[[], bool]) -> None:
         interval_s, chance = lane.interval_s, self._chance
         together = max(1, round(HAND_ON_S / interval_s))
-        probes = list(PROBES) if lane.counters.calls else []
+        probes = list(PROBES) if lane.rounds[_Part.COUNTERS].calls else []
         start_s = self.clock.now_s()
         look = [start_s]
         tick, ahead_s = 0, [start_s]  # the next tick, and the deadlines from there on, the last one first
@@ -337,7 +374,7 @@ class Sampler:
             ended_s = look[-1]
             late = math.ceil((ended_s - start_s) / interval_s - 1e-9) - tick  # so many ticks have begun since
             if ended_s > ahead_s[-1] and late > (0 if ended_s - look[0] > interval_s else 1):
-                self.skipped_ticks += late
+                self.skipped_ticks += 0 if lane.is_beside else late
                 tick += late
                 del ahead_s[-late:]
                 continue
@@ -345,7 +382,7 @@ class Sampler:
             tick += len(ahead_s)
             if probes:
                 look = self._read(lane, [ahead_s.pop()], stopped)
-                look = self._read(lane, [look[-1] + probes.pop() * interval_s], stopped, counters_only=True)
+                look = self._read(lane, [look[-1] + probes.pop() * interval_s], stopped, _Part.COUNTERS)
             else:
                 look = self._read(lane, ahead_s, stopped)
             tick -= len(ahead_s)
@@ -366,13 +403,13 @@ class Sampler:
             lane.hung = False  # it has answered meanwhile
             return
         del now.calls[reading + 1 :]
-        lane.keep(self.channels, [hung])
+        lane.keep([hung])
         if reading:
             lane.looks.append((now.what[:reading], look[: 2 * reading + 1], copies))
         self.failed_reads[name] += 1
         # Where one more hangs, others may: then each goes on by itself.
         for indices in [[index] for index in others] if lane.is_heir else [others] if others else []:
-            heir = _Lane(self.channels, indices, lane.interval_s)
+            heir = _Lane(lane.channels, indices, lane.interval_s, lane.period_s, lane.is_beside)
             heir.is_heir = True
             self._lanes.append(heir)
             self._start(partial(self._loop, heir, stopped))
@@ -383,7 +420,7 @@ class Sampler:
         lane: _Lane,
         ahead_s: list[float],
         stopped: Callable[[], bool] = bool,  # which says no
-        counters_only: bool = False,
+        part: _Part = _Part.ALL,
         wait_s: float = -1.0,
     ) -> _Look:
         """Read all of a lane at each of these deadlines, the last one first, and take them off, until it is too late
@@ -400,7 +437,7 @@ class Sampler:
             if stopped() or not acquire(True, wait_s):
                 return look
             try:  # what the lane reads may have changed meanwhile
-                lane.round = now = lane.counters if counters_only else lane.all
+                lane.round = now = lane.rounds[part]
                 lane.look = look = [now_s()]
                 add = look.append
                 for read in now.calls:
@@ -564,13 +601,13 @@ class PowerMonitor:
         self.sampler.watch(self._stop.is_set)
 
     def mark(self, event: str, name: str, time_s: float | None = None) -> None:
-        """Note a region_begin or region_end, and read the counters now, so that the region's edge is sharp.
+        """Note a region_begin or region_end, and read the quick counters now, so that the region's edge is sharp.
 
         A counter that does not answer keeps the program for at most MARK_S.
         """
         time_s = self.clock.now_s() if time_s is None else time_s
         with suppress(RuntimeError):  # no more threads: it is less sharp
-            threads.within(MARK_S, self.sampler.sample_counters)
+            threads.within(MARK_S, partial(self.sampler.sample_counters, quick=True))
         self.sampler.event(event, time_s, region=name)
 
     def __enter__(self) -> PowerMonitor:

@@ -17,9 +17,10 @@ good=0
 
 # size, micro batch, global batch, measured steps, further flags; the headline first
 points=(
-    "800M 4 16 30" "800M 8 64 12" "117M 16 64 50"
-    "800M 8 64 12 --compile layers" "800M 8 64 12 --cuda-graph on"
-    "800M 16 64 12" "800M 16 512 4" "117M 32 256 30"
+    "800M 4 16 30" "800M 8 64 12" "800M 8 64 12 --compile layers"
+    "117M 16 64 50" "117M 16 64 50 --cuda-graph on"
+    "800M 8 64 12 --compile layers --cuda-graph on" "800M 16 64 12 --compile layers"
+    "117M 32 256 30 --compile layers --cuda-graph on" "800M 16 512 4"
 )
 for point in "${points[@]}"; do
     read -r size micro global steps flags <<<"$point"

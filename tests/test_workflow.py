@@ -329,6 +329,19 @@ def test_a_job_that_fails_says_why_in_its_row(tmp_path, program, methods, reason
     assert not (tmp_path / "ready").exists()
 
 
+@pytest.mark.parametrize(
+    ("slurm", "reason"), [({}, "can't open file"), ({"SLURM_JOB_ID": "1"}, "ended with exit code 127")]
+)
+def test_a_job_by_bash_needs_no_launcher_of_a_scheduler(tmp_path, slurm, reason):
+    folder = job_folder(tmp_path, "no_such_module")
+    job = (folder / "job.sh").read_text()
+    assert "launcher=( )" in job
+    (folder / "job.sh").write_text(job.replace("launcher=( )", "launcher=(no_such_launcher)"))
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
+    _, result = submit(folder, env={**environment, **slurm})
+    assert reason in result["error"]
+
+
 def test_a_scheduler_that_refuses_the_job_is_a_failed_row(tmp_path):
     scheduler = tmp_path / "bin" / "sbatch"
     scheduler.parent.mkdir()

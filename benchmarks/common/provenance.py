@@ -20,6 +20,7 @@ from benchmarks.common.launch import node_name, usable_cores
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NUMA_NODES = Path("/sys/devices/system/node")
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # nvidia-smi underlines, whoever reads it
 TIMEOUT_S = 20
 # A list of names, never the whole environment: it may hold secrets.
 ENVIRONMENT = (
@@ -141,7 +142,7 @@ def _run(*command: str) -> str | None:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=TIMEOUT_S)
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip() or None
+    return COLOURS.sub("", done.stdout).strip() or None
 
 
 def _git(*arguments: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import shutil
 import warnings
@@ -79,6 +80,8 @@ def _choose_compile(asked: str, layers: str, target: Target) -> str:
     if asked == "layers":
         # A warning within a layer would cut its graph in pieces.
         torch._dynamo.config.ignore_logger_methods.add(warnings.warn)
+        # PyTorch 2.11 cannot note that in its own statistics, and says so by a traceback for each layer.
+        logging.getLogger("torch._dynamo.metrics_context").setLevel(logging.CRITICAL)
     return asked
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import torch
 from megatron.core import parallel_state
@@ -35,7 +36,7 @@ def parallel_groups(target: Target, layout: Layout, seed: int, cuda_graph: bool 
 
 
 def distribute(
-    model: GPTModel, config: TransformerConfig, target: Target, overlap: bool, gather_late: bool
+    model: GPTModel, config: TransformerConfig, target: Target, overlap: bool, gather_late: bool, cuda_graph: bool
 ) -> DistributedDataParallel:
     """megatron-core's data parallelism around the model; gradients are summed in float32.
 
@@ -48,10 +49,26 @@ def distribute(
         use_distributed_optimizer=target.on_gpu,
         overlap_param_gather=overlap and gather_late and target.on_gpu,
     )
-    distributed = DistributedDataParallel(config, ddp_config, model)
+    with _own_stream() if cuda_graph else nullcontext():
+        distributed = DistributedDataParallel(config, ddp_config, model)
     config.finalize_model_grads_func = finalize_model_grads
     config.no_sync_func = distributed.no_sync if overlap else None
     return distributed
+
+
+@contextmanager
+def _own_stream() -> Iterator[None]:
+    """A stream for what adds up gradients, which stays where it was made: no graph can take in the default stream.
+
+    PyTorch warns of two streams, and of megatron-core's barrier before it captures.
+    """
+    for words in ("The AccumulateGrad node's stream does not match", r"barrier\(\): using the device"):
+        warnings.filterwarnings("ignore", words)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        yield
+    torch.cuda.current_stream().wait_stream(stream)
 
 
 def average_losses(losses: list[torch.Tensor], device: torch.device) -> list[float]:

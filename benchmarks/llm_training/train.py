@@ -224,7 +224,7 @@ class Trainer:
         self._skipped_steps = 0
         # A compiled or captured layer cannot wait for its weights on the way.
         gather_late = kernels.compile != "layers" and not kernels.cuda_graph
-        self._model = parallel.distribute(gpt, model_config, target, run.overlap, gather_late)
+        self._model = parallel.distribute(gpt, model_config, target, run.overlap, gather_late, kernels.cuda_graph)
         timers = regions.MegatronTimers(run.regions)
         self._optimizer = optimizer.build_optimizer(self._model, config.training, target, timers)
         self.regions, self._in_graph = run.regions, kernels.cuda_graph

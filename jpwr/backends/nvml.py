@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any, Callable, Mapping, Union
 
-from jpwr.backends.parts import Lost, attempt, channel_of, unless_all_are_lost
+from jpwr.backends.parts import Lost, attempt, channel_of, seconds_of, unless_all_are_lost
 from jpwr.backends.visible import is_visible
 from jpwr.channel import Channel, ChannelInfo, InPlace, Scope
 from jpwr.errors import BackendUnavailable, ReadError
@@ -59,7 +59,8 @@ def _channel(nvml: Any, index: int, environ: Mapping[str, str]) -> Channel:
     if isinstance(power, Lost):
         kind, averaging_s = "energy", 0.0
     energy, in_place = attempt(device.energy), None
-    if not isinstance(instant, Lost) and not isinstance(energy, Lost):
+    takes_s = 0.0 if isinstance(energy, Lost) else seconds_of(energy)
+    if not isinstance(instant, Lost) and not isinstance(energy, Lost) and not takes_s:
         together = attempt(partial(device.together, energy))
         if not isinstance(together, Lost):
             energy, in_place = together
@@ -77,7 +78,7 @@ def _channel(nvml: Any, index: int, environ: Mapping[str, str]) -> Channel:
         seen_share=SEEN_SHARE if device.compute_capability() in SEEN_IN_PART else 1.0,
         limit_w=device.limit_w(),
     )
-    return channel_of(info, power, energy, device.status())._replace(in_place=in_place)
+    return channel_of(info, power, energy, device.status())._replace(in_place=in_place, counter_takes_s=takes_s)
 
 
 class _Device:

@@ -3,6 +3,7 @@
  *   STAND_IN_INSTANT   1: instant power and the counter are there as field values
  *   STAND_IN_LATE_S, STAND_IN_MEAN_S, STAND_IN_HELD_S   how late power is, over which time it is a mean, and for how long
  *                      a reading is shown (default: not); STAND_IN_COUNTED_S   for how long the counter's is
+ *   STAND_IN_COUNTER_TAKES_S   how long a call takes that asks for the counter (default: not)
  *   STAND_IN_LIMIT_W   the power limit of each device (default 400)
  *   STAND_IN_CAPABILITY   the compute capability of each device, such as 9.0 (default: not known)
  *   STAND_IN_MIG       1: the devices are divided by MIG
@@ -91,6 +92,7 @@ int nvmlDeviceGetTotalEnergyConsumption(void *handle, unsigned long long *millij
     static double still_j;
     if (fault("no-counter", device(handle))) return NOT_SUPPORTED;
     int code = trouble(handle);
+    usleep((useconds_t)(1e6 * number("STAND_IN_COUNTER_TAKES_S", 0)));
     double counted_j = (device(handle) + 1) * energy_j(seen_s(now_s(), "STAND_IN_COUNTED_S"));
     if (fault("counter-still", device(handle))) counted_j = still_j = still_j ? still_j : counted_j;
     if (fault("counter-reset", device(handle))) counted_j -= energy_j(start_s);

@@ -614,7 +614,7 @@ def test_power_and_counter_are_read_in_one_call_where_the_driver_tells_the_same_
     program = (
         "from contextlib import ExitStack\n"
         "from jpwr.backends.nvml import open_channels\n"
-        "for index, (_, read_power_w, read_energy_j, _, in_place) in enumerate(open_channels(ExitStack())):\n"
+        "for index, (_, read_power_w, read_energy_j, _, in_place, _) in enumerate(open_channels(ExitStack())):\n"
         "    print(in_place is not None)\n"
         "    true_w = 300 * (index + 1)\n"
         "    assert read_power_w() == true_w\n"
@@ -626,6 +626,20 @@ def test_power_and_counter_are_read_in_one_call_where_the_driver_tells_the_same_
     library = {"LD_LIBRARY_PATH": str(nvml_folder), "STAND_IN_SHAPE": "constant", "STAND_IN_INSTANT": "1"}
     done = run(sys.executable, "-c", program, **{**library, **variables})
     assert done.stdout.split() == list(map(str, in_one_call)), done.stderr
+
+
+def test_a_counter_that_takes_long_is_no_part_of_reading_power(nvml_folder):
+    program = (
+        "from contextlib import ExitStack\n"
+        "from jpwr.backends.nvml import open_channels\n"
+        "for channel in open_channels(ExitStack()):\n"
+        "    assert channel.in_place is None and channel.read_power_w and channel.read_energy_j\n"
+        "    print(channel.counter_takes_s)\n"
+    )
+    asked = {"STAND_IN_SHAPE": "constant", "STAND_IN_INSTANT": "1", "STAND_IN_COUNTER_TAKES_S": "0.003"}
+    done = run(sys.executable, "-c", program, LD_LIBRARY_PATH=str(nvml_folder), **asked)
+    takes_s = [float(word) for word in done.stdout.split()]
+    assert len(takes_s) == 2 and min(takes_s) >= 0.003, done.stderr
 
 
 def test_a_gpu_whose_counter_is_not_supported_is_read_by_its_power(sampled_nvml):

@@ -20,7 +20,7 @@ from jpwr.channel import Channel, ChannelInfo, InPlace, Scope
 from jpwr.clock import SystemClock
 from jpwr.edges import MOST_S, EdgeReader
 from jpwr.errors import JpwrError, ReadError
-from jpwr.sampler import HUNG_S, WATCH_INTERVAL_S, PowerMonitor, Sampler, any_moment
+from jpwr.sampler import COUNTER_SHARE, HUNG_S, PROBES, WATCH_INTERVAL_S, PowerMonitor, Sampler, any_moment
 from jpwr.slope import Slope
 from jpwr.tests.conftest import DEADLINE_S, wait_until
 from jpwr.tests.loads import HIGH_W, LOW_W, counter_of, square
@@ -680,6 +680,43 @@ def test_a_sensor_with_a_slow_pace_of_its_own_delays_no_fast_one(stepped):
     assert min(steps(starts_s[:-2])) >= 0.3 - 1e-9  # the end cuts a call short
 
 
+def slow_counter(clock, takes_s):
+    def read_j() -> float:
+        clock.sleep_until(clock.time_s + takes_s)
+        return 2 * clock.time_s
+
+    return Channel(INFO._replace(has_counter=True), lambda: 2.0, read_j, counter_takes_s=takes_s)
+
+
+def test_a_slow_counter_delays_no_power(stepped):
+    with PowerMonitor([slow_counter(stepped, 0.03)], interval_s=0.02, clock=stepped, chance=even) as monitor:
+        stepped.move_to(4.0)
+    [series] = monitor.trace.series()
+    assert list(series.times_s) == pytest.approx([*deadlines(0.02, 4.0), 4.0])
+    # After the first readings, which are close together to find the refresh, for a quarter of the time.
+    steps_s = steps(series.counter_times_s)[2 * len(PROBES) : -2]
+    assert len(steps_s) > 4 and min(steps_s) >= 0.03 / COUNTER_SHARE - 1e-9
+    assert monitor.sampler.skipped_ticks == 0
+
+
+def test_a_quick_counter_stays_beside_its_power_and_a_slow_one_where_there_is_time(stepped):
+    channels = [slow_counter(stepped, 0.02), Channel(INFO._replace(name="quick", has_counter=True), lambda: 1.0, even)]
+    with PowerMonitor(channels, interval_s=0.1, clock=stepped, chance=even) as monitor:
+        stepped.move_to(6.0)
+    for series in monitor.trace.series():
+        counted, seen = ([t for t in times_s if 4.0 < t < 5.0] for times_s in (series.counter_times_s, series.times_s))
+        assert len(counted) == len(seen) > 5
+
+
+def test_a_mark_waits_for_no_slow_counter(clock):
+    monitor = PowerMonitor([slow_counter(clock, 0.02)], clock=clock)
+    before_s = clock.time_s
+    monitor.mark("region_begin", "step")
+    assert clock.time_s == before_s
+    monitor.sampler.sample_counters()
+    assert clock.time_s > before_s
+
+
 def test_a_device_that_does_not_answer_is_left_behind_until_it_does(stepped):
     def stuck_w() -> float:
         stepped.sleep_until(3.0 if stepped.time_s >= 1.0 else 0.0)
@@ -716,7 +753,7 @@ def test_whoever_waits_for_its_turn_reads_what_is_then_to_be_read(clock):
         """It comes when the second channel has been left behind, and the first is read in another thread."""
 
         def acquire(self, blocking, timeout):
-            lane.keep(channels, [1])
+            lane.keep([1])
             return True
 
         def release(self):

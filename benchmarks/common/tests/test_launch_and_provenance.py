@@ -58,7 +58,7 @@ def test_provenance_names_versions_and_leaves_the_rest_of_the_environment_out(mo
 
 
 NVIDIA_SMI = """#!/bin/sh
-[ "$1" = topo ] && { echo "GPU0 GPU1"; exit; }
+[ "$1" = topo ] && { printf '\\033[4mGPU0 GPU1\\033[0m\\n'; exit; }
 echo "name, uuid, driver_version"
 echo "NVIDIA X, GPU-0, 550.1"
 echo "NVIDIA X, GPU-1, 550.1"
