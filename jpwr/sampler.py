@@ -33,8 +33,9 @@ STATUS_HUNG_S = 5.0
 SAME_MOMENT_S = 0.0002
 # How often a counter is renewed shows in readings that are close together: the first ticks are followed by such ones.
 PROBES = tuple(0.3 / 2**power for power in range(8)) * 3  # shares of the interval
-# Counters that would take a larger share of the time are read beside power, in a thread of their own, for that share.
-COUNTER_SHARE = 0.25
+# Counters that take a larger share of the interval are read beside power, in a thread of their own, for such a share of
+# the time at most.
+SLOW_SHARE, COUNTER_SHARE = 0.1, 0.25
 # A reading that takes longer than this holds up its neighbours: they go on in another thread.
 HUNG_S, MOST_HUNG_S = 0.5, 20.0  # two intervals, within these limits
 WATCH_INTERVAL_S = 1.0  # a wake-up takes as much CPU time as five readings
@@ -168,8 +169,8 @@ def _lanes(channels: Sequence[Channel], interval_s: float) -> list[_Lane]:
     lanes = []
     for period_s, indices in rhythms.items():
         slow = [index for index in indices if channels[index].counter_takes_s and channels[index].read_power_w]
-        beside_s = sum(channels[index].counter_takes_s for index in slow) / COUNTER_SHARE
-        if beside_s <= period_s:
+        takes_s = sum(channels[index].counter_takes_s for index in slow)
+        if takes_s <= SLOW_SHARE * period_s:
             lanes.append(_Lane(channels, indices, period_s, period_s, is_beside=False))
             continue
         powers, counters = list(channels), list(channels)
@@ -177,7 +178,7 @@ def _lanes(channels: Sequence[Channel], interval_s: float) -> list[_Lane]:
             powers[index] = channels[index]._replace(read_energy_j=None, in_place=None)
             counters[index] = channels[index]._replace(read_power_w=None, in_place=None)
         lanes.append(_Lane(powers, indices, period_s, period_s, is_beside=False))
-        lanes.append(_Lane(counters, slow, beside_s, period_s, is_beside=True))
+        lanes.append(_Lane(counters, slow, max(period_s, takes_s / COUNTER_SHARE), period_s, is_beside=True))
     return lanes
 
 

@@ -700,7 +700,7 @@ def test_a_slow_counter_delays_no_power(stepped):
 
 
 def test_a_quick_counter_stays_beside_its_power_and_a_slow_one_where_there_is_time(stepped):
-    channels = [slow_counter(stepped, 0.02), Channel(INFO._replace(name="quick", has_counter=True), lambda: 1.0, even)]
+    channels = [slow_counter(stepped, 0.005), Channel(INFO._replace(name="quick", has_counter=True), lambda: 1.0, even)]
     with PowerMonitor(channels, interval_s=0.1, clock=stepped, chance=even) as monitor:
         stepped.move_to(6.0)
     for series in monitor.trace.series():
