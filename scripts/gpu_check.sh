@@ -40,7 +40,7 @@ for point in "${points[@]}"; do
             -e "s/#NUM_DEVICES#/1/; s/#NUM_NODES#/1/; s/#GLOBAL_BATCH_SIZE#/$global/" \
             "$repo/jube/include/result.json.in" >result.json
         code=0
-        python3 -m jpwr --methods pynvml --idle 3 --df-out "power/$(hostname)" -- \
+        python3 -m jpwr --methods pynvml --idle 4 --df-out "power/$(hostname)" -- \
             python3 -m benchmarks.llm_training --device gpu --size "$size" --micro-batch-size "$micro" \
             --global-batch-size "$global" --warmup-steps 5 --measured-steps "$steps" --min-measured-s 20 $flags \
             --system "$system" --peak-tflops-per-device "$peak" --record record.json >job.out 2>job.err || code=$?

@@ -883,13 +883,13 @@ def test_a_channel_that_was_not_read_in_a_row_has_no_sample_there():
     assert (list(power.times_s), list(power.power_w)) == ([4, 6], [5.0, 5.0])
 
 
-def test_idle_power_is_told_from_three_samples_on():
-    for samples in (2, 3, 4):
+def test_idle_power_is_told_from_three_samples_on_of_its_second_half():
+    for samples in (3, 4, 5, 7):
         trace = step_ramp()
         trace.event("command_started", samples - 1.0)
         idle_w, _ = trace.idle_power_w()
-        assert math.isnan(idle_w) == (samples < 3)
-        assert samples < 3 or idle_w == pytest.approx(5 * (samples - 1))
+        assert math.isnan(idle_w) == (samples < 5)
+        assert samples < 5 or idle_w == pytest.approx(10 * 0.75 * (samples - 1))
 
 
 @pytest.mark.parametrize("random_phase", [True, False])
