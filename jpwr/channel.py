@@ -32,7 +32,7 @@ class ChannelInfo(NamedTuple):
     estimated: bool = False  # modelled, not measured
     num_devices: int = 1  # devices whose power this channel includes
     device_id: str = ""  # the vendor's unique id of the device, where there is one; several are separated by spaces
-    has_counter: bool = False  # an energy counter is read with every sample
+    has_counter: bool = False  # an energy counter is read, too
     mine: bool = True  # False: a device of this node that is hidden from this job
     period_s: float = 0.0  # how often the sensor has a new value, in seconds; 0: not known
     averaging_s: float = 0.0  # time over which a power reading is a mean, in seconds; 0: an instant, or not known
@@ -64,10 +64,11 @@ class Channel(NamedTuple):
     Both raise ReadError. Without `read_power_w` the sampler takes the counter's slope. `read_status` returns what
     explains a reading, such as clocks; it is read once per second, and may raise ReadError too. `in_place`, where a
     library tells watts and joules in one call, is used at each sample instead of the two. `counter_takes_s` is how long
-    `read_energy_j` takes, in seconds, where that is long enough to matter.
+    `read_energy_j` takes, in seconds, where that is long enough to matter: then it may be called in another thread than
+    `read_power_w`, where there is one, and less often.
 
     Each of them is called by one thread at a time. A channel whose `period_s` is above the sampling interval is read in
-    a thread of its own, at that period; so are counters that take too long beside power.
+    a thread of its own, at that period.
     """
 
     info: ChannelInfo

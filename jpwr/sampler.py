@@ -35,7 +35,7 @@ SAME_MOMENT_S = 0.0002
 PROBES = tuple(0.3 / 2**power for power in range(8)) * 3  # shares of the interval
 # Counters that take a larger share of the interval are read beside power, in a thread of their own, for such a share of
 # the time at most.
-SLOW_SHARE, COUNTER_SHARE = 0.1, 0.25
+SLOW_SHARE, COUNTER_SHARE = 0.05, 0.25
 # A reading that takes longer than this holds up its neighbours: they go on in another thread.
 HUNG_S, MOST_HUNG_S = 0.5, 20.0  # two intervals, within these limits
 WATCH_INTERVAL_S = 1.0  # a wake-up takes as much CPU time as five readings
@@ -231,12 +231,13 @@ class Sampler:
     @property
     def hung(self) -> list[str]:
         """Names of the channels that did not answer and were left behind."""
-        return [self.channels[index].info.name for lane in self._lanes if lane.hung for index in lane.indices]
+        found = [self.channels[index].info.name for lane in self._lanes if lane.hung for index in lane.indices]
+        return list(dict.fromkeys(found))  # one may hang in two lanes
 
     def run(self, stopped: Callable[[], bool]) -> None:
         """Sample now, then at every deadline, and once more when stopped, so that the trace covers the whole run."""
         for lane in self._lanes[1:]:
-            self._start(partial(self._loop, lane, stopped))
+            self._start_lane(lane, stopped)
         if any(channel.read_status for channel in self.channels):
             self._start(partial(self._watch_status, stopped))
         try:
@@ -288,7 +289,8 @@ class Sampler:
         """The same for counters alone, or quick ones: at a moment that the load has chosen, power is no fair sample."""
         for lane in self._at_hand():
             part = _Part.QUICK_COUNTERS if quick else _Part.COUNTERS
-            self._read(lane, [self.clock.now_s()], part=part, wait_s=wait_s)
+            if lane.rounds[part].calls:  # else nobody waits for its turn
+                self._read(lane, [self.clock.now_s()], part=part, wait_s=wait_s)
         self.hand_on()
 
     def _at_hand(self) -> list[_Lane]:
@@ -360,6 +362,9 @@ class Sampler:
         threads.start(thread)
         self._threads.append(thread)
 
+    def _start_lane(self, lane: _Lane, stopped: Callable[[], bool]) -> None:
+        self._start(partial(self._loop_beside if lane.is_beside else self._loop, lane, stopped))
+
     def _loop(self, lane: _Lane, stopped: Callable[[], bool]) -> None:
         interval_s, chance = lane.interval_s, self._chance
         together = max(1, round(HAND_ON_S / interval_s))
@@ -375,7 +380,7 @@ class Sampler:
             ended_s = look[-1]
             late = math.ceil((ended_s - start_s) / interval_s - 1e-9) - tick  # so many ticks have begun since
             if ended_s > ahead_s[-1] and late > (0 if ended_s - look[0] > interval_s else 1):
-                self.skipped_ticks += 0 if lane.is_beside else late
+                self.skipped_ticks += late
                 tick += late
                 del ahead_s[-late:]
                 continue
@@ -387,17 +392,40 @@ class Sampler:
             else:
                 look = self._read(lane, ahead_s, stopped)
             tick -= len(ahead_s)
-            if not lane.has_begun:
-                lane.has_begun = True
-                if all(each.has_begun for each in self._lanes):
-                    self.begun.set()
+            self._has_begun(lane)
         if not lane.hung:
             self._read(lane, [start_s])
+
+    def _loop_beside(self, lane: _Lane, stopped: Callable[[], bool]) -> None:
+        """Counters have no deadlines: where they take longer under load, they are read less often."""
+        probes = list(PROBES)
+        next_s = handed_on_s = start_s = self.clock.now_s()
+        while not stopped():
+            look = self._read(lane, [next_s], stopped)
+            self._has_begun(lane)
+            busy_s = look[-1] - look[0]
+            next_s = look[-1] + (1 / COUNTER_SHARE - 1) * busy_s
+            if probes:
+                next_s += probes.pop() * lane.interval_s
+            else:
+                next_s = max(next_s, look[0] + (0.5 + self._chance()) * lane.interval_s)
+            if look[-1] > handed_on_s + HAND_ON_S:
+                self.hand_on()
+                handed_on_s = look[-1]
+        if not lane.hung:
+            self._read(lane, [start_s])
+
+    def _has_begun(self, lane: _Lane) -> None:
+        if not lane.has_begun:
+            lane.has_begun = True
+            if all(each.has_begun for each in self._lanes):
+                self.begun.set()
 
     def _leave_behind(self, lane: _Lane, now: _Round, look: _Look, reading: int, stopped: Callable[[], bool]) -> None:
         hung = now.what[reading][0]
         others = [index for index in lane.indices if index != hung]
         name = self.channels[hung].info.name
+        is_said = name in self.hung
         copies = now.copies()
         lane.hung = True  # first: it may answer at any moment, and must not go on to the others
         if lane.look is not look or len(look) != 2 * reading + 1:
@@ -413,8 +441,10 @@ class Sampler:
             heir = _Lane(lane.channels, indices, lane.interval_s, lane.period_s, lane.is_beside)
             heir.is_heir = True
             self._lanes.append(heir)
-            self._start(partial(self._loop, heir, stopped))
-        self._warn(f"{name}: does not answer; it is left behind, and the other channels go on")
+            self._start_lane(heir, stopped)
+        if not is_said:
+            what = "its counter does not answer" if lane.is_beside else "does not answer"
+            self._warn(f"{name}: {what}; it is left behind, and the other channels go on")
 
     def _read(
         self,

@@ -93,9 +93,9 @@ class CsvWriter:
 
 
 def _look_forward(row: Row, last_s: list[float]) -> None:
-    """Raise ValueError where a channel was read before its last reading: rows of several may cross, not of one."""
-    for index, (power_w, energy_j) in enumerate(zip(row.power_w, row.energy_j)):
-        if power_w is None and energy_j is None:
+    """Raise ValueError where power or a counter was read before its last reading: rows of several may cross."""
+    for index, value in enumerate([*row.power_w, *row.energy_j]):
+        if value is None:
             continue
         if row.time_s < last_s[index]:
             raise ValueError(f"its time goes back from {last_s[index]:.6f} s to {row.time_s:.6f} s")
@@ -203,7 +203,7 @@ class open_trace:  # noqa: N801 - used as a function is
 
     def __iter__(self) -> Iterator[Row | Event]:
         expected = len(_columns(self.channels))
-        last_s = [-math.inf] * len(self.channels)
+        last_s = [-math.inf] * 2 * len(self.channels)
         while True:
             line = self._line()
             if line is None:

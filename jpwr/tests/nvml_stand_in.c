@@ -3,7 +3,7 @@
  *   STAND_IN_INSTANT   1: instant power and the counter are there as field values
  *   STAND_IN_LATE_S, STAND_IN_MEAN_S, STAND_IN_HELD_S   how late power is, over which time it is a mean, and for how long
  *                      a reading is shown (default: not); STAND_IN_COUNTED_S   for how long the counter's is
- *   STAND_IN_COUNTER_TAKES_S   how long a call takes that asks for the counter (default: not)
+ *   STAND_IN_COUNTER_TAKES_S   CPU time of a call that asks for the counter (default: next to none)
  *   STAND_IN_LIMIT_W   the power limit of each device (default 400)
  *   STAND_IN_CAPABILITY   the compute capability of each device, such as 9.0 (default: not known)
  *   STAND_IN_MIG       1: the devices are divided by MIG
@@ -26,6 +26,12 @@ typedef struct {
 
 /* A handle is the device's number plus one: null is none. */
 static unsigned device(void *handle) { return (unsigned)(size_t)handle - 1; }
+
+static double cpu_s(void) {
+    struct timespec used;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    return used.tv_sec + 1e-9 * used.tv_nsec;
+}
 
 static int trouble(void *handle) {
     while (fault("hang", device(handle))) usleep(100000);
@@ -92,7 +98,7 @@ int nvmlDeviceGetTotalEnergyConsumption(void *handle, unsigned long long *millij
     static double still_j;
     if (fault("no-counter", device(handle))) return NOT_SUPPORTED;
     int code = trouble(handle);
-    usleep((useconds_t)(1e6 * number("STAND_IN_COUNTER_TAKES_S", 0)));
+    for (double end_s = cpu_s() + number("STAND_IN_COUNTER_TAKES_S", 0); cpu_s() < end_s;) {}
     double counted_j = (device(handle) + 1) * energy_j(seen_s(now_s(), "STAND_IN_COUNTED_S"));
     if (fault("counter-still", device(handle))) counted_j = still_j = still_j ? still_j : counted_j;
     if (fault("counter-reset", device(handle))) counted_j -= energy_j(start_s);

@@ -680,22 +680,23 @@ def test_a_sensor_with_a_slow_pace_of_its_own_delays_no_fast_one(stepped):
     assert min(steps(starts_s[:-2])) >= 0.3 - 1e-9  # the end cuts a call short
 
 
-def slow_counter(clock, takes_s):
+def slow_counter(clock, told_s, takes_s=0.0):
     def read_j() -> float:
-        clock.sleep_until(clock.time_s + takes_s)
+        clock.sleep_until(clock.time_s + (takes_s or told_s))
         return 2 * clock.time_s
 
-    return Channel(INFO._replace(has_counter=True), lambda: 2.0, read_j, counter_takes_s=takes_s)
+    return Channel(INFO._replace(has_counter=True), lambda: 2.0, read_j, counter_takes_s=told_s)
 
 
-def test_a_slow_counter_delays_no_power(stepped):
-    with PowerMonitor([slow_counter(stepped, 0.03)], interval_s=0.02, clock=stepped, chance=even) as monitor:
+@pytest.mark.parametrize("takes_s", [0.003, 0.03])
+def test_a_slow_counter_delays_no_power_and_is_read_less_often_where_it_takes_longer(stepped, takes_s):
+    channel = slow_counter(stepped, 0.003, takes_s)
+    with PowerMonitor([channel], interval_s=0.02, clock=stepped, chance=even) as monitor:
         stepped.move_to(4.0)
     [series] = monitor.trace.series()
     assert list(series.times_s) == pytest.approx([*deadlines(0.02, 4.0), 4.0])
-    # After the first readings, which are close together to find the refresh, for a quarter of the time.
-    steps_s = steps(series.counter_times_s)[2 * len(PROBES) : -2]
-    assert len(steps_s) > 4 and min(steps_s) >= 0.03 / COUNTER_SHARE - 1e-9
+    steps_s = steps(series.counter_times_s)[:-2]
+    assert len(steps_s) > len(PROBES) and min(steps_s) >= takes_s / COUNTER_SHARE - 1e-9
     assert monitor.sampler.skipped_ticks == 0
 
 
@@ -708,13 +709,42 @@ def test_a_quick_counter_stays_beside_its_power_and_a_slow_one_where_there_is_ti
         assert len(counted) == len(seen) > 5
 
 
-def test_a_mark_waits_for_no_slow_counter(clock):
-    monitor = PowerMonitor([slow_counter(clock, 0.02)], clock=clock)
-    before_s = clock.time_s
+class Taken:
+    """The lock of a lane that is being read."""
+
+    asked = 0
+
+    def acquire(self, *wait) -> bool:
+        self.asked += 1
+        return False
+
+    def release(self) -> None:
+        raise AssertionError("it was never had")
+
+
+@pytest.mark.parametrize(("interval_s", "lanes"), [(0.01, 2), (0.1, 1)])
+def test_a_mark_waits_for_no_slow_counter(clock, interval_s, lanes):
+    monitor = PowerMonitor([slow_counter(clock, 0.004)], interval_s, clock=clock)
+    assert len(monitor.sampler._lanes) == lanes
+    for lane in monitor.sampler._lanes:
+        lane.lock = Taken()
     monitor.mark("region_begin", "step")
-    assert clock.time_s == before_s
+    assert not any(lane.lock.asked for lane in monitor.sampler._lanes)
     monitor.sampler.sample_counters()
-    assert clock.time_s > before_s
+    assert monitor.sampler._lanes[-1].lock.asked
+
+
+def test_a_device_whose_power_and_counter_hang_is_said_once(stepped):
+    def hangs() -> float:
+        stepped.sleep_until(9.0 if stepped.time_s >= 1.0 else 0.0)
+        return 1.0
+
+    words: list[str] = []
+    channel = Channel(INFO._replace(has_counter=True), hangs, hangs, counter_takes_s=0.03)
+    with PowerMonitor([channel], interval_s=0.02, clock=stepped, warn=words.append, chance=even) as monitor:
+        stepped.move_to(4.0)
+        assert monitor.sampler.hung == ["sensor"]
+    assert len([said for said in words if "does not answer" in said]) == 1
 
 
 def test_a_device_that_does_not_answer_is_left_behind_until_it_does(stepped):
