@@ -190,9 +190,9 @@ class Sampler:
     in between independent errors.
 
     A read that comes late skips ticks and never bursts; a read that fails, for whatever reason, is `nan`, is counted,
-    and is warned about once. A channel with a period of its own has its own loop, and a channel that does
-    not answer is left behind in one, so that it holds up no other. `chance()` gives a number from 0 to 1: where in its
-    interval a sample is taken.
+    and is warned about once. A channel with a period of its own has its own loop, slow counters are read in one beside
+    power, and a channel that does not answer is left behind in one, so that it holds up no other. `chance()` gives a
+    number from 0 to 1: where in its interval a sample is taken.
     """
 
     def __init__(
