@@ -287,8 +287,8 @@ class Sampler:
 
     def sample_counters(self, wait_s: float = 0.1, quick: bool = False) -> None:
         """The same for counters alone, or quick ones: at a moment that the load has chosen, power is no fair sample."""
+        part = _Part.QUICK_COUNTERS if quick else _Part.COUNTERS
         for lane in self._at_hand():
-            part = _Part.QUICK_COUNTERS if quick else _Part.COUNTERS
             if lane.rounds[part].calls:  # else nobody waits for its turn
                 self._read(lane, [self.clock.now_s()], part=part, wait_s=wait_s)
         self.hand_on()
@@ -392,7 +392,7 @@ class Sampler:
             else:
                 look = self._read(lane, ahead_s, stopped)
             tick -= len(ahead_s)
-            self._has_begun(lane)
+            self._note_begun(lane)
         if not lane.hung:
             self._read(lane, [start_s])
 
@@ -402,7 +402,7 @@ class Sampler:
         next_s = handed_on_s = start_s = self.clock.now_s()
         while not stopped():
             look = self._read(lane, [next_s], stopped)
-            self._has_begun(lane)
+            self._note_begun(lane)
             busy_s = look[-1] - look[0]
             next_s = look[-1] + (1 / COUNTER_SHARE - 1) * busy_s
             if probes:
@@ -415,7 +415,7 @@ class Sampler:
         if not lane.hung:
             self._read(lane, [start_s])
 
-    def _has_begun(self, lane: _Lane) -> None:
+    def _note_begun(self, lane: _Lane) -> None:
         if not lane.has_begun:
             lane.has_begun = True
             if all(each.has_begun for each in self._lanes):

@@ -197,10 +197,9 @@ class Trace:
         Of its second half: an H200 was at 129 W for up to 1.4 s after a job before it fell to 80 W.
         """
         started_s = self.event_time_s("command_started")
-        if started_s is None:
-            return [math.nan] * len(self.channels)
+        until_s = math.nan if started_s is None else started_s
         try:
-            idle = self.known_energies((self.start_s + started_s) / 2, started_s)
+            idle = self.known_energies((self.start_s + until_s) / 2, until_s)
         except NotEnoughSamples:
             return [math.nan] * len(self.channels)
         return [math.nan if one is None or one.samples < 3 else one.avg_power_w for one in idle]

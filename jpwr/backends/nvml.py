@@ -59,7 +59,7 @@ def _channel(nvml: Any, index: int, environ: Mapping[str, str]) -> Channel:
     if isinstance(power, Lost):
         kind, averaging_s = "energy", 0.0
     energy, in_place = attempt(device.energy), None
-    takes_s = 0.0 if isinstance(energy, Lost) else seconds_of(energy)
+    takes_s = seconds_of(energy)
     if not isinstance(instant, Lost) and not isinstance(energy, Lost) and not takes_s:
         together = attempt(partial(device.together, energy))
         if not isinstance(together, Lost):

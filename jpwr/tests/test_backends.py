@@ -644,7 +644,7 @@ def test_a_counter_that_takes_long_is_read_beside_power(nvml_folder, tmp_path):
     done = run(sys.executable, "-c", program, **slow)
     assert done.returncode == 0, done.stderr
     # Rows of two threads cross: the file is read back, and its energy is the counter's.
-    command = ("--methods", "pynvml", "--interval", "10", "--df-out", "out", "--", "bash", "-c", "rows 200")
+    command = ("--methods", "pynvml", "--interval", "10", "--df-out", "out", "--", "bash", "-c", "rows 400")
     done = run(sys.executable, "-m", "jpwr", *command, cwd=tmp_path, **slow)
     assert done.returncode == 0, done.stderr
     trace = read_trace(tmp_path / "out" / "trace.csv")
