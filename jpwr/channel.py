@@ -7,6 +7,9 @@ from typing import Any, Callable, NamedTuple
 
 from jpwr.errors import ReadError
 
+MOST = 1e15  # of seconds, watts and joules: more is damage, and its square is still a number
+MOST_W = 1e9  # of any machine
+
 
 class Scope(enum.Enum):
     """What a channel's watts cover.
@@ -42,6 +45,38 @@ class ChannelInfo(NamedTuple):
     seen_share: float = 1.0  # share of the time that readings of power are of; below 1 the sensor is blind in between
     limit_w: float = 0.0  # the most power that the device is allowed, in watts; 0: not known
     lacks: str = ""  # what of this sensor cannot be read, and why
+
+
+def check_info(info: Any) -> None:
+    """Raise ValueError for what describes no channel, or one that no trace can hold."""
+    if not isinstance(info, ChannelInfo):
+        raise ValueError(f"{info!r:.60} is no ChannelInfo")
+    if not isinstance(info.scope, Scope):
+        raise ValueError(f"the scope of a channel is none of {', '.join(scope.value for scope in Scope)}")
+    for name, value in info._asdict().items():
+        kind = type(ChannelInfo._field_defaults.get(name, ""))
+        if name == "scope":
+            continue
+        if kind in (int, float):
+            check_number(value, f"the {name} of a channel")
+            if value < 0:
+                raise ValueError(f"the {name} of a channel is below 0")
+        elif not isinstance(value, kind):
+            raise ValueError(f"the {name} of a channel is not of type {kind.__name__}")
+    if not info.name.isprintable() or not info.name or "," in info.name:
+        raise ValueError("the name of a channel is empty, or has a comma or a line's end in it")
+    if not 0 < info.seen_share <= 1:
+        raise ValueError("the seen_share of a channel is no share")
+
+
+def check_number(value: Any, name: str) -> None:
+    """Raise ValueError, which calls it by that name, for what is no finite number that anybody can have meant."""
+    try:
+        if isinstance(value, (int, float)) and abs(float(value)) <= MOST:  # nan is not
+            return
+    except OverflowError:  # a whole number that is larger than any float
+        pass
+    raise ValueError(f"{name} is no finite number")
 
 
 class InPlace(NamedTuple):

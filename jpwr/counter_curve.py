@@ -185,6 +185,15 @@ class CounterCurve:
                 found.append(Value(*self._knot(index), self._values_j[index]))
         return found
 
+    @property
+    def fault(self) -> str:
+        """What is wrong with the counter alone somewhere in the trace, empty where nothing is."""
+        if not self.readings:
+            return "could not be read"
+        if len(self._values_j) == 1:
+            return "stood still"
+        return self._faults[0][1] if self._faults else ""
+
     def is_sound(self, start_s: float, end_s: float) -> bool:
         """Whether nothing is wrong with the counter alone in a time."""
         return bisect_left(self._fault_times_s, start_s) == bisect_right(self._fault_times_s, end_s)

@@ -32,7 +32,13 @@ class get_power:  # noqa: N801 - its name there
     def __init__(
         self, power_methods: Sequence[Method | str], interval: float, options: dict[str, Any] | None = None
     ) -> None:
-        self._names = [method if isinstance(method, str) else method.name for method in power_methods]
+        self._names = [method if isinstance(method, str) else getattr(method, "name", "") for method in power_methods]
+        for method, name in zip(power_methods, self._names):
+            if not isinstance(name, str) or not name:
+                kind = type(method).__name__
+                raise JpwrError(
+                    f"what is of type {kind} is no method of jpwr: add one by an entry point of the group jpwr.methods"
+                )
         try:
             self._interval_s = interval / 1000
         except (TypeError, OverflowError) as error:

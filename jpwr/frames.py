@@ -160,8 +160,8 @@ def _write_table(file: BinaryIO, write: Callable[[TextIO], None], file_type: str
         with open(csv, "w", encoding="utf-8") as text:
             write(text)
         frame = pandas.read_csv(csv, index_col=0)
-        if file_type == "h5":
-            frame.to_hdf(made, key="jpwr", mode="w")
+        if file_type == "h5":  # energies are a series there, as from jpwr 0.0.10
+            (frame["0"].rename(None) if list(frame) == ["0"] else frame).to_hdf(made, key="jpwr", mode="w")
         else:
             frame.to_parquet(made)
         with open(made, "rb") as whole:

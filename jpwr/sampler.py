@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Callable, List, Optional, Protocol, Sequence, Tuple
 
 from jpwr import threads
-from jpwr.channel import Channel, InPlace
+from jpwr.channel import MOST, MOST_W, Channel, InPlace
 from jpwr.clock import Clock, SystemClock
 from jpwr.errors import JpwrError, ReadError
 from jpwr.slope import Slope
@@ -336,13 +336,14 @@ class Sampler:
             if time_s - row_s > SAME_MOMENT_S:
                 row_s, watts, joules = time_s, nothing[:], nothing[:]
                 rows.append(Row(row_s, watts, joules))
+            if kind is _Kind.POWER:
+                known = type(value) is float and 0.0 <= value <= MOST_W
+                watts[index] = value if known else self._number(index, kind, value, time_s)
+                continue
             if tell is not None:
                 watts[index], value = self._pair(index, tell, value, copies[place], time_s)
-            elif type(value) is not float:
+            elif type(value) is not float or not abs(value) <= MOST:
                 value = self._number(index, kind, value, time_s)
-            if kind is _Kind.POWER:
-                watts[index] = value
-                continue
             self.counters_j[index] = joules[index] = value
             slope = self._slopes[index]
             if slope is not None:  # also readings of the counter alone tell its pace
@@ -506,19 +507,25 @@ class Sampler:
             watts, joules = (taken, taken) if isinstance(taken, ReadError) else tell(taken, copy)
         except (Exception, SystemExit) as error:
             watts = joules = _reason(error)
-        if type(watts) is not float:
+        if type(watts) is not float or not 0.0 <= watts <= MOST_W:
             watts = self._number(index, _Kind.POWER, watts, time_s)
-        if type(joules) is not float:
+        if type(joules) is not float or not abs(joules) <= MOST:
             joules = self._number(index, _Kind.COUNTER, joules, time_s)
         return watts, joules
 
     def _number(self, index: int, kind: _Kind, value: Any, time_s: float) -> float:
-        """What is recorded for a reading that is not plainly a float; a ReadError is why it failed."""
+        """What is recorded for a reading that is not plainly a float of a machine; a ReadError is why it failed."""
         if not isinstance(value, ReadError):
             try:
-                return float(value)
+                number = float(value)
             except (Exception, SystemExit):
                 value = ReadError(f"it tells {_shown(value)}, which is no number")
+            else:
+                least, most = (0.0, MOST_W) if kind is _Kind.POWER else (-MOST, MOST)
+                if least <= number <= most:
+                    return number
+                what = _Kind.POWER if kind is _Kind.POWER else _Kind.COUNTER
+                value = ReadError(f"it tells {_shown(value)}, which is no {what.value} of any machine")
         info = self.channels[index].info
         self.failed_reads[info.name] += 1
         told_s = self._told.setdefault(index, {})

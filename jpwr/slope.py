@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from jpwr.channel import MOST_W
+
 LEAST_STEP = 0.5  # of an interval: two readings that chance has put closer together tell no power
 # A counter that two readings have shown unchanged has a slower pace than they have. When it changed is known by an
 # interval then, which has to be short beside what lies between two changes.
@@ -23,7 +25,7 @@ class Slope:
 
     def watts_at(self, time_s: float, counter_j: float) -> float:
         """Average power since a reading before that is far enough; the last one again where the counter has not been
-        renewed since; `nan` for the first one, and for one that could not be read or fell.
+        renewed since; `nan` for the first one, and for one that could not be read, fell, or is beyond any machine's.
         """
         if math.isnan(counter_j):
             return math.nan
@@ -43,4 +45,4 @@ class Slope:
             self._bases, self._watts = [(time_s, counter_j), self._bases[0]], step_j / step_s
         elif not self._is_slow:
             self._watts = (counter_j - older_j) / (time_s - older_s)
-        return self._watts
+        return self._watts if self._watts <= MOST_W else math.nan

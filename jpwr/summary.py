@@ -73,6 +73,11 @@ class Summary:
             if estimate is not None and estimate.reason
         ]
         found += [
+            f"{info.name}: the counter {fault}, and there is no power beside it: there is no energy"
+            for info, estimate, curve in zip(self.infos, self.command, self.trace.curves())
+            if estimate is None and curve.counter is not None and (fault := curve.counter.fault)
+        ]
+        found += [
             f"{info.name}: {curve.lateness.words}"
             for info, curve in zip(self.infos, self.trace.curves())
             if curve.lateness.words

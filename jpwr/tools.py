@@ -171,6 +171,7 @@ def rule_findings(summary: Summary) -> dict[str, list[Finding]]:
         gap_s = estimate.largest_gap_s
         found += [
             Finding(not info.estimated, "a measurement" if not info.estimated else "an estimate, not a measurement"),
+            Finding(estimate.energy_j > 0, f"{estimate.avg_power_w:.1f} W on average, more than 0 needed"),
             Finding(rate_hz >= MIN_RATE_HZ, f"{rate_hz:.1f} samples per second, {MIN_RATE_HZ:g} needed"),
             Finding(estimate.samples >= MIN_SAMPLES, f"{estimate.samples} samples, {MIN_SAMPLES} needed"),
             Finding(gap_s <= MAX_GAP_S, f"largest gap {gap_s:.2f} s, {MAX_GAP_S:g} s allowed"),

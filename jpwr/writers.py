@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Iterator, Sequence, TextIO
 
-from jpwr.channel import ChannelInfo, Scope
+from jpwr.channel import MOST, MOST_W, ChannelInfo, Scope, check_info, check_number
 from jpwr.errors import TraceError
 from jpwr.files import create_trace
 from jpwr.say import printable, say
@@ -22,8 +22,6 @@ from jpwr.trace import Event, Row, Trace
 FORMAT = 1
 HEADER = "# jpwr-trace "
 EVENT = "# event "
-MOST = 1e15  # of seconds, watts and joules: more is damage, and its square is still a number
-MOST_W = 1e9  # of any machine
 NUMBERS = {"interval_s", "epoch_offset_s", "idle_s"}  # of the header, where they are there
 
 
@@ -165,7 +163,7 @@ class open_trace:  # noqa: N801 - used as a function is
             if twice := [name for name in known if known.count(name) > 1]:
                 raise ValueError(f"two of its channels are named '{printable(twice[0])}'")
             for name in NUMBERS.intersection(meta):
-                _finite(meta[name], name)
+                check_number(meta[name], name)
             self.meta: dict[str, Any] = meta
         except ValueError as error:
             raise self._damaged(error) from error
@@ -219,7 +217,8 @@ class open_trace:  # noqa: N801 - used as a function is
     def _row(self, fields: Sequence[str], expected: int) -> Row:
         if len(fields) != expected:
             raise ValueError(f"{len(fields)} columns where {expected} are expected")
-        time_s = _finite(float(fields[0]), "the time of a row")
+        time_s = float(fields[0])
+        check_number(time_s, "the time of a row")
         powers_w: list[float | None] = []
         energies_j: list[float | None] = []
         at = 1
@@ -252,34 +251,24 @@ def _object(text: str) -> dict[str, Any]:
     return found
 
 
-def _finite(value: Any, name: str) -> float:
-    try:
-        if isinstance(value, (int, float)) and abs(float(value)) <= MOST:  # nan is not
-            return value
-    except OverflowError:  # a whole number that is larger than any float
-        pass
-    raise ValueError(f"{name} is no finite number")
-
-
 def _channel(described: Any) -> ChannelInfo:
     if not isinstance(described, dict) or not {"name", "scope", "source"} <= set(described):
         raise ValueError("a channel is described without name, scope and source")
     unknown = set(described).difference(ChannelInfo._fields)
     if unknown:
         raise ValueError(f"a channel has a '{min(unknown)}', which this version does not know")
-    for name, value in described.items():
-        kind = type(ChannelInfo._field_defaults.get(name, ""))
-        if kind in (int, float):
-            _finite(value, f"the {name} of a channel")
-        elif not isinstance(value, kind):
-            raise ValueError(f"the {name} of a channel is not of type {kind.__name__}")
-    return ChannelInfo(**dict(described, scope=Scope(described["scope"])))
+    if not isinstance(described["scope"], str):
+        raise ValueError("the scope of a channel is not of type str")
+    info = ChannelInfo(**dict(described, scope=Scope(described["scope"])))
+    check_info(info)
+    return info
 
 
 def _event(text: str) -> Event:
     details = _object(text)
     name = details.pop("event", None)
-    time_s = _finite(details.pop("time_s", None), "the time of an event")
+    time_s = details.pop("time_s", None)
+    check_number(time_s, "the time of an event")
     if not isinstance(name, str) or (name.startswith("region_") and not isinstance(details.get("region"), str)):
         raise ValueError("an event has no name")
     if "region" in details:

@@ -149,7 +149,7 @@ def _of_ranks(record: Record, traces: Sequence[Trace]) -> Iterator[tuple[int, st
     for hostname, windows in windows_of(record, "measured").items():
         trace = _trace_of(windows[0], traces)
         devices = [device for device in record["devices"] if device["hostname"] == hostname]
-        chosen = _choose(trace.channels, [device["device_id"] for device in devices], bool(is_accelerated(record)))
+        chosen = _choose(trace.channels, [device["device_id"] for device in devices], is_accelerated(record))
         for info, curve in zip(trace.channels, trace.curves(), strict=True):
             if info not in chosen:
                 continue
@@ -235,11 +235,11 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
     notes = []
     by_scope_wh: dict[str, float] = {}
     scopes: dict[str, str] = {}  # of each node
-    counted: dict[tuple[int, str], str] = {}  # for which node a trace's channel is
+    counted: dict[tuple[str, str], str] = {}  # for which node a sensor is
     for hostname, windows in nodes.items():
         trace = _trace_of(windows[0], traces)
         device_ids = [device["device_id"] for device in record["devices"] if device["hostname"] == hostname]
-        chosen = _choose(trace.channels, device_ids, bool(is_accelerated(record)))
+        chosen = _choose(trace.channels, device_ids, is_accelerated(record))
         scopes[hostname] = "+".join(sorted({info.scope.value for info in chosen}))
         heard = _heard(trace, windows)
         late = {info: curve.lateness.words for info, curve in zip(trace.channels, trace.curves(), strict=True)}
@@ -247,8 +247,8 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
             place = reading.info.scope.value
             by_scope_wh[place] = by_scope_wh.get(place, 0.0) + reading.estimate.energy_j / JOULES_PER_WH
         for info, trained in chosen.items():
-            if (other := counted.setdefault((id(trace), info.name), hostname)) != hostname:
-                raise EnergyError(f"channel {info.name} of one trace is counted for {other} and for {hostname}")
+            if (other := counted.setdefault(_sensor(trace, info), hostname)) != hostname:
+                raise EnergyError(f"channel {info.name} is one sensor, and is counted for {other} and for {hostname}")
             if info not in heard:
                 raise EnergyError(f"channel {info.name} {info.lacks or NOT_SAMPLED}")
             channels.append(_describe(heard[info], hostname) | _clocks(trace, info.name, windows))
@@ -256,6 +256,8 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
                 notes.append(f"channel {info.name} of node {hostname}: {late[info]}")
             if trained < info.num_devices and any(device_ids):
                 notes.append(f"channel {info.name} of node {hostname} {_counted(info, trained)}")
+        if twice := [info.name for info in _left_out(trace.channels, chosen)]:
+            notes.append(f"{', '.join(twice)} of node {hostname} show the same by another method: not counted")
     if len(set(scopes.values())) > 1:
         known = ", ".join(f"{scope} on {hostname}" for hostname, scope in scopes.items())
         raise EnergyError(f"the nodes were measured at different places, whose sum means nothing: {known}")
@@ -267,6 +269,9 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
     unit = record["work_unit"]
     if not energy_wh > 0:
         raise EnergyError(f"its channels measured {energy_wh:g} Wh, and no run uses none")
+    for channel in channels:
+        if not channel["energy_wh"] > 0:
+            raise EnergyError(f"channel {channel['name']} measured {channel['energy_wh']:g} Wh, and no run uses none")
     work_per_wh = record["metrics"][f"{kind}_{unit}"] / energy_wh
     epoch = record["metrics"].get(f"{unit}_per_epoch")
     return {
@@ -312,30 +317,70 @@ def _heard(trace: Trace, windows: Sequence[dict[str, Any]]) -> dict[ChannelInfo,
     return heard
 
 
-def _choose(found: Sequence[ChannelInfo], device_ids: Sequence[str], accelerated: bool) -> dict[ChannelInfo, int]:
+def _choose(
+    found: Sequence[ChannelInfo], device_ids: Sequence[str], accelerated: bool | None
+) -> dict[ChannelInfo, int]:
     """The channels of one node that count, and how many of the devices in each are known to have trained.
 
-    They are of one scope, and of devices with ids only those that trained: whatever the job's environment shows. A
-    processor's power is none of an accelerator's work.
+    They are of one scope, and of devices with ids only those that trained, whatever the job's environment shows.
+    Without ids they are of one method, as another one shows the same once more. A processor's power is none of an
+    accelerator's work, nor the other way round.
     """
+    scopes = list(SCOPES)
+    if accelerated is not None:
+        scopes.remove("cpu" if accelerated else "device")
+    without_id = ""
     if any(same_ids(text) for text in device_ids):
         of_scopes = [_of_devices(found, scope, device_ids) for scope in IDENTIFIED]
         best = min(of_scopes, key=lambda chosen: chosen.count(None))
         chosen = [info for info in best if info is not None]
         if len(chosen) == len(best):
             return Counter(chosen)
-        if any(info.scope.value == "device" or (info.scope.value in IDENTIFIED and info.device_id) for info in found):
-            raise EnergyError(f"device {device_ids[best.index(None)]} trained, but no power channel has its id")
-    for scope in SCOPES:
-        if accelerated and scope == "cpu":
-            continue
-        chosen = [info for info in found if info.scope.value == scope and info.mine]
+        without_id = f"device {device_ids[best.index(None)]} trained, but no power channel has its id"
+        if any(info.scope.value in IDENTIFIED and info.device_id for info in found):
+            raise EnergyError(without_id)
+        scopes.remove("device")  # it is not told which of them trained
+    for scope in scopes:
+        chosen = _of_one_method([info for info in found if info.scope.value == scope and info.mine])
         if chosen:
-            beside = [info for info in found if info.scope.value == ADDED_TO.get(scope)]
+            beside = _of_one_method([info for info in found if info.scope.value == ADDED_TO.get(scope)], chosen[0])
             return dict.fromkeys(chosen + beside, 0)
-    scopes = sorted({info.scope.value for info in found})
-    of_what = f" of an accelerator, which trained, but of {' and '.join(scopes)}" if accelerated and scopes else ""
-    raise EnergyError(f"the trace has no channel{of_what}")
+    seen = {info.scope.value for info in found}
+    if without_id and "device" in seen:
+        raise EnergyError(without_id)
+    of_what = (
+        f" of {'an accelerator' if accelerated else 'a processor'}, which trained, but of {' and '.join(sorted(seen))}"
+    )
+    raise EnergyError(f"the trace has no channel{of_what if seen and accelerated is not None else ''}")
+
+
+def _of_one_method(found: Sequence[ChannelInfo], beside: ChannelInfo | None = None) -> list[ChannelInfo]:
+    """The channels of that one's method, else of the first that measures, else of the first."""
+    methods = [_method(info) for info in sorted(found, key=lambda info: info.estimated)]
+    if beside is not None and _method(beside) in methods:
+        methods = [_method(beside)]
+    return [info for info in found if _method(info) == methods[0]]
+
+
+def _method(info: ChannelInfo) -> str:
+    """The method that shows it, by its name; of another package's it may not be told."""
+    method, colon, _ = info.name.partition(":")
+    return method if colon else ""
+
+
+def _left_out(found: Sequence[ChannelInfo], chosen: dict[ChannelInfo, int]) -> list[ChannelInfo]:
+    """Channels of the scopes that were chosen, where it is not by ids that they are none of it."""
+    scopes = {info.scope for info in chosen}
+    if any(chosen.values()):
+        return []
+    return [info for info in found if info.mine and info.scope in scopes and info not in chosen]
+
+
+def _sensor(trace: Trace, info: ChannelInfo) -> tuple[str, str]:
+    """What two traces have in common that show the same sensor: names are of a container, addresses of a node."""
+    if info.scope.value == "supply" and info.device_id:
+        return "", info.device_id
+    return trace.meta.get("boot_id") or str(id(trace)), info.device_id or info.name
 
 
 def _of_devices(found: Sequence[ChannelInfo], scope: str, device_ids: Sequence[str]) -> list[ChannelInfo | None]:

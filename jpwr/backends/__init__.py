@@ -11,7 +11,7 @@ import importlib
 from contextlib import ExitStack
 from typing import Any, Callable, Dict, NamedTuple, Sequence
 
-from jpwr.channel import Channel, Scope
+from jpwr.channel import Channel, Scope, check_info
 from jpwr.errors import BackendUnavailable, JpwrError
 from jpwr.say import say
 from jpwr.threads import within
@@ -119,6 +119,17 @@ def _checked(channels: Any) -> list[Channel]:
         raise BackendUnavailable(f"it gives {channels!r:.60}, which is no list of channels")
     if not channels:
         raise BackendUnavailable("it shows no channel")
+    names = set()
+    for channel in channels:
+        try:
+            check_info(channel.info)
+        except ValueError as error:
+            raise BackendUnavailable(f"it describes a channel that is none: {error}") from error
+        if channel.info.name in names:
+            raise BackendUnavailable(f"two of its channels are named '{channel.info.name}'")
+        if channel.read_power_w is None and channel.read_energy_j is None:
+            raise BackendUnavailable(f"its channel '{channel.info.name}' reads neither power nor a counter")
+        names.add(channel.info.name)
     return channels
 
 
@@ -153,7 +164,10 @@ def _open_auto(stack: ExitStack) -> OpenedMethods:
             notes.append(f"{name}: {', '.join(map(_name, kept))}")
         left = [channel for channel in found if channel.info.scope in taken]
         if left:
-            notes.append(f"{name}: left out, as another method shows the same: {', '.join(map(_name, left))}")
+            notes.append(
+                f"{name}: left out, as another method shows that scope already: {', '.join(map(_name, left))}; "
+                "name both with --methods to have both"
+            )
     if not channels:
         raise BackendUnavailable(
             f"no power sensor was found ({'; '.join(notes)}): "

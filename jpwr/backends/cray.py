@@ -18,18 +18,19 @@ from jpwr.errors import BackendUnavailable
 PM_COUNTERS = Path("/sys/cray/pm_counters")
 PERIOD_S = 0.1
 COUNTER_STEP_J = 1.0  # whole joules
+WATTS = {"W": 1.0, "mW": 1e-3, "kW": 1e3}
+JOULES = {"J": 1.0, "mJ": 1e-3, "kJ": 1e3}
 PARTS = re.compile(r"(?:(accel\d+|cpu\d*|memory\d*)_)?power")
 
 
 def open_channels(stack: ExitStack, pm_counters: Path = PM_COUNTERS) -> list[Channel]:
     channels = []
-    for path in sorted(pm_counters.glob("*power")):
-        found = PARTS.fullmatch(path.name)
-        if found is None:
-            continue
-        part = found[1] or "node"
+    paths = {found[1] or "node": path for path in pm_counters.glob("*power") if (found := PARTS.fullmatch(path.name))}
+    for part, path in sorted(paths.items()):
+        if re.sub(r"\d+$", "", part) in paths.keys() - {part}:
+            continue  # it is in what all of its kind take together
         energy_path = path.with_name(path.name[: -len("power")] + "energy")
-        readings = one_at_least(reading_of(stack, path, 1.0), reading_of(stack, energy_path, 1.0))
+        readings = one_at_least(reading_of(stack, path, 1.0, WATTS), reading_of(stack, energy_path, 1.0, JOULES))
         info = ChannelInfo(
             f"cray:{part}",
             _scope(part),

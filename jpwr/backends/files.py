@@ -5,17 +5,21 @@ from __future__ import annotations
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Callable, TextIO
+from typing import Callable, Mapping, TextIO
 
 from jpwr.backends.parts import Part, attempt
 from jpwr.errors import BackendUnavailable, ReadError
 
 
 class NumberFile:
-    """A file whose first word is a number; `scale` turns it into watts or joules."""
+    """A file whose first word is a number; `scale` turns it into watts or joules.
 
-    def __init__(self, stack: ExitStack, path: Path, scale: float) -> None:
+    With `units` its second word is a unit, and has a scale of its own.
+    """
+
+    def __init__(self, stack: ExitStack, path: Path, scale: float, units: Mapping[str, float] | None = None) -> None:
         self._scale = scale
+        self._units = units
         try:
             self._file: TextIO = stack.enter_context(open(path))
         except PermissionError as error:
@@ -28,18 +32,26 @@ class NumberFile:
     def read(self) -> float:
         try:
             self._file.seek(0)  # sysfs makes a new value at each read from the start
-            return int(self._file.read().split(None, 1)[0]) * self._scale
+            words = self._file.read().split(None, 2)
+            if self._units is None:
+                return int(words[0]) * self._scale
+            return float(words[0]) * self._units[words[1]] * self._scale
+        except KeyError as error:
+            known = ", ".join(self._units or ())
+            raise ReadError(f"{self._file.name}: the unit '{error.args[0]:.20}' is none of {known}") from error
         except (OSError, ValueError, IndexError) as error:
             raise ReadError(f"{self._file.name}: {error}") from error
 
 
-def open_reading(stack: ExitStack, path: Path, scale: float) -> Callable[[], float]:
-    return NumberFile(stack, path, scale).read
+def open_reading(
+    stack: ExitStack, path: Path, scale: float, units: Mapping[str, float] | None = None
+) -> Callable[[], float]:
+    return NumberFile(stack, path, scale, units).read
 
 
-def reading_of(stack: ExitStack, path: Path, scale: float) -> Part:
+def reading_of(stack: ExitStack, path: Path, scale: float, units: Mapping[str, float] | None = None) -> Part:
     """What reads a file that a sensor may have, None where there is none."""
-    return attempt(partial(open_reading, stack, path, scale)) if path.exists() else None
+    return attempt(partial(open_reading, stack, path, scale, units)) if path.exists() else None
 
 
 def text_of(path: Path) -> str:

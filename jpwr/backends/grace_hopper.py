@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from jpwr.backends.files import open_reading, text_of
-from jpwr.backends.parts import attempt, channel_of, unless_all_are_lost
+from jpwr.backends.parts import attempt, channel_of, unique, unless_all_are_lost
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import BackendUnavailable
 
@@ -23,7 +23,7 @@ MICROWATT = 1e-6
 
 
 def open_channels(stack: ExitStack, hwmon: Path = HWMON) -> list[Channel]:
-    channels = []
+    channels: dict[str, Channel] = {}
     for meter in sorted(hwmon.glob("hwmon*/device/power1_oem_info")):
         label = text_of(meter)
         scope = SCOPES.get(label.split(" ")[0])
@@ -31,13 +31,13 @@ def open_channels(stack: ExitStack, hwmon: Path = HWMON) -> list[Channel]:
             continue
         interval_ms = text_of(meter.with_name("power1_average_interval"))
         info = ChannelInfo(
-            f"gh:{label}",
+            unique(f"gh:{label}", channels),
             scope,
             "ACPI power meter by hwmon",
             averaging_s=int(interval_ms) / 1000 if interval_ms.isdigit() else 0.0,
         )
         power = attempt(partial(open_reading, stack, meter.with_name("power1_average"), MICROWATT))
-        channels.append(channel_of(info, power))
+        channels[info.name] = channel_of(info, power)
     if not channels:
         raise BackendUnavailable(f"no power meter of a Grace module is under {hwmon}: this is not a Grace-Hopper node")
-    return unless_all_are_lost(channels)
+    return unless_all_are_lost(list(channels.values()))

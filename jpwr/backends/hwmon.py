@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from jpwr.backends.files import reading_of, text_of
-from jpwr.backends.parts import channel_of, one_at_least, unless_all_are_lost
+from jpwr.backends.parts import channel_of, one_at_least, unique, unless_all_are_lost
 from jpwr.backends.rocm import has_cpu
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import BackendUnavailable
@@ -19,7 +19,7 @@ from jpwr.errors import BackendUnavailable
 HWMON = Path("/sys/class/hwmon")
 MICRO = 1e-6
 # What is counted of each kind of chip, by its labels: a chip's other sensors are inside of the counted one, and a chip
-# that is not in this table cannot be put into a sum.
+# that is not in this table cannot be put into a sum. Of the drivers of processors, the first that is there is taken.
 KNOWN = {
     "amdgpu": (Scope.DEVICE, r"PPT|slowPPT|"),
     "i915": (Scope.DEVICE, r"card|"),
@@ -33,20 +33,21 @@ KNOWN = {
 def open_channels(stack: ExitStack, hwmon: Path = HWMON) -> list[Channel]:
     channels: dict[str, Channel] = {}
     others = []
-    for chip in sorted(hwmon.glob("hwmon*"), key=_number):
+    chips = {chip: text_of(chip / "name") for chip in sorted(hwmon.glob("hwmon*"), key=_number)}
+    # Several drivers may show the same processors.
+    of_processors = next((name for name in KNOWN if KNOWN[name][0] is Scope.CPU and name in chips.values()), None)
+    for chip, chip_name in chips.items():
         if (chip / "device" / "power1_oem_info").exists():
             continue  # a Grace module's power meters are those of the method gh
-        chip_name = text_of(chip / "name")
         for sensor, label in _sensors(chip):
             scope, labels = KNOWN.get(chip_name, (None, ""))
-            if scope is None or not re.fullmatch(labels, label):
+            is_twice = scope is Scope.CPU and chip_name != of_processors
+            if scope is None or is_twice or not re.fullmatch(labels, label):
                 others.append(f"{chip_name} {label or sensor}".strip())
                 continue
             if scope is Scope.DEVICE and has_cpu("", _pci_id(chip)):
                 scope = Scope.MODULE
-            name = ":".join(["hwmon", chip_name, label or sensor])
-            while name in channels:
-                name = _next(name)
+            name = unique(":".join(["hwmon", chip_name, label or sensor]), channels)
             channels[name] = _channel(stack, chip, chip_name, sensor, name, scope)
     if not channels:
         seen = f"; its other sensors ({', '.join(others)}) cannot be put into a sum" if others else ""
@@ -91,9 +92,3 @@ def _channel(stack: ExitStack, chip: Path, chip_name: str, number: str, name: st
         counter_resolution_j=MICRO,
     )
     return channel_of(info, power, energy)
-
-
-def _next(name: str) -> str:
-    """The name with the next number behind it: two cards of a kind have the same labels."""
-    stem, _, number = name.partition("#")
-    return f"{stem}#{int(number or 1) + 1}"

@@ -12,6 +12,7 @@ from jpwr.errors import BackendUnavailable, ReadError
 
 COMMAND = ("ipmitool", "dcmi", "power", "reading")
 READING = re.compile(r"Instantaneous power reading:\s*(\d+)\s*Watts")
+OFF = re.compile(r"Power reading state is:\s*deactivated", re.IGNORECASE)
 PERIOD_S = 1.0  # a reading takes a good part of a second, and a controller has a new one about as often
 TIMEOUT_S = 5.0
 
@@ -39,4 +40,6 @@ def read_power_w() -> float:
     if done.returncode or found is None:
         said = (done.stderr or done.stdout).strip().splitlines()
         raise ReadError(f"{' '.join(COMMAND)}: {said[-1] if said else f'exit code {done.returncode}'}")
+    if OFF.search(done.stdout):
+        raise ReadError(f"{' '.join(COMMAND)}: the power reading is deactivated")
     return float(found[1])

@@ -10,11 +10,11 @@ from functools import partial
 from typing import Any, Callable, Mapping, Union
 
 from jpwr.backends.parts import Lost, attempt, channel_of, seconds_of, unless_all_are_lost
-from jpwr.backends.visible import is_visible
+from jpwr.backends.visible import visible
 from jpwr.channel import Channel, ChannelInfo, InPlace, Scope
 from jpwr.errors import BackendUnavailable, ReadError
 
-VISIBLE = ("CUDA_VISIBLE_DEVICES",)
+VISIBLE = (("CUDA_VISIBLE_DEVICES",),)
 # NVIDIA's documentation of nvmlDeviceGetPowerUsage: a one-second average on Ampere and later, but not on GA100.
 AVERAGED_S = 1.0
 COUNTER_STEP_J = 0.001  # it counts millijoules
@@ -42,16 +42,23 @@ def open_channels(stack: ExitStack, environ: Mapping[str, str] = os.environ) -> 
         raise BackendUnavailable(f"NVML cannot be used ({error}): is this a node with an NVIDIA driver?") from error
     if not count:
         raise BackendUnavailable("the NVIDIA driver is there, but it shows no GPU")
-    return unless_all_are_lost([_channel(pynvml, index, environ) for index in range(count)])
+    channels, ids = zip(*(_channel(pynvml, index) for index in range(count)))
+    mine = visible(environ, VISIBLE, ids)
+    return unless_all_are_lost(
+        [channel._replace(info=channel.info._replace(mine=index in mine)) for index, channel in enumerate(channels)]
+    )
 
 
-def _channel(nvml: Any, index: int, environ: Mapping[str, str]) -> Channel:
-    """One GPU, with what its driver can tell. One that tells nothing is not asked again: a lost one may hang."""
-    info = ChannelInfo(f"pynvml:{index}", Scope.DEVICE, "a GPU by NVML", mine=is_visible(environ, VISIBLE, index, ""))
+def _channel(nvml: Any, index: int) -> tuple[Channel, list[str]]:
+    """One GPU, with what its driver can tell, and the ids by which a job may ask for it or a part of it.
+
+    One that tells nothing is not asked again: a lost one may hang.
+    """
+    info = ChannelInfo(f"pynvml:{index}", Scope.DEVICE, "a GPU by NVML")
     try:
         device = _Device(nvml, nvml.nvmlDeviceGetHandleByIndex(index))
     except nvml.NVMLError as error:
-        return channel_of(info, Lost(f"NVML: {error}"))
+        return channel_of(info, Lost(f"NVML: {error}")), []
     instant, averaged = attempt(device.instant_power), attempt(device.averaged_power)
     power, kind, averaging_s = instant, "instant power", 0.0
     if isinstance(instant, Lost):
@@ -67,10 +74,11 @@ def _channel(nvml: Any, index: int, environ: Mapping[str, str]) -> Channel:
     uuid = device.text("nvmlDeviceGetUUID")
     name = device.text("nvmlDeviceGetName") or "NVIDIA GPU"
     divided = "; divided by MIG: all its instances together" if device.is_divided() else ""
+    # Before driver 470 an instance was called by its GPU's UUID.
+    ids = [uuid, f"MIG-{uuid}", *device.instances()] if divided else [uuid]
     info = info._replace(
         source=f"{name}, {kind} of the board by NVML{divided}",
         device_id=uuid,
-        mine=is_visible(environ, VISIBLE, index, uuid),
         averaging_s=averaging_s,
         counter_resolution_j=COUNTER_STEP_J,
         counter_refresh_s=REFRESH_S,
@@ -78,7 +86,8 @@ def _channel(nvml: Any, index: int, environ: Mapping[str, str]) -> Channel:
         seen_share=SEEN_SHARE if device.compute_capability() in SEEN_IN_PART else 1.0,
         limit_w=device.limit_w(),
     )
-    return channel_of(info, power, energy, device.status())._replace(in_place=in_place, counter_takes_s=takes_s)
+    channel = channel_of(info, power, energy, device.status())
+    return channel._replace(in_place=in_place, counter_takes_s=takes_s), ids
 
 
 class _Device:
@@ -208,6 +217,17 @@ class _Device:
             return {key: form(number.value) for key, take, number, form in known if not take()}
 
         return read_status if known else None
+
+    def instances(self) -> list[str]:
+        """The UUIDs of the instances into which MIG divides it."""
+        nvml = self._nvml
+        found = []
+        with suppress(nvml.NVMLError, AttributeError):
+            for number in range(nvml.nvmlDeviceGetMaxMigDeviceCount(self._handle)):
+                with suppress(nvml.NVMLError):  # there may be fewer
+                    instance = nvml.nvmlDeviceGetMigDeviceHandleByIndex(self._handle, number)
+                    found.append(_Device(nvml, instance).text("nvmlDeviceGetUUID"))
+        return found
 
     def text(self, name: str) -> str:
         """What nvidia-ml-py's function of that name tells, empty where it cannot."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Callable, TypeVar, Union
+from itertools import count
+from typing import Any, Callable, Container, TypeVar, Union
 
 from jpwr.channel import Channel, ChannelInfo
 from jpwr.errors import BackendUnavailable, ReadError
@@ -62,6 +63,12 @@ def one_at_least(power: Part, energy: Part) -> tuple[Part, Part]:
     if isinstance(of_energy, Lost) and not isinstance(of_power, Lost):
         return power, of_energy
     return power, energy
+
+
+def unique(name: str, known: Container[str]) -> str:
+    """The name with the next number behind it that is not known: two devices of a kind have the same labels."""
+    numbered = (f"{name}#{number}" for number in count(2))
+    return name if name not in known else next(found for found in numbered if found not in known)
 
 
 def channel_of(

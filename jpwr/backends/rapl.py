@@ -12,46 +12,52 @@ from pathlib import Path
 from typing import Callable
 
 from jpwr.backends.files import NumberFile, text_of
-from jpwr.backends.parts import attempt, channel_of, unless_all_are_lost
+from jpwr.backends.parts import attempt, channel_of, unique, unless_all_are_lost
 from jpwr.channel import Channel, ChannelInfo, Scope
+from jpwr.clock import Clock, SystemClock
 from jpwr.energy import counter_step
 from jpwr.errors import BackendUnavailable
 
 POWERCAP = Path("/sys/class/powercap")
 MICROJOULE = 1e-6
+LEAST_MOST_W = 1000.0  # the most that a zone is thought to take, or so many times what it was seen to take
+TIMES_AS_MUCH = 4.0
+WRAP_S = 1.0  # what is told from one reading to the next within such a time is not sure
 REFRESH_S = 0.001  # Intel's Software Developer's Manual, volume 3, section on RAPL: about every millisecond
 
 
-def open_channels(stack: ExitStack, powercap: Path = POWERCAP) -> list[Channel]:
-    channels = []
+def open_channels(stack: ExitStack, powercap: Path = POWERCAP, clock: Clock | None = None) -> list[Channel]:
+    channels: dict[str, Channel] = {}
     for zone in sorted(powercap.glob("intel-rapl:*")):
         scope = _scope(text_of(zone / "name"))
         if scope is None:
             continue
         info = ChannelInfo(
-            _name(powercap, zone),
+            unique(_name(powercap, zone), channels),
             scope,
             f"RAPL counter {zone.name}",
             counter_resolution_j=MICROJOULE,
             counter_refresh_s=REFRESH_S,
         )
-        channels.append(channel_of(info, None, attempt(partial(_open, stack, zone))))
+        channels[info.name] = channel_of(info, None, attempt(partial(_open, stack, zone, clock or SystemClock())))
     if not channels:
         raise BackendUnavailable(f"no RAPL counter is under {powercap}: a virtual machine has none as a rule")
-    return unless_all_are_lost(channels)
+    return unless_all_are_lost(list(channels.values()))
 
 
-def _open(stack: ExitStack, zone: Path) -> Callable[[], float]:
+def _open(stack: ExitStack, zone: Path, clock: Clock) -> Callable[[], float]:
     counter_range = text_of(zone / "max_energy_range_uj")
     counter = NumberFile(stack, zone / "energy_uj", 1)
-    return _Counter(counter, int(counter_range) if counter_range.isdigit() else 0).read_j
+    return _Counter(counter, int(counter_range) if counter_range.isdigit() else 0, clock).read_j
 
 
 def _scope(zone_name: str) -> Scope | None:
     if zone_name.startswith("package"):
         return Scope.CPU
+    if zone_name.startswith("psys"):  # with a number on a package that is not the first
+        return Scope.NODE
     # "core" and "uncore" are inside the package and are left out, so that a scope can be summed.
-    return {"dram": Scope.DRAM, "psys": Scope.NODE}.get(zone_name)
+    return Scope.DRAM if zone_name == "dram" else None
 
 
 def _name(powercap: Path, zone: Path) -> str:
@@ -60,16 +66,30 @@ def _name(powercap: Path, zone: Path) -> str:
 
 
 class _Counter:
-    """A RAPL counter that goes on where the kernel's starts again at 0."""
+    """A RAPL counter that goes on where the kernel's starts again at 0.
 
-    def __init__(self, file: NumberFile, counter_range_uj: int) -> None:
+    Where it may have gone round more often than is seen, or was set back, nobody knows how far it went: then it falls.
+    """
+
+    def __init__(self, file: NumberFile, counter_range_uj: int, clock: Clock) -> None:
         self._file = file
         self._range_uj = counter_range_uj
+        self._clock = clock
         self._last_uj = int(file.read())
+        self._last_s = clock.now_s()
         self._total_uj = 0
+        self._most_w = LEAST_MOST_W
 
     def read_j(self) -> float:
-        now_uj = int(self._file.read())
-        self._total_uj += counter_step(self._last_uj, now_uj, self._range_uj)
-        self._last_uj = now_uj
+        now_uj, now_s = int(self._file.read()), self._clock.now_s()
+        step_uj, step_s = counter_step(self._last_uj, now_uj, self._range_uj), now_s - self._last_s
+        most_uj = self._most_w * (step_s + WRAP_S) / MICROJOULE
+        is_set_back = now_uj < self._last_uj and step_uj > most_uj
+        if is_set_back or 0 < self._range_uj < self._most_w * (step_s - WRAP_S) / MICROJOULE - step_uj:
+            self._total_uj = 0
+        else:
+            self._total_uj += step_uj
+            if step_s > WRAP_S:
+                self._most_w = max(self._most_w, TIMES_AS_MUCH * step_uj * MICROJOULE / step_s)
+        self._last_uj, self._last_s = now_uj, now_s
         return self._total_uj * MICROJOULE

@@ -11,10 +11,10 @@ import sys
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Mapping, NamedTuple
+from typing import Any, Callable, Mapping, NamedTuple, TypeVar
 
 from jpwr.backends.parts import Lost, Part, attempt, channel_of, unless_all_are_lost
-from jpwr.backends.visible import is_visible
+from jpwr.backends.visible import visible
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.device_ids import amd_id, pci_address, same_ids
 from jpwr.errors import BackendUnavailable, ReadError
@@ -23,7 +23,8 @@ MICRO = 1e-6
 ENERGY_STEP_J = 15.3e-6  # ROCm SMI's documentation of the counter's resolution
 # The driver gives the same table of metrics, with the counter in it, for a millisecond (Linux, smu_v13_0_6_ppt.c).
 ENERGY_REFRESH_S = 0.001
-VISIBLE = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+# HIP counts what ROCr has left.
+VISIBLE = (("ROCR_VISIBLE_DEVICES",), ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"))
 # ROCm 6 and 5 keep the bindings here, below $ROCM_PATH.
 BINDINGS = ("libexec/rocm_smi", "rocm_smi/bindings")
 # MI300 has the current power, MI200 the average; the third is whichever of them newer libraries have.
@@ -35,6 +36,9 @@ WITH_CPU = re.compile(r"\bMI\d+A\b", re.IGNORECASE)
 INSTINCT = re.compile(r"\bMI(\d{3})", re.IGNORECASE)
 TWO_DIES = "250"
 PCI_IDS_WITH_CPU = (0x74A0,)  # MI300A, which a library without the kernel's names does not call so
+
+
+T = TypeVar("T")
 
 
 class Device(NamedTuple):
@@ -76,8 +80,9 @@ def open_channels(stack: ExitStack, environ: Mapping[str, str] = os.environ) -> 
         [(name, with_cpu)] = models
         devices = [device._replace(name=name, with_cpu=with_cpu) for device in devices]
     sensors = [_try(device) for device in devices]
+    mine = visible(environ, VISIBLE, [[device.device_id] for device in devices])
     cards = _cards(devices, sensors)
-    return unless_all_are_lost([_channel(library, devices, sensors, card, environ) for card in cards])
+    return unless_all_are_lost([_channel(library, devices, sensors, card, mine) for card in cards])
 
 
 def _try(device: Device) -> Sensor:
@@ -114,10 +119,18 @@ def _cards(devices: list[Device], sensors: list[Sensor]) -> list[list[int]]:
         models.setdefault(devices[gpu[0]].name, []).append(gpu)
     cards = []
     for model in models.values():
-        for first in range(0, len(model), 2):
-            pair = model[first : first + 2]
-            cards += [pair[0] + pair[1]] if len(pair) == 2 and _are_one_card(devices, sensors, pair) else pair
+        pairs = [model[first : first + 2] for first in range(0, len(model), 2)]
+        # Where one is not shown, or another one of each pair measures, it is not known which are neighbours.
+        are_told = len(model) % 2 == 0 and len({_first_measures(sensors, pair) for pair in pairs} - {None}) <= 1
+        for pair in pairs:
+            cards += [pair[0] + pair[1]] if are_told and _are_one_card(devices, sensors, pair) else pair
     return sorted(cards)
+
+
+def _first_measures(sensors: list[Sensor], pair: list[list[int]]) -> bool | None:
+    """Whether of two GPUs the first one alone measures; None where both or none do."""
+    first, second = (any(sensors[index].measures for index in gpu) for gpu in pair)
+    return None if first == second else first
 
 
 def _are_one_card(devices: list[Device], sensors: list[Sensor], pair: list[list[int]]) -> bool:
@@ -125,13 +138,13 @@ def _are_one_card(devices: list[Device], sensors: list[Sensor], pair: list[list[
     if product:
         measure = [any(sensors[index].measures for index in gpu) for gpu in pair]
         return product[1] == TWO_DIES and not all(measure)
+    if devices[pair[0][0]].name:
+        return False
     only_zeros = [all(sensors[index].answers and not sensors[index].measures for index in gpu) for gpu in pair]
     return sorted(only_zeros) == [False, True]
 
 
-def _channel(
-    library: str, devices: list[Device], sensors: list[Sensor], card: list[int], environ: Mapping[str, str]
-) -> Channel:
+def _channel(library: str, devices: list[Device], sensors: list[Sensor], card: list[int], mine: list[int]) -> Channel:
     # The one that measures, else the one that is lost and not the one that never measures.
     index = min(card, key=lambda index: (not sensors[index].measures, sensors[index].answers))
     device, sensor = devices[index], sensors[index]
@@ -143,7 +156,7 @@ def _channel(
         f"{device.name or 'AMD GPU'}, {what} by {library}{shared}",
         num_devices=len(card),
         device_id=" ".join(dict.fromkeys(filter(None, (devices[other].device_id for other in card)))),
-        mine=any(is_visible(environ, VISIBLE, other, devices[other].device_id) for other in card),
+        mine=any(index in mine for index in card),
         counter_resolution_j=ENERGY_STEP_J,
         counter_refresh_s=ENERGY_REFRESH_S,
     )
@@ -167,14 +180,17 @@ def _open_amdsmi(stack: ExitStack) -> list[Device]:
 
 
 def _amdsmi_device(amdsmi: Any, handle: Any) -> Device:
-    def call(name: str) -> Any:
+    def call(name: str, kind: type[T]) -> T:
         try:
-            return getattr(amdsmi, name)(handle)
-        except (amdsmi.AmdSmiException, AttributeError) as error:  # an older amdsmi lacks a function
+            found = getattr(amdsmi, name)(handle)
+        except Exception as error:  # an older amdsmi lacks a function, and any may fail to decode what it was told
             raise ReadError(f"amdsmi: {_one_line(error)}") from error
+        if not isinstance(found, kind):
+            raise ReadError(f"amdsmi: {name} gives {found!r:.40}")
+        return found
 
     def read_power_w() -> float:
-        info = call("amdsmi_get_power_info")
+        info = call("amdsmi_get_power_info", dict)
         known = [
             value for value in map(info.get, SOCKET_POWERS) if isinstance(value, (int, float)) and value < NO_POWER_W
         ]
@@ -183,18 +199,19 @@ def _amdsmi_device(amdsmi: Any, handle: Any) -> Device:
         return float(next(filter(None, known), 0))
 
     def read_energy_j() -> float:
-        count = call("amdsmi_get_energy_count")
+        count = call("amdsmi_get_energy_count", dict)
         ticks = count.get("energy_accumulator", count.get("power"))  # "power" before ROCm 6.3
-        if ticks == NO_TICKS:
+        step_uj = count.get("counter_resolution")
+        if not isinstance(ticks, int) or not isinstance(step_uj, (int, float)) or ticks == NO_TICKS:
             raise ReadError("amdsmi: the energy counter is N/A")
-        return float(ticks * count["counter_resolution"] * MICRO)
+        return float(ticks * step_uj * MICRO)
 
-    asic = attempt(partial(call, "amdsmi_get_gpu_asic_info"))
+    asic = attempt(partial(call, "amdsmi_get_gpu_asic_info", dict))
     facts: dict[str, Any] = {} if isinstance(asic, Lost) else asic
-    name = facts.get("market_name", "N/A").replace("N/A", "")
-    bdf = attempt(partial(call, "amdsmi_get_gpu_device_bdf"))
+    name = str(facts.get("market_name") or "").replace("N/A", "")
+    bdf = attempt(partial(call, "amdsmi_get_gpu_device_bdf", str))
     address = "" if isinstance(bdf, Lost) else bdf.rpartition(".")[0]
-    uuid = attempt(partial(call, "amdsmi_get_gpu_device_uuid"))
+    uuid = attempt(partial(call, "amdsmi_get_gpu_device_uuid", str))
     # ROCm 6.0 makes its UUID of another number than the serial's.
     serial = amd_id(_number(facts.get("asic_serial")))
     device_id = serial or next(iter([] if isinstance(uuid, Lost) else same_ids(uuid)), address)
@@ -262,20 +279,26 @@ def _rocm_smi_device(smi: Any, index: int) -> Device:
         value = kind()
         return 0 if isinstance(attempt(partial(call, name, ctypes.byref(value))), Lost) else int(value.value)
 
+    def watts(power_uw: ctypes.c_uint64) -> float:
+        found_w = power_uw.value * MICRO
+        if found_w >= NO_POWER_W:
+            raise ReadError("ROCm SMI: the socket power is N/A")
+        return found_w
+
     def current_power_w() -> float:
         power_uw = ctypes.c_uint64()
         call("rsmi_dev_current_socket_power_get", ctypes.byref(power_uw))
-        return power_uw.value * MICRO
+        return watts(power_uw)
 
     def either_power_w() -> float:
         power_uw, kind = ctypes.c_uint64(), ctypes.c_int()
         call("rsmi_dev_power_get", ctypes.byref(power_uw), ctypes.byref(kind))
-        return power_uw.value * MICRO
+        return watts(power_uw)
 
     def average_power_w() -> float:
         power_uw = ctypes.c_uint64()
         call("rsmi_dev_power_ave_get", 0, ctypes.byref(power_uw))
-        return power_uw.value * MICRO
+        return watts(power_uw)
 
     def read_energy_j() -> float:
         ticks, resolution, when = ctypes.c_uint64(), ctypes.c_float(), ctypes.c_uint64()

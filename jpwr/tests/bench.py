@@ -212,8 +212,8 @@ class Bench:
 
     def _readings(self, name: str, interval_ms: int) -> float:
         """In that time. Ours reads power and a counter, and each second clocks, limit, temperature and what throttles;
-        jpwr 0.0.10 reads power alone, at half the interval it is told. Calls alone read as much as
-        ours at each tick, and throw it away.
+        jpwr 0.0.10 reads power alone, twice in each interval, the second time 0.1 ms after the first. Calls alone read
+        as much as ours at each tick, and throw it away.
         """
         ticks = DEVICES * SAMPLED_S * 1000 / interval_ms
         beside = {"ours": STATUS_NUMBERS * DEVICES * SAMPLED_S}.get(name, 0)

@@ -14,7 +14,8 @@
 
 #include "shapes.h"
 
-enum { SUCCESS = 0, NOT_SUPPORTED = 3, DRIVER_NOT_LOADED = 9, GPU_IS_LOST = 15, UNKNOWN = 999 };
+enum { INSTANCES = 1000 }; /* handles of a GPU's instances begin at so many times its own */
+enum { SUCCESS = 0, NOT_SUPPORTED = 3, NOT_FOUND = 6, DRIVER_NOT_LOADED = 9, GPU_IS_LOST = 15, UNKNOWN = 999 };
 enum { TOTAL_ENERGY = 83, POWER_INSTANT = 186 };
 
 typedef struct {
@@ -67,7 +68,8 @@ int nvmlDeviceGetName(void *handle, char *name, unsigned size) {
     return SUCCESS;
 }
 int nvmlDeviceGetUUID(void *handle, char *uuid, unsigned size) {
-    snprintf(uuid, size, "GPU-%u", device(handle));
+    if (device(handle) < INSTANCES) snprintf(uuid, size, "GPU-%u", device(handle));
+    else snprintf(uuid, size, "MIG-%u-%u", device(handle) / INSTANCES - 1, device(handle) % INSTANCES);
     return SUCCESS;
 }
 int nvmlDeviceGetCudaComputeCapability(void *handle, int *major, int *minor) {
@@ -79,6 +81,16 @@ int nvmlDeviceGetMigMode(void *handle, unsigned *current, unsigned *pending) {
     (void)handle;
     *current = *pending = is("STAND_IN_MIG", "1");
     return SUCCESS;
+}
+int nvmlDeviceGetMaxMigDeviceCount(void *handle, unsigned *count) {
+    (void)handle;
+    *count = 7;
+    return SUCCESS;
+}
+/* Of a GPU's seven possible instances two are there. */
+int nvmlDeviceGetMigDeviceHandleByIndex(void *handle, unsigned index, void **instance) {
+    *instance = (void *)(size_t)(INSTANCES * (device(handle) + 1) + index + 1);
+    return index < 2 ? SUCCESS : NOT_FOUND;
 }
 static double seen_s(double t, const char *held) {
     double held_s = number(held, 0);

@@ -1,6 +1,7 @@
 """A stand-in for ROCm SMI's bindings, which a test copies as rsmiBindings.py: one device draws 250 W.
 
-STAND_IN_GPU is MI250 (default), MI300X or MI300A: which functions succeed is theirs. ROCM_VERSION is 5 or 6.
+STAND_IN_GPU is MI250 (default), MI300X or MI300A: which functions succeed is theirs. ROCM_VERSION is 5 or 6. With
+NO_CURRENT_POWER all bits of the current power are set.
 """
 
 import ctypes
@@ -63,11 +64,14 @@ class Smi6(Smi):
     def rsmi_dev_current_socket_power_get(self, device, power):
         if GPU == "MI250":
             return NOT_SUPPORTED
-        power._obj.value = POWER_UW
+        power._obj.value = 2**64 - 1 if "NO_CURRENT_POWER" in os.environ else POWER_UW
         return SUCCESS
 
     def rsmi_dev_power_get(self, device, power, kind):
         assert isinstance(kind._obj, (ctypes.c_int, ctypes.c_uint))
+        if "NO_CURRENT_POWER" in os.environ:
+            power._obj.value = POWER_UW
+            return SUCCESS
         if not self.rsmi_dev_current_socket_power_get(device, power):
             return SUCCESS
         return self.rsmi_dev_power_ave_get(device, 0, power)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+import types
 import uuid
 from contextlib import ExitStack
 
 import pytest
 
-from jpwr.backends import hwmon
+from jpwr.backends import hwmon, rocm
+from jpwr.backends.parts import Lost
+from jpwr.backends.rocm import Device, Sensor, _cards
 from jpwr.channel import Scope
 from jpwr.device_ids import same_ids
 from jpwr.tests.conftest import HERE, run
@@ -96,6 +99,82 @@ def test_an_mi300as_power_is_that_of_its_module(sample):
     assert "power of the socket, CPU and GPU" in trace.channels[0].source
 
 
+READS, ZEROS = (lambda: 300.0), Lost("it gives 0")
+SENSORS = {
+    "m": Sensor(READS, READS, True),
+    "0": Sensor(ZEROS, ZEROS, True),
+    "x": Sensor(Lost("gone"), Lost("gone"), False),
+}
+
+
+@pytest.mark.parametrize(
+    ("product", "shown", "cards"),
+    [
+        ("AMD Instinct MI250X", "m0m0", [[0, 1], [2, 3]]),
+        ("AMD Instinct MI250X", "0m0m", [[0, 1], [2, 3]]),
+        ("AMD Instinct MI250X", "x0m0", [[0, 1], [2, 3]]),
+        ("AMD Instinct MI250X", "0m0", [[0], [1], [2]]),  # one is not shown, and it is not known which
+        ("AMD Instinct MI250X", "0mm0", [[0], [1], [2], [3]]),
+        ("AMD Radeon RX 7900", "m0", [[0], [1]]),  # two cards, of which one is asleep
+        ("", "m0", [[0, 1]]),
+        ("", "m0m", [[0], [1], [2]]),
+    ],
+)
+def test_devices_are_one_card_where_that_is_sure(product, shown, cards):
+    devices = [
+        Device(f"GPU-{number}", f"0000:0{number}:00", product, False, READS, READS) for number in range(len(shown))
+    ]
+    assert _cards(devices, [SENSORS[letter] for letter in shown]) == cards
+
+
+ODD = {
+    "amdsmi_get_power_info": ["N/A", None, OSError(5, "Input/output error")],
+    "amdsmi_get_energy_count": [
+        "N/A",
+        {},
+        {"energy_accumulator": "N/A", "counter_resolution": 15.3},
+        ValueError("bug"),
+    ],
+    "amdsmi_get_gpu_asic_info": [
+        {"market_name": None},
+        UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
+    ],
+    "amdsmi_get_gpu_device_bdf": [None, KeyError("bdf")],
+    "amdsmi_get_gpu_device_uuid": [None, 7],
+}
+
+
+@pytest.mark.parametrize(("name", "found"), [(name, found) for name, all_found in ODD.items() for found in all_found])
+def test_what_one_device_tells_oddly_loses_no_other(monkeypatch, name, found):
+    """Whatever Python type it is of, which the real library's C cannot make: another library in its place."""
+    library = types.ModuleType("amdsmi")
+    library.AmdSmiException = type("AmdSmiException", (Exception,), {})
+    library.amdsmi_init = library.amdsmi_shut_down = lambda: None
+    library.amdsmi_get_processor_handles = lambda: [0, 1]
+    library.amdsmi_get_power_info = lambda _: {"current_socket_power": 300, "average_socket_power": "N/A"}
+    library.amdsmi_get_energy_count = lambda _: {"energy_accumulator": 10**9, "counter_resolution": 15.3}
+    library.amdsmi_get_gpu_asic_info = lambda gpu: {"market_name": "AMD Instinct MI300X", "asic_serial": f"0xabc{gpu}"}
+    library.amdsmi_get_gpu_device_bdf = lambda gpu: f"0000:c{gpu}:00.0"
+    library.amdsmi_get_gpu_device_uuid = lambda gpu: f"00ff74a1-0000-1000-8000-00000000abc{gpu}"
+    usual = getattr(library, name)
+
+    def odd(gpu):
+        if gpu == 0:
+            return usual(gpu)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    setattr(library, name, odd)
+    monkeypatch.setitem(sys.modules, "amdsmi", library)
+    with ExitStack() as stack:
+        first, second = rocm.open_channels(stack, {})
+    assert (first.info.device_id, first.info.lacks) == ("GPU-000000000000abc0", "")
+    assert (first.read_power_w(), first.read_energy_j()) == (300.0, pytest.approx(15300.0))
+    assert (second.read_power_w is None) == (name == "amdsmi_get_power_info")
+    assert (second.read_energy_j is None) == (name == "amdsmi_get_energy_count")
+
+
 @pytest.mark.parametrize("gpu", ["MI250", "MI300X", "MI300A"])
 def test_a_gpu_that_is_lost_stays_in_sight_and_takes_no_other_along(sample, gpu):
     trace, said = sample(STAND_IN_GPU=gpu, STAND_IN_DEVICES="4", STAND_IN_FAULT="vanish", STAND_IN_FAULT_DEVICE="2")
@@ -179,6 +258,10 @@ def test_rocm_smi_is_read_where_there_is_no_amdsmi(tmp_path, gpu, version):
     assert {info.scope for info in trace.channels} == {Scope.MODULE if gpu == "MI300A" else Scope.DEVICE}
     assert {info.lacks for info in trace.channels} == {""}
     assert set(means_w(trace)) == {250}
+    if (gpu, version) == ("MI300X", "6"):  # all bits of the current power are set: the other one is read
+        done = run(sys.executable, "-m", "jpwr", *command, cwd=tmp_path, NO_CURRENT_POWER="1", **variables)
+        assert done.returncode == 0, done.stderr
+        assert set(means_w(read_trace(tmp_path / "out" / "trace.csv"))) == {250}
     contract = run(sys.executable, "-m", "jpwr.tests.contract", "rocm", **variables)
     assert contract.returncode == 0, contract.stderr
 

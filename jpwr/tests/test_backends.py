@@ -14,10 +14,10 @@ import pytest
 from jpwr import backends, threads
 from jpwr.backends import cray, estimate, files, grace_hopper, graphcore, hwmon, ipmi, open_methods, rapl
 from jpwr.backends.parts import Lost, seconds_of
-from jpwr.backends.visible import is_visible
+from jpwr.backends.visible import visible
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import BackendUnavailable, JpwrError, ReadError
-from jpwr.tests.conftest import install_method, run, wait_until
+from jpwr.tests.conftest import SteppedClock, install_method, run, wait_until
 from jpwr.writers import read_trace
 
 
@@ -51,6 +51,13 @@ def test_rapl_has_packages_and_memory_and_leaves_out_what_is_inside_a_package(st
     }
 
 
+def test_the_whole_platform_may_be_that_of_another_package_and_be_there_twice(stack, tmp_path):
+    for number, name in enumerate(("psys-1", "psys", "psys")):
+        write_zone(tmp_path, f"intel-rapl:{number}", name)
+    found = {channel.info.name: channel.info.scope for channel in rapl.open_channels(stack, tmp_path)}
+    assert found == dict.fromkeys(("rapl:psys-1", "rapl:psys", "rapl:psys#2"), Scope.NODE)
+
+
 def test_a_rapl_counter_goes_on_where_the_kernels_starts_again(stack, tmp_path):
     counter = write_zone(tmp_path, "intel-rapl:0", "package-0", counter_uj=900_000, range_uj=1_000_000)
     [channel] = rapl.open_channels(stack, tmp_path)
@@ -59,6 +66,29 @@ def test_a_rapl_counter_goes_on_where_the_kernels_starts_again(stack, tmp_path):
         counter.write_text(f"{value_uj}\n")
         read_j.append(channel.read_energy_j())
     assert read_j == pytest.approx([0.05, 0.25, 0.5])
+
+
+# A package of 300 W is read each 2 s; its counter has 65 kJ.
+@pytest.mark.parametrize(
+    ("moments_s", "counted_j", "told_j"),
+    [
+        ([2, 4, 220], [0, 600, 1200, 470], [600, 1200, 0]),  # it may have gone round once or not
+        ([2, 4, 20], [0, 600, 1200, 6000], [600, 1200, 6000]),
+        ([2, 4, 6], [0, 600, 1200, 20], [600, 1200, 0]),  # set back to 0
+        ([2, 4, 6], [63_400, 64_000, 64_600, 200], [600, 1200, 1800]),
+    ],
+)
+def test_a_counter_of_which_nobody_knows_how_far_it_went_falls(stack, tmp_path, moments_s, counted_j, told_j):
+    first_uj = counted_j[0] * 1_000_000
+    counter = write_zone(tmp_path, "intel-rapl:0", "package-0", first_uj, range_uj=65_000_000_000)
+    clock = SteppedClock()
+    [channel] = rapl.open_channels(stack, tmp_path, clock)
+    found_j = []
+    for time_s, joules in zip(moments_s, counted_j[1:], strict=True):
+        clock.set(time_s)
+        counter.write_text(f"{joules * 1_000_000}\n")
+        found_j.append(channel.read_energy_j())
+    assert found_j == pytest.approx(told_j)
 
 
 def test_a_machine_without_rapl_says_so(stack, tmp_path):
@@ -215,6 +245,55 @@ def test_what_channels_lack_is_one_note_a_kind(stack, monkeypatch):
     ]
 
 
+GOOD = ChannelInfo("mine:0", Scope.DEVICE, "")
+
+
+@pytest.mark.parametrize(
+    ("infos", "words"),
+    [
+        ([GOOD, GOOD], "two of its channels are named 'mine:0'"),
+        ([GOOD._replace(name="a,b")], "the name of a channel is empty, or has a comma"),
+        ([GOOD._replace(name="a\nb")], "the name of a channel is empty, or has a comma"),
+        ([GOOD._replace(name="")], "the name of a channel is empty, or has a comma"),
+        ([GOOD._replace(period_s=float("nan"))], "the period_s of a channel is no finite number"),
+        ([GOOD._replace(limit_w=float("inf"))], "the limit_w of a channel is no finite number"),
+        ([GOOD._replace(period_s="1")], "the period_s of a channel is no finite number"),
+        ([GOOD._replace(averaging_s=-1.0)], "the averaging_s of a channel is below 0"),
+        ([GOOD._replace(seen_share=0.0)], "the seen_share of a channel is no share"),
+        ([GOOD._replace(num_devices="4")], "the num_devices of a channel is no finite number"),
+        ([GOOD._replace(device_id=["GPU-1"])], "the device_id of a channel is not of type str"),
+        ([GOOD._replace(estimated="no")], "the estimated of a channel is not of type bool"),
+        ([GOOD._replace(scope="device")], "the scope of a channel is none of device, module"),
+        ([{"name": "mine:0"}], "{'name': 'mine:0'} is no ChannelInfo"),
+    ],
+)
+def test_a_channel_that_no_trace_can_hold_is_refused_when_it_is_opened(stack, monkeypatch, infos, words):
+    class Mine:
+        @staticmethod
+        def open_channels(stack):
+            return [Channel(info, lambda: 1.0) for info in infos]
+
+    class Good:
+        @staticmethod
+        def open_channels(stack):
+            return [Channel(GOOD._replace(name="good:0"), lambda: 1.0)]
+
+    table = {"mine": Mine, "good": Good}
+    monkeypatch.setattr(backends, "METHODS", {name: name for name in table})
+    monkeypatch.setattr(backends.importlib, "import_module", table.__getitem__)
+    with pytest.raises(BackendUnavailable, match=re.escape(words)):
+        open_methods(["mine"], stack)
+    assert names(open_methods(["auto"], stack)) == ["good:0"]
+
+
+def test_a_channel_that_reads_nothing_is_refused_when_it_is_opened(stack, monkeypatch):
+    method = type("Method", (), {"open_channels": staticmethod(lambda stack: [Channel(GOOD)])})
+    monkeypatch.setattr(backends, "METHODS", {"mine": "mine"})
+    monkeypatch.setattr(backends.importlib, "import_module", {"mine": method}.__getitem__)
+    with pytest.raises(BackendUnavailable, match="its channel 'mine:0' reads neither power nor a counter"):
+        open_methods(["mine"], stack)
+
+
 def test_an_unknown_method_is_refused_with_what_there_is(stack):
     with pytest.raises(JpwrError, match=r"method 'nvidia' is unknown: choose from pynvml, .*auto"):
         open_methods(["nvidia"], stack)
@@ -269,6 +348,45 @@ def test_cray_counters_have_node_parts_and_accelerators(stack, tmp_path):
     assert channels["cray:node"].read_power_w() == 812
     assert channels["cray:node"].read_energy_j() == 123456
     assert channels["cray:cpu"].read_energy_j is None
+
+
+def test_what_all_processors_of_a_cray_take_is_not_counted_once_more_for_each(stack, tmp_path):
+    for part in ("cpu", "cpu0", "cpu1", "memory0", "memory1"):
+        write(tmp_path / f"{part}_power", "125 W 1700000000000000 us")
+    found = [channel.info.name for channel in cray.open_channels(stack, tmp_path)]
+    assert found == ["cray:cpu", "cray:memory0", "cray:memory1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "watts"),
+    [
+        ("812.5 W 17 us", 812.5),
+        ("0.21 kW", 210),
+        ("33000 mW", 33),
+        ("5 BTU", "the unit 'BTU' is none of W, mW, kW"),
+        ("5", "power: "),
+    ],
+)
+def test_a_crays_counters_have_units(stack, tmp_path, text, watts):
+    write(tmp_path / "power", "1 W")
+    [channel] = cray.open_channels(stack, tmp_path)
+    write(tmp_path / "power", text)
+    if isinstance(watts, str):
+        with pytest.raises(ReadError, match=watts):
+            channel.read_power_w()
+    else:
+        assert channel.read_power_w() == pytest.approx(watts)
+
+
+def test_processors_that_two_drivers_show_are_counted_once(stack, tmp_path):
+    for number, (name, label) in enumerate(
+        [("zenpower", "SVI2_P_Core"), ("amd_energy", "Esocket0"), ("amdgpu", "PPT")]
+    ):
+        write(tmp_path / f"hwmon{number}" / "name", name)
+        write(tmp_path / f"hwmon{number}" / "power1_input", 90_000_000)
+        write(tmp_path / f"hwmon{number}" / "power1_label", label)
+    found = [channel.info.name for channel in hwmon.open_channels(stack, tmp_path)]
+    assert found == ["hwmon:amd_energy:Esocket0", "hwmon:amdgpu:PPT"]
 
 
 @pytest.mark.parametrize(("lost", "lacks"), [("power", "no power"), ("energy", "no counter")])
@@ -399,6 +517,14 @@ def test_a_management_controller_without_power_says_why(stack, ipmitool):
         ipmi.open_channels(stack)
 
 
+def test_a_power_reading_that_is_deactivated_is_none(stack, ipmitool):
+    ipmitool("Instantaneous power reading: 0 Watts\nPower reading state is: deactivated")
+    with pytest.raises(BackendUnavailable, match="the power reading is deactivated"):
+        ipmi.open_channels(stack)
+    ipmitool("Instantaneous power reading: 8 Watts\nPower reading state is: activated")
+    assert ipmi.read_power_w() == 8
+
+
 GCIPUINFO = """
 IpuPower = "ipu power"
 powers = ["45.12W", "N/A", "47.5W", "48W"]
@@ -454,7 +580,7 @@ def test_a_list_of_another_length_than_the_devices_is_missing_altogether(stack, 
 
 
 @pytest.mark.parametrize(
-    ("asked", "visible"),
+    ("asked", "mine"),
     [
         (None, {0, 1, 2}),
         ("", set()),
@@ -464,13 +590,34 @@ def test_a_list_of_another_length_than_the_devices_is_missing_altogether(stack, 
         ("GPU-b", {1}),
         ("gpu-C, 0", {0, 2}),
         ("0,-1,2", {0}),
+        ("1,3,2", {1}),
+        ("GPU-z,1", set()),
+        ("0,GPU-,2", {0}),
+        ("\N{SUPERSCRIPT TWO},0", set()),
+        ("1,1", {1}),
+        ("MIG-2,MIG-3", {1}),
+        ("MIG-GPU-bbb/1/0", {1}),
     ],
 )
-def test_the_devices_of_a_job_are_those_that_the_environment_shows(asked, visible):
+def test_the_devices_of_a_job_are_those_that_the_environment_shows(asked, mine):
     environ = {} if asked is None else {"CUDA_VISIBLE_DEVICES": asked}
-    ids = ["GPU-aaa", "GPU-bbb", "GPU-ccc"]
-    found = {i for i, device_id in enumerate(ids) if is_visible(environ, ["CUDA_VISIBLE_DEVICES"], i, device_id)}
-    assert found == visible
+    ids = [["GPU-aaa"], ["GPU-bbb", "MIG-GPU-bbb/1/0", "MIG-2", "MIG-3"], ["GPU-ccc"]]
+    assert set(visible(environ, [["CUDA_VISIBLE_DEVICES"]], ids)) == mine
+
+
+@pytest.mark.parametrize(
+    ("environ", "mine"),
+    [
+        ({"ROCR_VISIBLE_DEVICES": "2,3", "HIP_VISIBLE_DEVICES": "0"}, [2]),
+        ({"ROCR_VISIBLE_DEVICES": "3,1", "CUDA_VISIBLE_DEVICES": "1,0"}, [1, 3]),
+        ({"HIP_VISIBLE_DEVICES": "1", "CUDA_VISIBLE_DEVICES": "3"}, [1]),
+        ({"ROCR_VISIBLE_DEVICES": "GPU-00000000000000a2", "HIP_VISIBLE_DEVICES": "1"}, []),
+        ({}, [0, 1, 2, 3]),
+    ],
+)
+def test_hip_counts_the_devices_that_rocr_has_left(environ, mine):
+    filters = [["ROCR_VISIBLE_DEVICES"], ["HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"]]
+    assert visible(environ, filters, [[f"GPU-00000000000000a{index}"] for index in range(4)]) == mine
 
 
 def test_auto_takes_a_scope_from_the_first_method_that_shows_it(stack, monkeypatch):
@@ -489,7 +636,7 @@ def test_auto_takes_a_scope_from_the_first_method_that_shows_it(stack, monkeypat
     monkeypatch.setattr(backends, "plug_ins", dict)
     opened = open_methods(["auto"], stack)
     assert names(opened) == ["first:gpu", "second:cpu"]
-    assert "second: left out, as another method shows the same: second:gpu" in opened.notes
+    assert opened.notes[-1].startswith("second: left out, as another method shows that scope already: second:gpu; ")
 
 
 @pytest.fixture

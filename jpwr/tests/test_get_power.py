@@ -72,6 +72,15 @@ def test_methods_have_the_names_that_they_had(module):
     assert importlib.import_module(f"jpwr.{module}").power().name == module.split(".")[1]
 
 
+def test_an_object_that_is_no_method_is_refused_in_one_sentence():
+    class Own:
+        def measure(self, df):
+            raise AssertionError
+
+    with pytest.raises(JpwrError, match="what is of type Own is no method of jpwr: add one by an entry point"):
+        get_power([Own()], 100)
+
+
 @pytest.fixture
 def opened(monkeypatch):
     """Put a reading in place of a method, and what is done when it is closed."""

@@ -276,6 +276,11 @@ def test_devices_that_are_hidden_from_the_job_are_shown_as_others(measure):
     assert [channel["mine"] for channel in summary["channels"]] == [False, True, False]
 
 
+def test_a_job_may_have_an_instance_of_a_gpu_that_is_divided(measure):
+    summary, _ = measure("true", STAND_IN_DEVICES="3", STAND_IN_MIG="1", CUDA_VISIBLE_DEVICES="MIG-1-1")
+    assert [channel["mine"] for channel in summary["channels"]] == [False, True, False]
+
+
 def test_amd_gpus_are_read_through_the_real_amdsmi(amdsmi_folder):
     summary = simulate(
         *("rocm", 0.02, 1001.0),
@@ -411,6 +416,9 @@ def test_data_frames_come_in_other_formats(jpwr, tmp_path, file_type, engine):
     [path] = (tmp_path / "out").glob(f"power.*.{file_type}")
     frame = pandas.read_hdf(path) if file_type == "h5" else pandas.read_parquet(path)
     assert list(frame.columns) == ["timestamps", "estimate:cpu"]
+    if file_type == "h5":  # of energies it is a series, as that of jpwr 0.0.10
+        [path] = (tmp_path / "out").glob("energy.*.h5")
+        assert pandas.read_hdf(path)["estimate:cpu"] >= 0
 
 
 def test_prometheus_reads_the_latest_power_on_the_loopback_address(nvml_folder, tmp_path):

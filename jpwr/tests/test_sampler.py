@@ -261,6 +261,11 @@ def broken() -> float:
         (lambda: None, "it tells None, which is no number"),
         (lambda: "N/A", "it tells 'N/A', which is no number"),
         (lambda: 10**400, f"it tells 1{'0' * 39}, which is no number"),
+        (lambda: -0.5, "it tells -0.5, which is no power of any machine"),
+        (lambda: -7, "it tells -7, which is no power of any machine"),
+        (lambda: math.inf, "it tells inf, which is no power of any machine"),
+        (lambda: 2e9, "it tells 2000000000.0, which is no power of any machine"),
+        (lambda: math.nan, "it tells nan, which is no power of any machine"),
         (lambda: sys.exit(3), "SystemExit: 3"),
     ],
 )

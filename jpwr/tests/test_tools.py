@@ -177,6 +177,15 @@ def test_no_more_than_one_reading_in_a_hundred_may_be_missing_here_and_in_the_su
     assert quality.MAX_MISSING is rules.MAX_MISSING == 0.01
 
 
+def test_a_sensor_that_shows_nothing_is_no_measurement(tmp_path, capsys):
+    info = ChannelInfo("pynvml:0", Scope.DEVICE, "a board")
+    with CsvWriter(tmp_path / "trace.csv", [info], {"interval_s": 0.1, "random_phase": True}) as writer:
+        for row in range(200):
+            writer.extend([Row(row / 10, [0.0], [None])])
+    assert check_trace(tmp_path / "trace.csv") == 1
+    assert "FAIL  pynvml:0: 0.0 W on average, more than 0 needed" in capsys.readouterr().out
+
+
 def test_a_machine_without_sensors_is_told_what_is_left(jpwr, tmp_path):
     done = jpwr("list", PATH="/usr/bin:/bin", ROCM_PATH=str(tmp_path))
     if done.returncode == 0:  # this machine has one

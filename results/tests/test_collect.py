@@ -140,7 +140,7 @@ def test_modules_with_ids_are_chosen_by_them_and_others_all_count(job):
     assert energy(job)["avg_power_w"] == pytest.approx(101.0)
     job.record(devices=on_gpus("GPU-2"))
     assert "GPU-2 trained, but no power channel has its id" in collect(job.path)["error"]
-    job.trace([MODULE, MODULE._replace(name="m1"), PACKAGE], lambda channel, _: 100.0 + channel)
+    job.trace([MODULE, MODULE._replace(name="gh:Module Power Socket 1"), PACKAGE], lambda channel, _: 100.0 + channel)
     assert energy(job)["avg_power_w"] == pytest.approx(201.0)
 
 
@@ -440,13 +440,88 @@ def test_a_processors_power_is_none_of_an_accelerators_work(job):
     assert energy(job)["power_source"] == "measured, node"
 
 
+def test_an_accelerators_power_is_none_of_a_processors_work(job):
+    on_cpu = {"config": {"compute": {"device": "cpu"}}}
+    job.record(**on_cpu).trace([GPU0, PACKAGE, DRAM], lambda channel, _: [75.0, 250.0, 30.0][channel])
+    found = energy(job)
+    assert (found["power_source"], found["avg_power_w"]) == ("measured, cpu+dram", pytest.approx(280.0))
+    job.trace([GPU0], lambda *_: 75.0)
+    words = "the trace has no channel of a processor, which trained, but of device"
+    assert collect(job.path)["error"] == f"no energy: {words}"
+
+
+@pytest.mark.parametrize("estimated_first", [False, True])
+def test_what_several_methods_show_is_counted_once(job, estimated_first):
+    channels = [PACKAGE, DRAM, ChannelInfo("cray:cpu", Scope.CPU, ""), ChannelInfo("cray:memory", Scope.DRAM, "")]
+    channels.insert(0 if estimated_first else 4, CPU)
+    power_w = {"estimate:cpu": 300.0, "rapl:package-0": 250.0, "rapl:package-0:dram": 30.0}
+    job.record().trace(channels, lambda channel, _: power_w.get(channels[channel].name, 40.0))
+    found = energy(job)
+    assert [channel["name"] for channel in found["channels"]] == ["rapl:package-0", "rapl:package-0:dram"]
+    assert found["avg_power_w"] == pytest.approx(280.0)
+    [note] = found["notes"]
+    assert "cray:cpu, cray:memory" in note
+    assert note.endswith("of node n1 show the same by another method: not counted")
+
+
+def test_memory_may_be_shown_by_another_method_than_its_processor(job):
+    memory = ChannelInfo("cray:memory", Scope.DRAM, "")
+    job.record().trace([PACKAGE, memory], lambda channel, _: [250.0, 30.0][channel])
+    assert energy(job)["avg_power_w"] == pytest.approx(280.0)
+
+
+def test_accelerators_without_ids_leave_the_nodes_power(job):
+    channels = [
+        ChannelInfo(f"cray:{part}", scope, "") for part, scope in [("accel0", Scope.DEVICE), ("node", Scope.NODE)]
+    ]
+    job.record(devices=on_gpus("GPU-7")).trace(channels, lambda channel, _: [400.0, 900.0][channel])
+    assert energy(job)["power_source"] == "measured, node"
+
+
+def test_one_channel_of_several_that_used_nothing_is_a_failure(job):
+    job.record(devices=on_gpus("GPU-0", "GPU-1")).trace([GPU0, GPU1], lambda channel, _: [300.0, -100.0][channel])
+    words = "no energy: channel nvml:1 measured -0.277778 Wh, and no run uses none"
+    assert collect(job.path)["error"] == words
+
+
+@pytest.mark.parametrize(
+    ("boots", "channel", "other"),
+    [
+        (("b", "b"), GPU0, GPU0),
+        (("b", "b"), GPU0, GPU0._replace(name="nvml:3")),
+        (("b", "b"), PACKAGE, PACKAGE),
+        (("b1", "b2"), *[ChannelInfo("meter:chassis", Scope.SUPPLY, "", device_id="chassis-7")] * 2),
+    ],
+)
+def test_a_sensor_that_two_traces_show_is_not_counted_twice(job, boots, channel, other):
+    window = make_record()["windows"][0]
+    windows = [{**window, "hostname": f"pod-{index}", "boot_id": boot} for index, boot in enumerate(boots)]
+    ids = [info.device_id if info.scope is Scope.DEVICE else "" for info in (channel, other)]
+    devices = [{**on_gpus(one)[0], "hostname": f"pod-{index}"} for index, one in enumerate(ids)]
+    job.record(windows=windows, devices=devices, layout={**make_record()["layout"], "num_devices": 2, "num_nodes": 2})
+    for index, info in enumerate((channel, other)):
+        job.trace([info], lambda *_: 300.0, hostname=f"pod-{index}", boot_id=boots[index])
+    error = collect(job.path)["error"]
+    assert error == f"no energy: channel {other.name} is one sensor, and is counted for pod-0 and for pod-1"
+
+
+def test_two_containers_of_a_node_may_each_have_a_device_of_the_same_name(job):
+    window = make_record()["windows"][0]
+    windows = [{**window, "hostname": f"pod-{index}"} for index in range(2)]
+    devices = [{**on_gpus(f"GPU-{index}")[0], "hostname": f"pod-{index}"} for index in range(2)]
+    job.record(windows=windows, devices=devices, layout={**make_record()["layout"], "num_devices": 2, "num_nodes": 2})
+    for index in range(2):
+        job.trace([GPU0._replace(device_id=f"GPU-{index}")], lambda *_: 300.0, hostname=f"pod-{index}")
+    assert energy(job)["avg_power_w"] == pytest.approx(600.0)
+
+
 def test_a_channel_is_not_counted_for_two_names_of_one_node(job):
     """Two containers of a node, whose names are others, and the node's one sampler."""
     window = make_record()["windows"][0]
     windows = [{**window, "hostname": name} for name in ("pod-0", "pod-1")]
     job.record(windows=windows)
     job.trace([GPU0._replace(device_id="")], lambda _, __: 300.0)
-    assert "channel nvml:0 of one trace is counted for pod-0 and for pod-1" in collect(job.path)["error"]
+    assert "channel nvml:0 is one sensor, and is counted for pod-0 and for pod-1" in collect(job.path)["error"]
     gpus = [{**on_gpus(f"GPU-{index}")[0], "hostname": f"pod-{index}"} for index in (0, 1)]
     layout = {**make_record()["layout"], "num_devices": 2, "num_nodes": 2}
     job.record(windows=windows, devices=gpus, layout=layout)
