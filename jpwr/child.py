@@ -6,13 +6,14 @@ import math
 import os
 import signal
 import subprocess
+import threading
 import time
 from contextlib import suppress
 from types import FrameType
 from typing import Callable, Sequence
 
 from jpwr.say import settle_streams
-from jpwr.threads import FORWARDED_SIGNALS, blocked_signals
+from jpwr.threads import FORWARDED_SIGNALS, blocked_signals, start
 
 EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
@@ -47,6 +48,7 @@ class Child:
         self._last_s: dict[int, float] = {}  # when each came that asks to end
         self._asked_to_end: list[int] = []
         self.exit_code: int | None = None  # of the command, once it has one
+        self.ended_s: float | None = None  # when it ended, by the monotonic clock
 
     def take_signals(self) -> None:
         """Keep and pass on signals from now on; until then they do to this process what they do to any."""
@@ -149,8 +151,19 @@ class Child:
         self._process = process
         if self._kept and self._witness:
             self._pass_on_kept(process, self._witness)
+        # A signal's handler may be at work here when the command ends.
+        end = threading.Thread(target=self._note_end, args=(process.pid,), name="jpwr-end", daemon=True)
+        with suppress(RuntimeError):  # no more threads: it is told a little later
+            start(end)
         exit_code = process.wait()
+        if end.ident is not None:
+            end.join()
         return exit_code if exit_code >= 0 else 128 - exit_code
+
+    def _note_end(self, pid: int) -> None:
+        with suppress(ChildProcessError):  # it has ended, and has been waited for
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        self.ended_s = time.monotonic()
 
     def not_started(self) -> int:
         """The exit code, with a word, where a signal has asked to end before the command was started."""

@@ -18,12 +18,12 @@ from jpwr import __version__
 from jpwr.backends import METHODS, open_methods
 from jpwr.child import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Child
 from jpwr.clock import SystemClock
-from jpwr.edges import STEP_S, EdgeReader
+from jpwr.edges import EdgeReader
 from jpwr.errors import JpwrError
 from jpwr.marks import MARKS_VARIABLE, Mark, MarkReader
 from jpwr.node import GLOBAL_RANKS, rank_of, why_not_sampling
 from jpwr.parser import EXIT_FAILED, Parser
-from jpwr.sampler import DEFAULT_INTERVAL_S, PowerMonitor, Sink
+from jpwr.sampler import DEFAULT_INTERVAL_S, JOIN_S, PowerMonitor, Sink
 from jpwr.say import open_standard_streams, say, settle_streams, write
 from jpwr.summary import Summary
 from jpwr.threads import within
@@ -32,6 +32,7 @@ from jpwr.writers import CsvWriter
 
 TRACE_NAME = "trace.csv"
 ANSWER_S = 5.0  # a sensor that takes longer holds up neither the command nor its marks
+CLOSE_S = 2.0  # a method that takes longer to close does not hold up the end
 # No sensor has a new value more often, and no machine keeps that up beside a program; the other end is an hour.
 MIN_INTERVAL_MS = 1
 MAX_INTERVAL_MS = 3_600_000
@@ -219,10 +220,18 @@ def _part_of(path: Path) -> Path:
 
 def _run(options: argparse.Namespace) -> int:
     child = Child(options.command, say)
-    with _whatever_happens(child, "at the end"), ExitStack() as stack:
-        _sample(options, child, stack)
+    stack, all_answer = ExitStack(), True
+    with _whatever_happens(child, "at the end"):
+        try:
+            all_answer = _sample(options, child, stack)
+        finally:
+            all_answer = within(CLOSE_S, stack.close) and all_answer
     assert child.exit_code is not None
     child.ignore_signals()
+    if not all_answer:
+        # A thread is inside a library that does not answer, and would keep this process from ending.
+        settle_streams()
+        os._exit(child.exit_code)
     return child.exit_code
 
 
@@ -241,16 +250,17 @@ def _whatever_happens(child: Child, where: str) -> Iterator[None]:
         say(f"{where}: {words}")
 
 
-def _sample(options: argparse.Namespace, child: Child, stack: ExitStack) -> None:
+def _sample(options: argparse.Namespace, child: Child, stack: ExitStack) -> bool:
+    """Run the command, and sample meanwhile; whether all sensors answered to the end."""
     not_sampling = why_not_sampling(stack, options.use_mpi, options.mpi_ranks)
     if not_sampling:
         say(f"not sampling: {not_sampling}")
         child.exit_code = child.become()
-        return
+        return True
     if options.idle:
         child.exit_code = child.check() or None
         if child.exit_code:
-            return
+            return True
     opened = open_methods(options.methods, stack)
     child.take_signals()
     for note in opened.notes:
@@ -297,10 +307,7 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack) -> None
 
                 write_frames(file.path.parent, options.suffix, options.df_filetype, summary)
         _report(options, child, summary, monitor)
-    if monitor.sampler.hung:
-        # A thread is inside a library that does not answer, and would keep this process from ending.
-        settle_streams()
-        os._exit(child.exit_code or 0)
+    return not monitor.sampler.hung
 
 
 def _measure(options: argparse.Namespace, child: Child, monitor: PowerMonitor, clock: SystemClock) -> None:
@@ -322,16 +329,14 @@ def _measure(options: argparse.Namespace, child: Child, monitor: PowerMonitor, c
         for mark in marks:
             sampler.event(mark.event, now_s if mark.time_s is None else mark.time_s, region=mark.region)
         if child.exit_code is None:
-            within(ANSWER_S, edges.begin)
-
-    def beside_marks() -> float:
-        return STEP_S if edges.waits and within(ANSWER_S, edges.step) and edges.waits else 0.0
+            edges.begin_beside()
 
     environ = dict(os.environ)
     marks: MarkReader | None = None
     try:
-        marks = MarkReader(on_marks, beside_marks, say)
+        marks = MarkReader(on_marks, say)
         environ[MARKS_VARIABLE] = marks.path
+        edges.start()
         marks.start()
     except JpwrError as error:
         say(str(error))
@@ -339,13 +344,14 @@ def _measure(options: argparse.Namespace, child: Child, monitor: PowerMonitor, c
     sampler.event("command_started", clock.now_s())
     try:
         exit_code = child.run(environ)
-        ended_s = clock.now_s()
+        ended_s = child.ended_s if child.ended_s is not None else clock.now_s()
         with _whatever_happens(child, "in the last sample"):
             within(ANSWER_S, EdgeReader(sampler, clock).whole)
         sampler.event("command_ended", ended_s, exit_code=exit_code)
     finally:
         if marks is not None:
             marks.stop(patience=lambda: not sampler.hung)
+            edges.stop(JOIN_S if sampler.hung else ANSWER_S)
 
 
 def _report(options: argparse.Namespace, child: Child, summary: Summary, monitor: PowerMonitor) -> None:

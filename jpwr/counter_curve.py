@@ -129,6 +129,8 @@ class CounterCurve:
             (times_s[0], times_s[changed[0] - 1], energy_j[changed[0]] - energy_j[0], (times_s[0], seen_s[0])),
             (seen_s[-1], times_s[-1], 0.0, (seen_s[-1], times_s[-1])),
         ):
+            if self._power.times_s:  # the two are not read at the same moments
+                start_s, end_s = max(start_s, self._power.times_s[0]), min(end_s, self._power.times_s[-1])
             if end_s - start_s <= long_s or not self._power.covers(start_s, end_s):
                 continue
             lowest_w, highest_w = self._power.range_between_w(start_s, end_s)

@@ -6,8 +6,10 @@ A counter tells of the moments of its refreshes alone: a window's edge is as sha
 from __future__ import annotations
 
 import math
+import threading
 from typing import Sequence
 
+from jpwr import threads
 from jpwr.clock import Clock
 from jpwr.sampler import Sampler
 
@@ -23,6 +25,8 @@ class EdgeReader:
         self._sampler, self._clock = sampler, clock
         self._before_j: Sequence[float] = ()
         self._end_s = self._next_s = -math.inf
+        self._asked, self._ended = threading.Event(), False
+        self._thread = threading.Thread(target=self._run, name="jpwr-edges", daemon=True)
 
     def whole(self) -> None:
         """There is an edge now: read all, then counters until there is nothing more to wait for."""
@@ -41,6 +45,26 @@ class EdgeReader:
     def step(self) -> None:
         """Read counters once more."""
         self._sampler.sample_counters()
+
+    def begin_beside(self) -> None:
+        """The same as begin() in the thread that start() has started: no sensor is waited for here."""
+        self._asked.set()
+
+    def start(self) -> None:
+        threads.start(self._thread)
+
+    def stop(self, limit_s: float) -> None:
+        """Let the thread end; a sensor that does not answer is waited for only so long."""
+        self._ended = True
+        self._asked.set()
+        self._thread.join(limit_s)
+
+    def _run(self) -> None:
+        while self._asked.wait() and not self._ended:
+            self._asked.clear()
+            self.begin()
+            while self.waits and not self._asked.wait(STEP_S):
+                self.step()
 
     @property
     def waits(self) -> bool:

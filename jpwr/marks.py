@@ -94,15 +94,11 @@ class MarkReader:
     """Follows the file of marks, in a thread of its own, from start() to stop().
 
     The file is in a folder that only its owner may look into and that nobody can have put there before. What is handed
-    to `on_marks` at once was seen at the same moment. `beside()` is what is to be done between marks; it
-    returns in how many seconds again, 0 where there is nothing more. Raises JpwrError where no such folder can be made.
+    to `on_marks` at once was seen at the same moment. Raises JpwrError where no such folder can be made.
     """
 
-    def __init__(
-        self, on_marks: Callable[[Sequence[Mark]], None], beside: Callable[[], float], say: Callable[[str], None]
-    ) -> None:
+    def __init__(self, on_marks: Callable[[Sequence[Mark]], None], say: Callable[[str], None]) -> None:
         self._on_marks = on_marks
-        self._beside = beside
         self._say = say
         self._folder = PrivateFolder(without=NOT_SEEN)
         self.path = self._folder.path + "/marks"
@@ -140,7 +136,7 @@ class MarkReader:
             wait = _waiter(self.path, self._woken)
             while not self._stop.is_set():
                 self._read()
-                wait(self._beside() or PRECAUTION_S)
+                wait(PRECAUTION_S)
             self._read()
             self._hand_on(b"\n")  # there may be a last line without it
         except Exception as error:  # nothing in marks ends a run

@@ -36,6 +36,11 @@ PROBES = tuple(0.3 / 2**power for power in range(8)) * 3  # shares of the interv
 # Counters that take a larger share of the interval are read beside power, in a thread of their own, for such a share of
 # the time at most.
 SLOW_SHARE, COUNTER_SHARE = 0.05, 0.25
+# Rounds that take a larger share of the interval would too often keep the next one from its moment.
+BUSY_SHARE = 0.1
+FEW_ROUNDS = 3.0  # in time for so many there is one: between fewer, no load would be seen at all of its phases
+# A reading that takes so long, where others do not, is of no known moment: at 300 W, 15 J may pass meanwhile.
+LONG_S = 0.05
 # A reading that takes longer than this holds up its neighbours: they go on in another thread.
 HUNG_S, MOST_HUNG_S = 0.5, 20.0  # two intervals, within these limits
 WATCH_INTERVAL_S = 1.0  # a wake-up takes as much CPU time as five readings
@@ -215,6 +220,8 @@ class Sampler:
         self._without_status: set[str] = set()  # whose status cannot be had
         self._asking: tuple[str, float, threading.Thread] | None = None  # whose status, since when, and who asks
         self._told: dict[int, dict[_Kind, float]] = {}  # when it was said of a channel's readings that they fail
+        self._long_s: dict[tuple[int, _Kind], float] = {}  # when a reading last took long
+        self._began_s = math.inf
         self._warn = warn
         self._unsaid: list[str] = []
         self._chance = chance
@@ -236,6 +243,7 @@ class Sampler:
 
     def run(self, stopped: Callable[[], bool]) -> None:
         """Sample now, then at every deadline, and once more when stopped, so that the trace covers the whole run."""
+        self._began_s = self.clock.now_s()
         for lane in self._lanes[1:]:
             self._start_lane(lane, stopped)
         if any(channel.read_status for channel in self.channels):
@@ -331,8 +339,10 @@ class Sampler:
         row_s, watts, joules = -math.inf, nothing, nothing
         before_s = look[0]
         for (index, kind, tell, place), value, after_s in zip(what, look[1::2], look[2::2]):
-            time_s = (before_s + after_s) / 2
+            time_s, took_s = (before_s + after_s) / 2, after_s - before_s
             before_s = after_s
+            if took_s > LONG_S and self._is_out_of_time(index, kind, time_s, took_s):
+                value = ReadError(f"it took {took_s:.2g} s to answer")
             if time_s - row_s > SAME_MOMENT_S:
                 row_s, watts, joules = time_s, nothing[:], nothing[:]
                 rows.append(Row(row_s, watts, joules))
@@ -364,7 +374,10 @@ class Sampler:
         self._threads.append(thread)
 
     def _start_lane(self, lane: _Lane, stopped: Callable[[], bool]) -> None:
-        self._start(partial(self._loop_beside if lane.is_beside else self._loop, lane, stopped))
+        if lane.is_beside:
+            self._start(partial(self._loop_without_deadlines, lane, stopped, list(PROBES), self.clock.now_s()))
+        else:
+            self._start(partial(self._loop, lane, stopped))
 
     def _loop(self, lane: _Lane, stopped: Callable[[], bool]) -> None:
         interval_s, chance = lane.interval_s, self._chance
@@ -372,10 +385,14 @@ class Sampler:
         probes = list(PROBES) if lane.rounds[_Part.COUNTERS].calls else []
         start_s = self.clock.now_s()
         look = [start_s]
+        busy_s = before_s = 0.0  # how long the last two rounds took
         tick, ahead_s = 0, [start_s]  # the next tick, and the deadlines from there on, the last one first
         while not stopped():
             if not ahead_s:
                 self.hand_on()
+                if min(busy_s, before_s) > BUSY_SHARE * interval_s:
+                    self._loop_without_deadlines(lane, stopped, probes, start_s + (tick + chance()) * interval_s)
+                    return
                 # A deadline depends on its tick alone: what one tick takes does not move the next.
                 ahead_s = [start_s + (tick + later + chance()) * interval_s for later in reversed(range(together))]
             ended_s = look[-1]
@@ -389,32 +406,50 @@ class Sampler:
             tick += len(ahead_s)
             if probes:
                 look = self._read(lane, [ahead_s.pop()], stopped)
+                busy_s, before_s = look[-1] - look[0], busy_s
                 look = self._read(lane, [look[-1] + probes.pop() * interval_s], stopped, _Part.COUNTERS)
             else:
                 look = self._read(lane, ahead_s, stopped)
+                busy_s, before_s = look[-1] - look[0], busy_s
             tick -= len(ahead_s)
             self._note_begun(lane)
         if not lane.hung:
             self._read(lane, [start_s])
 
-    def _loop_beside(self, lane: _Lane, stopped: Callable[[], bool]) -> None:
-        """Counters have no deadlines: where they take longer under load, they are read less often."""
-        probes = list(PROBES)
-        next_s = handed_on_s = start_s = self.clock.now_s()
+    def _loop_without_deadlines(
+        self, lane: _Lane, stopped: Callable[[], bool], probes: list[float], next_s: float
+    ) -> None:
+        """For rounds that take long: the longer, the less often.
+
+        Where moments have to wait for the rounds before them, they are none of chance: here the next one is by chance
+        from the last one on. Counters beside power, which do not need that, leave most of the time to others.
+        """
+        interval_s = lane.interval_s
+        handed_on_s = self.clock.now_s()
+        left_out = 0.0  # ticks
         while not stopped():
             look = self._read(lane, [next_s], stopped)
             self._note_begun(lane)
             busy_s = look[-1] - look[0]
-            next_s = look[-1] + (1 / COUNTER_SHARE - 1) * busy_s
-            if probes:
-                next_s += probes.pop() * lane.interval_s
+            if lane.is_beside:
+                next_s = look[0] + busy_s / COUNTER_SHARE
+                if probes:
+                    next_s += probes.pop() * interval_s
+                else:
+                    next_s = max(next_s, look[0] + (0.5 + self._chance()) * interval_s)
             else:
-                next_s = max(next_s, look[0] + (0.5 + self._chance()) * lane.interval_s)
+                period_s = max(interval_s, FEW_ROUNDS * busy_s)
+                next_s = look[-1] + self._chance() * 2 * (period_s - busy_s)
+                left_out += period_s / interval_s - 1
+                self.skipped_ticks += int(left_out)
+                left_out -= int(left_out)
+                if probes:
+                    self._read(lane, [look[-1] + probes.pop() * interval_s], stopped, _Part.COUNTERS)
             if look[-1] > handed_on_s + HAND_ON_S:
                 self.hand_on()
                 handed_on_s = look[-1]
         if not lane.hung:
-            self._read(lane, [start_s])
+            self._read(lane, [handed_on_s])
 
     def _note_begun(self, lane: _Lane) -> None:
         if not lane.has_begun:
@@ -492,13 +527,19 @@ class Sampler:
                 return look
 
     def _answered(self, lane: _Lane, now: _Round, look: _Look) -> _Look:
-        """Others have gone on meanwhile: this reading is of now, and what came before it is old."""
+        """Others have gone on meanwhile: what came before this reading is old, and it is of no known moment itself."""
         lane.hung = False
-        what = now.what[len(look) // 2 - 1]
-        look = [look[-1], look[-2], look[-1]]
-        lane.looks.append(([what], look, now.copies()))
-        self._warn(f"{self.channels[what[0]].info.name}: answers again")
-        return look
+        self._warn(f"{self.channels[now.what[len(look) // 2 - 1][0]].info.name}: answers again")
+        return look[-1:]
+
+    def _is_out_of_time(self, index: int, kind: _Kind, time_s: float, took_s: float) -> bool:
+        """Whether a reading took so long, and longer than others of it, that its value is of no known moment."""
+        period_s = self.channels[index].info.period_s
+        around_s = took_s + max(self.interval_s, period_s)
+        is_first = time_s - self._began_s <= around_s
+        last_s = self._long_s.get((index, kind), -math.inf)
+        self._long_s[index, kind] = time_s
+        return took_s > period_s and not is_first and time_s - last_s > 2 * FEW_ROUNDS * around_s
 
     def _pair(
         self, index: int, tell: Callable[[Any, bytes], Any], taken: Any, copy: bytes, time_s: float
@@ -515,6 +556,8 @@ class Sampler:
 
     def _number(self, index: int, kind: _Kind, value: Any, time_s: float) -> float:
         """What is recorded for a reading that is not plainly a float of a machine; a ReadError is why it failed."""
+        if kind is not _Kind.POWER:
+            kind = _Kind.COUNTER
         if not isinstance(value, ReadError):
             try:
                 number = float(value)
@@ -524,8 +567,7 @@ class Sampler:
                 least, most = (0.0, MOST_W) if kind is _Kind.POWER else (-MOST, MOST)
                 if least <= number <= most:
                     return number
-                what = _Kind.POWER if kind is _Kind.POWER else _Kind.COUNTER
-                value = ReadError(f"it tells {_shown(value)}, which is no {what.value} of any machine")
+                value = ReadError(f"it tells {_shown(value)}, which is no {kind.value} of any machine")
         info = self.channels[index].info
         self.failed_reads[info.name] += 1
         told_s = self._told.setdefault(index, {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from functools import cached_property
 from typing import Any, NamedTuple, Sequence
 
@@ -46,13 +47,24 @@ class Summary:
         self.interval_s: float = trace.meta.get("interval_s", 0.0)
         self.outside: dict[str, int] = {}  # regions that lie outside of the trace, and how often
         self.regions: dict[str, RegionSum] = {}
+        over_at_once: Counter[str] = Counter()  # passes of no time, which used nothing
         for name, start_s, end_s in trace.regions():
+            if start_s == end_s and trace.start_s <= start_s <= trace.end_s:
+                over_at_once[name] += 1
+                continue
             try:
                 estimates = trace.known_energies(start_s, end_s)
             except NotEnoughSamples:
                 self.outside[name] = self.outside.get(name, 0) + 1
                 continue
             self.regions[name] = _added(self.regions.get(name), name, start_s, end_s, estimates)
+        for name, times in over_at_once.items():
+            known = self.regions.get(name)
+            self.regions[name] = (
+                known._replace(times=known.times + times, shortest_s=0.0)
+                if known
+                else RegionSum(name, times, 0.0, 0.0, [None] * len(self.infos))
+            )
 
     @cached_property
     def command(self) -> list[EnergyEstimate | None]:

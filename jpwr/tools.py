@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import signal
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import NamedTuple, Sequence
+from typing import Callable, NamedTuple, Sequence
 
 from jpwr.backends import METHODS, MODELLED, open_method, plug_ins
 from jpwr.channel import Channel
@@ -16,7 +16,10 @@ from jpwr.parser import Parser
 from jpwr.rules import MAX_GAP_S, MAX_MISSING, MIN_RATE_HZ, MIN_SAMPLES
 from jpwr.say import say, write
 from jpwr.summary import Summary
+from jpwr.threads import within
 from jpwr.writers import read_trace
+
+ANSWER_S = 5.0  # a sensor that takes longer holds up no list of the others
 
 
 def run_tool(argv: Sequence[str]) -> int:
@@ -56,15 +59,17 @@ def list_sensors() -> int:
     reasons: list[str] = []
     found = False
     for method in [*METHODS, *plug_ins()]:
-        with ExitStack() as stack:
-            try:
-                channels = open_method(method, stack)
-            except (JpwrError, OSError) as error:
-                reasons.append(f"{method}: not here: {error}")
-                continue
-            found = found or method not in MODELLED
-            for channel in channels:
-                print(_described(channel))
+        stack = ExitStack()
+        try:
+            channels = open_method(method, stack)
+        except (JpwrError, OSError) as error:
+            reasons.append(f"{method}: not here: {error}")
+            continue
+        found = found or method not in MODELLED
+        for channel in channels:
+            print(_described(channel))
+        with suppress(Exception):  # nothing more is asked of it
+            within(ANSWER_S, stack.close)
     print(*reasons, sep="\n")
     if not found:
         say(f"no power sensor is here; '--methods {MODELLED[0]}' models power from CPU load")
@@ -73,16 +78,25 @@ def list_sensors() -> int:
 
 def _described(channel: Channel) -> str:
     info = channel.info
-    try:
-        power = f"{channel.read_power_w():.1f} W" if channel.read_power_w else "counter only"
-    except JpwrError as error:
-        power = f"cannot be read ({error})"
+    power = _reading(channel.read_power_w) if channel.read_power_w else "counter only"
     period = f"a new value every {info.period_s:g} s" if info.period_s else "update period not known"
     remarks = [info.scope.value, power, period, "energy counter" if info.has_counter else "no counter"]
     remarks += ["ESTIMATED, only when asked for by name"] if info.estimated else []
     remarks += [info.lacks] if info.lacks else []
     remarks += [] if info.mine else ["hidden from this job"]
     return f"{info.name}: {', '.join(remarks)}; {info.source}"
+
+
+def _reading(read_power_w: Callable[[], float]) -> str:
+    watts: list[float] = []
+    try:
+        if within(ANSWER_S, lambda: watts.append(float(read_power_w()))):
+            return f"{watts[0]:.1f} W"
+        return f"cannot be read (it did not answer within {ANSWER_S:g} s)"
+    except JpwrError as error:
+        return f"cannot be read ({error})"
+    except (Exception, SystemExit) as error:  # whatever a vendor's library or another package does
+        return f"cannot be read ({type(error).__name__}: {error})"
 
 
 def summarise(path: Path) -> Summary:

@@ -22,6 +22,7 @@ from jpwr.trace import Event, Row, Trace
 FORMAT = 1
 HEADER = "# jpwr-trace "
 EVENT = "# event "
+MOST_LINE = 2**24  # characters: more is no line of a trace
 NUMBERS = {"interval_s", "epoch_offset_s", "idle_s"}  # of the header, where they are there
 
 
@@ -130,6 +131,7 @@ class open_trace:  # noqa: N801 - used as a function is
     def __init__(self, path: Path) -> None:
         self.path = path
         self._number = 0
+        self._has_more = False  # than what was read in whole lines
         try:
             self._file: TextIO = open(path, encoding="utf-8", errors="replace")
         except IsADirectoryError as error:
@@ -145,10 +147,10 @@ class open_trace:  # noqa: N801 - used as a function is
     def _read_header(self) -> None:
         header = self._line()
         if header is None or not header.startswith(HEADER):
-            raise TraceError(
-                f"{self.path} is not a trace of jpwr: "
-                + (f"it has no first line that begins with '{HEADER.strip()}'" if self._file.tell() else "it is empty")
-            )
+            reason = f"it has no first line that begins with '{HEADER.strip()}'"
+            if header is None:
+                reason = "its first line has no end" if self._has_more else "it is empty"
+            raise TraceError(f"{self.path} is not a trace of jpwr: {reason}")
         try:
             meta = _object(header[len(HEADER) :])
             if meta.pop("format", None) != FORMAT:
@@ -176,10 +178,11 @@ class open_trace:  # noqa: N801 - used as a function is
     def _line(self) -> str | None:
         """The next whole line: one without its newline may be half a line."""
         try:
-            line = self._file.readline()
+            line = self._file.readline(MOST_LINE)
         except OSError as error:
             raise self._unreadable(error) from error
         self._number += 1
+        self._has_more = bool(line)
         return line[:-1] if line.endswith("\n") else None
 
     def _unreadable(self, error: OSError) -> TraceError:

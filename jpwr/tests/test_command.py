@@ -8,7 +8,15 @@ import sys
 
 import pytest
 
-from jpwr.tests.conftest import REPOSITORY, install_method, interpreter, interpreter_or_none, run, wait_until
+from jpwr.tests.conftest import (
+    DEADLINE_S,
+    REPOSITORY,
+    install_method,
+    interpreter,
+    interpreter_or_none,
+    run,
+    wait_until,
+)
 from jpwr.tests.loads import square
 from jpwr.writers import read_trace
 
@@ -290,6 +298,15 @@ def test_tables_that_cannot_be_written_are_said_and_change_no_exit_code(jpwr, tm
     assert done.returncode == 5
     assert "its tables could not be written: FileNotFoundError" in done.stderr
     assert "estimate:cpu" in done.stderr.splitlines()[-1]
+
+
+def test_a_back_end_that_does_not_come_to_its_end_keeps_nobody(tmp_path):
+    channel = "return [Channel(ChannelInfo('stuck:0', Scope.NODE, 'a meter'), lambda: 42.0)]"
+    install_method(tmp_path, "stuck", f"import time\nstack.callback(time.sleep, {2 * DEADLINE_S})\n{channel}")
+    command = [sys.executable, "-m", "jpwr", "--methods", "stuck", "--", "bash", "-c", "exit 5"]
+    done = run(*command, cwd=tmp_path, PYTHONPATH=f"{REPOSITORY}:{tmp_path}")
+    assert done.returncode == 5
+    assert "stuck:0" in done.stderr
 
 
 def test_a_back_end_that_fails_at_its_end_changes_no_exit_code(tmp_path):

@@ -32,7 +32,7 @@ class Reader:
     def __init__(self):
         self.batches = []
         self.said = []
-        self.reader = MarkReader(self.batches.append, lambda: False, self.said.append)
+        self.reader = MarkReader(self.batches.append, self.said.append)
 
     def write(self, data, mode="ab"):
         with open(self.reader.path, mode) as file:
@@ -181,7 +181,7 @@ def test_what_goes_wrong_with_marks_is_said_and_ends_nothing(monkeypatch, tmp_pa
         raise ZeroDivisionError("a bug")
 
     said: list[str] = []
-    reader = MarkReader(broken, lambda: 0.0, said.append)
+    reader = MarkReader(broken, said.append)
     Path(reader.path).write_text("begin a\n")
     reader.start()
     reader.stop()
@@ -195,7 +195,6 @@ def test_marks_are_seen_as_they_come(monkeypatch, tmp_path, inotify):
     if not inotify:  # as on a system whose C library has none
         monkeypatch.setattr("ctypes.CDLL", lambda *_, **__: object())
     seen: list[Mark] = []
-    looked: list[str] = []
     waits_s: list[float] = []
     plain = select.select
 
@@ -205,7 +204,7 @@ def test_marks_are_seen_as_they_come(monkeypatch, tmp_path, inotify):
         return plain(readable, writable, special, DEADLINE_S if inotify else wait_s)
 
     monkeypatch.setattr(select, "select", patient)
-    reader = MarkReader(seen.extend, lambda: looked.append("beside") or 0.0, [].append)
+    reader = MarkReader(seen.extend, [].append)
     reader.start()
     try:
         for name in "ab":
@@ -214,23 +213,22 @@ def test_marks_are_seen_as_they_come(monkeypatch, tmp_path, inotify):
             wait_until(lambda name=name: name in [mark.region for mark in seen], f"the mark {name}")
     finally:
         reader.stop()
-    assert looked
     assert [mark.region for mark in seen] == ["a", "b"]
     assert set(waits_s) == {PRECAUTION_S if inotify else POLL_S}
     assert len(waits_s) < 10 or not inotify
 
 
-def test_a_reader_whose_sensor_does_not_answer_is_not_waited_for_without_end(monkeypatch, tmp_path):
+def test_a_reader_that_is_held_up_is_not_waited_for_without_end(monkeypatch, tmp_path):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("jpwr.marks.WAIT_S", 0.01)
     hangs, answers = threading.Event(), threading.Event()
 
-    def beside():
+    def on_marks(marks):
         hangs.set()
         answers.wait(DEADLINE_S)
-        return 0.0
 
-    reader = MarkReader([].append, beside, [].append)
+    reader = MarkReader(on_marks, [].append)
+    Path(reader.path).write_text("begin a\n")
     reader.start()
     try:
         assert hangs.wait(DEADLINE_S)
@@ -248,7 +246,7 @@ def in_python(program, **variables):
 
 
 def test_a_reader_that_nobody_stops_keeps_no_process_from_ending(tmp_path):
-    program = "from jpwr.marks import MarkReader; MarkReader(print, lambda: 0.0, print).start()"
+    program = "from jpwr.marks import MarkReader; MarkReader(print, print).start()"
     done = in_python(program, TMPDIR=str(tmp_path))
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -297,7 +295,7 @@ def test_the_folder_of_marks_is_this_users_alone_and_gone_at_the_end(monkeypatch
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     umask = os.umask(0)
     try:
-        reader = MarkReader([].append, lambda: 0.0, [].append)
+        reader = MarkReader([].append, [].append)
     finally:
         os.umask(umask)
     file = Path(reader.path)
@@ -312,7 +310,7 @@ def test_the_folder_of_marks_is_this_users_alone_and_gone_at_the_end(monkeypatch
 
 def test_a_folder_that_nobody_holds_is_removed_by_the_next_reader(monkeypatch, tmp_path):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    held = MarkReader([].append, lambda: 0.0, [].append)
+    held = MarkReader([].append, [].append)
     in_use = Path(held.path).parent
     left = in_use.with_name(in_use.name[:-4] + "0000")
     for folder in (left, tmp_path / "another"):
@@ -320,7 +318,7 @@ def test_a_folder_that_nobody_holds_is_removed_by_the_next_reader(monkeypatch, t
         (folder / "marks").touch()
     elsewhere = left.with_name(left.name[:-4] + "1111")
     elsewhere.symlink_to(tmp_path / "another")
-    MarkReader([].append, lambda: 0.0, [].append)._folder.remove()
+    MarkReader([].append, [].append)._folder.remove()
     assert sorted(tmp_path.iterdir()) == sorted([in_use, tmp_path / "another", elsewhere])
     assert (tmp_path / "another" / "marks").exists()
     held._folder.remove()
@@ -336,7 +334,7 @@ def test_where_no_folder_can_be_made_each_is_named_with_its_reason(monkeypatch, 
     monkeypatch.setattr(os, "mkdir", full)
     monkeypatch.setattr("jpwr.private_folder._remove_left_behind", lambda parent: None)  # of /tmp
     with pytest.raises(JpwrError) as told:
-        MarkReader([].append, lambda: 0.0, [].append)
+        MarkReader([].append, [].append)
     reasons = f"{tmp_path}: everybody may replace what others have there, "
     reasons += "/tmp: No space left on device, /var/tmp: No space left on device"
     assert str(told.value) == (
@@ -355,7 +353,7 @@ def test_a_file_of_marks_that_cannot_be_made_is_said_and_its_folder_removed(monk
 
     monkeypatch.setattr(os, "open", full)
     with pytest.raises(JpwrError) as told:
-        MarkReader([].append, lambda: 0.0, [].append)
+        MarkReader([].append, [].append)
     assert str(told.value) == "the file of marks cannot be made (No space left on device): regions are not seen"
     assert list(tmp_path.iterdir()) == []
 

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import weakref
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -61,13 +62,51 @@ def test_a_slow_read_skips_ticks_and_never_bursts(clock):
     assert sampler.skipped_ticks == 4
 
 
+@pytest.mark.parametrize(("took_s", "missing"), [(0.04, 0), (0.06, 1), (0.45, 1)])
+def test_a_reading_that_took_longer_than_others_is_of_no_known_moment(clock, took_s, missing):
+    def slow_once() -> float:
+        clock.time_s += took_s if 1.95 < clock.time_s < 2.05 else 0.0
+        return 300 * clock.time_s
+
+    trace, sampler, told = sample(clock, lambda: 300.0, until_s=4.0, read_energy_j=slow_once)
+    [series] = trace.series()
+    assert sum(map(math.isnan, series.energy_j)) == sampler.failed_reads["sensor"] == missing
+    words = f"sensor: it took {took_s:.2g} s to answer; readings that fail are recorded as missing"
+    assert told == [words] * missing
+    assert series.missing == 0
+
+
+@pytest.mark.parametrize("took_s", [0.06, 0.3])
+def test_readings_that_always_take_long_are_none_that_failed(clock, took_s):
+    def slow() -> float:
+        clock.time_s += took_s
+        return 300.0
+
+    trace, sampler, told = sample(clock, slow, until_s=4.0)
+    assert (trace.series()[0].missing, sampler.failed_reads["sensor"], told) == (0, 0, [])
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.9, 1.4])
+def test_a_load_in_step_with_the_interval_is_seen_at_all_its_phases_however_long_a_round_takes(clock, share):
+    def slow() -> float:
+        clock.time_s += share * 0.1
+        return 1.0
+
+    trace = Trace([INFO])
+    chance = random.Random(7).random
+    Sampler([Channel(INFO, slow)], [trace], 0.1, clock, chance=chance).run(lambda: clock.time_s >= 300)
+    begun_s = [time_s - share * 0.05 for time_s in times_of(trace)]
+    counts = Counter(math.floor(time_s / 0.025) % 4 for time_s in begun_s)
+    assert all(0.2 < number / len(begun_s) < 0.3 for number in counts.values())
+
+
 def test_what_a_read_takes_does_not_move_later_deadlines(clock):
     def quick() -> float:
-        clock.time_s += 0.03
+        clock.time_s += 0.009
         return 1.0
 
     trace, _, _ = sample(clock, quick, until_s=10.0)
-    assert times_of(trace)[100] == pytest.approx(10.015)
+    assert times_of(trace)[100] == pytest.approx(10.0045)
 
 
 @pytest.mark.parametrize("call_s", [0.03, 0.3])
@@ -87,6 +126,28 @@ def test_a_device_behind_one_that_answers_slowly_has_its_own_time(clock, call_s)
     assert list(of_behind.power_w) == pytest.approx([7 * time_s for time_s in of_behind.times_s])
     # Of the slow one's power it is known that it is of some moment of the call.
     assert list(of_slow.times_s) == pytest.approx([time_s - call_s / 2 for time_s in of_behind.times_s])
+
+
+def test_who_tells_of_an_edge_waits_for_no_sensor(clock):
+    asked, answers = threading.Event(), threading.Event()
+    asked_for = []
+
+    class Stuck:
+        counters_j = (1.0,)
+
+        def sample_counters(self) -> None:
+            asked_for.append(clock.time_s)
+            asked.set()
+            answers.wait(DEADLINE_S)
+
+    edges = EdgeReader(Stuck(), clock)
+    edges.start()
+    edges.begin_beside()
+    assert asked.wait(DEADLINE_S)
+    edges.begin_beside()  # another one, meanwhile
+    edges.stop(0.01)
+    assert asked_for == [0.0]
+    answers.set()
 
 
 def test_a_mark_reads_the_counters_and_not_power_of_which_it_would_be_no_fair_sample(stepped):

@@ -276,6 +276,15 @@ def test_a_signal_reaches_the_command_once(start, tmp_path, send, name):
     assert trace_of(tmp_path).events[-1].details == {"exit_code": 7}
 
 
+def test_a_signal_just_before_the_commands_end_makes_it_no_later(start, tmp_path):
+    """It takes two seconds here to find out whether the command has got it, and the command ends at once."""
+    script = "trap '' USR1; echo begin last >>$JPWR_MARKS; kill -USR1 $PPID; echo end last >>$JPWR_MARKS"
+    process = start("bash", "-c", script, patch="jpwr.child.SETTLE_S = 2", name="SIGUSR1")
+    assert exit_code_of(process)[0] == 0
+    [region] = trace_of(tmp_path).regions()
+    assert trace_of(tmp_path).event_time_s("command_ended") < region.end_s + 1
+
+
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
 def test_under_timeout_which_signals_jpwr_and_its_group_the_command_has_it_once(start, tmp_path, name):
     timeout = start(sys.executable, "-c", NOTES, under=("timeout", "1000"))

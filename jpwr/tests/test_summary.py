@@ -149,6 +149,29 @@ def test_a_region_that_several_went_through_at_once_is_no_surer_for_that_and_it_
         assert note == f"{words}the energy of that time is in its sum as often"
 
 
+def test_a_pass_that_is_over_at_once_used_nothing():
+    trace = Trace([ChannelInfo("a", Scope.DEVICE, "")], {"random_phase": True})
+    for row in range(101):
+        trace.append(row / 10, [300.0], [None])
+    for name, start_s, end_s in [("step", 2.0, 3.0), ("step", 4.0, 4.0), ("step", 5.0, 6.0), ("empty", 7.0, 7.0)]:
+        trace.event("region_begin", start_s, region=name)
+        trace.event("region_end", end_s, region=name)
+    regions = Summary(trace).regions
+    assert (regions["step"].times, regions["step"].duration_s, regions["step"].shortest_s) == (3, 2.0, 0.0)
+    assert regions["step"].estimates[0].energy_j == pytest.approx(600)
+    assert (regions["empty"].times, regions["empty"].estimates) == (1, [None])
+
+
+def test_a_counter_that_fell_with_no_power_beside_it_is_said_to_have():
+    info = ChannelInfo("a", Scope.CPU, "", has_counter=True)
+    trace = Trace([info], {"random_phase": True})
+    for row in range(101):
+        trace.append(row / 10, [math.nan], [1000.0 - row])
+    summary = Summary(trace)
+    assert summary.command == [None]
+    assert "a: the counter fell, and there is no power beside it: there is no energy" in summary.notes()
+
+
 def test_a_region_that_a_channel_saw_too_little_of_once_has_no_sum_of_it():
     trace = Trace([ChannelInfo(name, Scope.CPU, "") for name in ("all", "late")])
     for row in range(100):

@@ -12,7 +12,7 @@ import pytest
 from jpwr import rules
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.errors import JpwrError
-from jpwr.tests.conftest import needed, run
+from jpwr.tests.conftest import DEADLINE_S, REPOSITORY, install_method, needed, run
 from jpwr.tools import check_trace, show_trace
 from jpwr.trace import Row
 from jpwr.writers import CsvWriter
@@ -47,6 +47,25 @@ def test_the_sensors_of_a_machine_are_listed_with_their_pace(jpwr, nvml_folder):
     assert any(line.startswith("pynvml:0: device, 300.0 W, update period not known, energy counter") for line in lines)
     assert any(line.startswith("estimate:cpu: cpu, ") and "only when asked for by name" in line for line in lines)
     assert any(line.startswith(("rapl: not here: ", "rapl:package")) for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("read", "words"),
+    [
+        ("lambda: {}['W']", "cannot be read (KeyError: 'W')"),
+        ("lambda: sys.exit(3)", "cannot be read (SystemExit: 3)"),
+        ("lambda: '12.5'", "12.5 W"),
+        ("lambda: None", "cannot be read (TypeError: "),
+        (f"lambda: time.sleep({2 * DEADLINE_S})", "cannot be read (it did not answer within 5 s)"),
+    ],
+)
+def test_a_sensor_that_cannot_be_read_ends_no_list(tmp_path, read, words):
+    channel = f"return [Channel(ChannelInfo('odd:0', Scope.NODE, 'a meter'), {read})]"
+    install_method(tmp_path, "odd", f"import sys, time\n{channel}")
+    done = run(sys.executable, "-m", "jpwr", "list", cwd=tmp_path, PYTHONPATH=f"{REPOSITORY}:{tmp_path}")
+    assert done.returncode == 0, done.stderr
+    assert f"odd:0: node, {words}" in done.stdout
+    assert "pynvml: not here: " in done.stdout
 
 
 def write_trace(path, seconds):

@@ -104,6 +104,8 @@ def channel(**changes):
         (header(interval_s="0.1"), "interval_s is no finite number"),
         (header(channels={}), "its channels are no list"),
         (header(channels=HEADER["channels"] * 2), "two of its channels are named 'a'"),
+        (channel(held_s=-1.0), "the held_s of a channel is below 0"),
+        (channel(seen_share=1.5), "the seen_share of a channel is no share"),
         (header(channels=[7]), "without name, scope and source"),
         (channel(num_devices=TOO_LARGE), "the num_devices of a channel is no finite number"),
         (channel(period_s=TOO_LARGE), "the period_s of a channel is no finite number"),
