@@ -6,6 +6,7 @@ Pure arithmetic: no clock, no files, no vendor library.
 from __future__ import annotations
 
 import math
+import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from functools import reduce
@@ -24,8 +25,8 @@ MIN_STEPS_TO_TELL = 20  # with fewer, no load is taken for a slow one
 MISSED_STEPS = 2.5  # in a step of this many usual ones, a reading is missing, as it takes two at random moments at most
 LONG_STEPS = 4.0  # a step of this many usual ones is a gap: readings are missing, or the sampler was stopped
 # A mean over some time tells nothing of its inside. At the worst, power stands at either end of its range for half of
-# that time each, and an edge is off by an eighth of range x time: two edges by 0.2 of it in 95 of 100 cases.
-HIDDEN_IN_A_MEAN = 0.2
+# that time each, and an edge is off by an eighth of range x time: both in one direction where windows keep step.
+HIDDEN_IN_A_MEAN = 1 / 4
 EDGE_SHARE = 1 / 4  # of change of power x step at an edge
 FEW_STEPS = 5  # an interval from few steps is widened by their number's share in this
 # Of so few samples all may be of one power, and a part of the time of another, which was seen elsewhere where a trace
@@ -269,19 +270,25 @@ class PowerCurve:
         return square, fourth
 
     def _sampling_j(self, low: int, high: int) -> float:
-        inside, hidden_j = high - low - 1, 0.0
+        # A value that is shown for a while is seen once.
+        inside, hidden_j = min(high - low - 1, self._values_between(low, high)), 0.0
         if inside < FEW_SAMPLES:
-            if not self.random_phase or len(self.times_s) < MANY_SAMPLES:
+            seen = min(len(self.times_s), self._values_between(0, -1))
+            if not self.random_phase or seen < MANY_SAMPLES:
                 return math.inf
             part = 1 - MISSED_BY_ALL ** (1 / inside) if inside > 0 else 1.0
             hidden_j = part * max(self.range_w, self.peak_w / 2) * (self.times_s[high] - self.times_s[low])
         square, fourth = self._squares_of(low, high)
         # What is rare shows late: how many changes there were, had they all been alike, tells how far chance goes.
-        few = FEW_STEPS / (high - low) + (fourth / square**2 if square else 0.0)
+        few = FEW_STEPS / (inside + 1) + (fourth / square**2 if square else 0.0)
         found_j = DEVIATIONS * (1 + few) * math.sqrt(self._share(low, high) * square)
         if not self.random_phase:
             found_j = max(found_j, (self._swings_j[high] - self._swings_j[low]) / 2)
         return max(found_j, hidden_j)
+
+    def _values_between(self, low: int, high: int) -> int:
+        """How many values the sensor had from one sample to another, at most."""
+        return int((self.times_s[high] - self.times_s[low]) / self.held_s) if self.held_s else sys.maxsize
 
     def _share(self, low: int, high: int) -> float:
         """How much of the squares counts, by whether power keeps its level from one sample to the next.
