@@ -46,6 +46,7 @@ NOT_SAMPLED = "has no sample inside the window: sample faster or run longer"
 MIN_COVERED = 0.95  # of the window, by a channel's first to last reading
 # What a benchmark's energy is taken from: the narrowest scope that was measured.
 SCOPES = ("device", "module", "cpu", "node", "supply")
+OF_PROCESSORS = ("cpu", "node", "supply", "module", "device")  # the same where they trained themselves
 IDENTIFIED = SCOPES[:2]  # channels of these may have the ids of the devices that they measure
 # Memory is beside its processor, not inside it.
 ADDED_TO = {"cpu": "dram"}
@@ -241,13 +242,17 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
         device_ids = [device["device_id"] for device in record["devices"] if device["hostname"] == hostname]
         chosen = _choose(trace.channels, device_ids, is_accelerated(record))
         scopes[hostname] = "+".join(sorted({info.scope.value for info in chosen}))
+        if is_accelerated(record) is False and scopes[hostname] == "device":
+            notes.append(
+                f"node {hostname}: processors trained, and only the power of devices was measured: that is counted"
+            )
         heard = _heard(trace, windows)
         late = {info: curve.lateness.words for info, curve in zip(trace.channels, trace.curves(), strict=True)}
         for reading in heard.values():
             place = reading.info.scope.value
             by_scope_wh[place] = by_scope_wh.get(place, 0.0) + reading.estimate.energy_j / JOULES_PER_WH
         for info, trained in chosen.items():
-            if (other := counted.setdefault(_sensor(trace, info), hostname)) != hostname:
+            if (other := counted.setdefault(_sensor(trace, info), hostname)) != hostname and not info.estimated:
                 raise EnergyError(f"channel {info.name} is one sensor, and is counted for {other} and for {hostname}")
             if info not in heard:
                 raise EnergyError(f"channel {info.name} {info.lacks or NOT_SAMPLED}")
@@ -324,11 +329,11 @@ def _choose(
 
     They are of one scope, and of devices with ids only those that trained, whatever the job's environment shows.
     Without ids they are of one method, as another one shows the same once more. A processor's power is none of an
-    accelerator's work, nor the other way round.
+    accelerator's work, and an accelerator's is that of a processor's only where nothing else was measured.
     """
-    scopes = list(SCOPES)
-    if accelerated is not None:
-        scopes.remove("cpu" if accelerated else "device")
+    scopes = list(SCOPES if accelerated is not False else OF_PROCESSORS)
+    if accelerated:
+        scopes.remove("cpu")
     without_id = ""
     if any(same_ids(text) for text in device_ids):
         of_scopes = [_of_devices(found, scope, device_ids) for scope in IDENTIFIED]
@@ -348,10 +353,8 @@ def _choose(
     seen = {info.scope.value for info in found}
     if without_id and "device" in seen:
         raise EnergyError(without_id)
-    of_what = (
-        f" of {'an accelerator' if accelerated else 'a processor'}, which trained, but of {' and '.join(sorted(seen))}"
-    )
-    raise EnergyError(f"the trace has no channel{of_what if seen and accelerated is not None else ''}")
+    of_what = f" of an accelerator, which trained, but of {' and '.join(sorted(seen))}"
+    raise EnergyError(f"the trace has no channel{of_what if seen and accelerated else ''}")
 
 
 def _of_one_method(found: Sequence[ChannelInfo], beside: ChannelInfo | None = None) -> list[ChannelInfo]:

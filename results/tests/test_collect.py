@@ -446,8 +446,11 @@ def test_an_accelerators_power_is_none_of_a_processors_work(job):
     found = energy(job)
     assert (found["power_source"], found["avg_power_w"]) == ("measured, cpu+dram", pytest.approx(280.0))
     job.trace([GPU0], lambda *_: 75.0)
-    words = "the trace has no channel of a processor, which trained, but of device"
-    assert collect(job.path)["error"] == f"no energy: {words}"
+    found = energy(job)
+    assert found["power_source"] == "measured, device"
+    assert found["notes"] == [
+        "node n1: processors trained, and only the power of devices was measured: that is counted"
+    ]
 
 
 @pytest.mark.parametrize("estimated_first", [False, True])
