@@ -62,18 +62,19 @@ def test_a_slow_read_skips_ticks_and_never_bursts(clock):
     assert sampler.skipped_ticks == 4
 
 
-@pytest.mark.parametrize(("took_s", "missing"), [(0.04, 0), (0.06, 1), (0.45, 1)])
-def test_a_reading_that_took_longer_than_others_is_of_no_known_moment(clock, took_s, missing):
+@pytest.mark.parametrize(("took_s", "left_out"), [(0.04, 0), (0.06, 1), (0.45, 1)])
+def test_a_reading_that_took_longer_than_others_is_of_no_known_moment(clock, took_s, left_out):
     def slow_once() -> float:
         clock.time_s += took_s if 1.95 < clock.time_s < 2.05 else 0.0
         return 300 * clock.time_s
 
     trace, sampler, told = sample(clock, lambda: 300.0, until_s=4.0, read_energy_j=slow_once)
     [series] = trace.series()
-    assert sum(map(math.isnan, series.energy_j)) == sampler.failed_reads["sensor"] == missing
-    words = f"sensor: it took {took_s:.2g} s to answer; readings that fail are recorded as missing"
-    assert told == [words] * missing
-    assert series.missing == 0
+    # The counter is that of a moment that is known, and beside one that is not there is power alone.
+    slow_s = [time_s for time_s in series.counter_times_s if 2.0 < time_s < 2.0 + took_s]
+    assert len(slow_s) == 1 - left_out
+    assert (series.missing, sampler.failed_reads["sensor"], told) == (0, 0, [])
+    assert sampler.skipped_ticks >= left_out
 
 
 @pytest.mark.parametrize("took_s", [0.06, 0.3])
@@ -82,8 +83,9 @@ def test_readings_that_always_take_long_are_none_that_failed(clock, took_s):
         clock.time_s += took_s
         return 300.0
 
-    trace, sampler, told = sample(clock, slow, until_s=4.0)
-    assert (trace.series()[0].missing, sampler.failed_reads["sensor"], told) == (0, 0, [])
+    trace, _, told = sample(clock, slow, until_s=4.0)
+    assert (trace.series()[0].missing, told) == (0, [])
+    assert max(steps(times_of(trace))) < 2 * 3 * took_s + 0.1
 
 
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.9, 1.4])
