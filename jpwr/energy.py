@@ -81,6 +81,11 @@ class ChannelEnergy:
         """Samples at even times, and a sensor that is blind in between, may all have missed the same."""
         return self.power.random_phase and self.info.seen_share >= 1
 
+    @property
+    def _most_w(self) -> float:
+        """More power than this is none of the sensor's device."""
+        return max(PLAUSIBLE * self.power.peak_w, self.info.limit_w)
+
     def _find_lateness(self) -> Lateness:
         if self.counter is None or not self._shows_all_loads:
             return Lateness()
@@ -156,6 +161,10 @@ class ChannelEnergy:
             beside_j = widened_j or max(unseen_j, self._scale_off * abs(integral.energy_j))
             energy_j, lasting_j = integral.energy_j, integral.lasting_j + beside_j
             uncertainty_j = integral_uncertainty_j + beside_j
+        if duration_s < self.power.usual_step_s:  # of so short a time more is known by how much power can be
+            most_j = self._most_w * duration_s
+            uncertainty_j = min(uncertainty_j, max(energy_j, most_j - energy_j))
+            lasting_j = min(lasting_j, uncertainty_j)
         counter_j = counter.energy_j if counter is not None else math.nan
         return EnergyEstimate(
             energy_j=energy_j,
@@ -211,8 +220,7 @@ class ChannelEnergy:
         else:
             off_j = math.fsum(abs(one.off_j) for one in apart)
             return "", off_j + DEVIATIONS * math.hypot(*(one.deviation_j for one in apart))
-        most_j = max(PLAUSIBLE * self.power.peak_w, self.info.limit_w) * (end_s - start_s)
-        if _is_broken(integral, counter, most_j):
+        if _is_broken(integral, counter, self._most_w * (end_s - start_s)):
             return reason, 0.0
         apart_j = abs(counter.energy_j - integral.energy_j)
         return f"{reason}, and the interval holds both", apart_j + counter.edges_j + counter.lasting_j

@@ -344,6 +344,16 @@ def test_steps_that_stay_and_ramp_are_a_load_and_no_sensor_of_a_few_milliseconds
         assert curve.power.held_s == 0
 
 
+@pytest.mark.parametrize("number", [40, 2000, 20000])
+def test_of_a_time_between_two_samples_more_is_known_by_how_much_power_can_be(number):
+    curve = channel(moments(random.Random(1), 0.0, 20.0, 0.1), constant().power_w, info=INFO._replace(averaging_s=1.0))
+    edges_s = [5 + 2 * index / number for index in range(number + 1)]
+    found = [curve.between(start_s, end_s) for start_s, end_s in itertools.pairwise(edges_s)]
+    assert sum(one.energy_j for one in found) == pytest.approx(600)
+    assert sum(one.uncertainty_j for one in found) == pytest.approx(600)  # power was below twice what was seen
+    assert all(one.lasting_j <= one.uncertainty_j for one in found)
+
+
 def test_a_mean_over_a_second_covers_what_it_hides():
     covered = 0
     for number in range(80):
