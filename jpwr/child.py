@@ -151,19 +151,39 @@ class Child:
         self._process = process
         if self._kept and self._witness:
             self._pass_on_kept(process, self._witness)
-        # A signal's handler may be at work here when the command ends.
-        end = threading.Thread(target=self._note_end, args=(process.pid,), name="jpwr-end", daemon=True)
-        with suppress(RuntimeError):  # no more threads: it is told a little later
-            start(end)
+        with suppress(RuntimeError):  # no more threads: the end is told a little later
+            self._wait_for_end(process.pid)
         exit_code = process.wait()
-        if end.ident is not None:
-            end.join()
         return exit_code if exit_code >= 0 else 128 - exit_code
 
-    def _note_end(self, pid: int) -> None:
-        with suppress(ChildProcessError):  # it has ended, and has been waited for
+    def _wait_for_end(self, pid: int) -> None:
+        """Wait for the end of a process, which another thread sees: a signal's handler may be at work here then.
+
+        Who waits for a process is not woken by a signal that came just before, or to another thread; a pipe is.
+        """
+        import select
+
+        woken, wake = os.pipe()
+        os.set_blocking(wake, False)
+        end = threading.Thread(target=self._note_end, args=(pid, wake), name="jpwr-end", daemon=True)
+        try:
+            start(end)
+            signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+            while self.ended_s is None:
+                select.select([woken], [], [])
+                os.read(woken, 4096)
+            end.join()
+        finally:
+            signal.set_wakeup_fd(-1)
+            os.close(woken)
+            os.close(wake)
+
+    def _note_end(self, pid: int, wake: int) -> None:
+        with suppress(ChildProcessError):  # who passed a signal on has found it ended
             os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         self.ended_s = time.monotonic()
+        with suppress(BlockingIOError):  # there is enough in it to wake
+            os.write(wake, b".")
 
     def not_started(self) -> int:
         """The exit code, with a word, where a signal has asked to end before the command was started."""

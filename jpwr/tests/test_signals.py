@@ -135,6 +135,25 @@ def test_a_signal_that_comes_while_the_child_is_made_reaches_it(start, tmp_path,
     assert trace_of(tmp_path).events[-1].name == "command_ended"
 
 
+TO_ANOTHER_THREAD = """
+import pathlib, threading, time
+
+def hit():
+    while not pathlib.Path("up").exists():
+        time.sleep(0.01)
+    time.sleep(0.2)  # by then the main thread waits, as a rule
+    signal.pthread_kill(threading.get_ident(), signal.{name})
+
+threading.Thread(target=hit, daemon=True).start()
+"""
+
+
+def test_a_signal_that_the_kernel_gives_to_another_thread_reaches_the_command(start):
+    patch = TO_ANOTHER_THREAD.format(name="SIGTERM")
+    process = start("bash", "-c", ": >up; exec sleep 1000", patch=patch, name="SIGTERM")
+    assert exit_code_of(process)[0] == 128 + signal.SIGTERM
+
+
 def test_two_signals_that_come_while_the_child_is_made_kill_it(start):
     twice = AFTER_THE_CHILD_HAS_BEGUN.replace("arrive()", "arrive(); arrive()")
     code, said = exit_code_of(start("bash", "-c", "trap '' TERM; file never", patch=twice, name="SIGTERM"))
