@@ -26,12 +26,11 @@ from jpwr.parser import EXIT_FAILED, Parser
 from jpwr.sampler import DEFAULT_INTERVAL_S, JOIN_S, PowerMonitor, Sink
 from jpwr.say import open_standard_streams, say, settle_streams, write
 from jpwr.summary import Summary
-from jpwr.threads import within
+from jpwr.threads import ANSWER_S, within
 from jpwr.trace import Trace
 from jpwr.writers import CsvWriter
 
 TRACE_NAME = "trace.csv"
-ANSWER_S = 5.0  # a sensor that takes longer holds up neither the command nor its marks
 CLOSE_S = 2.0  # a method that takes longer to close does not hold up the end
 # No sensor has a new value more often, and no machine keeps that up beside a program; the other end is an hour.
 MIN_INTERVAL_MS = 1

@@ -405,13 +405,10 @@ class Sampler:
                 continue
             # Else two random moments are closer together than a reading takes: the second one is now.
             tick += len(ahead_s)
+            look = self._read(lane, [ahead_s.pop()] if probes else ahead_s, stopped)
+            busy_s, before_s = look[-1] - look[0], busy_s
             if probes:
-                look = self._read(lane, [ahead_s.pop()], stopped)
-                busy_s, before_s = look[-1] - look[0], busy_s
                 look = self._read(lane, [look[-1] + probes.pop() * interval_s], stopped, _Part.COUNTERS)
-            else:
-                look = self._read(lane, ahead_s, stopped)
-                busy_s, before_s = look[-1] - look[0], busy_s
             tick -= len(ahead_s)
             self._note_begun(lane)
         if not lane.hung:

@@ -9,6 +9,7 @@ from typing import Callable, Iterator
 
 # What may be for the measured command, and is passed on to it.
 FORWARDED_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
+ANSWER_S = 5.0  # a sensor that takes longer holds up nothing else
 SOON_S = 3.0  # who waits longer than this wants to know for what
 
 

@@ -237,12 +237,13 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
     by_scope_wh: dict[str, float] = {}
     scopes: dict[str, str] = {}  # of each node
     counted: dict[tuple[str, str], str] = {}  # for which node a sensor is
+    accelerated = is_accelerated(record)
     for hostname, windows in nodes.items():
         trace = _trace_of(windows[0], traces)
         device_ids = [device["device_id"] for device in record["devices"] if device["hostname"] == hostname]
-        chosen = _choose(trace.channels, device_ids, is_accelerated(record))
+        chosen = _choose(trace.channels, device_ids, accelerated)
         scopes[hostname] = "+".join(sorted({info.scope.value for info in chosen}))
-        if is_accelerated(record) is False and scopes[hostname] == "device":
+        if accelerated is False and scopes[hostname] == "device":
             notes.append(
                 f"node {hostname}: processors trained, and only the power of devices was measured: that is counted"
             )

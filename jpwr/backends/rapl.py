@@ -83,9 +83,10 @@ class _Counter:
     def read_j(self) -> float:
         now_uj, now_s = int(self._file.read()), self._clock.now_s()
         step_uj, step_s = counter_step(self._last_uj, now_uj, self._range_uj), now_s - self._last_s
-        most_uj = self._most_w * (step_s + WRAP_S) / MICROJOULE
-        is_set_back = now_uj < self._last_uj and step_uj > most_uj
-        if is_set_back or 0 < self._range_uj < self._most_w * (step_s - WRAP_S) / MICROJOULE - step_uj:
+        most_uj_each_s = self._most_w / MICROJOULE
+        is_set_back = now_uj < self._last_uj and step_uj > most_uj_each_s * (step_s + WRAP_S)
+        may_be_a_round_more = 0 < self._range_uj < most_uj_each_s * (step_s - WRAP_S) - step_uj
+        if is_set_back or may_be_a_round_more:
             self._total_uj = 0
         else:
             self._total_uj += step_uj

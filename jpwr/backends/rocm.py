@@ -36,8 +36,6 @@ WITH_CPU = re.compile(r"\bMI\d+A\b", re.IGNORECASE)
 INSTINCT = re.compile(r"\bMI(\d{3})", re.IGNORECASE)
 TWO_DIES = "250"
 PCI_IDS_WITH_CPU = (0x74A0,)  # MI300A, which a library without the kernel's names does not call so
-
-
 T = TypeVar("T")
 
 
@@ -129,17 +127,20 @@ def _cards(devices: list[Device], sensors: list[Sensor]) -> list[list[int]]:
 
 def _first_measures(sensors: list[Sensor], pair: list[list[int]]) -> bool | None:
     """Whether of two GPUs the first one alone measures; None where both or none do."""
-    first, second = (any(sensors[index].measures for index in gpu) for gpu in pair)
+    first, second = (_measures(sensors, gpu) for gpu in pair)
     return None if first == second else first
 
 
+def _measures(sensors: list[Sensor], gpu: list[int]) -> bool:
+    return any(sensors[index].measures for index in gpu)
+
+
 def _are_one_card(devices: list[Device], sensors: list[Sensor], pair: list[list[int]]) -> bool:
-    product = INSTINCT.search(devices[pair[0][0]].name)
-    if product:
-        measure = [any(sensors[index].measures for index in gpu) for gpu in pair]
-        return product[1] == TWO_DIES and not all(measure)
-    if devices[pair[0][0]].name:
-        return False
+    name = devices[pair[0][0]].name
+    if name:
+        product = INSTINCT.search(name)
+        is_of_two = product is not None and product[1] == TWO_DIES
+        return is_of_two and not all(_measures(sensors, gpu) for gpu in pair)
     only_zeros = [all(sensors[index].answers and not sensors[index].measures for index in gpu) for gpu in pair]
     return sorted(only_zeros) == [False, True]
 
