@@ -19,6 +19,7 @@ from jpwr.power_curve import LONG_STEPS, MIN_STEPS_TO_TELL, PowerCurve, Refresh,
 DIFFERENCE_SHARE = 0.78
 STEPS_TO_TELL_A_VALUE = 2  # a change of fewer steps of the counter's resolution says nothing of its refresh
 NEIGHBOURS = 8
+BEYOND_SEEN = 0.05  # of the range of samples, power may have been below the lowest and above the highest of them
 ALIKE = 0.02  # powers that stay and differ by less are the same one, read in two ways
 MIN_SAMPLES_TO_FOLLOW = 4
 MUCH_SURER = 8.0  # so many times surer is worth the next value, further away
@@ -304,6 +305,8 @@ class CounterCurve:
         else:
             hidden_w = 0.0
             lowest_w, highest_w = power.range_between_w(self._knot(first)[0], self._knot(last)[0])
+            further_w = BEYOND_SEEN * (highest_w - lowest_w)
+            lowest_w, highest_w = lowest_w - further_w, highest_w + further_w
             if power.may_be_old:
                 least_w, most_w = self._sure_range_of_steps_w(first, last)
                 lowest_w, highest_w = min(lowest_w, least_w), max(highest_w, most_w)

@@ -28,6 +28,7 @@ LONG_STEPS = 4.0  # a step of this many usual ones is a gap: readings are missin
 # that time each, and an edge is off by an eighth of range x time: both in one direction where windows keep step.
 HIDDEN_IN_A_MEAN = 1 / 4
 EDGE_SHARE = 1 / 4  # of change of power x step at an edge
+NEAR = 6  # so many samples before and after an edge tell between which powers it is
 FEW_STEPS = 5  # an interval from few steps is widened by their number's share in this
 # Of so few samples all may be of one power, and a part of the time of another, which was seen elsewhere where a trace
 # has many; else energy is known to be below peak power x time.
@@ -193,7 +194,7 @@ class PowerCurve:
         return self.power_w[index] + share * (self.power_w[index + 1] - self.power_w[index])
 
     def range_between_w(self, start_s: float, end_s: float) -> tuple[float, float]:
-        """Lowest and highest sample between two moments and of the three before and after them, in watts; where
+        """Lowest and highest sample between two moments and of the nearest before and after them, in watts; where
         readings are missing, of as long before and after as these are; where some failed, of the whole trace.
         """
         before, after = bisect_right(self.times_s, start_s), bisect_left(self.times_s, end_s + self._documented_s)
@@ -202,7 +203,7 @@ class PowerCurve:
             if gap_s > MISSED_STEPS * self.usual_step_s:
                 before = min(before, bisect_right(self.times_s, start_s - gap_s))
                 after = max(after, bisect_left(self.times_s, end_s + gap_s))
-        first, last = max(0, before - 3), min(after + 3, len(self.times_s)) - 1
+        first, last = max(0, before - NEAR), min(after + NEAR, len(self.times_s)) - 1
         if self._missed_j and self._is_missing_between(first, last):
             return self.least_w, self.peak_w
         near = self.power_w[first : last + 1] or self.power_w[-2:]
@@ -318,7 +319,7 @@ class PowerCurve:
 
     def _change_near_w(self, index: int) -> float:
         """Between which powers it was in a step and its neighbours."""
-        first, last = max(0, index - 1), min(index + 2, len(self.times_s) - 1)
+        first, last = max(0, index + 1 - NEAR), min(index + NEAR, len(self.times_s) - 1)
         if self._is_missing_between(first, last):
             return self.range_w
         near_w = self.power_w[first : last + 1]
