@@ -63,8 +63,10 @@ def check_info(info: Any) -> None:
                 raise ValueError(f"the {name} of a channel is below 0")
         elif not isinstance(value, kind):
             raise ValueError(f"the {name} of a channel is not of type {kind.__name__}")
-    if not info.name.isprintable() or not info.name or "," in info.name:
-        raise ValueError("the name of a channel is empty, or has a comma or a line's end in it")
+    if not info.name.isprintable() or not info.name or "," in info.name or '"' in info.name:
+        raise ValueError("the name of a channel is empty, or has a comma, a quotation mark or a line's end in it")
+    if info.name == "timestamps":
+        raise ValueError("the name of a channel is that of the column of times")
     if not 0 < info.seen_share <= 1:
         raise ValueError("the seen_share of a channel is no share")
 

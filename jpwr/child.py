@@ -51,7 +51,12 @@ class Child:
         self.ended_s: float | None = None  # when it ended, by the monotonic clock
 
     def take_signals(self) -> None:
-        """Keep and pass on signals from now on; until then they do to this process what they do to any."""
+        """Keep and pass on signals from now on; until then they do to this process what they do to any.
+
+        Where whoever started jpwr ignores the end of children, the kernel would keep the exit code to itself.
+        """
+        if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for number in FORWARDED_SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup stays in force
                 signal.signal(number, self._on_signal)
@@ -151,7 +156,7 @@ class Child:
         self._process = process
         if self._kept and self._witness:
             self._pass_on_kept(process, self._witness)
-        with suppress(RuntimeError):  # no more threads: the end is told a little later
+        with suppress(RuntimeError, OSError):  # no more threads or files: the end is told a little later
             self._wait_for_end(process.pid)
         exit_code = process.wait()
         return exit_code if exit_code >= 0 else 128 - exit_code
@@ -169,8 +174,10 @@ class Child:
         try:
             start(end)
             signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+            poll = select.poll()
+            poll.register(woken, select.POLLIN)
             while self.ended_s is None:
-                select.select([woken], [], [])
+                poll.poll()
                 os.read(woken, 4096)
             end.join()
         finally:

@@ -23,7 +23,7 @@ from jpwr.errors import JpwrError
 from jpwr.marks import MARKS_VARIABLE, Mark, MarkReader
 from jpwr.node import GLOBAL_RANKS, rank_of, why_not_sampling
 from jpwr.parser import EXIT_FAILED, Parser
-from jpwr.sampler import DEFAULT_INTERVAL_S, JOIN_S, PowerMonitor, Sink
+from jpwr.sampler import DEFAULT_INTERVAL_S, JOIN_S, MIN_INTERVAL_S, PowerMonitor, Sink
 from jpwr.say import open_standard_streams, say, settle_streams, write
 from jpwr.summary import Summary
 from jpwr.threads import ANSWER_S, within
@@ -32,9 +32,8 @@ from jpwr.writers import CsvWriter
 
 TRACE_NAME = "trace.csv"
 CLOSE_S = 2.0  # a method that takes longer to close does not hold up the end
-# No sensor has a new value more often, and no machine keeps that up beside a program; the other end is an hour.
-MIN_INTERVAL_MS = 1
-MAX_INTERVAL_MS = 3_600_000
+MIN_INTERVAL_MS = 1000 * MIN_INTERVAL_S
+MAX_INTERVAL_MS = 3_600_000  # an hour
 TOOLS = ("list", "read", "check")
 
 
@@ -165,11 +164,13 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         parser.error(f"--idle must be 0 or more seconds, got {options.idle:g}")
     if not MIN_INTERVAL_MS <= options.interval <= MAX_INTERVAL_MS:
         parser.error(
-            f"--interval must be from {MIN_INTERVAL_MS} to {MAX_INTERVAL_MS} milliseconds, got {options.interval:g}: "
+            f"--interval must be from {MIN_INTERVAL_MS:g} to {MAX_INTERVAL_MS} milliseconds, got {options.interval:g}: "
             "10 is enough for what sensors can resolve"
         )
     if options.json_out is not None:
         _check_json_out(options.json_out)
+        if options.df_out and _whole(options.json_out) == _whole(options.df_out / TRACE_NAME):
+            raise JpwrError(f"--json-out {options.json_out} is the trace: choose another file")
     options.suffix = _suffix(options)
     return options
 
@@ -207,13 +208,18 @@ def _check_json_out(path: Path) -> None:
 
 def _is_stream(path: Path) -> bool:
     """Whether it is a pipe, a device, or a name of a file that is open, none of which may be replaced."""
-    folder = str(path.parent.resolve())
+    folder = os.path.realpath(path.parent)
     of_kernel = folder == "/dev" or f"{folder}/".startswith("/proc/")
     return of_kernel or (os.path.exists(path) and not stat.S_ISREG(path.stat().st_mode))  # noqa: PTH110
 
 
+def _whole(path: Path) -> Path:
+    """The path without links. Path.resolve raises what is no OSError where a link leads to itself."""
+    return Path(os.path.realpath(path))
+
+
 def _part_of(path: Path) -> Path:
-    whole = path.resolve()
+    whole = _whole(path)
     return whole.with_name(f".{whole.name}.{os.getpid()}.part")
 
 
@@ -242,7 +248,7 @@ def _whatever_happens(child: Child, where: str) -> Iterator[None]:
     """
     try:
         yield
-    except Exception as error:
+    except BaseException as error:  # no Ctrl-C comes here, and a sensor's library may raise anything
         words = str(error) if isinstance(error, JpwrError) else f"{type(error).__name__}: {error}"
         if child.exit_code is None:
             raise JpwrError(words) from error
@@ -339,6 +345,7 @@ def _measure(options: argparse.Namespace, child: Child, monitor: PowerMonitor, c
         marks.start()
     except JpwrError as error:
         say(str(error))
+        environ[MARKS_VARIABLE] = os.devnull  # a program that writes marks finds a file all the same
     within(ANSWER_S, EdgeReader(sampler, clock).whole)
     sampler.event("command_started", clock.now_s())
     try:
@@ -380,13 +387,14 @@ def _write_json(path: Path, line: str) -> None:
             stream.write(line)
         return
     part = _part_of(path)
-    try:
-        with open(part, "x", encoding="utf-8") as whole:
+    with open(part, "x", encoding="utf-8") as whole:
+        try:
             whole.write(line)
-        part.replace(path.resolve())
-    except BaseException:
-        part.unlink()
-        raise
+            whole.flush()
+            part.replace(_whole(path))
+        except BaseException:
+            part.unlink()
+            raise
 
 
 def _meta(options: argparse.Namespace, epoch_offset_s: float) -> dict[str, Any]:

@@ -137,7 +137,7 @@ class CounterCurve:
             lowest_w, highest_w = self._power.range_between_w(start_s, end_s)
             seen_j = self._power.energy_until_j(end_s) - self._power.energy_until_j(start_s)
             seen_j -= self._info.averaging_s * (highest_w - lowest_w)
-            if counted_j < LEAST_OF_MEAN * seen_j:
+            if counted_j + self._info.counter_resolution_j < LEAST_OF_MEAN * seen_j:
                 found += [(edge_s, "stood still for a while") for edge_s in edges_s]
         return found
 
@@ -156,7 +156,7 @@ class CounterCurve:
             seen_j = self._power.energy_until_j(end_s) - self._power.energy_until_j(start_s)
             lowest_w, _ = self._power.range_between_w(start_s, end_s)
             least_j = max(LEAST_OF_LOWEST * lowest_w * shown_s, LEAST_OF_MEAN * seen_j)
-            if values_j[number + 1] - values_j[number] < least_j:
+            if values_j[number + 1] - values_j[number] + self._info.counter_resolution_j < least_j:
                 found.append(number)
         return found
 
@@ -212,7 +212,7 @@ class CounterCurve:
         for slot in range(len(self._moments_s) - 1):
             # What was counted may be of all the time that is not sure.
             most_s = self._moments_s[slot + 1] - self._moments_s[slot] + self._unsure_s[slot] + self._unsure_s[slot + 1]
-            if self._values_j[slot + 1] - self._values_j[slot] > usual_w * most_s:
+            if self._values_j[slot + 1] - self._values_j[slot] - self._info.counter_resolution_j > usual_w * most_s:
                 found.append((self._moments_s[slot + 1], "jumped"))
         return found
 
@@ -348,7 +348,7 @@ class CounterCurve:
         """Follow the samples of power through a long slot, where that is surer than a straight line."""
         start_s, end_s = self._knot(first)[0], self._knot(last)[0]
         power = self._power
-        if power.lags or power.may_be_old or not power.covers(start_s, end_s):
+        if power.lags or power.may_be_old or not power.covers(start_s, end_s) or power.missed_j(start_s, end_s):
             return value_j, shape_j
         inside = power.between(start_s, end_s)
         if inside is None or inside.samples < MIN_SAMPLES_TO_FOLLOW or inside.sampling_j / 2 >= shape_j:

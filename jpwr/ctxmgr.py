@@ -44,6 +44,7 @@ class get_power:  # noqa: N801 - its name there
         except (TypeError, OverflowError) as error:
             raise JpwrError(f"the interval is a number of milliseconds, got {interval!r:.40}") from error
         self._stack = ExitStack()
+        self._begun: PowerMonitor | None = None
         self._ended = False
 
     def __enter__(self) -> get_power:
@@ -51,7 +52,7 @@ class get_power:  # noqa: N801 - its name there
         self.__dict__.pop("df", None)  # of a block before
         with ExitStack() as stack:
             channels = open_methods(self._names, stack).channels
-            self._monitor = stack.enter_context(PowerMonitor(channels, self._interval_s))
+            self._begun = stack.enter_context(PowerMonitor(channels, self._interval_s))
             self._stack = stack.pop_all()
         return self
 
@@ -63,6 +64,12 @@ class get_power:  # noqa: N801 - its name there
                 raise
         finally:
             self._ended = True
+
+    @property
+    def _monitor(self) -> PowerMonitor:
+        if self._begun is None:
+            raise JpwrError("nothing was measured: the with block has not begun")
+        return self._begun
 
     @property
     def trace(self) -> Trace:

@@ -7,10 +7,10 @@ import json
 import os
 import stat
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Iterator
 
 TAIL_BYTES = 65536
 HEADER_BYTES = 1 << 20
@@ -39,13 +39,37 @@ def create_trace(path: Path, header: str) -> tuple[Path, int]:
     raise AssertionError("there is always a free name")
 
 
-def create_table(path: Path) -> BinaryIO:
-    """A new file to be written to; an older one of that name is kept as NAME.old and so on. Raises OSError."""
-    while True:
+@contextmanager
+def new_table(path: Path) -> Iterator[BinaryIO]:
+    """A new file to be written to, which has its name when the block has ended well, and is gone where it has not.
+
+    An older one of that name is kept as NAME.old and so on. Raises OSError.
+    """
+    part = path.with_name(f".jpwr-{os.urandom(8).hex()}.part")
+    with open(part, "xb") as file:
         try:
-            return open(path, "xb")
+            yield file
+            file.flush()
+            while not _named(part, path):
+                _set_aside(path)
+        finally:
+            with suppress(FileNotFoundError):
+                part.unlink()
+
+
+def _named(part: Path, path: Path) -> bool:
+    """Give a whole file its name, unless another one has it: whether it has it now."""
+    try:
+        os.link(part, path)
+    except FileExistsError:
+        return False
+    except OSError:  # a file system without a second name
+        try:
+            with open(path, "xb"):
+                part.replace(path)
         except FileExistsError:
-            _set_aside(path)
+            return False
+    return True
 
 
 def _create(path: Path, header: str) -> int:
@@ -110,7 +134,7 @@ def _kernel(header: bytes) -> object:
     try:
         meta = json.loads(header.splitlines()[0][header.index(b"{") :])
         return meta.get("boot_id") or meta.get("hostname")
-    except ValueError:
+    except (ValueError, RecursionError):
         return header
 
 

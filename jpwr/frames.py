@@ -21,7 +21,7 @@ from typing import BinaryIO, Callable, Iterator, Mapping, Sequence, TextIO
 
 from jpwr.channel import ChannelInfo
 from jpwr.errors import JpwrError
-from jpwr.files import create_table
+from jpwr.files import new_table
 from jpwr.say import printable
 from jpwr.summary import JOULES_PER_WH, Summary
 from jpwr.trace import Series
@@ -57,6 +57,8 @@ def suffix_of(asked: str, rank: int | None, environ: Mapping[str, str] = os.envi
     if not asked:
         return own if rank is None else str(rank)
     suffix = re.sub(r"%q\{(.*?)\}", value_of, asked) + f".{own}"
+    if "%q{" in suffix:
+        raise JpwrError(f"--df-suffix {asked} has a %q{{ without its }}: write %q{{NAME}}")
     if "/" in suffix or not suffix.isprintable():
         raise JpwrError(f"--df-suffix makes '{printable(suffix)}', which no file's name can have in it: leave out '/'")
     if len(os.fsencode(f"{COUNTER_TABLE}.{suffix}.parquet")) > MAX_NAME_BYTES:
@@ -77,12 +79,8 @@ def write_frames(folder: Path, suffix: str, file_type: str, summary: Summary) ->
     paths = []
     for name, write in tables.items():
         path = folder / f"{name}.{suffix}.{file_type}"
-        with create_table(path) as file:
-            try:
-                _write_table(file, write, file_type)
-            except BaseException:  # half a table would be taken for a whole one
-                path.unlink()
-                raise
+        with new_table(path) as file:
+            _write_table(file, write, file_type)
         paths.append(path)
     return paths
 
@@ -146,8 +144,9 @@ def _write_counters(counted: Sequence[Series], file: TextIO) -> None:
 
 def _write_table(file: BinaryIO, write: Callable[[TextIO], None], file_type: str) -> None:
     if file_type == "csv":
-        with TextIOWrapper(file, encoding="utf-8") as text:
-            write(text)
+        plain = TextIOWrapper(file, encoding="utf-8")
+        write(plain)
+        plain.detach()
         return
     import shutil
     import tempfile

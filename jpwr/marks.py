@@ -31,6 +31,7 @@ KINDS = {"begin": "region_begin", "end": "region_end"}
 MAX_LINE_BYTES = 4096
 CHUNK_BYTES = 65536
 MAX_LATE_BYTES = 1 << 24  # read after the command's end: some seconds' work
+NAME = "marks"  # of the file
 NOT_SEEN = "regions are not seen"
 POLL_S = 0.01  # where the kernel cannot tell that the file has grown
 PRECAUTION_S = 10.0  # where it can; to look again costs as much CPU time as five readings
@@ -100,18 +101,18 @@ class MarkReader:
     def __init__(self, on_marks: Callable[[Sequence[Mark]], None], say: Callable[[str], None]) -> None:
         self._on_marks = on_marks
         self._say = say
-        self._folder = PrivateFolder(without=NOT_SEEN)
-        self.path = self._folder.path + "/marks"
+        self._folder = PrivateFolder(without=NOT_SEEN, file=NAME)
         try:
-            self._file = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDONLY, 0o600)
+            self._woken, self._wake = os.pipe()
         except OSError as error:
             self._folder.remove()
-            raise JpwrError(f"the file of marks cannot be made ({error.strerror}): {NOT_SEEN}") from error
+            raise JpwrError(f"no more files can be opened ({error.strerror}): {NOT_SEEN}") from error
+        self.path = f"{self._folder.path}/{NAME}"
+        self._file = self._folder.file
         self._position = 0
         self._rest = b""
         self._too_long = False  # the line that is being read
         self._left_out = 0
-        self._woken, self._wake = os.pipe()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="jpwr-marks", daemon=True)
 
@@ -199,6 +200,8 @@ def _waiter(path: str, woken: int) -> Callable[[float], object]:
     """
     import select
 
+    poll = select.poll()
+    poll.register(woken, select.POLLIN)
     try:
         import ctypes
 
@@ -207,10 +210,11 @@ def _waiter(path: str, woken: int) -> Callable[[float], object]:
         if notify < 0 or libc.inotify_add_watch(notify, os.fsencode(path), IN_MODIFY) < 0:
             raise OSError
     except (ImportError, OSError, AttributeError):
-        return lambda wait_s: select.select([woken], [], [], min(wait_s, POLL_S))
+        return lambda wait_s: poll.poll(1000 * min(wait_s, POLL_S))
+    poll.register(notify, select.POLLIN)
 
     def wait(wait_s: float) -> None:
-        if notify in select.select([notify, woken], [], [], wait_s)[0]:
+        if (notify, select.POLLIN) in poll.poll(1000 * wait_s):
             os.read(notify, CHUNK_BYTES)
 
     return wait

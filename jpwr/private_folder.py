@@ -13,11 +13,12 @@ from jpwr.errors import JpwrError
 class PrivateFolder:
     """A new folder of this user alone, in the first folder for temporary files in which one can be made.
 
-    It is locked for as long as it is in use, so that the next one who comes removes what a killed one left. Raises
-    JpwrError where none can be made, which says what is `without` it.
+    It is locked for as long as it is in use, so that the next one who comes removes what a killed one left. `file` is
+    an empty file of that name in it, open to be read, where one is asked for. Raises JpwrError where none can be made,
+    which says what is `without` it.
     """
 
-    def __init__(self, without: str) -> None:
+    def __init__(self, without: str, file: str = "") -> None:
         reasons = []
         for parent in dict.fromkeys([os.environ.get("TMPDIR") or "/tmp", "/tmp", "/var/tmp"]):
             try:
@@ -27,6 +28,8 @@ class PrivateFolder:
                 with suppress(OSError):  # one that may not be listed will still do
                     _remove_left_behind(parent)
                 self.path, self._lock = _make_locked(os.path.abspath(parent))  # noqa: PTH100
+                if file:
+                    self._make(file)
                 return
             except OSError as error:
                 reasons.append(f"{parent}: {error.strerror}")
@@ -34,8 +37,15 @@ class PrivateFolder:
             f"no folder for temporary files can be written to ({', '.join(reasons)}), so {without}: set TMPDIR to one"
         )
 
+    def _make(self, name: str) -> None:
+        try:
+            self.file = os.open(name, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=self._lock)
+        except OSError:
+            self.remove()
+            raise
+
     def remove(self) -> None:
-        _remove(self.path)
+        _remove(self.path, self._lock)
         os.close(self._lock)
 
 
@@ -81,18 +91,25 @@ def _remove_left_behind(parent: str) -> None:
             try:
                 if os.fstat(lock).st_uid == os.getuid():
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    _remove(path)
+                    _remove(path, lock)
             finally:
                 os.close(lock)
 
 
-def _remove(path: str) -> None:
-    """Remove a folder of ours with whatever was put into it; what cannot be removed stays."""
-    with suppress(OSError):
-        os.unlink(f"{path}/marks")  # noqa: PTH108
-    try:
-        os.rmdir(path)  # noqa: PTH106
-    except OSError:
-        import shutil
+def _remove(path: str, folder: int) -> None:
+    """Remove a folder of ours, which is open, with whatever was put into it; what cannot be removed stays.
 
-        shutil.rmtree(path, ignore_errors=True)
+    By now another folder may have that name: nothing in it is touched.
+    """
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            with suppress(OSError):
+                os.unlink(name, dir_fd=folder)
+    with suppress(OSError):
+        os.rmdir(path)  # noqa: PTH106
+        return
+    with suppress(OSError):
+        if os.path.samestat(os.fstat(folder), os.lstat(path)):
+            import shutil
+
+            shutil.rmtree(path, ignore_errors=True)

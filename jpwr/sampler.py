@@ -27,6 +27,7 @@ from jpwr.trace import Row, Trace, storing
 # NVML averages over a window of its own, so sampling much faster than it refreshes
 # adds rows and no information (Yang et al. 2023, arXiv:2312.02741).
 DEFAULT_INTERVAL_S = 0.1
+MIN_INTERVAL_S = 0.001  # no sensor has a new value more often, and no machine keeps that up beside a program
 STATUS_INTERVAL_S = 1.0
 STATUS_HUNG_S = 5.0
 # Readings that are no further apart are of one moment: at 1 kW, 0.2 J may pass in between.
@@ -70,7 +71,7 @@ def _reason(error: BaseException) -> ReadError:
     """Why a reading failed, without all that an exception holds on to."""
     try:
         return ReadError(str(error) if isinstance(error, ReadError) else f"{type(error).__name__}: {error}")
-    except (Exception, SystemExit):
+    except BaseException:
         return ReadError(type(error).__name__)
 
 
@@ -209,8 +210,8 @@ class Sampler:
         warn: Callable[[str], None] = _warn,
         chance: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        if not interval_s > 0 or math.isinf(interval_s):
-            raise JpwrError(f"the sampling interval must be above 0 s, got {interval_s}")
+        if not MIN_INTERVAL_S <= interval_s < math.inf:
+            raise JpwrError(f"the sampling interval must be {MIN_INTERVAL_S:g} s or more, got {interval_s}")
         self.channels = list(channels)
         self.sinks = list(sinks)
         self.interval_s = interval_s
@@ -508,10 +509,7 @@ class Sampler:
                 for read in now.calls:
                     try:
                         add(read())
-                    except (
-                        Exception,
-                        SystemExit,
-                    ) as error:  # a bug of one sensor's reader costs no other sensor its readings
+                    except BaseException as error:  # whatever it is, it costs no other sensor its readings
                         add(_reason(error))
                     add(now_s())
                 if lane.hung:
@@ -609,7 +607,7 @@ class Sampler:
             json.dumps(status)
         except ReadError:
             return None  # its readings tell that it fails
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             self._without_status.add(name)
             self._warn(f"{name}: its status cannot be read ({type(error).__name__}: {error})")
             return None

@@ -25,7 +25,9 @@ def write(text: str) -> None:
             try:
                 rest = rest[os.write(STDERR, rest) :]
             except BlockingIOError:
-                if not select.select([], [STDERR], [], WAIT_S)[1]:
+                poll = select.poll()
+                poll.register(STDERR, select.POLLOUT)
+                if not poll.poll(1000 * WAIT_S):
                     return
 
 

@@ -14,7 +14,7 @@ from jpwr.trace import Trace
 
 JOULES_PER_WH = 3600.0
 HEADER = ("channel", "samples", "missing", "avg W", "peak W", "Wh", "+- Wh", "counter Wh", "differs", "")
-CHECKED = 0.2  # a counter that is half as much again is not told by an integral that is less sure than this
+CHECKED = 0.1  # a counter that is a fifth off is not told by an integral that is less sure than this
 MANY = 20  # regions, or names in a note: a person reads no more
 
 
@@ -94,17 +94,15 @@ class Summary:
             for info, curve in zip(self.infos, self.trace.curves())
             if curve.lateness.words
         ]
-        unchecked = [
-            info
+        unsure = {
+            info: estimate.integral_uncertainty_j / abs(estimate.integral_j)
             for info, estimate in zip(self.infos, self.command)
-            if estimate is not None
-            and estimate.method == "counter"
-            and estimate.integral_uncertainty_j > CHECKED * abs(estimate.integral_j)
-        ]
-        if unchecked:
+            if estimate is not None and estimate.method == "counter" and estimate.integral_j
+        }
+        if unchecked := [info for info, share in unsure.items() if share > CHECKED]:
             found.append(
-                f"{_first(unchecked)}: power was read too seldom to tell whether the counter is right: sample faster "
-                "or run longer"
+                f"{_first(unchecked)}: power tells only to {100 * max(unsure.values()):.2g} % whether the counter is "
+                "right: sample faster or run longer"
             )
         for info in self.infos:
             resolves_s = max(info.period_s, info.averaging_s, self.interval_s)
@@ -116,6 +114,8 @@ class Summary:
                     f"region '{shortest.name}' lasted {shortest.shortest_s:.3f} s, "
                     f"less than {info.name} can resolve ({resolves_s:g} s){others}"
                 )
+        if "command" in self.trace.meta and self.trace.event_time_s("command_started") is None:
+            found.append("the trace does not tell when the command started: energies are of all that was sampled")
         alone = [info for info in self.infos if not info.has_counter]
         if blind := [info for info in alone if info.held_s and info.seen_share >= 1]:
             found.append(

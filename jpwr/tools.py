@@ -6,6 +6,7 @@ import argparse
 import json
 import signal
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Callable, NamedTuple, Sequence
 
@@ -66,12 +67,16 @@ def list_sensors() -> int:
         found = found or method not in MODELLED
         for channel in channels:
             print(_described(channel))
-        with suppress(Exception):  # nothing more is asked of it
-            within(ANSWER_S, stack.close)
+        within(ANSWER_S, partial(_close, stack))
     print(*reasons, sep="\n")
     if not found:
         say(f"no power sensor is here; '--methods {MODELLED[0]}' models power from CPU load")
     return 0 if found else 1
+
+
+def _close(stack: ExitStack) -> None:
+    with suppress(BaseException):  # nothing more is asked of it
+        stack.close()
 
 
 def _described(channel: Channel) -> str:
@@ -86,15 +91,17 @@ def _described(channel: Channel) -> str:
 
 
 def _reading(read_power_w: Callable[[], float]) -> str:
-    watts: list[float] = []
-    try:
-        if within(ANSWER_S, lambda: watts.append(float(read_power_w()))):
-            return f"{watts[0]:.1f} W"
-        return f"cannot be read (it did not answer within {ANSWER_S:g} s)"
-    except JpwrError as error:
-        return f"cannot be read ({error})"
-    except (Exception, SystemExit) as error:  # whatever a vendor's library or another package does
-        return f"cannot be read ({type(error).__name__}: {error})"
+    found: list[str] = []
+
+    def read() -> None:
+        try:
+            found.append(f"{float(read_power_w()):.1f} W")
+        except JpwrError as error:
+            found.append(f"cannot be read ({error})")
+        except BaseException as error:  # whatever a vendor's library or another package does
+            found.append(f"cannot be read ({type(error).__name__}: {error})")
+
+    return found[0] if within(ANSWER_S, read) else f"cannot be read (it did not answer within {ANSWER_S:g} s)"
 
 
 def summarise(path: Path) -> Summary:
@@ -137,10 +144,12 @@ def show_trace(path: Path, as_json: bool = False, picture: Path | None = None) -
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
     figure.legend(loc="outside right upper", frameon=False, fontsize="small")
-    file = picture or path.with_suffix(".png")
+    file = picture or (path.with_suffix(".png") if path.suffix == ".csv" else path.with_name(f"{path.name}.png"))
     if picture is None and file.is_symlink():
         say(f"no plot was drawn: {file} is a link; choose a file with --plot")
         return 0
+    if file.exists() and file.samefile(path):
+        raise JpwrError(f"--plot {file} is the trace itself: choose another file")
     try:
         figure.savefig(file)
     except (OSError, ValueError) as error:

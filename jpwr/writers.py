@@ -23,6 +23,7 @@ FORMAT = 1
 HEADER = "# jpwr-trace "
 EVENT = "# event "
 MOST_LINE = 2**24  # characters: more is no line of a trace
+COMMAND = {"command_started", "command_ended"}
 NUMBERS = {"interval_s", "epoch_offset_s", "idle_s"}  # of the header, where they are there
 
 
@@ -205,6 +206,7 @@ class open_trace:  # noqa: N801 - used as a function is
     def __iter__(self) -> Iterator[Row | Event]:
         expected = len(_columns(self.channels))
         last_s = [-math.inf] * 2 * len(self.channels)
+        once = set(COMMAND)
         while True:
             line = self._line()
             if line is None:
@@ -213,6 +215,10 @@ class open_trace:  # noqa: N801 - used as a function is
                 entry = _event(line[len(EVENT) :]) if line.startswith(EVENT) else self._row(line.split(","), expected)
                 if isinstance(entry, Row):
                     _look_forward(entry, last_s)
+                elif entry.name in COMMAND:
+                    if entry.name not in once:
+                        raise ValueError("a command starts or ends for the second time, as if two traces were one")
+                    once.discard(entry.name)
             except ValueError as error:
                 raise self._damaged(error) from error
             yield entry
@@ -238,8 +244,8 @@ def _numbers(fields: Sequence[str]) -> tuple[float | None, float | None]:
     numbers = [float(field) if field else None for field in fields]
     if any(number is not None and abs(number) > MOST for number in numbers):  # nan is not
         raise ValueError("a reading is beyond all numbers")
-    if numbers[0] is not None and abs(numbers[0]) > MOST_W:
-        raise ValueError(f"a power of {numbers[0]:.3g} W is beyond any machine's")
+    if numbers[0] is not None and (numbers[0] < 0 or numbers[0] > MOST_W):
+        raise ValueError(f"a power of {numbers[0]:.3g} W is no machine's")
     return numbers[0], numbers[1] if len(numbers) > 1 else None
 
 

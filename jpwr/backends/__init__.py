@@ -53,10 +53,18 @@ def open_methods(names: Sequence[str], stack: ExitStack) -> OpenedMethods:
     notes: list[str] = []
     for name in dict.fromkeys(names):
         opened = _open_auto(stack) if name == "auto" else _open_first(name, stack)
-        known = {channel.info.name for channel in channels}
-        channels += [channel for channel in opened.channels if channel.info.name not in known]
-        notes += opened.notes
+        notes += opened.notes + _add(opened.channels, channels, name)
     return OpenedMethods(channels, notes + _lacking(channels))
+
+
+def _add(found: Sequence[Channel], channels: list[Channel], method: str) -> list[str]:
+    """Add the channels whose names are free; a word on others, unless they are the same ones once more."""
+    known = {channel.info.name: channel.info for channel in channels}
+    channels += [channel for channel in found if channel.info.name not in known]
+    others = [name for channel in found if known.get(name := channel.info.name, channel.info) != channel.info]
+    if not others:
+        return []
+    return [f"{method}: left out, as another method has a channel of that name already: {', '.join(others)}"]
 
 
 def _lacking(channels: Sequence[Channel]) -> list[str]:
@@ -87,7 +95,9 @@ def _find(name: str) -> Open:
         raise JpwrError(f"method '{name}' is unknown: choose from {', '.join([*METHODS, *others])}, or auto")
     try:
         found = others[name].load()
-    except Exception as error:  # whatever another package's import does
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever another package's import does
         raise BackendUnavailable(f"its package cannot be loaded ({type(error).__name__}: {error})") from error
     return found
 
@@ -97,17 +107,18 @@ def open_method(name: str, stack: ExitStack) -> list[Channel]:
     open_channels = _find(name)
     found: list[list[Channel]] = []
     with ExitStack() as attempt:  # closes what was opened if the method turns out unusable half-way
-        try:
-            answers = within(
-                OPEN_S,
-                lambda: found.append(_checked(open_channels(attempt))),
-                lambda: say(f"waiting for the method '{name}' to open, for up to {OPEN_S:g} s"),
-            )
-        except BackendUnavailable:
-            raise
-        except (Exception, SystemExit) as error:  # whatever a vendor's library or another package does
-            raise BackendUnavailable(f"it cannot be opened ({type(error).__name__}: {error})") from error
-        if not answers:
+
+        def open_them() -> None:
+            try:
+                found.append(_checked(open_channels(attempt)))
+            except BackendUnavailable:
+                raise
+            except BaseException as error:  # whatever a vendor's library or another package does
+                raise BackendUnavailable(f"it cannot be opened ({type(error).__name__}: {error})") from error
+
+        if not within(
+            OPEN_S, open_them, lambda: say(f"waiting for the method '{name}' to open, for up to {OPEN_S:g} s")
+        ):
             attempt.pop_all()
             raise BackendUnavailable(f"it did not answer within {OPEN_S:g} s")
         stack.push(attempt.pop_all())
@@ -129,6 +140,8 @@ def _checked(channels: Any) -> list[Channel]:
             raise BackendUnavailable(f"two of its channels are named '{channel.info.name}'")
         if channel.read_power_w is None and channel.read_energy_j is None:
             raise BackendUnavailable(f"its channel '{channel.info.name}' reads neither power nor a counter")
+        if not isinstance(channel.counter_takes_s, (int, float)) or not channel.counter_takes_s >= 0:
+            raise BackendUnavailable(f"its channel '{channel.info.name}' has a counter_takes_s that is no time")
         names.add(channel.info.name)
     return channels
 
@@ -158,10 +171,11 @@ def _open_auto(stack: ExitStack) -> OpenedMethods:
             notes.append(f"{name}: not used: {error}")
             continue
         taken = {channel.info.scope for channel in channels if channel.info.scope in SHARED_SCOPES}
-        kept = [channel for channel in found if channel.info.scope not in taken]
-        channels += kept
-        if kept:
+        before = len(channels)
+        named_alike = _add([channel for channel in found if channel.info.scope not in taken], channels, name)
+        if kept := channels[before:]:
             notes.append(f"{name}: {', '.join(map(_name, kept))}")
+        notes += named_alike
         left = [channel for channel in found if channel.info.scope in taken]
         if left:
             notes.append(

@@ -81,10 +81,12 @@ def test_a_command_that_cannot_be_executed_is_126(jpwr, tmp_path):
         ([*ESTIMATE, "--df-out", "o", "--df-suffix", "../a", "--", "true"], "leave out '/'"),
         ([*ESTIMATE, "--df-out", "o", "--df-suffix", "a\nb", "--", "true"], r"makes 'a\nb."),
         ([*ESTIMATE, "--df-out", "o", "--df-suffix", "x" * 250, "--", "true"], "choose a shorter one"),
+        ([*ESTIMATE, "--df-out", "o", "--df-suffix", "%q{NOPE", "--", "true"], "without its }: write %q{NAME}"),
         ([*ESTIMATE, "--df-out", "o", "--df-suffix", "%q{NOPE}", "--", "true"], "$NOPE, which is not set or empty"),
         ([*ESTIMATE, "--df-out", "o", "--df-suffix", "a%q{HOME}", "--", "true"], "leave out '/'"),
         ([*ESTIMATE, "--json-out", "none/x", "--", "true"], "--json-out none/x cannot be written (No such file"),
         ([*ESTIMATE, "--json-out", ".", "--", "true"], "--json-out . is a folder"),
+        ([*ESTIMATE, "--df-out", "o", "--json-out", "o/trace.csv", "--", "true"], "choose another"),
         ([*ESTIMATE, "--json-out", "file/x", "--", "true"], "--json-out file/x cannot be written"),
         ([*ESTIMATE, "--json-out", "x" * 254, "--", "true"], "cannot be written (File name too long)"),
         ([*ESTIMATE, "--interval", "often", "--", "true"], "--interval"),
@@ -293,6 +295,43 @@ def test_nobody_who_reads_a_named_pipe_is_waited_for(jpwr, tmp_path):
     assert "--json-out pipe could not be written: " in done.stderr
 
 
+def test_a_summary_in_place_of_the_trace_is_refused(jpwr, tmp_path):
+    (tmp_path / "o").mkdir()
+    (tmp_path / "link").symlink_to("o")
+    done = jpwr(*ESTIMATE, "--df-out", "o", "--json-out", "link/trace.csv", "--", "true")
+    assert (done.returncode, list((tmp_path / "o").iterdir())) == (125, [])
+    assert "--json-out link/trace.csv is the trace: choose another file" in done.stderr
+
+
+def test_a_link_that_leads_to_itself_is_no_folder(jpwr, tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    done = jpwr(*ESTIMATE, "--json-out", "loop/x", "--", "true")
+    assert done.returncode == 125
+    assert done.stderr.startswith("jpwr: --json-out loop/x cannot be written (")
+
+
+def test_the_exit_code_is_the_commands_though_who_started_jpwr_ignores_the_end_of_children(tmp_path):
+    ignoring = ["env", "--ignore-signal=CHLD", sys.executable, "-m", "jpwr", *ESTIMATE, "--"]
+    assert run(*ignoring, "bash", "-c", "exit 5", cwd=tmp_path).returncode == 5
+    assert run(*ignoring, "bash", "-c", "kill -9 $$", cwd=tmp_path).returncode == 137
+
+
+def test_a_program_with_many_open_files_is_measured_with_its_marks(tmp_path):
+    opens = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+for _ in range(1100):
+    os.set_inheritable(os.open(os.devnull, os.O_RDONLY), True)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+    script = "echo begin a >>$JPWR_MARKS; echo end a >>$JPWR_MARKS; exit 5"
+    jpwr = [sys.executable, "-m", "jpwr", *ESTIMATE, "--json", "--", "bash", "-c", script]
+    done = run(sys.executable, "-c", opens, *jpwr, cwd=tmp_path)
+    assert done.returncode == 5, done.stderr
+    told = json.loads(done.stderr.splitlines()[-1])
+    assert [region["region"] for region in told["regions"]] == ["a"]
+
+
 def test_tables_that_cannot_be_written_are_said_and_change_no_exit_code(jpwr, tmp_path):
     done = jpwr(*ESTIMATE, "--df-out", "out", "--", "bash", "-c", "mv out away; exit 5")
     assert done.returncode == 5
@@ -301,7 +340,8 @@ def test_tables_that_cannot_be_written_are_said_and_change_no_exit_code(jpwr, tm
 
 
 @pytest.mark.parametrize(
-    ("at_the_end", "words"), [("1 / 0", "ZeroDivisionError"), (f"time.sleep({2 * DEADLINE_S})", "odd:0")]
+    ("at_the_end", "words"),
+    [("1 / 0", "ZeroDivisionError"), ("exit(3)", "SystemExit: 3"), (f"time.sleep({2 * DEADLINE_S})", "odd:0")],
 )
 def test_a_back_end_that_fails_or_hangs_at_its_end_changes_no_exit_code(tmp_path, at_the_end, words):
     channel = "return [Channel(ChannelInfo('odd:0', Scope.NODE, 'a meter'), lambda: 42.0)]"

@@ -496,6 +496,35 @@ def test_a_counter_that_is_wrong_is_found_though_some_readings_failed(wrong, rat
     assert covered >= 19
 
 
+@pytest.mark.parametrize(
+    ("refresh_s", "interval_s", "window_s"), [(0.7, 0.033, 3.0), (0.25, 0.02, 2.0), (2.0, 0.1, 8.0)]
+)
+def test_an_edge_in_the_time_in_which_the_sampler_was_stopped_is_as_unsure_as_power_is(refresh_s, interval_s, window_s):
+    covered = 0
+    for number in range(TRIALS):
+        chance = random.Random(f"{refresh_s} {number}")
+        load = drift(chance, 30.0) if number % 2 else loads.noise(chance, 30.0, 0.2)
+        end_s = 8.0 + window_s
+        stopped_s = end_s - 3.0 * chance.random()
+        times_s = [time_s for time_s in moments(chance, 0.0, 25.0, interval_s) if not 0 < time_s - stopped_s < 3.0]
+        reader = counter_of(load, refresh_s, refresh_s * chance.random())
+        estimate = channel(times_s, load.power_w, reader).between(8.0, end_s)
+        covered += abs(estimate.energy_j - load.between_j(8.0, end_s)) <= estimate.uncertainty_j
+    assert covered >= 0.95 * TRIALS
+
+
+@pytest.mark.parametrize("interval_s", [0.033, 0.1])
+@pytest.mark.parametrize("level_w", [6.0, 8.0, 11.0])
+def test_a_counter_of_coarse_steps_that_counts_little_does_not_stand_still(level_w, interval_s):
+    info = INFO._replace(counter_resolution_j=1.0)
+    for number in range(20):
+        chance = random.Random(number)
+        phase_s = 0.1 * chance.random()
+        reader = renewed(lambda time_s: float(math.floor(level_w * time_s)), 0.1, phase_s)
+        curve = channel(moments(chance, 0.0, 20.0, interval_s), constant(level_w).power_w, reader, info)
+        assert curve.between(4.0, 16.0).method == "counter"
+
+
 def test_a_counter_that_was_reset_tells_elsewhere_that_the_samples_miss_something():
     """All samples are alike, as none saw a burst: without the counter nothing would be unsure."""
     load = square(1.0, 0.5, duty=0.02)

@@ -155,3 +155,10 @@ def test_energy_that_was_not_seen_is_missing_and_not_zero(opened):
     with get_power(["a"], 20) as measured:
         pass
     assert math.isnan(measured.energy()[0]["a"])
+
+
+def test_what_is_asked_before_the_block_has_one_sentence():
+    measured = get_power(["estimate"], 100)
+    for ask in (measured.energy, lambda: measured.trace):
+        with pytest.raises(JpwrError, match="nothing was measured: the with block has not begun"):
+            ask()

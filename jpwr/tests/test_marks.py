@@ -196,14 +196,19 @@ def test_marks_are_seen_as_they_come(monkeypatch, tmp_path, inotify):
         monkeypatch.setattr("ctypes.CDLL", lambda *_, **__: object())
     seen: list[Mark] = []
     waits_s: list[float] = []
-    plain = select.select
+    plain = select.poll
 
-    def patient(readable, writable, special, wait_s):
-        # Where the kernel tells, no mark is found by looking again after a while.
-        waits_s.append(wait_s)
-        return plain(readable, writable, special, DEADLINE_S if inotify else wait_s)
+    class Patient:
+        def __init__(self) -> None:
+            self._poll = plain()
+            self.register = self._poll.register
 
-    monkeypatch.setattr(select, "select", patient)
+        def poll(self, wait_ms):
+            # Where the kernel tells, no mark is found by looking again after a while.
+            waits_s.append(wait_ms / 1000)
+            return self._poll.poll(1000 * DEADLINE_S if inotify else wait_ms)
+
+    monkeypatch.setattr(select, "poll", Patient)
     reader = MarkReader(seen.extend, [].append)
     reader.start()
     try:
@@ -342,20 +347,43 @@ def test_where_no_folder_can_be_made_each_is_named_with_its_reason(monkeypatch, 
     )
 
 
-def test_a_file_of_marks_that_cannot_be_made_is_said_and_its_folder_removed(monkeypatch, tmp_path):
+@pytest.mark.parametrize("full", [1, 3])
+def test_where_the_file_of_marks_cannot_be_made_its_folder_is_removed_and_the_next_is_tried(
+    monkeypatch, tmp_path, full
+):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    opened = os.open
+    opened, tried = os.open, []
 
-    def full(path, flags, *mode):
-        if str(path).endswith("/marks"):
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return opened(path, flags, *mode)
+    def open_or_full(path, flags, *mode, **where):
+        if path == "marks":
+            tried.append(path)
+            if len(tried) <= full:
+                raise OSError(errno.ENOSPC, "No space left on device")
+        return opened(path, flags, *mode, **where)
 
-    monkeypatch.setattr(os, "open", full)
-    with pytest.raises(JpwrError) as told:
-        MarkReader([].append, [].append)
-    assert str(told.value) == "the file of marks cannot be made (No space left on device): regions are not seen"
+    monkeypatch.setattr(os, "open", open_or_full)
+    if full == 1:
+        reader = MarkReader([].append, [].append)
+        reader.start()
+        assert not Path(reader.path).is_relative_to(tmp_path)
+        reader.stop()
+    else:
+        with pytest.raises(JpwrError, match=r"no folder for temporary files .*No space left .*, so regions are not"):
+            MarkReader([].append, [].append)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_removed_through_a_link_in_place_of_the_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    reader = MarkReader([].append, [].append)
+    folder, other = Path(reader.path).parent, tmp_path / "other"
+    other.mkdir()
+    (other / "marks").touch()
+    folder.rename(tmp_path / "moved")
+    folder.symlink_to(other)
+    reader._folder.remove()
+    assert (other / "marks").exists()
+    assert list((tmp_path / "moved").iterdir()) == []
 
 
 @pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.rename(path.with_name("moved"))])
@@ -460,7 +488,7 @@ import jpwr.cli, jpwr.private_folder
 jpwr.private_folder.os = type("", (), {**vars(os), "mkdir": lambda *_: os.mkdir("/proc/none")})
 sys.exit(jpwr.cli.main())
 """
-    script = "exit $((5 + ${#JPWR_MARKS}))"
+    script = 'echo begin a >>"$JPWR_MARKS" && exit 5'
     done = run(sys.executable, "-c", program, *JPWR[3:], "--", "bash", "-c", script, cwd=tmp_path)
     assert done.returncode == 5, done.stderr
     assert done.stderr.count("regions are not seen: set TMPDIR") == 1

@@ -285,9 +285,9 @@ def test_a_counter_that_stands_still_has_no_slope_and_one_that_fell_begins_anew(
     assert slope.watts_at(7.6, 24.0) == pytest.approx(20.0)
 
 
-@pytest.mark.parametrize("interval_s", [0.0, -1.0, math.inf, math.nan])
+@pytest.mark.parametrize("interval_s", [0.0, -1.0, 1e-6, math.inf, math.nan])
 def test_an_interval_that_is_none_is_refused(clock, interval_s):
-    with pytest.raises(JpwrError, match="must be above 0 s"):
+    with pytest.raises(JpwrError, match=r"must be 0.001 s or more, got"):
         sample(clock, lambda: 1.0, interval_s=interval_s)
 
 
@@ -313,6 +313,14 @@ def test_a_monitor_samples_while_its_block_lasts_and_at_its_end(stepped):
     assert set(series.power_w) == {3.0}
 
 
+class Panic(BaseException):
+    """As PyO3's PanicException is, it is no Exception."""
+
+
+def panicking() -> float:
+    raise Panic("of a library in Rust")
+
+
 def broken() -> float:
     raise ZeroDivisionError("a bug")
 
@@ -330,6 +338,7 @@ def broken() -> float:
         (lambda: 2e9, "it tells 2000000000.0, which is no power of any machine"),
         (lambda: math.nan, "it tells nan, which is no power of any machine"),
         (lambda: sys.exit(3), "SystemExit: 3"),
+        (panicking, "Panic: of a library in Rust"),
     ],
 )
 def test_a_reader_with_a_bug_is_told_at_once_and_costs_no_other_sensor_its_readings(stepped, reads, words):

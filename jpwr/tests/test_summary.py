@@ -194,7 +194,7 @@ def test_a_counter_that_too_few_readings_of_power_can_check_is_said_to_be_unchec
         trace.append(time_s, [load.power_w(time_s)] * 3, [load.energy_j(time_s)] * 3)
     summary = Summary(trace)
     assert [estimate.method for estimate in summary.command] == ["counter"] * 3
-    note = "gpu:0 and 2 others: power was read too seldom to tell whether the counter is right: "
+    note = "gpu:0 and 2 others: power tells only to "
     assert any(one.startswith(note) for one in summary.notes()) == is_said
 
 
@@ -211,6 +211,16 @@ def test_a_witness_that_was_late_is_said_to_be():
         "gpu:1: its counter is 0.1 s later than its power: that is taken out",
         "gpu:2: its power is 0.2 s later than its counter: that is taken out",
     ]
+
+
+def test_a_trace_that_has_lost_the_commands_start_says_so():
+    trace = Trace([ChannelInfo("a", Scope.CPU, "")], {"command": ["train"]})
+    for row in range(100):
+        trace.append(row / 10, [100.0], [None])
+    words = "the trace does not tell when the command started: energies are of all that was sampled"
+    assert words in Summary(trace).notes()
+    trace.event("command_started", 1.0)
+    assert words not in Summary(trace).notes()
 
 
 def test_of_many_regions_the_longest_are_shown():

@@ -54,6 +54,7 @@ def test_the_sensors_of_a_machine_are_listed_with_their_pace(jpwr, nvml_folder):
     [
         ("lambda: {}['W']", "cannot be read (KeyError: 'W')"),
         ("lambda: sys.exit(3)", "cannot be read (SystemExit: 3)"),
+        ("lambda: asyncio.run(cancelled())", "cannot be read (CancelledError: )"),
         ("lambda: '12.5'", "12.5 W"),
         ("lambda: None", "cannot be read (TypeError: "),
         (f"lambda: time.sleep({2 * DEADLINE_S})", "cannot be read (it did not answer within 5 s)"),
@@ -61,11 +62,26 @@ def test_the_sensors_of_a_machine_are_listed_with_their_pace(jpwr, nvml_folder):
 )
 def test_a_sensor_that_cannot_be_read_ends_no_list(tmp_path, read, words):
     channel = f"return [Channel(ChannelInfo('odd:0', Scope.NODE, 'a meter'), {read})]"
-    install_method(tmp_path, "odd", f"import sys, time\n{channel}")
+    cancelled = "async def cancelled():\n    raise asyncio.CancelledError"
+    install_method(tmp_path, "odd", f"import asyncio, sys, time\n{cancelled}\n{channel}")
     done = run(sys.executable, "-m", "jpwr", "list", cwd=tmp_path, PYTHONPATH=f"{REPOSITORY}:{tmp_path}")
     assert done.returncode == 0, done.stderr
     assert f"odd:0: node, {words}" in done.stdout
     assert "pynvml: not here: " in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "plot"), [("trace.csv", "trace.png"), ("trace.csv.old.2", "trace.csv.old.2.png"), ("t.png", "t.png.png")]
+)
+def test_a_plot_has_a_name_of_its_own(jpwr, tmp_path, name, plot):
+    needed("matplotlib")
+    write_trace(tmp_path / name, 5)
+    before = (tmp_path / name).read_bytes()
+    assert jpwr("read", name).returncode == 0
+    assert {path.name for path in tmp_path.iterdir()} == {name, plot}
+    done = jpwr("read", name, "--plot", name)
+    assert (done.returncode, (tmp_path / name).read_bytes()) == (125, before)
+    assert f"--plot {name} is the trace itself: choose another file" in done.stderr
 
 
 def write_trace(path, seconds):

@@ -15,6 +15,7 @@ import pytest
 from jpwr import frames
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.errors import TraceError
+from jpwr.files import own_name
 from jpwr.frames import ticks, write_frames
 from jpwr.summary import Summary
 from jpwr.tests.conftest import DEADLINE_S, environment, needed
@@ -132,7 +133,8 @@ def test_a_damaged_header_is_one_clear_sentence(tmp_path, text, message):
         (f"{TOO_LARGE},1.0", "the time of a row is no finite number"),
         ("nan,1.0", "the time of a row is no finite number"),
         (f"1.0,{TOO_LARGE}", "a reading is beyond all numbers"),
-        ("1.0,-1e14", "a power of -1e+14 W is beyond any machine's"),
+        ("1.0,1e14", "a power of 1e+14 W is no machine's"),
+        ("1.0,-3.6", "a power of -3.6 W is no machine's"),
         (f"# event {DEEP}", "its JSON cannot be read"),
         ('# event {"event": "x"}', "the time of an event is no finite number"),
         ('# event {"event": "x", "time_s": 1e999}', "the time of an event is no finite number"),
@@ -330,6 +332,49 @@ def test_half_a_table_is_not_left(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space"):
         write_frames(tmp_path, "0", "csv", Summary(Trace(CHANNELS)))
     assert [path.name for path in tmp_path.iterdir()] == ["power.0.csv"]
+
+
+def test_a_table_that_fails_removes_no_other_of_its_name(tmp_path, monkeypatch):
+    plain = frames._write_power
+
+    def overtaken(*arguments):
+        monkeypatch.setattr(frames, "_write_power", plain)
+        write_frames(tmp_path, "0", "csv", Summary(Trace(CHANNELS)))
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(frames, "_write_power", overtaken)
+    with pytest.raises(OSError, match="No space"):
+        write_frames(tmp_path, "0", "csv", Summary(Trace(CHANNELS)))
+    assert {path.name for path in tmp_path.iterdir()} == {"power.0.csv", "energy.0.csv"}
+
+
+def test_tables_are_kept_where_a_file_has_one_name_only(tmp_path, monkeypatch):
+    def no_links(*arguments):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", no_links)
+    for _ in range(2):
+        write_frames(tmp_path, "0", "csv", Summary(Trace(CHANNELS)))
+    kept = {"power.0.csv", "energy.0.csv", "power.0.csv.old", "energy.0.csv.old"}
+    assert {path.name for path in tmp_path.iterdir()} == kept
+
+
+def test_two_runs_in_one_trace_are_damage(tmp_path):
+    path = tmp_path / "trace.csv"
+    with CsvWriter(path, [ChannelInfo("a", Scope.DEVICE, "")], {}) as writer:
+        for start_s in (0.0, 10.0):
+            writer.event("command_started", start_s)
+            writer.extend([Row(start_s + 1.0, [1.0], [None])])
+            writer.event("command_ended", start_s + 2.0)
+    with pytest.raises(TraceError, match="is damaged in line 6: a command starts or ends for the second time"):
+        read_trace(path)
+
+
+def test_a_trace_beside_one_that_nobody_can_read_has_a_name_of_its_own(tmp_path):
+    path = tmp_path / "trace.csv"
+    path.write_text('# jpwr-trace {"a":' + "[" * 200_000 + "\n")
+    with CsvWriter(path, [ChannelInfo("a", Scope.DEVICE, "")], {}) as writer:
+        assert writer.path == own_name(path)
 
 
 def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path):
