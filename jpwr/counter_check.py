@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from itertools import accumulate
-from operator import mul
 from typing import Container, Iterator, NamedTuple, Sequence
 
 from jpwr.counter_curve import CounterCurve
@@ -23,6 +22,7 @@ TOLERANCE = 0.05  # power and counter may be scaled differently by so much, whic
 # What is not sure is stated for the worst of loads. How much less it is with this one is told by the scatter of so many
 # slots before it, and of as many after it.
 AROUND, MIN_SLOTS_TO_TELL, LEAST_SCATTER = 24, 8, 0.3
+LEAST_SURE_SCATTER = 0.6  # where the counter is not used any more: among quiet slots there may be wild ones
 ANOTHER_LOAD = 2.0  # times the scatter on one side of a slot than on the other: no chance
 LOWER, MEAN_OF_LOWER = 0.75, 0.515  # of a normal distribution's absolute values, and their mean in standard deviations
 
@@ -39,7 +39,8 @@ class Apart(NamedTuple):
 
 class _Slots(NamedTuple):
     """At nodes the moment, power in watts, and the variance of the counter by when it was renewed, in J^2; from one to
-    the next counter minus integral, its standard deviation by sampling, the integral, and how far that may be off where
+    the next counter minus integral, its standard deviation by sampling with the worst of loads, which share of that is
+    seen around, the integral, and how far that may be off where
     power itself kept readings from being taken, in joules.
     """
 
@@ -48,6 +49,7 @@ class _Slots(NamedTuple):
     edge_variance: list[float]
     off_j: list[float]
     deviation_j: list[float]
+    scatter: list[float]
     integral_j: list[float]
     missed_j: list[float]
 
@@ -60,16 +62,21 @@ def find_apart(power: PowerCurve, counter: CounterCurve, resolution_j: float) ->
     if not slots.off_j:
         return []
     found: dict[int, Apart] = {}
-    for doubt, tolerance, is_certain in ((DOUBT, TOLERANCE, True), (SUSPICION, 0.0, False)):
-        for first, last in _beyond(slots, found, power, doubt, tolerance, is_certain):
+    for doubt, tolerance, least, is_certain in (
+        (DOUBT, TOLERANCE, LEAST_SURE_SCATTER, True),
+        (SUSPICION, 0.0, LEAST_SCATTER, False),
+    ):
+        deviations_j = [deviation_j * max(least, share) for deviation_j, share in zip(slots.deviation_j, slots.scatter)]
+        for first, last in _beyond(slots, deviations_j, found, power, doubt, tolerance, is_certain):
             for slot in range(first, last):
                 edges_s = slots.nodes_s[slot], slots.nodes_s[slot + 1]
-                found.setdefault(slot, Apart(*edges_s, slots.off_j[slot], slots.deviation_j[slot], is_certain))
+                found.setdefault(slot, Apart(*edges_s, slots.off_j[slot], deviations_j[slot], is_certain))
     return [found[slot] for slot in sorted(found)]
 
 
 def _beyond(
     slots: _Slots,
+    deviations_j: Sequence[float],
     found: Container[int],
     power: PowerCurve,
     doubt: float,
@@ -85,7 +92,7 @@ def _beyond(
     while length <= number:
         left = [slot not in found for slot in range(number)]
         sums_j = [0.0, *accumulate(off_j * counts for off_j, counts in zip(slots.off_j, left))]
-        squares = [0.0, *accumulate(deviation_j**2 * counts for deviation_j, counts in zip(slots.deviation_j, left))]
+        squares = [0.0, *accumulate(deviation_j**2 * counts for deviation_j, counts in zip(deviations_j, left))]
         for first in range(0, number - length + 1, max(1, length // 2)):
             last = first + length
             integral_j = integrals_j[last] - integrals_j[first]
@@ -122,7 +129,8 @@ def _slots(power: PowerCurve, counter: CounterCurve, resolution_j: float) -> _Sl
         # It may have been renewed at any moment of that time, and be cut off by any part of its step.
         edge_variance=[(node.unsure_s * watts) ** 2 / 3 + resolution_j**2 / 12 for node, watts in zip(nodes, power_w)],
         off_j=offs_j,
-        deviation_j=list(map(mul, deviations_j, _scatter(offs_j, deviations_j))),
+        deviation_j=deviations_j,
+        scatter=_scatter(offs_j, deviations_j),
         integral_j=integrals_j,
         missed_j=missed_j,
     )
@@ -143,7 +151,7 @@ def _scatter(offs_j: Sequence[float], deviations_j: Sequence[float]) -> list[flo
         share = max(told, default=1.0)
         if told and share <= ANOTHER_LOAD * min(told):
             share = math.fsum(told) / len(told)
-        found.append(min(1.0, max(LEAST_SCATTER, share)))
+        found.append(min(1.0, share))
     return found
 
 

@@ -217,9 +217,11 @@ class ChannelEnergy:
                 f"the counter went {math.fsum(one.off_j for one in certain):+.4g} J away from the integral in "
                 f"{math.fsum(one.end_s - one.start_s for one in certain):.3g} s: more than what is not sure"
             )
-        else:
-            off_j = math.fsum(abs(one.off_j) for one in apart)
+        elif apart:
+            off_j = max(math.fsum(abs(one.off_j) for one in apart), abs(counter.energy_j - integral.energy_j))
             return "", off_j + DEVIATIONS * math.hypot(*(one.deviation_j for one in apart))
+        else:
+            return "", 0.0
         if _is_broken(integral, counter, self._most_w * (end_s - start_s)):
             return reason, 0.0
         apart_j = abs(counter.energy_j - integral.energy_j)

@@ -768,6 +768,25 @@ def test_a_counter_that_is_wrong_for_a_while_has_an_interval_that_holds_there_an
     assert for_good or believed >= 7
 
 
+def test_wild_phases_among_quiet_ones_take_no_sound_counter_away():
+    for number in range(30):
+        chance = random.Random(f"phases {number}")
+        stays_s, levels_w = [], []
+        while sum(stays_s) < 64.0:
+            for _ in range(chance.randint(8, 30)):
+                step_s = chance.uniform(0.28, 0.3)
+                stays_s += [0.6 * step_s, 0.4 * step_s]
+                levels_w += [520.0, 180.0]
+            wild = int(chance.uniform(100, 400))
+            stays_s += [0.01] * wild
+            levels_w += [chance.choice([90.0, 600.0]) for _ in range(wild)]
+        load = loads.levels([0.0, *itertools.accumulate(stays_s)], levels_w)
+        curve = channel(moments(chance, 1.0, 62.0, 0.1), load.power_w, counter_of(load))
+        estimate = curve.between(2.0, 60.0)
+        assert estimate.method == "counter", estimate.reason
+        assert abs(estimate.energy_j - load.between_j(2.0, 60.0)) <= estimate.uncertainty_j
+
+
 @pytest.mark.parametrize("factor", [0.97, 1.02, 1.04])
 def test_a_counter_of_a_slightly_other_scale_is_used_and_its_interval_holds_what_power_says(factor):
     load = ramp(2.0)
