@@ -301,12 +301,11 @@ class CounterCurve:
         if power.lags:
             lowest_w, highest_w = self._range_of_steps_w(first, last)
             # A step is a mean itself, and hides as much as its own height of what was inside of it.
-            hidden_w, alike = average_w / 2, 0.0
+            hidden_w, alike, further_w = average_w / 2, 0.0, 0.0
         else:
             hidden_w = 0.0
             lowest_w, highest_w = power.range_between_w(self._knot(first)[0], self._knot(last)[0])
             further_w = BEYOND_SEEN * (highest_w - lowest_w)
-            lowest_w, highest_w = lowest_w - further_w, highest_w + further_w
             if power.may_be_old:
                 least_w, most_w = self._sure_range_of_steps_w(first, last)
                 lowest_w, highest_w = min(lowest_w, least_w), max(highest_w, most_w)
@@ -318,7 +317,8 @@ class CounterCurve:
             highest_w = max(power.peak_w, self._peak_w)
         if average_w < (1 - alike) * lowest_w or (power.lags and average_w <= lowest_w):
             lowest_w = min(power.least_w, self._least_w)
-        return max(0.0, min(lowest_w, average_w) - hidden_w), max(highest_w, average_w) + hidden_w
+        beyond_w = hidden_w + further_w
+        return max(0.0, min(lowest_w, average_w) - beyond_w), max(highest_w, average_w) + beyond_w
 
     def _range_of_steps_w(self, first: int, last: int) -> tuple[float, float]:
         """Lowest and highest average from one refresh to the next, here and around."""
