@@ -14,7 +14,7 @@ from jpwr.trace import Trace
 
 JOULES_PER_WH = 3600.0
 HEADER = ("channel", "samples", "missing", "avg W", "peak W", "Wh", "+- Wh", "counter Wh", "differs", "")
-CHECKED = 0.1  # a counter that is a fifth off is not told by an integral that is less sure than this
+CHECKED = 0.07  # a counter that is a fifth off is not told by an integral that is less sure than this
 MANY = 20  # regions, or names in a note: a person reads no more
 
 

@@ -60,6 +60,9 @@ BY_INTEGRAL = EnergyEstimate(
 )
 
 
+UNCHECKED = " % whether the counter is right: sample faster or run longer"  # of so few samples
+
+
 def trace_of(regions=(), infos=INFOS, command=True, **meta):
     """A reading each half second from 10 to 30 s; idle until second 15. The lost device is read once, at 20 s."""
     trace = Trace(infos, {"interval_s": 0.5, **meta})
@@ -195,6 +198,7 @@ def test_a_counter_that_too_few_readings_of_power_can_check_is_said_to_be_unchec
     summary = Summary(trace)
     assert [estimate.method for estimate in summary.command] == ["counter"] * 3
     note = "gpu:0 and 2 others: power tells only to "
+    assert all(UNCHECKED in one for one in summary.notes() if one.startswith(note))
     assert any(one.startswith(note) for one in summary.notes()) == is_said
 
 
@@ -369,7 +373,8 @@ def test_the_sum_of_two_windows():
 
 
 def notes_of(*regions, infos=INFOS, **meta):
-    return Summary(trace_of(regions, infos, **meta)).notes()
+    notes = Summary(trace_of(regions, infos, **meta)).notes()
+    return [note for note in notes if UNCHECKED not in note]
 
 
 BLIND = "cpu and 1 other: without a counter, a load that keeps step with the sensor's own 0.75 s is not seen"
@@ -425,7 +430,7 @@ def test_marks_that_make_no_region():
     trace.event("region_begin", 21.0, region="a")
     trace.event("region_end", 21.0, region="never")
     trace.event("region_end", 22.0, region="never")
-    assert Summary(trace).notes()[1:] == [
+    assert Summary(trace).notes()[-4:] == [
         "region 'a' (2 times), 'b', 'c' and 2 more never ended: there is no energy of that",
         "region 'never' (2 times) ended without a beginning: there is no energy of that",
         "region 'back' ended before it began: there is no energy of that",
