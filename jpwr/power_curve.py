@@ -318,7 +318,7 @@ class PowerCurve:
         return float(min(EDGE_SHARE * sum(map(mul, changes_w, steps_s)), covered_s * max(changes_w)))
 
     def _change_near_w(self, index: int) -> float:
-        """Between which powers it was in a step and its neighbours."""
+        """Between which powers it was in a step and the nearest before and after it."""
         first, last = max(0, index + 1 - NEAR), min(index + NEAR, len(self.times_s) - 1)
         if self._is_missing_between(first, last):
             return self.range_w

@@ -86,7 +86,6 @@ def test_a_command_that_cannot_be_executed_is_126(jpwr, tmp_path):
         ([*ESTIMATE, "--df-out", "o", "--df-suffix", "a%q{HOME}", "--", "true"], "leave out '/'"),
         ([*ESTIMATE, "--json-out", "none/x", "--", "true"], "--json-out none/x cannot be written (No such file"),
         ([*ESTIMATE, "--json-out", ".", "--", "true"], "--json-out . is a folder"),
-        ([*ESTIMATE, "--df-out", "o", "--json-out", "o/trace.csv", "--", "true"], "choose another"),
         ([*ESTIMATE, "--json-out", "file/x", "--", "true"], "--json-out file/x cannot be written"),
         ([*ESTIMATE, "--json-out", "x" * 254, "--", "true"], "cannot be written (File name too long)"),
         ([*ESTIMATE, "--interval", "often", "--", "true"], "--interval"),
