@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import json
 import math
+import operator
 import os
 import sys
 import threading
@@ -13,7 +14,6 @@ from array import array
 from collections import deque
 from contextlib import suppress
 from functools import partial
-from operator import itemgetter
 from types import TracebackType
 from typing import Any, Callable, List, Optional, Protocol, Sequence, Tuple
 
@@ -44,7 +44,7 @@ FEW_ROUNDS = 3.0  # in time for so many there is one: between fewer, no load wou
 LONG_S = 0.05
 # A reading that takes longer than this holds up its neighbours: they go on in another thread.
 HUNG_S, MOST_HUNG_S = 0.5, 20.0  # two intervals, within these limits
-WATCH_INTERVAL_S = 1.0  # a wake-up takes as much CPU time as five readings
+WATCH_INTERVAL_S = 2.0  # a wake-up takes as much CPU time as five readings
 JOIN_S = 2.0
 MARK_S = 1.0
 # Readings are handed on so many seconds' together: a sleeper that has just woken is slow at all that it does.
@@ -60,6 +60,9 @@ class Sink(Protocol):
     def extend(self, rows: Sequence[Row]) -> None: ...
 
     def event(self, name: str, time_s: float, /, **details: Any) -> None: ...
+
+
+call: Callable[[Callable[[], Any]], Any] = getattr(operator, "call", lambda step: step())  # Python 3.11 has it
 
 
 def _warn(message: str) -> None:
@@ -82,12 +85,8 @@ def _shown(value: object) -> str:
         return f"a {type(value).__name__}"
 
 
-class _Part(enum.Enum):
-    """Which readings of a lane."""
-
-    ALL = "all"
-    COUNTERS = "counters"
-    QUICK_COUNTERS = "quick counters"  # that keep nobody waiting
+# Which readings of a lane; quick ones keep nobody waiting.
+ALL, COUNTERS, QUICK_COUNTERS = range(3)
 
 
 class _Kind(enum.Enum):
@@ -99,29 +98,32 @@ class _Kind(enum.Enum):
     IN_PLACE = "power and counter"  # which are in a place from where they are copied
 
 
-# A reading's channel, by its number, what it is, and how to tell what was left in which place of its round.
-_What = Tuple[int, _Kind, Optional[Callable[[Any, bytes], Any]], int]
+# A reading's channel, by its number, what it is, and how to tell what was left in which part of its round's places.
+_What = Tuple[int, _Kind, Optional[Callable[[Any, bytes], Any]], slice]
 
 
 class _Round:
-    """Readings that are taken one after the other, and the places in which they are left."""
+    """Readings, taken one after the other with a look at the clock after each, and the places where they are left."""
 
-    def __init__(self) -> None:
-        self.calls: list[Callable[[], Any]] = []
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        self.steps: list[Callable[[], Any]] = []
         self.what: list[_What] = []
         self.places: list[bytearray] = []
 
     def add(self, call: Callable[[], Any], index: int, kind: _Kind) -> None:
-        self.calls.append(call)
-        self.what.append((index, kind, None, 0))
+        self.steps += call, self._now_s
+        self.what.append((index, kind, None, slice(0)))
 
     def add_in_place(self, reading: InPlace, index: int) -> None:
-        self.calls.append(reading.take)
-        self.what.append((index, _Kind.IN_PLACE, reading.tell, len(self.places)))
+        self.steps += reading.take, self._now_s
+        size = sum(map(len, self.places))
+        self.what.append((index, _Kind.IN_PLACE, reading.tell, slice(size, size + len(reading.place))))
         self.places.append(reading.place)
 
-    def copies(self) -> list[bytes]:
-        return list(map(bytes, self.places))
+    def copy(self) -> bytes:
+        """What is in all places, one after the other."""
+        return b"".join(self.places)
 
 
 # What a round has found: a moment in seconds, the first reading, the moment after it, the second reading, and so on. A
@@ -133,16 +135,23 @@ class _Lane:
     """Channels that are read one after the other at one rhythm, in one thread; `channels` are all that there are."""
 
     def __init__(
-        self, channels: Sequence[Channel], indices: Sequence[int], interval_s: float, period_s: float, is_beside: bool
+        self,
+        channels: Sequence[Channel],
+        indices: Sequence[int],
+        interval_s: float,
+        period_s: float,
+        is_beside: bool,
+        now_s: Callable[[], float],
     ) -> None:
         self.channels = channels
+        self.now_s = now_s
         self.keep(indices)
         self.interval_s = interval_s
         self.period_s = period_s  # of these channels' readings of power
         self.is_beside = is_beside  # counters alone, while another lane reads the power of these channels
-        self.looks: deque[tuple[Sequence[_What], _Look, list[bytes]]] = deque()  # not handed on yet
+        self.looks: deque[tuple[Sequence[_What], _Look, bytes]] = deque()  # not handed on yet
         self.lock = threading.Lock()
-        self.round = self.rounds[_Part.ALL]  # the one that is being read, and what it has found so far
+        self.round = self.rounds[ALL]  # the one that is being read, and what it has found so far
         self.look: _Look | None = None
         self.has_begun = self.hung = False
         self.is_heir = False  # of one that hung
@@ -150,7 +159,7 @@ class _Lane:
     def keep(self, indices: Sequence[int]) -> None:
         """Read these from now on."""
         self.indices = list(indices)
-        everything, counters, quick_counters = _Round(), _Round(), _Round()
+        everything, counters, quick_counters = (_Round(self.now_s) for _ in (ALL, COUNTERS, QUICK_COUNTERS))
         for index in indices:
             _, read_power_w, read_energy_j, _, in_place, counter_takes_s = self.channels[index]
             if read_energy_j is not None:
@@ -164,10 +173,10 @@ class _Lane:
                 everything.add(read_energy_j, index, _Kind.COUNTER if read_power_w else _Kind.COUNTER_AND_SLOPE)
             if read_power_w is not None:
                 everything.add(read_power_w, index, _Kind.POWER)
-        self.rounds = {_Part.ALL: everything, _Part.COUNTERS: counters, _Part.QUICK_COUNTERS: quick_counters}
+        self.rounds = everything, counters, quick_counters
 
 
-def _lanes(channels: Sequence[Channel], interval_s: float) -> list[_Lane]:
+def _lanes(channels: Sequence[Channel], interval_s: float, now_s: Callable[[], float]) -> list[_Lane]:
     """One for each rhythm, the sampling interval's first, and one beside it where its counters take too long."""
     rhythms: dict[float, list[int]] = {interval_s: []}
     for index, channel in enumerate(channels):
@@ -177,14 +186,16 @@ def _lanes(channels: Sequence[Channel], interval_s: float) -> list[_Lane]:
         slow = [index for index in indices if channels[index].counter_takes_s and channels[index].read_power_w]
         takes_s = sum(channels[index].counter_takes_s for index in slow)
         if takes_s <= SLOW_SHARE * period_s:
-            lanes.append(_Lane(channels, indices, period_s, period_s, is_beside=False))
+            lanes.append(_Lane(channels, indices, period_s, period_s, is_beside=False, now_s=now_s))
             continue
         powers, counters = list(channels), list(channels)
         for index in slow:
             powers[index] = channels[index]._replace(read_energy_j=None, in_place=None)
             counters[index] = channels[index]._replace(read_power_w=None, in_place=None)
-        lanes.append(_Lane(powers, indices, period_s, period_s, is_beside=False))
-        lanes.append(_Lane(counters, slow, max(period_s, takes_s / COUNTER_SHARE), period_s, is_beside=True))
+        lanes.append(_Lane(powers, indices, period_s, period_s, is_beside=False, now_s=now_s))
+        lanes.append(
+            _Lane(counters, slow, max(period_s, takes_s / COUNTER_SHARE), period_s, is_beside=True, now_s=now_s)
+        )
     return lanes
 
 
@@ -231,7 +242,7 @@ class Sampler:
             None if channel.read_power_w else Slope(max(interval_s, channel.info.period_s)) for channel in self.channels
         ]
         self._emitting = threading.Lock()
-        self._lanes = _lanes(self.channels, interval_s)
+        self._lanes = _lanes(self.channels, interval_s, self.clock.now_s)
         self._threads: list[threading.Thread] = []
         self._error: BaseException | None = None
         self.begun = threading.Event()  # all have been read, or nothing more will be
@@ -296,9 +307,9 @@ class Sampler:
 
     def sample_counters(self, wait_s: float = 0.1, quick: bool = False) -> None:
         """The same for counters alone, or quick ones: at a moment that the load has chosen, power is no fair sample."""
-        part = _Part.QUICK_COUNTERS if quick else _Part.COUNTERS
+        part = QUICK_COUNTERS if quick else COUNTERS
         for lane in self._at_hand():
-            if lane.rounds[part].calls:  # else nobody waits for its turn
+            if lane.rounds[part].steps:  # else nobody waits for its turn
                 self._read(lane, [self.clock.now_s()], part=part, wait_s=wait_s)
         self.hand_on()
 
@@ -329,11 +340,11 @@ class Sampler:
         if not rows:
             return
         if len(self._lanes) > 1:
-            rows.sort(key=itemgetter(0))
+            rows.sort(key=operator.itemgetter(0))
         for sink in self.sinks:
             sink.extend(rows)
 
-    def _rows(self, what: Sequence[_What], look: _Look, copies: Sequence[bytes]) -> list[Row]:
+    def _rows(self, what: Sequence[_What], look: _Look, copy: bytes) -> list[Row]:
         """What was read at one moment is a row."""
         nothing: list[float | None] = [None] * len(self.channels)
         rows: list[Row] = []
@@ -348,14 +359,19 @@ class Sampler:
             if time_s - row_s > SAME_MOMENT_S:
                 row_s, watts, joules = time_s, nothing[:], nothing[:]
                 rows.append(Row(row_s, watts, joules))
-            if kind is _Kind.POWER:
-                known = type(value) is float and 0.0 <= value <= MOST_W
-                watts[index] = value if known else self._number(index, kind, value, time_s)
-                continue
-            if tell is not None:
-                watts[index], value = self._pair(index, tell, value, copies[place], time_s)
-            elif type(value) is not float or not abs(value) <= MOST:
-                value = self._number(index, kind, value, time_s)
+            power = value
+            if tell is not None and type(value) is not ReadError:
+                try:
+                    power, value = tell(value, copy[place])
+                except (Exception, SystemExit) as error:
+                    power = value = _reason(error)
+            if tell is not None or kind is _Kind.POWER:
+                known = type(power) is float and 0.0 <= power <= MOST_W
+                watts[index] = power if known else self._number(index, _Kind.POWER, power, time_s)
+                if tell is None:
+                    continue
+            if type(value) is not float or not abs(value) <= MOST:
+                value = self._number(index, _Kind.COUNTER, value, time_s)
             self.counters_j[index] = joules[index] = value
             slope = self._slopes[index]
             if slope is not None:  # also readings of the counter alone tell its pace
@@ -384,7 +400,7 @@ class Sampler:
     def _loop(self, lane: _Lane, stopped: Callable[[], bool]) -> None:
         interval_s, chance = lane.interval_s, self._chance
         together = max(1, round(HAND_ON_S / interval_s))
-        probes = list(PROBES) if lane.rounds[_Part.COUNTERS].calls else []
+        probes = list(PROBES) if lane.rounds[COUNTERS].steps else []
         start_s = self.clock.now_s()
         look = [start_s]
         busy_s = before_s = 0.0  # how long the last two rounds took
@@ -409,7 +425,7 @@ class Sampler:
             look = self._read(lane, [ahead_s.pop()] if probes else ahead_s, stopped)
             busy_s, before_s = look[-1] - look[0], busy_s
             if probes:
-                look = self._read(lane, [look[-1] + probes.pop() * interval_s], stopped, _Part.COUNTERS)
+                look = self._read(lane, [look[-1] + probes.pop() * interval_s], stopped, COUNTERS)
             tick -= len(ahead_s)
             self._note_begun(lane)
         if not lane.hung:
@@ -443,7 +459,7 @@ class Sampler:
                 self.skipped_ticks += int(left_out)
                 left_out -= int(left_out)
                 if probes:
-                    self._read(lane, [look[-1] + probes.pop() * interval_s], stopped, _Part.COUNTERS)
+                    self._read(lane, [look[-1] + probes.pop() * interval_s], stopped, COUNTERS)
             if look[-1] > handed_on_s + HAND_ON_S:
                 self.hand_on()
                 handed_on_s = look[-1]
@@ -461,19 +477,19 @@ class Sampler:
         others = [index for index in lane.indices if index != hung]
         name = self.channels[hung].info.name
         is_said = name in self.hung
-        copies = now.copies()
+        copy = now.copy()
         lane.hung = True  # first: it may answer at any moment, and must not go on to the others
         if lane.look is not look or len(look) != 2 * reading + 1:
             lane.hung = False  # it has answered meanwhile
             return
-        del now.calls[reading + 1 :]
+        del now.steps[2 * reading + 2 :]
         lane.keep([hung])
         if reading:
-            lane.looks.append((now.what[:reading], look[: 2 * reading + 1], copies))
+            lane.looks.append((now.what[:reading], look[: 2 * reading + 1], copy))
         self.failed_reads[name] += 1
         # Where one more hangs, others may: then each goes on by itself.
         for indices in [[index] for index in others] if lane.is_heir else [others] if others else []:
-            heir = _Lane(lane.channels, indices, lane.interval_s, lane.period_s, lane.is_beside)
+            heir = _Lane(lane.channels, indices, lane.interval_s, lane.period_s, lane.is_beside, lane.now_s)
             heir.is_heir = True
             self._lanes.append(heir)
             self._start_lane(heir, stopped)
@@ -486,7 +502,7 @@ class Sampler:
         lane: _Lane,
         ahead_s: list[float],
         stopped: Callable[[], bool] = bool,  # which says no
-        part: _Part = _Part.ALL,
+        part: int = ALL,
         wait_s: float = -1.0,
     ) -> _Look:
         """Read all of a lane at each of these deadlines, the last one first, and take them off, until it is too late
@@ -497,6 +513,7 @@ class Sampler:
         """
         now_s, sleep_until = self.clock.now_s, self.clock.sleep_until
         acquire, release = lane.lock.acquire, lane.lock.release
+        join = b"".join
         look: _Look = [now_s()]
         while True:
             sleep_until(ahead_s.pop())
@@ -505,17 +522,18 @@ class Sampler:
             try:  # what the lane reads may have changed meanwhile
                 lane.round = now = lane.rounds[part]
                 lane.look = look = [now_s()]
-                add = look.append
-                for read in now.calls:
+                steps = map(call, now.steps)  # a loop of the interpreter's own, and each step's result is at once there
+                while len(look) <= len(now.steps):
                     try:
-                        add(read())
+                        look.extend(steps)
+                        if len(look) <= len(now.steps):
+                            raise ReadError("StopIteration")  # of a reading, taken for the steps' own end
                     except BaseException as error:  # whatever it is, it costs no other sensor its readings
-                        add(_reason(error))
-                    add(now_s())
+                        look.append(_reason(error))
                 if lane.hung:
                     look = self._answered(lane, now, look)
                 else:
-                    lane.looks.append((now.what, look, list(map(bytes, now.places))))
+                    lane.looks.append((now.what, look, join(now.places)))
             finally:
                 lane.look = None
                 release()
@@ -537,23 +555,8 @@ class Sampler:
         self._long_s[index, kind] = time_s
         return took_s > period_s and not is_first and time_s - last_s > 2 * FEW_ROUNDS * around_s
 
-    def _pair(
-        self, index: int, tell: Callable[[Any, bytes], Any], taken: Any, copy: bytes, time_s: float
-    ) -> tuple[float, float]:
-        try:
-            watts, joules = (taken, taken) if isinstance(taken, ReadError) else tell(taken, copy)
-        except (Exception, SystemExit) as error:
-            watts = joules = _reason(error)
-        if type(watts) is not float or not 0.0 <= watts <= MOST_W:
-            watts = self._number(index, _Kind.POWER, watts, time_s)
-        if type(joules) is not float or not abs(joules) <= MOST:
-            joules = self._number(index, _Kind.COUNTER, joules, time_s)
-        return watts, joules
-
     def _number(self, index: int, kind: _Kind, value: Any, time_s: float) -> float:
         """What is recorded for a reading that is not plainly a float of a machine; a ReadError is why it failed."""
-        if kind is not _Kind.POWER:
-            kind = _Kind.COUNTER
         if not isinstance(value, ReadError):
             try:
                 number = float(value)
@@ -648,7 +651,7 @@ class PowerMonitor:
         self.sampler = Sampler(
             channels, [self._trace] if sinks is None else sinks, interval_s, self.clock, warn, chance or any_moment
         )
-        self._stop = threading.Event()
+        self._stop = threading.Lock()  # held from when it is to stop on: it is asked at each sample
         self._process_id = os.getpid()
         self._error: BaseException | None = None
         self._threads = [threading.Thread(target=run, name="jpwr", daemon=True) for run in (self._run, self._watch)]
@@ -669,12 +672,12 @@ class PowerMonitor:
 
     def _run(self) -> None:
         try:
-            self.sampler.run(self._stop.is_set)
+            self.sampler.run(self._stop.locked)
         except BaseException as error:  # handed to the thread that stops the monitor
             self._error = error
 
     def _watch(self) -> None:
-        self.sampler.watch(self._stop.is_set)
+        self.sampler.watch(self._stop.locked)
 
     def mark(self, event: str, name: str, time_s: float | None = None) -> None:
         """Note a region_begin or region_end, and read the quick counters now, so that the region's edge is sharp.
@@ -699,12 +702,12 @@ class PowerMonitor:
         _active.remove(self)
         if not self.is_of_this_process:
             return
-        self._stop.set()
+        self._stop.acquire(blocking=False)
         self.clock.wake()
         for thread in self._threads:
             while thread.is_alive() and not self.sampler.hung:
-                thread.join(WATCH_INTERVAL_S)
-                self.sampler.look_after(self._stop.is_set)
+                thread.join(HUNG_S)
+                self.sampler.look_after(self._stop.locked)
             thread.join(JOIN_S)
         self.sampler.finish()
         if self._error is not None and error is None:

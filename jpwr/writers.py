@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import chain, compress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Iterator, Sequence, TextIO
@@ -36,7 +37,7 @@ class CsvWriter:
 
     def __init__(self, path: Path, channels: Sequence[ChannelInfo], meta: dict[str, Any]) -> None:
         self.failed = False
-        self._with_counter = [info.has_counter for info in channels]
+        self._is_column = [is_one for info in channels for is_one in (True, info.has_counter)]
         self._forms = ["%.6f"]
         for info in channels:
             self._forms += ["%.3f", "%.6f"] if info.has_counter else ["%.3f"]
@@ -59,11 +60,7 @@ class CsvWriter:
         self._write(EVENT + json.dumps({"event": name, "time_s": time_s, **details}) + "\n")
 
     def _line(self, time_s: float, power_w: Sequence[float | None], energy_j: Sequence[float | None]) -> str:
-        values: list[float | None] = [time_s]
-        for has_counter, power, energy in zip(self._with_counter, power_w, energy_j):
-            values.append(power)
-            if has_counter:
-                values.append(energy)
+        values = [time_s, *compress(chain.from_iterable(zip(power_w, energy_j)), self._is_column)]
         if None not in values:
             return self._whole_row % tuple(values)
         return ",".join(["" if value is None else form % value for form, value in zip(self._forms, values)]) + "\n"

@@ -110,7 +110,8 @@ int nvmlDeviceGetTotalEnergyConsumption(void *handle, unsigned long long *millij
     static double still_j;
     if (fault("no-counter", device(handle))) return NOT_SUPPORTED;
     int code = trouble(handle);
-    for (double end_s = cpu_s() + number("STAND_IN_COUNTER_TAKES_S", 0); cpu_s() < end_s;) {}
+    double takes_s = number("STAND_IN_COUNTER_TAKES_S", 0); /* to look at that clock takes longer than all else here */
+    if (takes_s) for (double end_s = cpu_s() + takes_s; cpu_s() < end_s;) {}
     double counted_j = (device(handle) + 1) * energy_j(seen_s(now_s(), "STAND_IN_COUNTED_S"));
     if (fault("counter-still", device(handle))) counted_j = still_j = still_j ? still_j : counted_j;
     if (fault("counter-reset", device(handle))) counted_j -= energy_j(start_s);

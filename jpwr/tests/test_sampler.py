@@ -339,6 +339,7 @@ def broken() -> float:
         (lambda: math.nan, "it tells nan, which is no power of any machine"),
         (lambda: sys.exit(3), "SystemExit: 3"),
         (panicking, "Panic: of a library in Rust"),
+        (lambda: next(iter([])), "StopIteration"),
     ],
 )
 def test_a_reader_with_a_bug_is_told_at_once_and_costs_no_other_sensor_its_readings(stepped, reads, words):
