@@ -13,9 +13,9 @@ from jpwr.errors import JpwrError
 class PrivateFolder:
     """A new folder of this user alone, in the first folder for temporary files in which one can be made.
 
-    It is locked for as long as it is in use, so that the next one who comes removes what a killed one left. `file` is
-    an empty file of that name in it, open to be read, where one is asked for. Raises JpwrError where none can be made,
-    which says what is `without` it.
+    It is locked for as long as it is in use, so that the next one who comes removes what a killed one left, once no
+    process that was told of it is there. `file` is an empty file of that name in it, open to be read, which can be
+    written to, where one is asked for. Raises JpwrError where none can be made, which says what is `without` it.
     """
 
     def __init__(self, without: str, file: str = "") -> None:
@@ -39,7 +39,9 @@ class PrivateFolder:
 
     def _make(self, name: str) -> None:
         try:
-            self.file = os.open(name, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=self._lock)
+            self.file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=self._lock)
+            os.write(self.file, b"\n")  # a full disk takes names, and no bytes
+            os.ftruncate(self.file, 0)
         except OSError:
             self.remove()
             raise
@@ -80,7 +82,7 @@ def _make_locked(parent: str) -> tuple[str, int]:
 
 
 def _remove_left_behind(parent: str) -> None:
-    """Remove this user's folders that nobody holds."""
+    """Remove this user's folders that nobody holds or may write to."""
     prefix = _prefix()
     for name in os.listdir(parent):  # noqa: PTH208
         path = f"{parent}/{name}"
@@ -91,9 +93,19 @@ def _remove_left_behind(parent: str) -> None:
             try:
                 if os.fstat(lock).st_uid == os.getuid():
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    _remove(path, lock)
+                    if not _is_known(path):
+                        _remove(path, lock)
             finally:
                 os.close(lock)
+
+
+def _is_known(path: str) -> bool:
+    """Whether a process has been told of it: a command may outlive a sampler that was killed."""
+    for process in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208
+        with suppress(OSError), open(f"/proc/{process}/environ", "rb") as file:
+            if os.fsencode(path) in file.read():
+                return True
+    return False
 
 
 def _remove(path: str, folder: int) -> None:

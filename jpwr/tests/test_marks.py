@@ -329,6 +329,19 @@ def test_a_folder_that_nobody_holds_is_removed_by_the_next_reader(monkeypatch, t
     held._folder.remove()
 
 
+def test_a_killed_samplers_folder_stays_for_as_long_as_its_command_may_write_there(monkeypatch, tmp_path):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    reader = MarkReader([].append, [].append)
+    environ = {**os.environ, "JPWR_MARKS": reader.path}
+    command = subprocess.Popen(["sh", "-c", "read go; echo begin a >> $JPWR_MARKS"], env=environ, stdin=subprocess.PIPE)
+    os.close(reader._folder._lock)  # as the kernel does when it is killed
+    MarkReader([].append, [].append)._folder.remove()
+    command.communicate(b"go\n")
+    assert (command.returncode, Path(reader.path).read_text()) == (0, "begin a\n")
+    MarkReader([].append, [].append)._folder.remove()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_where_no_folder_can_be_made_each_is_named_with_its_reason(monkeypatch, tmp_path):
     tmp_path.chmod(0o777)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -492,6 +505,14 @@ sys.exit(jpwr.cli.main())
     done = run(sys.executable, "-c", program, *JPWR[3:], "--", "bash", "-c", script, cwd=tmp_path)
     assert done.returncode == 5, done.stderr
     assert done.stderr.count("regions are not seen: set TMPDIR") == 1
+
+
+def test_where_files_can_be_made_and_not_written_to_the_command_runs_without_marks(tmp_path):
+    script = f"ulimit -f 0; {' '.join(JPWR)} -- bash -c 'echo begin a >>$JPWR_MARKS && exit 5'"
+    done = run("bash", "-c", script, cwd=tmp_path, TMPDIR=str(tmp_path))
+    assert done.returncode == 5, done.stderr
+    assert f"{tmp_path}: File too large, " in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_in_which_everybody_may_replace_files_is_not_used(tmp_path):
