@@ -24,9 +24,14 @@ SLOW_SHARE = 1 / 12
 MIN_STEPS_TO_TELL = 20  # with fewer, no load is taken for a slow one
 MISSED_STEPS = 2.5  # in a step of this many usual ones, a reading is missing, as it takes two at random moments at most
 LONG_STEPS = 4.0  # a step of this many usual ones is a gap: readings are missing, or the sampler was stopped
-# A mean over some time tells nothing of its inside. At the worst, power stands at either end of its range for half of
-# that time each, and an edge is off by an eighth of range x time: both in one direction where windows keep step.
+# A mean over some time tells nothing of its inside. At the worst, power stands at either end of its swing for half of
+# that time each, and an edge is off by an eighth of swing x time: both in one direction where windows keep step.
 HIDDEN_IN_A_MEAN = 1 / 4
+# As it moves, a mean gains what power is now and loses what it was: how fast it does is told over so much of its time.
+# Where the mean itself goes through less than such a share of that, the load nearly keeps step with it, and power may
+# swing by so much more.
+MOVES_SHARE, IN_STEP, HIDDEN_SWING = 1 / 8, 1 / 2, 8 / 3
+UNSEEN_SWING = 1.6  # of average power: between idle and full power of a GPU, where the mean tells nothing of it
 EDGE_SHARE = 1 / 4  # of change of power x step at an edge
 NEAR = 6  # so many samples before and after an edge tell between which powers it is
 FEW_STEPS = 5  # an interval from few steps is widened by their number's share in this
@@ -90,6 +95,7 @@ class PowerCurve:
         self.range_w = self.peak_w - self.least_w
         self.random_phase = random_phase
         self._averaging_s, self._documented_s = averaging_s, held_s
+        self._moves_w = _moves_w(times_s, power_w, averaging_s) if averaging_s else 0.0
         steps_s = array("d", map(sub, times_s[1:], times_s))
         changes_w = list(map(sub, power_w[1:], power_w))
         self._steps_s = steps_s
@@ -335,8 +341,33 @@ class PowerCurve:
         """
         if not self._late_s:
             return 0.0
-        hidden_j = HIDDEN_IN_A_MEAN * self._averaging_s * max(abs(average_w), self.range_w)
-        return self._late_s * abs(end_w - start_w) + hidden_j
+        hidden_w = self._hidden_w(abs(average_w), max(abs(start_w), abs(end_w), abs(average_w)))
+        return self._late_s * abs(end_w - start_w) + self._averaging_s * hidden_w
+
+    def _hidden_w(self, average_w: float, most_w: float) -> float:
+        """How far the mean power in a mean's time, weighted by how much of it is not told yet, may differ at two edges
+        where the mean itself is the same.
+        """
+        if not self._averaging_s:
+            return 0.0
+        swing_w = max(UNSEEN_SWING * average_w, self.range_w, self._moves_w)
+        if self.range_w < IN_STEP * self._moves_w:
+            swing_w = max(swing_w, min(HIDDEN_SWING * self._moves_w, 2 * most_w))
+        if swing_w <= 2 * most_w:
+            return HIDDEN_IN_A_MEAN * swing_w
+        return most_w * (1 - most_w / swing_w)  # as power is never below 0
+
+
+def _moves_w(times_s: Sequence[float], power_w: Sequence[float], averaging_s: float) -> float:
+    """How far apart power was at the begin and the end of the time over which readings are means, in watts, at most."""
+    most_w, later = 0.0, 0
+    for time_s, watts in zip(times_s, power_w):
+        while times_s[later] < time_s + MOVES_SHARE * averaging_s:
+            later += 1
+            if later == len(times_s):
+                return most_w
+        most_w = max(most_w, abs(power_w[later] - watts) * averaging_s / (times_s[later] - time_s))
+    return most_w
 
 
 def _step_w(power_w: Sequence[float]) -> float:

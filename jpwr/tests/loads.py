@@ -47,6 +47,15 @@ def square(period_s: float, phase_s: float = 0.0, duty: float = 0.5) -> Load:
     return Load(power_w, energy_j)
 
 
+def sine(period_s: float, phase_s: float = 0.0, swing_w: float = 580.0) -> Load:
+    """Power that goes evenly between two levels around 300 W."""
+    per_s = 2 * math.pi / period_s
+    return Load(
+        lambda time_s: 300 + swing_w / 2 * math.sin(per_s * (time_s + phase_s)),
+        lambda time_s: 300 * time_s - swing_w / 2 / per_s * math.cos(per_s * (time_s + phase_s)),
+    )
+
+
 def ramp(slope_w_per_s: float, start_w: float = 350.0) -> Load:
     return Load(
         lambda time_s: start_w + slope_w_per_s * time_s,
