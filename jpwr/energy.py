@@ -71,7 +71,10 @@ class ChannelEnergy:
         if late.power_s:
             moved_s = [time_s - late.power_s for time_s in times_s]
             self.power = PowerCurve(moved_s, power_w, random_phase, info.averaging_s, info.held_s)
-        if late.power_s or late.counter_s:
+        if late.averaging_s:
+            info = info._replace(averaging_s=late.averaging_s)
+            self.power = PowerCurve(times_s, power_w, random_phase, info.averaging_s, info.held_s)
+        if late.power_s or late.counter_s or late.averaging_s:
             counter_times_s = [time_s - late.counter_s for time_s in counter_times_s]
             self.counter = CounterCurve(counter_times_s, counter_j, info, self.power)
         self._contradicts, self._scale_off = self._judge_whole()

@@ -1,4 +1,4 @@
-"""Which of a channel's two witnesses is late, its counter or its power, and by how much.
+"""Which of a channel's two witnesses is late, its counter or its power, and by how much; and whether power is smoothed.
 
 Pure arithmetic: no clock, no files, no vendor library. A sensor that is late shows what was a while ago. One by itself
 does not give that away; two that tell of the same power do, as soon as it moves.
@@ -13,29 +13,38 @@ from jpwr.counter_curve import CounterCurve
 from jpwr.power_curve import PowerCurve
 
 LATEST_S = 0.4  # beyond which nothing is looked for
+SMOOTHED_S = tuple(0.02 * 1.25**power for power in range(24))  # time constants that are looked for
 SHORTEST_SLOT_S, SAMPLES_OF_A_SLOT = 0.04, 2
 STEPS_OF_A_SLOT, STEPS_AT_A_GLANCE = 4, 3
 MIN_SLOTS, MOST_SLOTS = 20, 300
 # What is so many standard deviations worse than the best, and leaves so many times as much unexplained, is no chance;
 # what is fewer worse may be as good.
 DOUBT, AS_GOOD = 4.0, 3.0
-TIMES_AS_MUCH, TIMES_AS_MUCH_AT_A_GLANCE = 1.2, 1.1
+TIMES_AS_MUCH, TIMES_AS_MUCH_AT_A_GLANCE, AS_MUCH = 1.2, 1.1, 2.0
+# Few slots in which power changes much may tell nearly all: then it is no chance that so many times as much is left
+# unexplained, and so many times also in all slots but those few.
+FAR_MORE, FAR_MORE_ELSEWHERE, FEW_SLOTS = 5.0, 2.5, 4
 GAINS = (0.7, 1.3)  # between which counter and power may be scaled
 
 
 class Lateness(NamedTuple):
     """How late each witness is, in seconds, and half the width of what is not sure of that; one of them is taken to be
-    on time.
+    on time. Or over which time power is a mean, in seconds, though it does not say so.
     """
 
     power_s: float = 0.0
     power_unsure_s: float = 0.0
     counter_s: float = 0.0
     counter_unsure_s: float = 0.0
+    averaging_s: float = 0.0
 
     @property
     def words(self) -> str:
         """For a person; empty where none is late."""
+        if self.averaging_s:
+            return (
+                f"its power is a mean over about {self.averaging_s:.2g} s, as its counter tells: its interval says so"
+            )
         late, other = ("power", "counter") if self.power_s else ("counter", "power")
         late_s = self.power_s or self.counter_s
         return f"its {late} is {late_s:.2g} s later than its {other}: that is taken out" if late_s else ""
@@ -50,16 +59,20 @@ def find_lateness(power: PowerCurve, counter: CounterCurve, old_s: float) -> Lat
         return Lateness()
     step_s = _slot_s(power) / STEPS_OF_A_SLOT
     most = math.floor(LATEST_S / step_s)
-    now = math.fsum(slots.left_over(power, 0.0))
-    glance = min(math.fsum(slots.left_over(power, step * step_s)) for step in range(-most, most + 1, STEPS_AT_A_GLANCE))
-    if now <= TIMES_AS_MUCH_AT_A_GLANCE * glance:
+    now = slots.left_over(power)
+    glance = [slots.left_over(power, step * step_s) for step in range(-most, most + 1, STEPS_AT_A_GLANCE)]
+    glance += [slots.left_over(power, smoothed_s=one_s) for one_s in SMOOTHED_S[::STEPS_AT_A_GLANCE]]
+    if math.fsum(now) <= TIMES_AS_MUCH_AT_A_GLANCE * min(map(math.fsum, glance)):
         return Lateness()
     left_over = {step: slots.left_over(power, step * step_s) for step in range(-most, most + 1)}
     best = min(left_over.values(), key=math.fsum)
+    averaging_s = _averaging_s(slots, power, now, best, old_s)
+    if averaging_s:
+        return Lateness(averaging_s=averaging_s)
     worse = {step: _worse(squares, best) for step, squares in left_over.items()}
     as_good = [step for step, deviations in worse.items() if deviations <= AS_GOOD]
     known = range(math.floor(-old_s / step_s), math.ceil(2 * slots.unsure_s / step_s) + 1)
-    if now <= TIMES_AS_MUCH * math.fsum(best) or worse[0] <= DOUBT or any(step in known for step in as_good):
+    if math.fsum(now) <= TIMES_AS_MUCH * math.fsum(best) or worse[0] <= DOUBT or any(step in known for step in as_good):
         return Lateness()
     # A load that repeats itself agrees with several, which are of nearly one energy.
     nearest = min(as_good, key=abs)
@@ -78,6 +91,33 @@ def find_lateness(power: PowerCurve, counter: CounterCurve, old_s: float) -> Lat
     return Lateness(late_s, unsure_s + either_s, 0.0, either_s)
 
 
+def _averaging_s(slots: _Slots, power: PowerCurve, now: Sequence[float], moved: Sequence[float], old_s: float) -> float:
+    """Over which time power is a mean, at most, where that explains the counter beyond doubt, and better than power
+    that is moved; else 0. One that is smoothed exponentially keeps back as much as a mean over two time constants.
+    """
+    left_over = {smoothed_s: slots.left_over(power, smoothed_s=smoothed_s) for smoothed_s in SMOOTHED_S}
+    best = min(left_over.values(), key=math.fsum)
+    least = math.fsum(best)
+    as_good = [
+        smoothed_s
+        for smoothed_s, squares in left_over.items()
+        if _worse(squares, best) <= AS_GOOD and math.fsum(squares) <= AS_MUCH * least
+    ]
+    is_better = math.fsum(now) > TIMES_AS_MUCH * least and _worse(now, best) > DOUBT
+    is_best = math.fsum(moved) > TIMES_AS_MUCH_AT_A_GLANCE * least
+    is_news = min(as_good) > old_s
+    return 2 * max(as_good) if (is_better or _is_far_worse(now, best)) and is_best and is_news else 0.0
+
+
+def _is_far_worse(one: Sequence[float], best: Sequence[float]) -> bool:
+    """Whether one leaves far more unexplained than the best, and not in a few slots alone."""
+    number = len(one) - FEW_SLOTS
+    usual = sorted(range(len(one)), key=one.__getitem__)[:number]
+    return math.fsum(one) > FAR_MORE * math.fsum(best) and math.fsum(
+        one[slot] for slot in usual
+    ) > FAR_MORE_ELSEWHERE * math.fsum(best[slot] for slot in usual)
+
+
 class _Slots(NamedTuple):
     """Times from one renewal of the counter to a later one, its average power then in watts, less the mean of all of
     them, and how far these moments usually are not sure.
@@ -87,12 +127,19 @@ class _Slots(NamedTuple):
     counted_w: list[float]
     unsure_s: float
 
-    def left_over(self, power: PowerCurve, late_s: float) -> list[float]:
-        """What power of so much earlier does not explain of each slot, squared; scale and zero may be off."""
+    def left_over(self, power: PowerCurve, late_s: float = 0.0, smoothed_s: float = 0.0) -> list[float]:
+        """What power of so much earlier, or as smoothed exponentially, does not explain of each slot, squared; scale
+        and zero may be off. What smoothing keeps back is its time constant times what it shows.
+        """
         average_w = [
             (power.energy_until_j(end_s - late_s) - power.energy_until_j(start_s - late_s)) / (end_s - start_s)
             for start_s, end_s in self.edges_s
         ]
+        if smoothed_s:
+            average_w = [
+                watts + smoothed_s * (power.at_w(end_s) - power.at_w(start_s)) / (end_s - start_s)
+                for watts, (start_s, end_s) in zip(average_w, self.edges_s)
+            ]
         seen_w = _centred(average_w)
         square = math.fsum(watts * watts for watts in seen_w)
         both = math.fsum(seen * counted for seen, counted in zip(seen_w, self.counted_w))

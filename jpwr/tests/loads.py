@@ -110,6 +110,15 @@ def averaged(load: Load, time_s: float) -> Callable[[float], float]:
     return lambda now_s: load.between_j(now_s - time_s, now_s) / time_s
 
 
+def smoothed(load: Load, constant_s: float, length_s: float, step_s: float = 0.005) -> Callable[[float], float]:
+    """A sensor that smooths exponentially."""
+    shown_w, share = [load.power_w(0.0)], 1 - math.exp(-step_s / constant_s)
+    for step in range(int(length_s / step_s)):
+        mean_w = load.between_j(step * step_s, (step + 1) * step_s) / step_s
+        shown_w.append(shown_w[-1] + share * (mean_w - shown_w[-1]))
+    return lambda time_s: shown_w[int(time_s / step_s)]
+
+
 def looking_now_and_then(load: Load, phase_s: float = 0.0) -> Callable[[float], float]:
     return renewed(averaged(load, LOOKS_S), LOOKS_EVERY_S, phase_s)
 

@@ -1147,6 +1147,39 @@ def test_power_that_is_documented_to_be_old_hides_no_counter_that_is_late(counte
         assert abs(estimate.energy_j - load.between_j(12.0, 20.0)) <= estimate.uncertainty_j
 
 
+@pytest.mark.parametrize(("constant_s", "interval_s"), [(0.2, 0.01), (1.0, 0.01), (0.2, 0.1), (0.5, 0.1), (1.0, 0.5)])
+@pytest.mark.parametrize("load", ["drift", "walk", "steps"])
+def test_power_that_is_smoothed_and_does_not_say_so_takes_no_sound_counter_away(load, constant_s, interval_s):
+    covered = 0
+    for number in range(20):
+        chance = random.Random(number)
+        length_s = max(50.0, 200 * interval_s)
+        made = training(chance, length_s) if load == "steps" else LATE_LOADS[load](chance, length_s)
+        show_w = loads.smoothed(made, constant_s, length_s)
+        curve = channel(moments(chance, 1.0, length_s - 5, interval_s), show_w, counter_of(made))
+        start_s = 12 + chance.random()
+        for window_s in (0.5, 2.0, 8.0, length_s - 20):
+            estimate = curve.between(start_s, start_s + window_s)
+            assert estimate.method == "counter", estimate.reason
+            error_j = abs(estimate.energy_j - made.between_j(start_s, start_s + window_s))
+            covered += error_j <= estimate.uncertainty_j
+    assert covered >= 76
+    assert "is a mean over about" in curve.lateness.words or load == "walk"
+
+
+def training(chance: random.Random, length_s: float) -> loads.Load:
+    """Steps of about a second in four parts, in a hundred seconds' warm-up, with pauses for checkpoints."""
+    edges_s, levels_w = [0.0], []
+    while edges_s[-1] < length_s:
+        parts = [(0.3, 500.0), (0.45, 600.0), (0.15, 270.0), (0.1, 90.0)]
+        if chance.random() < 0.05:
+            parts.append((chance.uniform(2, 5), 110.0))
+        for share, watts in parts:
+            levels_w.append(watts * (0.9 + 0.1 * min(1.0, edges_s[-1] / 100)) + chance.gauss(0, 4))
+            edges_s.append(edges_s[-1] + share * chance.uniform(0.97, 1.03))
+    return loads.levels(edges_s, levels_w)
+
+
 def test_of_a_load_that_hardly_moves_no_lateness_is_told():
     for load in (constant(), ramp(3.0), noise(random.Random(1), 45.0)):
         assert late_channel(load, random.Random(2), counter_s=0.2).lateness == Lateness()
