@@ -363,10 +363,14 @@ class CounterCurve:
         away_s = max(-self._reach_s, min(self._reach_s, time_s - moment_s))
         lowest_w, highest_w = self._power.range_between_w(min(moment_s, time_s), max(moment_s, time_s))
         middle_w = self._power.average_w(*sorted((moment_s, moment_s + away_s)))
+        off_w = (highest_w - lowest_w) / 2
+        if self._power.lags:  # what is shown there is of before, and power may be any that was seen
+            lowest_w, highest_w = min(self._power.least_w, self._least_w), max(self._power.peak_w, self._peak_w)
+            off_w = max(middle_w - lowest_w, highest_w - middle_w)
         return _Edge(
             self._values_j[knot] + away_s * middle_w,
-            abs(middle_w) * unsure_s,
-            abs(away_s) * (highest_w - lowest_w) / 2,
+            max(abs(middle_w), off_w) * unsure_s,
+            abs(away_s) * off_w,
             knot,
             knot,
         )

@@ -77,6 +77,7 @@ class ChannelEnergy:
         if late.power_s or late.counter_s or late.averaging_s:
             counter_times_s = [time_s - late.counter_s for time_s in counter_times_s]
             self.counter = CounterCurve(counter_times_s, counter_j, info, self.power)
+        self._counts_too_little = False  # in all, so that it tells nothing
         self._contradicts, self._scale_off = self._judge_whole()
 
     @property
@@ -117,8 +118,10 @@ class ChannelEnergy:
         if not known:
             return False, 0.0
         integral, counter = reduce(_together, known)
+        self._counts_too_little = counter.energy_j < integral.energy_j / BROKEN
         off = abs(relative_difference(counter.energy_j, integral.energy_j))
-        scale_off = off if integral.energy_j and not _is_broken(integral, counter) else 0.0
+        is_broken = self._counts_too_little or counter.energy_j > BROKEN * integral.energy_j
+        scale_off = off if integral.energy_j and not is_broken else 0.0
         if _are_apart(integral, counter, DOUBT_WHOLE, TOLERANCE_WHOLE):
             return True, scale_off
         # Power may itself have kept readings from being taken; more likely it has not.
@@ -140,6 +143,8 @@ class ChannelEnergy:
         integral = self.power.between(start_s, end_s)
         duration_s = end_s - start_s
         if integral is None:
+            if len(self.power.times_s) > 1 and duration_s > 0:
+                raise NotEnoughSamples(f"{self.info.name} has no reading of power in these {duration_s:.3f} s")
             raise NotEnoughSamples(
                 f"energy needs at least 2 samples, got {len(self.power.times_s)} of {self.info.name} around "
                 f"{duration_s:.3f} s: sample faster or run longer"
@@ -225,7 +230,9 @@ class ChannelEnergy:
             return "", off_j + DEVIATIONS * math.hypot(*(one.deviation_j for one in apart))
         else:
             return "", 0.0
-        if _is_broken(integral, counter, self._most_w * (end_s - start_s)):
+        # Power that is late is too high where a load has ended, and a counter that tells less is right there.
+        most_j = max(self._most_w * (end_s - start_s), BROKEN * integral.energy_j)
+        if self._counts_too_little or counter.energy_j > most_j:
             return reason, 0.0
         apart_j = abs(counter.energy_j - integral.energy_j)
         return f"{reason}, and the interval holds both", apart_j + counter.edges_j + counter.lasting_j
@@ -247,12 +254,6 @@ def _together(
         lasting_j=a_counter.lasting_j + b_counter.lasting_j,
     )
     return integral, counter
-
-
-def _is_broken(integral: PowerEnergy, counter: CounterEnergy, plausible_j: float = 0.0) -> bool:
-    """Whether the counter is so many times off that it tells nothing, and more than what may have been."""
-    most_j = max(plausible_j, BROKEN * integral.energy_j)
-    return not integral.energy_j / BROKEN <= counter.energy_j <= most_j
 
 
 def _are_apart(integral: PowerEnergy, counter: CounterEnergy, doubt: float, tolerance: float) -> bool:

@@ -385,7 +385,7 @@ def _held_s(times_s: Sequence[float], power_w: Sequence[float], usual_step_s: fl
     """How long the sensor shows the same value before it has a new one, in seconds; 0 where every sample is new."""
     changed = [index for index, differs in enumerate(map(ne, power_w[1:], power_w), 1) if differs]
     if len(changed) <= MIN_CHANGES_TO_TELL:
-        return 0.0
+        return _held_by_few_s(times_s, power_w, changed)
     shown = list(map(sub, changed[1:], changed))
     # A value that is shown far longer than others is one of power that stays.
     usual_shown = sorted(shown)[len(shown) // 2]
@@ -405,18 +405,37 @@ def _held_s(times_s: Sequence[float], power_w: Sequence[float], usual_step_s: fl
         if told[-1 - tenth] > SENSORS_WANDER * (told[tenth] + 1):
             return 0.0
         return max(span_s for span_s, tell in zip(spans_s, tells) if tell)
+    many = len(values_w) > LOAD_LEVELS
     small_w = SMALL * (max(values_w) - min(values_w))
     small = sum(abs(power_w[index] - power_w[index - 1]) <= small_w for index in changed)
     if small > OFTEN * len(changed):
         # Noise, in steps so coarse that a new value often is the old one: how soon another one comes at the soonest.
         soonest_s = min(spans_s)
-        return soonest_s if soonest_s > 2 * usual_step_s else 0.0
-    if len(values_w) > LOAD_LEVELS:
-        refresh = find_refresh(times_s, changed, [samples <= SHOWN_ONCE * usual_shown for samples in shown])
+        if soonest_s > 2 * usual_step_s or not many:
+            return soonest_s if soonest_s > 2 * usual_step_s else 0.0
+    if many:
+        once = [samples <= SHOWN_ONCE * usual_shown for samples in shown]
+        refresh = find_refresh(times_s, changed, once)
         if refresh.is_even and refresh.longest_s > usual_step_s:  # a shorter one is not seen
             return refresh.longest_s
+        told = sorted(samples for samples, tell in zip(shown, once) if tell)
+        tenth = len(told) // 10
+        if 1 < told[-1 - tenth] <= SENSORS_WANDER * told[tenth]:
+            return max(span_s for span_s, tell in zip(spans_s, once) if tell)
     before_s, after_s = [times_s[index - 1] for index in changed], [times_s[index] for index in changed]
     return _lattice_s(before_s, after_s, [power_w[index] for index in changed], usual_step_s)
+
+
+def _held_by_few_s(times_s: Sequence[float], power_w: Sequence[float], changed: Sequence[int]) -> float:
+    """The same from few values: where none comes twice and all stay for nearly one time, that may be a sensor's."""
+    if len(changed) < 2 or len({power_w[0], *(power_w[index] for index in changed)}) <= len(changed):
+        return 0.0
+    shown = list(map(sub, changed[1:], changed))
+    if min(shown) < 2 or max(shown) > SENSORS_WANDER * min(shown):
+        return 0.0
+    longest_s = max(times_s[last] - times_s[first - 1] for first, last in zip(changed, changed[1:]))
+    at_the_ends_s = max(times_s[changed[0] - 1] - times_s[0], times_s[-1] - times_s[changed[-1]])
+    return longest_s if at_the_ends_s <= 2 * longest_s else 0.0  # two values may by chance be one
 
 
 def _lattice_s(

@@ -365,6 +365,36 @@ def test_steps_that_stay_and_ramp_are_a_load_and_no_sensor_of_a_few_milliseconds
         assert curve.power.held_s == 0
 
 
+@pytest.mark.parametrize(
+    ("renewed_s", "interval_s", "length_s", "step_w"),
+    [
+        (10.0, 1.0, 38.0, 1.0),
+        (5.0, 1.0, 20.0, 0.001),
+        (1.0, 0.05, 4.6, 1.0),
+        (10.0, 1.0, 400.0, 1.0),
+        (2.7, 1.0, 200.0, 1.0),  # 2 would keep step with the load
+        (0.1, 0.05, 40.0, 1.0),
+    ],
+)
+def test_an_uneven_sensor_of_whole_watts_is_known_also_by_few_values(renewed_s, interval_s, length_s, step_w):
+    covered = 0
+    for number in range(30):
+        chance = random.Random(number)
+        load = training(chance, length_s + 1)
+        renewals_s = list(
+            itertools.accumulate((renewed_s * chance.uniform(0.9, 1.1) for _ in range(2000)), initial=-chance.random())
+        )
+
+        def power_w(time_s, load=load, renewals_s=renewals_s):
+            seen_s = renewals_s[bisect_right(renewals_s, time_s) - 1]
+            return round(load.power_w(max(0.0, seen_s)) / step_w) * step_w
+
+        curve = channel(moments(chance, 0.0, length_s, interval_s), power_w)
+        estimate = curve.between(0.5, length_s - 0.5)
+        covered += abs(estimate.energy_j - load.between_j(0.5, length_s - 0.5)) <= estimate.uncertainty_j
+    assert covered >= 28
+
+
 @pytest.mark.parametrize("number", [40, 2000, 20000])
 def test_of_a_time_between_two_samples_more_is_known_by_how_much_power_can_be(number):
     curve = channel(moments(random.Random(1), 0.0, 20.0, 0.1), constant().power_w, info=INFO._replace(averaging_s=1.0))
@@ -1008,6 +1038,15 @@ def test_a_window_that_the_trace_does_not_reach_over_is_refused(window):
         Trace([POWER]).energies(*window)
 
 
+def test_where_power_could_not_be_read_that_is_said_and_not_that_samples_are_few():
+    times_s = [0.1 * index for index in range(200)]
+    power_w = [100.0 if time_s < 8 else math.nan for time_s in times_s]
+    curve = ChannelEnergy(COUNTED, times_s, power_w, times_s, [100 * time_s for time_s in times_s], True)
+    with pytest.raises(NotEnoughSamples, match=r"has no reading of power in these 2\.000 s"):
+        curve.between(9.0, 11.0)
+    assert curve.between(7.0, 11.0).method == "counter"
+
+
 def test_a_window_of_no_length_is_covered_and_has_no_energy():
     with pytest.raises(NotEnoughSamples) as told:
         step_ramp().energies(5.0, 5.0)
@@ -1165,6 +1204,34 @@ def test_power_that_is_smoothed_and_does_not_say_so_takes_no_sound_counter_away(
             covered += error_j <= estimate.uncertainty_j
     assert covered >= 76
     assert "is a mean over about" in curve.lateness.words or load == "walk"
+
+
+@pytest.mark.parametrize("power", ["a mean of 1 s that is said", "late by 1 s", "late by 0.3 s"])
+def test_where_a_load_ends_a_sound_counter_is_in_the_interval(power):
+    info = INFO._replace(averaging_s=1.0) if "mean" in power else INFO
+    covered = 0
+    for number in range(20):
+        chance = random.Random(number)
+        on = training(chance, 20.0)
+        load = loads.levels([0.0, 5.0, 20.0, 30.0], [22.0, 500.0, 22.0]) if number % 2 else cut(on, 20.0, 22.0)
+        late_s = 0.0 if "mean" in power else float(power.split()[2])
+        show_w = loads.averaged(load, 1.0) if "mean" in power else lambda t, load=load, s=late_s: load.power_w(t - s)
+        for counted_s in (0.0, 0.1, 0.5)[: 3 if "mean" in power else 2]:
+            end_s = 20.0 + (chance.uniform(0.1, 0.9) if "mean" in power else 5.0)
+            read_s = moments(chance, 2.0, end_s, 0.02)
+            curve = channel(read_s, show_w, counter_of(load, counted_s, counted_s * chance.random()), info)
+            for window in [(2.0, end_s), (end_s - 2, end_s)] if "mean" in power else [(20.02, 20.52), (20.0, 23.0)]:
+                estimate = curve.between(*window)
+                covered += abs(estimate.energy_j - load.between_j(*window)) <= estimate.uncertainty_j
+    assert covered >= (114 if "mean" in power else 76)
+
+
+def cut(load: loads.Load, end_s: float, then_w: float) -> loads.Load:
+    """A load that ends at a moment, and what is drawn then."""
+    return loads.Load(
+        lambda time_s: load.power_w(time_s) if time_s < end_s else then_w,
+        lambda time_s: load.energy_j(min(time_s, end_s)) + then_w * max(0.0, time_s - end_s),
+    )
 
 
 def training(chance: random.Random, length_s: float) -> loads.Load:
