@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import signal
@@ -10,7 +11,7 @@ import threading
 import time
 from contextlib import suppress
 from types import FrameType
-from typing import Callable, Sequence
+from typing import Callable, NoReturn, Sequence
 
 from jpwr.say import settle_streams
 from jpwr.threads import FORWARDED_SIGNALS, blocked_signals, start
@@ -18,6 +19,7 @@ from jpwr.threads import FORWARDED_SIGNALS, blocked_signals, start
 EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+COERCED = ("C.UTF-8", "C.utf8", "UTF-8")  # PEP 538
 IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 # Who ends a job may signal its process and then its group, as timeout(1) does, or one process after the other, as some
 # schedulers do: for so long, it is one request.
@@ -147,8 +149,7 @@ class Child:
 
     def _run(self, environ: dict[str, str]) -> int:
         try:
-            # What was open for the command, as a shell's <(...), stays open; all that is opened here closes by itself.
-            process = subprocess.Popen(self._command, env=environ, close_fds=False)
+            process = _started(self._command, environ)
         except FileNotFoundError:
             return self._not_found()
         except OSError as error:
@@ -206,7 +207,7 @@ class Child:
             for number in IGNORED_BY_PYTHON:
                 signal.signal(number, signal.SIG_DFL)
             try:
-                os.execvp(self._command[0], self._command)
+                _become(self._command, given_environ())
             finally:  # it failed, and a stderr that nobody reads changes no exit code
                 for number in IGNORED_BY_PYTHON:
                     signal.signal(number, signal.SIG_IGN)
@@ -224,6 +225,44 @@ class Child:
             f"command '{self._command[0]}' cannot be executed ({error.strerror}): is it a program, with its x bit set?"
         )
         return EXIT_NOT_EXECUTABLE
+
+
+def _started(command: Sequence[str], environ: dict[str, str]) -> subprocess.Popen[bytes]:
+    # What was open for the command, as a shell's <(...), stays open; all that is opened here closes by itself.
+    try:
+        return subprocess.Popen(command, env=environ, close_fds=False)
+    except OSError as error:
+        if error.errno != errno.ENOEXEC:
+            raise
+        return subprocess.Popen(_by_shell(command), env=environ, close_fds=False)
+
+
+def _become(command: list[str], environ: dict[str, str]) -> NoReturn:
+    try:
+        os.execvpe(command[0], command, environ)
+    except OSError as error:
+        if error.errno != errno.ENOEXEC:
+            raise
+        by_shell = _by_shell(command)
+        os.execve(by_shell[0], by_shell, environ)
+
+
+def _by_shell(command: Sequence[str]) -> list[str]:
+    """A script that does not say by what it is run, as execvp(3), env and shells run it."""
+    import shutil
+
+    return ["/bin/sh", shutil.which(command[0]) or command[0], *command[1:]]
+
+
+def given_environ() -> dict[str, str]:
+    """The environment that this process was given, and what was put into it since: not the LC_CTYPE that Python sets
+    where there is no locale.
+    """
+    environ = dict(os.environ)
+    with suppress(OSError), open("/proc/self/environ", "rb") as file:
+        if environ.get("LC_CTYPE") in COERCED and b"\0LC_CTYPE=" not in b"\0" + file.read():
+            del environ["LC_CTYPE"]
+    return environ
 
 
 def _is_in_our_group(process: subprocess.Popen[bytes]) -> bool:

@@ -10,13 +10,13 @@ import os
 import signal
 import stat
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Iterator, Sequence
 
 from jpwr import __version__
 from jpwr.backends import METHODS, open_methods
-from jpwr.child import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Child
+from jpwr.child import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Child, given_environ
 from jpwr.clock import SystemClock
 from jpwr.edges import EdgeReader
 from jpwr.errors import JpwrError
@@ -193,6 +193,9 @@ def _suffix(options: argparse.Namespace) -> str:
 def _check_json_out(path: Path) -> None:
     """Raise JpwrError where the file cannot be written at the end, as far as that can be told now."""
     try:
+        if path.is_symlink() and path.lstat().st_uid != os.getuid() and path.parent.stat().st_mode & stat.S_ISVTX:
+            # As the kernel does by fs.protected_symlinks.
+            raise JpwrError(f"--json-out {path} is another user's link where all may write: choose another file")
         if os.path.isdir(path):  # noqa: PTH112 - raises nothing
             raise JpwrError(f"--json-out {path} is a folder: name a file in it")
         if _is_stream(path):
@@ -336,7 +339,7 @@ def _measure(options: argparse.Namespace, child: Child, monitor: PowerMonitor, c
         if child.exit_code is None:
             edges.begin_beside()
 
-    environ = dict(os.environ)
+    environ = given_environ()
     marks: MarkReader | None = None
     try:
         marks = MarkReader(on_marks, say)
@@ -391,6 +394,8 @@ def _write_json(path: Path, line: str) -> None:
         try:
             whole.write(line)
             whole.flush()
+            with suppress(FileNotFoundError):
+                part.chmod(stat.S_IMODE(path.stat().st_mode))  # who may read it stays
             part.replace(_whole(path))
         except BaseException:
             part.unlink()

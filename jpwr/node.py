@@ -8,9 +8,9 @@ from typing import Mapping, Sequence
 
 from jpwr.errors import JpwrError
 
-# Set by Slurm, Open MPI, Intel MPI and MPICH's Hydra, and MVAPICH2.
-LOCAL_RANKS = ("SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK")
-GLOBAL_RANKS = ("SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK")
+# Set by Open MPI, MVAPICH2, Intel MPI and MPICH's Hydra, and last by Slurm, one of whose ranks may have started theirs.
+LOCAL_RANKS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
+GLOBAL_RANKS = ("OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
 
 
 def rank_of(environ: Mapping[str, str], names: Sequence[str]) -> int | None:

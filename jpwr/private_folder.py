@@ -22,8 +22,9 @@ class PrivateFolder:
         reasons = []
         for parent in dict.fromkeys([os.environ.get("TMPDIR") or "/tmp", "/tmp", "/var/tmp"]):
             try:
-                if os.stat(parent).st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:  # noqa: PTH116
-                    reasons.append(f"{parent}: everybody may replace what others have there")
+                mode = os.stat(parent).st_mode  # noqa: PTH116
+                if mode & (stat.S_IWGRP | stat.S_IWOTH) and not mode & stat.S_ISVTX:
+                    reasons.append(f"{parent}: others may replace what somebody has there")
                     continue
                 with suppress(OSError):  # one that may not be listed will still do
                     _remove_left_behind(parent)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Sequence
 
@@ -13,6 +14,12 @@ from jpwr.errors import JpwrError
 from jpwr.trace import Row
 
 ADDRESS = "127.0.0.1"
+FRESH_S = 5.0  # what is older is not power now, or as long as two readings of a slower sensor
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Nothing: a client that goes away is no news."""
 
 
 class Exporter:
@@ -22,6 +29,7 @@ class Exporter:
         self._infos = list(infos)
         self._power_w = [math.nan] * len(self._infos)
         self._energy_j = [math.nan] * len(self._infos)
+        self._seen_s = [-math.inf] * len(self._infos)
         exporter = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -37,16 +45,16 @@ class Exporter:
                 """Nothing: requests are no news."""
 
         try:
-            self._server = ThreadingHTTPServer((ADDRESS, port), Handler)
+            self._server = _Server((ADDRESS, port), Handler)
         except (OSError, OverflowError) as error:
             raise JpwrError(f"--prometheus {port} cannot be served ({error}): choose another port") from error
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
 
     def extend(self, rows: Sequence[Row]) -> None:
-        for _, power_w, energy_j in rows:
+        for time_s, power_w, energy_j in rows:
             for index, power in enumerate(power_w):
                 if power is not None:
-                    self._power_w[index] = power
+                    self._power_w[index], self._seen_s[index] = power, time_s
             for index, energy in enumerate(energy_j):
                 if energy is not None:
                     self._energy_j[index] = energy
@@ -55,9 +63,14 @@ class Exporter:
         """Nothing: events are in the trace."""
 
     def text(self) -> str:
-        """All metrics in Prometheus' text format; a missing reading is left out."""
+        """All metrics in Prometheus' text format; a reading that is missing, or old, is left out."""
         lines = ["# HELP jpwr_power_watts Power of a channel.", "# TYPE jpwr_power_watts gauge"]
-        lines += self._samples("jpwr_power_watts", self._power_w)
+        now_s = time.monotonic()
+        fresh_w = [
+            power if now_s - seen_s <= max(FRESH_S, 2 * info.period_s) else math.nan
+            for info, power, seen_s in zip(self._infos, self._power_w, self._seen_s)
+        ]
+        lines += self._samples("jpwr_power_watts", fresh_w)
         lines += ["# HELP jpwr_energy_joules_total Energy counter of a channel."]
         lines += ["# TYPE jpwr_energy_joules_total counter"]
         lines += self._samples("jpwr_energy_joules_total", self._energy_j)

@@ -29,6 +29,7 @@ from jpwr.trace import Row, Trace, storing
 DEFAULT_INTERVAL_S = 0.1
 MIN_INTERVAL_S = 0.001  # no sensor has a new value more often, and no machine keeps that up beside a program
 STATUS_INTERVAL_S = 1.0
+OF_AN_EVENT = ("event", "time_s", "channel")  # which no status may tell
 STATUS_HUNG_S = 5.0
 # Readings that are no further apart are of one moment: at 1 kW, 0.2 J may pass in between.
 SAME_MOMENT_S = 0.0002
@@ -241,7 +242,7 @@ class Sampler:
         self._slopes = [
             None if channel.read_power_w else Slope(max(interval_s, channel.info.period_s)) for channel in self.channels
         ]
-        self._emitting = threading.Lock()
+        self._emitting = threading.RLock()  # a signal may be handled by its owner, who marks a region
         self._lanes = _lanes(self.channels, interval_s, self.clock.now_s)
         self._threads: list[threading.Thread] = []
         self._error: BaseException | None = None
@@ -605,6 +606,8 @@ class Sampler:
         """A channel's status; None where it is as the last one, or cannot be had."""
         try:
             status = dict(read())
+            if odd := [key for key in status if type(key) is not str or key in OF_AN_EVENT]:
+                raise ValueError(f"it has the key {_shown(odd[0])}")
             if status == last:
                 return None
             json.dumps(status)

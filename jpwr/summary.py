@@ -70,12 +70,17 @@ class Summary:
     def command(self) -> list[EnergyEstimate | None]:
         """The energy of each channel while the command ran, or over everything seen where none did."""
         started_s, ended_s = self.trace.event_time_s("command_started"), self.trace.event_time_s("command_ended")
-        start_s = self.trace.start_s if started_s is None else max(started_s, self.trace.start_s)
-        end_s = self.trace.end_s if ended_s is None else min(ended_s, self.trace.end_s)
-        try:
-            return self.trace.known_energies(start_s, end_s)
-        except NotEnoughSamples:
-            return [None] * len(self.infos)
+        start_s = self.trace.start_s if started_s is None else started_s
+        end_s = self.trace.end_s if ended_s is None else ended_s
+        # Where sensors no longer answered, their time without readings is a part of it.
+        return self.trace.known_energies(start_s, end_s, also_beyond=True)
+
+    @property
+    def cut_short(self) -> list[str]:
+        """What the trace of a command does not tell of it: its start, its end."""
+        if "command" not in self.trace.meta:
+            return []
+        return [word for word in ("started", "ended") if self.trace.event_time_s(f"command_{word}") is None]
 
     def notes(self) -> list[str]:
         """Sentences on what limits the numbers, one for each kind: counters not used or not there, regions lost."""
@@ -114,8 +119,13 @@ class Summary:
                     f"region '{shortest.name}' lasted {shortest.shortest_s:.3f} s, "
                     f"less than {info.name} can resolve ({resolves_s:g} s){others}"
                 )
-        if "command" in self.trace.meta and self.trace.event_time_s("command_started") is None:
+        if "started" in self.cut_short:
             found.append("the trace does not tell when the command started: energies are of all that was sampled")
+        elif "ended" in self.cut_short:
+            found.append(
+                "the trace does not tell when the command ended: it still runs, or the sampler was killed, or its disk "
+                "was full; energies are of what was sampled until then"
+            )
         alone = [info for info in self.infos if not info.has_counter]
         if blind := [info for info in alone if info.held_s and info.seen_share >= 1]:
             found.append(

@@ -8,7 +8,16 @@ from contextlib import contextmanager
 from typing import Callable, Iterator
 
 # What may be for the measured command, and is passed on to it.
-FORWARDED_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
+FORWARDED_SIGNALS = (
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGALRM,
+    signal.SIGXCPU,
+)
 ANSWER_S = 5.0  # a sensor that takes longer holds up nothing else
 SOON_S = 3.0  # who waits longer than this wants to know for what
 
@@ -34,14 +43,20 @@ def start(*threads: threading.Thread) -> None:
             thread.start()
 
 
-def within(limit_s: float, call: Callable[[], object], while_waiting: Callable[[], object] = bool) -> bool:
+def within(
+    limit_s: float, call: Callable[[], object], while_waiting: Callable[[], object] = bool, starts_more: bool = False
+) -> bool:
     """Call something that may hang, in a thread of its own; whether it has returned in time. It goes on if not.
 
-    What it raises is raised here. Where it takes longer than SOON_S, `while_waiting` is called then.
+    What it raises is raised here. Where it takes longer than SOON_S, `while_waiting` is called then. Where it
+    `starts_more`, processes that are there for long, they have no more signals blocked than who calls.
     """
     raised: list[BaseException] = []
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
     def run() -> None:
+        if starts_more:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         try:
             call()
         except BaseException as error:  # handed to who waits

@@ -124,6 +124,9 @@ def show_trace(path: Path, as_json: bool = False, picture: Path | None = None) -
     except ImportError:
         say("no plot was drawn: pip install matplotlib")
         return 0
+    except Exception as error:  # one that was made for another numpy
+        say(f"no plot was drawn: matplotlib cannot be used ({type(error).__name__}: {error})")
+        return 0
     if not path.is_file():
         say("no plot was drawn: a pipe can be read only once")
         return 0
@@ -143,7 +146,10 @@ def show_trace(path: Path, as_json: bool = False, picture: Path | None = None) -
     axes.set_ylabel("power [W]")
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
-    figure.legend(loc="outside right upper", frameon=False, fontsize="small")
+    try:
+        figure.legend(loc="outside right upper", frameon=False, fontsize="small")
+    except ValueError:  # before matplotlib 3.7
+        axes.legend(frameon=False, fontsize="small")
     file = picture or (path.with_suffix(".png") if path.suffix == ".csv" else path.with_name(f"{path.name}.png"))
     if picture is None and file.is_symlink():
         say(f"no plot was drawn: {file} is a link; choose a file with --plot")
@@ -184,6 +190,7 @@ def rule_findings(summary: Summary) -> dict[str, list[Finding]]:
     findings: dict[str, list[Finding]] = {}
     for info, estimate in zip(summary.infos, summary.command):
         found = findings.setdefault(info.name, [])
+        found += [Finding(False, f"the trace does not tell when the command {word}") for word in summary.cut_short]
         if estimate is None:
             found.append(Finding(False, "there are too few samples for any energy"))
             continue

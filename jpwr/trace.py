@@ -180,9 +180,12 @@ class Trace:
         self._check_covered(start_s, end_s)
         return [curve.between(start_s, end_s) for curve in self.curves()]
 
-    def known_energies(self, start_s: float, end_s: float) -> list[EnergyEstimate | None]:
-        """The same with None for a channel that has too few readings in the window."""
-        self._check_covered(start_s, end_s)
+    def known_energies(self, start_s: float, end_s: float, also_beyond: bool = False) -> list[EnergyEstimate | None]:
+        """The same with None for a channel that has too few readings in the window; `also_beyond` the trace, where
+        power may have been any that was seen.
+        """
+        if not also_beyond:
+            self._check_covered(start_s, end_s)
         found: list[EnergyEstimate | None] = []
         for curve in self.curves():
             try:

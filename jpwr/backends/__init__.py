@@ -116,9 +116,8 @@ def open_method(name: str, stack: ExitStack) -> list[Channel]:
             except BaseException as error:  # whatever a vendor's library or another package does
                 raise BackendUnavailable(f"it cannot be opened ({type(error).__name__}: {error})") from error
 
-        if not within(
-            OPEN_S, open_them, lambda: say(f"waiting for the method '{name}' to open, for up to {OPEN_S:g} s")
-        ):
+        waiting = f"waiting for the method '{name}' to open, for up to {OPEN_S:g} s"
+        if not within(OPEN_S, open_them, lambda: say(waiting), starts_more=True):
             attempt.pop_all()
             raise BackendUnavailable(f"it did not answer within {OPEN_S:g} s")
         stack.push(attempt.pop_all())

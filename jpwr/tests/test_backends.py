@@ -17,7 +17,7 @@ from jpwr.backends.parts import Lost, seconds_of
 from jpwr.backends.visible import visible
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import BackendUnavailable, JpwrError, ReadError
-from jpwr.tests.conftest import SteppedClock, install_method, run, wait_until
+from jpwr.tests.conftest import REPOSITORY, SteppedClock, install_method, run, wait_until
 from jpwr.writers import read_trace
 
 
@@ -855,3 +855,17 @@ def test_where_all_gpus_are_lost_one_sentence_says_so(nvml_folder):
     assert done.stderr == (
         "jpwr: method 'pynvml' was asked for, but none of its sensors can be read: NVML: GPU is lost\n"
     )
+
+
+def test_a_process_that_a_method_starts_can_be_ended(tmp_path):
+    install_method(
+        tmp_path,
+        "helper",
+        "import subprocess\n"
+        "helper = stack.enter_context(subprocess.Popen(['sleep', '1000']))\n"
+        "stack.callback(helper.terminate)\n"
+        "return [Channel(ChannelInfo('helper:0', Scope.DEVICE, 'made up'), lambda: 300.0)]",
+    )
+    command = (sys.executable, "-m", "jpwr", "--methods", "helper", "--", "sh", "-c", "exit 3")
+    done = run(*command, cwd=tmp_path, PYTHONPATH=f"{REPOSITORY}:{tmp_path}")
+    assert done.returncode == 3, done.stderr

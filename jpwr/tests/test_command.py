@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import stat
+import subprocess
 import sys
 
 import pytest
@@ -54,6 +56,28 @@ def test_a_command_that_is_not_there_is_127(jpwr, idle):
     done = jpwr(*ESTIMATE, *idle, "--", "no-such-command")
     assert done.returncode == 127
     assert "command 'no-such-command' was not found" in done.stderr
+
+
+@pytest.mark.parametrize("variables", [{}, {"SLURM_LOCALID": "1"}], ids=["sampled", "beside another"])
+def test_a_script_that_does_not_say_by_what_it_is_run_is_run_as_by_a_shell(jpwr, tmp_path, variables):
+    (tmp_path / "a-script").write_text("echo ran $1; exit 5\n")
+    (tmp_path / "a-script").chmod(0o755)
+    for name, path in (("./a-script", os.environ["PATH"]), ("a-script", f"{tmp_path}:{os.environ['PATH']}")):
+        done = jpwr(*ESTIMATE, "--", name, "here", PATH=path, **variables)
+        assert (done.returncode, done.stdout) == (5, "ran here\n"), done.stderr
+
+
+@pytest.mark.parametrize("variables", [{}, {"SLURM_LOCALID": "1"}], ids=["sampled", "beside another"])
+def test_the_command_has_the_environment_that_we_were_given(tmp_path, variables):
+    given = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), **variables}
+    for locale in ({}, {"LC_CTYPE": "C.UTF-8"}):
+        command = [sys.executable, "-m", "jpwr", *ESTIMATE, "--", "env", "-0"]
+        done = subprocess.run(
+            command, env={**given, **locale}, cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        has = dict(line.split("=", 1) for line in done.stdout.strip("\0").split("\0"))
+        has.pop("JPWR_MARKS", None)
+        assert has == {**given, **locale}
 
 
 def test_a_command_that_cannot_be_executed_is_126(jpwr, tmp_path):
@@ -262,6 +286,27 @@ def test_the_summary_can_be_had_as_json_in_a_file_beside_the_words(jpwr, tmp_pat
     summary = json.loads((tmp_path / "old.json").read_text())
     assert (summary["exit_code"], summary["channels"][0]["name"]) == (5, "estimate:cpu")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link.json", "old.json"]
+
+
+def test_a_summary_that_is_replaced_can_be_read_by_the_same_people(jpwr, tmp_path):
+    (tmp_path / "x.json").touch(mode=0o600)
+    assert jpwr(*ESTIMATE, "--json-out", "x.json", "--", "true").returncode == 0
+    assert stat.S_IMODE((tmp_path / "x.json").stat().st_mode) == 0o600
+
+
+def test_another_users_link_where_all_may_write_is_not_followed(jpwr, tmp_path):
+    if os.getuid():
+        pytest.skip("only root can make another user's link")
+    (tmp_path / "all").mkdir()
+    (tmp_path / "all").chmod(0o1777)
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / "all" / "x.json").symlink_to(tmp_path / "mine")
+    os.lchown(tmp_path / "all" / "x.json", 65534, 65534)
+    done = jpwr(*ESTIMATE, "--json-out", "all/x.json", "--", "touch", "ran")
+    assert done.returncode == 125
+    assert "is another user's link where all may write: choose another file" in done.stderr
+    assert (tmp_path / "mine").read_text() == "mine"
+    assert not (tmp_path / "ran").exists()
 
 
 def test_the_summary_can_be_piped_and_the_commands_output_stays_its_own(tmp_path):

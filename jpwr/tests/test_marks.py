@@ -353,7 +353,7 @@ def test_where_no_folder_can_be_made_each_is_named_with_its_reason(monkeypatch, 
     monkeypatch.setattr("jpwr.private_folder._remove_left_behind", lambda parent: None)  # of /tmp
     with pytest.raises(JpwrError) as told:
         MarkReader([].append, [].append)
-    reasons = f"{tmp_path}: everybody may replace what others have there, "
+    reasons = f"{tmp_path}: others may replace what somebody has there, "
     reasons += "/tmp: No space left on device, /var/tmp: No space left on device"
     assert str(told.value) == (
         f"no folder for temporary files can be written to ({reasons}), so regions are not seen: set TMPDIR to one"

@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -233,6 +234,21 @@ def test_a_device_that_hangs_holds_up_no_other(measure, tmp_path):
     assert len(trace_of(tmp_path).channels) == 3
 
 
+def test_where_the_only_device_hangs_the_rest_of_the_command_is_a_gap(measure, tmp_path):
+    summary, _ = measure(
+        "rows 60; touch hangs; sleep 4",
+        *("--interval", "20"),
+        STAND_IN_FAULT="hang",
+        STAND_IN_FAULT_FILE="hangs",
+        STAND_IN_DEVICES="1",
+    )
+    [channel] = summary["channels"]
+    assert channel["largest_gap_s"] > 3.5
+    assert "not read in all of that time" in channel["reason"]
+    started, ended = (event.time_s for event in trace_of(tmp_path).events if event.name.startswith("command"))
+    assert abs(channel["energy_wh"] - 300 * (ended - started) / 3600) <= channel["uncertainty_wh"]
+
+
 def test_a_sensor_that_hangs_where_a_window_begins_keeps_no_command_from_running(tmp_path):
     install_method(
         tmp_path,
@@ -363,6 +379,9 @@ def test_ranks_of_a_node_have_one_sampler(jpwr, tmp_path):
     assert "not sampling: local rank 1" in other.stderr
     assert (tmp_path / "out" / "trace.csv").exists()
     assert not (tmp_path / "no").exists()
+    # Ranks that another launcher starts in a job by Slurm have Slurm's rank of the job's script.
+    nested = {"SLURM_LOCALID": "0", "SLURM_PROCID": "0", "OMPI_COMM_WORLD_LOCAL_RANK": "2", "OMPI_COMM_WORLD_RANK": "2"}
+    assert "not sampling: local rank 2" in jpwr("--methods", "estimate", "--", "true", **nested).stderr
 
 
 def test_ranks_without_a_number_agree_by_a_lock(tmp_path):
@@ -448,6 +467,10 @@ def test_prometheus_reads_the_latest_power_on_the_loopback_address(nvml_folder, 
     ) as process:
         try:
             wait_until(is_served, f"a reading on port {port}")
+            with socket.create_connection(("127.0.0.1", port)) as rude:
+                rude.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                rude.sendall(b"GET /metrics HTTP/1.0\r\n")
+            assert is_served()
         finally:
             (tmp_path / "read").touch()
     assert 'jpwr_power_watts{channel="pynvml:0",scope="device",device_id="GPU-0",estimated="false"} 300.0' in text

@@ -359,6 +359,35 @@ def test_a_reader_with_a_bug_is_told_at_once_and_costs_no_other_sensor_its_readi
     assert monitor.sampler.failed_reads == {"bad": sum(map(math.isnan, bad.power_w)), "good": 0}
 
 
+@pytest.mark.parametrize("key", ["time_s", "event", "channel", 7])
+def test_a_status_that_would_be_taken_for_something_else_is_refused(stepped, key):
+    told: list[str] = []
+    channels = [Channel(INFO._replace(name="odd"), lambda: 5.0, read_status=lambda: {key: "x"})]
+    with PowerMonitor(channels, clock=stepped, warn=told.append, chance=even) as monitor:
+        stepped.move_to(3.5)
+    assert told == [f"odd: its status cannot be read (ValueError: it has the key {key!r})"]
+    assert [event.name for event in monitor.trace.events] == []
+
+
+def test_a_region_in_a_signals_handler_waits_for_nobody_who_handles_it():
+    marked = []
+
+    class Sink:
+        def extend(self, rows):
+            pass
+
+        def event(self, name, time_s, /, **details):
+            marked.append(details["region"])
+            if details["region"] == "outer":  # as a handler does that comes just then
+                monitor.mark("region_begin", "inner")
+
+    monitor = PowerMonitor([Channel(INFO, lambda: 5.0)], sinks=[Sink()])
+    thread = threading.Thread(target=monitor.mark, args=("region_begin", "outer"), daemon=True)
+    thread.start()
+    thread.join(DEADLINE_S)
+    assert marked == ["outer", "inner"]
+
+
 def test_a_status_with_a_bug_is_told_once_and_costs_no_other_sensor_its_own(stepped):
     channels = [
         Channel(INFO._replace(name="bad"), lambda: 5.0, read_status=broken),

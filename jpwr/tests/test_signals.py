@@ -53,7 +53,7 @@ AT_THE_REPORT = """
 report = jpwr.cli._report
 jpwr.cli._report = lambda *arguments: [arrive(), report(*arguments)]
 """
-BEFORE_BECOMING_THE_COMMAND = "execvp = os.execvp; os.execvp = lambda *arguments: [arrive(), execvp(*arguments)]"
+BEFORE_BECOMING_THE_COMMAND = "execvpe = os.execvpe; os.execvpe = lambda *arguments: [arrive(), execvpe(*arguments)]"
 
 
 @pytest.fixture
@@ -106,6 +106,18 @@ def wait_for(path):
 
 def trace_of(folder):
     return read_trace(folder / "out" / "trace.csv")
+
+
+@pytest.mark.parametrize("name", ["SIGQUIT", "SIGALRM", "SIGXCPU", "SIGUSR2"])
+@pytest.mark.parametrize("to_group", [False, True])
+def test_a_signal_that_a_command_handles_reaches_it_once_and_ends_nothing(start, tmp_path, name, to_group):
+    handles = f"trap 'echo had >>had' {name[3:]}; : >up; until [ -e had ]; do sleep 0.05; done; sleep 0.5; exit 7"
+    process = start("bash", "-c", handles)
+    wait_for(tmp_path / "up")
+    (os.killpg if to_group else os.kill)(process.pid, getattr(signal, name))
+    assert exit_code_of(process)[0] == 7
+    assert lines_in(tmp_path / "had") == ["had"]
+    assert trace_of(tmp_path).events[-1].details == {"exit_code": 7}
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])

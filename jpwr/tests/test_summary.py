@@ -225,6 +225,9 @@ def test_a_trace_that_has_lost_the_commands_start_says_so():
     assert words in Summary(trace).notes()
     trace.event("command_started", 1.0)
     assert words not in Summary(trace).notes()
+    [ended] = [note for note in Summary(trace).notes() if "does not tell when the command ended" in note]
+    trace.event("command_ended", 9.0)
+    assert ended not in Summary(trace).notes()
 
 
 def test_of_many_regions_the_longest_are_shown():
@@ -320,11 +323,14 @@ def test_without_a_command_it_is_that_of_all_that_was_seen():
     assert (counted.duration_s, counted.energy_j) == (20.0, pytest.approx(5 * IDLE_W + 15 * BUSY_W))
 
 
-def test_a_command_that_reaches_over_what_was_sampled_is_told_as_far_as_it_was():
+def test_of_a_command_that_reaches_over_what_was_sampled_the_rest_is_a_gap():
     trace = trace_of(command=False)
     trace.event("command_started", START_S - 1)
-    trace.event("command_ended", END_S + 1)
-    assert Summary(trace).command[0].duration_s == 20.0
+    trace.event("command_ended", END_S + 15)
+    counted, *_ = Summary(trace).command
+    assert (counted.duration_s, counted.covered_s, counted.largest_gap_s) == (36.0, 20.0, 15.0)
+    assert "not read in all of that time" in counted.reason
+    assert counted.uncertainty_j > 16 * (BUSY_W - IDLE_W)
 
 
 def test_regions_of_one_name_are_added_up():

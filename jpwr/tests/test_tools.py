@@ -212,6 +212,36 @@ def test_no_more_than_one_reading_in_a_hundred_may_be_missing_here_and_in_the_su
     assert quality.MAX_MISSING is rules.MAX_MISSING == 0.01
 
 
+@pytest.mark.parametrize("lost", ["command_started", "command_ended"])
+def test_a_trace_that_was_cut_short_keeps_no_rule(tmp_path, capsys, lost):
+    write_trace(tmp_path / "whole.csv", seconds=10)
+    lines = (tmp_path / "whole.csv").read_text().splitlines(keepends=True)
+    lines[0] = lines[0].replace('"random_phase"', '"command": ["train"], "random_phase"')
+    (tmp_path / "whole.csv").write_text("".join(lines))
+    assert check_trace(tmp_path / "whole.csv") == 0
+    (tmp_path / "cut.csv").write_text("".join(line for line in lines if lost not in line))
+    assert check_trace(tmp_path / "cut.csv") == 1
+    assert f"FAIL  pynvml:0: the trace does not tell when the {lost.replace('_', ' ')}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("figure", "code", "words"),
+    [
+        ("raise AttributeError('_ARRAY_API not found')", 0, "no plot was drawn: matplotlib cannot be used (Attribute"),
+        ("raise ImportError", 0, "no plot was drawn: pip install matplotlib"),
+    ],
+)
+def test_a_matplotlib_that_cannot_be_used_costs_no_summary(jpwr, tmp_path, figure, code, words):
+    write_trace(tmp_path / "trace.csv", seconds=10)
+    (tmp_path / "lib" / "matplotlib").mkdir(parents=True)
+    (tmp_path / "lib" / "matplotlib" / "__init__.py").touch()
+    (tmp_path / "lib" / "matplotlib" / "figure.py").write_text(figure)
+    done = jpwr("read", "trace.csv", PYTHONPATH=f"{REPOSITORY}:{tmp_path / 'lib'}")
+    assert done.returncode == code
+    assert "pynvml:0" in done.stdout
+    assert words in done.stderr
+
+
 def test_a_sensor_that_shows_nothing_is_no_measurement(tmp_path, capsys):
     info = ChannelInfo("pynvml:0", Scope.DEVICE, "a board")
     with CsvWriter(tmp_path / "trace.csv", [info], {"interval_s": 0.1, "random_phase": True}) as writer:
