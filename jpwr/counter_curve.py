@@ -228,10 +228,13 @@ class CounterCurve:
         start, end = self._edge(start_s), self._edge(end_s)
         first_s, last_s = min(start_s, self._seen_s[start.first]), max(end_s, self._seen_s[end.last])
         faults = self._faults[bisect_left(self._fault_times_s, first_s) : bisect_right(self._fault_times_s, last_s)]
+        edges_j = start.moment_j + end.moment_j
+        # A refresh that no reading has shown makes both edges late by half of it, in all windows of one kind alike.
+        alike_j = min(edges_j, self.refresh_s / 2 * self._power.range_w) if self._pace is None else 0.0
         return CounterEnergy(
             energy_j=end.value_j - start.value_j,
-            edges_j=start.moment_j + end.moment_j,
-            lasting_j=start.shape_j + end.shape_j + self._info.counter_resolution_j,
+            edges_j=edges_j - alike_j,
+            lasting_j=alike_j + start.shape_j + end.shape_j + self._info.counter_resolution_j,
             fault=faults[0][1] if faults else "",
         )
 

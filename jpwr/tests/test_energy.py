@@ -165,6 +165,37 @@ def test_one_sample_states_an_interval():
 
 # The interval, in the cases of the table in docs/trust.md: a few of each here, all of them in `make coverage`.
 
+
+@pytest.mark.parametrize("interval_s", [0.1, 0.5, 1.0])
+@pytest.mark.parametrize("period_s", [0.30037, 1.10071])  # not in step with the counter
+def test_a_counter_that_is_always_a_little_late_is_so_in_each_pass_alike(period_s, interval_s):
+    covered = 0
+    for number in range(20):
+        chance = random.Random(number)
+        phase_s = period_s * chance.random()
+        load = square(period_s, phase_s)
+        # From low power to high, read just after each mark.
+        rises_s = [index * period_s - phase_s for index in range(20, 100)]
+        passes = [(rise_s - period_s / 4, rise_s + period_s / 4) for rise_s in rises_s]
+        marks_s = [edge_s + 0.00015 for window in passes for edge_s in window]
+        times_s = moments(chance, 1.0, passes[-1][1] + 3, interval_s)
+        counter_j = counter_of(load, 0.001, 0.001 * chance.random())
+        read_s = sorted([*times_s, *marks_s])
+        curve = ChannelEnergy(
+            INFO._replace(has_counter=True, counter_resolution_j=0.001, counter_refresh_s=0.001),
+            times_s,
+            [load.power_w(time_s) for time_s in times_s],
+            read_s,
+            [counter_j(time_s) for time_s in read_s],
+            True,
+        )
+        total = functools.reduce(add_estimates, (curve.between(*window) for window in passes))
+        true_j = math.fsum(load.between_j(*window) for window in passes)
+        covered += abs(total.energy_j - true_j) <= total.uncertainty_j
+        assert total.method == "counter"
+    assert covered >= 19
+
+
 TRIALS = 40
 
 
