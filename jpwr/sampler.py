@@ -243,6 +243,7 @@ class Sampler:
             None if channel.read_power_w else Slope(max(interval_s, channel.info.period_s)) for channel in self.channels
         ]
         self._emitting = threading.RLock()  # a signal may be handled by its owner, who marks a region
+        self._is_handing_on = False
         self._lanes = _lanes(self.channels, interval_s, self.clock.now_s)
         self._threads: list[threading.Thread] = []
         self._error: BaseException | None = None
@@ -334,16 +335,20 @@ class Sampler:
             self._warn(words)
 
     def _hand_on_looks(self) -> None:
-        rows: list[Row] = []
-        for lane in list(self._lanes):
-            while lane.looks:
-                rows += self._rows(*lane.looks.popleft())
-        if not rows:
-            return
-        if len(self._lanes) > 1:
-            rows.sort(key=operator.itemgetter(0))
-        for sink in self.sinks:
-            sink.extend(rows)
+        if self._is_handing_on:
+            return  # in the midst of it a signal is handled: what was read later must not overtake
+        self._is_handing_on = True
+        try:
+            rows: list[Row] = []
+            for lane in list(self._lanes):
+                while lane.looks:
+                    rows += self._rows(*lane.looks.popleft())
+            if len(self._lanes) > 1:
+                rows.sort(key=operator.itemgetter(0))
+            for sink in self.sinks if rows else ():
+                sink.extend(rows)
+        finally:
+            self._is_handing_on = False
 
     def _rows(self, what: Sequence[_What], look: _Look, copy: bytes) -> list[Row]:
         """What was read at one moment is a row."""

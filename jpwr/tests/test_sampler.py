@@ -370,22 +370,33 @@ def test_a_status_that_would_be_taken_for_something_else_is_refused(stepped, key
 
 
 def test_a_region_in_a_signals_handler_waits_for_nobody_who_handles_it():
-    marked = []
+    marked, seen_s = [], []
 
     class Sink:
         def extend(self, rows):
-            pass
+            if not marked:  # a handler comes just then
+                monitor.sampler.sample()
+                monitor.mark("region_begin", "first")
+            seen_s.extend(row.time_s for row in rows)
 
         def event(self, name, time_s, /, **details):
             marked.append(details["region"])
-            if details["region"] == "outer":  # as a handler does that comes just then
+            if details["region"] == "outer":
                 monitor.mark("region_begin", "inner")
 
     monitor = PowerMonitor([Channel(INFO, lambda: 5.0)], sinks=[Sink()])
-    thread = threading.Thread(target=monitor.mark, args=("region_begin", "outer"), daemon=True)
+
+    def mark():
+        monitor.sampler.sample()
+        monitor.mark("region_begin", "outer")
+        monitor.sampler.hand_on()
+
+    thread = threading.Thread(target=mark, daemon=True)
     thread.start()
     thread.join(DEADLINE_S)
-    assert marked == ["outer", "inner"]
+    assert marked == ["first", "outer", "inner"]
+    assert len(seen_s) > 1
+    assert seen_s == sorted(seen_s)
 
 
 def test_a_status_with_a_bug_is_told_once_and_costs_no_other_sensor_its_own(stepped):
