@@ -101,13 +101,19 @@ class get_power:  # noqa: N801 - its name there
         The watt-hours are a pandas series, and a table a data frame of one row; without pandas both are dictionaries.
         """
         energy_wh = {series.info.name: _energy_wh(series) for series in self.trace.series()}
+        pandas = _pandas()
+        return energy_wh if pandas is None else pandas.Series(energy_wh), self.additional_data
+
+    @property
+    def additional_data(self) -> dict[str, Any]:
+        """The further tables of energy()."""
         counters_wh = {
             series.info.name: counted_wh(series) for series in self.trace.series() if has_counter_table(series.info)
         }
         pandas = _pandas()
-        if pandas is None:
-            return energy_wh, {COUNTER_TABLE: counters_wh} if counters_wh else {}
-        return pandas.Series(energy_wh), {COUNTER_TABLE: pandas.DataFrame(counters_wh, [0])} if counters_wh else {}
+        if not counters_wh:
+            return {}
+        return {COUNTER_TABLE: counters_wh if pandas is None else pandas.DataFrame(counters_wh, [0])}
 
 
 def _energy_wh(series: Series) -> float:

@@ -26,7 +26,11 @@ REPOSITORY = HERE.parents[1]
 DEADLINE_S = 120.0
 
 # Of a job in the background, or under nohup: its children would ignore them, too.
-for number, default in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+for number, default in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGHUP, signal.SIG_DFL),
+    (signal.SIGQUIT, signal.SIG_DFL),
+):
     if signal.getsignal(number) == signal.SIG_IGN:
         signal.signal(number, default)
 

@@ -334,6 +334,8 @@ def test_a_killed_samplers_folder_stays_for_as_long_as_its_command_may_write_the
     reader = MarkReader([].append, [].append)
     environ = {**os.environ, "JPWR_MARKS": reader.path}
     command = subprocess.Popen(["sh", "-c", "read go; echo begin a >> $JPWR_MARKS"], env=environ, stdin=subprocess.PIPE)
+    told = Path(f"/proc/{command.pid}/environ")
+    wait_until(lambda: b"JPWR_MARKS" in told.read_bytes(), "the command's environment")
     os.close(reader._folder._lock)  # as the kernel does when it is killed
     MarkReader([].append, [].append)._folder.remove()
     command.communicate(b"go\n")
