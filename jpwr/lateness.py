@@ -111,11 +111,9 @@ def _averaging_s(slots: _Slots, power: PowerCurve, now: Sequence[float], moved: 
 
 def _is_far_worse(one: Sequence[float], best: Sequence[float]) -> bool:
     """Whether one leaves far more unexplained than the best, and not in a few slots alone."""
-    number = len(one) - FEW_SLOTS
-    usual = sorted(range(len(one)), key=one.__getitem__)[:number]
-    return math.fsum(one) > FAR_MORE * math.fsum(best) and math.fsum(
-        one[slot] for slot in usual
-    ) > FAR_MORE_ELSEWHERE * math.fsum(best[slot] for slot in usual)
+    usual = sorted(zip(one, best))[: len(one) - FEW_SLOTS]
+    one_elsewhere, best_elsewhere = map(math.fsum, zip(*usual))
+    return math.fsum(one) > FAR_MORE * math.fsum(best) and one_elsewhere > FAR_MORE_ELSEWHERE * best_elsewhere
 
 
 class _Slots(NamedTuple):

@@ -411,8 +411,10 @@ def _held_s(times_s: Sequence[float], power_w: Sequence[float], usual_step_s: fl
     if small > OFTEN * len(changed):
         # Noise, in steps so coarse that a new value often is the old one: how soon another one comes at the soonest.
         soonest_s = min(spans_s)
-        if soonest_s > 2 * usual_step_s or not many:
-            return soonest_s if soonest_s > 2 * usual_step_s else 0.0
+        if soonest_s > 2 * usual_step_s:
+            return soonest_s
+        if not many:
+            return 0.0
     if many:
         once = [samples <= SHOWN_ONCE * usual_shown for samples in shown]
         refresh = find_refresh(times_s, changed, once)
