@@ -9,6 +9,7 @@ from jpwr.errors import ReadError
 
 MOST = 1e15  # of seconds, watts and joules: more is damage, and its square is still a number
 MOST_W = 1e9  # of any machine
+FRESH_S = 5  # what was read longer ago is not power now
 
 
 class Scope(enum.Enum):

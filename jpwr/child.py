@@ -11,7 +11,7 @@ import threading
 import time
 from contextlib import suppress
 from types import FrameType
-from typing import Callable, NoReturn, Sequence
+from typing import Callable, Sequence, TypeVar
 
 from jpwr.say import settle_streams
 from jpwr.threads import FORWARDED_SIGNALS, blocked_signals, start
@@ -24,6 +24,7 @@ IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 # Who ends a job may signal its process and then its group, as timeout(1) does, or one process after the other, as some
 # schedulers do: for so long, it is one request.
 SETTLE_S = 0.2
+_Started = TypeVar("_Started")
 
 
 class Child:
@@ -149,7 +150,10 @@ class Child:
 
     def _run(self, environ: dict[str, str]) -> int:
         try:
-            process = _started(self._command, environ)
+            # What was open for the command, as a shell's <(...), stays open; all that is opened here closes by itself.
+            process = _as_shells_do(
+                lambda command: subprocess.Popen(command, env=environ, close_fds=False), self._command
+            )
         except FileNotFoundError:
             return self._not_found()
         except OSError as error:
@@ -207,7 +211,8 @@ class Child:
             for number in IGNORED_BY_PYTHON:
                 signal.signal(number, signal.SIG_DFL)
             try:
-                _become(self._command, given_environ())
+                environ = given_environ()
+                _as_shells_do(lambda command: os.execvpe(command[0], command, environ), self._command)
             finally:  # it failed, and a stderr that nobody reads changes no exit code
                 for number in IGNORED_BY_PYTHON:
                     signal.signal(number, signal.SIG_IGN)
@@ -227,31 +232,16 @@ class Child:
         return EXIT_NOT_EXECUTABLE
 
 
-def _started(command: Sequence[str], environ: dict[str, str]) -> subprocess.Popen[bytes]:
-    # What was open for the command, as a shell's <(...), stays open; all that is opened here closes by itself.
+def _as_shells_do(start: Callable[[list[str]], _Started], command: list[str]) -> _Started:
+    """Start a command, a script that does not say by what it is run as execvp(3), env and shells run it."""
     try:
-        return subprocess.Popen(command, env=environ, close_fds=False)
+        return start(command)
     except OSError as error:
         if error.errno != errno.ENOEXEC:
             raise
-        return subprocess.Popen(_by_shell(command), env=environ, close_fds=False)
-
-
-def _become(command: list[str], environ: dict[str, str]) -> NoReturn:
-    try:
-        os.execvpe(command[0], command, environ)
-    except OSError as error:
-        if error.errno != errno.ENOEXEC:
-            raise
-        by_shell = _by_shell(command)
-        os.execve(by_shell[0], by_shell, environ)
-
-
-def _by_shell(command: Sequence[str]) -> list[str]:
-    """A script that does not say by what it is run, as execvp(3), env and shells run it."""
     import shutil
 
-    return ["/bin/sh", shutil.which(command[0]) or command[0], *command[1:]]
+    return start(["/bin/sh", shutil.which(command[0]) or command[0], *command[1:]])
 
 
 def given_environ() -> dict[str, str]:

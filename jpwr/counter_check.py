@@ -40,8 +40,7 @@ class Apart(NamedTuple):
 class _Slots(NamedTuple):
     """At nodes the moment, power in watts, and the variance of the counter by when it was renewed, in J^2; from one to
     the next counter minus integral, its standard deviation by sampling with the worst of loads, which share of that is
-    seen around, the integral, and how far that may be off where
-    power itself kept readings from being taken, in joules.
+    seen around, the integral, and how far that may be off where power itself kept readings from being taken, in joules.
     """
 
     nodes_s: list[float]

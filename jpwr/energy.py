@@ -48,6 +48,14 @@ class EnergyEstimate(NamedTuple):
     integral_lasting_j: float  # the same of the integral's
 
 
+class _Whole(NamedTuple):
+    """What the whole trace tells of a counter."""
+
+    contradicts: bool = False  # it is of another scale than power beyond doubt
+    scale_off: float = 0.0  # by which share of power its scale may be off
+    counts_too_little: bool = False  # so much that it tells nothing
+
+
 class ChannelEnergy:
     """Energy of one channel between any two moments of its trace.
 
@@ -68,17 +76,14 @@ class ChannelEnergy:
         self.power = PowerCurve(times_s, power_w, random_phase, info.averaging_s, info.held_s)
         self.counter = CounterCurve(counter_times_s, counter_j, info, self.power) if info.has_counter else None
         self.lateness = late = self._find_lateness()
-        if late.power_s:
+        if late.power_s or late.averaging_s:
+            info = info._replace(averaging_s=late.averaging_s or info.averaging_s)
             moved_s = [time_s - late.power_s for time_s in times_s]
             self.power = PowerCurve(moved_s, power_w, random_phase, info.averaging_s, info.held_s)
-        if late.averaging_s:
-            info = info._replace(averaging_s=late.averaging_s)
-            self.power = PowerCurve(times_s, power_w, random_phase, info.averaging_s, info.held_s)
         if late.power_s or late.counter_s or late.averaging_s:
             counter_times_s = [time_s - late.counter_s for time_s in counter_times_s]
             self.counter = CounterCurve(counter_times_s, counter_j, info, self.power)
-        self._counts_too_little = False  # in all, so that it tells nothing
-        self._contradicts, self._scale_off = self._judge_whole()
+        self._whole = self._judge_whole()
 
     @property
     def _shows_all_loads(self) -> bool:
@@ -106,28 +111,28 @@ class ChannelEnergy:
         (start_least_w, start_most_w), (end_least_w, end_most_w) = edges_w
         return unsure_s * max(end_most_w - start_least_w, start_most_w - end_least_w)
 
-    def _judge_whole(self) -> tuple[bool, float]:
-        """Whether the counter is of another scale than power beyond doubt, and by which share it may be, of power."""
+    def _judge_whole(self) -> _Whole:
         times_s = self.power.times_s
         if self.counter is None or len(times_s) < 2 or not self.counter.readings:
-            return False, 0.0
+            return _Whole()
         # What power may have been in a gap hides what all the rest tells.
         parts = self.power.without_gaps(*self.counter.longest_sound(times_s[0], times_s[-1]))
         both = [(self.power.between(*part_s), self.counter.between(*part_s)) for part_s in parts]
         known = [(integral, counter) for integral, counter in both if integral is not None]
         if not known:
-            return False, 0.0
+            return _Whole()
         integral, counter = reduce(_together, known)
-        self._counts_too_little = counter.energy_j < integral.energy_j / BROKEN
+        too_little = counter.energy_j < integral.energy_j / BROKEN
         off = abs(relative_difference(counter.energy_j, integral.energy_j))
-        is_broken = self._counts_too_little or counter.energy_j > BROKEN * integral.energy_j
+        is_broken = too_little or counter.energy_j > BROKEN * integral.energy_j
         scale_off = off if integral.energy_j and not is_broken else 0.0
         if _are_apart(integral, counter, DOUBT_WHOLE, TOLERANCE_WHOLE):
-            return True, scale_off
+            return _Whole(True, scale_off, too_little)
         # Power may itself have kept readings from being taken; more likely it has not.
         missed_j = math.fsum(self.power.missed_j(*part_s) for part_s in parts)
         integral = integral._replace(lasting_j=max(0.0, integral.lasting_j - missed_j))
-        return False, scale_off if counter.energy_j and _are_apart(integral, counter, DOUBT_SCALE, 0.0) else 0.0
+        may_be_off = counter.energy_j and _are_apart(integral, counter, DOUBT_SCALE, 0.0)
+        return _Whole(False, scale_off if may_be_off else 0.0, too_little)
 
     @cached_property
     def _apart(self) -> list[Apart]:
@@ -161,12 +166,12 @@ class ChannelEnergy:
         by_counter = counter is not None and not reason
         if counter is not None and by_counter:
             energy_j = counter.energy_j
-            lasting_j = counter.lasting_j + max(self._scale_off * abs(integral.energy_j), widened_j)
+            lasting_j = counter.lasting_j + max(self._whole.scale_off * abs(integral.energy_j), widened_j)
             uncertainty_j = lasting_j + counter.edges_j
         else:
             unseen_j = self._unseen_j(integral.energy_j, duration_s)
             # Also one that cannot be used here may tell elsewhere that the samples miss something.
-            beside_j = widened_j or max(unseen_j, self._scale_off * abs(integral.energy_j))
+            beside_j = widened_j or max(unseen_j, self._whole.scale_off * abs(integral.energy_j))
             energy_j, lasting_j = integral.energy_j, integral.lasting_j + beside_j
             uncertainty_j = integral_uncertainty_j + beside_j
         if duration_s < self.power.usual_step_s:  # of so short a time more is known by how much power can be
@@ -215,7 +220,7 @@ class ChannelEnergy:
         if counter.energy_j == 0:
             return "the counter stood still", 0.0
         apart = [one for one in self._apart if one.start_s < end_s and start_s < one.end_s]
-        if self._contradicts or _are_apart(integral, counter, DOUBT_WINDOW, TOLERANCE_WINDOW):
+        if self._whole.contradicts or _are_apart(integral, counter, DOUBT_WINDOW, TOLERANCE_WINDOW):
             reason = (
                 f"the counter says {counter.energy_j:.4g} J, the integral {integral.energy_j:.4g} J: "
                 "more apart than what is not sure"
@@ -232,7 +237,7 @@ class ChannelEnergy:
             return "", 0.0
         # Power that is late is too high where a load has ended, and a counter that tells less is right there.
         most_j = max(self._most_w * (end_s - start_s), BROKEN * integral.energy_j)
-        if self._counts_too_little or counter.energy_j > most_j:
+        if self._whole.counts_too_little or counter.energy_j > most_j:
             return reason, 0.0
         apart_j = abs(counter.energy_j - integral.energy_j)
         return f"{reason}, and the interval holds both", apart_j + counter.edges_j + counter.lasting_j

@@ -7,7 +7,7 @@ does not give that away; two that tell of the same power do, as soon as it moves
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Sequence
+from typing import Mapping, NamedTuple, Sequence
 
 from jpwr.counter_curve import CounterCurve
 from jpwr.power_curve import PowerCurve
@@ -59,14 +59,15 @@ def find_lateness(power: PowerCurve, counter: CounterCurve, old_s: float) -> Lat
         return Lateness()
     step_s = _slot_s(power) / STEPS_OF_A_SLOT
     most = math.floor(LATEST_S / step_s)
-    now = slots.left_over(power)
-    glance = [slots.left_over(power, step * step_s) for step in range(-most, most + 1, STEPS_AT_A_GLANCE)]
-    glance += [slots.left_over(power, smoothed_s=one_s) for one_s in SMOOTHED_S[::STEPS_AT_A_GLANCE]]
+    now = slots.moved(power, 0.0)
+    smoothed = _smoothed(slots, power)
+    glance = [slots.moved(power, step * step_s) for step in range(-most, most + 1, STEPS_AT_A_GLANCE)]
+    glance += list(smoothed.values())[::STEPS_AT_A_GLANCE]
     if math.fsum(now) <= TIMES_AS_MUCH_AT_A_GLANCE * min(map(math.fsum, glance)):
         return Lateness()
-    left_over = {step: slots.left_over(power, step * step_s) for step in range(-most, most + 1)}
+    left_over = {step: slots.moved(power, step * step_s) for step in range(-most, most + 1)}
     best = min(left_over.values(), key=math.fsum)
-    averaging_s = _averaging_s(slots, power, now, best, old_s)
+    averaging_s = _averaging_s(smoothed, now, best, old_s)
     if averaging_s:
         return Lateness(averaging_s=averaging_s)
     worse = {step: _worse(squares, best) for step, squares in left_over.items()}
@@ -91,11 +92,24 @@ def find_lateness(power: PowerCurve, counter: CounterCurve, old_s: float) -> Lat
     return Lateness(late_s, unsure_s + either_s, 0.0, either_s)
 
 
-def _averaging_s(slots: _Slots, power: PowerCurve, now: Sequence[float], moved: Sequence[float], old_s: float) -> float:
+def _smoothed(slots: _Slots, power: PowerCurve) -> dict[float, list[float]]:
+    """What power that is smoothed exponentially with each time constant leaves unexplained: it keeps back the time
+    constant times what it shows.
+    """
+    average_w = slots.average_w(power)
+    slopes = [(power.at_w(end_s) - power.at_w(start_s)) / (end_s - start_s) for start_s, end_s in slots.edges_s]
+    return {
+        constant_s: slots.left_over([watts + constant_s * slope for watts, slope in zip(average_w, slopes)])
+        for constant_s in SMOOTHED_S
+    }
+
+
+def _averaging_s(
+    left_over: Mapping[float, Sequence[float]], now: Sequence[float], moved: Sequence[float], old_s: float
+) -> float:
     """Over which time power is a mean, at most, where that explains the counter beyond doubt, and better than power
     that is moved; else 0. One that is smoothed exponentially keeps back as much as a mean over two time constants.
     """
-    left_over = {smoothed_s: slots.left_over(power, smoothed_s=smoothed_s) for smoothed_s in SMOOTHED_S}
     best = min(left_over.values(), key=math.fsum)
     least = math.fsum(best)
     as_good = [
@@ -125,19 +139,19 @@ class _Slots(NamedTuple):
     counted_w: list[float]
     unsure_s: float
 
-    def left_over(self, power: PowerCurve, late_s: float = 0.0, smoothed_s: float = 0.0) -> list[float]:
-        """What power of so much earlier, or as smoothed exponentially, does not explain of each slot, squared; scale
-        and zero may be off. What smoothing keeps back is its time constant times what it shows.
-        """
-        average_w = [
+    def moved(self, power: PowerCurve, late_s: float) -> list[float]:
+        """What power of so much earlier leaves unexplained."""
+        return self.left_over(self.average_w(power, late_s))
+
+    def average_w(self, power: PowerCurve, late_s: float = 0.0) -> list[float]:
+        """Average power in each slot, of so much earlier."""
+        return [
             (power.energy_until_j(end_s - late_s) - power.energy_until_j(start_s - late_s)) / (end_s - start_s)
             for start_s, end_s in self.edges_s
         ]
-        if smoothed_s:
-            average_w = [
-                watts + smoothed_s * (power.at_w(end_s) - power.at_w(start_s)) / (end_s - start_s)
-                for watts, (start_s, end_s) in zip(average_w, self.edges_s)
-            ]
+
+    def left_over(self, average_w: Sequence[float]) -> list[float]:
+        """What such power does not explain of each slot, squared; scale and zero may be off."""
         seen_w = _centred(average_w)
         square = math.fsum(watts * watts for watts in seen_w)
         both = math.fsum(seen * counted for seen, counted in zip(seen_w, self.counted_w))

@@ -9,7 +9,7 @@ from collections import defaultdict
 from typing import Any, Sequence
 
 from jpwr import threads
-from jpwr.channel import ChannelInfo
+from jpwr.channel import FRESH_S, ChannelInfo
 from jpwr.errors import JpwrError
 from jpwr.trace import Row
 
@@ -17,7 +17,6 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 WIDTH = 60
 REFRESH_S = 1.0
 LATE_S = 2  # readings come about a second's together
-FRESH_S = 5  # what is older is not power now
 
 
 def sparkline(values: Sequence[float], highest: float) -> str:

@@ -9,12 +9,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Sequence
 
 from jpwr import threads
-from jpwr.channel import ChannelInfo
+from jpwr.channel import FRESH_S, ChannelInfo
 from jpwr.errors import JpwrError
 from jpwr.trace import Row
 
 ADDRESS = "127.0.0.1"
-FRESH_S = 5.0  # what is older is not power now, or as long as two readings of a slower sensor
 
 
 class _Server(ThreadingHTTPServer):

@@ -345,8 +345,9 @@ class Sampler:
                     rows += self._rows(*lane.looks.popleft())
             if len(self._lanes) > 1:
                 rows.sort(key=operator.itemgetter(0))
-            for sink in self.sinks if rows else ():
-                sink.extend(rows)
+            if rows:
+                for sink in self.sinks:
+                    sink.extend(rows)
         finally:
             self._is_handing_on = False
 

@@ -52,18 +52,18 @@ def within(
     `starts_more`, processes that are there for long, they have no more signals blocked than who calls.
     """
     raised: list[BaseException] = []
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
     def run() -> None:
-        if starts_more:
-            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         try:
             call()
         except BaseException as error:  # handed to who waits
             raised.append(error)
 
     thread = threading.Thread(target=run, name="jpwr-within", daemon=True)
-    start(thread)
+    if starts_more:
+        thread.start()
+    else:
+        start(thread)
     thread.join(min(limit_s, SOON_S))
     if thread.is_alive() and limit_s > SOON_S:
         while_waiting()

@@ -92,6 +92,27 @@ def drift(chance: random.Random, length_s: float) -> Load:
     return levels(edges_s, levels_w)
 
 
+def cut(load: Load, end_s: float, then_w: float) -> Load:
+    """A load that ends at a moment, and what is drawn then."""
+    return Load(
+        lambda time_s: load.power_w(time_s) if time_s < end_s else then_w,
+        lambda time_s: load.energy_j(min(time_s, end_s)) + then_w * max(0.0, time_s - end_s),
+    )
+
+
+def training(chance: random.Random, length_s: float) -> Load:
+    """Steps of about a second in four parts, in a hundred seconds' warm-up, with pauses for checkpoints."""
+    edges_s, levels_w = [0.0], []
+    while edges_s[-1] < length_s:
+        parts = [(0.3, 500.0), (0.45, 600.0), (0.15, 270.0), (0.1, 90.0)]
+        if chance.random() < 0.05:
+            parts.append((chance.uniform(2, 5), 110.0))
+        for share, watts in parts:
+            levels_w.append(watts * (0.9 + 0.1 * min(1.0, edges_s[-1] / 100)) + chance.gauss(0, 4))
+            edges_s.append(edges_s[-1] + share * chance.uniform(0.97, 1.03))
+    return levels(edges_s, levels_w)
+
+
 def walk(chance: random.Random, length_s: float) -> Load:
     """Power that wanders between idle and the limit."""
     levels_w = [300.0]

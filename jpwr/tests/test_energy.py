@@ -411,7 +411,7 @@ def test_an_uneven_sensor_of_whole_watts_is_known_also_by_few_values(renewed_s, 
     covered = 0
     for number in range(30):
         chance = random.Random(number)
-        load = training(chance, length_s + 1)
+        load = loads.training(chance, length_s + 1)
         renewals_s = list(
             itertools.accumulate((renewed_s * chance.uniform(0.9, 1.1) for _ in range(2000)), initial=-chance.random())
         )
@@ -1224,7 +1224,7 @@ def test_power_that_is_smoothed_and_does_not_say_so_takes_no_sound_counter_away(
     for number in range(20):
         chance = random.Random(number)
         length_s = max(50.0, 200 * interval_s)
-        made = training(chance, length_s) if load == "steps" else LATE_LOADS[load](chance, length_s)
+        made = loads.training(chance, length_s) if load == "steps" else LATE_LOADS[load](chance, length_s)
         show_w = loads.smoothed(made, constant_s, length_s)
         curve = channel(moments(chance, 1.0, length_s - 5, interval_s), show_w, counter_of(made))
         start_s = 12 + chance.random()
@@ -1243,8 +1243,8 @@ def test_where_a_load_ends_a_sound_counter_is_in_the_interval(power):
     covered = 0
     for number in range(20):
         chance = random.Random(number)
-        on = training(chance, 20.0)
-        load = loads.levels([0.0, 5.0, 20.0, 30.0], [22.0, 500.0, 22.0]) if number % 2 else cut(on, 20.0, 22.0)
+        on = loads.training(chance, 20.0)
+        load = loads.levels([0.0, 5.0, 20.0, 30.0], [22.0, 500.0, 22.0]) if number % 2 else loads.cut(on, 20.0, 22.0)
         late_s = 0.0 if "mean" in power else float(power.split()[2])
         show_w = loads.averaged(load, 1.0) if "mean" in power else lambda t, load=load, s=late_s: load.power_w(t - s)
         for counted_s in (0.0, 0.1, 0.5)[: 3 if "mean" in power else 2]:
@@ -1255,27 +1255,6 @@ def test_where_a_load_ends_a_sound_counter_is_in_the_interval(power):
                 estimate = curve.between(*window)
                 covered += abs(estimate.energy_j - load.between_j(*window)) <= estimate.uncertainty_j
     assert covered >= (114 if "mean" in power else 76)
-
-
-def cut(load: loads.Load, end_s: float, then_w: float) -> loads.Load:
-    """A load that ends at a moment, and what is drawn then."""
-    return loads.Load(
-        lambda time_s: load.power_w(time_s) if time_s < end_s else then_w,
-        lambda time_s: load.energy_j(min(time_s, end_s)) + then_w * max(0.0, time_s - end_s),
-    )
-
-
-def training(chance: random.Random, length_s: float) -> loads.Load:
-    """Steps of about a second in four parts, in a hundred seconds' warm-up, with pauses for checkpoints."""
-    edges_s, levels_w = [0.0], []
-    while edges_s[-1] < length_s:
-        parts = [(0.3, 500.0), (0.45, 600.0), (0.15, 270.0), (0.1, 90.0)]
-        if chance.random() < 0.05:
-            parts.append((chance.uniform(2, 5), 110.0))
-        for share, watts in parts:
-            levels_w.append(watts * (0.9 + 0.1 * min(1.0, edges_s[-1] / 100)) + chance.gauss(0, 4))
-            edges_s.append(edges_s[-1] + share * chance.uniform(0.97, 1.03))
-    return loads.levels(edges_s, levels_w)
 
 
 def test_of_a_load_that_hardly_moves_no_lateness_is_told():

@@ -225,19 +225,19 @@ def test_a_trace_that_was_cut_short_keeps_no_rule(tmp_path, capsys, lost):
 
 
 @pytest.mark.parametrize(
-    ("figure", "code", "words"),
+    ("figure", "words"),
     [
-        ("raise AttributeError('_ARRAY_API not found')", 0, "no plot was drawn: matplotlib cannot be used (Attribute"),
-        ("raise ImportError", 0, "no plot was drawn: pip install matplotlib"),
+        ("raise AttributeError('_ARRAY_API not found')", "no plot was drawn: matplotlib cannot be used (Attribute"),
+        ("raise ImportError", "no plot was drawn: pip install matplotlib"),
     ],
 )
-def test_a_matplotlib_that_cannot_be_used_costs_no_summary(jpwr, tmp_path, figure, code, words):
+def test_a_matplotlib_that_cannot_be_used_costs_no_summary(jpwr, tmp_path, figure, words):
     write_trace(tmp_path / "trace.csv", seconds=10)
     (tmp_path / "lib" / "matplotlib").mkdir(parents=True)
     (tmp_path / "lib" / "matplotlib" / "__init__.py").touch()
     (tmp_path / "lib" / "matplotlib" / "figure.py").write_text(figure)
     done = jpwr("read", "trace.csv", PYTHONPATH=f"{REPOSITORY}:{tmp_path / 'lib'}")
-    assert done.returncode == code
+    assert done.returncode == 0
     assert "pynvml:0" in done.stdout
     assert words in done.stderr
 
