@@ -470,16 +470,21 @@ def test_classes_of_made_pictures_are_learnt(tmp_path):
         training.build_trainer(options, on_cpu(), RegionTimer()),
         batches_of(options, on_cpu(), 32),
     )
-    for _ in range(120):
-        trainer.call(batches)
-    trainer.synchronize()
+    shares = [0.0]
+    while max(shares) < 0.5 and len(shares) < 10:  # chance is 0.1; pictures come in another order each time
+        for _ in range(40):
+            trainer.call(batches)
+        shares.append(share_of_hits(trainer, batches))
+    assert max(shares) >= 0.5, shares
+
+
+def share_of_hits(trainer: Any, batches: Any) -> float:
     hits = total = 0
     for _ in range(10):
         images, labels = next(batches)
         best = tf.argmax(trainer.model(images, training=False), axis=1, output_type=tf.int32)
         hits, total = hits + int(tf.reduce_sum(tf.cast(best == labels, tf.int32))), total + len(labels)
-    print("top-1", hits / total)
-    assert hits / total > 0.3  # chance is 0.1
+    return hits / total
 
 
 @pytest.fixture
