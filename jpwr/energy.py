@@ -7,7 +7,6 @@ taken, and its counter. Both are heard, and the counter is believed unless it is
 from __future__ import annotations
 
 import math
-import operator
 from functools import cached_property, reduce
 from typing import NamedTuple, Sequence
 
@@ -283,37 +282,6 @@ def integral_j(times_s: Sequence[float], power_w: Sequence[float]) -> float:
 def relative_difference(value: float, reference: float) -> float:
     """(value - reference) / reference, `nan` where there is no reference."""
     return (value - reference) / reference if reference else math.nan
-
-
-def add_estimates(a: EnergyEstimate, b: EnergyEstimate, at_once: bool = False) -> EnergyEstimate:
-    """Two windows of one channel as one: one bad counter spoils the sum.
-
-    What sampling missed is independent from window to window, unless they are of the same time; what lasts adds up.
-    """
-    counter_j, integral_sum_j = a.counter_j + b.counter_j, a.integral_j + b.integral_j
-    energy_j, duration_s = a.energy_j + b.energy_j, a.duration_s + b.duration_s
-    lasting_j = a.lasting_j + b.lasting_j
-    integral_lasting_j = a.integral_lasting_j + b.integral_lasting_j
-    added = operator.add if at_once else math.hypot
-    return EnergyEstimate(
-        energy_j=energy_j,
-        uncertainty_j=lasting_j + added(a.uncertainty_j - a.lasting_j, b.uncertainty_j - b.lasting_j),
-        method=a.method if a.method == b.method else "counter+integral",
-        reason=a.reason or b.reason,
-        duration_s=duration_s,
-        covered_s=a.covered_s + b.covered_s,
-        avg_power_w=energy_j / duration_s,
-        samples=a.samples + b.samples,
-        missing=a.missing + b.missing,
-        largest_gap_s=max(a.largest_gap_s, b.largest_gap_s),
-        integral_j=integral_sum_j,
-        integral_uncertainty_j=integral_lasting_j
-        + added(a.integral_uncertainty_j - a.integral_lasting_j, b.integral_uncertainty_j - b.integral_lasting_j),
-        counter_j=counter_j,
-        difference=relative_difference(integral_sum_j, counter_j),
-        lasting_j=lasting_j,
-        integral_lasting_j=integral_lasting_j,
-    )
 
 
 def counter_step(before: int, after: int, counter_range: int) -> int:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from functools import cached_property
 from typing import Any, NamedTuple, Sequence
 
 from jpwr.channel import ChannelInfo
-from jpwr.energy import EnergyEstimate, add_estimates
+from jpwr.energy import ChannelEnergy, EnergyEstimate
 from jpwr.errors import NotEnoughSamples
+from jpwr.passes import energy_of_passes
 from jpwr.trace import Trace
 
 JOULES_PER_WH = 3600.0
@@ -18,6 +18,7 @@ CHECKED = 0.07  # a counter that is a fifth off is not told by an integral that 
 MANY = 20  # regions, or names in a note: a person reads no more
 
 
+Window = tuple[float, float]  # start and end in seconds
 Estimates = Sequence["EnergyEstimate | None"]  # for each channel; None where it saw too little
 
 
@@ -28,14 +29,8 @@ class RegionSum(NamedTuple):
     times: int
     duration_s: float
     shortest_s: float
-    last: Estimates  # of the last time, or of the last ones, which overlap
-    before: Estimates = ()  # of those that ended before
-    last_end_s: float = math.inf
+    estimates: Estimates
     at_once: bool = False  # whether some overlap
-
-    @property
-    def estimates(self) -> Estimates:
-        return _sums(self.before, self.last)
 
 
 class Summary:
@@ -46,25 +41,13 @@ class Summary:
         self.infos = trace.channels
         self.interval_s: float = trace.meta.get("interval_s", 0.0)
         self.outside: dict[str, int] = {}  # regions that lie outside of the trace, and how often
-        self.regions: dict[str, RegionSum] = {}
-        over_at_once: Counter[str] = Counter()  # passes of no time, which used nothing
+        windows: dict[str, list[Window]] = {}
         for name, start_s, end_s in trace.regions():
-            if start_s == end_s and trace.start_s <= start_s <= trace.end_s:
-                over_at_once[name] += 1
-                continue
-            try:
-                estimates = trace.known_energies(start_s, end_s)
-            except NotEnoughSamples:
+            if trace.covers(start_s, end_s):
+                windows.setdefault(name, []).append((start_s, end_s))
+            else:
                 self.outside[name] = self.outside.get(name, 0) + 1
-                continue
-            self.regions[name] = _added(self.regions.get(name), name, start_s, end_s, estimates)
-        for name, times in over_at_once.items():
-            known = self.regions.get(name)
-            self.regions[name] = (
-                known._replace(times=known.times + times, shortest_s=0.0)
-                if known
-                else RegionSum(name, times, 0.0, 0.0, [None] * len(self.infos))
-            )
+        self.regions = {name: _region(trace, name, of_name) for name, of_name in windows.items()}
 
     @cached_property
     def command(self) -> list[EnergyEstimate | None]:
@@ -202,28 +185,25 @@ class Summary:
         return lines + [f"and {left} shorter regions, which the summary as JSON has"] * bool(left)
 
 
-def _added(known: RegionSum | None, name: str, start_s: float, end_s: float, estimates: Estimates) -> RegionSum:
-    """With one more time, which ended last."""
-    duration_s = end_s - start_s
-    if known is None:
-        return RegionSum(name, 1, duration_s, duration_s, estimates, last_end_s=end_s)
-    overlaps = start_s < known.last_end_s
+def _region(trace: Trace, name: str, windows: Sequence[Window]) -> RegionSum:
+    """Of its times in the order of their ends; one of no time used nothing."""
+    durations_s = [end_s - start_s for start_s, end_s in windows]
+    lasting = [(start_s, end_s) for start_s, end_s in windows if end_s > start_s]
     return RegionSum(
         name,
-        known.times + 1,
-        known.duration_s + duration_s,
-        min(known.shortest_s, duration_s),
-        _sums(known.last, estimates, at_once=True) if overlaps else estimates,
-        known.before if overlaps else known.estimates,
-        end_s,
-        known.at_once or overlaps,
+        len(windows),
+        math.fsum(durations_s),
+        min(durations_s),
+        [_of_channel(curve, lasting) for curve in trace.curves()],
+        any(start_s < before_s for (_, before_s), (start_s, _) in zip(lasting, lasting[1:])),
     )
 
 
-def _sums(some: Estimates, others: Estimates, at_once: bool = False) -> Estimates:
-    if not some:
-        return others
-    return [None if a is None or b is None else add_estimates(a, b, at_once) for a, b in zip(some, others)]
+def _of_channel(curve: ChannelEnergy, windows: Sequence[Window]) -> EnergyEstimate | None:
+    try:
+        return energy_of_passes(curve, windows) if windows else None
+    except NotEnoughSamples:
+        return None
 
 
 def _counted(names: dict[str, int]) -> str:

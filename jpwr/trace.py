@@ -218,8 +218,12 @@ class Trace:
             ]
         return self._curves
 
+    def covers(self, start_s: float, end_s: float) -> bool:
+        """Whether a window lies within what was sampled."""
+        return self.start_s <= start_s <= end_s <= self.end_s  # nan compares false
+
     def _check_covered(self, start_s: float, end_s: float) -> None:
-        if not (self.start_s <= start_s <= end_s <= self.end_s):  # nan compares false
+        if not self.covers(start_s, end_s):
             covered = f"{self.start_s:.3f} s to {self.end_s:.3f} s" if self.start_s == self.start_s else "nothing"
             raise NotEnoughSamples(
                 f"the window {start_s:.3f} s to {end_s:.3f} s is not covered by the trace, which has {covered}: "

@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 from ioprof.errors import IoprofError
 from jpwr.channel import ChannelInfo
 from jpwr.device_ids import same_ids
-from jpwr.energy import ChannelEnergy, EnergyEstimate, add_estimates
+from jpwr.energy import ChannelEnergy, EnergyEstimate
 from jpwr.errors import JpwrError
+from jpwr.passes import add_estimates
 from jpwr.trace import Trace
 from jpwr.writers import read_trace
 from results.derived import JOULES_PER_WH, longest_s, windows_of

@@ -30,6 +30,7 @@ FLOORS = {
     "jpwr.lateness": 1,
     "jpwr.slope": 1,
     "jpwr.pace": 1,
+    "jpwr.passes": 1,
     "jpwr.region_times": 1,
     "jpwr.regions": 2,
     "jpwr.backends": 2,

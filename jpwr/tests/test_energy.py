@@ -15,15 +15,14 @@ from jpwr.channel import ChannelInfo, Scope
 from jpwr.counter_curve import CounterEnergy
 from jpwr.energy import (
     ChannelEnergy,
-    EnergyEstimate,
     _are_apart,
-    add_estimates,
     counter_step,
     integral_j,
     relative_difference,
 )
 from jpwr.errors import NotEnoughSamples
 from jpwr.lateness import Lateness
+from jpwr.passes import add_estimates
 from jpwr.power_curve import HIDDEN_IN_A_MEAN, UNSEEN_SWING, PowerEnergy
 from jpwr.tests import loads
 from jpwr.tests.coverage import COUNTERS, LOADS, Case, cell_of, load_of
@@ -943,47 +942,6 @@ def test_a_gap_says_no_more_than_peak_power_can_be_and_no_less_than_that_it_was_
     inside, around = curve.between(12.0, 13.0), curve.between(5.0, 20.0)
     assert inside.uncertainty_j <= 300.001
     assert around.uncertainty_j > 0.1 * around.energy_j
-
-
-def test_two_windows_add_up_in_each_of_their_numbers():
-    # Sampling of 3 J and 4 J is independent, of the integral 6 J and 8 J; what lasts adds up.
-    first = EnergyEstimate(100.0, 13.0, "counter", "", 2.0, 1.5, 50.0, 20, 1, 0.2, 90.0, 26.0, 100.0, -0.1, 10.0, 20.0)
-    second = EnergyEstimate(
-        300.0, 5.0, "integral", "it fell", 3.0, 3.0, 100.0, 30, 2, 0.1, 300.0, 8.5, 320.0, -0.0625, 1.0, 0.5
-    )
-    expected = EnergyEstimate(
-        400.0,
-        16.0,
-        "counter+integral",
-        "it fell",
-        5.0,
-        4.5,
-        80.0,
-        50,
-        3,
-        0.2,
-        390.0,
-        30.5,
-        420.0,
-        -30 / 420,
-        11.0,
-        20.5,
-    )
-    for both in (add_estimates(first, second), add_estimates(second, first)):
-        assert both == expected._replace(difference=pytest.approx(-30 / 420))
-    twice = add_estimates(first, first)
-    assert (twice.method, twice.reason) == ("counter", "")
-
-
-def test_two_windows_add_up_and_what_lasts_does_not_cancel():
-    curve = channel(
-        moments(random.Random(3), 1.0, 40.0, 0.1), loads.averaged(square(5.3), 1.0), info=INFO._replace(averaging_s=1.0)
-    )
-    first, second = curve.between(5.0, 6.5), curve.between(20.0, 21.5)
-    both = add_estimates(first, second)
-    assert both.energy_j == pytest.approx(first.energy_j + second.energy_j)
-    assert both.lasting_j == pytest.approx(first.lasting_j + second.lasting_j)
-    assert both.uncertainty_j < first.uncertainty_j + second.uncertainty_j
 
 
 def test_a_counter_that_starts_again_goes_on():

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from jpwr.channel import ChannelInfo, Scope
-from jpwr.energy import EnergyEstimate, add_estimates
+from jpwr.energy import EnergyEstimate
 from jpwr.summary import MANY, RegionSum, Summary
 from jpwr.tests.loads import moments, square, walk
 from jpwr.trace import Trace
@@ -349,30 +349,6 @@ def test_a_device_that_was_seen_in_one_of_two_regions_has_no_sum():
     trace.event("region_begin", 30.5, region="step")
     trace.event("region_end", 32.0, region="step")
     assert Summary(trace).regions["step"].estimates == [None, None, None]
-
-
-def test_the_sum_of_two_windows():
-    assert add_estimates(BY_COUNTER, BY_INTEGRAL) == EnergyEstimate(
-        energy_j=10800.0,
-        uncertainty_j=32.0 + math.hypot(24.0, 30.0),
-        method="counter+integral",
-        reason="the counter stood still",
-        duration_s=50.0,
-        covered_s=47.0,
-        avg_power_w=216.0,
-        samples=101,
-        missing=7,
-        largest_gap_s=2.5,
-        integral_j=10656.0,
-        integral_uncertainty_j=110.0 + math.hypot(90.0, 30.0),
-        counter_j=pytest.approx(math.nan, nan_ok=True),
-        difference=pytest.approx(math.nan, nan_ok=True),
-        lasting_j=32.0,
-        integral_lasting_j=110.0,
-    )
-    twice = add_estimates(BY_COUNTER, BY_COUNTER._replace(counter_j=4800.0))
-    assert (twice.method, twice.reason, twice.counter_j) == ("counter", "", 12000.0)
-    assert twice.difference == pytest.approx((14112.0 - 12000.0) / 12000.0)
 
 
 # Notes

@@ -1,0 +1,164 @@
+"""Energy of many windows as one."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import random
+
+import pytest
+
+from jpwr.energy import ChannelEnergy, EnergyEstimate
+from jpwr.errors import NotEnoughSamples
+from jpwr.passes import add_estimates, energy_of_passes
+from jpwr.tests import loads
+from jpwr.tests.loads import INFO, channel, counter_of, moments, noise, square
+
+SLOW = INFO._replace(has_counter=True, counter_resolution_j=0.001, counter_refresh_s=0.1)
+
+
+def counted(load, refresh_s, chance, interval_s=0.1, end_s=60.0):
+    """A channel whose counter is renewed so often, read with power."""
+    times_s = moments(chance, 1.0, end_s, interval_s)
+    counter_j = counter_of(load, refresh_s, refresh_s * chance.random())
+    return ChannelEnergy(
+        SLOW,
+        times_s,
+        [load.power_w(time_s) for time_s in times_s],
+        times_s,
+        [counter_j(time_s) for time_s in times_s],
+        True,
+    )
+
+
+def added(curve, windows):
+    return functools.reduce(add_estimates, [curve.between(*window) for window in windows])
+
+
+def passes(number, length_s, pause_s=0.0, start_s=5.0):
+    starts_s = [start_s + index * (length_s + pause_s) for index in range(number + 1)]
+    return [(begin_s, next_s - pause_s) for begin_s, next_s in itertools.pairwise(starts_s)]
+
+
+@pytest.mark.parametrize("refresh_s", [0.0, 0.02, 0.1])
+@pytest.mark.parametrize(("step_s", "pause_s"), [(0.3, 0.0), (0.3, 0.0005), (0.5, 0.002), (0.101, 0.0)])
+def test_steps_that_follow_each_other_are_as_sure_as_all_of_them(refresh_s, step_s, pause_s):
+    held = 0
+    for seed in range(40):
+        chance = random.Random(seed)
+        load = square(step_s + pause_s, duty=0.7)
+        curve = (
+            counted(load, refresh_s, chance) if refresh_s else channel(moments(chance, 1.0, 60.0, 0.1), load.power_w)
+        )
+        windows = passes(int(40 / step_s), step_s, pause_s)
+        found = energy_of_passes(curve, windows)
+        whole = curve.between(windows[0][0], windows[-1][1])
+        between_j = loads.HIGH_W * pause_s * (len(windows) - 1)
+        held += abs(found.energy_j - math.fsum(load.between_j(*window) for window in windows)) <= found.uncertainty_j
+        assert found.energy_j == pytest.approx(added(curve, windows).energy_j)
+        assert found.uncertainty_j <= 1.01 * (whole.uncertainty_j + between_j)
+        assert found.lasting_j <= found.uncertainty_j
+    assert held >= 38
+
+
+def test_steps_far_from_each_other_are_added_up():
+    chance = random.Random(4)
+    load = noise(chance, 60.0)
+    for curve in (counted(load, 0.1, chance), channel(moments(chance, 1.0, 60.0, 0.1), load.power_w)):
+        windows = passes(30, 0.5, 1.0)
+        assert repr(energy_of_passes(curve, windows)) == repr(added(curve, windows))  # nan is not equal
+
+
+def test_rows_of_steps_with_a_pause_between_them_are_as_sure_as_the_rows():
+    load = square(0.3, duty=0.7)
+    curve = counted(load, 0.1, random.Random(5))
+    rows = [passes(30, 0.3, start_s=start_s) for start_s in (5.0, 20.0, 40.0)]
+    found = energy_of_passes(curve, [window for row in rows for window in row])
+    expected = added(curve, [(row[0][0], row[-1][1]) for row in rows])
+    assert found.uncertainty_j == pytest.approx(expected.uncertainty_j, rel=1e-6)
+    assert found.energy_j == pytest.approx(expected.energy_j)
+    assert found.integral_uncertainty_j == pytest.approx(expected.integral_uncertainty_j, rel=1e-6)
+
+
+def test_what_is_between_passes_is_not_sure():
+    """Up to peak power, which no sample need have seen there."""
+    windows = passes(100, 0.3, 0.004)
+    whole_s = (windows[0][0], windows[-1][1])
+    curve = channel(moments(random.Random(6), 1.0, 60.0, 0.1), square(0.304, duty=0.7).power_w)
+    found = energy_of_passes(curve, windows)
+    assert found.uncertainty_j == pytest.approx(
+        curve.between(*whole_s).uncertainty_j + 99 * 0.004 * curve.power.peak_w, rel=1e-6
+    )
+
+
+def test_a_row_in_which_the_counter_is_used_in_parts_only_is_added_up():
+    """It loses three seconds: the whole goes by the integral, most passes by the counter."""
+    load = square(0.3, duty=0.7)
+    times_s = moments(random.Random(7), 1.0, 60.0, 0.1)
+    counter_j = counter_of(load, 0.1, 0.05)
+    lost_j = counter_j(33.0) - counter_j(30.0)
+    stuck_j = [counter_j(min(time_s, 30.0)) if time_s < 33.0 else counter_j(time_s) - lost_j for time_s in times_s]
+    curve = ChannelEnergy(SLOW, times_s, [load.power_w(time_s) for time_s in times_s], times_s, stuck_j, True)
+    windows = passes(120, 0.3)
+    found = energy_of_passes(curve, windows)
+    assert found.method == "counter+integral"
+    assert curve.between(windows[0][0], windows[-1][1]).method == "integral"
+    assert abs(found.energy_j - math.fsum(load.between_j(*window) for window in windows)) <= found.uncertainty_j
+
+
+def test_passes_at_once_are_no_surer_than_one():
+    chance = random.Random(8)
+    curve = channel(moments(chance, 1.0, 60.0, 0.1), noise(chance, 60.0).power_w)
+    one = curve.between(5.0, 13.0)
+    found = energy_of_passes(curve, [(5.0, 13.0), (5.0, 13.0), (5.5, 13.5), (13.5, 14.0)])
+    other, last = curve.between(5.5, 13.5), curve.between(13.5, 14.0)
+    at_once = functools.partial(add_estimates, at_once=True)
+    assert repr(found) == repr(add_estimates(at_once(at_once(one, one), other), last))  # nan is not equal
+
+
+def test_no_sum_is_surer_for_a_pass_that_was_not_seen():
+    curve = channel([1.0, 1.1, 1.2], lambda time_s: 100.0)
+    with pytest.raises(NotEnoughSamples):
+        energy_of_passes(curve, [(1.0, 1.1), (5.0, 6.0)])
+
+
+def test_two_windows_add_up_in_each_of_their_numbers():
+    # Sampling of 3 J and 4 J is independent, of the integral 6 J and 8 J; what lasts adds up.
+    first = EnergyEstimate(100.0, 13.0, "counter", "", 2.0, 1.5, 50.0, 20, 1, 0.2, 90.0, 26.0, 100.0, -0.1, 10.0, 20.0)
+    second = EnergyEstimate(
+        300.0, 5.0, "integral", "it fell", 3.0, 3.0, 100.0, 30, 2, 0.1, 300.0, 8.5, 320.0, -0.0625, 1.0, 0.5
+    )
+    expected = EnergyEstimate(
+        400.0,
+        16.0,
+        "counter+integral",
+        "it fell",
+        5.0,
+        4.5,
+        80.0,
+        50,
+        3,
+        0.2,
+        390.0,
+        30.5,
+        420.0,
+        -30 / 420,
+        11.0,
+        20.5,
+    )
+    for both in (add_estimates(first, second), add_estimates(second, first)):
+        assert both == expected._replace(difference=pytest.approx(-30 / 420))
+    twice = add_estimates(first, first)
+    assert (twice.method, twice.reason) == ("counter", "")
+
+
+def test_two_windows_add_up_and_what_lasts_does_not_cancel():
+    curve = channel(
+        moments(random.Random(3), 1.0, 40.0, 0.1), loads.averaged(square(5.3), 1.0), info=INFO._replace(averaging_s=1.0)
+    )
+    first, second = curve.between(5.0, 6.5), curve.between(20.0, 21.5)
+    both = add_estimates(first, second)
+    assert both.energy_j == pytest.approx(first.energy_j + second.energy_j)
+    assert both.lasting_j == pytest.approx(first.lasting_j + second.lasting_j)
+    assert both.uncertainty_j < first.uncertainty_j + second.uncertainty_j
