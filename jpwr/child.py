@@ -131,10 +131,8 @@ class Child:
 
     def check(self) -> int:
         """127, with a word, when there is no such command, else 0: before time is spent on its account."""
-        import shutil
-
         name = self._command[0]
-        if shutil.which(name) is None and not os.path.exists(name):  # noqa: PTH110 - pathlib is slower to start
+        if _program(name) is None and not os.path.exists(name):  # noqa: PTH110 - pathlib is slower to start
             return self._not_found()
         return 0
 
@@ -152,7 +150,8 @@ class Child:
         try:
             # What was open for the command, as a shell's <(...), stays open; all that is opened here closes by itself.
             process = _as_shells_do(
-                lambda command: subprocess.Popen(command, env=environ, close_fds=False), self._command
+                lambda program, command: subprocess.Popen(command, executable=program, env=environ, close_fds=False),
+                self._command,
             )
         except FileNotFoundError:
             return self._not_found()
@@ -212,7 +211,7 @@ class Child:
                 signal.signal(number, signal.SIG_DFL)
             try:
                 environ = given_environ()
-                _as_shells_do(lambda command: os.execvpe(command[0], command, environ), self._command)
+                _as_shells_do(lambda program, command: os.execvpe(program, command, environ), self._command)
             finally:  # it failed, and a stderr that nobody reads changes no exit code
                 for number in IGNORED_BY_PYTHON:
                     signal.signal(number, signal.SIG_IGN)
@@ -222,26 +221,34 @@ class Child:
             return self._not_executable(error)
 
     def _not_found(self) -> int:
-        self._say(f"command '{self._command[0]}' was not found: check its spelling and PATH")
+        if _program(self._command[0]):
+            self._say(f"command '{self._command[0]}' cannot be executed: the interpreter that it asks for is not there")
+        else:
+            self._say(f"command '{self._command[0]}' was not found: check its spelling and PATH")
         return EXIT_NOT_FOUND
 
     def _not_executable(self, error: OSError) -> int:
-        self._say(
-            f"command '{self._command[0]}' cannot be executed ({error.strerror}): is it a program, with its x bit set?"
-        )
+        hint = ": is it a program, with its x bit set?" if error.errno in (errno.EACCES, errno.ENOEXEC) else ""
+        self._say(f"command '{self._command[0]}' cannot be executed ({error.strerror}){hint}")
         return EXIT_NOT_EXECUTABLE
 
 
-def _as_shells_do(start: Callable[[list[str]], _Started], command: list[str]) -> _Started:
+def _program(name: str) -> str | None:
+    """The file that a command's name stands for, or None."""
+    import shutil
+
+    return shutil.which(name)
+
+
+def _as_shells_do(start: Callable[[str, list[str]], _Started], command: list[str]) -> _Started:
     """Start a command, a script that does not say by what it is run as execvp(3), env and shells run it."""
+    program = _program(command[0]) or command[0]
     try:
-        return start(command)
+        return start(program, command)
     except OSError as error:
         if error.errno != errno.ENOEXEC:
             raise
-    import shutil
-
-    return start(["/bin/sh", shutil.which(command[0]) or command[0], *command[1:]])
+    return start("/bin/sh", ["/bin/sh", program, *command[1:]])
 
 
 def given_environ() -> dict[str, str]:

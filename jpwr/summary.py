@@ -18,7 +18,6 @@ CHECKED = 0.07  # a counter that is a fifth off is not told by an integral that 
 MANY = 20  # regions, or names in a note: a person reads no more
 
 
-Window = tuple[float, float]  # start and end in seconds
 Estimates = Sequence["EnergyEstimate | None"]  # for each channel; None where it saw too little
 
 
@@ -41,7 +40,7 @@ class Summary:
         self.infos = trace.channels
         self.interval_s: float = trace.meta.get("interval_s", 0.0)
         self.outside: dict[str, int] = {}  # regions that lie outside of the trace, and how often
-        windows: dict[str, list[Window]] = {}
+        windows: dict[str, list[tuple[float, float]]] = {}
         for name, start_s, end_s in trace.regions():
             if trace.covers(start_s, end_s):
                 windows.setdefault(name, []).append((start_s, end_s))
@@ -185,7 +184,7 @@ class Summary:
         return lines + [f"and {left} shorter regions, which the summary as JSON has"] * bool(left)
 
 
-def _region(trace: Trace, name: str, windows: Sequence[Window]) -> RegionSum:
+def _region(trace: Trace, name: str, windows: Sequence[tuple[float, float]]) -> RegionSum:
     """Of its times in the order of their ends; one of no time used nothing."""
     durations_s = [end_s - start_s for start_s, end_s in windows]
     lasting = [(start_s, end_s) for start_s, end_s in windows if end_s > start_s]
@@ -199,7 +198,7 @@ def _region(trace: Trace, name: str, windows: Sequence[Window]) -> RegionSum:
     )
 
 
-def _of_channel(curve: ChannelEnergy, windows: Sequence[Window]) -> EnergyEstimate | None:
+def _of_channel(curve: ChannelEnergy, windows: Sequence[tuple[float, float]]) -> EnergyEstimate | None:
     try:
         return energy_of_passes(curve, windows) if windows else None
     except NotEnoughSamples:

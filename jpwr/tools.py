@@ -157,7 +157,7 @@ def show_trace(path: Path, as_json: bool = False, picture: Path | None = None) -
     if file.exists() and file.samefile(path):
         raise JpwrError(f"--plot {file} is the trace itself: choose another file")
     try:
-        figure.savefig(file)
+        figure.savefig(file, format=file.suffix[1:] or "png")  # else it gets an ending
     except (OSError, ValueError) as error:
         words = f"the plot cannot be written to {file} ({error}): choose another file with --plot"
         if picture is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -62,7 +63,12 @@ def test_a_command_that_is_not_there_is_127(jpwr, idle):
 def test_a_script_that_does_not_say_by_what_it_is_run_is_run_as_by_a_shell(jpwr, tmp_path, variables):
     (tmp_path / "a-script").write_text("echo ran $1; exit 5\n")
     (tmp_path / "a-script").chmod(0o755)
-    for name, path in (("./a-script", os.environ["PATH"]), ("a-script", f"{tmp_path}:{os.environ['PATH']}")):
+    later = tmp_path / "later"
+    later.mkdir()
+    (later / "a-script").write_text("#!/bin/sh\necho another\n")
+    (later / "a-script").chmod(0o755)
+    in_path = f"{tmp_path}:{later}:{os.environ['PATH']}"
+    for name, path in (("./a-script", os.environ["PATH"]), ("a-script", in_path)):
         done = jpwr(*ESTIMATE, "--", name, "here", PATH=path, **variables)
         assert (done.returncode, done.stdout) == (5, "ran here\n"), done.stderr
 
@@ -80,11 +86,22 @@ def test_the_command_has_the_environment_that_we_were_given(tmp_path, variables)
         assert has == {**given, **locale}
 
 
-def test_a_command_that_cannot_be_executed_is_126(jpwr, tmp_path):
+@pytest.mark.parametrize("variables", [{}, {"SLURM_LOCALID": "1"}], ids=["sampled", "beside another"])
+def test_a_command_that_cannot_be_executed_is_told_why(jpwr, tmp_path, variables):
     (tmp_path / "text").write_text("no program")
-    done = jpwr(*ESTIMATE, "--", "./text")
+    (tmp_path / "script").write_text("#!/no/such/interpreter\n")
+    (tmp_path / "script").chmod(0o755)
+    done = jpwr(*ESTIMATE, "--", "./text", **variables)
     assert done.returncode == 126
-    assert "cannot be executed" in done.stderr
+    assert "command './text' cannot be executed (Permission denied): is it a program, with its x bit" in done.stderr
+    done = jpwr(*ESTIMATE, "--", "./script", **variables)
+    assert done.returncode == 127
+    assert "command './script' cannot be executed: the interpreter that it asks for is not there" in done.stderr
+    shutil.copy("/bin/true", tmp_path / "busy")
+    with (tmp_path / "busy").open("a"):
+        done = jpwr(*ESTIMATE, "--", "./busy", **variables)
+    assert done.returncode == 126
+    assert "command './busy' cannot be executed (Text file busy)\n" in done.stderr
 
 
 @pytest.mark.parametrize(

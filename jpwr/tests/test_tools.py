@@ -104,6 +104,16 @@ def test_an_old_trace_is_summarised_and_plotted(jpwr, tmp_path):
     assert (tmp_path / "trace.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize(("plot", "starts"), [("a plot", b"\x89PNG"), ("a.b/plot", b"\x89PNG"), ("plot.pdf", b"%PDF")])
+def test_a_plot_has_the_name_that_was_asked_for(jpwr, tmp_path, plot, starts):
+    needed("matplotlib")
+    write_trace(tmp_path / "trace.csv", seconds=10)
+    (tmp_path / "a.b").mkdir()
+    done = jpwr("read", "trace.csv", "--plot", plot)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (0, plot)
+    assert (tmp_path / plot).read_bytes().startswith(starts)
+
+
 def test_a_plot_that_nobody_asked_for_follows_no_link(jpwr, tmp_path):
     needed("matplotlib")
     write_trace(tmp_path / "trace.csv", seconds=10)
@@ -132,7 +142,7 @@ def test_an_old_trace_is_told_as_json(tmp_path, capsys):
     assert channel["energy_wh"] == pytest.approx(3000 / 3600)
 
 
-@pytest.mark.parametrize("plot", ["no/folder.png", "trace.unknown"])
+@pytest.mark.parametrize("plot", ["", "no/folder.png", "trace.unknown"])
 def test_a_plot_that_cannot_be_written_is_said_after_the_summary(tmp_path, capsys, plot):
     needed("matplotlib")
     write_trace(tmp_path / "trace.csv", seconds=1)
