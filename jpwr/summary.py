@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
+from operator import itemgetter
 from typing import Any, NamedTuple, Sequence
 
 from jpwr.channel import ChannelInfo
-from jpwr.energy import ChannelEnergy, EnergyEstimate
-from jpwr.errors import NotEnoughSamples
-from jpwr.passes import energy_of_passes
+from jpwr.energy import EnergyEstimate
 from jpwr.trace import Trace
 
 JOULES_PER_WH = 3600.0
@@ -185,24 +184,17 @@ class Summary:
 
 
 def _region(trace: Trace, name: str, windows: Sequence[tuple[float, float]]) -> RegionSum:
-    """Of its times in the order of their ends; one of no time used nothing."""
+    """Of all its times; one of no time used nothing."""
     durations_s = [end_s - start_s for start_s, end_s in windows]
-    lasting = [(start_s, end_s) for start_s, end_s in windows if end_s > start_s]
+    lasting = sorted([(start_s, end_s) for start_s, end_s in windows if end_s > start_s], key=itemgetter(1))
     return RegionSum(
         name,
         len(windows),
         math.fsum(durations_s),
         min(durations_s),
-        [_of_channel(curve, lasting) for curve in trace.curves()],
+        trace.known_sums(lasting) if lasting else [None] * len(trace.channels),
         any(start_s < before_s for (_, before_s), (start_s, _) in zip(lasting, lasting[1:])),
     )
-
-
-def _of_channel(curve: ChannelEnergy, windows: Sequence[tuple[float, float]]) -> EnergyEstimate | None:
-    try:
-        return energy_of_passes(curve, windows) if windows else None
-    except NotEnoughSamples:
-        return None
 
 
 def _counted(names: dict[str, int]) -> str:

@@ -7,11 +7,13 @@ import threading
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from typing import Any, NamedTuple, Sequence
+from operator import itemgetter
+from typing import Any, Iterable, NamedTuple, Sequence
 
 from jpwr.channel import ChannelInfo
 from jpwr.energy import ChannelEnergy, EnergyEstimate
 from jpwr.errors import NotEnoughSamples
+from jpwr.passes import energy_of_passes
 
 ROWS_TOGETHER = 512
 storing = threading.RLock()  # rows of any trace; a signal may be handled by its owner
@@ -186,10 +188,22 @@ class Trace:
         """
         if not also_beyond:
             self._check_covered(start_s, end_s)
+        return self._known_sums([(start_s, end_s)])
+
+    def known_sums(self, windows_s: Iterable[tuple[float, float]]) -> list[EnergyEstimate | None]:
+        """The energy of each channel in several windows as one, from start to end each; None for a channel that has too
+        few readings in one of them. Raises NotEnoughSamples when the trace does not reach over all.
+        """
+        in_order = sorted(windows_s, key=itemgetter(1))
+        for window_s in in_order:
+            self._check_covered(*window_s)
+        return self._known_sums(in_order)
+
+    def _known_sums(self, windows_s: Sequence[tuple[float, float]]) -> list[EnergyEstimate | None]:
         found: list[EnergyEstimate | None] = []
         for curve in self.curves():
             try:
-                found.append(curve.between(start_s, end_s))
+                found.append(energy_of_passes(curve, windows_s))
             except NotEnoughSamples:
                 found.append(None)
         return found

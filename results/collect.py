@@ -13,7 +13,6 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +21,6 @@ from jpwr.channel import ChannelInfo
 from jpwr.device_ids import same_ids
 from jpwr.energy import ChannelEnergy, EnergyEstimate
 from jpwr.errors import JpwrError
-from jpwr.passes import add_estimates
 from jpwr.trace import Trace
 from jpwr.writers import read_trace
 from results.derived import JOULES_PER_WH, longest_s, windows_of
@@ -316,12 +314,12 @@ def _trace_of(window: dict[str, Any], traces: Sequence[Trace]) -> Trace:
 
 def _heard(trace: Trace, windows: Sequence[dict[str, Any]]) -> dict[ChannelInfo, Reading]:
     """What the channels say of the windows; one that is lost in a window says nothing, and takes no other's along."""
-    of_windows = [trace.known_energies(window["start_s"], window["end_s"]) for window in windows]
-    heard = {}
-    for info, idle_w, *estimates in zip(trace.channels, trace.idle_power_w(), *of_windows, strict=True):
-        if None not in estimates:
-            heard[info] = Reading(info, reduce(add_estimates, estimates), idle_w)
-    return heard
+    estimates = trace.known_sums((window["start_s"], window["end_s"]) for window in windows)
+    return {
+        info: Reading(info, estimate, idle_w)
+        for info, estimate, idle_w in zip(trace.channels, estimates, trace.idle_power_w(), strict=True)
+        if estimate is not None
+    }
 
 
 def _choose(
