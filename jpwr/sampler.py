@@ -688,15 +688,21 @@ class PowerMonitor:
     def _watch(self) -> None:
         self.sampler.watch(self._stop.locked)
 
-    def mark(self, event: str, name: str, time_s: float | None = None) -> None:
-        """Note a region_begin or region_end, and read the quick counters now, so that the region's edge is sharp.
+    def mark(self, event: str, name: str) -> None:
+        """Note a region_begin or region_end, and read the quick counters outside of the region and beside it, so that
+        its edge is sharp.
 
         A counter that does not answer keeps the program for at most MARK_S.
         """
-        time_s = self.clock.now_s() if time_s is None else time_s
+        if event == "region_begin":
+            self._read_quick_counters()
+        self.sampler.event(event, self.clock.now_s(), region=name)
+        if event == "region_end":
+            self._read_quick_counters()
+
+    def _read_quick_counters(self) -> None:
         with suppress(RuntimeError):  # no more threads: it is less sharp
             threads.within(MARK_S, partial(self.sampler.sample_counters, quick=True))
-        self.sampler.event(event, time_s, region=name)
 
     def __enter__(self) -> PowerMonitor:
         self._process_id = os.getpid()

@@ -7,7 +7,7 @@ import threading
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Iterable, NamedTuple, Sequence
 
 from jpwr.channel import ChannelInfo
@@ -130,24 +130,22 @@ class Trace:
         return self._regions()[1]
 
     def _regions(self) -> tuple[list[Region], dict[str, dict[str, int]]]:
-        opened: dict[str, list[float]] = {}
-        found: list[Region] = []
-        faults: dict[str, Counter[str]] = {kind: Counter() for kind in (NEVER_ENDED, NEVER_BEGUN, BACKWARDS)}
+        marks: dict[str, list[Event]] = {}
         for event in self.events:
-            if event.name == "region_begin":
-                opened.setdefault(event.details["region"], []).append(event.time_s)
-            elif event.name == "region_end":
-                name = event.details["region"]
-                if not opened.get(name):
-                    faults[NEVER_BEGUN][name] += 1
-                    continue
-                region = Region(name, opened[name].pop(), event.time_s)
-                if region.start_s <= region.end_s:  # nan compares false
-                    found.append(region)
-                else:
-                    faults[BACKWARDS][name] += 1
-        faults[NEVER_ENDED].update({name: len(left) for name, left in opened.items() if left})
-        return found, {kind: dict(names) for kind, names in faults.items() if names}
+            if event.name in ("region_begin", "region_end"):
+                marks.setdefault(event.details["region"], []).append(event)
+        found: list[Region] = []
+        faults: dict[str, dict[str, int]] = {kind: {} for kind in (NEVER_ENDED, NEVER_BEGUN, BACKWARDS)}
+        for name, of_name in marks.items():
+            regions, of_kinds = _paired(name, of_name)
+            if of_kinds:  # several threads or processes mark it, and one was held up between its clock and its mark?
+                in_time = _paired(name, sorted(of_name, key=attrgetter("time_s")))
+                if set(in_time[1]) <= {NEVER_ENDED}:
+                    regions, of_kinds = in_time
+            found += regions
+            for kind, times in of_kinds.items():
+                faults[kind][name] = times
+        return sorted(found, key=attrgetter("end_s")), {kind: names for kind, names in faults.items() if names}
 
     @property
     def start_s(self) -> float:
@@ -243,6 +241,26 @@ class Trace:
                 f"the window {start_s:.3f} s to {end_s:.3f} s is not covered by the trace, which has {covered}: "
                 "start the sampler before the window and stop it after"
             )
+
+
+def _paired(name: str, marks: Sequence[Event]) -> tuple[list[Region], Counter[str]]:
+    """The regions that marks of one name make, and how often each kind of fault is met."""
+    opened_s: list[float] = []
+    found: list[Region] = []
+    faults: Counter[str] = Counter()
+    for mark in marks:
+        if mark.name == "region_begin":
+            opened_s.append(mark.time_s)
+        elif not opened_s:
+            faults[NEVER_BEGUN] += 1
+        elif opened_s[-1] <= mark.time_s:  # nan compares false
+            found.append(Region(name, opened_s.pop(), mark.time_s))
+        else:
+            opened_s.pop()
+            faults[BACKWARDS] += 1
+    if opened_s:
+        faults[NEVER_ENDED] = len(opened_s)
+    return found, faults
 
 
 def _rows(times_s: Sequence[float], start_s: float, end_s: float) -> slice:

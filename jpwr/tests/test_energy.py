@@ -1078,6 +1078,28 @@ def test_regions_repeat_and_lie_in_each_other_and_marks_that_make_none_are_told(
     }
 
 
+def marked(*marks):
+    trace = Trace([POWER])
+    for kind, time_s in marks:
+        trace.event(f"region_{kind}", time_s, region="step")
+    return trace
+
+
+def test_marks_of_several_who_go_through_a_region_may_come_late():
+    in_time = [("begin", 1.0), ("begin", 2.0), ("end", 3.0), ("begin", 3.5), ("end", 4.0), ("end", 5.0)]
+    for order in itertools.permutations(in_time):
+        trace = marked(*order)
+        assert trace.faulty_marks() == {}
+        assert math.fsum(end_s - start_s for _, start_s, end_s in trace.regions()) == pytest.approx(5.5)
+    for order in itertools.permutations([*in_time[:3], ("begin", 6.0)]):
+        assert marked(*order, *in_time[3:]).faulty_marks() == {NEVER_ENDED: {"step": 1}}
+
+
+def test_marks_of_a_clock_that_is_wrong_make_no_region_of_one_pass_and_the_next():
+    trace = marked(("begin", 2.0), ("end", 1.0), ("begin", 5.0), ("end", 4.0), ("begin", 8.0), ("end", 7.0))
+    assert (trace.regions(), trace.faulty_marks()) == ([], {BACKWARDS: {"step": 3}})
+
+
 @pytest.mark.parametrize("resets_s", [(40.3,), (17.2, 48.9), (33.05, 33.9, 51.0)])
 def test_a_counter_that_was_reset_tells_of_all_other_times(resets_s):
     load = constant()
