@@ -216,6 +216,10 @@ class CounterCurve:
                 found.append((self._moments_s[slot + 1], "jumped"))
         return found
 
+    def goes_on(self, start_s: float, end_s: float) -> bool:
+        """Whether it was seen to change before, and at or beyond the end of a time."""
+        return self.readings > 0 and self._seen_s[0] <= start_s and end_s <= self._seen_s[-1] + self.refresh_s
+
     def between(self, start_s: float, end_s: float) -> CounterEnergy:
         """The energy of a window in joules; `nan` where the counter was never read."""
         if not self.readings:
@@ -245,10 +249,12 @@ class CounterCurve:
 
     def longest_sound(self, start_s: float, end_s: float) -> tuple[float, float]:
         """The longest part of a time in which the counter was read and nothing is wrong with it alone."""
-        firsts_s = [max(start_s, self._read_s[0]), *self._fault_times_s]
-        lasts_s = [*map(self._shown_before_s, self._fault_times_s), min(end_s, self._read_s[1])]
+        firsts_s = [self._read_s[0], *self._fault_times_s]
+        lasts_s = [*map(self._shown_before_s, self._fault_times_s), self._read_s[1]]
         # A fault's own moment belongs to no part.
-        parts = [(first_s + 1e-9, last_s - 1e-9) for first_s, last_s in zip(firsts_s, lasts_s)]
+        parts = [
+            (max(first_s, start_s) + 1e-9, min(last_s, end_s) - 1e-9) for first_s, last_s in zip(firsts_s, lasts_s)
+        ]
         return max(parts, key=lambda part: part[1] - part[0])
 
     def _shown_before_s(self, time_s: float) -> float:
@@ -365,7 +371,7 @@ class CounterCurve:
         moment_s, unsure_s = self._knot(knot)
         away_s = max(-self._reach_s, min(self._reach_s, time_s - moment_s))
         lowest_w, highest_w = self._power.range_between_w(min(moment_s, time_s), max(moment_s, time_s))
-        middle_w = self._power.average_w(*sorted((moment_s, moment_s + away_s)))
+        middle_w = (self._power.at_w(moment_s) + self._power.at_w(moment_s + away_s)) / 2
         off_w = (highest_w - lowest_w) / 2
         if self._power.lags:  # what is shown there is of before, and power may be any that was seen
             lowest_w, highest_w = min(self._power.least_w, self._least_w), max(self._power.peak_w, self._peak_w)

@@ -22,8 +22,9 @@ from jpwr.power_curve import DEVIATIONS, PowerCurve, PowerEnergy
 TOLERANCE_WHOLE, DOUBT_WHOLE = 0.05, 1.6
 TOLERANCE_WINDOW, DOUBT_WINDOW = 0.2, 2.5
 DOUBT_SCALE = 1.25  # beyond which the interval of a counter that is believed holds the integral, too
-# A counter that is so many times off has no part in the interval, where power was never half of what it tells.
-BROKEN, PLAUSIBLE = 10.0, 2.0
+# A counter that is so many times off has no part in the interval, where power was never half of what it tells; nor a
+# fifth, where readings are means.
+BROKEN, PLAUSIBLE, PLAUSIBLE_OF_MEANS = 10.0, 2.0, 5.0
 
 
 class EnergyEstimate(NamedTuple):
@@ -72,13 +73,13 @@ class ChannelEnergy:
         random_phase: bool = False,
     ) -> None:
         self.info = info
-        self.power = PowerCurve(times_s, power_w, random_phase, info.averaging_s, info.held_s)
+        self.power = PowerCurve(times_s, power_w, random_phase, info.averaging_s, info.held_s, info.limit_w)
         self.counter = CounterCurve(counter_times_s, counter_j, info, self.power) if info.has_counter else None
         self.lateness = late = self._find_lateness()
         if late.power_s or late.averaging_s:
             info = info._replace(averaging_s=late.averaging_s or info.averaging_s)
             moved_s = [time_s - late.power_s for time_s in times_s]
-            self.power = PowerCurve(moved_s, power_w, random_phase, info.averaging_s, info.held_s)
+            self.power = PowerCurve(moved_s, power_w, random_phase, info.averaging_s, info.held_s, info.limit_w)
         if late.power_s or late.counter_s or late.averaging_s:
             counter_times_s = [time_s - late.counter_s for time_s in counter_times_s]
             self.counter = CounterCurve(counter_times_s, counter_j, info, self.power)
@@ -92,7 +93,8 @@ class ChannelEnergy:
     @property
     def _most_w(self) -> float:
         """More power than this is none of the sensor's device."""
-        return max(PLAUSIBLE * self.power.peak_w, self.info.limit_w)
+        plausible = PLAUSIBLE_OF_MEANS if self.info.averaging_s and not self.info.limit_w else PLAUSIBLE
+        return max(plausible * self.power.peak_w, self.info.limit_w)
 
     def _find_lateness(self) -> Lateness:
         if self.counter is None or not self._shows_all_loads:
@@ -130,8 +132,11 @@ class ChannelEnergy:
         # Power may itself have kept readings from being taken; more likely it has not.
         missed_j = math.fsum(self.power.missed_j(*part_s) for part_s in parts)
         integral = integral._replace(lasting_j=max(0.0, integral.lasting_j - missed_j))
-        may_be_off = counter.energy_j and _are_apart(integral, counter, DOUBT_SCALE, 0.0)
-        return _Whole(False, scale_off if may_be_off else 0.0, too_little)
+        if not (scale_off and _are_apart(integral, counter, DOUBT_SCALE, 0.0)):
+            return _Whole(counts_too_little=too_little)
+        # The truth may be beyond the integral as well.
+        unsure = (integral.sampling_j + integral.lasting_j) / abs(integral.energy_j)
+        return _Whole(False, scale_off + unsure, too_little)
 
     @cached_property
     def _apart(self) -> list[Apart]:
@@ -147,12 +152,7 @@ class ChannelEnergy:
         integral = self.power.between(start_s, end_s)
         duration_s = end_s - start_s
         if integral is None:
-            if len(self.power.times_s) > 1 and duration_s > 0:
-                raise NotEnoughSamples(f"{self.info.name} has no reading of power in these {duration_s:.3f} s")
-            raise NotEnoughSamples(
-                f"energy needs at least 2 samples, got {len(self.power.times_s)} of {self.info.name} around "
-                f"{duration_s:.3f} s: sample faster or run longer"
-            )
+            integral = self._beside_power(start_s, end_s)
         late_j = self._late_j(self.lateness.power_unsure_s, start_s, end_s)
         integral = integral._replace(lasting_j=integral.lasting_j + late_j)
         integral_uncertainty_j = integral.sampling_j + integral.lasting_j
@@ -196,6 +196,23 @@ class ChannelEnergy:
             lasting_j=lasting_j,
             integral_lasting_j=integral.lasting_j,
         )
+
+    def _beside_power(self, start_s: float, end_s: float) -> PowerEnergy:
+        """What stands for power in a window that has no reading of it: elsewhere it was seen, and a counter that agrees
+        with it there tells of here. Raises NotEnoughSamples where there is none.
+        """
+        name, duration_s = self.info.name, end_s - start_s
+        if len(self.power.times_s) < 2 or not duration_s > 0:
+            raise NotEnoughSamples(
+                f"energy needs at least 2 samples, got {len(self.power.times_s)} of {name} around {duration_s:.3f} s: "
+                "sample faster or run longer"
+            )
+        if self.counter is not None and self.counter.goes_on(start_s, end_s):
+            integral = self.power.unseen(start_s, end_s)
+            fault, _ = self._judge(integral, self.counter.between(start_s, end_s), start_s, end_s)
+            if not fault:
+                return integral
+        raise NotEnoughSamples(f"{name} has no reading of power in these {duration_s:.3f} s")
 
     def _unseen_j(self, energy_j: float, duration_s: float) -> float:
         """How far energy may be off as the sensor looks at a part of the time: in the rest, power was between none and

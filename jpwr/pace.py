@@ -12,7 +12,7 @@ from typing import NamedTuple, Sequence
 
 from jpwr.power_curve import Refresh
 
-BLOCK = 32  # changes whose moments are found together
+BLOCK = 128  # changes whose moments are found together
 FEWEST, MOST = 16, 256  # changes from which that is told
 # By so much of its time a refresh may be early or late; the smallest one that explains what was seen.
 UNEVEN = (0.001, 0.004, 0.015, 0.06)

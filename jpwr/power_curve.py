@@ -71,9 +71,9 @@ class PowerCurve:
 
     `times_s` in seconds, `power_w` in watts; what is not finite is a missing sample, across which its neighbours are
     joined. `averaging_s` is the time over which a reading is a mean, `held_s` for how long the sensor may show the same
-    one; that is also looked for. With `random_phase`, samples were taken at random within their intervals, so that what
-    is missed in between adds up as independent errors do; without, every change may have been missed in the same
-    direction.
+    one; that is also looked for. `limit_w` is the most power that there can be, 0 where that is not known. With
+    `random_phase`, samples were taken at random within their intervals, so that what is missed in between adds up as
+    independent errors do; without, every change may have been missed in the same direction.
     """
 
     def __init__(
@@ -83,6 +83,7 @@ class PowerCurve:
         random_phase: bool = True,
         averaging_s: float = 0.0,
         held_s: float = 0.0,
+        limit_w: float = 0.0,
     ) -> None:
         self.missing_s: list[float] = []
         if not math.isfinite(sum(power_w)):
@@ -94,7 +95,7 @@ class PowerCurve:
         self.least_w = min(power_w, default=math.nan)
         self.range_w = self.peak_w - self.least_w
         self.random_phase = random_phase
-        self._averaging_s, self._documented_s = averaging_s, held_s
+        self._averaging_s, self._documented_s, self._limit_w = averaging_s, held_s, limit_w
         self._moves_w = _moves_w(times_s, power_w, averaging_s) if averaging_s else 0.0
         steps_s = array("d", map(sub, times_s[1:], times_s))
         changes_w = list(map(sub, power_w[1:], power_w))
@@ -186,10 +187,6 @@ class PowerCurve:
         """Whether there are samples at and beyond both moments."""
         return len(self.times_s) > 1 and self.times_s[0] <= start_s and end_s <= self.times_s[-1]
 
-    def average_w(self, start_s: float, end_s: float) -> float:
-        """Average power of a short time in watts, of what was seen nearest where it has no samples."""
-        return (self.at_w(start_s) + self.at_w(end_s)) / 2
-
     def at_w(self, time_s: float) -> float:
         """Power at a moment in watts: on the line between two samples, or that of the nearest one."""
         times_s = self.times_s
@@ -230,9 +227,9 @@ class PowerCurve:
         missing = bisect_right(self.missing_s, end_s) - bisect_left(self.missing_s, start_s)
         low, high = self._touched(first_s, last_s)
         average_w = seen_j / covered_s
-        most_j = max(abs(self.peak_w), abs(self.least_w)) * covered_s
+        most_j = max(abs(self.peak_w), abs(self.least_w), self._limit_w) * covered_s
         lasting_j = self._edges_j(low, high, covered_s) + self.missed_j(first_s, last_s)
-        # All of it together is no more than peak power x time.
+        # All of it together is no more than peak power x time, or the limit's where that is known.
         sampling_j = min(max(0.0, most_j - lasting_j), self._sampling_j(low, high))
         return PowerEnergy(
             energy_j=average_w * duration_s,
@@ -247,6 +244,14 @@ class PowerCurve:
             missing=missing,
             largest_gap_s=self._largest_gap_s(start_s, end_s, begin, end),
         )
+
+    def unseen(self, start_s: float, end_s: float) -> PowerEnergy:
+        """Of a time without any reading beside it: that power was as elsewhere, in the range that was seen there."""
+        duration_s = end_s - start_s
+        average_w = self._twice_j[-1] / 2 / (self.times_s[-1] - self.times_s[0])
+        lasting_j = max(average_w, self.range_w) * duration_s
+        missing = bisect_right(self.missing_s, end_s) - bisect_left(self.missing_s, start_s)
+        return PowerEnergy(average_w * duration_s, 0.0, lasting_j, 0.0, 0, missing, duration_s)
 
     def _largest_gap_s(self, start_s: float, end_s: float, begin: int, end: int) -> float:
         if begin == end:
@@ -281,10 +286,12 @@ class PowerCurve:
         inside, hidden_j = min(high - low - 1, self._values_between(low, high)), 0.0
         if inside < FEW_SAMPLES:
             seen = min(len(self.times_s), self._values_between(0, -1))
-            if not self.random_phase or seen < MANY_SAMPLES:
+            is_of_few = seen < MANY_SAMPLES
+            if not self.random_phase or (is_of_few and not self._limit_w):
                 return math.inf
             part = 1 - MISSED_BY_ALL ** (1 / inside) if inside > 0 else 1.0
-            hidden_j = part * max(self.range_w, self.peak_w / 2) * (self.times_s[high] - self.times_s[low])
+            hidden_w = max(self.range_w, self.peak_w / 2, self._limit_w if is_of_few else 0.0)
+            hidden_j = part * hidden_w * (self.times_s[high] - self.times_s[low])
         square, fourth = self._squares_of(low, high)
         # What is rare shows late: how many changes there were, had they all been alike, tells how far chance goes.
         few = FEW_STEPS / (inside + 1) + (fourth / square**2 if square else 0.0)
@@ -321,7 +328,7 @@ class PowerCurve:
         if covered_s < max(steps_s):  # most of such windows have no sample
             return covered_s * self.range_w
         changes_w = [self._change_near_w(index) for index in (low, high - 1)]
-        return float(min(EDGE_SHARE * sum(map(mul, changes_w, steps_s)), covered_s * max(changes_w)))
+        return float(EDGE_SHARE * sum(map(mul, changes_w, steps_s)))
 
     def _change_near_w(self, index: int) -> float:
         """Between which powers it was in a step and the nearest before and after it."""
@@ -348,8 +355,6 @@ class PowerCurve:
         """How far the mean power in a mean's time, weighted by how much of it is not told yet, may differ at two edges
         where the mean itself is the same.
         """
-        if not self._averaging_s:
-            return 0.0
         swing_w = max(UNSEEN_SWING * average_w, self.range_w, self._moves_w)
         if self.range_w < IN_STEP * self._moves_w:
             swing_w = max(swing_w, min(HIDDEN_SWING * self._moves_w, 2 * most_w))
@@ -362,7 +367,7 @@ def _moves_w(times_s: Sequence[float], power_w: Sequence[float], averaging_s: fl
     """How far apart power was at the begin and the end of the time over which readings are means, in watts, at most."""
     most_w, later = 0.0, 0
     for time_s, watts in zip(times_s, power_w):
-        while times_s[later] < time_s + MOVES_SHARE * averaging_s:
+        while times_s[later] <= time_s + MOVES_SHARE * averaging_s:
             later += 1
             if later == len(times_s):
                 return most_w

@@ -14,6 +14,7 @@ from jpwr.errors import JpwrError
 from jpwr.trace import Row
 
 ADDRESS = "127.0.0.1"
+ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 class _Server(ThreadingHTTPServer):
@@ -98,5 +99,4 @@ def _labels(info: ChannelInfo) -> str:
         "device_id": info.device_id,
         "estimated": str(info.estimated).lower(),
     }
-    escaped = {name: value.replace("\\", r"\\").replace('"', r"\"") for name, value in labels.items()}
-    return ",".join(f'{name}="{value}"' for name, value in escaped.items())
+    return ",".join(f'{name}="{value.translate(ESCAPED)}"' for name, value in labels.items())

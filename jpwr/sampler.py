@@ -281,7 +281,8 @@ class Sampler:
         """Look after channels that do not answer; for a thread of its own."""
         while not stopped():
             self.look_after(stopped)
-            self.clock.sleep_until(self.clock.now_s() + WATCH_INTERVAL_S)
+            # Until all have been read, those that answer wait behind those that do not.
+            self.clock.sleep_until(self.clock.now_s() + (WATCH_INTERVAL_S if self.begun.is_set() else HUNG_S))
 
     def look_after(self, stopped: Callable[[], bool]) -> None:
         """Leave behind, now, the channels that do not answer."""

@@ -86,9 +86,10 @@ class Summary:
             if estimate is not None and estimate.method == "counter" and estimate.integral_j
         }
         if unchecked := [info for info, share in unsure.items() if share > CHECKED]:
+            share = max(unsure.values())
+            tells = f"tells only to {100 * share:.2g} %" if share < 1 else "does not tell"
             found.append(
-                f"{_first(unchecked)}: power tells only to {100 * max(unsure.values()):.2g} % whether the counter is "
-                "right: sample faster or run longer"
+                f"{_first(unchecked)}: power {tells} whether the counter is right: sample faster or run longer"
             )
         for info in self.infos:
             resolves_s = max(info.period_s, info.averaging_s, self.interval_s)
@@ -107,13 +108,13 @@ class Summary:
                 "the trace does not tell when the command ended: it still runs, or the sampler was killed, or its disk "
                 "was full; energies are of what was sampled until then"
             )
-        alone = [info for info in self.infos if not info.has_counter]
-        if blind := [info for info in alone if info.held_s and info.seen_share >= 1]:
+        alone = [(info, known) for info, known in zip(self.infos, self.command) if not info.has_counter]
+        if blind := [info for info, known in alone if known and info.held_s and info.seen_share >= 1]:
             found.append(
                 f"{_first(blind)}: without a counter, a load that keeps step with the sensor's own "
                 f"{blind[0].held_s:g} s is not seen"
             )
-        if partly := [info for info in alone if info.seen_share < 1]:
+        if partly := [info for info, _ in alone if info.seen_share < 1]:
             found.append(
                 f"{_first(partly)}: the sensor sees {partly[0].seen_share:.0%} of the time, and there is no counter: "
                 "in the rest, power may have been anywhere between none and its limit"

@@ -18,6 +18,7 @@ import pytest
 import jpwr
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.marks import Mark, parse_mark
+from jpwr.prometheus import Exporter
 from jpwr.tests.conftest import DEADLINE_S, REPOSITORY, environment, install_method, needed, run, wait_until
 from jpwr.tests.loads import square
 from jpwr.tests.test_command import simulate
@@ -439,6 +440,14 @@ def test_data_frames_come_in_other_formats(jpwr, tmp_path, file_type, engine):
     if file_type == "h5":  # of energies it is a series, as that of jpwr 0.0.10
         [path] = (tmp_path / "out").glob("energy.*.h5")
         assert pandas.read_hdf(path)["estimate:cpu"] >= 0
+
+
+def test_what_a_sensor_calls_its_device_makes_no_line_of_its_own_for_prometheus():
+    info = ChannelInfo("made:0", Scope.DEVICE, "", device_id='a "board"\n of\\two lines')
+    with Exporter([info], 0) as exporter:
+        exporter.extend([Row(time.monotonic(), [300.0], [None])])
+        [line] = [line for line in exporter.text().splitlines() if line.endswith(" 300.000000")]
+    assert r'device_id="a \"board\"\n of\\two lines"' in line
 
 
 def test_prometheus_reads_the_latest_power_on_the_loopback_address(nvml_folder, tmp_path):

@@ -696,6 +696,20 @@ def test_where_several_devices_hang_the_others_go_on_by_themselves(stepped):
     assert len(seen_s) > 250
 
 
+def test_devices_that_hang_from_the_start_keep_others_from_being_read_for_a_moment_only(stepped):
+    def stuck_w() -> float:
+        stepped.sleep_until(60.0)
+        return 2.0
+
+    channels = [Channel(INFO._replace(name=name), stuck_w if name in "bc" else lambda: 1.0) for name in "abcd"]
+    with PowerMonitor(channels, interval_s=0.1, clock=stepped, warn=[].append, chance=even) as monitor:
+        stepped.move_to(10.0)
+        assert sorted(monitor.sampler.hung) == ["b", "c"]
+        stepped.move_to(61.0)
+    for series in (monitor.trace.series()[0], monitor.trace.series()[3]):
+        assert len([time_s for time_s in series.times_s if 2 * (HUNG_S + HUNG_S + 0.2) < time_s < 10.0]) > 60
+
+
 def test_a_process_that_was_forked_waits_for_no_thread_that_it_has_not():
     with PowerMonitor([Channel(INFO, lambda: 5.0)]) as monitor:
         with monitor.sampler._emitting:  # as when a thread is handing on at that moment
