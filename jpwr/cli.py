@@ -293,8 +293,8 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack) -> bool
         file = stack.enter_context(CsvWriter(options.df_out / TRACE_NAME, infos, meta))
         if file.path.name != TRACE_NAME:
             say(
-                f"{options.df_out / TRACE_NAME} is a link, or no trace, or may still be written to by another: this run's"
-                f" trace is {file.path}"
+                f"{options.df_out / TRACE_NAME} is a link, or no trace, or may still be written to by another: this"
+                f" run's trace is {file.path}"
             )
         sinks.append(file)
     if options.prometheus is not None:

@@ -60,9 +60,9 @@ def suffix_of(asked: str, rank: int | None, environ: Mapping[str, str] = os.envi
     if "%q{" in suffix:
         raise JpwrError(f"--df-suffix {asked} has a %q{{ without its }}: write %q{{NAME}}")
     if "/" in suffix or not suffix.isprintable():
-        shown = printable(suffix)
+        made = printable(suffix)
         raise JpwrError(
-            f"--df-suffix makes '{shown}', which no file's name can have in it: leave out '/', and what no terminal shows"
+            f"--df-suffix makes '{made}', which no file's name can have: leave out '/' and what no terminal shows"
         )
     if len(os.fsencode(f"{COUNTER_TABLE}.{suffix}.parquet")) > MAX_NAME_BYTES:
         raise JpwrError(f"--df-suffix makes names that are longer than {MAX_NAME_BYTES} bytes: choose a shorter one")
