@@ -458,13 +458,16 @@ def held_of(load_of, read, info, start_s, end_s, interval_s, window_s):
     return held
 
 
-def power_and_counter_that_is_off(chance, gain):
-    """Levels of seconds with noise of 3 W, sampled each 0.1 s, and a counter of another scale."""
+def power_and_counter_that_is_off(chance, gain, missing=0.0):
+    """Levels of seconds with noise of 3 W, sampled each 0.1 s, and a counter of another scale; some readings fail."""
     edges_s = [0.0, *itertools.accumulate(chance.uniform(1.0, 3.5) for _ in range(60))]
     load = loads.levels(edges_s, [580.0, 95.0] * 30)
     counter_j = counter_of(load, 0.1, 0.1 * chance.random())
     times_s = moments(chance, 1.0, 42.0, 0.1)
-    power_w = [load.power_w(time_s) + chance.gauss(0, 3) for time_s in times_s]
+    power_w = [
+        math.nan if missing and chance.random() < missing else load.power_w(time_s) + chance.gauss(0, 3)
+        for time_s in times_s
+    ]
     return load, ChannelEnergy(
         COUNTED, times_s, power_w, times_s, [gain * counter_j(time_s) for time_s in times_s], True
     )
@@ -481,6 +484,44 @@ def test_where_a_counter_is_found_to_be_a_little_off_the_interval_holds_the_trut
         assert estimate.uncertainty_j > 0.03 * estimate.energy_j
         held += abs(estimate.energy_j - load.between_j(2.5, 41.0)) <= estimate.uncertainty_j
     assert held >= 38
+
+
+def test_readings_that_failed_here_and_there_hide_no_counter_that_is_a_little_off():
+    held = 0
+    for seed in range(20):
+        load, curve = power_and_counter_that_is_off(random.Random(seed), 0.93, missing=0.01)
+        estimate = curve.between(2.5, 41.0)
+        held += abs(estimate.energy_j - load.between_j(2.5, 41.0)) <= estimate.uncertainty_j
+    assert held >= 19
+
+
+def test_a_sensor_that_looks_at_a_part_of_the_time_tells_a_window_in_which_the_counter_is_twice_too_high():
+    for seed in range(5):
+        chance = random.Random(seed)
+        load = walk(chance, 125.0)
+        exact_j, times_s = counter_of(load, 0.1, 0.03), moments(chance, 1.0, 120.0, 0.1)
+        counter_j = [exact_j(time_s) + max(0.0, exact_j(min(time_s, 66.0)) - exact_j(60.0)) for time_s in times_s]
+        info = PARTLY._replace(has_counter=True, counter_resolution_j=0.001)
+        power_w = [load.power_w(time_s) for time_s in times_s]
+        estimate = ChannelEnergy(info, times_s, power_w, times_s, counter_j, True).between(62.0, 64.0)
+        assert abs(estimate.energy_j - load.between_j(62.0, 64.0)) <= estimate.uncertainty_j
+        assert estimate.reason.endswith("more apart than what is not sure, and the interval holds both")
+
+
+def test_beside_a_mean_a_counter_that_has_nothing_to_count_any_more_did_not_stand_still():
+    load = loads.levels([0.0, 20.0, 40.0], [500.0, 0.0])
+    times_s = moments(random.Random(1), 2.0, 20.8, 0.1)
+    info = COUNTED._replace(averaging_s=1.0)
+    curve = channel(times_s, loads.averaged(load, 1.0), counter_of(load, 0.1, 0.03), info)
+    assert curve.between(5.0, 20.7).method == "counter"
+
+
+def test_where_a_counter_of_few_changes_stood_still_it_has_no_part():
+    """Of so few it is not told that it is stuck for long, but nothing was counted in the window."""
+    times_s = times(0.1, 30)
+    counter_j = [100.0 * min(math.floor(time_s + 1e-9), 8) for time_s in times_s]
+    estimate = ChannelEnergy(COUNTED, times_s, [100.0] * len(times_s), times_s, counter_j, True).between(20.0, 22.0)
+    assert (estimate.method, estimate.reason) == ("integral", "the counter stood still")
 
 
 def test_a_counter_is_judged_where_there_is_power():
