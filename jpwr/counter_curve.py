@@ -13,7 +13,8 @@ from typing import NamedTuple, Sequence
 
 from jpwr.channel import ChannelInfo
 from jpwr.pace import Change, Pace
-from jpwr.power_curve import LONG_STEPS, MIN_STEPS_TO_TELL, PowerCurve, Refresh, find_refresh
+from jpwr.power_curve import LONG_STEPS, MIN_STEPS_TO_TELL, PowerCurve
+from jpwr.refresh import Refresh, find_refresh
 
 # The difference of two moments that lie anywhere in a refresh is below this share of it in 95 of 100 cases.
 DIFFERENCE_SHARE = 0.78

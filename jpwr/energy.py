@@ -162,11 +162,11 @@ class ChannelEnergy:
             late_j = self._late_j(self.lateness.counter_unsure_s, start_s, end_s)
             counter = counter._replace(lasting_j=counter.lasting_j + late_j)
             reason, widened_j = self._judge(integral, counter, start_s, end_s)
-        by_counter = counter is not None and not reason
-        if counter is not None and by_counter:
-            energy_j = counter.energy_j
-            lasting_j = counter.lasting_j + max(self._whole.scale_off * abs(integral.energy_j), widened_j)
-            uncertainty_j = lasting_j + counter.edges_j
+        believed = None if reason else counter
+        if believed:
+            energy_j = believed.energy_j
+            lasting_j = believed.lasting_j + max(self._whole.scale_off * abs(integral.energy_j), widened_j)
+            uncertainty_j = lasting_j + believed.edges_j
         else:
             unseen_j = self._unseen_j(integral.energy_j, duration_s)
             # Also one that cannot be used here may tell elsewhere that the samples miss something.
@@ -181,7 +181,7 @@ class ChannelEnergy:
         return EnergyEstimate(
             energy_j=energy_j,
             uncertainty_j=uncertainty_j,
-            method="counter" if by_counter else "integral",
+            method="counter" if believed else "integral",
             reason=reason,
             duration_s=duration_s,
             covered_s=integral.covered_s,
@@ -299,8 +299,3 @@ def integral_j(times_s: Sequence[float], power_w: Sequence[float]) -> float:
 def relative_difference(value: float, reference: float) -> float:
     """(value - reference) / reference, `nan` where there is no reference."""
     return (value - reference) / reference if reference else math.nan
-
-
-def counter_step(before: int, after: int, counter_range: int) -> int:
-    """How far a counter went that starts again at 0 once it has reached `counter_range`, in its own unit."""
-    return after - before if after >= before else after - before + counter_range

@@ -10,7 +10,7 @@ import math
 from itertools import repeat
 from typing import NamedTuple, Sequence
 
-from jpwr.power_curve import Refresh
+from jpwr.refresh import Refresh
 
 BLOCK = 128  # changes whose moments are found together
 FEWEST, MOST = 16, 256  # changes from which that is told

@@ -31,6 +31,7 @@ FLOORS = {
     "jpwr.slope": 1,
     "jpwr.pace": 1,
     "jpwr.passes": 1,
+    "jpwr.refresh": 1,
     "jpwr.region_times": 1,
     "jpwr.regions": 2,
     "jpwr.backends": 2,

@@ -15,7 +15,6 @@ from jpwr.backends.files import NumberFile, text_of
 from jpwr.backends.parts import attempt, channel_of, unique, unless_all_are_lost
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.clock import Clock, SystemClock
-from jpwr.energy import counter_step
 from jpwr.errors import BackendUnavailable
 
 POWERCAP = Path("/sys/class/powercap")
@@ -94,3 +93,8 @@ class _Counter:
                 self._most_w = max(self._most_w, TIMES_AS_MUCH * step_uj * MICROJOULE / step_s)
         self._last_uj, self._last_s = now_uj, now_s
         return self._total_uj * MICROJOULE
+
+
+def counter_step(before: int, after: int, counter_range: int) -> int:
+    """How far a counter went that starts again at 0 once it has reached `counter_range`, in its own unit."""
+    return after - before if after >= before else after - before + counter_range

@@ -11,12 +11,12 @@ from bisect import bisect_right
 
 import pytest
 
+from jpwr.backends.rapl import counter_step
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.counter_curve import CounterEnergy
 from jpwr.energy import (
     ChannelEnergy,
     _are_apart,
-    counter_step,
     integral_j,
     relative_difference,
 )

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from jpwr.backends.rapl import counter_step
 from jpwr.channel import ChannelInfo, Scope
-from jpwr.energy import ChannelEnergy, counter_step
+from jpwr.energy import ChannelEnergy
 from jpwr.power_curve import PowerCurve
 
 pytestmark = pytest.mark.arithmetic

@@ -22,7 +22,7 @@ from scipy.signal import lfilter
 from jpwr.energy import ChannelEnergy
 from jpwr.errors import JpwrError
 from jpwr.pace import Change, Pace
-from jpwr.power_curve import find_refresh
+from jpwr.refresh import find_refresh
 from jpwr.region_times import State
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
