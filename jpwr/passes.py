@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import operator
 from functools import reduce
-from typing import Iterable, NamedTuple
+from typing import Iterable, NamedTuple, Sequence
 
 from jpwr.energy import ChannelEnergy, EnergyEstimate, relative_difference
 
@@ -36,7 +36,9 @@ def energy_of_passes(curve: ChannelEnergy, windows_s: Iterable[tuple[float, floa
             rows[-1] = joined
         else:
             rows.append(one)
-    return reduce(add_estimates, [_as_one_window(curve, row) for row in rows])
+    total = reduce(add_estimates, [_as_one_window(curve, row) for row in rows])
+    is_at_once = any(math.isinf(row.between_j) for row in rows)
+    return total if is_at_once else _within_all(curve, rows, total)
 
 
 def _joined(row: _Row, one: _Row, peak_w: float) -> _Row | None:
@@ -65,6 +67,15 @@ def _as_one_window(curve: ChannelEnergy, row: _Row) -> EnergyEstimate:
         integral_uncertainty_j=whole.integral_uncertainty_j + row.between_j,
         integral_lasting_j=whole.integral_lasting_j + row.between_j,
     )
+
+
+def _within_all(curve: ChannelEnergy, rows: Sequence[_Row], total: EnergyEstimate) -> EnergyEstimate:
+    """Passes that do not overlap use no more than the time from the first to the last one does."""
+    if not total.uncertainty_j > total.energy_j:
+        return total
+    whole = curve.between(rows[0].start_s, rows[-1].end_s)
+    most_j = max(total.energy_j, whole.energy_j + whole.uncertainty_j - total.energy_j)
+    return total._replace(uncertainty_j=min(total.uncertainty_j, most_j), lasting_j=min(total.lasting_j, most_j))
 
 
 def add_estimates(a: EnergyEstimate, b: EnergyEstimate, at_once: bool = False) -> EnergyEstimate:
