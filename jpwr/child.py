@@ -132,7 +132,7 @@ class Child:
     def check(self) -> int:
         """127, with a word, when there is no such command, else 0: before time is spent on its account."""
         name = self._command[0]
-        if _program(name) is None and not os.path.exists(name):  # noqa: PTH110 - pathlib is slower to start
+        if _program(name, os.F_OK) is None and not os.path.exists(name):  # noqa: PTH110 - pathlib is slower to start
             return self._not_found()
         return 0
 
@@ -233,11 +233,13 @@ class Child:
         return EXIT_NOT_EXECUTABLE
 
 
-def _program(name: str) -> str | None:
+def _program(name: str, mode: int = os.F_OK | os.X_OK) -> str | None:
     """The file that a command's name stands for, or None."""
     import shutil
 
-    return shutil.which(name)
+    found = shutil.which(name, mode)
+    # From an empty entry of PATH it comes without a folder, and would be looked for again.
+    return found if found is None or "/" in found else f"./{found}"
 
 
 def _as_shells_do(start: Callable[[str, list[str]], _Started], command: list[str]) -> _Started:

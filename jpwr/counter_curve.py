@@ -96,6 +96,7 @@ class CounterCurve:
         self._values_j = [energy_j[0], *values_j]
         earliest_s = [max(before, seen - self.refresh_s) for before, seen in zip(before_s, seen_s)]
         self._pace: Pace | None = None
+        self._is_even = refresh.shortest_s > 0 and refresh.is_even
         if refresh.shortest_s:
             self._moments_s = [(earliest + seen) / 2 for earliest, seen in zip(earliest_s, seen_s)]
             self._unsure_s = [(seen - earliest) / 2 for earliest, seen in zip(earliest_s, seen_s)]
@@ -230,12 +231,15 @@ class CounterCurve:
         reach_s = self._reach_s
         if start_s < self._read_s[0] - reach_s or end_s > self._read_s[1] + reach_s:
             return CounterEnergy(math.nan, 0.0, 0.0, "was not read in all of that time")
+        if self._power.times_s and end_s > max(self._seen_s[-1], self._power.times_s[-1]) + reach_s:
+            return CounterEnergy(math.nan, 0.0, 0.0, "stood still where power could not be read")
         start, end = self._edge(start_s), self._edge(end_s)
         first_s, last_s = min(start_s, self._seen_s[start.first]), max(end_s, self._seen_s[end.last])
         faults = self._faults[bisect_left(self._fault_times_s, first_s) : bisect_right(self._fault_times_s, last_s)]
         edges_j = start.moment_j + end.moment_j
-        # A refresh that no reading has shown makes both edges late by half of it, in all windows of one kind alike.
-        alike_j = min(edges_j, self.refresh_s / 2 * self._power.range_w) if self._pace is None else 0.0
+        # Without an even refresh that a reading has shown, both edges are late, or early, by half a step of readings,
+        # in all windows of one kind alike.
+        alike_j = 0.0 if self._is_even else min(edges_j, self.refresh_s / 2 * self._power.range_w)
         return CounterEnergy(
             energy_j=end.value_j - start.value_j,
             edges_j=edges_j - alike_j,

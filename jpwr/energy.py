@@ -96,6 +96,14 @@ class ChannelEnergy:
         plausible = PLAUSIBLE_OF_MEANS if self.info.averaging_s and not self.info.limit_w else PLAUSIBLE
         return max(plausible * self.power.peak_w, self.info.limit_w)
 
+    @property
+    def most_unseen_w(self) -> float:
+        """The most power in a time of which no reading is; infinite where means do not tell it."""
+        peak_w = self.power.peak_w
+        if self.info.limit_w:
+            return max(peak_w, self.info.limit_w)
+        return math.inf if self.info.averaging_s or self.lateness.averaging_s else peak_w
+
     def _find_lateness(self) -> Lateness:
         if self.counter is None or not self._shows_all_loads:
             return Lateness()

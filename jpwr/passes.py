@@ -11,6 +11,7 @@ from functools import reduce
 from typing import Iterable, NamedTuple, Sequence
 
 from jpwr.energy import ChannelEnergy, EnergyEstimate, relative_difference
+from jpwr.errors import NotEnoughSamples
 
 
 class _Row(NamedTuple):
@@ -31,7 +32,7 @@ def energy_of_passes(curve: ChannelEnergy, windows_s: Iterable[tuple[float, floa
     for start_s, end_s in windows_s:
         estimate = curve.between(start_s, end_s)
         one = _Row(start_s, end_s, estimate, estimate)
-        joined = _joined(rows[-1], one, curve.power.peak_w) if rows else None
+        joined = _joined(rows[-1], one, curve.most_unseen_w) if rows else None
         if joined:
             rows[-1] = joined
         else:
@@ -41,11 +42,12 @@ def energy_of_passes(curve: ChannelEnergy, windows_s: Iterable[tuple[float, floa
     return total if is_at_once else _within_all(curve, rows, total)
 
 
-def _joined(row: _Row, one: _Row, peak_w: float) -> _Row | None:
+def _joined(row: _Row, one: _Row, most_w: float) -> _Row | None:
     if one.start_s < row.end_s:
         at_once = add_estimates(row.estimate, one.estimate, at_once=True)
         return _Row(min(row.start_s, one.start_s), one.end_s, at_once, one.last, math.inf)
-    between_j = peak_w * (one.start_s - row.end_s)
+    pause_s = one.start_s - row.end_s
+    between_j = most_w * pause_s if pause_s else 0.0
     if row.last.method == one.last.method and between_j < row.last.uncertainty_j + one.last.uncertainty_j:
         added = add_estimates(row.estimate, one.estimate)
         return _Row(row.start_s, one.end_s, added, one.last, row.between_j + between_j)
@@ -58,8 +60,10 @@ def _as_one_window(curve: ChannelEnergy, row: _Row) -> EnergyEstimate:
     """
     if not row.between_j < row.estimate.uncertainty_j:
         return row.estimate
-    whole = curve.between(row.start_s, row.end_s)
-    if whole.method != row.estimate.method or not whole.uncertainty_j + row.between_j < row.estimate.uncertainty_j:
+    whole = _whole(curve, row.start_s, row.end_s)
+    if whole is None or whole.method != row.estimate.method:
+        return row.estimate
+    if not whole.uncertainty_j + row.between_j < row.estimate.uncertainty_j:
         return row.estimate
     return row.estimate._replace(
         uncertainty_j=whole.uncertainty_j + row.between_j,
@@ -73,9 +77,19 @@ def _within_all(curve: ChannelEnergy, rows: Sequence[_Row], total: EnergyEstimat
     """Passes that do not overlap use no more than the time from the first to the last one does."""
     if not total.uncertainty_j > total.energy_j:
         return total
-    whole = curve.between(rows[0].start_s, rows[-1].end_s)
+    whole = _whole(curve, rows[0].start_s, rows[-1].end_s)
+    if whole is None:
+        return total
     most_j = max(total.energy_j, whole.energy_j + whole.uncertainty_j - total.energy_j)
     return total._replace(uncertainty_j=min(total.uncertainty_j, most_j), lasting_j=min(total.lasting_j, most_j))
+
+
+def _whole(curve: ChannelEnergy, start_s: float, end_s: float) -> EnergyEstimate | None:
+    """Of all the time, where that is known: what is between passes may be at fault."""
+    try:
+        return curve.between(start_s, end_s)
+    except NotEnoughSamples:
+        return None
 
 
 def add_estimates(a: EnergyEstimate, b: EnergyEstimate, at_once: bool = False) -> EnergyEstimate:

@@ -67,8 +67,8 @@ def test_a_script_that_does_not_say_by_what_it_is_run_is_run_as_by_a_shell(jpwr,
     later.mkdir()
     (later / "a-script").write_text("#!/bin/sh\necho another\n")
     (later / "a-script").chmod(0o755)
-    in_path = f"{tmp_path}:{later}:{os.environ['PATH']}"
-    for name, path in (("./a-script", os.environ["PATH"]), ("a-script", in_path)):
+    paths = [f"{folder}:{later}:{os.environ['PATH']}" for folder in (tmp_path, ".", "")]
+    for name, path in (("./a-script", os.environ["PATH"]), *(("a-script", path) for path in paths)):
         done = jpwr(*ESTIMATE, "--", name, "here", PATH=path, **variables)
         assert (done.returncode, done.stdout) == (5, "ran here\n"), done.stderr
 
@@ -91,9 +91,12 @@ def test_a_command_that_cannot_be_executed_is_told_why(jpwr, tmp_path, variables
     (tmp_path / "text").write_text("no program")
     (tmp_path / "script").write_text("#!/no/such/interpreter\n")
     (tmp_path / "script").chmod(0o755)
-    done = jpwr(*ESTIMATE, "--", "./text", **variables)
-    assert done.returncode == 126
-    assert "command './text' cannot be executed (Permission denied): is it a program, with its x bit" in done.stderr
+    for name in ("./text", "text"):
+        done = jpwr(*ESTIMATE, "--", name, **variables, PATH=f"{tmp_path}:{os.environ['PATH']}")
+        assert done.returncode == 126
+        assert (
+            f"command '{name}' cannot be executed (Permission denied): is it a program, with its x bit" in done.stderr
+        )
     done = jpwr(*ESTIMATE, "--", "./script", **variables)
     assert done.returncode == 127
     assert "command './script' cannot be executed: the interpreter that it asks for is not there" in done.stderr

@@ -524,6 +524,19 @@ def test_where_a_counter_of_few_changes_stood_still_it_has_no_part():
     assert (estimate.method, estimate.reason) == ("integral", "the counter stood still")
 
 
+def test_a_counter_that_stops_after_power_could_no_longer_be_read_has_not_told_the_rest():
+    times_s = times(0.1, 60)
+    power_w = [300.0 if time_s < 20 else math.nan for time_s in times_s]
+    for last_s in (24.0, 59.9):
+        counter_j = [300.0 * min(time_s, last_s) for time_s in times_s]
+        estimate = ChannelEnergy(COUNTED, times_s, power_w, times_s, counter_j, True).between(1.0, 58.0)
+        assert abs(estimate.energy_j - 300 * 57) <= estimate.uncertainty_j
+        stopped = last_s < 58
+        assert estimate.method == ("integral" if stopped else "counter")
+        assert estimate.reason == ("the counter stood still where power could not be read" if stopped else "")
+        assert (estimate.uncertainty_j > 5000) == stopped
+
+
 def test_a_counter_is_judged_where_there_is_power():
     """It falls long after the last reading of power, before which it is 1.3 times too high."""
     times_s = times(0.1, 100)

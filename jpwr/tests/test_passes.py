@@ -81,6 +81,54 @@ def test_rows_of_steps_with_a_pause_between_them_are_as_sure_as_the_rows():
     assert found.integral_uncertainty_j == pytest.approx(expected.integral_uncertainty_j, rel=1e-6)
 
 
+@pytest.mark.parametrize("limit_w", [0.0, 700.0])
+@pytest.mark.parametrize("refresh_s", [0.0, 0.01])
+def test_the_peak_of_means_is_no_limit_to_what_is_used_between_passes(refresh_s, limit_w):
+    """A mean over a second hides that a pause of 30 ms takes eight times the power of the second around it."""
+    edges_s = [0.0, *itertools.accumulate([0.97, 0.03] * 45)]
+    load = loads.levels(edges_s, [90.0, 690.0] * 45)
+    info = INFO._replace(averaging_s=1.0, limit_w=limit_w)
+    if refresh_s:
+        info = info._replace(has_counter=True, counter_resolution_j=0.001, counter_refresh_s=refresh_s)
+    held = 0
+    for seed in range(20):
+        chance = random.Random(seed)
+        counter_j = counter_of(load, refresh_s, refresh_s * chance.random()) if refresh_s else None
+        curve = channel(moments(chance, 1.0, 44.0, 0.1), loads.averaged(load, 1.0), counter_j, info)
+        windows = [(float(second), second + 0.97) for second in range(5, 36)]
+        found = energy_of_passes(curve, windows)
+        held += abs(found.energy_j - math.fsum(load.between_j(*window) for window in windows)) <= found.uncertainty_j
+    assert held >= 19
+
+
+def test_passes_are_known_where_what_is_between_them_is_not():
+    """A sensor that looks at a part of the time tells nothing alone, and its counter falls between two passes."""
+    info = SLOW._replace(seen_share=0.25, counter_refresh_s=0.0)
+    times_s = moments(random.Random(3), 0.0, 40.0, 0.1)
+    counter_j = [300.0 * (time_s if time_s < 20 else time_s - 20) for time_s in times_s]
+    curve = ChannelEnergy(info, times_s, [300.0] * len(times_s), times_s, counter_j, True)
+    windows = passes(20, 0.002, 1.0, 5.4)
+    found = energy_of_passes(curve, windows)
+    assert (found.method, found.energy_j) == ("counter", pytest.approx(300 * 0.002 * 20, rel=0.01))
+
+
+@pytest.mark.parametrize("stall_s", [0.0, 0.3])
+def test_a_counter_that_was_late_once_makes_passes_in_step_with_the_load_no_surer(stall_s):
+    held = 0
+    for seed in range(20):
+        chance = random.Random(seed)
+        load = loads.levels([0.0, *itertools.accumulate([0.1, 0.2] * 150)], [480.0, 120.0] * 150)
+        times_s = moments(chance, 1.0, 44.0, 0.1)
+        counted_s = [20.0 if 20.0 < time_s < 20.0 + stall_s else time_s for time_s in times_s]
+        counter_j = [counter_of(load)(time_s) for time_s in counted_s]
+        info = SLOW._replace(counter_refresh_s=0.0)
+        curve = ChannelEnergy(info, times_s, [load.power_w(time_s) for time_s in times_s], times_s, counter_j, True)
+        windows = [(0.3 * number, 0.3 * number + 0.1) for number in range(20, 120)]
+        found = energy_of_passes(curve, windows)
+        held += abs(found.energy_j - math.fsum(load.between_j(*window) for window in windows)) <= found.uncertainty_j
+    assert held >= 19
+
+
 def test_short_passes_use_no_more_than_all_of_the_time():
     """Of each alone a mean over a second tells nothing, and all of them lie in 5 s."""
     load, info = square(0.05, duty=0.5), INFO._replace(averaging_s=1.0)
