@@ -37,8 +37,7 @@ class CounterEnergy(NamedTuple):
     """What a counter says of a window."""
 
     energy_j: float
-    edges_j: float  # half-width: when the counter was renewed, another time in another direction
-    lasting_j: float  # half-width: what may be off in the same direction each time
+    unsure_j: float  # half-width: when the counter was renewed, and its steps; it may be late by the same each time
     fault: str  # why it cannot be right, whatever power says
 
 
@@ -52,8 +51,7 @@ class Value(NamedTuple):
 
 class _Edge(NamedTuple):
     value_j: float
-    moment_j: float
-    shape_j: float
+    unsure_j: float
     first: int  # between which two values' renewals it is
     last: int
 
@@ -96,7 +94,6 @@ class CounterCurve:
         self._values_j = [energy_j[0], *values_j]
         earliest_s = [max(before, seen - self.refresh_s) for before, seen in zip(before_s, seen_s)]
         self._pace: Pace | None = None
-        self._is_even = refresh.shortest_s > 0 and refresh.is_even
         if refresh.shortest_s:
             self._moments_s = [(earliest + seen) / 2 for earliest, seen in zip(earliest_s, seen_s)]
             self._unsure_s = [(seen - earliest) / 2 for earliest, seen in zip(earliest_s, seen_s)]
@@ -225,25 +222,20 @@ class CounterCurve:
     def between(self, start_s: float, end_s: float) -> CounterEnergy:
         """The energy of a window in joules; `nan` where the counter was never read."""
         if not self.readings:
-            return CounterEnergy(math.nan, 0.0, 0.0, "could not be read")
+            return CounterEnergy(math.nan, 0.0, "could not be read")
         if len(self._values_j) == 1:
-            return CounterEnergy(0.0, 0.0, 0.0, "stood still")
+            return CounterEnergy(0.0, 0.0, "stood still")
         reach_s = self._reach_s
         if start_s < self._read_s[0] - reach_s or end_s > self._read_s[1] + reach_s:
-            return CounterEnergy(math.nan, 0.0, 0.0, "was not read in all of that time")
+            return CounterEnergy(math.nan, 0.0, "was not read in all of that time")
         if self._power.times_s and end_s > max(self._seen_s[-1], self._power.times_s[-1]) + reach_s:
-            return CounterEnergy(math.nan, 0.0, 0.0, "stood still where power could not be read")
+            return CounterEnergy(math.nan, 0.0, "stood still where power could not be read")
         start, end = self._edge(start_s), self._edge(end_s)
         first_s, last_s = min(start_s, self._seen_s[start.first]), max(end_s, self._seen_s[end.last])
         faults = self._faults[bisect_left(self._fault_times_s, first_s) : bisect_right(self._fault_times_s, last_s)]
-        edges_j = start.moment_j + end.moment_j
-        # Without an even refresh that a reading has shown, both edges are late, or early, by half a step of readings,
-        # in all windows of one kind alike.
-        alike_j = 0.0 if self._is_even else min(edges_j, self.refresh_s / 2 * self._power.range_w)
         return CounterEnergy(
             energy_j=end.value_j - start.value_j,
-            edges_j=edges_j - alike_j,
-            lasting_j=alike_j + start.shape_j + end.shape_j + self._info.counter_resolution_j,
+            unsure_j=start.unsure_j + end.unsure_j + self._info.counter_resolution_j,
             fault=faults[0][1] if faults else "",
         )
 
@@ -289,7 +281,8 @@ class CounterCurve:
         value_j = self._values_j[first] + share * step_j
         if shape_j:
             value_j, shape_j = self._followed(first, last, time_s, share, value_j, shape_j)
-        return _Edge(value_j, abs(step_j) * max(early_share - share, share - late_share), shape_j, first, last)
+        moment_j = abs(step_j) * max(early_share - share, share - late_share)
+        return _Edge(value_j, moment_j + shape_j, first, last)
 
     def _slot(self, time_s: float) -> int:
         """Which value's time a moment is in; -1 before the first one."""
@@ -383,8 +376,7 @@ class CounterCurve:
             off_w = max(middle_w - lowest_w, highest_w - middle_w)
         return _Edge(
             self._values_j[knot] + away_s * middle_w,
-            max(abs(middle_w), off_w) * unsure_s,
-            abs(away_s) * off_w,
+            max(abs(middle_w), off_w) * unsure_s + abs(away_s) * off_w,
             knot,
             knot,
         )

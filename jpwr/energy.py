@@ -168,13 +168,13 @@ class ChannelEnergy:
         if self.counter is not None:
             counter = self.counter.between(start_s, end_s)
             late_j = self._late_j(self.lateness.counter_unsure_s, start_s, end_s)
-            counter = counter._replace(lasting_j=counter.lasting_j + late_j)
+            counter = counter._replace(unsure_j=counter.unsure_j + late_j)
             reason, widened_j = self._judge(integral, counter, start_s, end_s)
         believed = None if reason else counter
         if believed:
             energy_j = believed.energy_j
-            lasting_j = believed.lasting_j + max(self._whole.scale_off * abs(integral.energy_j), widened_j)
-            uncertainty_j = lasting_j + believed.edges_j
+            lasting_j = believed.unsure_j + max(self._whole.scale_off * abs(integral.energy_j), widened_j)
+            uncertainty_j = lasting_j
         else:
             unseen_j = self._unseen_j(integral.energy_j, duration_s)
             # Also one that cannot be used here may tell elsewhere that the samples miss something.
@@ -264,7 +264,7 @@ class ChannelEnergy:
         if self._whole.counts_too_little or counter.energy_j > most_j:
             return reason, 0.0
         apart_j = abs(counter.energy_j - integral.energy_j)
-        return f"{reason}, and the interval holds both", apart_j + counter.edges_j + counter.lasting_j
+        return f"{reason}, and the interval holds both", apart_j + counter.unsure_j
 
 
 def _together(
@@ -279,15 +279,14 @@ def _together(
     )
     counter = a_counter._replace(
         energy_j=a_counter.energy_j + b_counter.energy_j,
-        edges_j=a_counter.edges_j + b_counter.edges_j,
-        lasting_j=a_counter.lasting_j + b_counter.lasting_j,
+        unsure_j=a_counter.unsure_j + b_counter.unsure_j,
     )
     return integral, counter
 
 
 def _are_apart(integral: PowerEnergy, counter: CounterEnergy, doubt: float, tolerance: float) -> bool:
     """Whether the two witnesses cannot both be right, each with so many times the uncertainty that it states."""
-    unsure_j = doubt * (integral.sampling_j + integral.lasting_j) + counter.edges_j + counter.lasting_j
+    unsure_j = doubt * (integral.sampling_j + integral.lasting_j) + counter.unsure_j
     return not abs(counter.energy_j - integral.energy_j) <= unsure_j + tolerance * abs(integral.energy_j)
 
 

@@ -138,7 +138,8 @@ class Trace:
         faults: dict[str, dict[str, int]] = {kind: {} for kind in (NEVER_ENDED, NEVER_BEGUN, BACKWARDS)}
         for name, of_name in marks.items():
             regions, of_kinds = _paired(name, of_name)
-            if of_kinds:  # several threads or processes mark it, and one was held up between its clock and its mark?
+            # Who marks it beside others may have been held up between its clock and its mark.
+            if of_kinds:
                 in_time = _paired(name, sorted(of_name, key=attrgetter("time_s")))
                 if set(in_time[1]) <= {NEVER_ENDED}:
                     regions, of_kinds = in_time

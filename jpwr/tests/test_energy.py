@@ -625,7 +625,7 @@ def test_witnesses_are_apart_beyond_all_that_is_not_sure_of_either(counter_j, ap
     integral = PowerEnergy(
         100.0, sampling_j=2.0, lasting_j=1.0, covered_s=1.0, samples=10, missing=0, largest_gap_s=0.1
     )
-    counter = CounterEnergy(counter_j, edges_j=3.0, lasting_j=4.0, fault="")
+    counter = CounterEnergy(counter_j, unsure_j=7.0, fault="")
     assert _are_apart(integral, counter, 1.0, 0.0) is apart
 
 
@@ -634,8 +634,8 @@ def test_the_interval_of_a_contradicted_integral_is_its_own_and_what_the_counter
     times_s = times(0.1, 10)
     curve = ChannelEnergy(COUNTED, times_s, [100.0] * 101, times_s, [factor * 100 * time_s for time_s in times_s])
     estimate, counter = curve.between(1.02, 9.07), curve.counter.between(1.02, 9.07)
-    assert counter.edges_j > 0
-    beside_j = abs(counter.energy_j - estimate.integral_j) + counter.edges_j + counter.lasting_j
+    assert counter.unsure_j > 0
+    beside_j = abs(counter.energy_j - estimate.integral_j) + counter.unsure_j
     assert estimate.uncertainty_j == pytest.approx(estimate.integral_uncertainty_j + beside_j, rel=1e-9)
 
 

@@ -129,6 +129,19 @@ def test_a_counter_that_was_late_once_makes_passes_in_step_with_the_load_no_sure
     assert held >= 19
 
 
+@pytest.mark.parametrize("refresh_s", [0.02, 0.05])
+def test_a_counter_may_be_late_by_the_same_in_all_passes(refresh_s):
+    held = 0
+    for seed in range(20):
+        chance = random.Random(seed)
+        load = square(0.3, duty=0.3)
+        windows = [(0.3 * number, 0.3 * number + 0.09) for number in range(20, 180)]
+        found = energy_of_passes(counted(load, refresh_s, chance), windows)
+        assert found.method == "counter"
+        held += abs(found.energy_j - math.fsum(load.between_j(*window) for window in windows)) <= found.uncertainty_j
+    assert held >= 19
+
+
 def test_short_passes_use_no_more_than_all_of_the_time():
     """Of each alone a mean over a second tells nothing, and all of them lie in 5 s."""
     load, info = square(0.05, duty=0.5), INFO._replace(averaging_s=1.0)
