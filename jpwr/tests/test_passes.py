@@ -103,13 +103,15 @@ def test_the_peak_of_means_is_no_limit_to_what_is_used_between_passes(refresh_s,
 
 def test_passes_are_known_where_what_is_between_them_is_not():
     """A sensor that looks at a part of the time tells nothing alone, and its counter falls between two passes."""
-    info = SLOW._replace(seen_share=0.25, counter_refresh_s=0.0)
-    times_s = moments(random.Random(3), 0.0, 40.0, 0.1)
-    counter_j = [300.0 * (time_s if time_s < 20 else time_s - 20) for time_s in times_s]
-    curve = ChannelEnergy(info, times_s, [300.0] * len(times_s), times_s, counter_j, True)
-    windows = passes(20, 0.002, 1.0, 5.4)
+    chance = random.Random(3)
+    info = SLOW._replace(seen_share=0.25, counter_refresh_s=0.0, averaging_s=0.025, held_s=0.1)
+    times_s = moments(chance, 1.0, 50.0, 0.1)
+    counter_j = [300.0 * (time_s if time_s < 20 else time_s - 10) for time_s in times_s]
+    power_w = [300 + chance.gauss(0, 20) for _ in times_s]
+    curve = ChannelEnergy(info, times_s, power_w, times_s, counter_j, True)
+    windows = [*passes(20, 0.002, 0.498, 5.0), *passes(20, 0.002, 0.498, 25.0)]
     found = energy_of_passes(curve, windows)
-    assert (found.method, found.energy_j) == ("counter", pytest.approx(300 * 0.002 * 20, rel=0.01))
+    assert (found.method, found.energy_j) == ("counter", pytest.approx(300 * 0.002 * 40, rel=0.01))
 
 
 @pytest.mark.parametrize("stall_s", [0.0, 0.3])
