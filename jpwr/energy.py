@@ -157,10 +157,9 @@ class ChannelEnergy:
         """The energy of a window. Its uncertainty is that of sampling alone: the sensor's own calibration is its
         maker's to state. Raises NotEnoughSamples when fewer than two samples tell of it.
         """
-        integral = self.power.between(start_s, end_s)
+        seen = self.power.between(start_s, end_s)
         duration_s = end_s - start_s
-        if integral is None:
-            integral = self._beside_power(start_s, end_s)
+        integral = seen or self._as_elsewhere(start_s, end_s)
         late_j = self._late_j(self.lateness.power_unsure_s, start_s, end_s)
         integral = integral._replace(lasting_j=integral.lasting_j + late_j)
         integral_uncertainty_j = integral.sampling_j + integral.lasting_j
@@ -171,6 +170,9 @@ class ChannelEnergy:
             counter = counter._replace(unsure_j=counter.unsure_j + late_j)
             reason, widened_j = self._judge(integral, counter, start_s, end_s)
         believed = None if reason else counter
+        # Where power could not be read, a counter that agrees with it elsewhere tells, if it goes on.
+        if not seen and not (believed and self.counter and self.counter.goes_on(start_s, end_s)):
+            raise NotEnoughSamples(f"{self.info.name} has no reading of power in these {duration_s:.3f} s")
         if believed:
             energy_j = believed.energy_j
             lasting_j = believed.unsure_j + max(self._whole.scale_off * abs(integral.energy_j), widened_j)
@@ -205,22 +207,15 @@ class ChannelEnergy:
             integral_lasting_j=integral.lasting_j,
         )
 
-    def _beside_power(self, start_s: float, end_s: float) -> PowerEnergy:
-        """What stands for power in a window that has no reading of it: elsewhere it was seen, and a counter that agrees
-        with it there tells of here. Raises NotEnoughSamples where there is none.
-        """
-        name, duration_s = self.info.name, end_s - start_s
-        if len(self.power.times_s) < 2 or not duration_s > 0:
-            raise NotEnoughSamples(
-                f"energy needs at least 2 samples, got {len(self.power.times_s)} of {name} around {duration_s:.3f} s: "
-                "sample faster or run longer"
-            )
-        if self.counter is not None and self.counter.goes_on(start_s, end_s):
-            integral = self.power.unseen(start_s, end_s)
-            fault, _ = self._judge(integral, self.counter.between(start_s, end_s), start_s, end_s)
-            if not fault:
-                return integral
-        raise NotEnoughSamples(f"{name} has no reading of power in these {duration_s:.3f} s")
+    def _as_elsewhere(self, start_s: float, end_s: float) -> PowerEnergy:
+        """What a window that has no reading of power is held against. Raises NotEnoughSamples where none was seen."""
+        duration_s = end_s - start_s
+        if len(self.power.times_s) > 1 and duration_s > 0:
+            return self.power.unseen(start_s, end_s)
+        raise NotEnoughSamples(
+            f"energy needs at least 2 samples, got {len(self.power.times_s)} of {self.info.name} around "
+            f"{duration_s:.3f} s: sample faster or run longer"
+        )
 
     def _unseen_j(self, energy_j: float, duration_s: float) -> float:
         """How far energy may be off as the sensor looks at a part of the time: in the rest, power was between none and

@@ -14,12 +14,7 @@ import pytest
 from jpwr.backends.rapl import counter_step
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.counter_curve import CounterEnergy
-from jpwr.energy import (
-    ChannelEnergy,
-    _are_apart,
-    integral_j,
-    relative_difference,
-)
+from jpwr.energy import ChannelEnergy, _are_apart, integral_j, relative_difference
 from jpwr.errors import NotEnoughSamples
 from jpwr.lateness import Lateness
 from jpwr.passes import add_estimates

@@ -443,7 +443,7 @@ def test_data_frames_come_in_other_formats(jpwr, tmp_path, file_type, engine):
 
 
 def test_what_a_sensor_calls_its_device_makes_no_line_of_its_own_for_prometheus():
-    info = ChannelInfo("made:0", Scope.DEVICE, "", device_id='a "board"\n of\\two lines')
+    info = ChannelInfo("made:0", Scope.DEVICE, "", period_s=3600.0, device_id='a "board"\n of\\two lines')
     with Exporter([info], 0) as exporter:
         exporter.extend([Row(time.monotonic(), [300.0], [None])])
         [line] = [line for line in exporter.text().splitlines() if line.endswith(" 300.000000")]
