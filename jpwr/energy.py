@@ -25,6 +25,7 @@ DOUBT_SCALE = 1.25  # beyond which the interval of a counter that is believed ho
 # A counter that is so many times off has no part in the interval, where power was never half of what it tells; nor a
 # fifth, where readings are means.
 BROKEN, PLAUSIBLE, PLAUSIBLE_OF_MEANS = 10.0, 2.0, 5.0
+FEWEST = 6  # of fewer samples, none tells how much power there can be
 
 
 class EnergyEstimate(NamedTuple):
@@ -155,7 +156,8 @@ class ChannelEnergy:
 
     def between(self, start_s: float, end_s: float) -> EnergyEstimate:
         """The energy of a window. Its uncertainty is that of sampling alone: the sensor's own calibration is its
-        maker's to state. Raises NotEnoughSamples when fewer than two samples tell of it.
+        maker's to state. Raises NotEnoughSamples when fewer than two samples tell of it, or fewer than six in all with
+        neither a counter nor a limit beside them.
         """
         seen = self.power.between(start_s, end_s)
         duration_s = end_s - start_s
@@ -173,6 +175,11 @@ class ChannelEnergy:
         # Where power could not be read, a counter that agrees with it elsewhere tells, if it goes on.
         if not seen and not (believed and self.counter and self.counter.goes_on(start_s, end_s)):
             raise NotEnoughSamples(f"{self.info.name} has no reading of power in these {duration_s:.3f} s")
+        if not believed and self.power.values < FEWEST and not self.info.limit_w:
+            raise NotEnoughSamples(
+                f"{self.info.name} has {self.power.values} readings of power, and neither a counter that can be used "
+                f"nor a power limit: energy needs at least {FEWEST} then, sample faster or run longer"
+            )
         if believed:
             energy_j = believed.energy_j
             lasting_j = believed.unsure_j + max(self._whole.scale_off * abs(integral.energy_j), widened_j)

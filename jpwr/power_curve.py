@@ -37,10 +37,11 @@ UNSEEN_SWING = 1.6  # of average power: between idle and full power of a GPU, wh
 EDGE_SHARE = 1 / 4  # of change of power x step at an edge
 NEAR = 6  # so many samples before and after an edge tell between which powers it is
 FEW_STEPS = 5  # an interval from few steps is widened by their number's share in this
-# Of so few samples all may be of one power, and a part of the time of another, which was seen elsewhere where a trace
-# has many; else energy is known to be below peak power x time.
+# Of so few samples of a window all may be of one power, and a part of the time of another, which was seen elsewhere
+# where a trace has many samples.
 FEW_SAMPLES, MANY_SAMPLES = 11, 50
 MISSED_BY_ALL = 0.05  # how likely that is of the part that is allowed for
+UNSEEN_SPREAD = 6.0  # times the lowest sample power may have been, where few tell and no limit is known
 ROUNDING = 1e-9  # of sums of many numbers
 LAG_SHARE = 0.75  # of the time for which a value is held: its own age, and the age that it had when it was new
 
@@ -86,13 +87,18 @@ class PowerCurve:
         self.least_w = min(power_w, default=math.nan)
         self.range_w = self.peak_w - self.least_w
         self.random_phase = random_phase
-        self._averaging_s, self._documented_s, self._limit_w = averaging_s, held_s, limit_w
+        self._averaging_s, self._documented_s = averaging_s, held_s
         self._moves_w = _moves_w(times_s, power_w, averaging_s) if averaging_s else 0.0
         steps_s = array("d", map(sub, times_s[1:], times_s))
         changes_w = list(map(sub, power_w[1:], power_w))
         self._steps_s = steps_s
         self.usual_step_s = sorted(steps_s)[len(steps_s) // 2] if steps_s else 0.0
         self.held_s = find_held_s(times_s, power_w, self.usual_step_s)
+        self.values = min(len(times_s), self._values_between(0, -1)) if times_s else 0  # of the sensor, at most
+        self.is_of_few = self.values < MANY_SAMPLES
+        self._most_w = max(abs(self.peak_w), abs(self.least_w), limit_w)
+        if self.is_of_few and not limit_w:
+            self._most_w = max(self._most_w, UNSEEN_SPREAD * self.least_w)
         self._step_w = _step_w(power_w)
         self._late_s = averaging_s / 2 + LAG_SHARE * max(held_s, self.held_s)
         self._twice_j = array("d", accumulate(map(mul, steps_s, map(add, power_w[1:], power_w)), initial=0.0))
@@ -218,7 +224,7 @@ class PowerCurve:
         missing = bisect_right(self.missing_s, end_s) - bisect_left(self.missing_s, start_s)
         low, high = self._touched(first_s, last_s)
         average_w = seen_j / covered_s
-        most_j = max(abs(self.peak_w), abs(self.least_w), self._limit_w) * covered_s
+        most_j = self._most_w * covered_s
         lasting_j = self._edges_j(low, high, covered_s) + self.missed_j(first_s, last_s)
         # All of it together is no more than peak power x time, or the limit's where that is known.
         sampling_j = min(max(0.0, most_j - lasting_j), self._sampling_j(low, high))
@@ -275,13 +281,14 @@ class PowerCurve:
     def _sampling_j(self, low: int, high: int) -> float:
         # A value that is shown for a while is seen once.
         inside, hidden_j = min(high - low - 1, self._values_between(low, high)), 0.0
-        if inside < FEW_SAMPLES:
-            seen = min(len(self.times_s), self._values_between(0, -1))
-            is_of_few = seen < MANY_SAMPLES
-            if not self.random_phase or (is_of_few and not self._limit_w):
-                return math.inf
+        if inside < FEW_SAMPLES and not self.random_phase:
+            return math.inf
+        if inside < FEW_SAMPLES or self.is_of_few:
             part = 1 - MISSED_BY_ALL ** (1 / inside) if inside > 0 else 1.0
-            hidden_w = max(self.range_w, self.peak_w / 2, self._limit_w if is_of_few else 0.0)
+            if self.is_of_few:
+                hidden_w = max(self.peak_w, self._most_w - self.least_w)
+            else:
+                hidden_w = max(self.range_w, self.peak_w / 2)
             hidden_j = part * hidden_w * (self.times_s[high] - self.times_s[low])
         square, fourth = self._squares_of(low, high)
         # What is rare shows late: how many changes there were, had they all been alike, tells how far chance goes.

@@ -41,7 +41,7 @@ NOT_TELLING = re.compile(r'^File "|^error_file: |To enable traceback see')
 OF_LAUNCHER = re.compile(r"^spawn: error: rank|\] failed \(exitcode: ")
 # What a rank has not said itself; one that aborts has.
 KILLED = re.compile(r"Signal [0-9]+ \(SIG(?!ABRT)|exit code -(?!6\b)")
-NOT_SAMPLED = "has no sample inside the window: sample faster or run longer"
+NOT_SAMPLED = "has too few samples inside the window: sample faster or run longer"
 MIN_COVERED = 0.95  # of the window, by a channel's first to last reading
 # What a benchmark's energy is taken from: the narrowest scope that was measured.
 SCOPES = ("device", "module", "cpu", "node", "supply")

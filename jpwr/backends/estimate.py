@@ -56,6 +56,7 @@ def open_channels(stack: ExitStack, proc: Path = PROC, environ: Mapping[str, str
         scope=Scope.CPU,
         source=f"modelled from CPU load: {source}, idle share {IDLE_SHARE}",
         estimated=True,
+        limit_w=tdp_w,
     )
     return [Channel(info, lambda: tdp_w * (IDLE_SHARE + (1 - IDLE_SHARE) * load.read()))]
 

@@ -1,7 +1,7 @@
 """Power and energy of whatever the kernel shows under hwmon, such as AMD and Intel GPUs and AMD processors.
 
 https://docs.kernel.org/hwmon/sysfs-interface.html: power*_average and power*_input are in microwatts, energy*_input in
-microjoules, power*_label and energy*_label name them.
+microjoules, power*_label and energy*_label name them; power*_cap is the most that the device is allowed.
 """
 
 from __future__ import annotations
@@ -83,6 +83,7 @@ def _channel(stack: ExitStack, chip: Path, chip_name: str, number: str, name: st
     power_path = instant if instant.exists() else average
     energy_path = chip / f"energy{number}_input"
     power, energy = one_at_least(reading_of(stack, power_path, MICRO), reading_of(stack, energy_path, MICRO))
+    cap_uw = text_of(chip / f"power{number}_cap")
     bus_id = (chip / "device").resolve().name if (chip / "device").exists() else ""
     info = ChannelInfo(
         name,
@@ -90,5 +91,6 @@ def _channel(stack: ExitStack, chip: Path, chip_name: str, number: str, name: st
         f"{chip_name} by hwmon, {power_path.name if power else energy_path.name}",
         device_id=bus_id,
         counter_resolution_j=MICRO,
+        limit_w=int(cap_uw) * MICRO if cap_uw.isdigit() else 0.0,
     )
     return channel_of(info, power, energy)

@@ -48,6 +48,7 @@ class Device(NamedTuple):
     with_cpu: bool  # its power is that of a processor, too
     read_power_w: Callable[[], float]  # these two raise ReadError; both are 0 on a die that has no sensor
     read_energy_j: Callable[[], float]
+    limit_w: float  # the power cap, 0 where it is not told
 
 
 class Sensor(NamedTuple):
@@ -160,6 +161,7 @@ def _channel(library: str, devices: list[Device], sensors: list[Sensor], card: l
         mine=any(index in mine for index in card),
         counter_resolution_j=ENERGY_STEP_J,
         counter_refresh_s=ENERGY_REFRESH_S,
+        limit_w=device.limit_w,
     )
     return channel_of(info, sensor.power, sensor.energy)
 
@@ -207,12 +209,17 @@ def _amdsmi_device(amdsmi: Any, handle: Any) -> Device:
             raise ReadError("amdsmi: the energy counter is N/A")
         return float(ticks * step_uj * MICRO)
 
+    def read_limit_w() -> float:
+        cap_uw = call("amdsmi_get_power_cap_info", dict).get("power_cap")
+        return _limit_w(cap_uw if isinstance(cap_uw, int) else 0)
+
     asic = attempt(partial(call, "amdsmi_get_gpu_asic_info", dict))
     facts: dict[str, Any] = {} if isinstance(asic, Lost) else asic
     name = str(facts.get("market_name") or "").replace("N/A", "")
     bdf = attempt(partial(call, "amdsmi_get_gpu_device_bdf", str))
     address = "" if isinstance(bdf, Lost) else bdf.rpartition(".")[0]
     uuid = attempt(partial(call, "amdsmi_get_gpu_device_uuid", str))
+    limit_w = attempt(read_limit_w)
     # ROCm 6.0 makes its UUID of another number than the serial's.
     serial = amd_id(_number(facts.get("asic_serial")))
     device_id = serial or next(iter([] if isinstance(uuid, Lost) else same_ids(uuid)), address)
@@ -223,7 +230,14 @@ def _amdsmi_device(amdsmi: Any, handle: Any) -> Device:
         has_cpu(name, _number(facts.get("device_id"))),
         read_power_w,
         read_energy_j,
+        0.0 if isinstance(limit_w, Lost) else limit_w,
     )
+
+
+def _limit_w(cap_uw: int) -> float:
+    """A power cap in watts, 0 for one that says that there is no value."""
+    cap_w = cap_uw * MICRO
+    return cap_w if cap_w < NO_POWER_W else 0.0
 
 
 def _one_line(error: Exception) -> str:
@@ -275,10 +289,11 @@ def _rocm_smi_device(smi: Any, index: int) -> Device:
         if code:
             raise ReadError(f"ROCm SMI: error {code}")
 
-    def number(kind: Any, name: str) -> int:
-        """What a function gives that asks for a device alone, 0 where it cannot."""
+    def number(kind: Any, name: str, *arguments: Any) -> int:
+        """What a function gives that fills in one number, 0 where it cannot."""
         value = kind()
-        return 0 if isinstance(attempt(partial(call, name, ctypes.byref(value))), Lost) else int(value.value)
+        called = attempt(partial(call, name, *arguments, ctypes.byref(value)))
+        return 0 if isinstance(called, Lost) else int(value.value)
 
     def watts(power_uw: ctypes.c_uint64) -> float:
         found_w = power_uw.value * MICRO
@@ -325,4 +340,5 @@ def _rocm_smi_device(smi: Any, index: int) -> Device:
         has_cpu(name, number(ctypes.c_uint16, "rsmi_dev_id_get")),
         read_power_w,
         read_energy_j,
+        _limit_w(number(ctypes.c_uint64, "rsmi_dev_power_cap_get", 0)),
     )

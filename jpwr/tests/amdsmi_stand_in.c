@@ -3,7 +3,7 @@
  *   STAND_IN_DEVICES     number of cards (default 2)
  *   STAND_IN_PARTITIONS  devices into which each card is divided (default 1): all show the card's power
  *   STAND_IN_FIRST_DIE   1: of an MI250's dies the second one has the sensor
- * Faults: vanish; no-power, no-counter, zeros; nameless, no-serial; no-id: the kernel does not tell the unique ids.
+ * Faults: vanish; no-power, no-counter, no-cap, zeros; nameless, no-serial; no-id: the kernel does not tell the unique ids.
  * What the package asks for and nothing here answers is in the file that the tests make.
  */
 #include <stdint.h>
@@ -22,6 +22,10 @@ typedef struct {
     uint32_t power_limit, padding;
     uint64_t reserved[18];
 } power_info;
+
+typedef struct {
+    uint64_t power_cap_uw, default_power_cap_uw, dpm_cap_mhz, min_power_cap_uw, max_power_cap_uw, reserved[3];
+} power_cap_info;
 
 typedef struct __attribute__((packed)) {
     char market_name[256];
@@ -69,6 +73,13 @@ int amdsmi_get_power_info(void *handle, power_info *info) {
     info->current_socket_power = is_gpu("MI250") ? no_power : watts;
     info->average_socket_power = is_gpu("MI250") ? watts : no_power;
     info->socket_power = watts == no_power ? UINT64_MAX : watts;
+    return SUCCESS;
+}
+int amdsmi_get_power_cap_info(void *handle, uint32_t sensor, power_cap_info *info) {
+    if (fault("vanish", device(handle))) return NOT_FOUND;
+    if (sensor || is_without_sensor(handle)) return NOT_SUPPORTED;
+    memset(info, 0, sizeof *info);
+    info->power_cap_uw = fault("no-cap", device(handle)) ? UINT64_MAX : (card(handle) + 1) * 750000000ull;
     return SUCCESS;
 }
 int amdsmi_get_energy_count(void *handle, uint64_t *ticks, float *resolution_uj, uint64_t *timestamp_ns) {

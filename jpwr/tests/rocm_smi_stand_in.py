@@ -38,6 +38,12 @@ class Smi:
         power._obj.value = 0 if is_second_die(device) else POWER_UW
         return SUCCESS
 
+    def rsmi_dev_power_cap_get(self, device, sensor, cap):
+        if sensor or is_second_die(device):
+            return NOT_SUPPORTED
+        cap._obj.value = 560_000_000
+        return SUCCESS
+
     def rsmi_dev_unique_id_get(self, device, unique):
         unique._obj.value = UNIQUE_ID + device
         return SUCCESS

@@ -75,6 +75,7 @@ def test_an_mi250_is_one_channel_of_two_devices(sample):
     assert {info.num_devices for info in trace.channels} == {2}
     assert {info.scope for info in trace.channels} == {Scope.DEVICE}
     assert {info.has_counter for info in trace.channels} == {True}
+    assert [info.limit_w for info in trace.channels] == [750, 1500]
     assert means_w(trace) == [300, 600]
 
 
@@ -122,7 +123,7 @@ SENSORS = {
 )
 def test_devices_are_one_card_where_that_is_sure(product, shown, cards):
     devices = [
-        Device(f"GPU-{number}", f"0000:0{number}:00", product, False, READS, READS) for number in range(len(shown))
+        Device(f"GPU-{number}", f"0000:0{number}:00", product, False, READS, READS, 0.0) for number in range(len(shown))
     ]
     assert _cards(devices, [SENSORS[letter] for letter in shown]) == cards
 
@@ -141,6 +142,7 @@ ODD = {
     ],
     "amdsmi_get_gpu_device_bdf": [None, KeyError("bdf")],
     "amdsmi_get_gpu_device_uuid": [None, 7],
+    "amdsmi_get_power_cap_info": [None, {}, {"power_cap": "N/A"}, {"power_cap": 0}],
 }
 
 
@@ -156,6 +158,7 @@ def test_what_one_device_tells_oddly_loses_no_other(monkeypatch, name, found):
     library.amdsmi_get_gpu_asic_info = lambda gpu: {"market_name": "AMD Instinct MI300X", "asic_serial": f"0xabc{gpu}"}
     library.amdsmi_get_gpu_device_bdf = lambda gpu: f"0000:c{gpu}:00.0"
     library.amdsmi_get_gpu_device_uuid = lambda gpu: f"00ff74a1-0000-1000-8000-00000000abc{gpu}"
+    library.amdsmi_get_power_cap_info = lambda _: {"power_cap": 750_000_000}
     usual = getattr(library, name)
 
     def odd(gpu):
@@ -170,6 +173,7 @@ def test_what_one_device_tells_oddly_loses_no_other(monkeypatch, name, found):
     with ExitStack() as stack:
         first, second = rocm.open_channels(stack, {})
     assert (first.info.device_id, first.info.lacks) == ("GPU-000000000000abc0", "")
+    assert (first.info.limit_w, second.info.limit_w) == (750, 0 if name == "amdsmi_get_power_cap_info" else 750)
     assert (first.read_power_w(), first.read_energy_j()) == (300.0, pytest.approx(15300.0))
     assert (second.read_power_w is None) == (name == "amdsmi_get_power_info")
     assert (second.read_energy_j is None) == (name == "amdsmi_get_energy_count")
@@ -230,6 +234,11 @@ def test_what_a_gpu_does_not_tell_is_left_out_and_said(sample, fault, lacks):
     assert trace.series()[1].samples
 
 
+def test_a_power_cap_of_all_bits_is_none(sample):
+    trace, _ = sample(STAND_IN_FAULT="no-cap", STAND_IN_FAULT_DEVICE="1")
+    assert [info.limit_w for info in trace.channels] == [750, 0]
+
+
 def test_a_gpu_without_a_serial_has_the_id_in_its_uuid(sample):
     trace, _ = sample(STAND_IN_FAULT="no-serial")
     assert [info.device_id for info in trace.channels] == IDS[:2]
@@ -258,6 +267,7 @@ def test_rocm_smi_is_read_where_there_is_no_amdsmi(tmp_path, gpu, version):
     assert {info.scope for info in trace.channels} == {Scope.MODULE if gpu == "MI300A" else Scope.DEVICE}
     assert {info.lacks for info in trace.channels} == {""}
     assert set(means_w(trace)) == {250}
+    assert {info.limit_w for info in trace.channels} == {560}
     if (gpu, version) == ("MI300X", "6"):  # all bits of the current power are set: the other one is read
         done = run(sys.executable, "-m", "jpwr", *command, cwd=tmp_path, NO_CURRENT_POWER="1", **variables)
         assert done.returncode == 0, done.stderr
@@ -273,6 +283,10 @@ def test_the_kernels_power_of_an_mi300a_is_that_of_its_module(tmp_path):
         (chip / "device" / "device").write_text(f"{pci_id}\n")
         (chip / "name").write_text("amdgpu\n")
         (chip / "power1_input").write_text("90000000\n")
+    (tmp_path / "hwmon1" / "power1_cap").write_text("750000000\n")
     with ExitStack() as stack:
-        found = {channel.info.name: channel.info.scope for channel in hwmon.open_channels(stack, tmp_path)}
-    assert found == {"hwmon:amdgpu:1": Scope.MODULE, "hwmon:amdgpu:1#2": Scope.DEVICE}
+        infos = [channel.info for channel in hwmon.open_channels(stack, tmp_path)]
+    assert [(info.name, info.scope, info.limit_w) for info in infos] == [
+        ("hwmon:amdgpu:1", Scope.MODULE, 0),
+        ("hwmon:amdgpu:1#2", Scope.DEVICE, 750),
+    ]

@@ -161,6 +161,7 @@ def test_the_estimate_goes_from_the_idle_share_to_the_cores_thermal_design_power
     assert channel.read_power_w() == pytest.approx(225 / 64 * 4 * share)
     assert channel.info.estimated
     assert channel.info.scope is Scope.CPU
+    assert channel.info.limit_w == pytest.approx(225 / 64 * 4)
     assert "AMD product page" in channel.info.source
 
 

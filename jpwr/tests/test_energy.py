@@ -67,7 +67,7 @@ def whole(times_s, power_w, counter_j=None, info=COUNTED):
 
 
 def test_a_missing_sample_is_counted_and_its_neighbours_are_joined():
-    estimate = whole([0.0, 1.0, 2.0, 3.0], [100.0, math.nan, 300.0, 300.0], info=POWER)
+    estimate = whole([0.0, 1.0, 2.0, 3.0], [100.0, math.nan, 300.0, 300.0], info=POWER._replace(limit_w=700.0))
     assert (estimate.samples, estimate.missing, estimate.covered_s) == (3, 1, 3.0)
     assert estimate.integral_j == pytest.approx(700.0)
     assert estimate.largest_gap_s == 2.0
@@ -414,7 +414,8 @@ def test_an_uneven_sensor_of_whole_watts_is_known_also_by_few_values(renewed_s, 
             seen_s = renewals_s[bisect_right(renewals_s, time_s) - 1]
             return round(load.power_w(max(0.0, seen_s)) / step_w) * step_w
 
-        curve = channel(moments(chance, 0.0, length_s, interval_s), power_w)
+        times_s = moments(chance, 0.0, length_s, interval_s)
+        curve = channel(times_s, power_w, info=INFO._replace(limit_w=loads.LIMIT_W))
         estimate = curve.between(0.5, length_s - 0.5)
         covered += abs(estimate.energy_j - load.between_j(0.5, length_s - 0.5)) <= estimate.uncertainty_j
     assert covered >= 28
@@ -553,6 +554,31 @@ def test_of_few_samples_all_may_have_missed_power_up_to_the_limit(end_s, interva
     assert held_of(bursts, lambda load: load.power_w, info, 2.0, end_s, interval_s, window_s) >= 95
 
 
+def dips(chance, length_s):
+    """Low for 0.03 s in a tenth of the time."""
+    lengths_s = [chance.uniform(0.0, 0.3), *[0.27, 0.03] * int(length_s / 0.3 + 1)]
+    return loads.levels([0.0, *itertools.accumulate(lengths_s)], [60.0, *[700.0, 60.0] * int(length_s / 0.3 + 1)])
+
+
+@pytest.mark.parametrize("limit_w", [0.0, 800.0])
+@pytest.mark.parametrize("load", [bursts, dips])
+@pytest.mark.parametrize("samples", [6, 8, 12, 20, 30, 45])
+def test_a_run_of_few_samples_may_have_missed_what_is_rare(samples, load, limit_w):
+    end_s = 2.0 + 0.1 * samples
+    info = INFO._replace(limit_w=limit_w)
+    assert held_of(load, lambda load: load.power_w, info, 2.0, end_s, 0.1, end_s - 2.0 - 1e-9) >= 95
+
+
+def test_of_fewer_samples_there_is_no_energy_unless_a_limit_or_a_counter_tells_how_much_it_can_be():
+    times_s = [0.1 * tick for tick in range(5)]
+    with pytest.raises(NotEnoughSamples, match=r"5 readings of power, and neither a counter .* at least 6"):
+        channel(times_s, lambda _: 300.0).between(0.0, 0.4)
+    limited = channel(times_s, lambda _: 300.0, info=INFO._replace(limit_w=700.0)).between(0.0, 0.4)
+    assert limited.energy_j + limited.uncertainty_j > 0.6 * 0.4 * 700
+    counted = channel(times_s, lambda _: 300.0, lambda time_s: 300.0 * time_s).between(0.0, 0.4)
+    assert (counted.method, counted.energy_j) == ("counter", pytest.approx(120.0))
+
+
 @pytest.mark.parametrize("window_s", [0.5, 1.0, 1.5, 2.0, 2.3, 3.5, 8.0, 8.5])
 @pytest.mark.parametrize(
     "load",
@@ -662,7 +688,7 @@ def test_what_is_known_of_the_sampling_is_in_the_interval():
 
 
 def test_without_a_counter_there_is_nothing_to_excuse():
-    estimate = whole([0.0, 1.0, 2.0], [100.0] * 3, info=POWER)
+    estimate = whole([0.0, 1.0, 2.0], [100.0] * 3, info=POWER._replace(limit_w=700.0))
     assert (estimate.method, estimate.reason) == ("integral", "")
     assert math.isnan(estimate.counter_j)
     assert math.isnan(estimate.difference)

@@ -112,7 +112,7 @@ def test_a_device_that_was_lost_takes_no_others_energy_along_and_has_none(job, g
     job.record(devices=on_gpus("GPU-0", "GPU-1"))
     result = collect(job.path)
     assert result["status"] == "failed"
-    assert "channel nvml:1 has no sample inside the window" in result["error"]
+    assert "channel nvml:1 has too few samples inside the window" in result["error"]
 
 
 def test_a_channel_that_could_not_be_read_says_why_there_is_no_energy(job):
@@ -360,7 +360,8 @@ def test_what_was_not_told_is_none_and_no_zero(job):
 
 
 def test_a_single_sample_in_the_window_is_an_energy_of_little_worth(job):
-    job.record().trace([CPU], lambda _, __: 100.0, times_s=[0.0, 9.8, 15.0, 20.2, 25.0])
+    limited = CPU._replace(limit_w=200.0)
+    job.record().trace([limited], lambda _, __: 100.0, times_s=[0.0, 9.8, 15.0, 20.2, 25.0])
     found = energy(job)
     assert found["samples"] == 1
     assert found["energy_wh"] == pytest.approx(1000 / 3600)
@@ -379,7 +380,7 @@ def test_missing_readings_are_counted_and_are_no_zeros(job):
     [
         ([0.0, 5.0, 15.0], lambda _, __: 1.0, "not covered"),
         ([12.0, 15.0, 25.0], lambda _, __: 1.0, "not covered"),
-        ([0.0, 25.0], lambda _, __: 1.0, "no sample inside the window"),
+        ([0.0, 25.0], lambda _, __: 1.0, "too few samples inside the window"),
         ([], lambda _, __: 1.0, "nothing"),
         (None, lambda _, time_s: 1.0 if time_s < 15 else math.nan, "cover 4.5 s of the window's 10.0 s"),
     ],
