@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from itertools import repeat
-from typing import NamedTuple, Sequence
+from typing import List, NamedTuple, Sequence, Tuple
 
 from jpwr.refresh import Refresh
 
-BLOCK = 128  # changes whose moments are found together
+BLOCK = 128  # changes whose rows are found together
 FEWEST, MOST = 16, 256  # changes from which that is told
 # By so much of its time a refresh may be early or late; the smallest one that explains what was seen.
 UNEVEN = (0.001, 0.004, 0.015, 0.06)
@@ -40,36 +40,51 @@ class _Row(NamedTuple):
     late_s: float = math.inf
 
 
+# Rows as corners of a convex region, each the period and a moment of a row: between them all agree.
+_Region = List[Tuple[float, float]]
+
+
+class _Found(NamedTuple):
+    """The rows that agree with changes, moments counted from an origin, and how far a refresh may be off."""
+
+    regions: list[_Region]
+    origin_s: float = 0.0
+    slack_s: float = 0.0
+
+
 class Pace:
     """The moments of a counter's refreshes, told from its changes, block by block and only where it is asked."""
 
     def __init__(self, changes: Sequence[Change], refresh: Refresh) -> None:
         self._changes, self._refresh = changes, refresh
-        self._blocks: dict[int, list[tuple[float, float]]] = {}
+        self._blocks: dict[int, _Found] = {}
+        self._moments_s: dict[int, tuple[float, float]] = {}
 
     def moment_s(self, index: int) -> tuple[float, float]:
         """Between which two moments the value of a change was renewed, in seconds."""
-        block, place = divmod(index, BLOCK)
+        if index not in self._moments_s:
+            self._moments_s[index] = self._moment_s(index)
+        return self._moments_s[index]
+
+    def _moment_s(self, index: int) -> tuple[float, float]:
+        block, change = index // BLOCK, self._changes[index]
         if block not in self._blocks:
-            self._blocks[block] = self._moments_s(range(block * BLOCK, min(len(self._changes), (block + 1) * BLOCK)))
-        return self._blocks[block][place]
+            end = min(len(self._changes), (block + 1) * BLOCK)
+            self._blocks[block] = self._find((block * BLOCK + end) // 2)
+        if not self._blocks[block].regions:
+            return _earliest_s(change, self._refresh.longest_s), change.seen_s
+        return _moment_s(change, self._blocks[block])
 
-    def _moments_s(self, block: range) -> list[tuple[float, float]]:
-        changes = [self._changes[index] for index in block]
-        longest_s = self._refresh.longest_s
-        found = [(_earliest_s(change, longest_s), change.seen_s) for change in changes]
-        if not self._refresh.is_even:
-            return found
-        middle = (block.start + block.stop) // 2
+    def _find(self, middle: int) -> _Found:
         origin_s = self._changes[middle].seen_s
-        for uneven in UNEVEN:
-            rows, readings = self._rows(middle, origin_s, uneven)
-            if rows:
-                slack_s = (uneven + READINGS_TO_CONTRADICT / readings) * longest_s
-                return [_moment_s(change, rows, origin_s, slack_s) for change in changes]
-        return found
+        for uneven in UNEVEN if self._refresh.is_even else ():
+            regions, readings = self._regions(middle, origin_s, uneven)
+            if regions:
+                slack_s = (uneven + READINGS_TO_CONTRADICT / readings) * self._refresh.longest_s
+                return _Found(regions, origin_s, slack_s)
+        return _Found([])
 
-    def _rows(self, middle: int, origin_s: float, uneven: float) -> tuple[list[_Row], int]:
+    def _regions(self, middle: int, origin_s: float, uneven: float) -> tuple[list[_Region], int]:
         """The rows that agree with all changes around the middle, and the number of readings that tell of it; no rows
         where none does, or changes are too few.
         """
@@ -88,7 +103,7 @@ class Pace:
             rows = _agreeing(rows, changes, CLOSE * period_s / reach, slack_s)
         if not rows or size < FEWEST or readings < FEWEST:
             return [], 0
-        return _agreeing(rows, changes, slack_s / reach, slack_s), readings
+        return [region for region in (_region(row, changes, slack_s) for row in rows) if region], readings
 
 
 def _earliest_s(change: Change, period_s: float) -> float:
@@ -143,15 +158,52 @@ def _agreed(row: _Row, changes: Sequence[Change], slack_s: float) -> _Row | None
     return _Row(period_s, half_s, early_s, late_s) if is_known else None
 
 
-def _moment_s(change: Change, rows: Sequence[_Row], origin_s: float, slack_s: float) -> tuple[float, float]:
+def _region(row: _Row, changes: Sequence[Change], slack_s: float) -> _Region:
+    """Of the rows that one stands for, those that agree with all changes; empty where none does."""
+    periods_s = row.period_s - row.half_s, row.period_s + row.half_s
+    corners = [(periods_s[0], row.early_s), (periods_s[1], row.early_s)]
+    corners += [(periods_s[1], row.late_s), (periods_s[0], row.late_s)]
+    for _, before_s, seen_s, shown_s in changes:
+        least_s, most_s = max(before_s, shown_s - periods_s[1]) - slack_s, seen_s + slack_s
+        if most_s - least_s >= periods_s[0]:
+            continue
+        first = math.ceil(min((least_s - moment_s) / period_s for period_s, moment_s in corners))
+        last = math.floor(max((most_s - moment_s) / period_s for period_s, moment_s in corners))
+        if first < last:
+            continue  # more than one moment of a row may be meant
+        corners = _cut(corners, [moment_s + first * period_s - least_s for period_s, moment_s in corners])
+        corners = _cut(corners, [most_s - moment_s - first * period_s for period_s, moment_s in corners])
+        if not corners:
+            break
+    return corners
+
+
+def _cut(corners: _Region, inside: Sequence[float]) -> _Region:
+    """The part of a convex region where what is told at its corners, and goes evenly in between, is not below 0."""
+    if min(inside, default=0.0) >= 0:
+        return corners
+    found = []
+    for number, ((period_s, moment_s), value) in enumerate(zip(corners, inside)):
+        (before_period_s, before_s), value_before = corners[number - 1], inside[number - 1]
+        if (value < 0) != (value_before < 0):
+            share = value_before / (value_before - value)
+            edge_s = before_period_s + share * (period_s - before_period_s)
+            found.append((edge_s, before_s + share * (moment_s - before_s)))
+        if value >= 0:
+            found.append((period_s, moment_s))
+    return found
+
+
+def _moment_s(change: Change, found: _Found) -> tuple[float, float]:
     """Between which moments the last refresh before a change was seen can have been, by all rows."""
+    seen_s, slack_s = change.seen_s - found.origin_s, found.slack_s
     least_s, most_s = math.inf, -math.inf
-    seen_s = change.seen_s - origin_s
-    for period_s, half_s, early_s, late_s in rows:
-        first = math.floor((seen_s - slack_s - late_s) / period_s)
-        last = math.floor((seen_s + slack_s - early_s) / period_s)
-        least_s = min(least_s, early_s + first * period_s - abs(first) * half_s)
-        most_s = max(most_s, late_s + last * period_s + abs(last) * half_s)
-    least_s, most_s = origin_s + least_s - slack_s, origin_s + most_s + slack_s
-    earliest_s = _earliest_s(change, max(row.period_s + row.half_s for row in rows) + 2 * slack_s)
+    for region in found.regions:
+        first = min(math.floor((seen_s - slack_s - moment_s) / period_s) for period_s, moment_s in region)
+        last = max(math.floor((seen_s + slack_s - moment_s) / period_s) for period_s, moment_s in region)
+        least_s = min(least_s, min(moment_s + first * period_s for period_s, moment_s in region))
+        most_s = max(most_s, max(moment_s + last * period_s for period_s, moment_s in region))
+    longest_s = max(period_s for region in found.regions for period_s, _ in region)
+    earliest_s = _earliest_s(change, longest_s + 2 * slack_s)
+    least_s, most_s = found.origin_s + least_s - slack_s, found.origin_s + most_s + slack_s
     return min(max(least_s, earliest_s), change.seen_s), max(earliest_s, min(most_s, change.seen_s))
