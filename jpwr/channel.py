@@ -45,6 +45,7 @@ class ChannelInfo(NamedTuple):
     held_s: float = 0.0  # how long the sensor may show a power before it has a new one, in seconds; 0: not known
     seen_share: float = 1.0  # share of the time that readings of power are of; below 1 the sensor is blind in between
     limit_w: float = 0.0  # the most power that the device is allowed, in watts; 0: not known
+    from_counter: bool = False  # power is the counter's own slope: nothing checks it
     lacks: str = ""  # what of this sensor cannot be read, and why
 
 
@@ -120,4 +121,5 @@ class Channel(NamedTuple):
         """What a trace says of it. The counter's slope is a mean from one reading to the next."""
         if self.read_power_w:
             return self.info
-        return self.info._replace(held_s=max(self.info.held_s, self.info.period_s, interval_s))
+        held_s = max(self.info.held_s, self.info.period_s, interval_s)
+        return self.info._replace(held_s=held_s, from_counter=True)

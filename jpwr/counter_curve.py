@@ -175,9 +175,7 @@ class CounterCurve:
 
     def renewals(self) -> list[Value]:
         """Each value that was renewed while it was read."""
-        if not self.readings:
-            return []
-        return [Value(*self._knot(index), self._values_j[index]) for index in range(1, len(self._values_j))]
+        return self.values_every(-math.inf)
 
     def values_every(self, slot_s: float) -> list[Value]:
         """The values that were renewed so far from each other, or further."""
@@ -371,7 +369,8 @@ class CounterCurve:
         lowest_w, highest_w = self._power.range_between_w(min(moment_s, time_s), max(moment_s, time_s))
         middle_w = (self._power.at_w(moment_s) + self._power.at_w(moment_s + away_s)) / 2
         off_w = (highest_w - lowest_w) / 2
-        if self._power.lags:  # what is shown there is of before, and power may be any that was seen
+        # What is shown there is of before, or there is nothing: power may be any that was seen.
+        if self._power.lags or not self._power.covers(min(moment_s, time_s), max(moment_s, time_s)):
             lowest_w, highest_w = min(self._power.least_w, self._least_w), max(self._power.peak_w, self._peak_w)
             off_w = max(middle_w - lowest_w, highest_w - middle_w)
         return _Edge(

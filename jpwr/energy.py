@@ -89,7 +89,7 @@ class ChannelEnergy:
     @property
     def _shows_all_loads(self) -> bool:
         """Samples at even times, and a sensor that is blind in between, may all have missed the same."""
-        return self.power.random_phase and self.info.seen_share >= 1
+        return self.power.random_phase and self.info.seen_share >= 1 and not self.info.from_counter
 
     @property
     def _most_w(self) -> float:
@@ -123,7 +123,7 @@ class ChannelEnergy:
 
     def _judge_whole(self) -> _Whole:
         times_s = self.power.times_s
-        if self.counter is None or len(times_s) < 2 or not self.counter.readings:
+        if self.counter is None or self.info.from_counter or len(times_s) < 2 or not self.counter.readings:
             return _Whole()
         # What power may have been in a gap hides what all the rest tells.
         parts = self.power.without_gaps(*self.counter.longest_sound(times_s[0], times_s[-1]))
@@ -164,7 +164,7 @@ class ChannelEnergy:
         integral = seen or self._as_elsewhere(start_s, end_s)
         late_j = self._late_j(self.lateness.power_unsure_s, start_s, end_s)
         integral = integral._replace(lasting_j=integral.lasting_j + late_j)
-        integral_uncertainty_j = integral.sampling_j + integral.lasting_j
+        integral_uncertainty_j = integral.unseen_j + integral.lasting_j
         counter, reason, widened_j = None, "", 0.0
         if self.counter is not None:
             counter = self.counter.between(start_s, end_s)
@@ -175,10 +175,10 @@ class ChannelEnergy:
         # Where power could not be read, a counter that agrees with it elsewhere tells, if it goes on.
         if not seen and not (believed and self.counter and self.counter.goes_on(start_s, end_s)):
             raise NotEnoughSamples(f"{self.info.name} has no reading of power in these {duration_s:.3f} s")
-        if not believed and self.power.values < FEWEST and not self.info.limit_w:
+        if not believed and len(self.power.times_s) < FEWEST and not self.info.limit_w:
             raise NotEnoughSamples(
-                f"{self.info.name} has {self.power.values} readings of power, and neither a counter that can be used "
-                f"nor a power limit: energy needs at least {FEWEST} then, sample faster or run longer"
+                f"{self.info.name} has {len(self.power.times_s)} readings of power, and neither a counter that can be "
+                f"used nor a power limit: energy needs at least {FEWEST} then, sample faster or run longer"
             )
         if believed:
             energy_j = believed.energy_j
@@ -190,11 +190,14 @@ class ChannelEnergy:
             beside_j = widened_j or max(unseen_j, self._whole.scale_off * abs(integral.energy_j))
             energy_j, lasting_j = integral.energy_j, integral.lasting_j + beside_j
             uncertainty_j = integral_uncertainty_j + beside_j
-        if duration_s < self.power.usual_step_s:  # of so short a time more is known by how much power can be
+        # More is known by how much power can be, of a short time, and where that is told and no counter tells more.
+        is_limited = self.info.limit_w and not (believed or reason)
+        if is_limited or duration_s < self.power.usual_step_s:
             most_j = self._most_w * duration_s
             uncertainty_j = min(uncertainty_j, max(energy_j, most_j - energy_j))
             lasting_j = min(lasting_j, uncertainty_j)
         counter_j = counter.energy_j if counter is not None else math.nan
+        difference = math.nan if self.info.from_counter else relative_difference(integral.energy_j, counter_j)
         return EnergyEstimate(
             energy_j=energy_j,
             uncertainty_j=uncertainty_j,
@@ -209,7 +212,7 @@ class ChannelEnergy:
             integral_j=integral.energy_j,
             integral_uncertainty_j=integral_uncertainty_j,
             counter_j=counter_j,
-            difference=relative_difference(integral.energy_j, counter_j),
+            difference=difference,
             lasting_j=lasting_j,
             integral_lasting_j=integral.lasting_j,
         )
@@ -217,7 +220,7 @@ class ChannelEnergy:
     def _as_elsewhere(self, start_s: float, end_s: float) -> PowerEnergy:
         """What a window that has no reading of power is held against. Raises NotEnoughSamples where none was seen."""
         duration_s = end_s - start_s
-        if len(self.power.times_s) > 1 and duration_s > 0:
+        if self.power.times_s and self.power.times_s[0] < self.power.times_s[-1] and duration_s > 0:
             return self.power.unseen(start_s, end_s)
         raise NotEnoughSamples(
             f"energy needs at least 2 samples, got {len(self.power.times_s)} of {self.info.name} around "
@@ -245,6 +248,8 @@ class ChannelEnergy:
             return f"the counter {counter.fault}", 0.0
         if counter.energy_j == 0:
             return "the counter stood still", 0.0
+        if self.info.from_counter:
+            return "", 0.0
         apart = [one for one in self._apart if one.start_s < end_s and start_s < one.end_s]
         if self._whole.contradicts or _are_apart(integral, counter, DOUBT_WINDOW, TOLERANCE_WINDOW):
             reason = (

@@ -102,6 +102,7 @@ def add_estimates(a: EnergyEstimate, b: EnergyEstimate, at_once: bool = False) -
     lasting_j = a.lasting_j + b.lasting_j
     integral_lasting_j = a.integral_lasting_j + b.integral_lasting_j
     added = operator.add if at_once else math.hypot
+    is_checked = not (math.isnan(a.difference) and math.isnan(b.difference))
     return EnergyEstimate(
         energy_j=energy_j,
         uncertainty_j=lasting_j + added(a.uncertainty_j - a.lasting_j, b.uncertainty_j - b.lasting_j),
@@ -117,7 +118,7 @@ def add_estimates(a: EnergyEstimate, b: EnergyEstimate, at_once: bool = False) -
         integral_uncertainty_j=integral_lasting_j
         + added(a.integral_uncertainty_j - a.integral_lasting_j, b.integral_uncertainty_j - b.integral_lasting_j),
         counter_j=counter_j,
-        difference=relative_difference(integral_sum_j, counter_j),
+        difference=relative_difference(integral_sum_j, counter_j) if is_checked else math.nan,
         lasting_j=lasting_j,
         integral_lasting_j=integral_lasting_j,
     )

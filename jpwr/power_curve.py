@@ -37,8 +37,8 @@ UNSEEN_SWING = 1.6  # of average power: between idle and full power of a GPU, wh
 EDGE_SHARE = 1 / 4  # of change of power x step at an edge
 NEAR = 6  # so many samples before and after an edge tell between which powers it is
 FEW_STEPS = 5  # an interval from few steps is widened by their number's share in this
-# Of so few samples of a window all may be of one power, and a part of the time of another, which was seen elsewhere
-# where a trace has many samples.
+# All samples may be of one power, and a part of the time of another. Of so few in a window that is told by them, of
+# more by all of the trace; where these are few, too, that power may be one that no sample has seen.
 FEW_SAMPLES, MANY_SAMPLES = 11, 50
 MISSED_BY_ALL = 0.05  # how likely that is of the part that is allowed for
 UNSEEN_SPREAD = 6.0  # times the lowest sample power may have been, where few tell and no limit is known
@@ -51,6 +51,7 @@ class PowerEnergy(NamedTuple):
 
     energy_j: float
     sampling_j: float  # half-width: what power did between the samples, another time in another direction
+    unseen_j: float  # the same with what all samples may have missed, which no counter is held against
     lasting_j: float  # half-width: what may be off in the same direction each time
     covered_s: float  # of the window, time between finite samples
     samples: int
@@ -87,7 +88,7 @@ class PowerCurve:
         self.least_w = min(power_w, default=math.nan)
         self.range_w = self.peak_w - self.least_w
         self.random_phase = random_phase
-        self._averaging_s, self._documented_s = averaging_s, held_s
+        self._averaging_s, self._documented_s, self._limit_w = averaging_s, held_s, limit_w
         self._moves_w = _moves_w(times_s, power_w, averaging_s) if averaging_s else 0.0
         steps_s = array("d", map(sub, times_s[1:], times_s))
         changes_w = list(map(sub, power_w[1:], power_w))
@@ -96,9 +97,9 @@ class PowerCurve:
         self.held_s = find_held_s(times_s, power_w, self.usual_step_s)
         self.values = min(len(times_s), self._values_between(0, -1)) if times_s else 0  # of the sensor, at most
         self.is_of_few = self.values < MANY_SAMPLES
-        self._most_w = max(abs(self.peak_w), abs(self.least_w), limit_w)
+        self._possible_w = max(abs(self.peak_w), abs(self.least_w), limit_w)
         if self.is_of_few and not limit_w:
-            self._most_w = max(self._most_w, UNSEEN_SPREAD * self.least_w)
+            self._possible_w = max(self._possible_w, UNSEEN_SPREAD * self.least_w)
         self._step_w = _step_w(power_w)
         self._late_s = averaging_s / 2 + LAG_SHARE * max(held_s, self.held_s)
         self._twice_j = array("d", accumulate(map(mul, steps_s, map(add, power_w[1:], power_w)), initial=0.0))
@@ -115,9 +116,9 @@ class PowerCurve:
         self._far = array("d", accumulate(map(mul, far_w, far_w), initial=0.0))
 
     def _fill_gaps(self, changes_w: Sequence[float], squares: list[float]) -> Sequence[float]:
-        """Where readings are missing, power may have been anywhere in the range that the channel has shown; and in the
-        same direction each time, as power itself may be what keeps them from being taken. What that makes until each
-        sample, in joules; nothing where none is missing.
+        """Where readings are missing, power may have been anywhere in the range that the channel has shown, or up to
+        its limit; and in the same direction each time, as power itself may be what keeps them from being taken. What
+        that makes until each sample, in joules; nothing where none is missing.
         """
         usual_s = self.usual_step_s
         gaps = {index for index, step_s in enumerate(self._steps_s) if step_s > MISSED_STEPS * usual_s}
@@ -126,7 +127,8 @@ class PowerCurve:
             return ()
         missed_j = [0.0] * len(squares)
         for index in sorted(gaps | failed):
-            step_s, watts = self._steps_s[index], self.range_w
+            step_s, watts = self._steps_s[index], max(self.range_w, self._limit_w - self.least_w)
+            seen_s = 0.0 if index in failed and step_s > MISSED_STEPS * usual_s else usual_s
             if step_s > LONG_STEPS * usual_s:
                 # It may have been low, or idle, also where all that was seen is one power.
                 watts = max(watts, self.peak_w / 2)
@@ -134,7 +136,7 @@ class PowerCurve:
                 squares[index] = (changes_w[index] * usual_s) ** 2
             if index in failed:
                 squares[index] = max(squares[index], (self.range_w * step_s) ** 2)
-            missed_j[index] = watts * max(0.0, step_s - usual_s)
+            missed_j[index] = watts * max(0.0, step_s - seen_s)
         return array("d", accumulate(missed_j, initial=0.0))
 
     def without_gaps(self, start_s: float, end_s: float) -> list[tuple[float, float]]:
@@ -224,13 +226,14 @@ class PowerCurve:
         missing = bisect_right(self.missing_s, end_s) - bisect_left(self.missing_s, start_s)
         low, high = self._touched(first_s, last_s)
         average_w = seen_j / covered_s
-        most_j = self._most_w * covered_s
+        most_j = self._possible_w * covered_s
         lasting_j = self._edges_j(low, high, covered_s) + self.missed_j(first_s, last_s)
-        # All of it together is no more than peak power x time, or the limit's where that is known.
-        sampling_j = min(max(0.0, most_j - lasting_j), self._sampling_j(low, high))
+        # All of it together is no more than the highest power that there may have been x time.
+        sampling_j, unseen_j = (min(max(0.0, most_j - lasting_j), one_j) for one_j in self._sampling_j(low, high))
         return PowerEnergy(
             energy_j=average_w * duration_s,
             sampling_j=sampling_j,
+            unseen_j=unseen_j,
             lasting_j=lasting_j
             + self.lagging_j(self.at_w(first_s), self.at_w(last_s), average_w)
             + self._step_w * covered_s
@@ -248,7 +251,7 @@ class PowerCurve:
         average_w = self._twice_j[-1] / 2 / (self.times_s[-1] - self.times_s[0])
         lasting_j = max(average_w, self.range_w) * duration_s
         missing = bisect_right(self.missing_s, end_s) - bisect_left(self.missing_s, start_s)
-        return PowerEnergy(average_w * duration_s, 0.0, lasting_j, 0.0, 0, missing, duration_s)
+        return PowerEnergy(average_w * duration_s, 0.0, 0.0, lasting_j, 0.0, 0, missing, duration_s)
 
     def _largest_gap_s(self, start_s: float, end_s: float, begin: int, end: int) -> float:
         if begin == end:
@@ -278,25 +281,25 @@ class PowerCurve:
             square, fourth = self._squares[-1] * share, self._fourths[-1] * share
         return square, fourth
 
-    def _sampling_j(self, low: int, high: int) -> float:
+    def _sampling_j(self, low: int, high: int) -> tuple[float, float]:
         # A value that is shown for a while is seen once.
-        inside, hidden_j = min(high - low - 1, self._values_between(low, high)), 0.0
+        inside = min(high - low - 1, self._values_between(low, high))
         if inside < FEW_SAMPLES and not self.random_phase:
-            return math.inf
-        if inside < FEW_SAMPLES or self.is_of_few:
-            part = 1 - MISSED_BY_ALL ** (1 / inside) if inside > 0 else 1.0
-            if self.is_of_few:
-                hidden_w = max(self.peak_w, self._most_w - self.least_w)
-            else:
-                hidden_w = max(self.range_w, self.peak_w / 2)
-            hidden_j = part * hidden_w * (self.times_s[high] - self.times_s[low])
+            return math.inf, math.inf
         square, fourth = self._squares_of(low, high)
         # What is rare shows late: how many changes there were, had they all been alike, tells how far chance goes.
         few = FEW_STEPS / (inside + 1) + (fourth / square**2 if square else 0.0)
         found_j = DEVIATIONS * (1 + few) * math.sqrt(self._share(low, high) * square)
         if not self.random_phase:
             found_j = max(found_j, (self._swings_j[high] - self._swings_j[low]) / 2)
-        return max(found_j, hidden_j)
+        telling, hidden_w = self.values, max(self.range_w, self.peak_w / 2)
+        if self.is_of_few:
+            telling, hidden_w = inside, max(self.peak_w, self._possible_w - self.least_w)
+        elif inside < FEW_SAMPLES:
+            telling = inside
+        part = 1 - MISSED_BY_ALL ** (1 / telling) if telling > 0 else 1.0
+        unseen_j = max(found_j, part * hidden_w * (self.times_s[high] - self.times_s[low]))
+        return unseen_j if inside < FEW_SAMPLES else found_j, unseen_j
 
     def _values_between(self, low: int, high: int) -> int:
         """How many values the sensor had from one sample to another, at most."""

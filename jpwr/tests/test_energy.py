@@ -110,7 +110,7 @@ def test_missing_time_makes_the_integral_unsure_by_all_of_it():
     estimate = whole(times(0.1, 10), [100.0 if i < 80 else math.nan for i in range(101)], info=POWER)
     assert estimate.energy_j == pytest.approx(1000.0)
     assert estimate.covered_s == pytest.approx(7.9)
-    assert estimate.uncertainty_j == pytest.approx(100 * 2.1)
+    assert 100 * 2.1 < estimate.uncertainty_j < 100 * 2.5
 
 
 @pytest.mark.parametrize("stop_s", [2.0, 3.3])
@@ -147,7 +147,7 @@ def test_few_samples_of_one_power_do_not_tell_that_it_stayed():
     even_s = [0.1 * tick for tick in range(101)]
     curve = ChannelEnergy(POWER, even_s, [300.0] * 101, random_phase=True)
     shares = [curve.between(5.0, 5.0 + length_s).uncertainty_j / (300 * length_s) for length_s in (0.15, 0.5, 1.0, 2.0)]
-    assert shares[0] > shares[1] > shares[2] > 0.1 and shares[3] < 0.001
+    assert shares[0] > shares[1] > shares[2] > 0.1 and shares[3] < 0.016
 
 
 def test_one_sample_states_an_interval():
@@ -199,8 +199,8 @@ TRIALS = 40
 def test_without_a_counter_the_interval_holds_in_95_of_100_windows(sensor, interval_s, load):
     cell = cell_of(Case(sensor, "none", interval_s, 8.0, load), TRIALS)
     assert cell.covered >= 0.93  # of 60: 56 are as likely as not where 95 of 100 hold
-    # What is stated is no more than a few times what is met.
-    assert sensor != "instant" or cell.width <= 4 * cell.error + 0.002
+    # What is stated is no more than a few times what is met, and what all samples of a trace may have missed.
+    assert sensor != "instant" or cell.width <= 4 * cell.error + 0.002 + 2 * interval_s / 8.0
 
 
 @pytest.mark.parametrize("load", LOADS)
@@ -569,6 +569,72 @@ def test_a_run_of_few_samples_may_have_missed_what_is_rare(samples, load, limit_
     assert held_of(load, lambda load: load.power_w, info, 2.0, end_s, 0.1, end_s - 2.0 - 1e-9) >= 95
 
 
+def rare_bursts(chance, length_s):
+    """High in 3 % of the time."""
+    return square(chance.uniform(0.6, 1.4), chance.random(), duty=0.03)
+
+
+@pytest.mark.parametrize("samples", [20, 35, 45])
+def test_bursts_that_all_samples_of_a_short_run_may_have_missed_are_within_the_limit(samples):
+    end_s = 2.0 + samples
+    info = INFO._replace(limit_w=700.0)
+    assert held_of(rare_bursts, lambda load: load.power_w, info, 2.0, end_s, 1.0, samples - 1e-9) >= 95
+
+
+@pytest.mark.parametrize("interval_s", [0.05, 0.25])
+def test_where_all_readings_of_high_power_fail_it_may_have_been_up_to_the_limit(interval_s):
+    def load_of(chance, length_s):
+        return square(chance.uniform(0.8, 2.5), chance.random())
+
+    def read(load):
+        return lambda time_s: load.power_w(time_s) if load.power_w(time_s) < 400 else math.nan
+
+    assert held_of(load_of, read, INFO._replace(limit_w=700.0), 2.0, 14.0, interval_s, 6.0) >= 95
+
+
+@pytest.mark.parametrize(("refresh_s", "lost_s"), [(0.1, 0.3), (0.1, 0.15), (0.5, 0.3)])
+@pytest.mark.parametrize("load_of", [bursts, loads.drift])
+def test_a_counter_that_is_not_read_to_the_end_goes_on_as_any_power_that_was_seen(load_of, refresh_s, lost_s):
+    held = 0
+    for seed in range(100):
+        chance = random.Random(seed)
+        load = load_of(chance, 20.0)
+        counter_j = counter_of(load, refresh_s, refresh_s * chance.random())
+        curve = channel(moments(chance, 2.0, 10.0 - lost_s, 0.1), load.power_w, counter_j)
+        estimate = curve.between(4.0, 10.0)
+        held += abs(estimate.energy_j - load.between_j(4.0, 10.0)) <= estimate.uncertainty_j
+    assert held >= 95
+
+
+@pytest.mark.parametrize(("end_s", "interval_s", "limit_w"), [(4.0, 0.1, 0.0), (62.0, 1.0, 0.0), (32.0, 1.0, 700.0)])
+@pytest.mark.parametrize("scale", [0.92, 1.08])
+def test_what_all_samples_may_have_missed_excuses_no_counter(scale, end_s, interval_s, limit_w):
+    held = 0
+    for seed in range(60):
+        chance = random.Random(seed)
+        load = noise(chance, end_s + 2, 0.02)
+        times_s = moments(chance, 2.0, end_s, interval_s)
+        info = INFO._replace(limit_w=limit_w)
+        even = constant(300.0 + chance.uniform(-20, 20)) if seed % 2 else load
+        curve = channel(times_s, even.power_w, lambda t, even=even: scale * even.energy_j(t), info)
+        estimate = curve.between(2.0, end_s)
+        held += abs(estimate.energy_j - even.between_j(2.0, end_s)) <= estimate.uncertainty_j
+    assert held >= 30  # those of constant power; of noise, power tells too little
+
+
+def test_an_interval_that_holds_both_witnesses_goes_beyond_the_limit():
+    times_s = moments(random.Random(1), 0.0, 60.0, 0.1)
+    info = INFO._replace(limit_w=350.0)
+    estimate = channel(times_s, lambda _: 290.0, lambda time_s: 2.67 * 290.0 * time_s, info).between(0.0, 60.0)
+    assert estimate.method == "integral"
+    assert estimate.energy_j + estimate.uncertainty_j >= estimate.counter_j
+
+
+def test_many_readings_of_a_few_steady_powers_are_many_samples():
+    times_s = moments(random.Random(2), 0.0, 60.0, 0.1)
+    assert channel(times_s, lambda time_s: 100.0 + 100 * (time_s // 20)).between(1.0, 59.0).energy_j > 0
+
+
 def test_of_fewer_samples_there_is_no_energy_unless_a_limit_or_a_counter_tells_how_much_it_can_be():
     times_s = [0.1 * tick for tick in range(5)]
     with pytest.raises(NotEnoughSamples, match=r"5 readings of power, and neither a counter .* at least 6"):
@@ -644,7 +710,7 @@ def test_a_counter_that_cannot_be_right_is_not_used_and_that_is_said(counter_j, 
 @pytest.mark.parametrize(("counter_j", "apart"), [(110.0, False), (110.1, True), (90.0, False), (89.9, True)])
 def test_witnesses_are_apart_beyond_all_that_is_not_sure_of_either(counter_j, apart):
     integral = PowerEnergy(
-        100.0, sampling_j=2.0, lasting_j=1.0, covered_s=1.0, samples=10, missing=0, largest_gap_s=0.1
+        100.0, sampling_j=2.0, unseen_j=3.0, lasting_j=1.0, covered_s=1.0, samples=10, missing=0, largest_gap_s=0.1
     )
     counter = CounterEnergy(counter_j, unsure_j=7.0, fault="")
     assert _are_apart(integral, counter, 1.0, 0.0) is apart
