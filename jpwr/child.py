@@ -228,6 +228,8 @@ class Child:
         return EXIT_NOT_FOUND
 
     def _not_executable(self, error: OSError) -> int:
+        if not self._command[0]:
+            return self._not_found()
         hint = ": is it a program, with its x bit set?" if error.errno in (errno.EACCES, errno.ENOEXEC) else ""
         self._say(f"command '{self._command[0]}' cannot be executed ({error.strerror}){hint}")
         return EXIT_NOT_EXECUTABLE

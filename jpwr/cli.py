@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import gc
 import io
 import json
@@ -202,11 +203,22 @@ def _check_json_out(path: Path) -> None:
             if not os.access(path, os.W_OK):
                 raise JpwrError(f"--json-out {path} cannot be written to: choose another")
             return
+        _check_replaceable(path)
         part = _part_of(path)
         part.touch(exist_ok=False)
         part.unlink()
     except OSError as error:
         raise JpwrError(f"--json-out {path} cannot be written ({error.strerror}): choose another file") from error
+
+
+def _check_replaceable(path: Path) -> None:
+    """Raise OSError for a link that leads to itself, and for a file that this user may not replace: in a folder where
+    all may write, as /tmp, that is anybody else's (unlink(2), sticky bit).
+    """
+    with suppress(FileNotFoundError):
+        owner, folder = path.stat().st_uid, _whole(path).parent.stat()
+        if folder.st_mode & stat.S_ISVTX and os.geteuid() not in (0, owner, folder.st_uid):
+            raise PermissionError(errno.EPERM, "it is another user's where all may write")
 
 
 def _is_stream(path: Path) -> bool:
@@ -253,6 +265,8 @@ def _whatever_happens(child: Child, where: str) -> Iterator[None]:
         yield
     except BaseException as error:  # no Ctrl-C comes here, and a sensor's library may raise anything
         words = str(error) if isinstance(error, JpwrError) else f"{type(error).__name__}: {error}"
+        if isinstance(error, OSError) and error.strerror:
+            words = ": ".join(filter(None, (error.strerror, str(error.filename or ""))))
         if child.exit_code is None:
             raise JpwrError(words) from error
         say(f"{where}: {words}")
@@ -269,6 +283,8 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack) -> bool
         child.exit_code = child.check() or None
         if child.exit_code:
             return True
+    if not options.df_out and (options.df_suffix or options.df_filetype != "csv"):
+        say("without --df-out there are no tables: --df-suffix and --df-filetype change nothing")
     opened = open_methods(options.methods, stack)
     child.take_signals()
     for note in opened.notes:
@@ -293,27 +309,33 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack) -> bool
         file = stack.enter_context(CsvWriter(options.df_out / TRACE_NAME, infos, meta))
         if file.path.name != TRACE_NAME:
             say(
-                f"{options.df_out / TRACE_NAME} is a link, or no trace, or may still be written to by another: this"
-                f" run's trace is {file.path}"
+                f"{options.df_out / TRACE_NAME} is a link, or no trace, or another user's, or may still be written to:"
+                f" this run's trace is {file.path}"
             )
         sinks.append(file)
     if options.prometheus is not None:
         from jpwr.prometheus import Exporter
 
         sinks.append(stack.enter_context(Exporter(infos, options.prometheus)))
+    view = stack.enter_context(ExitStack())
     if options.live:
         from jpwr.live import LiveView
 
-        sinks.append(stack.enter_context(LiveView(infos)))
+        sinks.append(view.enter_context(LiveView(infos)))
 
     monitor = PowerMonitor(opened.channels, interval_s, sinks, clock, say)
     gc.freeze()  # what is there now stays: looking through it again takes as long as a second's samples
-    with _whatever_happens(child, "while sampling"), monitor:
+    # The view takes back the lines that it has drawn: it ends before anything else is said.
+    with _whatever_happens(child, "while sampling"), view, monitor:
         _measure(options, child, monitor, clock)
     with _whatever_happens(child, "in the summary"):
         summary = Summary(trace)
         if file is not None:
-            with _whatever_happens(child, f"the trace is {file.path}, but its tables could not be written"):
+            where = f"the trace is {file.path}, but its tables could not be written"
+            if not file.is_in_place():
+                where = "tables could not be written"
+                say(f"the trace {file.path} was removed or replaced meanwhile: what was sampled is not in it")
+            with _whatever_happens(child, where):
                 from jpwr.frames import write_frames
 
                 write_frames(file.path.parent, options.suffix, options.df_filetype, summary)

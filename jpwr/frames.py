@@ -1,8 +1,8 @@
 """A trace as the data frames of jpwr 0.0.10: its files keep their names and columns.
 
 power.SUFFIX: `timestamps` in seconds since 1970, and a column in watts per channel; energy.SUFFIX: watt-hours per
-channel; energy_from_counter.SUFFIX, where ROCm's channels have a counter: watt-hours by its first and last value. CSV
-is written row by row with the standard library, HDF5 and Parquet with pandas.
+channel; energy_from_counter.SUFFIX, where ROCm's channels have a counter: watt-hours by that. Both energies are the
+command's. CSV is written row by row with the standard library, HDF5 and Parquet with pandas.
 """
 
 from __future__ import annotations
@@ -71,14 +71,13 @@ def suffix_of(asked: str, rank: int | None, environ: Mapping[str, str] = os.envi
 
 def write_frames(folder: Path, suffix: str, file_type: str, summary: Summary) -> list[Path]:
     """Write the files into a folder; returns their paths. An older file of a name is kept as NAME.old."""
-    series = summary.trace.series()
-    counted = [one for one in series if has_counter_table(one.info)]
+    series, counted_wh_of = summary.trace.series(), _counted(summary)
     tables: dict[str, Callable[[TextIO], None]] = {
         "power": partial(_write_power, series, summary.trace.meta.get("epoch_offset_s", 0.0)),
         "energy": partial(_write_energy, summary),
     }
-    if counted:
-        tables[COUNTER_TABLE] = partial(_write_counters, counted)
+    if counted_wh_of:
+        tables[COUNTER_TABLE] = partial(_write_counters, counted_wh_of)
     paths = []
     for name, write in tables.items():
         path = folder / f"{name}.{suffix}.{file_type}"
@@ -139,10 +138,22 @@ def _write_energy(summary: Summary, file: TextIO) -> None:
         file.write(f"{info.name},{'' if estimate is None else f'{estimate.energy_j / JOULES_PER_WH:.9f}'}\n")
 
 
-def _write_counters(counted: Sequence[Series], file: TextIO) -> None:
-    found_wh = [counted_wh(series) for series in counted]
-    values = ["" if math.isnan(watt_hours) else f"{watt_hours:.9f}" for watt_hours in found_wh]
-    file.write(",".join(["", *(series.info.name for series in counted)]) + "\n" + ",".join(["0", *values]) + "\n")
+def _counted(summary: Summary) -> dict[str, float]:
+    """Watt-hours of the command by each channel's counter; without power by its values while the command ran."""
+    started_s, ended_s = (summary.trace.event_time_s(f"command_{word}") for word in ("started", "ended"))
+    during = summary.trace.series(
+        -math.inf if started_s is None else started_s, math.inf if ended_s is None else ended_s
+    )
+    return {
+        one.info.name: counted_wh(one) if estimate is None else estimate.counter_j / JOULES_PER_WH
+        for one, estimate in zip(during, summary.command)
+        if has_counter_table(one.info)
+    }
+
+
+def _write_counters(counted_wh_of: Mapping[str, float], file: TextIO) -> None:
+    values = ["" if math.isnan(watt_hours) else f"{watt_hours:.9f}" for watt_hours in counted_wh_of.values()]
+    file.write(",".join(["", *counted_wh_of]) + "\n" + ",".join(["0", *values]) + "\n")
 
 
 def _write_table(file: BinaryIO, write: Callable[[TextIO], None], file_type: str) -> None:

@@ -18,13 +18,14 @@ import os
 import sys
 import threading
 import time
+from collections import Counter
 from contextlib import contextmanager, suppress
 from typing import Callable, Iterator, NamedTuple, Sequence
 
 from jpwr import threads
 from jpwr.errors import JpwrError
 from jpwr.private_folder import PrivateFolder
-from jpwr.say import printable
+from jpwr.say import printable, short
 
 MARKS_VARIABLE = "JPWR_MARKS"
 KINDS = {"begin": "region_begin", "end": "region_end"}
@@ -77,7 +78,7 @@ def parse_mark(line: str) -> Mark:
     before, at, seconds = rest.rpartition(" @")
     name = printable((before if at else rest).strip())
     if kind not in KINDS or not name:
-        raise ValueError(f"'{printable(line.strip())}' is no mark: a line is 'begin NAME' or 'end NAME'")
+        raise ValueError(f"'{short(line.strip())}' is no mark: a line is 'begin NAME' or 'end NAME'")
     return Mark(KINDS[kind], name, _seconds(seconds) if at else None)
 
 
@@ -87,7 +88,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = math.nan
     if not abs(seconds) <= LATEST_S:  # nan is not
-        raise ValueError(f"'@{printable(text)}' is no time in seconds of the monotonic clock, such as @1234.5")
+        raise ValueError(f"'@{short(text)}' is no time in seconds of the monotonic clock, such as @1234.5")
     return seconds
 
 
@@ -112,7 +113,7 @@ class MarkReader:
         self._position = 0
         self._rest = b""
         self._too_long = False  # the line that is being read
-        self._left_out = 0
+        self._left_out: Counter[str] = Counter()  # how often, for each reason
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="jpwr-marks", daemon=True)
 
@@ -126,8 +127,8 @@ class MarkReader:
         self._thread.join(WAIT_S)
         while self._thread.is_alive() and patience():
             self._thread.join(WAIT_S)
-        if self._left_out > 1:
-            self._say(f"{self._left_out} lines in ${MARKS_VARIABLE} were left out")
+        if (left_out := sum(self._left_out.values())) > len(self._left_out):
+            self._say(f"{left_out} lines in ${MARKS_VARIABLE} were left out")
         if not self._is_in_place():
             self._say(f"the command has removed or replaced the file in ${MARKS_VARIABLE}: later marks were not seen")
         self._folder.remove()
@@ -182,9 +183,10 @@ class MarkReader:
         self._rest = b"" if self._too_long else rest
 
     def _leave_out(self, reason: str) -> None:
-        if not self._left_out:
+        kind = reason.rpartition("' ")[2]  # without the line's own words
+        if kind not in self._left_out:
             self._say(f"a line in ${MARKS_VARIABLE} is left out: {reason}")
-        self._left_out += 1
+        self._left_out[kind] += 1
 
     def _is_in_place(self) -> bool:
         try:

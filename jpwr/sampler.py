@@ -86,6 +86,10 @@ def _shown(value: object) -> str:
         return f"a {type(value).__name__}"
 
 
+class _Silence(ReadError):
+    """Of a reading of a channel that hangs, which is said already."""
+
+
 # Which readings of a lane; quick ones keep nobody waiting.
 ALL, COUNTERS, QUICK_COUNTERS = range(3)
 
@@ -155,6 +159,7 @@ class _Lane:
         self.round = self.rounds[ALL]  # the one that is being read, and what it has found so far
         self.look: _Look | None = None
         self.has_begun = self.hung = False
+        self.asked_s = math.inf  # since when there is no answer, where that is not recorded yet
         self.is_heir = False  # of one that hung
 
     def keep(self, indices: Sequence[int]) -> None:
@@ -275,6 +280,8 @@ class Sampler:
         end_s = time.monotonic() + JOIN_S
         while self._threads:  # who hangs is waited for once
             self._threads.pop().join(max(0.0, end_s - time.monotonic()))
+        for lane in list(self._lanes):
+            self._record_silence(lane)
         self.hand_on()
 
     def watch(self, stopped: Callable[[], bool]) -> None:
@@ -290,6 +297,8 @@ class Sampler:
         for lane in list(self._lanes):
             limit_s = min(max(HUNG_S, 2 * lane.interval_s), MOST_HUNG_S)
             now, look = lane.round, lane.look
+            if lane.hung:
+                self._record_silence(lane)
             if look is None or lane.hung:
                 continue
             reading = (len(look) - 1) // 2
@@ -486,15 +495,19 @@ class Sampler:
         name = self.channels[hung].info.name
         is_said = name in self.hung
         copy = now.copy()
+        lane.asked_s = look[2 * reading]
         lane.hung = True  # first: it may answer at any moment, and must not go on to the others
         if lane.look is not look or len(look) != 2 * reading + 1:
-            lane.hung = False  # it has answered meanwhile
+            lane.hung, lane.asked_s = False, math.inf  # it has answered meanwhile
             return
+        asked_s = lane.asked_s
         del now.steps[2 * reading + 2 :]
         lane.keep([hung])
         if reading:
             lane.looks.append((now.what[:reading], look[: 2 * reading + 1], copy))
         self.failed_reads[name] += 1
+        if others and not lane.is_heir:
+            self.skipped_ticks += int((self.clock.now_s() - asked_s) / lane.interval_s)
         # Where one more hangs, others may: then each goes on by itself.
         for indices in [[index] for index in others] if lane.is_heir else [others] if others else []:
             heir = _Lane(lane.channels, indices, lane.interval_s, lane.period_s, lane.is_beside, lane.now_s)
@@ -550,9 +563,20 @@ class Sampler:
 
     def _answered(self, lane: _Lane, now: _Round, look: _Look) -> _Look:
         """Others have gone on meanwhile: what came before this reading is old, and it is of no known moment itself."""
+        self._record_silence(lane, to_its_end=True)
         lane.hung = False
         self._warn(f"{self.channels[now.what[len(look) // 2 - 1][0]].info.name}: answers again")
         return look[-1:]
+
+    def _record_silence(self, lane: _Lane, to_its_end: bool = False) -> None:
+        """Each reading for which a channel that hangs has had no answer until now is a missing one."""
+        with self._emitting:  # who looks after it may come at the moment at which it answers
+            what, silent, now_s = lane.rounds[ALL].what, _Silence("it does not answer"), self.clock.now_s()
+            while lane.asked_s < now_s:
+                lane.looks.append((what, [lane.asked_s, *[silent, lane.asked_s] * len(what)], b""))
+                lane.asked_s += lane.interval_s
+            if to_its_end:
+                lane.asked_s = math.inf
 
     def _is_out_of_time(self, index: int, kind: _Kind, time_s: float, took_s: float) -> bool:
         """Whether a reading took so long, and longer than others of it, that its value is of no known moment."""
@@ -577,6 +601,8 @@ class Sampler:
                 value = ReadError(f"it tells {_shown(value)}, which is no {kind.value} of any machine")
         info = self.channels[index].info
         self.failed_reads[info.name] += 1
+        if isinstance(value, _Silence):
+            return math.nan
         told_s = self._told.setdefault(index, {})
         if kind in told_s or info.lacks.startswith("cannot be read"):
             return math.nan

@@ -8,6 +8,7 @@ import sys
 from contextlib import suppress
 
 STDERR = 2
+MOST_OF_A_NAME = 80  # characters
 WAIT_S = 1.0  # for who reads a pipe that is full and may not be waited for
 
 
@@ -34,6 +35,12 @@ def write(text: str) -> None:
 def printable(text: str) -> str:
     """The text with what no terminal can show, such as control characters, escaped."""
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def short(name: str) -> str:
+    """A name as it fits into a sentence."""
+    shown = printable(name)
+    return shown if len(shown) <= MOST_OF_A_NAME else f"{shown[: MOST_OF_A_NAME - 1]}…"
 
 
 def open_standard_streams() -> None:

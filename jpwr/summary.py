@@ -9,10 +9,13 @@ from typing import Any, NamedTuple, Sequence
 
 from jpwr.channel import ChannelInfo
 from jpwr.energy import EnergyEstimate
+from jpwr.say import short
 from jpwr.trace import Trace
 
 JOULES_PER_WH = 3600.0
 HEADER = ("channel", "samples", "missing", "avg W", "peak W", "Wh", "+- Wh", "counter Wh", "differs", "")
+WIDE = 1.0  # times the energy: an interval that does not speak for itself
+LATE_END_S = 2.0  # a command's end is this long after the last reading at most, unless readings came seldom
 CHECKED = 0.07  # a counter that is a fifth off is not told by an integral that is less sure than this
 MANY = 20  # regions, or names in a note: a person reads no more
 
@@ -63,6 +66,12 @@ class Summary:
             return []
         return [word for word in ("started", "ended") if self.trace.event_time_s(f"command_{word}") is None]
 
+    @property
+    def _beyond_s(self) -> float:
+        """How long after the last reading the command ended, in seconds."""
+        ended_s = self.trace.event_time_s("command_ended")
+        return 0.0 if ended_s is None else ended_s - self.trace.end_s
+
     def notes(self) -> list[str]:
         """Sentences on what limits the numbers, one for each kind: counters not used or not there, regions lost."""
         found = [
@@ -83,7 +92,7 @@ class Summary:
         unsure = {
             info: estimate.integral_uncertainty_j / abs(estimate.integral_j)
             for info, estimate in zip(self.infos, self.command)
-            if estimate is not None and estimate.method == "counter" and estimate.integral_j
+            if estimate is not None and estimate.method == "counter" and estimate.integral_j and not info.from_counter
         }
         if unchecked := [info for info, share in unsure.items() if share > CHECKED]:
             share = max(unsure.values())
@@ -91,18 +100,39 @@ class Summary:
             found.append(
                 f"{_first(unchecked)}: power {tells} whether the counter is right: sample faster or run longer"
             )
+        wide = {
+            info: estimate
+            for info, estimate in zip(self.infos, self.command)
+            if estimate is not None
+            and not estimate.reason
+            and estimate.uncertainty_j > WIDE * abs(estimate.energy_j) > 0
+        }
+        if wide:
+            info, estimate = max(wide.items(), key=lambda item: item[1].uncertainty_j / abs(item[1].energy_j))
+            share = estimate.uncertainty_j / abs(estimate.energy_j)
+            found.append(
+                f"{_first([info, *(other for other in wide if other is not info)])}: the energy is known to ±"
+                f"{100 * share:.0f} % alone, by {estimate.samples} samples"
+                + (f", and {estimate.missing} are missing" if estimate.missing else ": sample faster or run longer")
+            )
+        if slopes := [info for info in self.infos if info.from_counter]:
+            found.append(f"{_first(slopes)}: power is the counter's own slope, and nothing checks it")
         for info in self.infos:
             resolves_s = max(info.period_s, info.averaging_s, self.interval_s)
-            short = [region for region in self.regions.values() if region.shortest_s < resolves_s]
-            if short:
-                shortest = min(short, key=lambda region: region.shortest_s)
-                others = f"; so did {_others(len(short) - 1, ' region')}" if len(short) > 1 else ""
+            brief = [region for region in self.regions.values() if region.shortest_s < resolves_s]
+            if brief:
+                shortest = min(brief, key=lambda region: region.shortest_s)
+                others = f"; so did {_others(len(brief) - 1, ' region')}" if len(brief) > 1 else ""
                 found.append(
-                    f"region '{shortest.name}' lasted {shortest.shortest_s:.3f} s, "
+                    f"region '{short(shortest.name)}' lasted {shortest.shortest_s:.3f} s, "
                     f"less than {info.name} can resolve ({resolves_s:g} s){others}"
                 )
         if "started" in self.cut_short:
             found.append("the trace does not tell when the command started: energies are of all that was sampled")
+        elif (beyond_s := self._beyond_s) > max(
+            LATE_END_S, 2 * max((info.period_s for info in self.infos), default=0.0)
+        ):
+            found.append(f"the command ended {beyond_s:.4g} s after the last reading: of that time nothing is known")
         elif "ended" in self.cut_short:
             found.append(
                 "the trace does not tell when the command ended: it still runs, or the sampler was killed, or its disk "
@@ -125,8 +155,8 @@ class Summary:
             more = len(at_once) - 1
             others = f"; so {'were' if more > 1 else 'was'} {_others(more, ' region')}" if more else ""
             found.append(
-                f"region '{at_once[0].name}' was gone through several times at once{others}: the energy of that time "
-                "is in its sum as often"
+                f"region '{short(at_once[0].name)}' was gone through several times at once{others}: the energy of that "
+                "time is in its sum as often"
             )
         if self.outside:
             found.append(f"{_counted(self.outside)} lies outside of what was sampled: there is no energy of that")
@@ -175,7 +205,7 @@ class Summary:
             shown = sorted(shown, key=lambda region: -region.duration_s)[:MANY]
         for region in shown:
             times = f" x {region.times}" if region.times > 1 else ""
-            rows.append((f"region '{region.name}'{times}, {region.duration_s:.3f} s", *[""] * (len(HEADER) - 1)))
+            rows.append((f"region '{short(region.name)}'{times}, {region.duration_s:.3f} s", *[""] * (len(HEADER) - 1)))
             rows += [_row(f"  {info.name}", info, estimate, "") for info, estimate in zip(self.infos, region.estimates)]
         left = len(self.regions) - len(shown)
         # A region's title may be longer than a channel's name, and has nothing beside it.
@@ -200,7 +230,7 @@ def _region(trace: Trace, name: str, windows: Sequence[tuple[float, float]]) -> 
 
 def _counted(names: dict[str, int]) -> str:
     """Names with how often each was met, cut where there are many."""
-    shown = [f"'{name}'" + (f" ({times} times)" if times > 1 else "") for name, times in list(names.items())[:3]]
+    shown = [f"'{short(name)}'" + (f" ({times} times)" if times > 1 else "") for name, times in list(names.items())[:3]]
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return f"region {', '.join(shown)}{more}"
 
@@ -228,7 +258,7 @@ def _row(title: str, info: ChannelInfo, estimate: EnergyEstimate | None, peak: s
         peak,
         f"{estimate.energy_j / JOULES_PER_WH:.4g}",
         f"{estimate.uncertainty_j / JOULES_PER_WH:.2g}",
-        f"{estimate.counter_j / JOULES_PER_WH:.4g}" if known else "-",
+        "-" if math.isnan(estimate.counter_j) else f"{estimate.counter_j / JOULES_PER_WH:.4g}",
         f"{100 * estimate.difference:+.1f} %" if known else "-",
         ", ".join([f"by {estimate.method}", *remarks]),
     )

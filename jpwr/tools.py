@@ -207,5 +207,7 @@ def rule_findings(summary: Summary) -> dict[str, list[Finding]]:
         ]
         if info.has_counter:
             agrees = f"counter and integral differ by {100 * estimate.difference:+.2f} %"
+            if info.from_counter:
+                agrees = "a counter that nothing checks"
             found.append(Finding(not estimate.reason, estimate.reason or agrees))
     return findings

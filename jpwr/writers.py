@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from itertools import chain, compress
 from pathlib import Path
 from types import TracebackType
@@ -48,6 +49,7 @@ class CsvWriter:
             header = HEADER + json.dumps({"format": FORMAT, **meta, "channels": described}) + "\n"
             self.path, file = create_trace(path, header + ",".join(_columns(channels)) + "\n")
             self._file = open(file, "a", buffering=1, encoding="utf-8")
+            self._size = os.fstat(file).st_size
         except OSError as error:
             raise TraceError(
                 f"the trace cannot be written to {path} ({error.strerror}): choose another folder with --df-out"
@@ -70,12 +72,21 @@ class CsvWriter:
             return
         try:
             self._file.write(lines)
+            self._size += len(lines)  # JSON and numbers: a byte each
         except OSError as error:
             self.failed = True
             say(
                 f"the trace {self.path} cannot be written any more ({error.strerror}): what was written so far is "
                 "kept, and the command goes on"
             )
+
+    def is_in_place(self) -> bool:
+        """Whether the file's name still leads to it, with all that was written."""
+        try:
+            there = self.path.stat()
+            return os.path.samestat(there, os.fstat(self._file.fileno())) and there.st_size >= self._size
+        except OSError:
+            return False
 
     def __enter__(self) -> CsvWriter:
         return self

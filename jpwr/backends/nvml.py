@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any, Callable, Mapping, Union
 
-from jpwr.backends.parts import Lost, attempt, channel_of, seconds_of, unless_all_are_lost
+from jpwr.backends.parts import Lost, attempt, channel_of, in_time, seconds_of, unless_all_are_lost
 from jpwr.backends.visible import visible
 from jpwr.channel import Channel, ChannelInfo, InPlace, Scope
 from jpwr.errors import BackendUnavailable, ReadError
@@ -42,11 +42,20 @@ def open_channels(stack: ExitStack, environ: Mapping[str, str] = os.environ) -> 
         raise BackendUnavailable(f"NVML cannot be used ({error}): is this a node with an NVIDIA driver?") from error
     if not count:
         raise BackendUnavailable("the NVIDIA driver is there, but it shows no GPU")
-    channels, ids = zip(*(_channel(pynvml, index) for index in range(count)))
+    opened = [in_time(partial(_channel, pynvml, index), partial(_lost, index)) for index in range(count)]
+    channels, ids = zip(*opened)
     mine = visible(environ, VISIBLE, ids)
     return unless_all_are_lost(
         [channel._replace(info=channel.info._replace(mine=index in mine)) for index, channel in enumerate(channels)]
     )
+
+
+def _info(index: int) -> ChannelInfo:
+    return ChannelInfo(f"pynvml:{index}", Scope.DEVICE, "a GPU by NVML")
+
+
+def _lost(index: int, why: Lost) -> tuple[Channel, list[str]]:
+    return channel_of(_info(index), why), []
 
 
 def _channel(nvml: Any, index: int) -> tuple[Channel, list[str]]:
@@ -54,11 +63,10 @@ def _channel(nvml: Any, index: int) -> tuple[Channel, list[str]]:
 
     One that tells nothing is not asked again: a lost one may hang.
     """
-    info = ChannelInfo(f"pynvml:{index}", Scope.DEVICE, "a GPU by NVML")
     try:
         device = _Device(nvml, nvml.nvmlDeviceGetHandleByIndex(index))
     except nvml.NVMLError as error:
-        return channel_of(info, Lost(f"NVML: {error}")), []
+        return _lost(index, Lost(f"NVML: {error}"))
     instant, averaged = attempt(device.instant_power), attempt(device.averaged_power)
     power, kind, averaging_s = instant, "instant power", 0.0
     if isinstance(instant, Lost):
@@ -76,7 +84,7 @@ def _channel(nvml: Any, index: int) -> tuple[Channel, list[str]]:
     divided = "; divided by MIG: all its instances together" if device.is_divided() else ""
     # Before driver 470 an instance was called by its GPU's UUID.
     ids = [uuid, f"MIG-{uuid}", *device.instances()] if divided else [uuid]
-    info = info._replace(
+    info = _info(index)._replace(
         source=f"{name}, {kind} of the board by NVML{divided}",
         device_id=uuid,
         averaging_s=averaging_s,

@@ -8,6 +8,7 @@ from typing import Any, Callable, Container, TypeVar, Union
 
 from jpwr.channel import Channel, ChannelInfo
 from jpwr.errors import BackendUnavailable, ReadError
+from jpwr.threads import within
 
 
 class Lost:
@@ -22,6 +23,7 @@ class Lost:
 
 # NVML asks the GPU itself for its counter: 3 ms on an H200, nearly all of it CPU time.
 SLOW_S = 0.0005
+ANSWERS_S = 10.0  # a device that takes longer to be opened is lost
 T = TypeVar("T")
 Part = Union[Callable[[], float], Lost, None]  # None: such a sensor has none
 
@@ -32,6 +34,14 @@ def attempt(make: Callable[[], T]) -> T | Lost:
         return make()
     except (BackendUnavailable, ReadError) as error:
         return Lost(str(error))
+
+
+def in_time(make: Callable[[], T], otherwise: Callable[[Lost], T]) -> T:
+    """What `make` gives of one device, or `otherwise` where that does not answer: it holds up no other."""
+    found: list[T] = []
+    if within(ANSWERS_S, lambda: found.append(make())):
+        return found[0]
+    return otherwise(Lost(f"it did not answer within {ANSWERS_S:g} s"))
 
 
 def seconds_of(read: Callable[[], float]) -> float:

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Mapping, NamedTuple, TypeVar
 
-from jpwr.backends.parts import Lost, Part, attempt, channel_of, unless_all_are_lost
+from jpwr.backends.parts import Lost, Part, attempt, channel_of, in_time, unless_all_are_lost
 from jpwr.backends.visible import visible
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.device_ids import amd_id, pci_address, same_ids
@@ -78,10 +78,18 @@ def open_channels(stack: ExitStack, environ: Mapping[str, str] = os.environ) -> 
     if len(models) == 1:
         [(name, with_cpu)] = models
         devices = [device._replace(name=name, with_cpu=with_cpu) for device in devices]
-    sensors = [_try(device) for device in devices]
+    sensors = [in_time(partial(_try, device), _silent_sensor) for device in devices]
     mine = visible(environ, VISIBLE, [[device.device_id] for device in devices])
     cards = _cards(devices, sensors)
     return unless_all_are_lost([_channel(library, devices, sensors, card, mine) for card in cards])
+
+
+def _silent_sensor(why: Lost) -> Sensor:
+    return Sensor(why, why, answers=False)
+
+
+def _silent_device(why: Lost) -> Device:
+    return Device("", "", "", False, why, why, 0.0)
 
 
 def _try(device: Device) -> Sensor:
@@ -177,7 +185,8 @@ def _open_amdsmi(stack: ExitStack) -> list[Device]:
     try:
         amdsmi.amdsmi_init()
         stack.callback(amdsmi.amdsmi_shut_down)
-        return [_amdsmi_device(amdsmi, handle) for handle in amdsmi.amdsmi_get_processor_handles()]
+        handles = amdsmi.amdsmi_get_processor_handles()
+        return [in_time(partial(_amdsmi_device, amdsmi, handle), _silent_device) for handle in handles]
     except amdsmi.AmdSmiException as error:
         raise BackendUnavailable(f"amdsmi cannot be used ({_one_line(error)}): is the amdgpu driver loaded?") from error
 
@@ -276,7 +285,7 @@ def _open_rocm_smi(stack: ExitStack, environ: Mapping[str, str]) -> list[Device]
     if smi.rsmi_init(0) or smi.rsmi_num_monitor_devices(ctypes.byref(count)):
         raise BackendUnavailable("ROCm SMI cannot be used: is the amdgpu driver loaded?")
     stack.callback(smi.rsmi_shut_down)
-    return [_rocm_smi_device(smi, index) for index in range(count.value)]
+    return [in_time(partial(_rocm_smi_device, smi, index), _silent_device) for index in range(count.value)]
 
 
 def _rocm_smi_device(smi: Any, index: int) -> Device:

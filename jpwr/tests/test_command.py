@@ -11,6 +11,8 @@ import sys
 
 import pytest
 
+from jpwr import cli
+from jpwr.errors import JpwrError
 from jpwr.tests.conftest import (
     DEADLINE_S,
     REPOSITORY,
@@ -367,11 +369,43 @@ def test_a_summary_in_place_of_the_trace_is_refused(jpwr, tmp_path):
     assert "--json-out link/trace.csv is the trace: choose another file" in done.stderr
 
 
-def test_a_link_that_leads_to_itself_is_no_folder(jpwr, tmp_path):
+@pytest.mark.parametrize("path", ["loop/x", "loop"])
+def test_a_link_that_leads_to_itself_is_no_folder_and_no_file(jpwr, tmp_path, path):
     (tmp_path / "loop").symlink_to("loop")
-    done = jpwr(*ESTIMATE, "--json-out", "loop/x", "--", "true")
+    done = jpwr(*ESTIMATE, "--json-out", path, "--", "true")
     assert done.returncode == 125
-    assert done.stderr.startswith("jpwr: --json-out loop/x cannot be written (")
+    assert done.stderr.startswith(f"jpwr: --json-out {path} cannot be written (")
+
+
+def test_another_users_file_where_all_may_write_cannot_be_replaced(tmp_path, monkeypatch):
+    path = tmp_path / "x.json"
+    path.touch()
+    tmp_path.chmod(0o1777)
+    cli._check_json_out(path)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(JpwrError, match=r"cannot be written .it is another user's where all may write"):
+        cli._check_json_out(path)
+
+
+@pytest.mark.parametrize("script", ["rm out/trace.csv", ": >out/trace.csv", "cp out/trace.csv x; mv x out/trace.csv"])
+def test_a_trace_that_the_command_takes_away_is_said(jpwr, tmp_path, script):
+    done = jpwr(*ESTIMATE, "--df-out", "out", "--", "bash", "-c", f"{script}; exit 5")
+    assert done.returncode == 5
+    assert done.stderr.count("the trace out/trace.csv was removed or replaced meanwhile") == 1
+    assert list((tmp_path / "out").glob("energy.*.csv"))
+
+
+def test_options_of_tables_that_are_not_written_are_said_to_change_nothing(jpwr):
+    done = jpwr(*ESTIMATE, "--df-filetype", "h5", "--", "true")
+    assert done.returncode == 0
+    assert "--df-suffix and --df-filetype change nothing" in done.stderr
+    assert "change nothing" not in jpwr(*ESTIMATE, "--", "true").stderr
+
+
+def test_a_command_without_a_name_is_not_found(jpwr):
+    done = jpwr(*ESTIMATE, "--", "")
+    assert done.returncode == 127
+    assert "command '' was not found" in done.stderr
 
 
 def test_the_exit_code_is_the_commands_though_who_started_jpwr_ignores_the_end_of_children(tmp_path):
@@ -399,7 +433,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 def test_tables_that_cannot_be_written_are_said_and_change_no_exit_code(jpwr, tmp_path):
     done = jpwr(*ESTIMATE, "--df-out", "out", "--", "bash", "-c", "mv out away; exit 5")
     assert done.returncode == 5
-    assert "its tables could not be written: FileNotFoundError" in done.stderr
+    assert "tables could not be written: No such file or directory: " in done.stderr
     assert "estimate:cpu" in done.stderr.splitlines()[-1]
 
 

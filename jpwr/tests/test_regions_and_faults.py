@@ -231,8 +231,17 @@ def test_a_device_that_hangs_holds_up_no_other(measure, tmp_path):
     first, hung, last = summary["channels"]
     # One row more may have been on its way when the device began to hang.
     assert first["samples"] >= hung["samples"] + 14
+    assert hung["missing"] >= 10
     assert last["samples"] >= hung["samples"] + 14
     assert len(trace_of(tmp_path).channels) == 3
+
+
+def test_a_device_that_hangs_from_the_start_holds_up_no_other(nvml_folder):
+    code = "import sys, jpwr.backends.parts as parts, jpwr.cli; parts.ANSWERS_S = 0.3; sys.exit(jpwr.cli.main())"
+    variables = {"LD_LIBRARY_PATH": str(nvml_folder), "STAND_IN_FAULT": "hang", "STAND_IN_FAULT_DEVICE": "1"}
+    done = run(sys.executable, "-c", code, "--methods", "pynvml", "--", "sh", "-c", "echo ran; exit 4", **variables)
+    assert (done.returncode, done.stdout) == (4, "ran\n")
+    assert "pynvml:1: cannot be read (it did not answer within 0.3 s)" in done.stderr
 
 
 def test_where_the_only_device_hangs_the_rest_of_the_command_is_a_gap(measure, tmp_path):
@@ -338,7 +347,7 @@ def test_samplers_that_share_a_folder_never_mix_and_keep_what_was_there(jpwr, tm
             **CONSTANT,
         )
         assert done.returncode == 0, done.stderr
-        assert done.stderr.count("may still be written to by another: this run's trace is out/trace.") == 1
+        assert done.stderr.count("may still be written to: this run's trace is out/trace.") == 1
     channels = {path: {info.name for info in read_trace(path).channels} for path in (tmp_path / "out").glob("trace*")}
     assert sorted(map(min, channels.values())) == ["estimate:cpu"] * 2 + ["pynvml:0"] * 2
     assert channels[tmp_path / "out" / "trace.csv"] == channels[tmp_path / "out" / "trace.csv.old"] == {"estimate:cpu"}
@@ -351,16 +360,19 @@ def test_samplers_that_share_a_folder_never_mix_and_keep_what_was_there(jpwr, tm
 def test_amd_gpus_have_the_table_of_their_counters_that_they_had(jpwr, tmp_path, amdsmi_folder):
     pandas = needed("pandas")
     variables = {"LD_LIBRARY_PATH": str(amdsmi_folder), "STAND_IN_SHAPE": "constant"}
-    done = jpwr("--methods", "rocm", "--df-out", "out", "--df-suffix", "s", "--", "bash", "-c", "rows 3", **variables)
+    options = ("--methods", "rocm", "--idle", "0.5", "--df-out", "out", "--df-suffix", "s")
+    done = jpwr(*options, "--", "bash", "-c", "rows 3", **variables)
     assert done.returncode == 0, done.stderr
     [path] = (tmp_path / "out").glob("energy_from_counter.s.*.csv")
     table = pandas.read_csv(path, index_col=0)
     trace = trace_of(tmp_path)
     assert list(table.columns) == [info.name for info in trace.channels]
-    for series in trace.series():
-        counted_j = series.energy_j[-1] - series.energy_j[0]
-        assert counted_j > 0
-        assert table[series.info.name].tolist() == pytest.approx([counted_j / 3600], rel=1e-4)
+    [energy_path] = (tmp_path / "out").glob("energy.s.*.csv")
+    energy_wh = pandas.read_csv(energy_path, index_col=0)["0"]
+    command_s = trace.event_time_s("command_ended") - trace.event_time_s("command_started")
+    for number, name in enumerate(table.columns, 1):
+        assert table[name].tolist() == pytest.approx([number * 300 * command_s / 3600], rel=0.05)
+        assert table[name][0] == pytest.approx(energy_wh[name], rel=1e-4)
     script = """
 from jpwr.ctxmgr import get_power
 from jpwr.gpu.rocm import power
@@ -524,3 +536,5 @@ def test_the_live_view_shows_each_channel_with_its_recent_past(nvml_folder, tmp_
     shown = seen.decode(errors="replace")
     assert "pynvml:0" in shown
     assert "300.0" in shown
+    # Nothing is taken back once the summary is written.
+    assert shown.rindex("by counter") > shown.rindex("\x1b[2K")

@@ -877,6 +877,10 @@ def test_a_device_whose_power_and_counter_hang_is_said_once(stepped):
         stepped.move_to(4.0)
         assert monitor.sampler.hung == ["sensor"]
     assert len([said for said in words if "does not answer" in said]) == 1
+    [series] = monitor.trace.series()
+    missing_s = [time_s for time_s, watts in zip(series.times_s, series.power_w) if math.isnan(watts)]
+    assert missing_s == pytest.approx([1.0 + 0.02 * tick for tick in range(len(missing_s))])
+    assert missing_s[-1] > 3.9
 
 
 def test_a_device_that_does_not_answer_is_left_behind_until_it_does(stepped):
@@ -900,9 +904,30 @@ def test_a_device_that_does_not_answer_is_left_behind_until_it_does(stepped):
     gaps_s = sorted(steps(a))
     assert HUNG_S < gaps_s[-1] <= HUNG_S + WATCH_INTERVAL_S + 0.04
     assert gaps_s[-2] < 0.04
-    assert not [time_s for time_s in b if 1.02 < time_s < 3.0]
+    assert monitor.sampler.skipped_ticks >= int((gaps_s[-1] - 0.04) / 0.02)
+    of_b = monitor.trace.series()[1]
+    silent = [watts for time_s, watts in zip(of_b.times_s, of_b.power_w) if 1.01 < time_s < 2.99]
+    assert len(silent) == pytest.approx(99, abs=1)
+    assert all(map(math.isnan, silent))
     assert [time_s for time_s in b if time_s >= 3.0]
     assert [word.split(";")[0] for word in words] == ["b: does not answer", "b: answers again"]
+
+
+def test_what_fails_after_it_has_hung_is_said_too(stepped):
+    def odd_w() -> float:
+        stepped.sleep_until(3.0 if 1.0 <= stepped.time_s < 3.0 else 0.0)
+        if stepped.time_s > 3.5:
+            raise ReadError("it is lost")
+        return 2.0
+
+    channels = [Channel(INFO._replace(name="a"), lambda: 1.0), Channel(INFO._replace(name="b"), odd_w)]
+    words: list[str] = []
+    with PowerMonitor(channels, interval_s=0.02, clock=stepped, warn=words.append, chance=even) as monitor:
+        stepped.move_to(6.0)
+    assert [said.split(";")[0] for said in words] == ["b: does not answer", "b: answers again", "b: it is lost"]
+    of_b = monitor.trace.series()[1]
+    assert list(of_b.times_s) == sorted(of_b.times_s)
+    assert sum(map(math.isnan, of_b.power_w)) > 200
 
 
 def test_whoever_waits_for_its_turn_reads_what_is_then_to_be_read(clock):

@@ -7,10 +7,11 @@ import random
 
 import pytest
 
-from jpwr.channel import ChannelInfo, Scope
+from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.energy import EnergyEstimate
 from jpwr.summary import MANY, RegionSum, Summary
 from jpwr.tests.loads import moments, square, walk
+from jpwr.tools import rule_findings
 from jpwr.trace import Trace
 
 COUNTED = ChannelInfo(
@@ -200,6 +201,44 @@ def test_a_counter_that_too_few_readings_of_power_can_check_is_said_to_be_unchec
     note = "gpu:0 and 2 others: power tells only to "
     assert all(UNCHECKED in one for one in summary.notes() if one.startswith(note))
     assert any(one.startswith(note) for one in summary.notes()) == is_said
+
+
+def test_power_that_is_the_counters_own_slope_checks_nothing():
+    channel = Channel(ChannelInfo("rapl:0", Scope.CPU, "", has_counter=True), None, lambda: 0.0)
+    info = channel.sampled_info(0.1)
+    trace = Trace([info], {"random_phase": True})
+    for time_s in moments(random.Random(1), 1.0, 7.0, 0.1):
+        trace.append(time_s, [330.0], [300.0 * time_s])
+    [estimate] = Summary(trace).command
+    assert (estimate.method, estimate.reason, estimate.energy_j) == ("counter", "", pytest.approx(1800, rel=0.03))
+    assert math.isnan(estimate.difference)
+    assert Summary(trace).notes() == ["rapl:0: power is the counter's own slope, and nothing checks it"]
+    assert {finding.text for finding in rule_findings(Summary(trace))["rapl:0"]} >= {"a counter that nothing checks"}
+
+
+def test_an_interval_that_is_wider_than_the_energy_is_said_in_words_too():
+    infos = [ChannelInfo(f"gpu:{index}", Scope.DEVICE, "", limit_w=700.0) for index in range(2)]
+    trace = Trace(infos, {"random_phase": True})
+    for time_s in (1.0, 1.04, 1.11, 1.2):
+        trace.append(time_s, [100.0] * 2, [math.nan] * 2)
+    summary = Summary(trace)
+    for estimate in summary.command:
+        assert estimate.energy_j + estimate.uncertainty_j <= 700 * 0.2 + 1e-9
+    [note] = summary.notes()
+    assert note.startswith("gpu:0 and 1 other: the energy is known to ±")
+    assert note.endswith(" % alone, by 4 samples: sample faster or run longer")
+
+
+def test_a_name_that_is_long_is_cut_where_a_person_reads_it():
+    trace = Trace([MODELLED], {"random_phase": True})
+    trace.append(1.0, [70.0], [math.nan])
+    trace.event("region_begin", 1.0, region="\x01" * 4000)
+    trace.append(3.0, [70.0], [math.nan])
+    trace.event("region_begin", 1.0, region="x" * 4000)
+    trace.event("region_end", 2.0, region="x" * 4000)
+    summary = Summary(trace)
+    assert max(map(len, [*summary.lines(), *summary.notes()])) < 250
+    assert summary.to_dict()["regions"][0]["region"] == "x" * 4000
 
 
 def test_a_witness_that_was_late_is_said_to_be():

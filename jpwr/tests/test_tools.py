@@ -95,6 +95,26 @@ def write_trace(path, seconds):
         writer.event("command_ended", float(seconds), exit_code=0)
 
 
+def test_a_trace_of_one_moment_has_no_energy_and_no_traceback(jpwr, tmp_path):
+    info = ChannelInfo("a", Scope.CPU, "made up")
+    with CsvWriter(tmp_path / "trace.csv", [info], {"interval_s": 0.1}) as writer:
+        writer.extend([Row(1.0, [300.0], [None])] * 3)
+        writer.event("command_started", 1.0)
+        writer.event("command_ended", 2.0)
+    for tool, code in (("read", 0), ("check", 1)):
+        done = jpwr(tool, "trace.csv")
+        assert done.returncode == code
+        assert "too few samples" in done.stdout
+        assert "Traceback" not in done.stderr
+
+
+def test_a_command_that_ended_long_after_the_last_reading_is_said(jpwr, tmp_path):
+    write_trace(tmp_path / "trace.csv", seconds=10)
+    text = (tmp_path / "trace.csv").read_text().replace('"time_s": 10.0', '"time_s": 1000000.0')
+    (tmp_path / "trace.csv").write_text(text)
+    assert "the command ended 1e+06 s after the last reading" in jpwr("read", "trace.csv").stdout
+
+
 def test_an_old_trace_is_summarised_and_plotted(jpwr, tmp_path):
     needed("matplotlib")
     write_trace(tmp_path / "trace.csv", seconds=10)
