@@ -111,8 +111,8 @@ class Summary:
             info, estimate = max(wide.items(), key=lambda item: item[1].uncertainty_j / abs(item[1].energy_j))
             share = estimate.uncertainty_j / abs(estimate.energy_j)
             found.append(
-                f"{_first([info, *(other for other in wide if other is not info)])}: the energy is known to ±"
-                f"{100 * share:.0f} % alone, by {estimate.samples} samples"
+                f"{_first([info, *(other for other in wide if other is not info)])}: the energy is known only to ±"
+                f"{100 * share:.0f} %, by {estimate.samples} samples"
                 + (f", and {estimate.missing} are missing" if estimate.missing else ": sample faster or run longer")
             )
         if slopes := [info for info in self.infos if info.from_counter]:

@@ -225,8 +225,8 @@ def test_an_interval_that_is_wider_than_the_energy_is_said_in_words_too():
     for estimate in summary.command:
         assert estimate.energy_j + estimate.uncertainty_j <= 700 * 0.2 + 1e-9
     [note] = summary.notes()
-    assert note.startswith("gpu:0 and 1 other: the energy is known to ±")
-    assert note.endswith(" % alone, by 4 samples: sample faster or run longer")
+    assert note.startswith("gpu:0 and 1 other: the energy is known only to ±")
+    assert note.endswith(" %, by 4 samples: sample faster or run longer")
 
 
 def test_a_name_that_is_long_is_cut_where_a_person_reads_it():
