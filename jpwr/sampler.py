@@ -299,7 +299,8 @@ class Sampler:
             now, look = lane.round, lane.look
             if lane.hung:
                 self._record_silence(lane)
-            if look is None or lane.hung:
+                continue
+            if look is None:
                 continue
             reading = (len(look) - 1) // 2
             if now_s - look[2 * reading] > limit_s and reading < len(now.what):
@@ -495,12 +496,11 @@ class Sampler:
         name = self.channels[hung].info.name
         is_said = name in self.hung
         copy = now.copy()
-        lane.asked_s = look[2 * reading]
+        asked_s = lane.asked_s = look[2 * reading]
         lane.hung = True  # first: it may answer at any moment, and must not go on to the others
         if lane.look is not look or len(look) != 2 * reading + 1:
             lane.hung, lane.asked_s = False, math.inf  # it has answered meanwhile
             return
-        asked_s = lane.asked_s
         del now.steps[2 * reading + 2 :]
         lane.keep([hung])
         if reading:

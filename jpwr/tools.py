@@ -206,8 +206,7 @@ def rule_findings(summary: Summary) -> dict[str, list[Finding]]:
             Finding(missing <= MAX_MISSING, f"{100 * missing:.1f} % missing, {100 * MAX_MISSING:g} % allowed"),
         ]
         if info.has_counter:
-            agrees = f"counter and integral differ by {100 * estimate.difference:+.2f} %"
-            if info.from_counter:
-                agrees = "a counter that nothing checks"
-            found.append(Finding(not estimate.reason, estimate.reason or agrees))
+            differ = f"counter and integral differ by {100 * estimate.difference:+.2f} %"
+            words = "a counter that nothing checks" if info.from_counter else differ
+            found.append(Finding(not estimate.reason, estimate.reason or words))
     return findings

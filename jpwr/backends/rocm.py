@@ -89,7 +89,7 @@ def _silent_sensor(why: Lost) -> Sensor:
 
 
 def _silent_device(why: Lost) -> Device:
-    return Device("", "", "", False, why, why, 0.0)
+    return Device("", "", "", with_cpu=False, read_power_w=why, read_energy_j=why, limit_w=0.0)
 
 
 def _try(device: Device) -> Sensor:

@@ -518,7 +518,8 @@ def test_the_live_view_shows_each_channel_with_its_recent_past(nvml_folder, tmp_
 
     def screen() -> str:
         with suppress(BlockingIOError):
-            seen.extend(os.read(terminal, 65536))
+            while True:
+                seen.extend(os.read(terminal, 65536))
         return seen.decode(errors="replace")
 
     command = [sys.executable, "-m", "jpwr", "--methods", "pynvml", "--live", "--", "bash", "-c", "file seen"]
@@ -531,10 +532,10 @@ def test_the_live_view_shows_each_channel_with_its_recent_past(nvml_folder, tmp_
         finally:
             (tmp_path / "seen").touch()
             process.kill()
+    shown = screen()  # also what it wrote at its end
     os.close(other)
     os.close(terminal)
     assert process.returncode == 0
-    shown = seen.decode(errors="replace")
     assert "pynvml:0" in shown
     assert "300.0" in shown
     # Nothing is taken back once the summary is written.

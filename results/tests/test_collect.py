@@ -322,7 +322,7 @@ def test_all_that_a_result_says_of_an_energy(job):
     for number, channel in enumerate(channels):
         wh = power_w[number] * 10 / 3600
         uncertainty_wh, integral_uncertainty_wh = (channel.pop(f"{of}uncertainty_wh") for of in ("", "integral_"))
-        # A constant power leaves nothing open; a counter's moments do, as it is read each 0.5 s.
+        # Of constant power, what all samples may have missed is left open, and a counter's moments, read each 0.5 s.
         assert 0 <= integral_uncertainty_wh < 0.1 * wh
         assert 1e-6 < uncertainty_wh < 0.05 * wh
         assert channel == {
