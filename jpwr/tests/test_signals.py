@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from jpwr.child import SETTLE_S, Witness
+from jpwr.child import SETTLE_S
 from jpwr.tests.conftest import DEADLINE_S, environment, rows_of, wait_until
 from jpwr.writers import read_trace
 
 # The command with a signal that arrives at a moment of a test's choice: `arrive` returns when it has been handled. Two
 # of them are two requests, however short the time between them.
 PATCHED = """
-import os, signal, subprocess, sys
+import os, signal, sys
 import jpwr.child, jpwr.cli
 
 jpwr.child.SETTLE_S = 0
@@ -31,24 +31,8 @@ def arrive():
 {patch}
 sys.exit(jpwr.cli.main())
 """
-BEFORE_THE_CHILD = """
-class Popen(subprocess.Popen):
-    def __init__(self, command, **options):
-        if command != ["cat"]:
-            arrive()
-        super().__init__(command, **options)
-
-subprocess.Popen = Popen
-"""
-AFTER_THE_CHILD_HAS_BEGUN = """
-class Popen(subprocess.Popen):
-    def __init__(self, command, **options):
-        super().__init__(command, **options)
-        if command != ["cat"]:
-            arrive()
-
-subprocess.Popen = Popen
-"""
+BEFORE_THE_CHILD = "spawn = os.posix_spawn; os.posix_spawn = lambda *a, **k: [arrive(), spawn(*a, **k)][1]"
+AFTER_THE_CHILD_HAS_BEGUN = "spawn = os.posix_spawn; os.posix_spawn = lambda *a, **k: [spawn(*a, **k), arrive()][0]"
 AT_THE_REPORT = """
 report = jpwr.cli._report
 jpwr.cli._report = lambda *arguments: [arrive(), report(*arguments)]
@@ -77,9 +61,11 @@ def start(tmp_path):
 
     yield run
     for process in started:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        for one in [*descendants(process.pid), process.pid]:
+            with suppress(ProcessLookupError):
+                os.kill(one, signal.SIGKILL)
+        process.wait()
+        process.stderr.close()
 
 
 def descendants(number):
@@ -167,7 +153,7 @@ def test_a_signal_that_the_kernel_gives_to_another_thread_reaches_the_command(st
 
 
 def test_two_signals_that_come_while_the_child_is_made_kill_it(start):
-    twice = AFTER_THE_CHILD_HAS_BEGUN.replace("arrive()", "arrive(); arrive()")
+    twice = AFTER_THE_CHILD_HAS_BEGUN.replace("arrive()", "arrive(), arrive()")
     code, said = exit_code_of(start("bash", "-c", "trap '' TERM; file never", patch=twice, name="SIGTERM"))
     assert code == 137
     assert said.count("the command is killed") == 1
@@ -288,14 +274,8 @@ def had_once(folder, process, name):
     return lines_in(folder / "had") == [name, "SIGUSR2"]
 
 
-def one_after_the_other(process, number):
-    """As some schedulers signal the processes of a job."""
-    for one in [*descendants(process), process]:
-        os.kill(one, number)
-
-
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT", "SIGUSR1"])
-@pytest.mark.parametrize("send", [os.kill, os.killpg, one_after_the_other], ids=lambda send: send.__name__)
+@pytest.mark.parametrize("send", [os.kill, os.killpg], ids=lambda send: send.__name__)
 def test_a_signal_reaches_the_command_once(start, tmp_path, send, name):
     process = start(sys.executable, "-c", NOTES)
     wait_for(tmp_path / "up")
@@ -305,15 +285,6 @@ def test_a_signal_reaches_the_command_once(start, tmp_path, send, name):
     assert code == 7
     assert "killed" not in said
     assert trace_of(tmp_path).events[-1].details == {"exit_code": 7}
-
-
-def test_a_signal_just_before_the_commands_end_makes_it_no_later(start, tmp_path):
-    """It takes two seconds here to find out whether the command has got it, and the command ends at once."""
-    script = "trap '' USR1; echo begin last >>$JPWR_MARKS; kill -USR1 $PPID; echo end last >>$JPWR_MARKS"
-    process = start("bash", "-c", script, patch="jpwr.child.SETTLE_S = 2", name="SIGUSR1")
-    assert exit_code_of(process)[0] == 0
-    [region] = trace_of(tmp_path).regions()
-    assert trace_of(tmp_path).event_time_s("command_ended") < region.end_s + 1
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
@@ -327,81 +298,53 @@ def test_under_timeout_which_signals_jpwr_and_its_group_the_command_has_it_once(
     assert "killed" not in said
 
 
-def test_a_ctrl_c_at_a_terminal_reaches_the_command_once(start, tmp_path):
-    terminal, other = pty.openpty()
-    process = start(sys.executable, "-c", NOTES, under=("setsid", "--ctty"), stdin=other)
+@pytest.fixture
+def terminal():
+    """Both ends of a terminal: the keys, and what programs have as stdin."""
+    keys, stdin = pty.openpty()
+    yield keys, stdin
+    os.close(keys)
+    os.close(stdin)
+
+
+def test_a_ctrl_c_at_a_terminal_reaches_the_command_once(start, tmp_path, terminal):
+    keys, stdin = terminal
+    process = start(sys.executable, "-c", NOTES, under=("setsid", "--ctty"), stdin=stdin)
     wait_for(tmp_path / "up")
-    os.write(terminal, b"\x03")
+    wait_until(lambda: os.tcgetpgrp(keys) != process.pid, "the command's group in the foreground")
+    os.write(keys, b"\x03")
     assert had_once(tmp_path, process.pid, "SIGINT")
     assert exit_code_of(process)[0] == 7
-    os.close(terminal)
-    os.close(other)
 
 
-def test_a_command_that_has_left_the_group_has_what_is_sent_there_too(start, tmp_path):
-    process = start("setsid", sys.executable, "-c", NOTES)
+def test_a_command_reads_the_terminal(start, tmp_path, terminal):
+    keys, stdin = terminal
+    process = start("bash", "-c", ": >up; read line; echo $line >had", under=("setsid", "--ctty"), stdin=stdin)
     wait_for(tmp_path / "up")
-    os.killpg(process.pid, signal.SIGTERM)
-    assert had_once(tmp_path, process.pid, "SIGTERM")
+    os.write(keys, b"a line\n")
+    assert exit_code_of(process)[0] == 0
+    assert lines_in(tmp_path / "had") == ["a line"]
+
+
+def state_of(process):
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_a_ctrl_z_stops_command_and_sampler_until_the_shell_lets_them_go_on(start, tmp_path, terminal):
+    keys, stdin = terminal
+    jobs = '"$@"; echo stopped >>shell; fg; exit $?'
+    at_terminal = ("setsid", "--ctty", "bash", "-c", 'exec bash -m -c "$@" >/dev/tty 2>&1', "bash")
+    shell = (*at_terminal, jobs, "bash")
+    process = start(sys.executable, "-c", NOTES, under=shell, stdin=stdin)
+    wait_for(tmp_path / "up")
+    command, jpwr = descendants(process.pid)
+    wait_until(lambda: os.tcgetpgrp(keys) == command, "the command's group in the foreground")
+    os.write(keys, b"\x1a")
+    wait_until(lambda: lines_in(tmp_path / "shell"), "the shell's prompt")
+    wait_until(lambda: os.tcgetpgrp(keys) == command, "the command's group in the foreground once more")
+    wait_until(lambda: state_of(command) in "RS" and state_of(jpwr) in "RS", "both running")
+    os.kill(jpwr, signal.SIGUSR2)
     assert exit_code_of(process)[0] == 7
-
-
-def test_each_signal_that_a_witness_gets_is_told_once():
-    with Witness() as witness:
-        assert not witness.has_got(signal.SIGUSR1)
-        for number in (signal.SIGUSR1, signal.SIGTERM):
-            os.kill(witness._process.pid, number)
-        assert witness.has_got(signal.SIGUSR1)
-        assert not witness.has_got(signal.SIGUSR1)
-        assert witness.has_got(signal.SIGTERM)
-        os.kill(witness._process.pid, signal.SIGUSR1)
-        assert witness.has_got(signal.SIGUSR1)
-        os.kill(witness._process.pid, signal.SIGHUP)
-        witness.forget()
-        assert not witness.has_got(signal.SIGHUP)
-
-
-@pytest.mark.parametrize("moment", ["before the new one is there", "while both are there"])
-def test_a_signal_that_comes_while_a_witness_takes_anothers_place_is_told_once(monkeypatch, moment):
-    take_place, at_times = Witness._start, iter([True, False, False, False])
-
-    def interrupted(witness):
-        old, comes = witness._process, next(at_times)
-        if comes and moment == "before the new one is there":
-            os.kill(old.pid, signal.SIGHUP)
-        take_place(witness)
-        if comes and moment == "while both are there":
-            os.kill(old.pid, signal.SIGHUP)
-            os.kill(witness._process.pid, signal.SIGHUP)
-
-    with Witness() as witness:
-        monkeypatch.setattr(Witness, "_start", interrupted)
-        os.kill(witness._process.pid, signal.SIGTERM)
-        assert witness.has_got(signal.SIGTERM)
-        assert witness.has_got(signal.SIGHUP)
-        assert not witness.has_got(signal.SIGHUP)
-
-
-def test_a_handler_that_runs_while_a_witness_takes_anothers_place_is_told_what_the_old_one_got(monkeypatch):
-    take_place, told = Witness._start, []
-
-    def interrupted(witness):
-        witness._process = None
-        if not told:
-            told.append("asked")
-            signal.raise_signal(signal.SIGUSR2)
-        take_place(witness)
-
-    with Witness() as witness:
-        monkeypatch.setattr(Witness, "_start", interrupted)
-        for number in (signal.SIGTERM, signal.SIGUSR1):
-            os.kill(witness._process.pid, number)
-        before = signal.signal(signal.SIGUSR2, lambda *_: told.append(witness.has_got(signal.SIGUSR1)))
-        try:
-            assert witness.has_got(signal.SIGTERM)
-        finally:
-            signal.signal(signal.SIGUSR2, before)
-    assert told == ["asked", True]
 
 
 def test_where_another_process_samples_the_command_has_the_signals_that_a_shell_would_give_it(start):
@@ -410,27 +353,23 @@ def test_where_another_process_samples_the_command_has_the_signals_that_a_shell_
     assert exit_code_of(process)[0] == 128 + signal.SIGPIPE
 
 
-def test_where_there_is_no_cat_a_signal_is_passed_on(start, tmp_path):
-    process = start(sys.executable, "-c", NOTES, PATH="/nowhere")
-    wait_for(tmp_path / "up")
-    os.kill(process.pid, signal.SIGTERM)
-    assert had_once(tmp_path, process.pid, "SIGTERM")
-
-
 def test_a_signal_to_the_group_while_the_child_is_made_reaches_it(start, tmp_path):
-    patch = "arrive = lambda: os.killpg(0, signal.SIGTERM)" + BEFORE_THE_CHILD
+    patch = "arrive = lambda: os.killpg(0, signal.SIGTERM)\n" + BEFORE_THE_CHILD
     assert exit_code_of(start("sleep", "1000", patch=patch, name="SIGTERM"))[0] == 128 + signal.SIGTERM
 
 
-def test_nothing_is_left_when_jpwr_or_its_group_is_killed(start, tmp_path):
-    process = start("bash", "-c", ": >up; exec sleep 1000")
-    wait_for(tmp_path / "up")
-    below = descendants(process.pid)
-    assert len(below) == 2
-    process.kill()  # the command goes on, as it would where its shell was killed
-    wait_until(lambda: sum(is_running(one) for one in below) == 1, "the end of what jpwr had for itself")
-    os.killpg(process.pid, signal.SIGKILL)
-    wait_until(lambda: not any(map(is_running, below)), "the end of all")
+def test_a_second_signal_kills_all_that_the_command_has_started(start, tmp_path):
+    starts_another = (
+        "trap '' TERM; bash -c \"trap '' TERM; echo \\$\\$ >below; while :; do sleep 0.1; done\" & wait; wait"
+    )
+    process = start("bash", "-c", starts_another)
+    wait_until(lambda: lines_in(tmp_path / "below"), "the process below the command")
+    process.send_signal(signal.SIGTERM)
+    time.sleep(SETTLE_S)
+    process.send_signal(signal.SIGTERM)
+    assert exit_code_of(process)[0] == 137
+    [below] = lines_in(tmp_path / "below")
+    wait_until(lambda: not is_running(int(below)), "the end of the process below the command")
 
 
 def is_running(process):
