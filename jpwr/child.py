@@ -113,7 +113,7 @@ class Child:
     def _run(self, environ: dict[str, str]) -> int:
         with _woken_by_signals() as wait:
             try:
-                # What was open for the command, as a shell's <(...), stays open; all that is opened here closes by itself.
+                # What was open for the command, as a shell's <(...), stays open; what jpwr opens is closed on exec.
                 pid = _as_shells_do(
                     lambda program, command: os.posix_spawn(
                         program, command, environ, setpgroup=0, setsigdef=IGNORED_BY_PYTHON
