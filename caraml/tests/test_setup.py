@@ -133,3 +133,58 @@ def test_an_error_of_pips_is_whole_and_its_warnings_are_in_the_log(machine):
     assert done.stderr.splitlines()[-1].startswith("setup: the packages could not be installed")
     assert machine.setup("report")[0].stderr == ""
     assert "WARNING" in (machine.folder / ".venv" / "pip.log").read_text()
+
+
+def test_an_unknown_part_is_refused_before_anything_is_installed(machine):
+    done, asked = machine.setup("report", "reprot")
+    assert done.returncode == 1
+    assert done.stderr.startswith("setup: there is no part 'reprot': choose from llm resnet ")
+    assert asked == []
+
+
+def test_where_the_cpu_build_cannot_be_had_the_message_names_the_way_to_the_indexs_own_build(machine):
+    done, asked = machine.setup(REFUSED=f"torch=={TORCH}+cpu")
+    assert done.returncode == 1
+    assert "with CARAML_TORCH=index make setup" in done.stderr
+    log = (machine.folder / ".venv" / "pip.log").read_text()
+    assert log.count(f"pip install torch=={TORCH}+cpu") == 2  # without PyTorch's own index, and with it
+    done, asked = machine.setup(CARAML_TORCH="index", REFUSED=f"torch=={TORCH}+cpu")
+    assert done.returncode == 0
+    assert asked[0].endswith(f"torch=={TORCH}")
+
+
+def test_another_build_of_pytorch_is_refused(machine):
+    done, asked = machine.setup(CARAML_TORCH="cuda")
+    assert (done.returncode, asked) == (1, [])
+    assert done.stderr == "setup: CARAML_TORCH must be cpu or index, got 'cuda'\n"
+
+
+def test_a_full_disk_is_named(machine):
+    machine.add(".venv/bin/pip", "#!/bin/sh\necho 'ERROR: [Errno 28] No space left on device' >&2; exit 1\n")
+    done, _ = machine.setup("report")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("setup: the disk is full: .venv needs 4 GB, 7 GB with CUDA; ")
+
+
+NO_DISTUTILS = """#!/bin/sh
+[ -e "$HOME/setuptools" ] || { echo "No module named 'distutils'" >&2; exit 1; }
+"""
+
+
+def test_a_jube_that_does_not_start_is_mended_with_what_it_needs(machine):
+    machine.add("bin/jube", NO_DISTUTILS)
+    machine.add("bin/sudo", '#!/bin/sh\nshift\nexec "$@"\n')
+    machine.add("bin/apt-get", '#!/bin/sh\ncase "$*" in *python3-setuptools*) : >"$HOME/setuptools" ;; esac\n')
+    done, asked = machine.setup("report", HOME=str(machine.folder))
+    assert done.returncode == 0, done.stderr
+    assert not any("JUBE" in line for line in asked)
+
+
+def test_a_jube_that_does_not_start_and_cannot_be_mended_is_named_with_its_error(machine):
+    machine.add("bin/jube", NO_DISTUTILS)
+    machine.add("bin/apt-get", "#!/bin/sh\nexit 1\n")
+    done, _ = machine.setup("report", HOME=str(machine.folder), REFUSED="JUBE")
+    assert done.returncode == 1
+    assert (
+        "JUBE does not start and could not be installed ('jube --version': No module named 'distutils')" in done.stderr
+    )
