@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 
 import pytest
@@ -13,8 +12,7 @@ from caraml.errors import SiteError
 from caraml.finding import BAD
 from caraml.installation import checkout
 from caraml.site import job_lines, read_site, sbatch_flags
-from caraml.systems import read_system, read_systems
-from tests.conftest import SYSTEMS, made_up_system
+from caraml.systems import read_system
 
 REPOSITORY = checkout()
 
@@ -201,32 +199,6 @@ def test_the_command_names_what_is_missing_and_fails(capsys, programs):
     assert "-> caraml image pytorch-nvidia-aarch64 --runtime apptainer" in out
     assert main(["doctor", "--system", "GH2000"]) == 2
     assert "there is no system GH2000: the systems are CPU," in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("mistake", "words"),
-    [
-        (("name: default_repeats", "name: default_repeat"), "system TESTBED has no 'default_repeats', which CPU has"),
-        (
-            ("- name: submit", "- {name: sumbit, _: bash}\n  - name: submit"),
-            "system TESTBED has a key 'sumbit', which nothing reads: did you mean 'submit'?",
-        ),
-        (("_: bash", "_: basch"), "system TESTBED has 'basch' as its submit: did you mean 'bash'?"),
-        (("_: fp32", "_: fp23"), "system TESTBED has 'fp23' as its default_precision: did you mean 'fp32'?"),
-        (("_: none", "_: cuda"), "system TESTBED has 'cuda' as its vendor: choose one of nvidia, amd, graphcore, none"),
-        (("_: 2\n", "_: 0\n"), "a whole number from 1 on is wanted"),
-        (("parameter:", "parameters:"), "block 2 is not that of a system: it has no key 'parameter'"),
-    ],
-)
-def test_a_mistake_in_the_block_of_a_system_is_named(tmp_path, mistake, words):
-    first = (REPOSITORY / SYSTEMS).read_text().split("  - name: system\n    tag: ")[1]
-    mine = made_up_system(devices_per_node=2).replace(*mistake, 1)
-    assert mine != made_up_system(devices_per_node=2)
-    block = "".join(f"  {line}\n" for line in mine.splitlines())
-    file = tmp_path / "systems.yaml"
-    file.write_text(f"parameterset:\n  - name: system\n    tag: {first}\n{block}")
-    with pytest.raises(SiteError, match=re.escape(words)):
-        read_systems(file)
 
 
 def test_a_model_that_a_workload_does_not_have_is_named(tmp_path):
