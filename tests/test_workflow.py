@@ -329,6 +329,27 @@ def test_a_job_that_fails_says_why_in_its_row(tmp_path, program, methods, reason
     assert not (tmp_path / "ready").exists()
 
 
+def test_a_node_alone_trains_also_where_its_own_name_does_not_resolve(tmp_path):
+    (tmp_path / "rank.py").write_text("import os\nopen('rank' + os.environ['RANK'], 'w')\n")
+    node = job_folder(tmp_path, "rank.py") / "node.sh"
+    with_that_name = [
+        "unshare",
+        "--map-root-user",
+        "--uts",
+        "bash",
+        "-c",
+        'hostname no-such-host.invalid && exec "$@"',
+        "-",
+    ]
+    if subprocess.run([*with_that_name, "true"], capture_output=True).returncode:
+        pytest.skip("a host name of its own takes namespaces of users: run this test where 'unshare -r' works")
+    done = subprocess.run(
+        [*with_that_name, "bash", node], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "rank0").exists()
+
+
 @pytest.mark.parametrize(
     ("slurm", "reason"), [({}, "can't open file"), ({"SLURM_JOB_ID": "1"}, "ended with exit code 127")]
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 
 import pytest
@@ -188,6 +189,25 @@ def test_jube_that_is_missing_or_too_old_is_found(programs, monkeypatch):
         [finding] = doctor.jube()
         assert finding.state == state
         assert finding.to_do
+
+
+@pytest.mark.parametrize(
+    "error", [socket.gaierror(-2, "Name or service not known"), UnicodeEncodeError("idna", "", 0, 1, "label too long")]
+)
+def test_a_host_whose_own_name_does_not_resolve_is_found(error):
+    asked = []
+
+    def resolve(name, port):
+        asked.append(name)
+        raise error
+
+    [finding] = doctor.host_name(resolve)
+    assert asked == [socket.gethostname()]
+    assert finding.state == "look"
+    assert f"{asked[0]} does not resolve" in finding.found
+    assert f"add its address and name to /etc/hosts, such as '127.0.0.1 {asked[0]}'" in finding.to_do
+    [finding] = doctor.host_name(lambda name, port: [])
+    assert (finding.state, finding.found, finding.to_do) == ("ok", asked[0], "")
 
 
 def test_the_command_names_what_is_missing_and_fails(capsys, programs):
