@@ -266,6 +266,27 @@ def test_a_sweep_whose_jube_was_killed_goes_on_where_it_was(jube, tmp_path):
     assert [row["status"] for row in table_of(jube, out)] == ["ok", "ok"]
 
 
+@pytest.mark.parametrize(
+    ("system", "reason"),
+    [
+        ("H200", "H200 runs by sbatch, which cannot be used here: 'caraml doctor --system H200' tells what is missing"),
+        ("CS2", "CS2 was asked for, but a Cerebras CS-2 trains"),
+        ("H2000", "there is no system H2000"),
+    ],
+)
+def test_the_demo_refuses_a_system_before_it_makes_data(tmp_path, system, reason):
+    (tmp_path / "scontrol").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    data = tmp_path / "data"
+    path = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environ = {**os.environ, "PATH": path, "CARAML_DATA_FOLDER": str(data)}
+    demo = [str(REPOSITORY / "scripts" / "demo.sh"), system]
+    done = subprocess.run(demo, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.returncode
+    assert reason in done.stderr
+    assert not data.exists()
+
+
 def job_folder(tmp_path: Path, program: str, methods: str = "estimate", runs: int = 1, repo: Path = REPOSITORY) -> Path:
     """A point of the sweep as JUBE makes it, with another program in place of the benchmark."""
     values = {
