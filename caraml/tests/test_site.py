@@ -23,10 +23,12 @@ def site_file(tmp_path):
     return tmp_path / "site.yaml"
 
 
-def test_the_example_is_a_site_that_can_be_read():
-    site = read_site("JEDI", REPOSITORY / "site.example.yaml", {})
-    assert sbatch_flags(site) == ["--account=my-project", "--partition=all", "--mail-type=NONE"]
-    assert read_site("A100", REPOSITORY / "site.example.yaml", {})["partition"] == "gpu"
+def test_the_example_copied_as_it_is_changes_nothing(site_file):
+    example = (REPOSITORY / "site.example.yaml").read_text()
+    site_file.write_text(example)
+    assert read_site("JEDI", site_file, {}) == read_site("JEDI", site_file.with_name("none.yaml"), {})
+    site_file.write_text(example.replace("# systems:", "systems:").replace("#   JEDI", "  JEDI"))
+    assert sbatch_flags(read_site("JEDI", site_file, {})) == ["--partition=all"]
 
 
 def test_the_environment_comes_before_the_file_and_the_file_before_the_default(site_file):
