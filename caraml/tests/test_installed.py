@@ -249,7 +249,8 @@ def test_the_doctor_says_that_there_is_no_checkout_and_looks_at_the_rest(whole, 
 def test_in_a_checkout_the_wheel_takes_that_ones_systems_site_and_workflow(whole, results, copy, tmp_path):
     here = tmp_path / "caraml"
     shutil.copytree(copy, here)
-    (here / SYSTEMS).write_text((here / SYSTEMS).read_text().replace("tag: CPU\n", "tag: MYBOX\n"))
+    mine = (here / SYSTEMS).read_text().replace("tag: CPU\n", "tag: MYBOX\n").replace("_: CPU}", "_: MYBOX}")
+    (here / SYSTEMS).write_text(mine)
     inside = here / "results" / "tests"
     assert "MYBOX" in whole.refused("systems", "--system", "nothing of that name", cwd=inside)
     assert "ok    disk, results" in whole.caraml("doctor", "--system", "MYBOX", cwd=inside).stdout
