@@ -17,10 +17,10 @@ import zipfile
 
 import pytest
 
-from caraml import __version__
 from caraml.cli import main
 from caraml.installation import SYSTEMS, checkout
 from caraml.systems import read_systems
+from jpwr import __version__
 from results.tests import made_up
 
 TO_INSTALL = "install it with pip install '.[report]' in a checkout of CARAML"
@@ -169,6 +169,13 @@ def test_the_sampler_can_be_uninstalled_and_the_suite_says_that_it_is_missing(wh
     pair.uninstall("caraml-jpwr")
     assert pair.missing("caraml_suite") == []
     assert not (pair.packages / "jpwr").exists()
+    to_do = "install it with pip install ./jpwr in a checkout of CARAML"
+    for program, code in (("caraml", 2), ("ioprof", 125)):
+        done = run(pair.installed.bin / program, "--version", cwd=tmp_path)
+        assert done.returncode == code
+        [sentence] = done.stderr.splitlines()
+        assert "jpwr" in sentence
+        assert sentence.endswith(to_do)
 
 
 @pytest.fixture(scope="module")

@@ -90,7 +90,7 @@ def test_the_wheel_needs_nothing_and_says_what_it_is(wheel):
     assert all("extra ==" in needs for needs in about.get_all("Requires-Dist", []))
     assert about.get_payload().strip() == (REPOSITORY / "jpwr" / "README.md").read_text().strip()
     assert any(name.endswith("LICENSE") for name in names_in(wheel))
-    assert text_in(wheel, "entry_points.txt").split() == ["[console_scripts]", "jpwr", "=", "jpwr.cli:main"]
+    assert text_in(wheel, "entry_points.txt").split() == ["[console_scripts]", "jpwr", "=", "jpwr.__main__:main"]
 
 
 def test_the_suites_own_wheel_needs_the_sampler_of_its_version_and_has_no_file_of_it(checkout, wheel, tmp_path):

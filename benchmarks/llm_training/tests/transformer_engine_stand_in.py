@@ -185,6 +185,7 @@ def install() -> None:
         Linear=Linear,
         LayerNormLinear=LayerNormLinear,
         LayerNorm=LayerNorm,
+        RMSNorm=Unused,
         DotProductAttention=DotProductAttention,
         GroupedLinear=Unused,
         fp8_autocast=fp8_autocast,
