@@ -1,11 +1,11 @@
 # What one types here; each target is one script or one command.
 SHELL := bash
 ALL_PARTS := llm resnet report frames tracking darshan dev
-export PATH := $(CURDIR)/.venv/bin:$(PATH)
+export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/build/test-packages/bin:$(PATH)
 # One file of tests after the other on each core: what a file's tests share is made once.
 PARALLEL := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder --durations 30
 
-.PHONY: help setup demo test test-quick test-busy test-slow test-kubernetes lint bench coverage mutants gpu-check image clean
+.PHONY: help setup demo test test-all test-packages test-quick test-busy test-kubernetes lint bench coverage mutants gpu-check image clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 17
@@ -16,17 +16,20 @@ setup: ## make .venv and install JUBE where it is missing
 demo: setup ## the main job on this machine: train, measure, table and report
 	@scripts/demo.sh
 
-test: lint ## set up what is missing; lint, types, tests
+test: lint ## set up what is missing; lint, types, tests: 10 minutes on two cores
 	pytest $(PARALLEL)
+
+test-all: lint ## every test, also the slow ones: 35 minutes
+	pytest $(PARALLEL) -m ''
+
+test-packages: ## install the programs that only some tests need: Slurm, containers, a browser, compilers
+	@scripts/test_packages.sh
 
 test-quick: lint ## the tests that neither train nor run JUBE, Slurm or containers
 	pytest $(PARALLEL) -m 'not slow and not long'
 
 test-busy: ## the tests 5 times beside twice as many busy loops as cores: make test-busy ROUNDS=5 TIER=quick
 	@scripts/test_busy.sh $(or $(ROUNDS),5) $(or $(TIER),all) $(PARALLEL)
-
-test-slow: lint ## the tests that take minutes each
-	pytest -m slow
 
 test-kubernetes: lint ## as root: the workflow through a real Kubernetes of one node, which is built first
 	@scripts/build_kubernetes.sh $(or $(KUBERNETES),build/kubernetes)

@@ -45,6 +45,6 @@ def missing_package(error: ImportError) -> str:
     name = (error.name or "").partition(".")[0]
     if name in OURS:
         raise error
-    to_do = "make setup" if (PACKAGE.parent / SYSTEMS).is_file() else "pip install 'caraml[report]'"
+    to_do = "make setup" if (PACKAGE.parent / SYSTEMS).is_file() else "pip install '.[report]' in a checkout of CARAML"
     found = f"has no module {name}" if isinstance(error, ModuleNotFoundError) else f"cannot load {name}: {error}"
     return f"{sys.executable} {found}: install it with {to_do}"

@@ -6,7 +6,7 @@ set -euo pipefail
 cd -- "$(dirname -- "$0")/.."
 (($#)) || set -- llm resnet report
 venv=.venv
-log=$venv/pip.log # of the last call; pip's warnings are there alone
+log=$venv/pip.log # all calls; pip's warnings are there alone
 jube_version=2.7.1
 
 say() { printf 'setup: %s\n' "$*"; }
@@ -24,10 +24,24 @@ make_venv() {
     }
 }
 
-pip_install() { "$venv/bin/pip" install --quiet --disable-pip-version-check "$@" >"$log" 2>&1; }
+pip_install() {
+    local ended=0
+    "$venv/bin/pip" install --quiet --disable-pip-version-check "$@" >"$log.last" 2>&1 || ended=$?
+    { echo "pip install $*"; cat "$log.last"; } >>"$log"
+    return "$ended"
+}
 pip_failed() {
     cat "$log" >&2
+    grep -q 'No space left on device' "$log" && fail "the disk is full: .venv needs 4 GB, 7 GB with CUDA; $(df -h --output=avail,target "$venv" | tail -n 1) are free"
     fail "$1"
+}
+
+refuse_unknown_parts() {
+    local part known
+    known=$(sed -n '/^\[project.optional-dependencies\]/,/^\[tool/s/^\([a-z-]*\) = .*/\1/p' pyproject.toml)
+    for part in "$@"; do
+        grep -qxF -- "$part" <<<"$known" || fail "there is no part '$part': choose from $(xargs <<<"$known")"
+    done
 }
 
 has_nvidia_gpu() { command -v nvidia-smi >/dev/null && [[ $(timeout 60 nvidia-smi -L 2>/dev/null) == *GPU\ [0-9]* ]]; }
@@ -59,15 +73,21 @@ install_torch() {
     if [[ $(uname -s) != Linux || -n $gpu ]]; then
         [[ $there == "$version" || ($there == "$version"+* && $there != *+cpu) ]] && return
         say "installing PyTorch $version${gpu:+ with CUDA (about 2.7 GB)}"
-        [[ $there == *+cpu ]] && "$venv/bin/pip" uninstall --quiet --yes torch >"$log" 2>&1 # else it counts as the same version
+        [[ $there == *+cpu ]] && "$venv/bin/pip" uninstall --quiet --yes torch >>"$log" 2>&1 # else it counts as the same version
         pip_install "torch==$version" || pip_failed "PyTorch could not be installed: see the message of pip above"
         return
     fi
     [[ $there == "$version" || $there == "$version"+* ]] && return
+    if [[ ${CARAML_TORCH:-cpu} == index ]]; then
+        say "installing the PyTorch $version of the package index (with CUDA, about 2.7 GB)"
+        pip_install "torch==$version" || pip_failed "PyTorch could not be installed: see the message of pip above"
+        return
+    fi
     say "installing PyTorch $version for the CPU (about 190 MB)"
     pip_install "torch==$version+cpu" ||
         pip_install "torch==$version+cpu" --extra-index-url https://download.pytorch.org/whl/cpu ||
-        pip_failed "the CPU build of torch $version cannot be installed: is there a connection to download.pytorch.org?"
+        pip_failed "the CPU build of torch $version was not found on the package index nor on download.pytorch.org: \
+allow a connection there, or take the package index's own build, which brings CUDA (7 GB), with CARAML_TORCH=index make setup"
 }
 
 # ROCm's own Python package fits its library; of the public ones that of the same release does.
@@ -93,15 +113,15 @@ install_parts() {
     [[ -n $rocm ]] && release=$(rocm_version "$rocm")
     parts=$(IFS=,; echo "$*")
     # Stamped with all that decides what is installed, and where: a moved checkout is set up again, and one with a new GPU.
-    stamp="$PWD $parts $(cksum <pyproject.toml)${rocm:+ ROCm $release in $rocm}"
+    stamp="$PWD $parts $(cat pyproject.toml jpwr/pyproject.toml | cksum)${rocm:+ ROCm $release in $rocm}"
     [[ -f $venv/installed ]] && grep -qxF "$stamp" "$venv/installed" && return
     if [[ -z $gpu ]] && command -v nvidia-smi >/dev/null; then
         say "nvidia-smi is here and shows no GPU, so nothing is installed for one: run this again where it does"
     fi
     [[ " $* " == *" llm "* ]] && install_torch "$gpu"
     say "installing what $parts need"
-    pip_install --editable ".[$parts]" || pip_failed "the packages could not be installed: see the message of pip above"
-    sed -n '/^ERROR/,$p' "$log" >&2 # what does not fit together is no failure to pip
+    pip_install --editable ./jpwr --editable ".[$parts]" || pip_failed "the packages could not be installed: see the message of pip above"
+    sed -n '/^ERROR/,$p' "$log.last" >&2 # what does not fit together is no failure to pip
     [[ -n $rocm ]] && install_amdsmi "$rocm" "$release"
     echo "$stamp" >>"$venv/installed"
 }
@@ -110,17 +130,25 @@ as_root() {
     if [[ $(id -u) == 0 ]]; then "$@"; else sudo -n "$@"; fi
 }
 
+jube_starts() { PATH=$PWD/$venv/bin:$PATH jube --version >"$log.last" 2>&1; }
+
 find_jube() {
-    command -v jube >/dev/null || [[ -x $venv/bin/jube ]] && return
+    jube_starts && return
     say "installing JUBE"
     if command -v apt-get >/dev/null && as_root true 2>/dev/null; then
-        as_root apt-get -qq update && as_root apt-get -qq install -y jube >/dev/null && return
+        # Ubuntu 24.04's JUBE imports distutils, and does not depend on setuptools, which has it.
+        as_root apt-get -qq update && as_root apt-get -qq install -y jube python3-setuptools >/dev/null
+        jube_starts && return
     fi
-    pip_install "https://github.com/FZJ-JSC/JUBE/archive/refs/tags/v$jube_version.tar.gz" ||
-        pip_failed "JUBE is not there and could not be installed: on Debian and Ubuntu, 'sudo apt-get install jube'; elsewhere, \
-install the release $jube_version from its authors with pip, or load your site's module"
+    pip_install "https://github.com/FZJ-JSC/JUBE/archive/refs/tags/v$jube_version.tar.gz" && jube_starts && return
+    pip_failed "JUBE does not start and could not be installed ('jube --version': $(jube_starts || tail -n 1 "$log.last")): \
+on Debian and Ubuntu, 'sudo apt-get install jube python3-setuptools'; elsewhere, install the release $jube_version from its \
+authors with pip, or load your site's module"
 }
 
+refuse_unknown_parts "$@"
+case ${CARAML_TORCH:-cpu} in cpu | index) ;; *) fail "CARAML_TORCH must be cpu or index, got '$CARAML_TORCH'" ;; esac
 make_venv
+: >"$log"
 install_parts "$@"
 find_jube

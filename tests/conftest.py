@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.needs import need
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 SYSTEMS = Path("jube") / "include" / "systems.yaml"
 # A system that a user adds need not be in golden files, nor in the pages on what has run.
@@ -61,6 +63,5 @@ def run_in_place_of_training(checkout: Path, program: str) -> None:
 
 @pytest.fixture(scope="session")
 def jube_command():
-    if shutil.which("jube") is None:
-        pytest.fail("jube is needed: apt-get install jube")
+    need("jube")
     return "jube"

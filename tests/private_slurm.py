@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
@@ -18,10 +17,10 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.common.spawn import free_ports
+from tests.needs import PATH
 from tests.waiting import until
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "slurmdbd", "mariadbd")
-PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 
 CONFIGURATION = """
 ClusterName=private
@@ -91,12 +90,6 @@ StorageLoc=slurm_acct_db
 """
 # A tree of its own in place of /sys, with a node's counters of power and energy in it.
 UNDER_COUNTERS = 'mount -t tmpfs none /sys && mkdir -p /sys/cray && ln -s {counters} /sys/cray/pm_counters && exec "$@"'
-
-
-def missing_programs() -> str:
-    """What has to be installed, empty where all is there."""
-    missing = [name for name in PROGRAMS if shutil.which(name, path=PATH) is None]
-    return f"{', '.join(missing)}: apt-get install slurm-wlm munge slurmdbd mariadb-server" if missing else ""
 
 
 @contextmanager

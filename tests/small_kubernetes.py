@@ -10,7 +10,6 @@ import base64
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -66,13 +65,6 @@ fcntl.ioctl(socket.socket(), 0x8914, name)
 print("up", flush=True)
 time.sleep(1e6)
 """
-
-
-def missing_programs() -> str:
-    """What has to be installed, empty where all is there."""
-    if shutil.which("kubectl") is None:
-        return "kubectl, 1.25 or newer: apt-get install kubectl (of Debian 13)"
-    return ""
 
 
 def now() -> str:

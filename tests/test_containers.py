@@ -19,13 +19,12 @@ from caraml.images import architecture_of, definition, image_path, make_image, r
 from caraml.site import SiteError
 from caraml.systems import read_systems
 from tests.conftest import SMALL, made_up_system, make_checkout
+from tests.needs import need
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.long
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-NEEDED = ("podman", "runc", "ch-run", "ch-image", "mmdebstrap")
-INSTALL = "apt-get install podman runc charliecloud python3-lark python3-requests mmdebstrap"
 FOR_APPTAINER = "base-files,bash,dash,coreutils,libc-bin,mount,util-linux"
 PACKAGES = "python3,base-files,bash,dash,coreutils,libc-bin,hostname,libgomp1,libstdc++6"
 # Runtimes mount no folder that is named by way of a link.
@@ -49,9 +48,7 @@ BLOCK = made_up_system(
 @pytest.fixture(scope="module")
 def environ(tmp_path_factory):
     """The environment of podman and charliecloud with a store of their own, which holds an image of Debian's Python."""
-    missing = [name for name in NEEDED if shutil.which(name) is None]
-    if missing:
-        pytest.fail(f"{', '.join(missing)} is needed: {INSTALL}")
+    need("podman", "runc", "ch-run", "ch-image", "mmdebstrap")
     folder = tmp_path_factory.mktemp("containers")
     (folder / "containers.conf").write_text(PODMAN)
     (folder / "storage.conf").write_text(STORAGE.format(folder=folder))
@@ -136,6 +133,7 @@ def apptainer(environ, checkout):
     shutil.rmtree(folder)
 
 
+@pytest.mark.slow
 def test_the_workflow_trains_under_apptainer(apptainer, environ, checkout, jube_command):
     images = checkout / "containers" / "images"
     images.mkdir(exist_ok=True)
@@ -180,7 +178,7 @@ def fabric():
     device.unlink()
 
 
-@pytest.mark.parametrize("runtime", ["podman", "charliecloud"])
+@pytest.mark.parametrize("runtime", [pytest.param("podman", marks=pytest.mark.slow), "charliecloud"])
 def test_the_workflow_trains_in_a_container(runtime, environ, checkout, jube_command, fabric):
     environ = {**environ, "CARAML_CONTAINER_RUNTIME": runtime, "PYTHONPATH": SITE_PACKAGES}
 
@@ -252,9 +250,7 @@ def test_what_keeps_an_image_from_being_made_is_said(tmp_path):
     with pytest.raises(SiteError, match="there is no image cpx: the images are"):
         read_image("cpx")
     other = next(image for image in read_images().values() if image.arch != platform.machine())
-    monkey = shutil.which("podman")
-    if monkey is None:
-        pytest.fail(f"podman is needed: {INSTALL}")
+    need("podman")
     with pytest.raises(SiteError, match=f"is for {other.arch}, this machine is {platform.machine()}"):
         make_image(other, "podman", tmp_path)
     (tmp_path / "images.yaml").write_text("a: {base: b, arch: c, bsae: d}")

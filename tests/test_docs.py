@@ -25,6 +25,7 @@ from caraml.systems import read_systems
 from jpwr.backends import METHODS
 from results.workloads import workloads
 from tests.conftest import REPOSITORY, SHIPPED, make_checkout, run_in_place_of_training
+from tests.needs import need
 from tests.waiting import PATIENCE_S
 
 if sys.version_info >= (3, 11):
@@ -298,6 +299,8 @@ def is_run_elsewhere(text: str) -> bool:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page not in PAGES_RUN_BY])
 def test_every_command_of_a_page_works(page, prepared):
+    if page == "ioprof/README.md":
+        need("cc")
     for where, text in commands(page, TEXTS[page], "sh"):
         bare, _, comment = text.partition("  #")
         if not bare or is_run_elsewhere(bare):

@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from tests.conftest import SMALL, made_up_system, make_checkout, run_in_place_of_training
-from tests.small_kubernetes import missing_programs, small_kubernetes
+from tests.needs import need
+from tests.small_kubernetes import small_kubernetes
 from tests.waiting import NEVER_S, PATIENCE_S, until
 
 pytestmark = [
@@ -38,8 +39,7 @@ SITE = f"submit: kubernetes\nkubernetes_registry: {REGISTRY}\nnetwork_interface:
 
 @pytest.fixture(scope="module")
 def kubernetes(tmp_path_factory):
-    if missing := missing_programs():
-        pytest.fail(f"Kubernetes is needed: {missing}")
+    need("kubectl")
     with small_kubernetes(tmp_path_factory.mktemp("kubernetes"), REPOSITORY / ".venv") as found:
         yield found
 
@@ -109,6 +109,7 @@ def trained(jube_command, tmp_path_factory, kubernetes):
     return sweep, done.stdout
 
 
+@pytest.mark.slow
 def test_a_sweep_over_one_and_two_pods_becomes_a_table(trained):
     sweep, said = trained
     table = sweep.call(sweep.environ["JUBE"], "result", str(sweep.run.parent), "--id", "last", "-a").stdout
@@ -133,6 +134,7 @@ def test_each_pod_samples_its_own_node_and_says_where_it_was(trained):
     assert two["provenance"]["exclusive"] is None
 
 
+@pytest.mark.slow
 def test_its_records_are_like_those_of_a_laptop(trained, jube_command, tmp_path):
     """Same keys, but for what the scheduler says."""
     sweep, _ = trained
@@ -189,6 +191,7 @@ def test_what_is_submitted_can_be_read_and_applied_by_hand(trained):
         assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_tensorflow_trains_in_two_pods_with_storage(jube_command, tmp_path, kubernetes):
     """The claim has the checkout and the data; runs of a point follow each other."""
     cluster, _ = kubernetes
@@ -279,6 +282,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("name", ENDS)
+@pytest.mark.slow
 def test_a_job_that_kubernetes_ends_is_a_failed_row(name, jube_command, slow_checkout, kubernetes):
     (slow_checkout / "short.yaml").write_text("spec: {activeDeadlineSeconds: 2, terminationGracePeriodSeconds: 5}\n")
     end, environ, words = ENDS[name]
@@ -295,6 +299,7 @@ def test_a_job_that_kubernetes_ends_is_a_failed_row(name, jube_command, slow_che
     assert not left_behind(sweep.cluster)
 
 
+@pytest.mark.slow
 def test_a_job_that_was_given_up_cannot_run_later(jube_command, slow_checkout, kubernetes):
     cluster, _ = kubernetes
     environ = {"CARAML_KUBERNETES_NODE_SELECTOR": "kind=none", "CARAML_KUBERNETES_PATIENCE_MIN": "0.02"}
@@ -303,6 +308,7 @@ def test_a_job_that_was_given_up_cannot_run_later(jube_command, slow_checkout, k
     assert not left_behind(cluster)
 
 
+@pytest.mark.slow
 def test_pods_that_a_namespace_does_not_allow_are_a_failed_row(jube_command, slow_checkout, kubernetes):
     cluster, _ = kubernetes
     cluster.refused_pods = "pods is forbidden: exceeded quota"
@@ -351,6 +357,7 @@ def test_a_cluster_without_rights_or_without_an_answer_is_said_before_anything_i
     assert 'context "nowhere" does not exist' in refused(jube_command, slow_checkout, nowhere)
 
 
+@pytest.mark.slow
 def test_an_api_server_that_is_gone_for_a_while_costs_no_result(jube_command, slow_checkout, kubernetes):
     cluster, _ = kubernetes
     sweep = Sweep(jube_command, slow_checkout, kubernetes, "synthetic")
@@ -370,6 +377,7 @@ def test_an_api_server_that_is_gone_for_a_while_costs_no_result(jube_command, sl
     assert not left_behind(cluster)
 
 
+@pytest.mark.slow
 def test_a_queue_is_waited_for_and_its_jobs_are_suspended(jube_command, slow_checkout, kubernetes):
     cluster, _ = kubernetes
     environ = {"CARAML_KUBERNETES_QUEUE": "team", "CARAML_KUBERNETES_PATIENCE_MIN": "0.01"}
@@ -416,6 +424,7 @@ def test_what_failed_is_submitted_again_and_what_is_asked_for_is_kept(told):
     assert not left_behind(sweep.cluster)
 
 
+@pytest.mark.slow
 def test_a_pod_that_is_made_again_does_not_write_over_what_is_there(told):
     """Of a deleted pod, older versions make another one."""
     sweep, file = told
@@ -432,6 +441,7 @@ def test_a_pod_that_is_made_again_does_not_write_over_what_is_there(told):
     assert not left_behind(sweep.cluster)
 
 
+@pytest.mark.slow
 def test_a_log_that_was_cut_is_a_failed_row_and_stays(jube_command, tmp_path, kubernetes):
     cluster, _ = kubernetes
     checkout = make_checkout(tmp_path / "caraml", made_up_system(**{**VALUES, "devices_sweep": "1"}), SITE)

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SMALL, made_up_system, make_checkout, run_in_place_of_training
-from tests.private_slurm import missing_programs, private_slurm
+from tests.needs import need
+from tests.private_slurm import PROGRAMS, private_slurm
 from tests.waiting import NEVER_S, PATIENCE_S, processes, sleeper, until
 
 pytestmark = pytest.mark.long
@@ -47,9 +48,7 @@ systems: {TESTBED: {partition: batch}, CPU: {partition: none}}
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory):
     """A Slurm with accounting and, where root lets it have one, a sensor: counters of nodes of constant power."""
-    missing = missing_programs()
-    if missing:
-        pytest.fail(f"Slurm is needed: {missing}")
+    need(*PROGRAMS)
     folder = tmp_path_factory.mktemp("slurm")
     counters = folder / "pm_counters"
     counters.mkdir()
@@ -173,6 +172,7 @@ def test_slurms_own_energy_of_a_job_stands_beside_ours(trained):
     assert "Slurm, whole job [Wh]" in trained.caraml("table", str(trained.run)).stdout
 
 
+@pytest.mark.slow
 def test_resnet_trains_on_two_nodes(jube_command, checkout, slurm):
     sweep = Sweep(jube_command, checkout, {**slurm, "CARAML_DEVICES": "2"}, "resnet50", "synthetic")
     done = sweep.wait()

@@ -34,6 +34,14 @@ def _is_stored(name: str) -> bool:
     return any(GOLDEN.glob(f"{name}.*.txt"))
 
 
+QUICK_GOLDEN = ("A100", "MI250", "GC200")  # one of each vendor; JUBE takes seconds for each
+GOLDEN_SYSTEMS = [
+    pytest.param(name, marks=[] if name in QUICK_GOLDEN else pytest.mark.slow)
+    for name in NAMES
+    if name in SHIPPED - {"CPU"} or UPDATE or _is_stored(name)
+]
+
+
 def types(block) -> dict[str, str]:
     return {parameter["name"]: parameter.get("type", "string") for parameter in block["parameter"]}
 
@@ -268,7 +276,7 @@ def test_a_large_model_takes_the_nodes_that_it_needs(one_point_checkout, jube_co
 
 
 @pytest.mark.parametrize("workflow", ["llm", "resnet50"])
-@pytest.mark.parametrize("system", [name for name in NAMES if name in SHIPPED - {"CPU"} or UPDATE or _is_stored(name)])
+@pytest.mark.parametrize("system", GOLDEN_SYSTEMS)
 def test_a_systems_job_is_what_it_was(system, workflow, golden_checkout, jube_command):
     """`UPDATE_GOLDEN=1 pytest tests/test_systems.py` stores what comes out now: look at the difference."""
     checkout, blocks = golden_checkout

@@ -67,6 +67,7 @@ def test_a_machine_is_added_by_what_the_tutorial_says(tmp_path, jube_command):
     run_in(checkout, shlex.join([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", looks, *files]))
 
 
+@pytest.mark.slow
 def test_a_workload_is_added_by_what_the_tutorial_says(tmp_path, jube_command):
     text = WORKLOAD.read_text()
     files = dict(re.findall(r"^`([\w/.]+)`:\n\n```\w+\n(.*?)```", text, re.DOTALL | re.MULTILINE))

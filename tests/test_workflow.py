@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,14 +15,15 @@ import pytest
 
 from jpwr.writers import read_trace
 from tests.conftest import SMALL, made_up_system, make_checkout, run_in_place_of_training
+from tests.needs import need
 from tests.waiting import NEVER_S, PATIENCE_S, processes, sleeper, until
 
 pytestmark = pytest.mark.long
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 WORKFLOW = str(REPOSITORY / "jube" / "llm.yaml")
-# Further versions of JUBE to test with, as commands separated by colons.
-OTHER_JUBES = [name for name in os.environ.get("CARAML_OTHER_JUBES", "").split(":") if name]
+NEWER_JUBE = REPOSITORY / "build" / "test-packages" / "jube"  # by `make test-packages`, on Debian 12
+OTHER_JUBES = [str(NEWER_JUBE)] if NEWER_JUBE.exists() else []
 COLUMNS = [
     "system",
     "model",
@@ -50,8 +50,7 @@ COLUMNS = [
 
 @pytest.fixture(params=["jube", *OTHER_JUBES], scope="module")
 def jube(request):
-    if shutil.which(request.param) is None:
-        pytest.fail(f"{request.param} is needed: apt-get install jube")
+    need(request.param)
     return request.param
 
 

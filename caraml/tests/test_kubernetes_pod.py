@@ -111,6 +111,7 @@ def test_a_program_that_is_killed_counts_as_a_shell_counts(point):
     assert code == 137
 
 
+@pytest.mark.slow
 def test_what_a_run_leaves_behind_does_not_hold_up_the_pod(point, monkeypatch):
     folder = point("sleep 86399 & echo $! >left")
     try:

@@ -32,7 +32,9 @@ class Machine:
         self.folder, self.notes = folder, folder / "notes"
         (folder / "scripts").mkdir()
         shutil.copy(checkout() / "scripts" / "setup.sh", folder / "scripts")
-        shutil.copy(checkout() / "pyproject.toml", folder)
+        (folder / "jpwr").mkdir()
+        for name in ("pyproject.toml", "jpwr/pyproject.toml"):
+            shutil.copy(checkout() / name, folder / name)
         self.add(".venv/bin/pip", PIP)
         self.add(".venv/bin/python", '#!/bin/sh\n[ -n "$TORCH" ] && echo "$TORCH"\n')
         self.add("bin/jube", "#!/bin/sh\n")
@@ -62,6 +64,7 @@ def test_a_machine_without_an_accelerator_gets_the_build_for_the_cpu_once_and_no
     done, asked = machine.setup()
     assert done.returncode == 0, done.stderr
     assert [line.split()[-1] for line in asked] == [f"torch=={TORCH}+cpu", ".[llm,resnet,report]"]
+    assert asked[-1].endswith(" --editable ./jpwr --editable .[llm,resnet,report]")
     assert done.stderr == ""
     assert f"installing PyTorch {TORCH} for the CPU (about 190 MB)" in done.stdout
     assert machine.setup()[1] == []
@@ -133,3 +136,58 @@ def test_an_error_of_pips_is_whole_and_its_warnings_are_in_the_log(machine):
     assert done.stderr.splitlines()[-1].startswith("setup: the packages could not be installed")
     assert machine.setup("report")[0].stderr == ""
     assert "WARNING" in (machine.folder / ".venv" / "pip.log").read_text()
+
+
+def test_an_unknown_part_is_refused_before_anything_is_installed(machine):
+    done, asked = machine.setup("report", "reprot")
+    assert done.returncode == 1
+    assert done.stderr.startswith("setup: there is no part 'reprot': choose from llm resnet ")
+    assert asked == []
+
+
+def test_where_the_cpu_build_cannot_be_had_the_message_names_the_way_to_the_indexs_own_build(machine):
+    done, asked = machine.setup(REFUSED=f"torch=={TORCH}+cpu")
+    assert done.returncode == 1
+    assert "with CARAML_TORCH=index make setup" in done.stderr
+    log = (machine.folder / ".venv" / "pip.log").read_text()
+    assert log.count(f"pip install torch=={TORCH}+cpu") == 2  # without PyTorch's own index, and with it
+    done, asked = machine.setup(CARAML_TORCH="index", REFUSED=f"torch=={TORCH}+cpu")
+    assert done.returncode == 0
+    assert asked[0].endswith(f"torch=={TORCH}")
+
+
+def test_another_build_of_pytorch_is_refused(machine):
+    done, asked = machine.setup(CARAML_TORCH="cuda")
+    assert (done.returncode, asked) == (1, [])
+    assert done.stderr == "setup: CARAML_TORCH must be cpu or index, got 'cuda'\n"
+
+
+def test_a_full_disk_is_named(machine):
+    machine.add(".venv/bin/pip", "#!/bin/sh\necho 'ERROR: [Errno 28] No space left on device' >&2; exit 1\n")
+    done, _ = machine.setup("report")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("setup: the disk is full: .venv needs 4 GB, 7 GB with CUDA; ")
+
+
+NO_DISTUTILS = """#!/bin/sh
+[ -e "$HOME/setuptools" ] || { echo "No module named 'distutils'" >&2; exit 1; }
+"""
+
+
+def test_a_jube_that_does_not_start_is_mended_with_what_it_needs(machine):
+    machine.add("bin/jube", NO_DISTUTILS)
+    machine.add("bin/sudo", '#!/bin/sh\nshift\nexec "$@"\n')
+    machine.add("bin/apt-get", '#!/bin/sh\ncase "$*" in *python3-setuptools*) : >"$HOME/setuptools" ;; esac\n')
+    done, asked = machine.setup("report", HOME=str(machine.folder))
+    assert done.returncode == 0, done.stderr
+    assert not any("JUBE" in line for line in asked)
+
+
+def test_a_jube_that_does_not_start_and_cannot_be_mended_is_named_with_its_error(machine):
+    machine.add("bin/jube", NO_DISTUTILS)
+    machine.add("bin/apt-get", "#!/bin/sh\nexit 1\n")
+    done, _ = machine.setup("report", HOME=str(machine.folder), REFUSED="JUBE")
+    assert done.returncode == 1
+    assert (
+        "JUBE does not start and could not be installed ('jube --version': No module named 'distutils')" in done.stderr
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from ioprof.counts import FileCounts, Profile
 from ioprof.folder import load
 from jpwr.tests.conftest import DEADLINE_S, environment
+from tests.needs import need
 
 HERE = Path(__file__).parent
 
@@ -49,6 +49,7 @@ Ioprof = Callable[..., Profiled]
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the library is built, once for all."""
+    need("cc")
     return tmp_path_factory.mktemp("cache")
 
 
@@ -66,11 +67,9 @@ def static_reader(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def built(program: Path, *flags: str) -> str:
     """reader.c with the system's compiler."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.fail("a C compiler is needed: apt-get install gcc libc6-dev")
+    need("cc")
     done = subprocess.run(
-        [compiler, *flags, "-o", str(program), str(HERE / "reader.c"), "-lpthread"], capture_output=True, text=True
+        ["cc", *flags, "-o", str(program), str(HERE / "reader.c"), "-lpthread"], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     return str(program)

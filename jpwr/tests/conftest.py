@@ -19,6 +19,7 @@ import pytest
 
 from jpwr.clock import Clock
 from jpwr.node import GLOBAL_RANKS, LOCAL_RANKS
+from tests.needs import need, not_run
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]
@@ -137,8 +138,7 @@ def needed(module: str) -> Any:
 
 def build(folder: Path, library: str, *sources: Path) -> Path:
     """Compile a stand-in for a vendor's library; returns its folder, for LD_LIBRARY_PATH."""
-    if shutil.which("gcc") is None:
-        pytest.fail("gcc is needed: apt-get install gcc libc6-dev")
+    need("gcc")
     flags = ["-O1", "-Wall", "-Werror", "-Wno-unused-function", "-shared", "-fPIC", "-I", str(HERE)]
     subprocess.run(["gcc", *flags, "-o", str(folder / library), *map(str, sources), "-lm"], check=True)
     return folder
@@ -219,6 +219,5 @@ def interpreter(version: str) -> str:
     """The path of that Python; where there is none, the test is skipped, or fails where nobody would see that."""
     path = interpreter_or_none(version)
     if path is None:
-        end = pytest.fail if os.environ.get("CI") else pytest.skip
-        end(f"there is no Python {version}: 'pyenv install {version}' or 'uv python install {version}' brings it")
+        not_run(f"Python {version} (pyenv or uv can install it)")
     return path

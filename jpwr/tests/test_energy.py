@@ -206,6 +206,7 @@ def test_without_a_counter_the_interval_holds_in_95_of_100_windows(sensor, inter
 @pytest.mark.parametrize("load", LOADS)
 @pytest.mark.parametrize("counter", [name for name in COUNTERS if name != "none"])
 @pytest.mark.parametrize("interval_s", [0.01, 0.1])
+@pytest.mark.slow
 def test_with_a_counter_the_interval_holds_in_95_of_100_windows(interval_s, counter, load):
     for sensor in ("instant", "1 s average"):
         assert cell_of(Case(sensor, counter, interval_s, 8.0, load), TRIALS).covered >= 0.92
@@ -1035,6 +1036,7 @@ def jumped(counter_j, first_s, jump_j):
 )
 @pytest.mark.parametrize("averaging_s", [0.0, 1.0])
 @pytest.mark.parametrize("kind", ["noise", "square", "ramp"])
+@pytest.mark.slow
 def test_a_counter_that_is_wrong_for_a_while_has_an_interval_that_holds_there_and_is_used_elsewhere(
     kind, averaging_s, spoiled, for_good
 ):
@@ -1386,6 +1388,7 @@ def test_witnesses_that_are_on_time_are_not_taken_to_be_late(interval_s, held_s,
 @pytest.mark.parametrize(
     ("counter_s", "power_s"), [(0.05, 0.0), (0.13, 0.0), (0.22, 0.0), (0.0, 0.05), (0.0, 0.13), (0.0, 0.22)]
 )
+@pytest.mark.slow
 def test_a_witness_that_is_late_is_found_and_the_interval_holds(counter_s, power_s, load):
     found = covered = 0
     widths = []
@@ -1420,6 +1423,7 @@ def test_power_that_is_documented_to_be_old_hides_no_counter_that_is_late(counte
 
 @pytest.mark.parametrize(("constant_s", "interval_s"), [(0.2, 0.01), (1.0, 0.01), (0.2, 0.1), (0.5, 0.1), (1.0, 0.5)])
 @pytest.mark.parametrize("load", ["drift", "walk", "steps"])
+@pytest.mark.slow
 def test_power_that_is_smoothed_and_does_not_say_so_takes_no_sound_counter_away(load, constant_s, interval_s):
     covered = 0
     for number in range(20):

@@ -166,6 +166,7 @@ def test_a_mark_reads_the_counters_and_not_power_of_which_it_would_be_no_fair_sa
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("refresh_s", [0.0, 0.001, 0.02, 0.1])
+@pytest.mark.slow
 def test_the_refresh_of_a_counter_is_found_by_readings_that_are_close_together(stepped, refresh_s, seed):
     chance = random.Random(seed).random
 

@@ -21,6 +21,7 @@ from results.collect import collect
 from results.joined import state_energy
 from results.records import RecordError, find_records, write_record
 from results.tests import made_up
+from tests.needs import need
 
 
 @pytest.fixture(scope="module")
@@ -536,8 +537,7 @@ def test_a_file_that_is_in_it_twice_is_named(archive):
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory):
     """Two keys, and a file of those who may sign, in which there is one of them."""
-    if shutil.which("ssh-keygen") is None:
-        pytest.fail("ssh-keygen is needed: apt-get install openssh-client")
+    need("ssh-keygen")
     folder = tmp_path_factory.mktemp("keys")
     for name in ("centre", "stranger"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
@@ -591,6 +591,8 @@ def test_a_signature_does_not_go_with_other_files(runs, keys, tmp_path):
     ("flags", "words"), [(("--sign", "no-key"), "there is no key no-key"), (("--sign", "SHA"), "does not sign")]
 )
 def test_a_key_that_is_none_leaves_no_archive(runs, tmp_path, monkeypatch, capsys, flags, words):
+    if "SHA" in flags:
+        need("ssh-keygen")
     monkeypatch.chdir(tmp_path)
     Path("SHA").write_text("no key\n")
     assert main(["archive", str(runs), *flags]) == 2

@@ -18,6 +18,7 @@ from results.points.repeats import by_point
 from results.records import RecordError, find_records
 from results.tests import made_up
 from results.verdicts.requirements import read_requirements
+from tests.needs import need
 
 PRICES = """
 currency: EUR
@@ -53,7 +54,7 @@ LONG_MS = 600_000  # against hanging alone: a busy machine takes what it takes
 def chromium():
     found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     if found is None:
-        pytest.fail("a browser is needed: apt-get install chromium")
+        need("chromium")
     return found
 
 

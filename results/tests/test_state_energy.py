@@ -88,6 +88,7 @@ def told(result):
     return {" and ".join(one["states"]): one for one in result["energy"]["states"]["states"]}
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth_whatever_the_sensor(tmp_path, nvml_folder):
     tried = {sensor: Counter() for sensor in SENSORS}
     for sensor, number in itertools.product(SENSORS, range(3)):
@@ -170,6 +171,7 @@ def in_pieces(made: Made, piece_s: float, watts: dict[str, float]) -> Made:
 
 
 @pytest.mark.parametrize("seed", [32, 49, 55, 57])
+@pytest.mark.slow
 def test_a_sensor_of_single_moments_is_found_where_steps_are_short(seed):
     chance = random.Random(seed)
     made = made_steps(chance, BLOCK_S, 40.0, step_s=0.07)
@@ -183,6 +185,7 @@ def test_a_sensor_of_single_moments_is_found_where_steps_are_short(seed):
     assert low_w <= USUAL["Backward"][1] <= high_w
 
 
+@pytest.mark.slow
 def test_states_that_always_come_together_are_told_as_one(tmp_path, nvml_folder):
     """Of one length each, and far shorter than a moment is known: no reading has more of one than of the other."""
     made = in_pieces(made_steps(random.Random(3), BLOCK_S, 40.0, uneven=0), 0.0001, {"Comm": 250.0, "Sum": 250.0})
@@ -192,6 +195,7 @@ def test_states_that_always_come_together_are_told_as_one(tmp_path, nvml_folder)
 
 
 @pytest.mark.parametrize("watts", [{"Comm": 250.0, "Sum": 250.0}, {"Comm": 400.0, "Sum": 100.0}])
+@pytest.mark.slow
 def test_states_as_short_as_a_moment_is_known_have_wide_intervals(watts):
     """By a counter without noise, of which each moment is known: nothing else is unsure."""
     for seed in range(4):
@@ -213,6 +217,7 @@ def test_states_as_short_as_a_moment_is_known_have_wide_intervals(watts):
 
 
 @pytest.mark.parametrize("ranks", [(0, 1), (0, 0)])
+@pytest.mark.slow
 def test_devices_of_several_processes_and_of_one_are_added_up(tmp_path, nvml_folder, ranks):
     """The second device of the stand-in draws twice as much."""
     made = made_steps(random.Random(13), BLOCK_S, 30.0, smoothed_s=0.03)
@@ -244,6 +249,7 @@ def test_a_sampler_that_reads_too_seldom_is_told_so(tmp_path, nvml_folder):
     assert "too seldom to tell states apart: sample with --interval 20" in note
 
 
+@pytest.mark.slow
 def test_a_state_of_nearly_no_time_and_one_that_was_not_there_are_refused(tmp_path, nvml_folder):
     made = made_steps(random.Random(6), BLOCK_S, 30.0)
     job(tmp_path, nvml_folder, made, "instant")
@@ -313,6 +319,7 @@ def test_several_processes_on_one_channel_are_refused(tmp_path, nvml_folder):
     assert any("pynvml:0 measures 2 processes" in note for note in collect(tmp_path)["energy"]["notes"])
 
 
+@pytest.mark.slow
 def test_a_state_that_no_reading_is_of_leaves_the_others_alone(tmp_path, nvml_folder):
     made = made_steps(random.Random(11), BLOCK_S, 30.0)
     last = len(made.states) - 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from benchmarks.common import binding
 from benchmarks.common.launch import usable_cpus
+from tests.needs import need
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 CUDA = """
@@ -59,8 +59,7 @@ def test_the_ids_of_gpus_are_those_of_the_driver(tmp_path, library, source, foun
 
 def with_driver(folder, library, source, script):
     """What a script prints where a driver has these functions."""
-    if shutil.which("gcc") is None:
-        pytest.fail("gcc is needed: apt-get install gcc libc6-dev")
+    need("gcc")
     (folder / "driver.c").write_text(source)
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", folder / library, folder / "driver.c"], check=True)
     environ = {**os.environ, "LD_LIBRARY_PATH": str(folder), "PYTHONPATH": str(REPOSITORY)}

@@ -43,6 +43,7 @@ def volumes(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_layouts_of_one_global_batch_have_the_same_losses(tmp_path):
     flags = ["--learning-rate", "0.1", "--learning-rate-warmup-steps", "1"]
     losses = []

@@ -232,6 +232,7 @@ def test_lamb_moves_each_tensor_by_its_own_length():
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "lamb"])
+@pytest.mark.slow
 def test_one_batch_is_learnt(small, optimizer):
     rate = {"adam": "0.01", "lamb": "0.03"}[optimizer]
     run = run_of("--optimizer", optimizer, "--learning-rate", rate, "--learning-rate-warmup-steps", "1")

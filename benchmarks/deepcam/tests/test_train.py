@@ -70,6 +70,7 @@ def test_layouts_of_one_global_batch_have_the_same_losses(tmp_path):
     assert found[0]["metrics"]["comm_percent"] == 0
 
 
+@pytest.mark.slow
 def test_compute_and_effective_throughput_with_what_the_input_path_did(tmp_path, made):
     flags = ["--data", "fake-deepcam", "--data-dir", str(made), "--effective", "--rounds", "2", "--cold-cache"]
     found, done = start(ALONE, tmp_path / "record.json", *flags, "--stage", str(tmp_path / "disk"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from importlib import import_module
@@ -30,6 +29,7 @@ from benchmarks.llm_training.config import (
 from benchmarks.llm_training.plan import stage_memory
 from benchmarks.llm_training.tests.test_train import ENVIRONMENT
 from tests.later import Later
+from tests.needs import need
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.long
@@ -74,6 +74,7 @@ def plain_losses(imported) -> list[float]:
     return train_variant("plain")["losses"]
 
 
+@pytest.mark.slow
 def test_transformer_engines_layers_have_the_losses_of_megatrons(plain_losses):
     assert train_variant("transformer-engine")["losses"] == pytest.approx(plain_losses, rel=1e-6)
 
@@ -92,9 +93,9 @@ def test_a_replayed_step_learns_from_each_batch_as_others_do(plain_losses):
 
 
 @pytest.mark.parametrize(("variant", "tolerance"), [("parts", 1e-3), ("layers", 1e-5)])
+@pytest.mark.slow
 def test_compiled_kernels_have_the_losses_of_others(variant, tolerance, plain_losses):
-    if shutil.which("c++") is None:
-        pytest.fail("a C++ compiler is needed: apt-get install g++")
+    need("c++")
     found = train_variant(variant)
     assert found["losses"] == pytest.approx(plain_losses, rel=tolerance)
     assert found["graph_breaks"] == 0
@@ -157,8 +158,7 @@ def test_nothing_is_compiled_without_a_compiler(monkeypatch):
 
 @pytest.fixture(scope="module")
 def gpu_library(tmp_path_factory) -> str:
-    if shutil.which("c++") is None:
-        pytest.fail("a C++ compiler is needed: apt-get install g++")
+    need("c++")
     own = Path(import_module("torch").__file__).parent
     library = tmp_path_factory.mktemp("gpu") / "gpu_without_data.so"
     flags = ["-std=c++20", "-shared", "-fPIC", f"-I{own}/include", f"-L{own}/lib", f"-Wl,-rpath,{own}/lib"]
@@ -197,6 +197,7 @@ def gpu_runs(gpu_library):
 
 
 @pytest.mark.parametrize("case", GPU_RUNS, ids=lambda case: " ".join(map(str, (*case[:4], *case[4]))))
+@pytest.mark.slow
 def test_the_path_of_a_gpu_holds_what_the_plan_says(case, gpu_runs):
     """Every type and shape that megatron-core and PyTorch check on a GPU, at full size."""
     rank, world_size, size, precision, flags = case

@@ -20,6 +20,7 @@ from benchmarks.llm_training import prepare
 from benchmarks.llm_training.config import SIZES
 from benchmarks.llm_training.train import main
 from tests.later import Later
+from tests.needs import need
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.long
@@ -132,10 +133,12 @@ def test_memory_of_the_tiny_run_stays_below_its_limit(one_rank):
         (2, ["--pipeline-parallel-size", "2"], "fp32"),
         (4, ["--tensor-parallel-size", "2", "--pipeline-parallel-size", "2"], "fp32"),
         (2, ["--pipeline-parallel-size", "2"], "bf16"),
-        (2, ["--tensor-parallel-size", "2", "--compile", "layers"], "fp32"),  # needs: apt-get install g++
+        (2, ["--tensor-parallel-size", "2", "--compile", "layers"], "fp32"),
     ],
 )
 def test_every_layout_has_the_losses_of_one_rank(one_rank, text, imported, ranks, flags, precision, tmp_path):
+    if "--compile" in flags:
+        need("c++")
     record = tmp_path / "record.json"
     options = [*LAYOUT, "--record", str(record), "--precision", precision, *text, *flags]
     done = forked.run("benchmarks.llm_training", *options, ranks=ranks)
@@ -218,6 +221,7 @@ def test_a_tensor_parallel_size_that_does_not_divide_the_heads_is_refused_on_eve
     assert "tensor_parallel_size 3 does not divide the model's num_heads 8" in record["error"]
 
 
+@pytest.mark.slow
 def test_a_rank_with_other_options_than_rank_0_is_named(tmp_path):
     script = tmp_path / "rank.sh"  # rank 1 gets another seed
     script.write_text('exec "$PYTHON" -m benchmarks.llm_training "$@" --seed $((1 + RANK))\n')
@@ -247,6 +251,7 @@ def test_a_rank_that_is_killed_ends_the_run_and_leaves_no_record_that_looks_good
     assert not record.exists() or json.loads(record.read_text())["status"] == "failed"
 
 
+@pytest.mark.slow
 def test_a_batch_that_does_not_fit_is_a_record_of_that(tmp_path):
     record = tmp_path / "record.json"
     flags = ["--global-batch-size", "1024", "--micro-batch-size", "1024"]  # logits of 2 GiB, three times

@@ -341,6 +341,7 @@ def three_steps(launch: Launch, target: Any, in_parts: bool) -> tuple[float, flo
     return squares, float(trainer.losses[-1])
 
 
+@pytest.mark.slow
 def test_two_workers_average_their_gradients_in_a_step_in_parts_too(tmp_path, monkeypatch):
     # Both have the batch that one worker has: its weights must come out, as means over the global batch are the same.
     monkeypatch.setattr("benchmarks.resnet50.model.STAGES", few_stages.FEW_STAGES)
@@ -359,6 +360,7 @@ def test_two_workers_average_their_gradients_in_a_step_in_parts_too(tmp_path, mo
     assert together == pytest.approx(alone, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_input_that_is_too_slow_shows_as_waiting_and_as_lost_throughput(pictures, monkeypatch):
     monkeypatch.setattr("benchmarks.resnet50.model.STAGES", few_stages.FEW_STAGES)
     options = dataclasses.replace(

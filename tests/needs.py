@@ -1,0 +1,68 @@
+"""Programs that only some tests need, and the packages of Debian and Ubuntu that have them.
+
+`python3 tests/needs.py` prints the packages, `python3 tests/needs.py --programs` the programs.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+
+PACKAGES = {
+    "cc": "gcc libc6-dev",
+    "gcc": "gcc libc6-dev",
+    "c++": "g++",
+    "g++": "g++",
+    "ssh-keygen": "openssh-client",
+    "chromium": "chromium",
+    "sbatch": "slurm-wlm",
+    "slurmctld": "slurm-wlm",
+    "slurmd": "slurm-wlm",
+    "munged": "munge",
+    "slurmdbd": "slurmdbd",
+    "mariadbd": "mariadb-server",
+    "podman": "podman",
+    "runc": "runc",
+    "ch-run": "charliecloud",
+    "ch-image": "charliecloud python3-lark python3-requests",
+    "mmdebstrap": "mmdebstrap",
+    "kubectl": "kubectl",  # 1.25 or newer: of Debian 13
+}
+REQUIRE_ALL = "CARAML_REQUIRE_ALL"
+NOT_RUN = "not run, needs "  # the start of the reason of a test that is skipped for want of something
+PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"  # daemons are not in every user's
+
+
+def need(*programs: str) -> None:
+    """Skip the test unless all programs are installed."""
+    missing = [name for name in programs if shutil.which(name, path=PATH) is None]
+    if missing:
+        not_run(" ".join(missing))
+
+
+def not_run(what: str) -> None:
+    """Skip the test for want of `what`, or fail where CARAML_REQUIRE_ALL=1 asks for all tests."""
+    import pytest
+
+    end = pytest.fail if os.environ.get(REQUIRE_ALL) == "1" else pytest.skip
+    end(f"{NOT_RUN}{what}")
+
+
+def closing_block(reasons: list[str]) -> str:
+    """What to install for the tests that were not run, from their reasons; empty where there are none."""
+    wanted = [reason.partition(NOT_RUN)[2] for reason in reasons if NOT_RUN in reason]
+    if not wanted:
+        return ""
+    programs = sorted({name for want in wanted for name in want.split(" ") if name in PACKAGES})
+    others = sorted({want for want in wanted if not set(want.split(" ")) & set(PACKAGES)})
+    lines = [f"{len(wanted)} tests were not run: they need {', '.join([*programs, *others])}."]
+    if programs:
+        packages = sorted({package for name in programs for package in PACKAGES[name].split()})
+        lines += [f"  sudo apt-get install {' '.join(packages)}", "or, all that any test needs: make test-packages"]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    found = PACKAGES if "--programs" in sys.argv else {name for text in PACKAGES.values() for name in text.split()}
+    print(*sorted(found))
