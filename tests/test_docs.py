@@ -54,8 +54,22 @@ PAGES_RUN_BY = dict.fromkeys(("docs/add_a_machine.md", "docs/add_a_workload.md")
 
 OURS = ("caraml", "ioprof", "jpwr", "jube", "make", "pip", "pytest", "python", "python3", "torchrun")
 AROUND_A_COMMAND = {"jpwr": ("list", "read", "check"), "ioprof": ("read", "build")}  # and what else they do
-OTHERS = ("./my_program", "apt-get", "cat", "cp", "echo", "git", "kubectl", "mypy", "podman", "ruff", "sh", "sleep")
-VARIABLES = {*(f"CARAML_{key.upper()}" for key in defaults()), "UPDATE_GOLDEN", "IOPROF_LIBRARY"}
+OTHERS = (
+    "./my_program",
+    "scripts/try_release.sh",
+    "apt-get",
+    "cat",
+    "cp",
+    "echo",
+    "git",
+    "kubectl",
+    "mypy",
+    "podman",
+    "ruff",
+    "sh",
+    "sleep",
+)
+VARIABLES = {*(f"CARAML_{key.upper()}" for key in defaults()), "UPDATE_GOLDEN", "IOPROF_LIBRARY", "CARAML_REQUIRE_ALL"}
 BLOCK = re.compile(r"^```(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
 INLINE = re.compile(r"`([^`]+)`")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
