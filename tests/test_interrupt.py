@@ -23,8 +23,16 @@ pytestmark = pytest.mark.long
 DEMO = ("scripts/demo.sh", "TESTBED")
 JUBE = ("jube", "run", "jube/llm.yaml", "--tag", "TESTBED", "synthetic")
 CTRL_C = b"\x03"
-# As a shell at a terminal: the command is a process group in the foreground, and the shell stays when it has ended.
-SHELL = 'trap : INT; set -m; (cd "$0" && exec "$@"); echo "exit code $?"; read -r'
+# As an interactive shell: its command is a process group in the foreground, and it stays when the command has ended.
+SHELL = """
+import os, signal, subprocess, sys
+with subprocess.Popen(sys.argv[2:], cwd=sys.argv[1], preexec_fn=os.setpgrp) as command:
+    os.tcsetpgrp(0, command.pid)
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+os.tcsetpgrp(0, os.getpgrp())
+print("exit code", command.returncode, flush=True)
+signal.pause()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +58,7 @@ def at_terminal(checkout: Path, *command: str) -> Iterator[tuple[int, int, Calla
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environ = {**os.environ, "PATH": path, "PYTHONPATH": str(checkout)}
     streams = {"stdin": other, "stdout": other, "stderr": other}
-    shell = ["setsid", "--ctty", "bash", "-c", SHELL, str(checkout), *command]
+    shell = ["setsid", "--ctty", sys.executable, "-c", SHELL, str(checkout), *command]
     with subprocess.Popen(shell, cwd="/", env=environ, **streams) as started:
         try:
             yield started.pid, terminal, screen
