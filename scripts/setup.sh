@@ -137,7 +137,7 @@ find_jube() {
     say "installing JUBE"
     if command -v apt-get >/dev/null && as_root true 2>/dev/null; then
         # Ubuntu 24.04's JUBE imports distutils, and does not depend on setuptools, which has it.
-        as_root apt-get -qq update && as_root apt-get -qq install -y jube python3-setuptools >/dev/null
+        as_root apt-get -qq update && as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y jube python3-setuptools >/dev/null
         jube_starts && return
     fi
     pip_install "https://github.com/FZJ-JSC/JUBE/archive/refs/tags/v$jube_version.tar.gz" && jube_starts && return
