@@ -6,13 +6,13 @@ Standard library and jpwr's core only, so that it runs on any login node.
 from __future__ import annotations
 
 import argparse
-import itertools
 import math
 import re
 import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ from jpwr.channel import ChannelInfo
 from jpwr.device_ids import same_ids
 from jpwr.energy import ChannelEnergy, EnergyEstimate
 from jpwr.errors import JpwrError
-from jpwr.trace import Trace
+from jpwr.trace import Series, Trace
 from jpwr.writers import read_trace
 from results.derived import JOULES_PER_WH, longest_s, windows_of
 from results.joined.clocks import clocks_of
@@ -43,6 +43,8 @@ OF_LAUNCHER = re.compile(r"^spawn: error: rank|\] failed \(exitcode: ")
 KILLED = re.compile(r"Signal [0-9]+ \(SIG(?!ABRT)|exit code -(?!6\b)")
 NOT_SAMPLED = "has too few samples inside the window: sample faster or run longer"
 MIN_COVERED = 0.95  # of the window, by a channel's first to last reading
+# Two channels are one sensor if so many changes, and such a share of all, are equal to a trace's last digit.
+TWIN_CHANGES, TWIN_SHARE, READING_STEP = 10, 0.75, 2e-6
 # What a benchmark's energy is taken from: the narrowest scope that was measured.
 SCOPES = ("device", "module", "cpu", "node", "supply")
 OF_PROCESSORS = ("cpu", "node", "supply", "module", "device")  # the same where they trained themselves
@@ -149,7 +151,7 @@ def _of_ranks(record: Record, traces: Sequence[Trace]) -> Iterator[tuple[int, st
     for hostname, windows in windows_of(record, "measured").items():
         trace = _trace_of(windows[0], traces)
         devices = [device for device in record["devices"] if device["hostname"] == hostname]
-        chosen = _choose(trace.channels, [device["device_id"] for device in devices], is_accelerated(record))
+        chosen = _choose(_once(trace), [device["device_id"] for device in devices], is_accelerated(record))
         for info, curve in zip(trace.channels, trace.curves(), strict=True):
             if info not in chosen:
                 continue
@@ -208,7 +210,7 @@ def _of_first(lines: Sequence[str]) -> Iterator[str]:
     begin = next((index for index, line in enumerate(lines) if line.startswith("Root Cause")), None)
     if begin is None:
         return iter(lines[:1])
-    return itertools.takewhile(lambda line: not line.startswith("==="), lines[begin + 1 :])
+    return takewhile(lambda line: not line.startswith("==="), lines[begin + 1 :])
 
 
 def _is_telling(line: str) -> bool:
@@ -240,13 +242,19 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
     for hostname, windows in nodes.items():
         trace = _trace_of(windows[0], traces)
         device_ids = [device["device_id"] for device in record["devices"] if device["hostname"] == hostname]
-        chosen = _choose(trace.channels, device_ids, accelerated)
+        twins = _twins(trace)
+        chosen = _choose(_once(trace), device_ids, accelerated)
+        notes += [
+            f"{info.name} of node {hostname} shows the same readings as {twin.name}: one sensor, counted once"
+            for info, twin in twins.items()
+            if twin in chosen
+        ]
         scopes[hostname] = "+".join(sorted({info.scope.value for info in chosen}))
         if accelerated is False and scopes[hostname] == "device":
             notes.append(
                 f"node {hostname}: processors trained, and only the power of devices was measured: that is counted"
             )
-        heard = _heard(trace, windows)
+        heard = {info: reading for info, reading in _heard(trace, windows).items() if info not in twins}
         late = {info: curve.lateness.words for info, curve in zip(trace.channels, trace.curves(), strict=True)}
         for reading in heard.values():
             place = reading.info.scope.value
@@ -261,7 +269,7 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
                 notes.append(f"channel {info.name} of node {hostname}: {late[info]}")
             if trained < info.num_devices and any(device_ids):
                 notes.append(f"channel {info.name} of node {hostname} {_counted(info, trained)}")
-        if twice := [info.name for info in _left_out(trace.channels, chosen)]:
+        if twice := [info.name for info in _left_out(trace.channels, chosen) if info not in twins]:
             notes.append(f"{', '.join(twice)} of node {hostname} show the same by another method: not counted")
     if len(set(scopes.values())) > 1:
         known = ", ".join(f"{scope} on {hostname}" for hostname, scope in scopes.items())
@@ -310,6 +318,42 @@ def _trace_of(window: dict[str, Any], traces: Sequence[Trace]) -> Trace:
     if same_name or (same_boot and window["boot_id"]):
         return (same_name or same_boot)[0]
     raise EnergyError(f"node {window['hostname']} has no power trace of the boot that it trained under")
+
+
+def _twins(trace: Trace) -> dict[ChannelInfo, ChannelInfo]:
+    """Return the channels that show an earlier channel's sensor once more, each with that channel.
+
+    Some kernels have a RAPL zone for each die, and show its package's counter in all of them.
+    """
+    found: dict[ChannelInfo, ChannelInfo] = {}
+    series = trace.series()
+    for index, later in enumerate(series):
+        for earlier in series[:index]:
+            if earlier.info not in found and _same_readings(earlier, later):
+                found[later.info] = earlier.info
+                break
+    return found
+
+
+def _once(trace: Trace) -> list[ChannelInfo]:
+    twins = _twins(trace)
+    return [info for info in trace.channels if info not in twins]
+
+
+def _same_readings(one: Series, other: Series) -> bool:
+    """Check by value: two sensors of a scope are one if they change alike, but for readings with a refresh between."""
+    infos = one.info, other.info
+    if (
+        one.info.scope is not other.info.scope
+        or all(info.device_id for info in infos)
+        or _method(one.info) != _method(other.info)
+        or one.info.estimated
+    ):
+        return False
+    columns = [found.power_w if found.energy_j is None else found.energy_j for found in (one, other)]
+    steps = [(after[0] - before[0], after[1] - before[1]) for before, after in pairwise(zip(*columns, strict=False))]
+    moved = [abs(first - second) <= READING_STEP for first, second in steps if abs(first) + abs(second) > READING_STEP]
+    return len(moved) >= TWIN_CHANGES and sum(moved) >= TWIN_SHARE * len(moved)
 
 
 def _heard(trace: Trace, windows: Sequence[dict[str, Any]]) -> dict[ChannelInfo, Reading]:

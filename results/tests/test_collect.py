@@ -454,6 +454,29 @@ def test_an_accelerators_power_is_none_of_a_processors_work(job):
     ]
 
 
+def package_j(die, time_s):
+    """A package's counter in each die's zone, where it was renewed between the readings now and then."""
+    return 60.0 * time_s + math.sin(time_s) + (0.06 if die and time_s % 10 == 0 else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("counter_j", "counted"),
+    [
+        (package_j, [0]),
+        (lambda die, time_s: package_j(die % 2, time_s) + (time_s if die > 1 else 0.0), [0, 2]),  # two packages
+        (lambda die, time_s: package_j(0, time_s) + 0.001 * die * time_s, [0, 1, 2, 3]),  # dies of their own
+    ],
+)
+def test_zones_that_show_one_counter_are_one_sensor(job, counter_j, counted):
+    dies = [ChannelInfo(f"rapl:package-{i // 2}-die-{i % 2}", Scope.CPU, "RAPL", has_counter=True) for i in range(4)]
+    job.record().trace(dies, lambda *_: 60.0, counter_j)
+    found = energy(job)
+    assert [channel["name"] for channel in found["channels"]] == [dies[index].name for index in counted]
+    assert found["energy_wh"] == pytest.approx(len(counted) * 600 / 3600, rel=0.03)
+    assert found["sampled_by_scope"]["cpu_wh"] == pytest.approx(found["energy_wh"])
+    assert len(found["notes"]) == 4 - len(counted)
+
+
 @pytest.mark.parametrize("estimated_first", [False, True])
 def test_what_several_methods_show_is_counted_once(job, estimated_first):
     channels = [PACKAGE, DRAM, ChannelInfo("cray:cpu", Scope.CPU, ""), ChannelInfo("cray:memory", Scope.DRAM, "")]
