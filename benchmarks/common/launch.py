@@ -5,6 +5,7 @@ Under torchrun the answer is in the environment; a process that was started alon
 
 from __future__ import annotations
 
+import math
 import os
 import resource
 import socket
@@ -14,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.common.cgroup import cpu_quota
 from benchmarks.common.options import ConfigError
 from benchmarks.common.record import MEASURED, Window
 
@@ -87,8 +89,14 @@ def mark(kind: str, name: str, time_s: float, environ: Mapping[str, str] = os.en
 
 
 def usable_cores() -> int:
-    """Cores that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """CPUs' worth of time that this process can use: those that it may run on, and no more than its quota."""
+    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(bound, node_cores())
+
+
+def node_cores() -> int:
+    """CPUs' worth of time that all processes of this job on this node can use together."""
+    return max(1, int(min(os.cpu_count() or 1, cpu_quota() or math.inf)))
 
 
 def usable_cpus() -> str:

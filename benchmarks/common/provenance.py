@@ -16,6 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from benchmarks.common.cgroup import cpu_quota, memory_limit_bytes
 from benchmarks.common.launch import node_name, usable_cores
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -101,6 +102,7 @@ def _node_facts() -> dict[str, Any]:
         "architecture": platform.machine(),
         "cpu": _first_match("/proc/cpuinfo", r"^model name\s*:\s*(.+)$"),
         "cpus_usable": usable_cores(),
+        "limits": {"cpus": cpu_quota(), "memory_bytes": memory_limit_bytes()},
         "memory_kib": _first_match("/proc/meminfo", r"^MemTotal:\s*(\d+) kB$"),
         "numa_cpus": _numa_cpus(),
         "devices": _nvidia_devices() or _amd_devices(),

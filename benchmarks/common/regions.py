@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.common.cgroup import Periods, quota_periods
 from benchmarks.common.record import EFFECTIVE, MEASURED
 from jpwr.region_times import (
     BATCH,
@@ -47,17 +48,29 @@ class MarkedSteps:
         self._every, self._seen = 1, 0
         self._in_window, self._every_step, self._start_s = False, False, 0.0
         self._windows: list[tuple[str, float, float]] = []
+        self._at_begin: list[Periods] = []
+        self._periods: dict[str, list[list[tuple[Periods, Periods]]]] = {}  # of each group at both edges of a window
         timer.recording = False
 
     def begin_window(self, start_s: float, every_step: bool = False) -> None:
         """By the host's monotonic clock; the device is at rest."""
         self._in_window, self._every_step, self._start_s = True, every_step, start_s
         self._timer.device_at_rest()
+        self._at_begin = quota_periods()
 
     def end_window(self, kind: str, end_s: float) -> None:
         """The device is at rest."""
         self._in_window = self._timer.recording = False
         self._windows.append((kind, self._start_s, end_s))
+        self._periods.setdefault(kind, []).append(list(zip(self._at_begin, quota_periods(), strict=False)))
+
+    def throttled_percent(self, kind: str) -> float:
+        """Periods of the CPU quota in windows of a kind in which threads had to wait, of the group that waited most."""
+        shares = [0.0]
+        for edges in zip(*self._periods[kind], strict=False):
+            all_periods = sum(end.all - begin.all for begin, end in edges)
+            shares.append(sum(end.throttled - begin.throttled for begin, end in edges) / max(1, all_periods))
+        return 100 * max(shares)
 
     def begin(self) -> None:
         """Before a step, or before those that are waited for together."""

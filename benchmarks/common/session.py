@@ -141,6 +141,7 @@ def train(workload: type[Workload], options: Options, launch: Launch, record: Ru
         devices = target.gather([asdict(device) for device in target.describe_devices()])
         record.devices = [Device(**device) for own in devices for device in own]
         record.metrics |= target.statistics()
+        record.metrics["cpu_throttled_percent"] = max(target.gather(marked.throttled_percent(MEASURED)))
         # What comes now may take more memory than the steps that were measured.
         in_parts(session)
         spans, lane = marked.spans(), run.regions.lane

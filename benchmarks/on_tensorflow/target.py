@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.common.gpu_ids import gpu_ids
-from benchmarks.common.launch import Launch, node_name, peak_memory_bytes, usable_cores, usable_cpus
+from benchmarks.common.launch import Launch, node_cores, node_name, peak_memory_bytes, usable_cores, usable_cpus
 from benchmarks.common.options import ConfigError
 from benchmarks.common.record import Device
 from benchmarks.on_tensorflow import ipu
@@ -57,8 +57,7 @@ class Target:
     @property
     def decoders(self) -> int:
         """Threads that make samples for this process: a core each of those that it is bound to, or its share."""
-        node_cores = os.cpu_count() or 1
-        return max(1, min(usable_cores(), node_cores // self.launch.local_world_size))
+        return max(1, min(usable_cores(), node_cores() // self.launch.local_world_size))
 
     def gather(self, value: Any) -> list[Any]:
         """The value of every rank, in the order of ranks, on every rank. Anything that JSON holds."""

@@ -104,3 +104,11 @@ def test_a_run_that_throttled_says_so(percent, said):
         "3.000",
     )
     assert shown["throttled [%]"] == f"{percent:#.4g}"
+
+
+@pytest.mark.parametrize(("percent", "said"), [(40.0, True), (0.5, False), (None, False)])
+def test_a_run_that_its_cpu_quota_held_back_says_so(percent, said):
+    record = made_up.result()
+    record["metrics"]["cpu_throttled_percent"] = percent
+    words = "throttled: CPU quota held threads back for 40 % of the window"
+    assert (words in deviations(by_point([record])[0])) == said

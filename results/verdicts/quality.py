@@ -26,6 +26,7 @@ MAX_UNCERTAINTY = 0.05  # of energy, of sampling
 MAX_HELD_BACK = 0.01  # of the window, by whatever throttles a device
 MAX_IDLE_SHARE = 0.9  # of the window's power
 MIN_REPEATS = 3
+QUOTA = "CPU quota"
 IDLE_POWER = "idle power"  # of no rank: it is not in the energy of the work
 
 
@@ -197,6 +198,7 @@ def _held_back(record: Record) -> list[str]:
     an accelerator's sensor does not tell.
     """
     worst: dict[str, float] = {}
+    worst[QUOTA] = value_at(record, "metrics.cpu_throttled_percent") or 0.0
     of_channels = [
         (channel.get("clocks") or {}).get("throttled") for channel in value_at(record, "energy.channels") or []
     ]
@@ -206,7 +208,7 @@ def _held_back(record: Record) -> list[str]:
     is_untold = bool(is_accelerated(record)) and None in of_channels
     unknown = ["whether something held clocks back is not known"] * is_untold
     return unknown + [
-        f"throttled: {reason} held clocks back for {percent:.0f} % of the window"
+        f"throttled: {reason} held {'threads' if reason == QUOTA else 'clocks'} back for {percent:.0f} % of the window"
         for reason, percent in worst.items()
         if percent > 100 * MAX_HELD_BACK
     ]

@@ -1,0 +1,78 @@
+"""What control groups allow this process: CPUs, memory, and how often the kernel held it back for its CPU quota.
+
+cgroup v1 (cpu.cfs_quota_us) and v2 (cpu.max), of this process's group and all groups above it: the tightest counts.
+https://docs.kernel.org/scheduler/sched-bwc.html, https://docs.kernel.org/admin-guide/cgroup-v2.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+PROC = Path("/proc/self")
+NO_LIMIT_BYTES = 1 << 60  # cgroup v1 shows no limit as the largest number of whole pages
+
+
+class Periods(NamedTuple):
+    """Periods of a CPU quota: those that began, and those in which threads had to wait for the next."""
+
+    all: int = 0
+    throttled: int = 0
+
+
+def cpu_quota(proc: Path = PROC) -> float | None:
+    """CPUs' worth of time that this process and its neighbours may take together; None without a limit."""
+    found = []
+    for group in _groups("cpu", proc):
+        quota, _, period = _text(group / "cpu.max").partition(" ")
+        if not quota:
+            quota, period = _text(group / "cpu.cfs_quota_us"), _text(group / "cpu.cfs_period_us")
+        if quota.isdigit() and period.isdigit() and int(period):  # else it is "max", or -1
+            found.append(int(quota) / int(period))
+    return min(found, default=None)
+
+
+def memory_limit_bytes(proc: Path = PROC) -> int | None:
+    """Memory that this process and its neighbours may have together; None without a limit."""
+    names = "memory.max", "memory.limit_in_bytes"
+    texts = [_text(group / name) for group in _groups("memory", proc) for name in names]
+    return min((int(text) for text in texts if text.isdigit() and int(text) < NO_LIMIT_BYTES), default=None)
+
+
+def quota_periods(proc: Path = PROC) -> list[Periods]:
+    """Periods until now of the quota of each group, this process's first."""
+    found = []
+    for group in _groups("cpu", proc):
+        counts = dict(line.split(" ", 1) for line in _text(group / "cpu.stat").splitlines() if " " in line)
+        found.append(Periods(int(counts.get("nr_periods", 0)), int(counts.get("nr_throttled", 0))))
+    return found
+
+
+def _groups(controller: str, proc: Path) -> Iterator[Path]:
+    """Folders of this process's group and of those above it, as far as they can be seen from here."""
+    mounts = [line.split() for line in _text(proc / "mountinfo").splitlines()]
+    for line in _text(proc / "cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        for fields in mounts:
+            root, place, (kind, _, options) = fields[3], fields[4], fields[fields.index("-") + 1 :][:3]
+            if kind != ("cgroup" if controllers else "cgroup2") or (
+                controllers and controller not in options.split(",")
+            ):
+                continue
+            top = Path(place)
+            # In a container the group's own path may be that of the host, and its folder is the mount.
+            below = Path(path).relative_to(root) if Path(path).is_relative_to(root) else Path()
+            for part in (below, *below.parents):
+                if (top / part).is_dir():
+                    yield top / part
+            break
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
