@@ -11,21 +11,25 @@ from caraml.errors import SchedulerError
 from caraml.programs import ProgramError, ask, words
 from results.derived import JOULES_PER_WH
 
-# squeue(1), job state codes: those of a job that has not ended.
-ACTIVE = {
-    "PENDING",
-    "RUNNING",
-    "CONFIGURING",
-    "COMPLETING",
-    "SUSPENDED",
-    "REQUEUED",
-    "RESIZING",
-    "SIGNALING",
-    "STAGE_OUT",
-    "STOPPED",
+# squeue(1), job state codes: those of a job that has ended. Any other is of one that may still run.
+ENDED = {
+    "BOOT_FAIL",
+    "CANCELLED",
+    "COMPLETED",
+    "DEADLINE",
+    "FAILED",
+    "LAUNCH_FAILED",
+    "NODE_FAIL",
+    "OUT_OF_MEMORY",
+    "PREEMPTED",
+    "RECONFIG_FAIL",
+    "TIMEOUT",
 }
-QUEUED = {"PENDING", "CONFIGURING", "REQUEUED"}
-UNKNOWN = "UNKNOWN"
+RUNNING = {"RUNNING", "COMPLETING", "SUSPENDED", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED"}
+UNKNOWN, NOT_TOLD = "UNKNOWN", "not told"  # ours: of a job that Slurm no longer knows, and of one that may still run
+NO_ENERGY_J = 1e15  # from here on it is a counter's mark for no value, as 2^64 - 2 is
+# A value may have spaces in it, and goes on until the next name of scontrol's.
+FIELD = re.compile(r"(?:^|(?<=\s))([A-Z]\w{3,})=(.*?)(?=\s+[A-Z][\w:/]{3,}=|\s*$)", re.MULTILINE)
 PING_LIMIT_S = 10  # a controller that lives answers at once, however long a question on jobs takes it
 LIMIT_S = 60
 BEHIND_S = 30.0  # by so much the accounting may be behind the scheduler
@@ -45,11 +49,11 @@ class Job(NamedTuple):
 
     @property
     def has_ended(self) -> bool:
-        return self.state not in ACTIVE
+        return self.state in ENDED or self.state == UNKNOWN
 
     @property
     def is_queued(self) -> bool:
-        return self.state in QUEUED
+        return not self.has_ended and self.state not in RUNNING
 
     @property
     def ended_by_itself(self) -> bool:
@@ -92,7 +96,9 @@ class Slurm:
 
         UNKNOWN when neither knows it, or the number is another job's; raises SchedulerError when Slurm does not answer.
         """
-        job_id = job_id.partition(";")[0]
+        text, job_id = job_id, _number(job_id)
+        if not job_id:
+            return Job(text[-40:], NOT_TOLD, f"sbatch has printed no number of a job, but '{text[-40:]}'")
         if not self._has_answered:
             ping()
             self._has_answered = True
@@ -104,13 +110,13 @@ class Slurm:
             if "Invalid job id" not in done.stderr:
                 raise SchedulerError(f"Slurm does not answer: {words(done)}")
             return self._accounted(job_id) or Job(job_id, UNKNOWN, "Slurm no longer knows the job")
-        found = dict(re.findall(r"(\S+?)=(\S*)", done.stdout))
+        found = dict(FIELD.findall(done.stdout))
         # A folder can be a copy, from a place where another Slurm counted.
         if Path(found.get("WorkDir", folder)).resolve() != folder.resolve():
             return Job(job_id, UNKNOWN, f"the number is that of another job, in {found['WorkDir']}")
         job = Job(
             job_id,
-            found.get("JobState", UNKNOWN),
+            found.get("JobState") or NOT_TOLD,
             found.get("Reason", ""),
             found.get("ExitCode", ""),
             found.get("StartTime", ""),
@@ -150,9 +156,19 @@ class Slurm:
         if done is None or done.returncode:
             self._has_no_accounting = True
             return None
-        line = done.stdout.strip().splitlines()
-        if not line:
+        # The last line that is one of a job: some sites' programs greet first.
+        rows = [row for row in (one.split("|") for one in done.stdout.splitlines()) if len(row) == 6 and row[0]]
+        if not rows:
             return None
-        state, reason, exit_code, start, end, energy = line[0].split("|")
+        state, reason, exit_code, start, end, energy = rows[-1]
         # "CANCELLED by 1000"; an energy of 0 or nothing was not measured.
-        return Job(job_id, state.split()[0], reason, exit_code, start, end, float(energy or 0) or None)
+        joules = float(energy) if energy.isdecimal() else 0.0
+        return Job(
+            job_id, state.split()[0], reason, exit_code, start, end, joules if 0 < joules < NO_ENERGY_J else None
+        )
+
+
+def _number(text: str) -> str:
+    """The job's id in what `sbatch --parsable` has printed: the last line that is ID or ID;CLUSTER; empty without one."""
+    found = re.findall(r"^\s*(\d+)(?:;\S+)?\s*$", text, re.MULTILINE)
+    return str(found[-1]) if found else ""

@@ -305,3 +305,51 @@ def test_failed_points_are_left_as_they_are_when_they_cannot_be_submitted_again(
     assert main(["wait", str(run), "--retry-failed"]) == 2
     assert "Slurm does not answer" in capsys.readouterr().err
     assert sorted(run.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "state", ["RESV_DEL_HOLD", "REQUEUE_HOLD", "SPECIAL_EXIT", "REQUEUE_FED", "REVOKED", "SOMETHING_NEW", ""]
+)
+def test_a_state_that_is_not_known_is_of_a_job_that_may_run_and_is_not_started_again(
+    answers, tmp_path, capsys, monkeypatch, state
+):
+    run = add_points(tmp_path / "000000", 1)
+    before = records(run)
+    answers(SHOWN.format(state=state, reason="None"))
+    assert settle(run)[0].state == "queued"
+    assert main(["wait", str(run), "--retry-failed", "--limit", "0.01", "--interval", "0.01"]) == 3
+    assert records(run) == before
+    assert len(list(run.glob("*/work/*"))) == 2
+
+
+@pytest.mark.parametrize("state", ["CANCELLED", "TIMEOUT", "LAUNCH_FAILED", "OUT_OF_MEMORY", "PREEMPTED"])
+def test_a_state_of_an_end_is_an_end(answers, state):
+    answers(SHOWN.format(state=state, reason="None"))
+    assert Slurm().job("7", HERE).has_ended
+
+
+@pytest.mark.parametrize(
+    "printed", ["7\n", "7;cluster\n", "Welcome to 2 clusters!\n\n7\n", "7\nnote: 5 jobs wait\n", "** 9 **\n 7;c1 \r\n"]
+)
+def test_the_number_of_a_job_is_found_among_a_sites_words(answers, printed):
+    answers(f"Welcome: state=UP\n{SHOWN.format(state='RUNNING', reason='None')} WorkDir={HERE}")
+    assert Slurm().job(printed.strip(), HERE).state == "RUNNING"
+    assert answers.asked()[-1] == "show job -o 7"
+
+
+def test_a_job_of_which_no_number_is_known_is_open(answers):
+    assert not Slurm().job("Welcome!", HERE).has_ended
+
+
+@pytest.mark.parametrize("folder", ["/some where/a", "/a b c", "/x=1 Y=2"])
+def test_a_folder_may_have_spaces_in_its_name(answers, folder):
+    shown = SHOWN.format(state="RUNNING", reason="Nodes required are DOWN")
+    answers(f"{shown} Command={folder}/job.sh WorkDir={folder} StdErr={folder}/job.err Power=")
+    job = Slurm().job("7", Path(folder))
+    assert (job.state, job.reason) == ("RUNNING", "Nodes required are DOWN")
+
+
+@pytest.mark.parametrize("energy", ["18446744073709551614", "18446744073709551615", "1.84e19", "1844674407.55K", "-1"])
+def test_a_counters_mark_for_no_energy_is_no_energy(answers, energy):
+    answers(SHOWN.format(state="COMPLETED", reason="None"), f"Welcome\nCOMPLETED|None|0:0|a|b|{energy}")
+    assert Slurm().job("7", HERE).consumed_energy_j is None
