@@ -169,6 +169,6 @@ class Slurm:
 
 
 def _number(text: str) -> str:
-    """The job's id in what `sbatch --parsable` has printed: the last line that is ID or ID;CLUSTER; empty without one."""
+    """The job's id in what `sbatch --parsable` has printed: the last line of ID or ID;CLUSTER; empty without one."""
     found = re.findall(r"^\s*(\d+)(?:;\S+)?\s*$", text, re.MULTILINE)
     return str(found[-1]) if found else ""

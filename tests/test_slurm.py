@@ -44,6 +44,18 @@ network_interface: lo0
 systems: {TESTBED: {partition: batch}, CPU: {partition: none}}
 """
 
+OF_OTHER_JOBS = {
+    "SLURM_EXPORT_ENV": "NONE",
+    "SLURM_JOB_ID": "1",
+    "SLURM_MEM_PER_CPU": "10",
+    "SLURM_NTASKS": "7",
+    "SLURM_CPU_BIND": "nonsense",
+    "SBATCH_ARRAY_INX": "1-3",
+    "SBATCH_EXPORT": "NONE",
+    "SBATCH_TIMELIMIT": "nonsense",
+    "SRUN_EXPORT_ENV": "NONE",
+}
+
 
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory):
@@ -123,8 +135,8 @@ class Sweep:
 
 @pytest.fixture(scope="module")
 def trained(jube_command, checkout, slurm):
-    """A sweep of which all points are good."""
-    sweep = Sweep(jube_command, checkout, slurm, "llm", "synthetic", "io")
+    """A sweep of which all points are good, from a shell with options for other jobs."""
+    sweep = Sweep(jube_command, checkout, {**slurm, **OF_OTHER_JOBS}, "llm", "synthetic", "io")
     done = sweep.wait()
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 points" in done.stdout

@@ -55,6 +55,9 @@ sbatch)
     site --sbatch >sbatch.flags
     mapfile -t flags <sbatch.flags
     command -v sbatch >/dev/null || fail 127 "there is no sbatch on this machine: run the workflow on a login node of $system"
+    # Options of the user's shell are for other jobs: SLURM_EXPORT_ENV=NONE, say, would keep MASTER_ADDR from the nodes.
+    kept='SLURM_(CONF|JWT)|SBATCH_(ACCOUNT|PARTITION|QOS|RESERVATION)'
+    for name in $(compgen -e | grep -E '^(SLURM|SBATCH|SRUN)_' | grep -Evx "$kept"); do unset "$name"; done
     sbatch --parsable "${flags[@]}" job.sh >submit.out 2>submit.err || fail $? "sbatch refused the job: $(tail -n 1 submit.err)"
     mv submit.out job.id
     ;;
