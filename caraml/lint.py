@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from caraml.installation import SYSTEMS
-from caraml.nodes import entries, text_of
+from caraml.nodes import entries, read_otherwise, text_of
 from caraml.systems import find_mistakes
 
 # For each place the keys that it may have; a place is the key that holds it.
@@ -82,9 +82,9 @@ def lint(file: Path) -> list[Finding]:
         workflow = Workflow(path, roots[path])
         _check_keys(workflow, workflow.root, "")
         _check_twice(workflow)
-        if path.name == SYSTEMS.name:
-            for node, text in find_mistakes(workflow.root):
-                workflow.find(node, text)
+        find = find_mistakes if path.name == SYSTEMS.name else read_otherwise
+        for node, text in find(workflow.root):
+            workflow.find(node, text)
         if path == file:  # steps that are in another file are looked at where they are taken in
             included = _references(workflow)
             for other in sorted(included - set(roots)):

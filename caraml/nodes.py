@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -30,3 +31,33 @@ def text_of(node: Any, key: str = "_") -> str:
     if isinstance(node, yaml.ScalarNode):
         return str(node.value) if key == "_" else ""
     return next((str(entry.value) for entry in entries(node, key) if isinstance(entry, yaml.ScalarNode)), "")
+
+
+def read_otherwise(node: Any) -> Iterator[tuple[Any, str]]:
+    """Find the values that JUBE, which reads YAML 1.1, takes for another number or text: each node, and what to do."""
+    import yaml
+
+    if isinstance(node, yaml.ScalarNode):
+        if not node.style and (value := _as_jube_reads(node)) not in (None, node.value):
+            yield node, f"has '{node.value}', which JUBE reads as {value}, after YAML 1.1: put it in quotes"
+    else:
+        for child in node.value if isinstance(node, yaml.CollectionNode) else []:
+            for one in child if isinstance(child, tuple) else (child,):
+                yield from read_otherwise(one)
+
+
+def _as_jube_reads(node: Any) -> str | None:
+    """A value as JUBE makes a text of it; where that is the same number or truth, the text as it is written."""
+    import yaml
+
+    text = node.value
+    loader = yaml.SafeLoader("")
+    tag = loader.resolve(yaml.ScalarNode, text, (True, False))
+    try:
+        value = loader.construct_object(yaml.ScalarNode(tag, text))
+        is_same = text.lower() == str(value).lower() or (not isinstance(value, bool) and float(text) == float(value))
+    except yaml.YAMLError:  # <<, which is no value
+        return None
+    except (TypeError, ValueError):
+        is_same = False
+    return text if is_same or value is None else str(value)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from caraml.errors import SiteError, near
 from caraml.installation import REFUSED, SYSTEMS, table_file
-from caraml.nodes import entries, text_of, value_of
+from caraml.nodes import entries, read_otherwise, text_of, value_of
 from results.tables.table import aligned
 from results.workloads import VENDORS, workloads
 from results.yaml_files import YamlError, read_nodes, read_yaml
@@ -150,6 +150,8 @@ def find_mistakes(root: Any) -> Iterator[tuple[Any, str]]:
                 yield parameter, f"system {name} {wrong}"
             elif key == "system_name" and text_of(parameter) != name:
                 yield parameter, f"system {name} has '{text_of(parameter)}' as its system_name: write {name}"
+        for node, words in read_otherwise(block):
+            yield node, f"system {name} {words}"
         stated = {text_of(parameter, "name") for parameter in _untagged(block)}
         for key in KEYS:
             if key not in stated and key not in OPTIONAL:
@@ -166,8 +168,6 @@ def _wrong_value(parameter: Any, key: str, kind: Kind) -> str:
         kind = TEXT
     if not re.fullmatch(kind.pattern, text):
         return f"has '{text}' as its {key}: write {kind.words}"
-    if value.tag.endswith(":bool"):
-        return f"has {text} as its {key}, which YAML takes for true or false: put it in quotes"
     if "," in text and not text_of(parameter, "separator"):
         return f"has a comma in its {key}, where JUBE takes it for two values: add 'separator: \"|\"'"
     return ""

@@ -1,11 +1,25 @@
-"""YAML files that people write, read so that every mistake in one is a sentence."""
+"""YAML files that people write, read by the rules of YAML 1.2 so that every mistake in one is a sentence.
+
+PyYAML follows YAML 1.1, where 010 is 8, 1:30 is 90, NO is false, and 2e4 is a text.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+# YAML 1.2.2, section 10.3.2, core schema; a key << takes in another block, as in YAML 1.1.
+SCALARS = {
+    "null": r"null|Null|NULL|~|",
+    "bool": r"true|True|TRUE|false|False|FALSE",
+    "int": r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+",
+    "float": r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+    "merge": r"<<",
+}
+AS_TEXT = {"null": r"null|Null|NULL|"}  # ~ may be a folder
 DEEPEST = 50  # levels of lists and blocks: PyYAML's parser in C crashes at some thousand
 
 
@@ -14,8 +28,9 @@ class YamlError(Exception):
 
 
 def read_yaml(path: Path, as_text: bool = False) -> Any:
-    """What a file holds, None where it is empty; as_text: each value as it is written, so that 0123 and no stay that.
+    """What a file holds, None where it is empty.
 
+    as_text: each value as it is written, so that 0123 and no stay that, and null is None.
     Raises YamlError when it cannot be read, is not in UTF-8, is no YAML, or has a key twice.
     """
     return _read(path, as_text, lambda loader, root: loader.construct_document(root))
@@ -29,8 +44,7 @@ def read_nodes(path: Path) -> Any:
 def _read(path: Path, as_text: bool, finish: Callable[[Any, Any], Any]) -> Any:
     import yaml
 
-    name = "BaseLoader" if as_text else "SafeLoader"
-    kind = getattr(yaml, f"C{name}", None) or getattr(yaml, name)  # PyYAML can be built without its parser in C
+    kind = _loader(as_text)
     try:
         text = path.read_text(encoding="utf-8-sig")
         levels = 0
@@ -58,6 +72,22 @@ def _read(path: Path, as_text: bool, finish: Callable[[Any, Any], Any]) -> Any:
         raise YamlError(error.strerror or str(error)) from error
     except (ValueError, yaml.YAMLError) as error:
         raise YamlError(" ".join(str(error).split())) from error
+
+
+@cache
+def _loader(as_text: bool) -> Any:
+    import yaml
+
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # PyYAML can be built without its parser in C
+    scalars = AS_TEXT if as_text else SCALARS
+    patterns = [(f"tag:yaml.org,2002:{kind}", re.compile(f"(?:{text})$")) for kind, text in scalars.items()]
+    loader: Any = type("Loader", (base,), {"yaml_implicit_resolvers": {None: patterns}})
+    loader.add_constructor("tag:yaml.org,2002:int", _whole_number)
+    return loader
+
+
+def _whole_number(_: Any, node: Any) -> int:
+    return int(node.value, 0 if node.value[1:2] in ("o", "x") else 10)
 
 
 def _refuse_twice(node: Any) -> None:

@@ -24,6 +24,7 @@ def read_request(folder: Path) -> Request:
     try:
         found = read_yaml(file)
         hours, minutes, seconds = map(int, found.pop("time_limit").split(":"))
+        found["exclusive"] = found["exclusive"] == "yes"
         if found.pop("data") == "synthetic":
             found["prepare"] = ""
         if found["resource"].startswith("$"):  # JUBE leaves the name of what a system's block does not state

@@ -153,7 +153,17 @@ MISTAKES = [
     ),
     ('batch_sweep,        _: "8 16; 117M: 2 4"', "batch_sweep, _: 8 16; 117M 2 4", "such as '8 16; 117M: 2 4'"),
     ("default_image_size, type: int, _: 64", "default_image_size, _: small", "has 'small' as its default_image_size"),
-    ("host_suffix,        _: ", "host_suffix, _: NO} #", "which YAML takes for true or false: put it in quotes"),
+    (
+        "host_suffix,        _: ",
+        "host_suffix, _: NO} #",
+        "has 'NO', which JUBE reads as False, after",
+    ),
+    (
+        "tdp_w_per_device,   type: float, _: 0",
+        "tdp_w_per_device, _: 020000",
+        "has '020000', which JUBE reads as 8192, af",
+    ),
+    ("host_suffix,        _: ", "host_suffix, _: 1:30} #", "has '1:30', which JUBE reads as 90, after"),
     ("_: the CPU of this machine", '_: "CPU, this machine"', "has a comma in its accelerator, where JUBE takes it for"),
     ("system_name,        _: CPU", "system_name,        _: GPU", "has 'GPU' as its system_name: write CPU"),
 ]
@@ -232,3 +242,21 @@ def test_a_workflow_is_checked_with_the_systems_that_it_takes(tmp_path, file, sy
     use = f"use: [sweep, {{from: {SYSTEMS.name}, _: system}}]"
     file.write_text(GOOD.replace("use: [sweep]", use))
     assert any("did you mean 'vendor'?" in finding.text for finding in lint(file))
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("010", "8"),
+        ("0x1F", "31"),
+        ("1:30", "90"),
+        ("yes", "True"),
+        ("Off", "False"),
+        ("-017", "-15"),
+    ]
+    + [(same, None) for same in ("10", "0.50", "1e3", "2e4", "true", "'010'", '"NO"', "a: 1", "2026-01-01", "~", "+5")],
+)
+def test_what_jube_reads_otherwise_than_it_is_meant_is_found(file, text, read):
+    file.write_text(GOOD + f"comment: {text if text != 'a: 1' else '{a: 1}'}\n")
+    said = f"has '{text}', which JUBE reads as {read}, after YAML 1.1: put it in quotes"
+    assert [finding.text for finding in lint(file) if "YAML" in finding.text] == [said] * bool(read)

@@ -12,7 +12,7 @@ from caraml.cli import main
 from caraml.errors import SiteError
 from caraml.finding import BAD
 from caraml.installation import checkout
-from caraml.site import job_lines, read_site, sbatch_flags
+from caraml.site import defaults, job_lines, read_site, sbatch_flags
 from caraml.systems import read_system
 
 REPOSITORY = checkout()
@@ -89,6 +89,8 @@ def test_a_site_with_a_mistake_is_one_clear_sentence(site_file, text, message):
         ("account: no", "no"),
         ("account:", ""),
         ("account: ~", ""),
+        ("account: null\nqos: Null\nsbatch: null\nsystems: {JEDI: null}", ""),
+        ("account: 'null'", "null"),
         ("account: Müller", "Müller"),
         ("systems: {JEDI: {account: 1_000}}", "1_000"),
         ("systems:\n  JEDI:\n", ""),
@@ -97,6 +99,11 @@ def test_a_site_with_a_mistake_is_one_clear_sentence(site_file, text, message):
 def test_a_value_is_what_is_written(site_file, text, account):
     site_file.write_text(text, encoding="utf-8")
     assert read_site("JEDI", site_file, {})["account"] == account
+
+
+def test_nothing_said_is_nothing_and_no_folder_of_that_name(site_file):
+    site_file.write_text("\n".join(f"{key}: null" for key in defaults()))
+    assert read_site("JEDI", site_file, {}) == read_site("JEDI", site_file.with_name("none.yaml"), {})
 
 
 def test_folders_are_whole_paths(site_file, monkeypatch):
