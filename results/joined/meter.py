@@ -22,6 +22,8 @@ TIME, POWER, NODE = "timestamp", "watts", "node"
 BESIDE_S = 60.0  # readings before and after a window that are looked at, too
 CLOCK_S = 1.0  # by which the meter's clock may differ from the node's
 EVERY_NODE = ""
+LATEST_S = 1e11  # seconds since 1970, in the year 5138: larger numbers are of another unit
+UNITS = {"milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
 METER = "meter"  # name of its channel
 
 
@@ -89,12 +91,20 @@ def _rows(file: Any, path: Path) -> Iterator[tuple[str, float, float]]:
 
 def _seconds(text: str) -> float:
     try:
-        return float(text)
+        time_s = float(text)
     except ValueError:
         moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    if moment.tzinfo is None:
-        raise ValueError("its time has no zone, such as +01:00 or Z")
-    return moment.timestamp()
+        if moment.tzinfo is None:
+            raise ValueError("its time has no zone, such as +01:00 or Z") from None
+        return moment.timestamp()
+    if abs(time_s) >= LATEST_S:
+        raise ValueError(f"its time is in {_unit(abs(time_s))}: give seconds since 1970, or ISO 8601 with its zone")
+    return time_s
+
+
+def _unit(time_s: float) -> str:
+    """The unit that makes a time of a number too large for seconds."""
+    return next((unit for unit, each in UNITS.items() if time_s / each < LATEST_S), "no unit")
 
 
 def add_meter(records: Sequence[Record], meter: Meter) -> list[str]:

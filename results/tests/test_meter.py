@@ -213,3 +213,19 @@ def test_commands_take_a_meters_file(tmp_path, capsys):
     assert main([*judge, "--meter", path]) == 0
     assert main([*judge, "--meter", str(tmp_path / "none.csv")]) == 2
     assert "cannot be read as a meter's readings" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("each", "unit"),
+    [
+        (1e3, "milliseconds"),
+        (1e6, "microseconds"),
+        (1e9, "nanoseconds"),
+        (-1e3, "milliseconds"),
+        (1e30, "no unit"),
+    ],
+)
+def test_times_in_another_unit_than_seconds_are_a_sentence_that_names_it(tmp_path, each, unit):
+    path = write(tmp_path, [(int(each * time_s), power_w) for time_s, power_w in constant()])
+    with pytest.raises(RecordError, match=f"line 2: .* its time is in {unit}: give seconds since 1970"):
+        read_meter(path)
