@@ -21,6 +21,7 @@ from jpwr import threads
 from jpwr.channel import MOST, MOST_W, Channel, InPlace
 from jpwr.clock import Clock, SystemClock
 from jpwr.errors import JpwrError, ReadError
+from jpwr.sentinels import NO_POWER_W, TIMES_LIMIT, bounds_w
 from jpwr.slope import Slope
 from jpwr.trace import Row, Trace, storing
 
@@ -243,6 +244,7 @@ class Sampler:
         self._warn = warn
         self._unsaid: list[str] = []
         self._chance = chance
+        self._bounds_w = [bounds_w(channel.info) for channel in self.channels]
         self.counters_j = [math.nan] * len(self.channels)  # as last handed on; nan where there is none
         self._slopes = [
             None if channel.read_power_w else Slope(max(interval_s, channel.info.period_s)) for channel in self.channels
@@ -384,7 +386,8 @@ class Sampler:
                 except (Exception, SystemExit) as error:
                     power = value = _reason(error)
             if tell is not None or kind is _Kind.POWER:
-                known = type(power) is float and 0.0 <= power <= MOST_W
+                least_w, most_w = self._bounds_w[index]
+                known = type(power) is float and least_w <= power <= most_w and power not in NO_POWER_W
                 watts[index] = power if known else self._number(index, _Kind.POWER, power, time_s)
                 if tell is None:
                     continue
@@ -595,10 +598,12 @@ class Sampler:
             except (Exception, SystemExit):
                 value = ReadError(f"it tells {_shown(value)}, which is no number")
             else:
-                least, most = (0.0, MOST_W) if kind is _Kind.POWER else (-MOST, MOST)
-                if least <= number <= most:
+                least, most = self._bounds_w[index] if kind is _Kind.POWER else (-MOST, MOST)
+                if least <= number <= most and not (kind is _Kind.POWER and number in NO_POWER_W):
                     return number
-                value = ReadError(f"it tells {_shown(value)}, which is no {kind.value} of any machine")
+                limit = f"a device with a limit of {most / TIMES_LIMIT:g} W"
+                whose = limit if most < number < MOST_W else "any machine"
+                value = ReadError(f"it tells {_shown(value)}, which is no {kind.value} of {whose}")
         info = self.channels[index].info
         self.failed_reads[info.name] += 1
         if isinstance(value, _Silence):

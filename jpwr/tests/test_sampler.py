@@ -21,6 +21,7 @@ from jpwr.channel import Channel, ChannelInfo, InPlace, Scope
 from jpwr.clock import SystemClock
 from jpwr.edges import MOST_S, EdgeReader
 from jpwr.errors import JpwrError, ReadError
+from jpwr.rules import MIN_RATE_HZ
 from jpwr.sampler import COUNTER_SHARE, HUNG_S, PROBES, WATCH_INTERVAL_S, PowerMonitor, Sampler, any_moment
 from jpwr.slope import Slope
 from jpwr.tests.conftest import DEADLINE_S, wait_until
@@ -1026,3 +1027,41 @@ def test_a_sleep_ends_at_its_deadline_or_when_it_is_woken():
     clock.wake()
     sleeper.join(DEADLINE_S)
     assert not sleeper.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("scope", "limit_w", "power_w", "is_power"),
+    [
+        (Scope.NODE, 0.0, 65535.0, False),
+        (Scope.NODE, 0.0, 65535, False),
+        (Scope.DEVICE, 0.0, 4294967.295, False),
+        (Scope.NODE, 0.0, 0.0, False),
+        (Scope.SUPPLY, 0.0, 0, False),
+        (Scope.DEVICE, 0.0, 0.0, True),  # a device may sleep
+        (Scope.NODE, 0.0, 65534.0, True),
+        (Scope.DEVICE, 700.0, 30000.0, False),
+        (Scope.DEVICE, 700.0, 1500.0, True),
+        (Scope.DEVICE, 0.0, 30000.0, True),
+    ],
+)
+def test_marks_for_no_power_and_glitches_are_missing_and_counted(stepped, scope, limit_w, power_w, is_power):
+    info = INFO._replace(scope=scope, limit_w=limit_w)
+    channel = Channel(info, lambda: power_w if 1.0 < stepped.time_s < 2.0 else 300.0)
+    told: list[str] = []
+    with PowerMonitor([channel], clock=stepped, warn=told.append, chance=even) as monitor:
+        stepped.move_to(3.0)
+    [series] = monitor.trace.series()
+    assert (series.missing > 0) == (not is_power)
+    assert monitor.sampler.failed_reads == {info.name: series.missing}
+    assert len(told) == (not is_power)
+    assert series.samples + series.missing == len(series.power_w)
+
+
+def test_one_reading_a_second_keeps_the_rule_of_one_a_second(stepped):
+    chances = itertools.cycle([0.1, 0.9, 0.5, 0.7, 0.2])
+    channel = Channel(INFO._replace(scope=Scope.NODE, period_s=1.0), lambda: 300.0)
+    with PowerMonitor([channel], clock=stepped, warn=print, chance=lambda: next(chances)) as monitor:
+        stepped.move_to(130.0)
+    for start_s, end_s in ((3.3, 123.1), (2.95, 124.05), (4.0, 104.0)):
+        [energy] = monitor.trace.energies(start_s, end_s)
+        assert energy.samples / energy.duration_s >= MIN_RATE_HZ

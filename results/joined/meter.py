@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.errors import JpwrError
+from jpwr.sentinels import NO_POWER_W, bounds_w
 from jpwr.trace import Trace
 from results.collect import EnergyError, energy_of
 from results.derived import apart_from_inside, is_number
@@ -188,10 +189,15 @@ def _traces(record: Record, meter: Meter) -> list[Trace]:
         part = slice(bisect_left(times_s, first), bisect_right(times_s, last))
         if not times_s[part]:
             raise EnergyError(f"it has no reading of {_moment(first + BESIDE_S)} to {_moment(last - BESIDE_S)}")
-        info = ChannelInfo(METER, Scope.SUPPLY, f"a meter in the supply line: {meter.path.name}")
+        least_w, most_w = bounds_w(ChannelInfo(METER, Scope.SUPPLY, ""))
+        power_w = [
+            one if least_w <= one <= most_w and one not in NO_POWER_W else math.nan for one in meter.power_w[node][part]
+        ]
+        lacks = "read 0 W, or a mark for no power, all the time" if all(map(math.isnan, power_w)) else ""
+        info = ChannelInfo(METER, Scope.SUPPLY, f"a meter in the supply line: {meter.path.name}", lacks=lacks)
         trace = Trace([info], {"hostname": hostname, "boot_id": mine[0]["boot_id"]})
-        for time_s, power_w in zip(times_s[part], meter.power_w[node][part], strict=True):
-            trace.append(time_s - offset_s, [power_w], [None])
+        for time_s, one_w in zip(times_s[part], power_w, strict=True):
+            trace.append(time_s - offset_s, [one_w], [None])
         found.append(trace)
     return found
 

@@ -143,7 +143,7 @@ def test_a_meter_that_read_nothing_is_one_sentence(tmp_path, capsys):
     made_up.store(tmp_path / "runs", [run()])
     path = str(write(tmp_path, constant(0.0)))
     assert main(["table", str(tmp_path / "runs"), "--meter", path]) == 2
-    assert "its channels measured 0 Wh, and no run uses none" in capsys.readouterr().err
+    assert "channel meter read 0 W, or a mark for no power, all the time" in capsys.readouterr().err
 
 
 def test_two_meters_of_one_node_are_refused(tmp_path):
@@ -229,3 +229,11 @@ def test_times_in_another_unit_than_seconds_are_a_sentence_that_names_it(tmp_pat
     path = write(tmp_path, [(int(each * time_s), power_w) for time_s, power_w in constant()])
     with pytest.raises(RecordError, match=f"line 2: .* its time is in {unit}: give seconds since 1970"):
         read_meter(path)
+
+
+@pytest.mark.parametrize("odd_w", [0.0, 65535.0])
+def test_a_meters_mark_for_no_power_is_missing_and_counted(tmp_path, odd_w):
+    record = run(power_w=200.0)
+    add_meter([record], read_meter(write(tmp_path, [(t, odd_w if t % 7 == 3 else w) for t, w in constant()])))
+    assert record["energy"]["energy_wh"] == pytest.approx(POWER_W * 60 / 3600)
+    assert record["energy"]["missing"] > 5

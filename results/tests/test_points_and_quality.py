@@ -356,7 +356,7 @@ def test_energy_with_the_input_path_is_over_the_window_of_that_throughput():
 
 def test_a_good_measurement_keeps_every_rule_and_says_by_how_much():
     assert {rule.name: rule.words for rule in energy_rules(made_up.result()) if rule.kept} == {
-        "sampling rate": "10.0 samples/s of the slowest channel, at least 1.0 wanted",
+        "sampling rate": "10.0 samples/s of the slowest channel, at least 0.9 wanted",
         "samples": "600 samples of the slowest channel, at least 60 wanted",
         "gaps": "the longest time without a sample is 0.2 s, at most 2.0 wanted",
         "missing samples": "0.0% of the samples of the worst channel, at most 1.0% wanted",
@@ -376,7 +376,7 @@ def test_a_good_measurement_keeps_every_rule_and_says_by_how_much():
 @pytest.mark.parametrize(
     ("record", "rule", "words"),
     [
-        (changed(samples=30), "sampling rate", "0.5 samples/s of the slowest channel, at least 1.0 wanted"),
+        (changed(samples=30), "sampling rate", "0.5 samples/s of the slowest channel, at least 0.9 wanted"),
         (changed(samples=59), "samples", "59 samples of the slowest channel, at least 60 wanted"),
         (changed(largest_gap_s=7.5), "gaps", "the longest time without a sample is 7.5 s, at most 2.0 wanted"),
         (changed(missing=200), "missing samples", "25.0% of the samples of the worst channel, at most 1.0% wanted"),
@@ -540,7 +540,7 @@ def test_the_worst_of_several_channels_decides():
     for channels in ([good, bad], [bad, good]):
         record["energy"]["channels"] = channels
         assert broken(record) == {
-            "sampling rate": "0.0 samples/s of the slowest channel, at least 1.0 wanted",
+            "sampling rate": "0.0 samples/s of the slowest channel, at least 0.9 wanted",
             "samples": "0 samples of the slowest channel, at least 60 wanted",
             "gaps": "the longest time without a sample is 60.0 s, at most 2.0 wanted",
             "missing samples": "100.0% of the samples of the worst channel, at most 1.0% wanted",

@@ -559,7 +559,7 @@ def test_a_budget_without_prices_asks_for_them(tmp_path):
     ("channel", "metrics", "why"),
     [
         ({"largest_gap_s": 30.0}, {}, "(small: gaps: the longest time without a sample is 30.0 s, at most 2.0 wanted)"),
-        ({"samples": 20}, {}, "(small: sampling rate: 0.3 samples/s of the slowest channel, at least 1.0 wanted)"),
+        ({"samples": 20}, {}, "(small: sampling rate: 0.3 samples/s of the slowest channel, at least 0.9 wanted)"),
         ({}, {"comparable": False}, "(small: no run that counts)"),
     ],
 )
