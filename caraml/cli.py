@@ -18,6 +18,7 @@ from caraml.finding import BAD
 from caraml.images import ENDINGS, FORMATS, definition, make_image, read_image
 from caraml.installation import checkout, missing_package
 from caraml.lint import lint
+from caraml.paths import wrong_path
 from caraml.site import read_site
 from caraml.sweep import no_results, problems, run_folder
 from caraml.systems import read_system, read_systems, systems_table
@@ -201,7 +202,12 @@ def _add_check(command: argparse.ArgumentParser) -> None:
 def _check(options: argparse.Namespace) -> int:
     found: list[object] = []
     for path in options.folders:
-        found += lint(path) if path.suffix == ".yaml" else problems(run_folder(path))
+        if path.suffix != ".yaml":
+            found += problems(run_folder(path))
+            continue
+        found += lint(path)
+        if wrong := wrong_path(path.resolve(), "the workflow"):
+            found.append(wrong)
     for problem in dict.fromkeys(found):
         _say(problem)
     return 1 if found else 0

@@ -18,6 +18,7 @@ from typing import Any
 
 from caraml.errors import CaramlError, SiteError, near
 from caraml.installation import checkout, missing_package
+from caraml.paths import wrong_path
 from caraml.systems import RUNTIMES, SUBMITS, read_systems
 from results.records import RecordError
 from results.workloads import names
@@ -73,6 +74,8 @@ def read_site(system: str, file: Path | None = None, environ: Mapping[str, str] 
     Raises SiteError for a key or a system that there is not, and NoCheckout where there is no site.yaml to look for.
     """
     root = checkout()
+    if wrong := wrong_path(root, "the checkout"):
+        raise SiteError(wrong)
     file = file or root / "site.yaml"
     whole = _read(file)
     systems = whole.pop("systems", None) or {}
@@ -139,6 +142,8 @@ def _folder(key: str, text: str, root: Path) -> str:
     whole = os.path.expanduser(text)  # noqa: PTH111 - that of Path ends in an error for a user that there is not
     if whole.startswith("~") or "$" in whole:
         raise SiteError(f"{key} is {text}: there is no such user or environment variable")
+    if wrong := wrong_path(root / whole, key):
+        raise SiteError(wrong)
     return str(root / whole)
 
 

@@ -26,7 +26,11 @@ export CARAML_IMAGE=$image CARAML_IMAGE_DIGEST
 CARAML_IMAGE_DIGEST=$(cat "$folder/$image.$runtime.digest" 2>/dev/null || true)
 mounts=("$repo" "$PWD")
 for mount in ${CARAML_DATA_FOLDER:-} ${CARAML_CONTAINER_MOUNTS:-}; do
-    [[ -d $mount ]] && mounts+=("$mount")
+    if [[ -d $mount ]]; then
+        mounts+=("$mount")
+    elif [[ $mount != "${CARAML_DATA_FOLDER:-}" ]]; then
+        echo "containers/run.sh: there is no $mount on $(hostname): it is not in the container" >&2
+    fi
 done
 # The image has a Python of its own: the checkout's environment stays outside.
 system_path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin

@@ -419,3 +419,14 @@ def test_a_job_whose_own_end_is_killed_does_not_say_that_it_has_told(tmp_path):
     assert done.returncode != 0
     assert json.loads((folder / "result.json").read_text())["status"] == "unfinished"
     assert not (folder / "error").exists()
+
+
+@pytest.mark.parametrize(
+    ("checkout", "out"), [("my project", "out"), ("a,b:c|d", "out"), ("good", "o ut"), ("good", "a,b")]
+)
+def test_a_folder_that_jube_or_a_shell_would_read_otherwise_is_one_sentence(jube, tmp_path, checkout, out):
+    folder = make_checkout(tmp_path / checkout)
+    done = run(jube, "run", "jube/llm.yaml", "--tag", "CPU", "synthetic", "--outpath", str(tmp_path / out), cwd=folder)
+    assert done.returncode != 0
+    assert "in its name: take a path of letters" in done.stdout + done.stderr
+    assert not list((tmp_path / out).glob("*/*_benchmark"))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import subprocess
 
 import pytest
 
-from caraml import doctor
+from caraml import doctor, site
 from caraml.cli import main
 from caraml.errors import SiteError
 from caraml.finding import BAD
@@ -243,3 +244,28 @@ def test_a_method_that_jpwr_does_not_have_is_named():
     assert (wrong.state, wrong.found) == (BAD, "jpwr has no such method")
     assert wrong.to_do == "did you mean 'estimate'?"
     assert "no such method" not in found["sensor rapl"].found
+
+
+@pytest.mark.parametrize("odd", list(" ,:;|\"'`\\&()*?#\n\t"))
+@pytest.mark.parametrize("key", ["data_folder", "container_folder", "container_mounts", "kubernetes_pod"])
+def test_a_folder_that_would_be_read_as_more_than_one_is_refused(site_file, monkeypatch, key, odd):
+    monkeypatch.setenv("ODD", f"/some{odd}where")
+    site_file.write_text(f"{key}: {'[$ODD]' if key == 'container_mounts' else '$ODD'}\n")
+    with pytest.raises(SiteError, match=rf"{key} is '/some(?s:.)where', with .* in its name: take a path of"):
+        read_site("JEDI", site_file, {})
+
+
+@pytest.mark.parametrize("name", ["/Fö-ö_1/a.b+c=d@e", "/数据/x~y%z^"])
+def test_other_names_of_folders_are_taken(site_file, name):
+    site_file.write_text(f"data_folder: {name}\n", encoding="utf-8")
+    assert read_site("JEDI", site_file, {})["data_folder"] == name
+
+
+def test_a_workflow_in_a_folder_that_cannot_work_is_found_by_the_first_check(tmp_path, capsys, monkeypatch):
+    folder = tmp_path / "my project"
+    shutil.copytree(REPOSITORY / "jube", folder / "jube")
+    assert main(["check", str(folder / "jube" / "llm.yaml")]) == 1
+    assert "my project/jube/llm.yaml', with a space in its name" in capsys.readouterr().err
+    monkeypatch.setattr(site, "checkout", lambda: folder)
+    with pytest.raises(SiteError, match=r"the checkout is '.*my project', with a space"):
+        read_site("JEDI", environ={})
