@@ -135,7 +135,7 @@ def _job_id(point: Path) -> str:
     if not file.exists():
         return ""
     is_known = SCHEDULERS[_how(point)].key in read_record(point / RESULT_NAME) and _has_told(point)
-    return "" if is_known else file.read_text().strip()
+    return "" if is_known else file.read_text(errors="replace").strip()
 
 
 def describe(standings: Sequence[Standing]) -> str:
@@ -207,7 +207,7 @@ def retry_failed(run: Path) -> list[Path]:
     commands = {point: _submitted(point) for point in failed}
     jobs = {how: point / JOB_ID for point, (how, *_) in commands.items() if how in SCHEDULERS}
     for how, job in jobs.items():
-        SCHEDULERS[how]().ping(job.read_text().strip() if job.exists() else "")
+        SCHEDULERS[how]().ping(job.read_text(errors="replace").strip() if job.exists() else "")
     remove(failed)
     for point, command in commands.items():
         result = read_record(point / RESULT_NAME)

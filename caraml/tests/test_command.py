@@ -131,3 +131,22 @@ def test_exit_codes_are_in_the_help_and_in_the_documentation(capsys):
     for line in cli.EXIT_CODES.splitlines()[1:]:
         code, meaning = line.split(maxsplit=1)
         assert f"| {code} | {meaning} |" in table
+
+
+def test_files_are_read_alike_on_any_terminal(tmp_path):
+    jobs = tmp_path / "run" / "000000_benchmark" / "work"
+    made_up.store_run(jobs, made_up.result() | {"status": "unfinished", "error": ""})
+    (tmp_path / "run" / "workpackages.xml").touch()
+    (jobs / "job.id").write_text("Grüße vom Cluster\n7\n", encoding="utf-8")
+    tags = tmp_path / "jube" / "x.yaml"
+    tags.parent.mkdir()
+    tags.write_text("name: x  # für Tests\n", encoding="utf-8")
+    (tmp_path / "configuration.xml").write_text("<jube><tag>t</tag></jube>")
+    terminal = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PATH": str(tmp_path)}
+    code, _, err = ended(started(tmp_path, "wait", str(tmp_path / "run"), **terminal))
+    assert (code, "there is no scontrol on this machine" in err) == (2, True), err
+    check_tags = str(checkout() / "jube" / "include" / "check_tags.py")
+    command = [sys.executable, check_tags, str(tags.parent), "x", str(tmp_path)]
+    environ = {**os.environ, **terminal, "PYTHONPATH": str(checkout())}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, "x has no tag t: its tags are \n")

@@ -24,7 +24,7 @@ NAME = re.compile(r"^name:\s*(\S+)", re.MULTILINE)
 
 def tags_of(files: list[Path]) -> set[str]:
     """Every name in a tag expression such as `!(117M|800M)+synthetic`."""
-    expressions = [found for file in files for found in TAG_ENTRY.findall(file.read_text())]
+    expressions = [found for file in files for found in TAG_ENTRY.findall(file.read_text(encoding="utf-8"))]
     return {name for expression in expressions for name in re.findall(r"[\w.-]+", expression)}
 
 
@@ -33,7 +33,8 @@ def known_tags(folder: Path, name: str) -> set[str]:
 
     Of precisions those in which the workload trains, and of systems those that can be run.
     """
-    workflows = {found[1]: file for file in sorted(folder.glob("*.yaml")) if (found := NAME.search(file.read_text()))}
+    files = {file: NAME.search(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.yaml"))}
+    workflows = {found[1]: file for file, found in files.items() if found}
     own = tags_of([workflows[name]])
     others = tags_of([file for other, file in workflows.items() if other != name])
     shared = tags_of(sorted(folder.glob("include/*.yaml"))) - others
