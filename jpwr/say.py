@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import sys
+import warnings
 from contextlib import suppress
 
 STDERR = 2
@@ -49,6 +50,8 @@ def open_standard_streams() -> None:
     Where stdin, stdout or stderr is closed, /dev/null is opened: else the next file that is opened is taken for it. The
     command still finds it closed. What stdout's encoding lacks is escaped, as Python does on stderr.
     """
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")  # libraries' words are for those who write programs
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")
     for number in (0, 1, STDERR):

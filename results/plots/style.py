@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import math
 import re
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
+from results.plots.fonts import canvas_with_codes, code_of, fonts_for
 from results.points.repeats import PointResults, Summary
 from results.values import PER_DEVICE, WORK
 from results.verdicts.quality import ESTIMATE, energy_kind, grade
@@ -85,7 +87,8 @@ class Chart(NamedTuple):
         import matplotlib as mpl
 
         file = io.StringIO()
-        with mpl.rc_context(STYLE):
+        with warnings.catch_warnings(), mpl.rc_context({**STYLE, "font.sans-serif": fonts_for(self.figure)[0]}):
+            warnings.simplefilter("ignore")  # a page's reader may have the font that this machine lacks
             self.figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
         text = file.getvalue()
         text = text[text.index("<svg") :].replace(INK, "currentColor")
@@ -107,9 +110,22 @@ class Chart(NamedTuple):
         import matplotlib as mpl
 
         file = io.BytesIO()
-        with mpl.rc_context({**STYLE, "savefig.transparent": False}):
-            self.figure.savefig(file, format="png", dpi=150, facecolor="white")
+        fonts, missing = fonts_for(self.figure)
+        with mpl.rc_context({**STYLE, "font.sans-serif": fonts, "savefig.transparent": False}):
+            canvas_with_codes(self.figure, missing).print_figure(file, format="png", dpi=150, facecolor="white")
         return file.getvalue()
+
+    @property
+    def codes(self) -> str:
+        """For the caption: what stands in the PNG for names that no font of this machine has; empty without any."""
+        from matplotlib.text import Text
+
+        missing = fonts_for(self.figure)[1]
+        words = " ".join(text.get_text() for text in self.figure.findobj(Text)).split()
+        names = {word for word in words if missing & set(word)}
+        codes = str.maketrans({char: code_of(char) for char in missing})
+        told = [f"{name.translate(codes)} is {name}" for name in sorted(names)]
+        return f"In the PNG, {', '.join(told)}." if told else ""
 
 
 def new_figure(
