@@ -24,7 +24,8 @@ from caraml.sweep import no_results, problems, run_folder
 from caraml.systems import read_system, read_systems, systems_table
 from caraml.wait import NOT_IN_TIME, check_open, check_schedulers, retry_failed, wait
 from jpwr import __version__
-from results.archive import verify, write_archive
+from jpwr.say import printable
+from results.archive import MOST_GB, verify, write_archive
 from results.joined.meter import add_meter, read_meter
 from results.notebook import frame_of
 from results.points.repeats import PointResults, by_point
@@ -95,8 +96,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _say(sentence: object) -> None:
-    """On stderr; of names in it, such as those in somebody's archive, bytes that are no text are escaped."""
-    print(f"caraml: {str(sentence).encode(errors='backslashreplace').decode()}", file=sys.stderr)
+    """On stderr; of names in it, such as those in somebody's archive, what no terminal shows is escaped."""
+    print("caraml:", "\n".join(printable(line) for line in str(sentence).split("\n")), file=sys.stderr)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -236,6 +237,13 @@ def _seconds(text: str) -> float:
         value = math.nan
     if not 0 < value < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+    return value
+
+
+def _gigabytes(text: str) -> float:
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise ValueError(text)
     return value
 
 
@@ -600,10 +608,17 @@ def _add_verify(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="refuse what none of these signed: lines of a name and a public key",
     )
+    command.add_argument(
+        "--most-gb",
+        type=_gigabytes,
+        default=MOST_GB,
+        metavar="GB",
+        help="unpack so much at most, a twentieth of it a file; default: %(default)g",
+    )
 
 
 def _verify(options: argparse.Namespace) -> int:
-    checked = verify(options.archive, options.signers)
+    checked = verify(options.archive, options.signers, options.most_gb)
     for problem in checked.problems:
         _say(problem)
     if checked.commits:

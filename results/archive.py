@@ -14,10 +14,11 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
 from jpwr.errors import JpwrError
+from jpwr.say import printable
 from jpwr.trace import Trace
 from results.collect import RECORD_NAME, collect, read_traces
 from results.derived import contradictions
-from results.records import ATTEMPTS, RESULT_NAME, Record, RecordError, read_checked, read_record, results_below
+from results.records import RESULT_NAME, Record, RecordError, read_checked, read_record, results_below
 from results.signature import sign, signer_of
 from results.workloads import FILE
 
@@ -37,7 +38,6 @@ OF_A_RUN = (
     "record.regions.json",
     "io/*/*",
     "power/*/*",
-    f"{ATTEMPTS}/*/{RESULT_NAME}",  # why it was run again
 )
 # A sweep's own, above its jobs' folders.
 OF_A_SWEEP = ("configuration.xml", "workpackages.xml")
@@ -48,6 +48,11 @@ MARK_S = 2e-6  # marks have six decimals
 CHUNK_BYTES = 1 << 20
 SKIPPED_FRAME = 0x184D2A50
 SEAL_BYTES = 8 + 32
+# What is unpacked at most: an hour of eight GPUs, ten times a second, is a trace of 0.006 GB. Millions of rows take
+# minutes to read.
+MOST_GB, SHARE_OF_A_FILE, MOST_FILES = 1.0, 0.05, 100_000
+HEADERS_BYTES = 1 << 20  # of one file in tar's format, with the buffers around it
+GB = 1e9
 
 
 class Checked(NamedTuple):
@@ -73,7 +78,8 @@ def write_archive(folders: Iterable[Path], workflow: Path, archive: Path, key: P
     for folder in folders:
         results = results_below(folder)
         runs.update(results)
-        own = [path for result in results for name in OF_A_RUN for path in result.parent.glob(name)]
+        every = [*results, *_attempts(folder)]
+        own = [path for result in every for name in OF_A_RUN for path in result.parent.glob(name)]
         own += [path for name in OF_A_SWEEP for path in folder.glob(name)]
         for path in own:
             name = str(PurePosixPath(RUNS, _name(folder), path.relative_to(folder)))
@@ -88,6 +94,11 @@ def write_archive(folders: Iterable[Path], workflow: Path, archive: Path, key: P
         files[str(PurePosixPath(WORKFLOW, path.relative_to(workflow.parent)))] = path
     _write(files, archive, key)
     return len(runs)
+
+
+def _attempts(folder: Path) -> list[Path]:
+    """Results of what was run again: no runs any more, but as true as all others."""
+    return sorted(set(folder.rglob(RESULT_NAME)) - set(results_below(folder)))
 
 
 def _name(folder: Path) -> PurePosixPath:
@@ -143,13 +154,21 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
     tar.addfile(member, io.BytesIO(content))
 
 
-def verify(archive: Path, signers: Path | None = None) -> Checked:
+def verify(archive: Path, signers: Path | None = None, most_gb: float = MOST_GB) -> Checked:
     """Look through an archive; with a file of allowed signers, also at who signed it.
 
-    Raises RecordError when it cannot be read at all.
+    Raises RecordError when it cannot be read at all, or would unpack to more than `most_gb`.
     """
+    found = _verify(archive, signers, most_gb)
+    # Names and texts are somebody else's: a terminal must not obey them.
+    return found._replace(
+        problems=[printable(one) for one in found.problems], commits=tuple(map(printable, found.commits))
+    )
+
+
+def _verify(archive: Path, signers: Path | None, most_gb: float) -> Checked:
     with tempfile.TemporaryDirectory() as folder:
-        problems, sums = _unpack(archive, Path(folder))
+        problems, sums = _unpack(archive, Path(folder), most_gb)
         problems += _check_sums(sums, Path(folder))
         if not problems and not _is_sealed(archive):
             problems.append("its bytes are not those that were written, though each file in it is as it was")
@@ -167,7 +186,7 @@ def verify(archive: Path, signers: Path | None = None) -> Checked:
         for record in results_below(Path(folder), RECORD_NAME):
             if not record.with_name(RESULT_NAME).exists():
                 problems.append(f"{record.parent.relative_to(folder)}: it has a record and no {RESULT_NAME}")
-        for result in results:
+        for result in [*results, *_attempts(Path(folder))]:
             name = result.parent.relative_to(folder)
             problems += [f"{name}: {sentence}" for sentence in _check_run(result)]
         return Checked(problems, len(results), SIGNATURE in sums, signer, _commits(results) if problems else ())
@@ -189,18 +208,41 @@ def _signer(folder: Path, signers: Path) -> str:
     return signer_of((folder / CHECKSUMS).read_bytes(), (folder / SIGNATURE).read_bytes(), signers)
 
 
-def _unpack(archive: Path, folder: Path) -> tuple[list[str], dict[str, str]]:
-    """Unpack into a folder; problems, and each file's checksum."""
+class _Limited:
+    """A stream of which only so much is read as was allowed: headers of tar, too, are as long as they say."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream, self.left = stream, HEADERS_BYTES
+
+    def read(self, size: int) -> bytes:
+        content: bytes = self._stream.read(size)
+        self.left -= len(content)
+        if self.left < 0:
+            raise tarfile.ReadError("a header in it is too long")
+        return content
+
+
+def _unpack(archive: Path, folder: Path, most_gb: float) -> tuple[list[str], dict[str, str]]:
+    """Unpack into a folder; problems, and each file's checksum. What files say of their sizes decides, beforehand."""
     import zstandard
 
-    problems, sums = [], {}
+    problems, sums, declared_bytes, number = [], {}, 0, 0
     try:
         with (
             archive.open("rb") as file,
             zstandard.ZstdDecompressor().stream_reader(file) as unpacked,
-            tarfile.open(fileobj=unpacked, mode="r|") as tar,
+            tarfile.open(fileobj=(limited := _Limited(unpacked)), mode="r|") as tar,  # type: ignore[call-overload]
         ):
             for member in tar:
+                declared_bytes, number = declared_bytes + member.size, number + 1
+                is_large = max(declared_bytes, member.size / SHARE_OF_A_FILE) > most_gb * GB
+                if is_large or number > MOST_FILES:
+                    raise RecordError(
+                        f"{archive} was to be unpacked, but with {printable(member.name)} of {member.size / GB:.3g} GB "
+                        f"it is more than {most_gb:g} GB, {most_gb * SHARE_OF_A_FILE:g} GB a file, or {MOST_FILES} "
+                        "files: where you trust it, allow more by --most-gb"
+                    )
+                limited.left = member.size + HEADERS_BYTES
                 place = PurePosixPath(member.name)
                 if place.is_absolute() or ".." in place.parts or not member.isfile():
                     problems.append(f"{member.name!r} is no plain file inside of the archive: it was not unpacked")
@@ -233,11 +275,11 @@ def _check_sums(sums: dict[str, str], folder: Path) -> Iterator[str]:
     wanted: dict[str, str] = {}
     for digest, _, name in (line.partition("  ") for line in lines):
         if name in wanted:
-            yield f"{os.fsencode(name).decode(errors='backslashreplace')} has two checksums"
+            yield f"{printable(name)} has two checksums"
         if name:
             wanted[name] = digest
     for name in sorted(wanted.keys() | sums.keys() - {CHECKSUMS, SIGNATURE}):
-        words = os.fsencode(name).decode(errors="backslashreplace")
+        words = printable(name)
         if name not in sums:
             yield f"{words} is missing"
         elif name not in wanted:

@@ -598,3 +598,77 @@ def test_a_key_that_is_none_leaves_no_archive(runs, tmp_path, monkeypatch, capsy
     assert main(["archive", str(runs), *flags]) == 2
     assert words in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["SHA"]
+
+
+def packed(path, blocks):
+    """An archive of the bytes of a tar file, packed without holding them."""
+    with path.open("wb") as file, zstandard.ZstdCompressor(1).stream_writer(file) as packer:
+        for block in blocks:
+            packer.write(block)
+    return path
+
+
+def header(name, size, kind=tarfile.REGTYPE):
+    member = tarfile.TarInfo(name)
+    member.size, member.type = size, kind
+    return member.tobuf(tarfile.GNU_FORMAT)
+
+
+ZEROS = bytes(1 << 20)
+LARGE = {
+    "one that declares 4 GB": lambda: [header("runs/large", 4 << 30), *[ZEROS] * 40],
+    "many that are large together": lambda: [header(f"runs/{i}", len(ZEROS)) + ZEROS for i in range(40)],
+    "a name of 4 GB": lambda: [header("x", 4 << 30, tarfile.GNUTYPE_LONGNAME), *[ZEROS] * 40],
+    "an attribute of 4 GB": lambda: [header("x", 4 << 30, tarfile.XHDTYPE), *[ZEROS] * 40],
+    "many files": lambda: [header(f"runs/{i}", 0) for i in range(300)],
+}
+
+
+@pytest.mark.parametrize("blocks", LARGE.values(), ids=LARGE)
+def test_an_archive_that_unpacks_to_too_much_is_refused_before(tmp_path, monkeypatch, blocks):
+    monkeypatch.setattr("results.archive.MOST_FILES", 200)
+    monkeypatch.setattr("results.archive._store", lambda content, path: content.read(1) and path.name)
+    archive = packed(tmp_path / "large.tar.zst", blocks())
+    with pytest.raises(RecordError, match=r"allow more by --most-gb|a header in it is too long"):
+        verify(archive, most_gb=0.03)
+
+
+def test_more_is_unpacked_where_that_is_asked_for(archive, capsys):
+    assert main(["verify", str(archive), "--most-gb", "1e-6"]) == 2
+    assert "it is more than 1e-06 GB, 5e-08 GB a file, or 100000 files: where you trust it" in capsys.readouterr().err
+    assert main(["verify", str(archive), "--most-gb", "0.5"]) == 0
+    with pytest.raises(SystemExit):
+        main(["verify", str(archive), "--most-gb", "nan"])
+
+
+def test_no_name_or_text_of_an_archive_is_obeyed_by_a_terminal(archive, capsys):
+    files = members(archive)
+    files["runs/\x1b[2J\x1b]0;owned\x07"] = b"x"
+    files["runs/a\r\x9b1m/result.json"] = b"{"
+    files["/abs\x1b[31m"] = b""
+    assert main(["verify", str(repack(archive, files))]) == 1
+    told = capsys.readouterr().err
+    assert not set("\x1b\x07\x9b\r") & set(told)
+    assert "\\x1b[31m" in told
+    files = {name: content for name, content in members(archive).items() if "SUMS" not in name}
+    path = next(name for name in files if name.endswith("result.json"))
+    files[path] = files[path].replace(b'"status": "ok"', b'"status": "\\u001b[2J"')
+    assert main(["verify", str(repack(archive, files))]) == 1
+    assert "\x1b" not in capsys.readouterr().err
+
+
+def test_what_was_run_again_is_verified_as_all_else(tmp_path, capsys):
+    point = tmp_path / "llm_run" / "000001_benchmark" / "work"
+    made_up.store_run(point, made_up.result())
+    made_up.store_run(point / "attempts" / "1", made_up.result(batch=16))
+    archive = tmp_path / "a.tar.zst"
+    assert main(["archive", str(tmp_path / "llm_run"), "-o", str(archive)]) == 0
+    assert main(["verify", str(archive)]) == 0
+    assert ": 1 run," in capsys.readouterr().out
+    files = {name: content for name, content in members(archive).items() if "SUMS" not in name}
+    path = "runs/llm_run/000001_benchmark/work/attempts/1/result.json"
+    record = json.loads(files[path])
+    record["energy"]["energy_wh"] *= 2
+    files[path] = json.dumps(record).encode()
+    assert main(["verify", str(repack(archive, files))]) == 1
+    assert "attempts/1: " in capsys.readouterr().err
