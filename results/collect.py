@@ -97,6 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def collect(folder: Path) -> Record:
     """The record with its energy; a run whose energy cannot be told has failed, and says why."""
     result = read_record(folder / RECORD_NAME)
+    _name_nodes(result)
     before = folder / RESULT_NAME
     if before.exists():
         _add_job(result, read_record(before))
@@ -116,6 +117,22 @@ def collect(folder: Path) -> Record:
     except IoprofError as error:  # a run is none the worse without
         print(f"collect: it is not told what was read: {error}", file=sys.stderr)
     return result
+
+
+def _name_nodes(record: Record) -> None:
+    """Give nodes of one host name a name each: their kernels' boot ids differ, and ranks are counted node by node."""
+    boots: dict[str, list[str]] = {}
+    for window in record["windows"]:
+        of_host = boots.setdefault(window["hostname"], [])
+        if window["boot_id"] not in of_host:
+            of_host.append(window["boot_id"])
+        if number := of_host.index(window["boot_id"]):
+            window["hostname"] += f"#{number + 1}"
+    for hostname, of_host in boots.items():
+        devices = [device for device in record["devices"] if device["hostname"] == hostname]
+        for index, device in enumerate(sorted(devices, key=lambda device: device["rank"])):
+            if number := index * len(of_host) // len(devices):
+                device["hostname"] += f"#{number + 1}"
 
 
 def _add_job(result: Record, before: Record) -> None:

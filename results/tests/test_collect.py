@@ -454,6 +454,23 @@ def test_an_accelerators_power_is_none_of_a_processors_work(job):
     ]
 
 
+@pytest.mark.parametrize("ids", [("GPU-0", "GPU-1"), ("", "")])
+def test_two_nodes_of_one_host_name_are_told_apart_by_their_boot(job, ids):
+    [window] = make_record()["windows"]
+    windows = [{**window, "boot_id": f"boot-{number}"} for number in (1, 2)]
+    layout = {**make_record()["layout"], "num_devices": 2, "num_nodes": 2}
+    job.record(windows=windows, devices=on_gpus(*ids), layout=layout)
+    for number, gpu in ((1, GPU0), (2, GPU1)):
+        channel = gpu._replace(device_id=ids[number - 1])
+        job.trace([channel], lambda *_, watts=100.0 * number: watts, boot_id=f"boot-{number}")
+        (job.path / "power" / "n1").rename(job.path / "power" / f"of_{number}")
+    result = collect(job.path)
+    assert result["error"] == ""
+    assert result["energy"]["avg_power_w"] == pytest.approx(300.0)
+    assert [channel["hostname"] for channel in result["energy"]["channels"]] == ["n1", "n1#2"]
+    assert [device["hostname"] for device in result["devices"]] == ["n1", "n1#2"]
+
+
 def package_j(die, time_s):
     """A package's counter in each die's zone, where it was renewed between the readings now and then."""
     return 60.0 * time_s + math.sin(time_s) + (0.06 if die and time_s % 10 == 0 else 0.0)
