@@ -12,7 +12,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import pairwise, takewhile
+from itertools import combinations, pairwise, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -343,12 +343,9 @@ def _twins(trace: Trace) -> dict[ChannelInfo, ChannelInfo]:
     Some kernels have a RAPL zone for each die, and show its package's counter in all of them.
     """
     found: dict[ChannelInfo, ChannelInfo] = {}
-    series = trace.series()
-    for index, later in enumerate(series):
-        for earlier in series[:index]:
-            if earlier.info not in found and _same_readings(earlier, later):
-                found[later.info] = earlier.info
-                break
+    for earlier, later in combinations(trace.series(), 2):
+        if earlier.info not in found and _same_readings(earlier, later):
+            found.setdefault(later.info, earlier.info)
     return found
 
 
