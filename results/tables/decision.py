@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from results.points.repeats import PointResults
 from results.tables.accept import found_text, interval_text, outcome_text
-from results.values import rounded
+from results.values import count, rounded
 from results.verdicts.accept import Verdict
 from results.verdicts.cost import (
     ASSUMPTIONS,
@@ -45,7 +45,8 @@ def matrix(verdicts: Sequence[Verdict]) -> tuple[list[str], list[tuple[str, list
 
 def _cell(one: Verdict) -> Cell:
     found = found_text(one)
-    return Cell(one.outcome.name.lower(), outcome_text(one.outcome), "; ".join(filter(None, [found, one.reason])))
+    words = filter(None, [found, one.reason, *one.answer.doubts])
+    return Cell(one.outcome.name.lower(), outcome_text(one.outcome), "; ".join(words))
 
 
 def counts(verdicts: Sequence[Verdict]) -> list[str]:
@@ -55,10 +56,10 @@ def counts(verdicts: Sequence[Verdict]) -> list[str]:
         mine = [one.outcome for one in verdicts if one.system == system]
         passed, failed, left = (mine.count(outcome) for outcome in Outcome)
         if passed == len(mine):
-            found.append((0, f"{system} passes all {passed} requirements."))
+            found.append((0, f"{system} passes {f'all {passed} requirements' if passed > 1 else 'the requirement'}."))
             continue
-        words = [f"passes {passed} of {len(mine)} requirements", f"fails {failed}" if failed else ""]
-        words.append(f"{left} cannot be told" if left else "")
+        words = [f"passes {passed} of {count(len(mine), 'requirement')}", f"fails {failed}" if failed else ""]
+        words.append(f"{left} cannot be decided" if left else "")
         found.append((1 + bool(failed), f"{system} {', '.join(filter(None, words))}."))
     return [words for _, words in sorted(found, key=lambda one: one[0])]
 
@@ -130,23 +131,27 @@ def beyond_measured(rankings: Sequence[Ranked]) -> list[str]:
     return [f"{', '.join(dict.fromkeys(systems))}: {words}." for words, systems in found.items()]
 
 
-def ranking_words(ranked: Ranked) -> list[str]:
-    """Who is first, how sure that is, and what would turn it."""
+def ranking_words(ranked: Ranked, verdicts: Sequence[Verdict] = ()) -> list[str]:
+    """Say which system is first, how certain that is, and what would turn it."""
     known = [one for one in ranked.scores if one.value is not None]
     if not known:
         return [f"No system has a score {ranked.title}."]
     first, *others = known
-    if not others:
-        return [f"{first.system} alone has a score {ranked.title}."]
     if ranked.level:
-        alike = ", ".join([first.system, *ranked.level])
-        found = [f"{_capital(ranked.title)}, {alike} cannot be told apart."]
-    else:
+        found = [f"{_capital(ranked.title)}, {', '.join([first.system, *ranked.level])} tie."]
+    elif others:
         found = [f"{_capital(ranked.title)}, {first.system} is first."]
-    turns = [one for one in ranked.turns if 1 / NEAR <= one.factor <= NEAR]
+    else:
+        found = [f"{first.system} alone has a score {ranked.title}."]
+    for system in [first.system, *ranked.level]:
+        if any(one.system == system and one.outcome is Outcome.OPEN for one in verdicts):
+            found.append(f"Not every requirement on {system} is decided.")
+    turns = [one for one in ranked.turns if 1 / NEAR <= one.factor <= NEAR and not ranked.level]
     for system in dict.fromkeys(one.system for one in turns):
-        words = " or ".join(f"{one.factor:.3g} times the {one.what}" for one in turns if one.system == system)
-        found.append(f"{system} draws level with {first.system} at {words}.")
+        words = " or ".join(
+            f"the {one.what} were {one.factor:.3g} times what it is" for one in turns if one.system == system
+        )
+        found.append(f"{system} would tie with {first.system} if {words}.")
     if not turns and len(others) and not ranked.level and ranked.turns:
         found.append("No change of a weight or price by less than 20 times turns that.")
     return found
