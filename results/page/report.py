@@ -50,6 +50,7 @@ from results.tables.summary import sentences, summary_rows
 from results.values import PER_DEVICE, WORK
 from results.verdicts.accept import accept, missing_words
 from results.verdicts.cost import Costs
+from results.verdicts.outcome import Outcome
 from results.verdicts.quality import GRADES, Rule, energy_kind, energy_rules
 from results.verdicts.ranking import fastest, ranked_points
 from results.verdicts.requirements import Requirements
@@ -306,6 +307,7 @@ class Decision(NamedTuple):
     systems: list[str]
     items: list[tuple[str, list[Cell]]]
     counts: list[str]
+    failed: set[str]  # systems that fail a requirement
     rankings: list[tuple[Ranked, list[str], list[list[str]]]]  # with its sentences and its table
     scores: list[list[str]]  # of all rankings
     form: str  # how a score is made of its parts
@@ -325,6 +327,7 @@ def decide(
     return Decision(
         *matrix(verdicts),
         [*counts(verdicts), *missing],
+        {one.system for one in verdicts if one.outcome is Outcome.FAILED},
         rankings,
         ranking_rows(found),
         form_of_score(requirements, found),
@@ -369,7 +372,9 @@ def _render(
         quality=_quality(records),
         grades=GRADES,
         costs=cost_rows([section.results for section in sections], costs) if costs else [],
-        cost_words=[cost_words(section.results, costs) for section in sections] if costs else [],
+        cost_words=[cost_words(section.results, costs, decision.failed if decision else ()) for section in sections]
+        if costs
+        else [],
         assumptions=costs.assumptions() if costs else [],
         failures=failures_once(records),
         skipped=alike(skipped),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from results.points.repeats import PointResults
@@ -101,7 +101,7 @@ def ranking_rows(rankings: Sequence[Ranked]) -> list[list[str]]:
 
 def _score(one: Scored) -> str:
     if one.value is None:
-        return "cannot be told"
+        return "not ranked"
     half = one.interval.half if one.interval else None
     text = rounded(one.value, half)
     if half:
@@ -157,12 +157,14 @@ def ranking_words(ranked: Ranked, verdicts: Sequence[Verdict] = ()) -> list[str]
     return found
 
 
-def cost_words(results: Sequence[PointResults], costs: Costs) -> list[str]:
-    """Which system is the cheapest, if that can be told, at which prices that turns, and how often it holds when all
-    assumptions vary together; of the points of a workload, in each precision and kind of energy by itself.
+def cost_words(results: Sequence[PointResults], costs: Costs, failed: Collection[str] = ()) -> list[str]:
+    """Say which system is the cheapest, at which prices that changes, and how often it holds if assumptions vary.
+
+    The points are of one workload; each precision and kind of energy is by itself. Systems that failed are left out.
     """
-    words: list[str] = []
-    of_kinds = cheapest(results, costs)
+    out = [system for system in dict.fromkeys(one.system for one in results) if system in failed]
+    words = [f"Not compared, as a requirement is failed: {', '.join(out)}."] if out else []
+    of_kinds = cheapest([one for one in results if one.system not in failed], costs)
     for kind, found in of_kinds.items():
         title = f"{results[0].point.model} in {kind}"
         if len(found) > 1:
@@ -183,14 +185,14 @@ def _of_one_kind(title: str, found: Cheapest, costs: Costs) -> list[str]:
         words = [f"{title}: for {work}, {first} is the cheapest."]
     for one in crossings(found, costs):
         now = f"(now {costs.systems[one.system].price_per_device:,.0f})"
-        price = f"{rounded(one.price)} {costs.currency} per device {now}"
+        price = f"{rounded(one.price)} {costs.currency} per device of {one.system} {now}"
         if one.system == first:
-            words.append(f"It stays so up to {price}, where {one.against} draws level.")
+            words.append(f"It stays so up to {price}, where {one.against} costs the same.")
         elif one.price > 0:
-            words.append(f"{one.system} draws level with {one.against} at {price}.")
+            words.append(f"{one.system} would cost the same as {one.against} at {price}.")
         else:
             words.append(
-                f"{one.system} takes more electricity than {one.against} costs in all: no price makes it level."
+                f"{one.system} takes more electricity than {one.against} costs in all: no price makes them equal."
             )
     cases = cheapest_in(found, costs)
     varied = ", ".join(words for name, words in ASSUMPTIONS.items() if name != "price")

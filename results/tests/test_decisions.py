@@ -11,6 +11,7 @@ from caraml.cli import main
 from results.page.report import decide
 from results.points.repeats import by_point
 from results.records import find_records
+from results.tables.decision import cost_words
 from results.tests import made_up
 from results.verdicts.accept import accept
 from results.verdicts.cost import Costs, Price
@@ -114,6 +115,9 @@ def test_a_system_that_fails_a_requirement_is_in_no_ranking(tmp_path):
         assert "B is first" not in " ".join(words)
         assert [one.system for one in ranked.scores if one.value is not None] == ["A"]
         assert "it fails the requirement 'gpt: work per energy" in ranked.scores[1].why_not
+    costs = Costs("EUR", 0.2, {"A": Price(1_000), "B": Price(1)})
+    words = cost_words(by_point(records), costs, decided(tmp_path, records, text).failed)
+    assert words == ["Not compared, as a requirement is failed: B."]
 
 
 def test_the_first_ranking_is_within_all_limits_of_the_budget(tmp_path):
