@@ -417,13 +417,14 @@ def _compare(options: argparse.Namespace) -> int:
     if not others:
         raise RecordError(f"{base} alone is compared with nothing: name two folders or more")
     requirements = [read_requirement(text) for text in options.require]
-    ours = _chosen(_records([base])[0], options.filter)
-    sides = [(other, _chosen(_records([other])[0], options.filter)) for other in others]
-    _metered([*ours, *(record for _, theirs in sides for record in theirs)], options.meter)
+    of_folders = {folder: _records([folder]) for folder in (base, *others)}
+    chosen = {folder: _chosen(found.records, options.filter) for folder, found in of_folders.items()}
+    _metered([record for records in chosen.values() for record in records], options.meter)
     found = []
-    for other, theirs in sides:
-        comparison = compare(ours, theirs)
-        found.append((other, comparison, broken(requirements, comparison, theirs)))
+    for other in others:
+        comparison = compare(chosen[base], chosen[other])
+        skipped = [*of_folders[base].skipped, *of_folders[other].skipped]
+        found.append((other, comparison, broken(requirements, comparison, chosen[other], skipped)))
     if options.json:
         told = [comparison_data(one, str(base), str(other), faults) for other, one, faults in found]
         print(json.dumps(told, indent=1))

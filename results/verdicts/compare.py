@@ -11,7 +11,7 @@ from results.points.estimate import Estimate, product
 from results.points.regions import changes
 from results.points.repeats import Point, PointResults, by_point, disturbances, energy_of_path, point_of, step_times_s
 from results.points.setups import LONGEST, OPTION, UNKNOWN, machine_of, work_of
-from results.records import Record, RecordError
+from results.records import Record, RecordError, Skipped
 from results.values import energy_source
 from results.verdicts.outcome import Outcome
 from results.verdicts.quality import ESTIMATE, grade, why_not_ranked
@@ -217,7 +217,10 @@ def read_requirement(text: str) -> Requirement:
 
 
 def broken(
-    requirements: Sequence[Requirement], comparison: Comparison, other: Sequence[Record]
+    requirements: Sequence[Requirement],
+    comparison: Comparison,
+    other: Sequence[Record],
+    skipped: Sequence[Skipped] = (),
 ) -> list[tuple[Outcome, str]]:
     """What `other` does not keep, and what cannot be told, each in a sentence.
 
@@ -245,6 +248,7 @@ def broken(
                 found.append((outcome, f"{requirement.text} {verb}: {place} {words}"))
     if requirements:
         found += [(Outcome.FAILED, f"a run has failed: {one}") for one in comparison.failed]
+        found += [(Outcome.OPEN, f"a run may be missing: {one}") for one in skipped if one.systems is not None]
         missing = [*comparison.only_base, *comparison.only_other]
         found += [(Outcome.FAILED, f"a point is missing on one side: {point}") for point in missing]
     return found
