@@ -20,7 +20,7 @@ from caraml.installation import checkout, missing_package
 from caraml.lint import lint
 from caraml.paths import wrong_path
 from caraml.site import read_site
-from caraml.sweep import no_results, problems, run_folder
+from caraml.sweep import is_run, missing_runs, no_results, problems, run_folder
 from caraml.systems import read_system, read_systems, systems_table
 from caraml.wait import NOT_IN_TIME, check_open, check_schedulers, retry_failed, wait
 from jpwr import __version__
@@ -30,7 +30,7 @@ from results.joined.meter import add_meter, read_meter
 from results.notebook import frame_of
 from results.points.repeats import PointResults, by_point
 from results.published import read_published
-from results.records import RESULT_NAME, Record, RecordError, find_records
+from results.records import RESULT_NAME, Found, Record, RecordError, Skipped, find_records
 from results.tables import table
 from results.tables.accept import counts_text, verdict_rows, verdicts_json
 from results.tables.comparison import comparison_data, comparison_text
@@ -46,6 +46,7 @@ from results.tracking.tensorboard import log_to_tensorboard
 from results.values import count, plain, rounded, sort_key
 from results.verdicts.accept import accept
 from results.verdicts.compare import broken, compare, read_requirement
+from results.verdicts.offers import names_of_offers, split_offers
 from results.verdicts.outcome import exit_code
 from results.verdicts.requirements import read_requirements
 from results.workloads import workloads
@@ -302,6 +303,25 @@ def _add_meter(command: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_offer(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--offer",
+        action="append",
+        default=[],
+        metavar="NAME=FOLDER",
+        help="the offer that a folder belongs to, by default its own; a tag in two offers is two systems",
+    )
+
+
+def _split(found: Found, options: argparse.Namespace) -> dict[str, str]:
+    """Tell the systems of several offers apart, and print their names; return their tags by these."""
+    tags = split_offers(found, names_of_offers(options.offer, options.folders))
+    for tag in dict.fromkeys(tags.values()):
+        names = " and ".join(f"'{name}'" for name in tags if tags[name] == tag)
+        _say(f"{tag} is in several offers, listed as {names}: --offer NAME=FOLDER joins or renames them")
+    return tags
+
+
 def _metered(records: Sequence[Record], meters: Sequence[Path]) -> None:
     """Give runs the energy that meters in the supply line measured, and say which were not measured."""
     for path in meters:
@@ -411,13 +431,14 @@ def _compare(options: argparse.Namespace) -> int:
     if not others:
         raise RecordError(f"{base} alone is compared with nothing: name two folders or more")
     requirements = [read_requirement(text) for text in options.require]
-    ours = _chosen(_records([base])[0], options.filter)
-    sides = [(other, _chosen(_records([other])[0], options.filter)) for other in others]
-    _metered([*ours, *(record for _, theirs in sides for record in theirs)], options.meter)
+    of_folders = {folder: _records([folder]) for folder in (base, *others)}
+    chosen = {folder: _chosen(found.records, options.filter) for folder, found in of_folders.items()}
+    _metered([record for records in chosen.values() for record in records], options.meter)
     found = []
-    for other, theirs in sides:
-        comparison = compare(ours, theirs)
-        found.append((other, comparison, broken(requirements, comparison, theirs)))
+    for other in others:
+        comparison = compare(chosen[base], chosen[other])
+        skipped = [*of_folders[base].skipped, *of_folders[other].skipped]
+        found.append((other, comparison, broken(requirements, comparison, chosen[other], skipped)))
     if options.json:
         told = [comparison_data(one, str(base), str(other), faults) for other, one, faults in found]
         print(json.dumps(told, indent=1))
@@ -465,6 +486,7 @@ def _add_report(command: argparse.ArgumentParser) -> None:
     _add_meter(command)
     command.add_argument("--prices", type=Path, metavar="FILE", help="state costs, after prices.example.yaml")
     command.add_argument("--requirements", type=Path, metavar="FILE", help=REQUIREMENTS)
+    _add_offer(command)
     command.add_argument("--published", action="store_true", help="draw published figures beside ours, marked")
 
 
@@ -475,9 +497,12 @@ def _report(options: argparse.Namespace) -> int:
     check_page(options.out)
     costs = read_prices(options.prices) if options.prices else None
     requirements = read_requirements(options.requirements) if options.requirements else None
-    records, skipped = _records(options.folders)
-    _metered(records, options.meter)
-    for path in write_report(records, skipped, options.out, costs, options.published, requirements):
+    found = _records(options.folders)
+    for system, tag in _split(found, options).items():
+        if costs and tag in costs.systems:
+            costs.systems.setdefault(system, costs.systems[tag])
+    _metered(found.records, options.meter)
+    for path in write_report(found.records, found.skipped, options.out, costs, options.published, requirements):
         print(path)
     return 0
 
@@ -536,6 +561,7 @@ def _add_accept(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help=REQUIREMENTS,
     )
+    _add_offer(command)
     _add_filter(command)
     _add_meter(command)
     command.add_argument("--json", action="store_true", help="for programs: every number as it is")
@@ -543,12 +569,18 @@ def _add_accept(command: argparse.ArgumentParser) -> None:
 
 def _accept(options: argparse.Namespace) -> int:
     requirements = read_requirements(options.requirements)
-    records = _chosen(_records(options.folders)[0], options.filter)
+    found = _records(options.folders)
+    _split(found, options)
+    records = _chosen(found.records, options.filter)
     _metered(records, options.meter)
-    verdicts = accept(by_point(records), requirements)
+    skipped = found.skipped
+    if options.filter:  # it may have left out the systems of the others
+        systems = {record["system"] for record in records}
+        skipped = [one for one in skipped if any(map(one.may_be_of, systems))]
+    verdicts = accept(by_point(records), requirements, skipped)
     code = exit_code(verdict.outcome for verdict in verdicts)
     if options.json:
-        print(verdicts_json(verdicts, code))
+        print(verdicts_json(verdicts, code, skipped))
     else:
         print(table.aligned(verdict_rows(verdicts), str.ljust))
         print(counts_text(verdicts))
@@ -640,18 +672,24 @@ def _verify(options: argparse.Namespace) -> int:
     return 0
 
 
-def _records(folders: Sequence[Path]) -> tuple[list[Record], list[str]]:
-    """All records below some folders, and what was skipped, which is also told; raises RecordError without a record."""
-    records, skipped = find_records(run_folder(folder) for folder in folders)
-    empty = [no_results(folder) for folder in folders if not _has_results(folder)]
-    if not records and len(empty) == len(folders):
+def _records(folders: Sequence[Path]) -> Found:
+    """Return all records below some folders, and print what was skipped; raises RecordError without a record."""
+    found = find_records(run_folder(folder) for folder in folders)
+    empty = [Skipped(no_results(folder), folder) for folder in folders if not _has_results(folder)]
+    if not found.records and len(empty) == len(folders):
         raise SweepError("; ".join(empty))
-    skipped += empty
-    for sentence in alike(skipped):
+    found.skipped.extend(empty)
+    for run in filter(is_run, map(run_folder, folders)):
+        if words := missing_runs(run):
+            systems = dict.fromkeys(
+                one["system"] for one in found.records if Path(one["file"]["path"]).is_relative_to(run)
+            )
+            found.skipped.append(Skipped(words, run, tuple(systems)))
+    for sentence in alike(found.skipped):
         _say(f"skipped: {sentence}")
-    if not records:
+    if not found.records:
         raise RecordError(f"no result below {', '.join(map(str, folders))} can be used")
-    return records, skipped
+    return found
 
 
 def _has_results(folder: Path) -> bool:

@@ -10,11 +10,11 @@ from caraml.systems import Block, read_systems
 from caraml.workloads import Workload, workload
 from results.points.repeats import PointResults
 from results.prediction.datasheet import Example, Hardware
-from results.prediction.examples import examples
+from results.prediction.examples import examples, kernels
 from results.prediction.leave_out import DATASHEET, FURTHEST
 from results.prediction.predict import Group, Prediction, PredictionError, around, not_measured, work_per_wh
 from results.prediction.step_work import Layout, Shape, Work, decoder_work, image_work
-from results.prediction.unmeasured import FEWEST_DEVICES, FEWEST_ERRORS, OWN, PRECISIONS, predict_step
+from results.prediction.unmeasured import OWN, PRECISIONS, predict_step
 from results.records import Record
 from results.values import PER_DEVICE, devices_text, value_at
 
@@ -165,11 +165,6 @@ def _unmeasured(target: _Target, groups: Sequence[Group], devices: int, batch: i
     _check_memory(target, devices, batch, first.precision)
     _check_scale(target, devices)
     step = predict_step(known.facts.name, _work(known, groups, model, devices, batch), hardware, devices, target.own)
-    if step is None:
-        raise PredictionError(
-            f"{known.facts.title} on {target.block['system_name']} cannot be predicted from a datasheet, as too few "
-            f"points of it were published: {FEWEST_ERRORS} of your own on {FEWEST_DEVICES} other systems would do"
-        )
     shape = _shape(known, model)
     per_sample = float(shape.sequence_length) if shape and model != first.point.model else _work_per_sample(first.any)
     per_s = batch * per_sample / step.step_s
@@ -207,7 +202,8 @@ def _hardware(block: Block, precision: str) -> Hardware:
             f"{block['system_name']} has no {' and no '.join(missing)} in systems.yaml: a datasheet prediction needs it"
         )
     name = str(block["accelerator"])
-    return Hardware(name, peak, memory, link, network, int(block["devices_per_node"]), float(block["tdp_w_per_device"]))
+    per_node, tdp_w = int(block["devices_per_node"]), float(block["tdp_w_per_device"])
+    return Hardware(name, peak, memory, link, network, per_node, tdp_w, kernels(precision))
 
 
 def _own_examples(groups: Iterable[Group], blocks: dict[str, Block]) -> list[Example]:

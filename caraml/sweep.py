@@ -36,7 +36,7 @@ def _last_error(run: Path) -> str:
 
 
 def _runs(folder: Path) -> list[Path]:
-    return [path for path in folder.glob("[0-9]*") if (path / WORKPACKAGES).is_file()]
+    return [path for path in folder.glob("[0-9]*") if is_run(path)]
 
 
 def no_results(folder: Path) -> str:
@@ -49,9 +49,14 @@ def no_results(folder: Path) -> str:
     return f"{looked_at} has no result: run a sweep first"
 
 
+def is_run(folder: Path) -> bool:
+    """Return whether a folder is a run of JUBE."""
+    return (folder / WORKPACKAGES).is_file()
+
+
 def check_run(run: Path) -> None:
     """Raise SweepError unless the folder is a run of JUBE."""
-    if not (run / WORKPACKAGES).is_file():
+    if not is_run(run):
         raise SweepError(f"{run} is not a run of JUBE: give a folder such as jube/llm_run/000000")
 
 
@@ -71,6 +76,14 @@ def not_started(run: Path) -> int:
     # JUBE writes its list anew in the same file: what is there of it counts.
     planned = re.findall(r'<workpackage id="([0-9]+)"', (run / WORKPACKAGES).read_text(errors="replace"))
     return sum(not any(run.glob(f"{int(number):06}_*")) for number in planned)
+
+
+def missing_runs(run: Path) -> str:
+    """Say how many of the runs that JUBE has planned have a result; empty if all have."""
+    listed = (run / WORKPACKAGES).read_text(errors="replace")
+    planned = sum(map(int, re.findall(r'name="runs_in_job"[^>]*>\s*<value>([0-9]+)<', listed)))
+    present = sum(len(runs_of(point)) for point in points(run))
+    return f"{run} has results of {present} of {planned} planned runs" if present < planned else ""
 
 
 def go_on(run: Path) -> str:

@@ -33,11 +33,28 @@ class RecordError(Exception):
     """A file is not a record that can be used: one sentence with what was found and what to do."""
 
 
+class Skipped(str):
+    """Why a file does not count, in a sentence."""
+
+    path: Path
+    systems: tuple[str, ...] | None  # that it may be a run of, () for any; None if no run is missing without it
+
+    def __new__(cls, words: str, path: Path, systems: tuple[str, ...] | None = None) -> Skipped:
+        """Keep the file and its systems with the sentence."""
+        self = super().__new__(cls, words)
+        self.path, self.systems = path, systems
+        return self
+
+    def may_be_of(self, system: str) -> bool:
+        """Return whether a run of the system may be missing."""
+        return self.systems is not None and (system in self.systems or not self.systems)
+
+
 class Found(NamedTuple):
-    """What is below some folders."""
+    """Records below some folders."""
 
     records: list[Record]  # each with its file: {"path", "sha256"}
-    skipped: list[str]  # a sentence on each file that is no record
+    skipped: list[Skipped]
 
 
 def read_record(path: Path) -> Record:
@@ -183,18 +200,19 @@ def find_records(folders: Iterable[Path]) -> Found:
     at all. Raises RecordError for a folder that does not exist, for two records of one run with different content, and
     for a benchmark with two units of work.
     """
-    found = Found([], [])
+    folders, found = list(folders), Found([], [])
     seen: dict[Any, Record] = {}
     units: dict[str, Record] = {}
     for path in dict.fromkeys(_result_files(folders)):
         try:
             record = read_checked(path)
         except RecordError as error:
-            found.skipped.append(str(error))
+            found.skipped.append(Skipped(str(error), path, _system_of(path)))
             continue
         wrong = contradictions(record)
         if wrong:
-            found.skipped.append(f"{path} contradicts itself, and is left out: {'; '.join(wrong)}")
+            words = f"{path} contradicts itself, and is left out: {'; '.join(wrong)}"
+            found.skipped.append(Skipped(words, path, (record["system"],)))
             continue
         twins = [seen.setdefault(name, record) for name in _names_of_run(record)]
         twin = next((one for one in twins if one is not record), None)
@@ -202,7 +220,7 @@ def find_records(folders: Iterable[Path]) -> Found:
             files = f"{twin['file']['path']} and {path}"
             if _content(twin) != _content(record):
                 raise RecordError(f"{files} are records of one run with different content: give only the right one")
-            found.skipped.append(f"{files} are the same record: it counts once")
+            found.skipped.append(Skipped(f"{files} are the same record: it counts once", path))
             continue
         other = units.setdefault(record["benchmark"], record)
         if other["work_unit"] != record["work_unit"]:
@@ -212,9 +230,31 @@ def find_records(folders: Iterable[Path]) -> Found:
             )
         found.records.append(record)
     for both in _at_once(found.records):
-        found.skipped.append(f"{' and '.join(both)} were measured on one device at the same time: both are left out")
+        words = f"{' and '.join(both)} were measured on one device at the same time: both are left out"
+        systems = tuple(dict.fromkeys(record["system"] for record in found.records if record["file"]["path"] in both))
+        found.skipped.append(Skipped(words, Path(both[0]), systems))
         found.records[:] = [record for record in found.records if record["file"]["path"] not in both]
+    for index, one in enumerate(found.skipped):
+        if one.systems == ():
+            folder = next(folder for folder in folders if one.path.is_relative_to(folder))
+            found.skipped[index] = Skipped(one, one.path, _below(found, folder))
     return found
+
+
+def _system_of(path: Path) -> tuple[str, ...]:
+    """Return the system that a damaged record names; empty if it names none."""
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return ()
+    system = content.get("system") if isinstance(content, dict) else None
+    return (printable(system),) if isinstance(system, str) else ()
+
+
+def _below(found: Found, folder: Path) -> tuple[str, ...]:
+    """Return the systems of the records below a folder."""
+    mine = (record for record in found.records if Path(record["file"]["path"]).is_relative_to(folder))
+    return tuple(dict.fromkeys(record["system"] for record in mine))
 
 
 def _at_once(records: Sequence[Record]) -> list[tuple[str, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -23,6 +24,7 @@ pytestmark = pytest.mark.long
 DEMO = ("scripts/demo.sh", "TESTBED")
 JUBE = ("jube", "run", "jube/llm.yaml", "--tag", "TESTBED", "synthetic")
 CTRL_C = b"\x03"
+PROGRESS = re.compile(r"000001_benchmark: measured step \d+ of \d+, \d+ s to go")
 # As an interactive shell: its command is a process group in the foreground, and it stays when the command has ended.
 SHELL = """
 import os, signal, subprocess, sys
@@ -78,7 +80,7 @@ PREPARES, TRAINS = ("benchmarks.resnet50.prepare",), ("-u", "benchmarks.llm_trai
     ("command", "busy_with", "presses", "code"),
     [
         pytest.param(DEMO, PREPARES, 0, 143, id="demo, SIGTERM while data is made"),
-        pytest.param(DEMO, TRAINS, 0, 143, id="demo, SIGTERM"),
+        pytest.param(DEMO, TRAINS, 0, 143, id="demo, SIGTERM", marks=pytest.mark.slow),
         pytest.param(DEMO, TRAINS, 1, 130, id="demo, Ctrl-C"),
         pytest.param(JUBE, TRAINS, 1, "", id="jube run, Ctrl-C"),
         pytest.param(JUBE, TRAINS, 20, "", id="jube run, Ctrl-C again and again"),
@@ -89,6 +91,8 @@ def test_what_is_interrupted_leaves_no_process(checkout, command, busy_with, pre
     with at_terminal(checkout, *command) as (shell, terminal, screen):
         found = lambda: processes(checkout, *busy_with, below=True)  # noqa: E731
         until(lambda: screen() and len(found()) >= (2 if busy_with == TRAINS else 1), "its work", screen)
+        if command == JUBE:
+            until(lambda: PROGRESS.search(screen()), "progress", screen)
         if not presses:
             os.kill(int(Path(f"/proc/{shell}/task/{shell}/children").read_text()), signal.SIGTERM)
         for _ in range(presses):

@@ -118,6 +118,7 @@ def test_a_sweep_over_one_and_two_pods_becomes_a_table(trained):
     assert "2 points: 2 ok" in said
 
 
+@pytest.mark.slow
 def test_each_pod_samples_its_own_node_and_says_where_it_was(trained):
     sweep, _ = trained
     one, two = sweep.result(0), sweep.result(1)
@@ -157,12 +158,14 @@ def test_its_records_are_like_those_of_a_laptop(trained, jube_command, tmp_path)
     assert set(sweep.result(0)["provenance"]) == set(here.result(0)["provenance"])
 
 
+@pytest.mark.slow
 def test_nothing_is_left_in_the_cluster(trained):
     sweep, _ = trained
     mine = {sweep.job(0), sweep.job(1)}
     assert not [key for key in left_behind(sweep.cluster) if any(key[1].startswith(name) for name in mine)]
 
 
+@pytest.mark.slow
 def test_what_is_verified_in_the_archive_is_what_the_pods_wrote(trained):
     sweep, _ = trained
     archive = sweep.checkout / "results.tar.zst"
@@ -172,6 +175,7 @@ def test_what_is_verified_in_the_archive_is_what_the_pods_wrote(trained):
 
 
 @pytest.mark.parametrize("version", ["1.25", "1.31", "1.36"])
+@pytest.mark.slow
 def test_every_object_is_what_the_api_of_a_version_takes(trained, version):
     kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="pip install kubernetes-validate")
     sweep, _ = trained
@@ -181,6 +185,7 @@ def test_every_object_is_what_the_api_of_a_version_takes(trained, version):
         kubernetes_validate.validate(one, version, strict=True)
 
 
+@pytest.mark.slow
 def test_what_is_submitted_can_be_read_and_applied_by_hand(trained):
     sweep, _ = trained
     assert len((sweep.points()[1] / "kubernetes" / "job.yaml").read_text().splitlines()) < 150

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.long
 REPOSITORY = Path(__file__).resolve().parents[1]
 WORKFLOW = str(REPOSITORY / "jube" / "llm.yaml")
 NEWER_JUBE = REPOSITORY / "build" / "test-packages" / "jube"  # by `make test-packages`, on Debian 12
-OTHER_JUBES = [str(NEWER_JUBE)] if NEWER_JUBE.exists() else []
+OTHER_JUBES = [pytest.param(str(NEWER_JUBE), marks=pytest.mark.slow)] if NEWER_JUBE.exists() else []
 COLUMNS = [
     "system",
     "model",

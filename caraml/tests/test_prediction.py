@@ -178,3 +178,23 @@ def test_a_datasheet_does_not_tell_of_a_precision_that_nobody_published(tmp_path
     folder = stored(tmp_path / "runs", sweep("A100", 9e3, 400, precision="fp32"))
     assert main(["predict", folder, "--system", "H100"]) == 2
     assert "the runs are in fp32, and what was published to learn datasheets from is in bf16" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("system", "known"), [("H200", "36 points of 2 devices"), ("A100", "43 points of 2 sources")])
+def test_a_datasheet_does_not_tell_of_a_precision_that_too_few_published(system, known, tmp_path, capsys):
+    folder = stored(tmp_path / "runs", sweep(system, 9e3, 400, precision="fp8"))
+    assert main(["predict", folder, "--system", "H100", "--devices", "4", "--batch", "128"]) == 2
+    said = capsys.readouterr().err
+    assert f"in fp8 is asked for by its datasheet, and {known} are known to tell how far that is off: measure" in said
+    assert len(said.splitlines()) == 1
+
+
+def test_points_of_an_unknown_device_are_refused_in_one_sentence(tmp_path, capsys):
+    further = tmp_path / "further.csv"
+    lines = TRAINING.read_text().splitlines()
+    further.write_text("\n".join([lines[0], *lines[20:40]]).replace("h100_80gb", "h100_96gb_hbm2e_500w"))
+    assert main(["predict", "--validate", "--points", str(further)]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    [line] = said.err.splitlines()
+    assert line.startswith("caraml: device 'h100_96gb_hbm2e_500w' is asked for, and ")

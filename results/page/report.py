@@ -26,7 +26,7 @@ from results.plots.systems import compute_and_effective, ratios
 from results.points.repeats import PointResults, by_point
 from results.prediction.predict import FEWEST_POINTS, Group, PredictionError, groups_of, not_measured
 from results.published import EFFECTIVE, Throughput, throughputs
-from results.records import Record, RecordError
+from results.records import Record, RecordError, Skipped
 from results.tables.cost import cost_rows
 from results.tables.decision import (
     Cell,
@@ -48,8 +48,9 @@ from results.tables.regions import region_rows, split_notes
 from results.tables.states import closing_notes, state_rows
 from results.tables.summary import sentences, summary_rows
 from results.values import PER_DEVICE, WORK
-from results.verdicts.accept import accept
+from results.verdicts.accept import accept, missing_words
 from results.verdicts.cost import Costs
+from results.verdicts.outcome import Outcome
 from results.verdicts.quality import GRADES, Rule, energy_kind, energy_rules
 from results.verdicts.ranking import fastest, ranked_points
 from results.verdicts.requirements import Requirements
@@ -87,14 +88,14 @@ def check_page(page: Path) -> None:
 
 def write_report(
     records: Sequence[Record],
-    skipped: Sequence[str],
+    skipped: Sequence[Skipped],
     page: Path,
     costs: Costs | None = None,
     with_published: bool = False,
     requirements: Requirements | None = None,
 ) -> list[Path]:
     """Write the page (as PDF where its name says so), and each plot as PNG in a folder beside it; returns the files."""
-    decision = decide(by_point(records), requirements, costs) if requirements else None
+    decision = decide(by_point(records), requirements, costs, skipped) if requirements else None
     sections = _sections(records, costs, with_published)
     page.parent.mkdir(parents=True, exist_ok=True)
     text = _render(records, skipped, sections, costs, decision)
@@ -306,21 +307,27 @@ class Decision(NamedTuple):
     systems: list[str]
     items: list[tuple[str, list[Cell]]]
     counts: list[str]
+    failed: set[str]  # systems that fail a requirement
     rankings: list[tuple[Ranked, list[str], list[list[str]]]]  # with its sentences and its table
     scores: list[list[str]]  # of all rankings
     form: str  # how a score is made of its parts
     beyond: list[str]
 
 
-def decide(results: Sequence[PointResults], requirements: Requirements, costs: Costs | None) -> Decision:
-    """Verdicts and scores; raises RecordError where the requirements do not fit the results."""
-    verdicts = accept(results, requirements) if requirements.must else []
+def decide(
+    results: Sequence[PointResults], requirements: Requirements, costs: Costs | None, skipped: Sequence[Skipped] = ()
+) -> Decision:
+    """Return verdicts and scores; raises RecordError where the requirements do not fit the results."""
+    verdicts = accept(results, requirements, skipped) if requirements.must else []
     currency = costs.currency if costs else ""
-    found = scores(results, requirements, costs)
-    rankings = [(one, ranking_words(one), score_rows(one, currency)) for one in found]
+    found = scores(results, requirements, costs, verdicts)
+    rankings = [(one, ranking_words(one, verdicts), score_rows(one, currency)) for one in found]
+    systems = dict.fromkeys(one.system for one in results)
+    missing = [f"{system}: {words}." for system in systems if (words := missing_words(skipped, system))]
     return Decision(
         *matrix(verdicts),
-        counts(verdicts),
+        [*counts(verdicts), *missing],
+        {one.system for one in verdicts if one.outcome is Outcome.FAILED},
         rankings,
         ranking_rows(found),
         form_of_score(requirements, found),
@@ -365,7 +372,9 @@ def _render(
         quality=_quality(records),
         grades=GRADES,
         costs=cost_rows([section.results for section in sections], costs) if costs else [],
-        cost_words=[cost_words(section.results, costs) for section in sections] if costs else [],
+        cost_words=[cost_words(section.results, costs, decision.failed if decision else ()) for section in sections]
+        if costs
+        else [],
         assumptions=costs.assumptions() if costs else [],
         failures=failures_once(records),
         skipped=alike(skipped),

@@ -29,6 +29,11 @@ class Interval(NamedTuple):
         return (self.high - self.low) / 2
 
 
+def overlap(one: Interval | None, other: Interval | None) -> bool:
+    """Return whether two intervals overlap; True if one is not known, as chance may then have put either first."""
+    return one is None or other is None or (one.low <= other.high and other.low <= one.high)
+
+
 class Part(NamedTuple):
     """One independent cause of error: its variance, and of how many degrees of freedom that is known."""
 
@@ -36,21 +41,24 @@ class Part(NamedTuple):
     freedom: float
 
 
-def half_interval(parts: Sequence[Part]) -> float:
-    """Half of the interval of a sum with these errors."""
+def half_interval(parts: Sequence[Part], choices: int = 1) -> float:
+    """Return half of the interval of a sum with these errors.
+
+    If the sum is the best of several choices, the intervals of all of them hold together (Bonferroni).
+    """
     variance = math.fsum(part.variance for part in parts)
     if not variance:
         return 0.0
     uncertain = math.fsum(part.variance**2 / part.freedom for part in parts)
-    return _quantile(variance**2 / uncertain if uncertain else math.inf) * math.sqrt(variance)
+    return _quantile(variance**2 / uncertain if uncertain else math.inf, choices) * math.sqrt(variance)
 
 
 @lru_cache(maxsize=1000)
-def _quantile(freedom: float) -> float:
-    """Student's, up to which the interval goes: of few degrees of freedom, which many points share."""
+def _quantile(freedom: float, choices: int) -> float:
+    """Student's quantile at the end of the interval; cached, as many points have the same few degrees of freedom."""
     from scipy import stats
 
-    return float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom))
+    return float(stats.t.ppf(1 - (1 - CONFIDENCE) / 2 / choices, freedom))
 
 
 class Estimate(NamedTuple):
@@ -62,10 +70,14 @@ class Estimate(NamedTuple):
 
     @property
     def interval(self) -> Interval | None:
-        """Student's, of the geometric mean; None where nothing tells of the spread."""
+        """Student's interval of the geometric mean; None for a single run."""
+        return self.interval_of_best(1)
+
+    def interval_of_best(self, choices: int) -> Interval | None:
+        """Return the interval if this is the best of so many estimates."""
         if self.parts is None:
             return None
-        half = half_interval(self.parts)
+        half = half_interval(self.parts, choices)
         if not half:
             return Interval(self.value, self.value)
         return Interval(*(math.exp(max(-LARGEST_LOG, min(self.log + end, LARGEST_LOG))) for end in (-half, half)))

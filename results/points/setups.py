@@ -82,12 +82,23 @@ def setup_of(record: Record) -> Setup:
     """Options, layout, software, devices, nodes and environment, each by its name; what a record does not say is not
     in it.
     """
-    layout = {name: str(value) for name, value in record["layout"].items()}
-    found = dict(platform_of(record)) | _of_nodes(record) | _of_processes(record) | _environment(record)
+    machine, work = machine_of(record), work_of(record)
+    work = {name if name not in machine else f"{OPTION}{name}": value for name, value in work.items()}
+    return tuple(sorted((machine | work).items()))
+
+
+def machine_of(record: Record) -> dict[str, str]:
+    """Software, devices, nodes and environment, each by its name."""
+    return dict(platform_of(record)) | _of_nodes(record) | _of_processes(record) | _environment(record)
+
+
+def work_of(record: Record) -> dict[str, str]:
+    """Layout, model FLOPs and options, each by its name."""
     metrics = (record.get("metrics") or {}).items()
-    found |= layout | {name: str(value) for name, value in metrics if value and name.startswith(FLOPS)}
+    found = {name: str(value) for name, value in record["layout"].items()}
+    found |= {name: str(value) for name, value in metrics if value and name.startswith(FLOPS)}
     options = {name if name not in found else f"{OPTION}{name}": value for name, value in options_of(record)}
-    return tuple(sorted((found | options).items()))
+    return found | options
 
 
 def _of_devices(record: Record, names: Sequence[str]) -> dict[str, str]:

@@ -8,6 +8,7 @@ pipeline add their share. The factors are those of SciPy's nnls on relative erro
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -32,6 +33,7 @@ class Hardware(NamedTuple):
     network_b_per_s: float  # between nodes
     devices_per_node: int
     tdp_w: float = 0.0
+    precision: str = "16bit"
 
 
 class Example(NamedTuple):
@@ -43,9 +45,14 @@ class Example(NamedTuple):
     work: Work
     step_s: float
 
+    @property
+    def software(self) -> tuple[str, str]:
+        """Its source and its precision, whose kernels are its own."""
+        return self.source, self.hardware.precision
+
 
 class Datasheet:
-    """Factors of all terms, and for each source the time that its software takes to start a layer.
+    """Factors of all terms, and for each source and precision the time that its software takes to start a layer.
 
     Raises ValueError without examples.
     """
@@ -56,11 +63,11 @@ class Datasheet:
 
         if not examples:
             raise ValueError("there is no measured point to learn from")
-        self._sources = list(dict.fromkeys(one.source for one in examples))
-        counts = {name: sum(one.source == name for one in examples) for name in self._sources}
-        # Each source weighs the same, however many points it has.
+        # Each software weighs the same, however many points it has.
+        counts = Counter(one.software for one in examples)
+        self._software = list(counts)
         rows = [self._row(one.work, one.hardware, one.devices, one.source) / one.step_s for one in examples]
-        weights = np.array([counts[one.source] ** -0.5 for one in examples])
+        weights = np.array([counts[one.software] ** -0.5 for one in examples])
         self._factors = nnls(np.array(rows) * weights[:, None], weights)[0]
 
     def step_s(self, work: Work, hardware: Hardware, devices: int, source: str) -> float:
@@ -89,7 +96,8 @@ class Datasheet:
             longer * work.tensor_bytes / hardware.link_b_per_s if hardware.link_b_per_s else 0.0,
         ]
         # Software of which there is no point is the middle of those known.
-        share = {source: 1.0} if source in self._sources else dict.fromkeys(self._sources, 1 / len(self._sources))
-        started = [longer * work.layers_started * share.get(one, 0.0) for one in self._sources]
+        asked = (source, hardware.precision)
+        share = {asked: 1.0} if asked in self._software else dict.fromkeys(self._software, 1 / len(self._software))
+        started = [longer * work.layers_started * share.get(one, 0.0) for one in self._software]
         found: np.ndarray = np.array([*terms, *started]) * np.array([*SCALES, *[START_SCALE] * len(started)])
         return found

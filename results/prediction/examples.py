@@ -6,10 +6,9 @@ import csv
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from results.prediction.datasheet import Example, Hardware
-from results.prediction.step_work import Layout, Shape, decoder_work, image_work
+from results.prediction.step_work import Layout, Shape, decoder_work
 from results.published import throughputs
 from results.records import RecordError
 
@@ -18,17 +17,14 @@ TRAINING, ACCELERATORS = FOLDER / "training.csv", FOLDER / "accelerators.csv"
 CARAML = "CARAML"
 # GPT-800M as it was trained there: micro batches of 4, every layer computed again.
 GPT_800M = Shape(16, 2048, 8192, 50304, 2048, 0.91e9)
-RESNET_50_FLOPS, RESNET_50_PARAMETERS = 24.5e9, 25.6e6  # of training on an image of 224 pixels
 DEVICES_PER_NODE = {"JURECA-MI200": 8}  # of CARAML's systems; the others have 4
 FINE_TUNING = ("LoRA", "SFT")  # whose work is another
 
 
 @cache
-def examples(benchmark: str) -> list[Example]:
-    """Those of a workload; empty for one of which too little was published."""
-    if benchmark == "llm_training":
-        return [*read_training(TRAINING), *_caraml_gpt()]
-    return list(_caraml_resnet()) if benchmark == "resnet50" else []
+def examples(benchmark: str) -> tuple[Example, ...]:
+    """Those of a workload; empty for one that fewer than two sources published, as no interval could be checked."""
+    return (*read_training(TRAINING), *_caraml_gpt()) if benchmark == "llm_training" else ()
 
 
 @cache
@@ -38,22 +34,40 @@ def accelerators() -> Mapping[str, Mapping[str, str]]:
         return {row["name"]: row for row in csv.DictReader(file)}
 
 
+def kernels(precision: str) -> str:
+    """Return fp4, fp8 or 16bit, whose kernels are alike in all recipes (MXFP8, amp_bf16), else the precision itself."""
+    parts = {"fp4": "fp4", "fp8": "fp8", "16": "16bit"}
+    return next((kind for part, kind in parts.items() if part in precision.lower()), precision)
+
+
 def hardware(name: str, precision: str, devices_per_node: int) -> Hardware:
-    """A device in a precision such as bf16, amp_fp8 or NVFP4; raises RecordError for one that is not in the file."""
+    """Return a device in a precision such as bf16, amp_fp8 or NVFP4.
+
+    Raises RecordError unless the file has exactly this device, with a peak in this precision: variants of a device
+    differ in power limit and memory, so none is taken for another.
+    """
     known = accelerators()
-    alike = [one for one in known if one.partition("_")[0] == name.lower().partition("_")[0]]  # h200 for h200_141gb
-    row = known.get(name) or known.get(name.lower()) or (known[alike[0]] if len(alike) == 1 else None)
+    row = known.get(name) or known.get(name.lower())
     if row is None:
-        raise RecordError(f"{ACCELERATORS} has no {name}: add a row of its datasheet")
-    bits = next((bits for bits in ("fp4", "fp8") if bits in precision.lower()), "16bit")
+        raise RecordError(
+            f"device {name!r} is asked for, and {ACCELERATORS} knows {', '.join(known)}: add a row of its datasheet"
+        )
+    kind = kernels(precision)
+    peak = float(row.get(f"peak_tflops_{kind}") or 0)
+    if not peak:
+        raise RecordError(
+            f"precision {precision!r} is asked for, and {ACCELERATORS} has no peak of {name} in it: add it from the "
+            "datasheet, or ask for another precision"
+        )
     return Hardware(
         row["name"],
-        1e12 * float(row[f"peak_tflops_{bits}"]),
+        1e12 * peak,
         1e9 * float(row["memory_gb_per_s"]),
         1e9 * float(row["link_gb_per_s"]),
         1e9 * float(row["network_gb_per_s"]),
         devices_per_node,
         float(row["tdp_w"]),
+        kind,
     )
 
 
@@ -103,9 +117,8 @@ def _example(row: Mapping[str, str]) -> Example:
         gathers,
         row["recompute"] == "full",
     )
-    bits = "16 bit" if "16" in row["precision"] else row["precision"].removeprefix("amp_").upper()
     return Example(
-        f"{row['source'].partition('@')[0]}, {bits}",
+        row["source"].partition("@")[0],
         hardware(row["gpu"], row["precision"], number("gpus_per_node")),
         devices,
         decoder_work(shape, layout),
@@ -114,18 +127,9 @@ def _example(row: Mapping[str, str]) -> Example:
 
 
 def _caraml_gpt() -> Iterator[Example]:
-    for one, device in _caraml("llm_training", "800M"):
-        work = decoder_work(GPT_800M, Layout(one.devices, one.global_batch, 4, recompute=True))
-        yield Example(CARAML, device, one.devices, work, one.global_batch * GPT_800M.sequence_length / one.units_per_s)
-
-
-def _caraml_resnet() -> Iterator[Example]:
-    for one, device in _caraml("resnet50", "ResNet-50"):
-        work = image_work(RESNET_50_FLOPS, RESNET_50_PARAMETERS, one.devices, one.global_batch)
-        yield Example(CARAML, device, one.devices, work, one.global_batch / one.units_per_s)
-
-
-def _caraml(benchmark: str, model: str) -> Iterator[tuple[Any, Hardware]]:
-    for one in throughputs(benchmark, model):
+    for one in throughputs("llm_training", "800M"):
         if one.system in accelerators():
-            yield one, hardware(one.system, "fp16", DEVICES_PER_NODE.get(one.system, 4))
+            work = decoder_work(GPT_800M, Layout(one.devices, one.global_batch, 4, recompute=True))
+            device = hardware(one.system, "fp16", DEVICES_PER_NODE.get(one.system, 4))
+            step_s = one.global_batch * GPT_800M.sequence_length / one.units_per_s
+            yield Example(CARAML, device, one.devices, work, step_s)

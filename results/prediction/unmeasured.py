@@ -3,82 +3,90 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Sequence
+import statistics
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import NamedTuple
 
 from results.points.estimate import CONFIDENCE
 from results.prediction.datasheet import Datasheet, Example, Hardware
 from results.prediction.examples import examples
+from results.prediction.predict import PredictionError
 from results.prediction.step_work import Work
 
 OWN = "these runs"
 PRECISIONS = ("bf16", "fp16", "fp8")  # of the published points
-# Of these runs, where nothing was published: so many devices' datasheets, and so many points that were left out.
-FEWEST_DEVICES, FEWEST_ERRORS = 3, 19
+# Fewer groups of points that were left out together make no interval that could be checked by leaving out one more.
+FEWEST_GROUPS, FEWEST_ERRORS = 3, 19
 KNOWN_SOFTWARE, OTHER_SOFTWARE = "another device, software known", "software of which no point is known"
+LEFT_OUT: dict[str, Callable[[Example], tuple[str, ...]]] = {
+    KNOWN_SOFTWARE: lambda one: (one.source, one.hardware.name),
+    OTHER_SOFTWARE: lambda one: (one.source,),
+}
 
 
 class Missed(NamedTuple):
-    """A published point, predicted without its device in that software, or without its software."""
+    """A measured point, predicted without its device in that source, or without its source."""
 
-    source: str
-    device: str
     what: str
+    source: str
+    precision: str
+    device: str
     error: float  # logarithm of predicted by measured throughput
+
+    @property
+    def group(self) -> tuple[str, ...]:
+        """What was left out with it, and is off together."""
+        return (self.source, self.device) if self.what == KNOWN_SOFTWARE else (self.source,)
 
 
 @cache
-def missed(benchmark: str) -> list[Missed]:
-    """Of every published point of a workload."""
-    known = examples(benchmark)
+def missed(known: tuple[Example, ...]) -> list[Missed]:
+    """Return every point in each way that leaves something to predict it from: without its device, or its source."""
     found = []
-    for source in dict.fromkeys(one.source for one in known):
-        mine = [one for one in known if one.source == source]
-        found += _without_each_device(known, mine)
-        if len(mine) < len(known):
-            found += missed_of([one for one in known if one.source != source], mine, OTHER_SOFTWARE)
+    for what, group in LEFT_OUT.items():
+        for asked in dict.fromkeys(map(group, known)):
+            kept = [one for one in known if group(one) != asked]
+            errors = missed_of(kept, [one for one in known if group(one) == asked]) if kept else []
+            found += [one for one in errors if one.what == what]
     return found
 
 
-def _without_each_device(known: Sequence[Example], mine: Sequence[Example]) -> list[Missed]:
-    """Points of a source, each predicted from all that are known but those of its device in that source."""
-    devices = dict.fromkeys(one.hardware.name for one in mine)
-    found = []
-    for device in devices if len(devices) > 1 else ():
-        left = [one for one in mine if one.hardware.name == device]
-        found += missed_of([one for one in known if one not in left], left, KNOWN_SOFTWARE)
-    return found
-
-
-def missed_of(kept: Sequence[Example], left: Sequence[Example], what: str) -> list[Missed]:
-    """Points, each predicted from those that are kept."""
-    sheet = Datasheet(kept)
+def missed_of(kept: Sequence[Example], left: Iterable[Example]) -> list[Missed]:
+    """Return points, each predicted from those that are kept."""
+    sheet, software = Datasheet(kept), {one.software for one in kept}
     return [
         Missed(
+            KNOWN_SOFTWARE if one.software in software else OTHER_SOFTWARE,
             one.source,
+            one.hardware.precision,
             one.hardware.name,
-            what,
             math.log(one.step_s / sheet.step_s(one.work, one.hardware, one.devices, one.source)),
         )
         for one in left
     ]
 
 
-def half_of(errors: Sequence[Missed]) -> float:
-    """Half of the interval of a logarithm: so large are errors in CONFIDENCE of all cases, each source counted alike.
+def missed_like(known: Iterable[Example], what: str, precision: str) -> list[Missed]:
+    """Return the points in this precision, each without what a question of this kind is asked without."""
+    return [one for one in missed(tuple(known)) if (one.what, one.precision) == (what, precision)]
 
-    Points of one source are off together, so a source with many of them tells no more than one with few. Infinite
-    without errors.
+
+def half_of(errors: Iterable[Missed], fewest: int = FEWEST_GROUPS) -> float:
+    """Return half of the interval of a logarithm, by Student's t over what was left out together.
+
+    Points that were left out together are off together, so each group counts as one error around 0: the root of the
+    mean square of its points. Infinite with fewer groups.
     """
-    counts = Counter(one.source for one in errors)
-    weight = 0.0
-    for one in sorted(errors, key=lambda one: abs(one.error)):
-        weight += 1 / (counts[one.source] * len(counts))
-        if weight >= CONFIDENCE:
-            return abs(one.error)
-    return math.inf
+    from scipy import stats
+
+    groups: dict[tuple[str, ...], list[float]] = {}
+    for one in errors:
+        groups.setdefault(one.group, []).append(one.error**2)
+    if len(groups) < fewest:
+        return math.inf
+    spread = math.sqrt(statistics.fmean(map(statistics.fmean, groups.values())))
+    return float(stats.t.ppf((1 + CONFIDENCE) / 2, len(groups))) * spread
 
 
 class Step(NamedTuple):
@@ -89,15 +97,18 @@ class Step(NamedTuple):
     what: str
 
 
-def predict_step(
-    benchmark: str, work: Work, hardware: Hardware, devices: int, own: Sequence[Example] = ()
-) -> Step | None:
-    """Of a step on a device that is known by its datasheet; None where too little is known of the workload."""
-    known = [*examples(benchmark), *own]
-    what = KNOWN_SOFTWARE if own else OTHER_SOFTWARE
-    errors = [one for one in missed(benchmark) if one.what == what]
-    if not errors and len({one.hardware.name for one in own}) >= FEWEST_DEVICES:
-        errors = _without_each_device(own, own)
-    if len(errors) < FEWEST_ERRORS:
-        return None
-    return Step(Datasheet(known).step_s(work, hardware, devices, OWN), half_of(errors), what)
+def predict_step(benchmark: str, work: Work, hardware: Hardware, devices: int, own: Sequence[Example] = ()) -> Step:
+    """Return a step on a device that is known by its datasheet; raises PredictionError where too little is known."""
+    known = (*examples(benchmark), *own)
+    is_known = (OWN, hardware.precision) in {one.software for one in own}
+    what = KNOWN_SOFTWARE if is_known else OTHER_SOFTWARE
+    errors = missed_like(known, what, hardware.precision)
+    half = half_of(errors)
+    if half == math.inf or len(errors) < FEWEST_ERRORS:
+        groups = len({one.group for one in errors})
+        raise PredictionError(
+            f"{hardware.name} in {hardware.precision} is asked for by its datasheet, and {len(errors)} points of "
+            f"{groups} {'devices' if is_known else 'sources'} are known to tell how far that is off: measure on it, or "
+            f"give at least {FEWEST_ERRORS} points in this precision on {FEWEST_GROUPS} other systems"
+        )
+    return Step(Datasheet(known).step_s(work, hardware, devices, OWN), half, what)

@@ -11,13 +11,13 @@ from typing import NamedTuple
 from results.prediction.examples import examples, read_training
 from results.prediction.leave_out import DATASHEET, LEVELS, LeftOut, half_interval
 from results.prediction.predict import Group, published_errors, published_left_out
-from results.prediction.unmeasured import KNOWN_SOFTWARE, OTHER_SOFTWARE, Missed, half_of, missed, missed_of
+from results.prediction.unmeasured import FEWEST_GROUPS, Missed, half_of, missed, missed_like, missed_of
 from results.records import RecordError
 from results.workloads import title_of
 
 PUBLISHED = "published"
 OURS = "these runs"
-BENCHMARKS = ("llm_training", "resnet50")  # of which enough was published
+BENCHMARK = "llm_training"  # of which enough was published
 SMALLEST = 1e-4  # an error counts as at least this in a geometric mean, which one of 0 would make 0
 
 
@@ -79,42 +79,35 @@ def _by_distance(of: str, errors: dict[str, list[LeftOut]]) -> Iterator[Errors]:
 
 
 def validated_datasheets() -> Iterator[Errors]:
-    """Of what datasheets tell, on published points.
+    """Yield what datasheets tell of published points, by source, precision and device.
 
-    An interval is made without any point of the same source; where there is one source alone, without its device.
+    An interval is made without any point of the same source, so from one group fewer than a prediction needs.
     """
-    for benchmark in BENCHMARKS:
-        for what in (KNOWN_SOFTWARE, OTHER_SOFTWARE):
-            found = [one for one in missed(benchmark) if one.what == what]
-            sources = list(dict.fromkeys(one.source for one in found))
-            halves: dict[tuple[str, ...], float] = {}
-            for one in found:
-                group = _left_out_with(one, sources)
-                if group not in halves:
-                    halves[group] = half_of([two for two in found if _left_out_with(two, sources) != group])
-            for source in sources:
-                mine = [one for one in found if one.source == source]
-                cases = [(one.error, halves[_left_out_with(one, sources)]) for one in mine]
-                yield errors_of(DATASHEET, what, f"{title_of(benchmark)}, {source}", cases)
+    for (what, source, precision, device), errors in _alike(missed(examples(BENCHMARK))).items():
+        others = [one for one in examples(BENCHMARK) if one.source != source]
+        half = half_of(missed_like(others, what, precision), FEWEST_GROUPS - 1)
+        of = f"{title_of(BENCHMARK)}, {source}, {precision}, {device}"
+        yield errors_of(DATASHEET, what, of, [(error, half) for error in errors])
 
 
-def _left_out_with(one: Missed, sources: Sequence[str]) -> tuple[str, ...]:
-    return (one.source,) if len(sources) > 1 else (one.source, one.device)
+def _alike(found: Iterable[Missed]) -> dict[tuple[str, str, str, str], list[float]]:
+    """Return errors by what was left out, source, precision and device."""
+    alike: dict[tuple[str, str, str, str], list[float]] = {}
+    for one in found:
+        alike.setdefault(one[:4], []).append(one.error)
+    return alike
 
 
 def validated_points(path: Path) -> Iterator[Errors]:
-    """Of points that somebody else gives, in the form of training.csv, from what was published of all others.
+    """Yield errors of points that somebody else gives, in the form of training.csv, from all others that are published.
 
     Raises RecordError for a file that is not of that form.
     """
-    benchmark = BENCHMARKS[0]
     asked = read_training(path)
     if not asked:
         raise RecordError(f"{path} has no dense decoder that was trained from the start: there is nothing to predict")
-    kept = [one for one in examples(benchmark) if one not in asked]
-    known = {one.source for one in kept}
-    for source in dict.fromkeys(one.source for one in asked):
-        what = KNOWN_SOFTWARE if source in known else OTHER_SOFTWARE
-        half = half_of([one for one in missed(benchmark) if one.what == what])
-        found = missed_of(kept, [one for one in asked if one.source == source], what)
-        yield errors_of(DATASHEET, what, f"{path.name}, {source}", [(one.error, half) for one in found])
+    kept = [one for one in examples(BENCHMARK) if one not in asked]
+    for (what, source, precision, device), errors in _alike(missed_of(kept, asked)).items():
+        half = half_of(missed_like(kept, what, precision))
+        of = f"{path.name}, {source}, {precision}, {device}"
+        yield errors_of(DATASHEET, what, of, [(error, half) for error in errors])

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from results.points.estimate import Interval
+from results.records import Skipped
 from results.values import rounded
 from results.verdicts.accept import Verdict
 from results.verdicts.outcome import Outcome
 
-HEADER = ["system", "requirement", "outcome", "found", "95 % interval", "at", "why"]
+HEADER = ["system", "requirement", "outcome", "found", "95 % interval", "at", "why", "doubts"]
 MARKS = {Outcome.PASSED: "✓", Outcome.FAILED: "✗", Outcome.OPEN: "?"}
 
 
@@ -22,7 +23,7 @@ def verdict_rows(verdicts: Sequence[Verdict]) -> list[list[str]]:
 
 def _row(one: Verdict) -> list[str]:
     found = [outcome_text(one.outcome), found_text(one), interval_text(one.interval)]
-    return [one.system, str(one.item), *found, one.answer.at, one.reason]
+    return [one.system, str(one.item), *found, one.answer.at, one.reason, "; ".join(one.answer.doubts)]
 
 
 def outcome_text(outcome: Outcome) -> str:
@@ -58,9 +59,11 @@ def counts_text(verdicts: Sequence[Verdict]) -> str:
     return "\n".join(lines)
 
 
-def verdicts_json(verdicts: Sequence[Verdict], code: int) -> str:
+def verdicts_json(verdicts: Sequence[Verdict], code: int, skipped: Sequence[Skipped] = ()) -> str:
     """For programs: every number as it is, null where there is none."""
-    return json.dumps({"exit_code": code, "requirements": [_as_data(one) for one in verdicts]}, indent=1)
+    missing = [{"systems": one.systems, "reason": one} for one in skipped if one.systems is not None]
+    data = {"exit_code": code, "requirements": [_as_data(one) for one in verdicts], "missing": missing}
+    return json.dumps(data, indent=1)
 
 
 def _as_data(one: Verdict) -> dict[str, Any]:
@@ -79,4 +82,5 @@ def _as_data(one: Verdict) -> dict[str, Any]:
         "unit": one.answer.unit,
         "at": one.answer.at,
         "reason": one.reason,
+        "doubts": one.answer.doubts,
     }

@@ -24,8 +24,8 @@ def comparison_text(comparison: Comparison, base: str, other: str) -> str:
             text.append(f"geometric mean of {title} over {count} points: {_ratio(mean)}")
     for side, points in ((base, comparison.only_base), (other, comparison.only_other)):
         text += [f"only {side} has {point}" for point in points]
-    if comparison.software:
-        text.append(f"other software: {', '.join(comparison.software)}")
+    if comparison.machines:
+        text.append(f"differences: {', '.join(comparison.machines)}")
     text += [f"failed: {one}" for one in comparison.failed]
     return "\n".join(text)
 
@@ -53,7 +53,7 @@ def comparison_data(
         "geometric_means": {name: _data(mean) for name, mean in zip(names, comparison.means(), strict=True)},
         "only_reference": [point._asdict() for point in comparison.only_base],
         "only_other": [point._asdict() for point in comparison.only_other],
-        "software": comparison.software,
+        "software": comparison.machines,
         "failed": comparison.failed,
         "not_kept": [{"outcome": outcome.value, "why": words} for outcome, words in broken],
     }

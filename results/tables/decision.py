@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from results.points.repeats import PointResults
 from results.tables.accept import found_text, interval_text, outcome_text
-from results.values import rounded
+from results.values import count, rounded
 from results.verdicts.accept import Verdict
 from results.verdicts.cost import (
     ASSUMPTIONS,
@@ -45,7 +45,8 @@ def matrix(verdicts: Sequence[Verdict]) -> tuple[list[str], list[tuple[str, list
 
 def _cell(one: Verdict) -> Cell:
     found = found_text(one)
-    return Cell(one.outcome.name.lower(), outcome_text(one.outcome), "; ".join(filter(None, [found, one.reason])))
+    words = filter(None, [found, one.reason, *one.answer.doubts])
+    return Cell(one.outcome.name.lower(), outcome_text(one.outcome), "; ".join(words))
 
 
 def counts(verdicts: Sequence[Verdict]) -> list[str]:
@@ -55,10 +56,10 @@ def counts(verdicts: Sequence[Verdict]) -> list[str]:
         mine = [one.outcome for one in verdicts if one.system == system]
         passed, failed, left = (mine.count(outcome) for outcome in Outcome)
         if passed == len(mine):
-            found.append((0, f"{system} passes all {passed} requirements."))
+            found.append((0, f"{system} passes {f'all {passed} requirements' if passed > 1 else 'the requirement'}."))
             continue
-        words = [f"passes {passed} of {len(mine)} requirements", f"fails {failed}" if failed else ""]
-        words.append(f"{left} cannot be told" if left else "")
+        words = [f"passes {passed} of {count(len(mine), 'requirement')}", f"fails {failed}" if failed else ""]
+        words.append(f"{left} cannot be decided" if left else "")
         found.append((1 + bool(failed), f"{system} {', '.join(filter(None, words))}."))
     return [words for _, words in sorted(found, key=lambda one: one[0])]
 
@@ -100,7 +101,7 @@ def ranking_rows(rankings: Sequence[Ranked]) -> list[list[str]]:
 
 def _score(one: Scored) -> str:
     if one.value is None:
-        return "cannot be told"
+        return "not ranked"
     half = one.interval.half if one.interval else None
     text = rounded(one.value, half)
     if half:
@@ -130,34 +131,40 @@ def beyond_measured(rankings: Sequence[Ranked]) -> list[str]:
     return [f"{', '.join(dict.fromkeys(systems))}: {words}." for words, systems in found.items()]
 
 
-def ranking_words(ranked: Ranked) -> list[str]:
-    """Who is first, how sure that is, and what would turn it."""
+def ranking_words(ranked: Ranked, verdicts: Sequence[Verdict] = ()) -> list[str]:
+    """Say which system is first, how certain that is, and what would turn it."""
     known = [one for one in ranked.scores if one.value is not None]
     if not known:
         return [f"No system has a score {ranked.title}."]
     first, *others = known
-    if not others:
-        return [f"{first.system} alone has a score {ranked.title}."]
     if ranked.level:
-        alike = ", ".join([first.system, *ranked.level])
-        found = [f"{_capital(ranked.title)}, {alike} cannot be told apart."]
-    else:
+        found = [f"{_capital(ranked.title)}, {', '.join([first.system, *ranked.level])} tie."]
+    elif others:
         found = [f"{_capital(ranked.title)}, {first.system} is first."]
-    turns = [one for one in ranked.turns if 1 / NEAR <= one.factor <= NEAR]
+    else:
+        found = [f"{first.system} alone has a score {ranked.title}."]
+    for system in [first.system, *ranked.level]:
+        if any(one.system == system and one.outcome is Outcome.OPEN for one in verdicts):
+            found.append(f"Not every requirement on {system} is decided.")
+    turns = [one for one in ranked.turns if 1 / NEAR <= one.factor <= NEAR and not ranked.level]
     for system in dict.fromkeys(one.system for one in turns):
-        words = " or ".join(f"{one.factor:.3g} times the {one.what}" for one in turns if one.system == system)
-        found.append(f"{system} draws level with {first.system} at {words}.")
+        words = " or ".join(
+            f"the {one.what} were {one.factor:.3g} times what it is" for one in turns if one.system == system
+        )
+        found.append(f"{system} would tie with {first.system} if {words}.")
     if not turns and len(others) and not ranked.level and ranked.turns:
         found.append("No change of a weight or price by less than 20 times turns that.")
     return found
 
 
-def cost_words(results: Sequence[PointResults], costs: Costs) -> list[str]:
-    """Which system is the cheapest, if that can be told, at which prices that turns, and how often it holds when all
-    assumptions vary together; of the points of a workload, in each precision and kind of energy by itself.
+def cost_words(results: Sequence[PointResults], costs: Costs, failed: Collection[str] = ()) -> list[str]:
+    """Say which system is the cheapest, at which prices that changes, and how often it holds if assumptions vary.
+
+    The points are of one workload; each precision and kind of energy is by itself. Systems that failed are left out.
     """
-    words: list[str] = []
-    of_kinds = cheapest(results, costs)
+    out = [system for system in dict.fromkeys(one.system for one in results) if system in failed]
+    words = [f"Not compared, as a requirement is failed: {', '.join(out)}."] if out else []
+    of_kinds = cheapest([one for one in results if one.system not in failed], costs)
     for kind, found in of_kinds.items():
         title = f"{results[0].point.model} in {kind}"
         if len(found) > 1:
@@ -178,14 +185,14 @@ def _of_one_kind(title: str, found: Cheapest, costs: Costs) -> list[str]:
         words = [f"{title}: for {work}, {first} is the cheapest."]
     for one in crossings(found, costs):
         now = f"(now {costs.systems[one.system].price_per_device:,.0f})"
-        price = f"{rounded(one.price)} {costs.currency} per device {now}"
+        price = f"{rounded(one.price)} {costs.currency} per device of {one.system} {now}"
         if one.system == first:
-            words.append(f"It stays so up to {price}, where {one.against} draws level.")
+            words.append(f"It stays so up to {price}, where {one.against} costs the same.")
         elif one.price > 0:
-            words.append(f"{one.system} draws level with {one.against} at {price}.")
+            words.append(f"{one.system} would cost the same as {one.against} at {price}.")
         else:
             words.append(
-                f"{one.system} takes more electricity than {one.against} costs in all: no price makes it level."
+                f"{one.system} takes more electricity than {one.against} costs in all: no price makes them equal."
             )
     cases = cheapest_in(found, costs)
     varied = ", ".join(words for name, words in ASSUMPTIONS.items() if name != "price")

@@ -67,7 +67,9 @@ def error_rows(errors: Iterable[Errors]) -> list[list[str]]:
 
 
 def _held(one: Errors) -> str:
-    return "too few errors for one" if one.held is None else f"{one.held} of {one.points} ({one.held / one.points:.0%})"
+    if one.held is None:
+        return "refused: too few sources or devices"
+    return f"{one.held} of {one.points} ({one.held / one.points:.0%})"
 
 
 def disturbed_words(group: Group) -> list[str]:

@@ -46,7 +46,7 @@ NOISY = runs(100.0, 130.0, 70.0)
         (THREE, "what: throughput, at_least: 100", OPEN, 100.0, "the limit is within the interval, 97"),
         (THREE, "what: throughput, at_most: 110", PASSED, 100.0, ""),
         (NOISY, "what: throughput, at_least: 60", OPEN, 100.0, "the limit is within the interval"),
-        (THREE[:1], "what: throughput, at_least: 1", OPEN, 100.0, "one run tells of no spread"),
+        (THREE[:1], "what: throughput, at_least: 1", OPEN, 100.0, "one run gives no interval"),
         (THREE, "what: throughput, devices: 2, at_least: 1", OPEN, None, "no run there: there are 1 device, batch 8"),
         (THREE, "what: throughput, global_batch: 16, at_least: 1", OPEN, None, "no run there"),
         (
@@ -413,7 +413,10 @@ def test_unlike_runs_are_no_one_workload(tmp_path, changes, message):
         (GPT + "must: [&a {of: gpt, what: mfu, at_least: 1}, *a]", "is there twice"),
         (GPT + "budget: {devices: 0}", "devices is 0: nothing can be bought"),
         (GPT + "budget: {money: 1, money_covers: all}", "it is purchase or ownership"),
-        (GPT + "score: {formula: R, terms: {R: {of: gpt, what: energy_grade}}}", "a grade is no number"),
+        (
+            GPT + "score: {formula: R, better: higher, terms: {R: {of: gpt, what: energy_grade}}}",
+            "a grade is no number",
+        ),
         (GPT + "score: {formula: R, terms: {R: {of: gpt, what: mfu}}, better: more}", "it is higher or lower"),
         (GPT + "score: {formula: R}", "it has a 'formula'"),
         (GPT + "score: {formula: 1 + X, terms: {R: {of: gpt, what: mfu}}}", "it has no term 'X'"),
@@ -461,7 +464,7 @@ def test_the_example_has_an_answer_for_the_shipped_records(capsys):
 def test_a_vendor_that_passes_ends_with_0_and_a_program_can_read_why(tmp_path, capsys):
     records = [one for one in made_up.many((("H200", 85e3, 690.0),)) if one["status"] == "ok"]
     for repeat in (-1, 0, 1):
-        records.append(made_up.result("H200", 4, 256, 300e3 * (1 + 0.004 * repeat), 690.0, model="800M"))
+        records.append(made_up.result("H200", 4, 256, 310e3 * (1 + 0.004 * repeat), 690.0, model="800M"))
     code, text = _accepted(tmp_path, capsys, records, "--json")
     told = json.loads(text)
     assert (code, told["exit_code"]) == (0, 0)
@@ -477,7 +480,7 @@ def test_a_vendor_of_one_run_each_cannot_be_told(tmp_path, capsys):
     records.append(made_up.result("H200", 4, 256, 300e3, 690.0, model="800M"))
     code, text = _accepted(tmp_path, capsys, records)
     assert code == 3
-    assert "one run tells of no spread" in text
+    assert "one run gives no interval" in text
 
 
 def test_filters_choose_what_is_judged(tmp_path, capsys):

@@ -73,14 +73,14 @@ def test_of_several_sets_of_options_the_fastest_is_compared():
         record["layout"]["micro_batch_size"] = 16
     for records in (other, other[::-1]):
         assert compare(base, records).lines[0].ratios[0].value == pytest.approx(302 / 101)
-    assert "micro batch 4 against 8" in line.remarks
+    assert "micro_batch_size 4 against 8" in line.remarks
 
 
 def test_of_options_that_are_as_fast_the_first_are_compared():
     other = [result(150.0), result(150.0)]
     other[1]["layout"]["micro_batch_size"] = 8
-    assert "micro batch 4 against 8" not in compare([result(100.0)], other).lines[0].remarks
-    assert "micro batch 4 against 8" in compare([result(100.0)], other[::-1]).lines[0].remarks
+    assert "micro_batch_size 4 against 8" not in compare([result(100.0)], other).lines[0].remarks
+    assert "micro_batch_size 4 against 8" in compare([result(100.0)], other[::-1]).lines[0].remarks
 
 
 def test_a_side_that_was_disturbed_is_said_beside_the_ratio():
@@ -109,15 +109,15 @@ def test_a_record_may_tell_of_no_choices():
     silent.pop("choices", None)
     telling["choices"] = {"layers": "compiled"}
     [line] = compare([silent], [telling]).lines
-    assert "layers unknown against compiled" in line.remarks
+    assert "layers not known against compiled" in line.remarks
 
 
 def test_software_that_one_side_does_not_tell_is_not_known():
     known, silent = result(1.0), result(1.0, system="B")
     known["provenance"]["cuda"] = "12.4"
     silent["provenance"].pop("cuda", None)
-    assert "cuda 12.4 against not known" in compare([known], [silent]).software
-    assert "cuda not known against 12.4" in compare([silent], [known]).software
+    assert "cuda 12.4 against not known" in compare([known], [silent]).machines
+    assert "cuda not known against 12.4" in compare([silent], [known]).machines
 
 
 def test_a_run_that_failed_without_a_word_is_named():
@@ -179,11 +179,11 @@ def test_estimates_are_not_compared_with_each_other():
 @pytest.mark.parametrize(
     ("part", "key", "words"),
     [
-        ("choices", {"attention": "cudnn"}, "attention unknown against cudnn"),
-        ("choices", {"made-up kernel": "on"}, "made-up kernel unknown against on"),
-        ("layout", {"tensor_parallel_size": 4}, "tensor parallel over 1 against 4"),
-        ("layout", {"pipeline_parallel_size": 2}, "pipeline parallel over 1 against 2"),
-        ("layout", {"num_nodes": 4}, "nodes 1 against 4"),
+        ("choices", {"attention": "cudnn"}, "attention not known against cudnn"),
+        ("choices", {"made-up kernel": "on"}, "made-up kernel not known against on"),
+        ("layout", {"tensor_parallel_size": 4}, "tensor_parallel_size 1 against 4"),
+        ("layout", {"pipeline_parallel_size": 2}, "pipeline_parallel_size 1 against 2"),
+        ("layout", {"num_nodes": 4}, "num_nodes 1 against 4"),
     ],
 )
 def test_another_way_to_train_is_a_remark(part, key, words):
@@ -284,11 +284,11 @@ def test_other_software_of_the_two_sides_is_said_once():
 
     base = [of("2.8.0", "550.1", "a" * 40, 8), of("2.8.0", "550.1", "a" * 40, 16)]
     same = compare(base, base)
-    assert same.software == []
+    assert same.machines == []
     assert "other software" not in comparison_text(same, "a", "b")
     other = [of("2.9.0", "560.2", "b" * 40, 8), of("2.9.1", None, "b" * 40, 16)]
     found = compare(base, other)
-    assert found.software == [
+    assert found.machines == [
         "commit aaaaaaaaaaaa against bbbbbbbbbbbb",
         "driver_version 550.1 against 560.2",
         "torch 2.8.0 against 2.9.0 and 2.9.1",
@@ -296,17 +296,51 @@ def test_other_software_of_the_two_sides_is_said_once():
     assert comparison_text(found, "a", "b").count("torch 2.8.0") == 1
     bare = result(100.0)
     bare["provenance"] = {}
-    assert "cuda 12.8 against not known" in compare(base, [bare]).software
+    assert "cuda 12.8 against not known" in compare(base, [bare]).machines
 
 
 def test_what_differs_between_the_sides_is_said():
     base, other = result(1.0), result(1.0)
     base["precision"], other["precision"] = "fp32", "bf16"
     base["choices"], other["choices"] = ({"layers of": name} for name in ("megatron", "transformer-engine"))
-    assert compare([base], [other]).lines[0].remarks == [
-        "precision fp32 against bf16",
+    assert sorted(compare([base], [other]).lines[0].remarks) == [
         "layers of megatron against transformer-engine",
+        "precision fp32 against bf16",
     ]
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        (("config", "model", "vocab_size"), "vocab_size 5 against 6"),
+        (("config", "optimizer", "name"), "name 5 against 6"),
+        (("config", "window", "warmup_steps"), "warmup_steps 5 against 6"),
+        (("metrics", "model_flops_per_token"), "model_flops_per_token 5 against 6"),
+        (("provenance", "environment", "NVIDIA_TF32_OVERRIDE"), "NVIDIA_TF32_OVERRIDE 5 against 6"),
+        (("provenance", "devices", 0, "power.limit"), "power.limit 5 against 6"),
+        (("provenance", "devices", 0, "name"), "name 5 against 6"),
+    ],
+)
+def test_every_difference_in_the_setup_is_printed(keys, words):
+    sides = []
+    for value in ("5", "6"):
+        *above, last = keys
+        values = {last: value}
+        for key in reversed(above[1:]):
+            values = [values] if key == 0 else {key: values}
+        record = result(1.0)
+        record[keys[0]] = record[keys[0]] | values
+        sides.append([record])
+    found = compare(*sides)
+    assert [*found.machines, *found.lines[0].remarks] == [words]
+
+
+@pytest.mark.parametrize(
+    ("dirty", "words"), [(True, "local changes no against yes"), (None, "local changes no against not known")]
+)
+def test_code_with_local_changes_is_a_difference(dirty, words):
+    sides = [[made_up.result() | {"provenance": {"git_commit": "a", "git_dirty": one}}] for one in (False, dirty)]
+    assert compare(*sides).machines == [words]
 
 
 def test_other_input_is_another_point():

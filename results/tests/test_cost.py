@@ -61,7 +61,11 @@ def test_each_system_is_costed_at_its_cheapest_point_and_one_without_a_price_is_
     header, first, second = cost_rows([results], costs)
     assert first[header.index("at")] == "1 device, batch 16"
     assert first[header.index("for")] == "10⁹ tokens"
-    assert [second[header.index(name)] for name in ("system", "precision", "at")] == ["X", "bf16", "no price"]
+    assert [second[header.index(name)] for name in ("system", "precision", "at")] == [
+        "X",
+        "bf16",
+        "there is no price of X: the prices file has A100",
+    ]
 
 
 def test_of_points_that_cost_the_same_the_first_is_the_cheapest(tmp_path):
@@ -218,7 +222,7 @@ def test_what_has_no_cost_says_why_whatever_else_has_one(tmp_path):
         ("C", "not known"): "no cost: its precision is not known",
         ("D", "bf16"): "no energy that counts: there is none",
         ("E", ""): "no good run",
-        ("X", "bf16"): "no price",
+        ("X", "bf16"): "there is no price of X: the prices file has A, B, C, D, E",
     }
     assert {len(row) for row in rows} == {len(header)}
     for one in results:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from results.points.estimate import Interval
 from results.points.repeats import PointResults
-from results.records import RecordError
+from results.records import RecordError, Skipped
 from results.values import rounded
 from results.verdicts.measures import Answer, answer, check_alike, points_of
 from results.verdicts.outcome import Outcome
@@ -25,21 +25,44 @@ class Verdict(NamedTuple):
 
     @property
     def interval(self) -> Interval | None:
-        """Of the number, None where there is none."""
-        return self.answer.estimate.interval if self.answer.estimate else None
+        """Interval of the number, None where there is none."""
+        return self.answer.interval
 
 
-def accept(results: Sequence[PointResults], requirements: Requirements) -> list[Verdict]:
-    """Every requirement on every system of the results; raises RecordError where there is none to judge by."""
+def accept(
+    results: Sequence[PointResults], requirements: Requirements, skipped: Sequence[Skipped] = ()
+) -> list[Verdict]:
+    """Judge every requirement on every system of the results, and of the files that were skipped.
+
+    Nothing of a system passes if a file was skipped that may be a run of it. Raises RecordError without a requirement.
+    """
     if not requirements.must:
         raise RecordError("the requirements name nothing that must be reached: write a list 'must'")
     check_alike(results, requirements.workloads)
-    systems = dict.fromkeys(one.system for one in results)
-    return [
-        _judge(item, system, answer(points_of(results, system, requirements.workloads[item.of]), item))
-        for system in systems
-        for item in requirements.must
-    ]
+    systems = dict.fromkeys(
+        [*(one.system for one in results), *(system for one in skipped for system in one.systems or ())]
+    )
+    found = []
+    for system in systems:
+        missing = missing_words(skipped, system)
+        for item in requirements.must:
+            wanted = requirements.workloads[item.of]
+            answered = answer(points_of(results, system, wanted), item)
+            if answered.estimate and not wanted.precision:
+                answered = answered._replace(doubts=("the requirements name no precision", *answered.doubts))
+            verdict = _judge(item, system, answered)
+            if missing and verdict.outcome is not Outcome.FAILED:
+                reason = "; ".join(filter(None, [verdict.reason, missing]))
+                verdict = verdict._replace(outcome=Outcome.OPEN, reason=reason)
+            found.append(verdict)
+    return found
+
+
+def missing_words(skipped: Sequence[Skipped], system: str) -> str:
+    """Say what is missing that may be runs of a system; empty if nothing is."""
+    missing = [one for one in skipped if one.may_be_of(system)]
+    more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+    return f"runs are missing: {missing[0]}{more}" if missing else ""
 
 
 def _judge(item: Item, system: str, found: Answer) -> Verdict:
@@ -48,16 +71,24 @@ def _judge(item: Item, system: str, found: Answer) -> Verdict:
     if found.estimate is None:
         kept = _keeps(item, found.exact)
         return Verdict(item, system, Outcome.PASSED if kept else Outcome.FAILED, found, "")
-    interval = found.estimate.interval
+    interval = found.interval
     if interval is None:
-        return Verdict(item, system, Outcome.OPEN, found, "one run tells of no spread")
+        return Verdict(item, system, Outcome.OPEN, found, "one run gives no interval")
     ends = [_keeps(item, end) for end in interval]
     if all(ends):
         return Verdict(item, system, Outcome.PASSED, found, "")
     if not any(ends):
         return Verdict(item, system, Outcome.FAILED, found, "")
     low, high = (rounded(end) for end in interval)
-    return Verdict(item, system, Outcome.OPEN, found, f"the limit is within the interval, {low} to {high}")
+    return Verdict(
+        item, system, Outcome.OPEN, found, f"the limit is within the interval, {low} to {high}{_of_best(found)}"
+    )
+
+
+def _of_best(found: Answer) -> str:
+    if found.points < 2:
+        return ""
+    return f" for the best of {found.points} points: to narrow it, the requirement can name devices and global_batch"
 
 
 def _keeps(item: Item, value: float | str | None) -> bool:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from results.points.estimate import Estimate, product
 from results.points.regions import changes
 from results.points.repeats import Point, PointResults, by_point, disturbances, energy_of_path, point_of, step_times_s
-from results.points.setups import LONGEST, UNKNOWN, software_of
-from results.records import Record, RecordError
-from results.values import energy_source, value_at
+from results.points.setups import LONGEST, OPTION, UNKNOWN, machine_of, work_of
+from results.records import Record, RecordError, Skipped
+from results.values import energy_source
 from results.verdicts.outcome import Outcome
 from results.verdicts.quality import ESTIMATE, grade, why_not_ranked
 
@@ -30,14 +30,6 @@ OPERATORS: dict[str, Callable[[float, float], bool]] = {
 SIDES = ("base", "other")
 COMMIT_LETTERS = 12
 REQUIREMENT = re.compile(r"\s*([\w.]+)\s*(>=|<=|>|<)\s*([-+\d.eE_]+)\s*")
-# What may differ between two systems, and should be known where it does, beside the choices of their records.
-REMARKS = (
-    ("precision", "precision"),
-    ("nodes", "layout.num_nodes"),
-    ("micro batch", "layout.micro_batch_size"),
-    ("tensor parallel over", "layout.tensor_parallel_size"),
-    ("pipeline parallel over", "layout.pipeline_parallel_size"),
-)
 
 
 class Line(NamedTuple):
@@ -56,7 +48,7 @@ class Comparison(NamedTuple):
     only_base: list[Point]
     only_other: list[Point]
     failed: list[str]
-    software: list[str]  # in which the good runs of the two differ, in words
+    machines: list[str]  # software, devices, nodes and environment in which the good runs of the two differ, in words
 
     def means(self) -> list[Estimate | None]:
         """The geometric mean of each metric's ratios over all points that have one, None without any."""
@@ -113,7 +105,10 @@ def compare(base: Sequence[Record], other: Sequence[Record]) -> Comparison:
     only_base, only_other = (
         [place.point for place in sorted(set(sides[index]) - set(sides[1 - index]))] for index in (0, 1)
     )
-    return Comparison(lines, only_base, only_other, failed, _software(*sides))
+    records = [
+        [record for known in side.values() for results in known.values() for record in results.good] for side in sides
+    ]
+    return Comparison(lines, only_base, only_other, failed, _differences(_machine, *records))
 
 
 def _line(point: Point, ours: PointResults, theirs: PointResults, remarks: Sequence[str]) -> Line:
@@ -170,32 +165,37 @@ def _why_not(path: str, *sides: PointResults) -> str:
 
 
 def _remarks(*sides: Sequence[Record]) -> list[str]:
-    found = []
-    chosen = dict.fromkeys(title for side in sides for record in side for title in record.get("choices", {}))
-    paths = [*REMARKS, *((title, f"choices.{title}") for title in chosen)]
-    for title, path in paths:
-        values = []
-        for side in sides:
-            seen = {str(value) for record in side if (value := value_at(record, path)) is not None}
-            values.append(" and ".join(sorted(seen)) or "unknown")
-        if values[0] != values[1]:
-            found.append(f"{title} {values[0]} against {values[1]}")
+    found = _differences(_work, *sides)
     for name, side in zip(SIDES, sides, strict=True):
         disturbed = dict.fromkeys(words for record in side for words in disturbances(step_times_s(record)))
         found += [f"{name}, {words}" for words in disturbed]
     return found
 
 
-def _software(*sides: Side) -> list[str]:
-    """Versions in which two sides differ; the commit of the suite itself among them."""
-    versions: list[dict[str, set[str]]] = [{}, {}]
-    for found, side in zip(versions, sides, strict=True):
-        for record in (record for known in side.values() for results in known.values() for record in results.good):
-            commit = (record.get("provenance") or {}).get("git_commit")
-            for name, version in {**software_of(record), "commit": commit and commit[:COMMIT_LETTERS]}.items():
-                if version:
-                    found.setdefault(name, set()).add(version[:LONGEST])
-    base, other = versions
+def _work(record: Record) -> dict[str, str]:
+    """Options and layout, each once: a choice may be an option's value by another name."""
+    found = {name: value for name, value in work_of(record).items() if not name.startswith(OPTION)}
+    chosen = {name: value for name, value in record.get("choices", {}).items() if value not in found.values()}
+    return {"precision": str(record.get("precision") or "")} | chosen | found
+
+
+def _machine(record: Record) -> dict[str, str | None]:
+    origin = record.get("provenance") or {}
+    commit, dirty = origin.get("git_commit"), origin.get("git_dirty")
+    changes = None if dirty is None else "yes" if dirty else "no"
+    code = {"commit": commit and commit[:COMMIT_LETTERS], "local changes": changes}
+    return machine_of(record) | code
+
+
+def _differences(facts: Callable[[Record], Mapping[str, str | None]], *sides: Sequence[Record]) -> list[str]:
+    """Say in which facts the records of two sides differ."""
+    values: list[dict[str, set[str]]] = [{}, {}]
+    for found, side in zip(values, sides, strict=True):
+        for record in side:
+            for name, value in facts(record).items():
+                if value:
+                    found.setdefault(name, set()).add(value[:LONGEST])
+    base, other = values
     return [
         f"{name} {' and '.join(sorted(base.get(name, {UNKNOWN})))} against "
         f"{' and '.join(sorted(other.get(name, {UNKNOWN})))}"
@@ -217,7 +217,10 @@ def read_requirement(text: str) -> Requirement:
 
 
 def broken(
-    requirements: Sequence[Requirement], comparison: Comparison, other: Sequence[Record]
+    requirements: Sequence[Requirement],
+    comparison: Comparison,
+    other: Sequence[Record],
+    skipped: Sequence[Skipped] = (),
 ) -> list[tuple[Outcome, str]]:
     """What `other` does not keep, and what cannot be told, each in a sentence.
 
@@ -245,6 +248,7 @@ def broken(
                 found.append((outcome, f"{requirement.text} {verb}: {place} {words}"))
     if requirements:
         found += [(Outcome.FAILED, f"a run has failed: {one}") for one in comparison.failed]
+        found += [(Outcome.OPEN, f"a run may be missing: {one}") for one in skipped if one.systems is not None]
         missing = [*comparison.only_base, *comparison.only_other]
         found += [(Outcome.FAILED, f"a point is missing on one side: {point}") for point in missing]
     return found

@@ -42,6 +42,7 @@ class Price:
     price_per_device: float
     overhead_w_per_device: float = 0.0  # what the devices' sensors do not see: processors, fans, network
     devices_per_rack: int | None = None
+    devices_per_node: int | None = None  # nodes are bought whole
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,10 @@ class Costs:
     utilisation: float = 0.8  # share of its life that the machine works
     pue: float = 1.2
     co2_g_per_kwh: float | None = None
+
+    def no_price(self, system: str) -> str:
+        """Say that the file has no price of a system, and which it has."""
+        return f"there is no price of {system}: the prices file has {', '.join(self.systems)}"
 
     def assumptions(self) -> list[str]:
         """What the costs stand on, in words."""
@@ -191,7 +196,7 @@ def _is_dearer(one: Cost, other: Cost) -> bool:
 def why_not_costed(one: PointResults, costs: Costs) -> str:
     """What keeps a point from having a cost, in words; empty where nothing does."""
     if one.system not in costs.systems:
-        return "no price"
+        return costs.no_price(one.system)
     if not one.good:
         return "no good run"
     if why := why_left_out(one):

@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from results.points.estimate import Estimate, exactly, of_the_middle
+from results.points.estimate import Estimate, Interval, exactly, of_the_middle
 from results.points.repeats import PointResults
 from results.records import RecordError
 from results.values import PER_DEVICE, THROUGHPUT, devices_text
-from results.verdicts.quality import ESTIMATE, energy_kind, grade, why_not_ranked
+from results.verdicts.quality import ESTIMATE, deviations, energy_kind, grade, why_not_ranked, window_too_short
 from results.verdicts.ranking import fastest, ranked_points, why_left_out
 from results.verdicts.requirements import PATHS, SECONDS, Asked, Wanted
 from results.verdicts.scale import by_setup, unlike_words
@@ -28,6 +28,13 @@ class Answer(NamedTuple):
     why_not: str = ""
     is_failure: bool = False  # there is no number as all runs failed, and not as none was made
     energy_kind: str = ""  # of what is a number of an energy
+    points: int = 1  # it is the best of so many
+    doubts: tuple[str, ...] = ()  # what limits the runs that it is from
+
+    @property
+    def interval(self) -> Interval | None:
+        """Interval of the estimate, None where there is none."""
+        return self.estimate.interval_of_best(self.points) if self.estimate else None
 
     @property
     def value(self) -> float | str | None:
@@ -106,11 +113,14 @@ def _best(good: Sequence[PointResults], asked: Asked) -> Answer:
     """At the point where it is best, of those that are asked for."""
     is_time = asked.what == "time_to_solution"
     path = THROUGHPUT if is_time else PATHS[asked.what]
-    usable = list(good)
-    if path.startswith("energy."):
-        usable = [one for one in good if not why_not_ranked(one)]
+    of_energy = path.startswith("energy.")
+    usable = [one for one in good if not window_too_short(one, path)]
+    if not usable:
+        return Answer(why_not=window_too_short(good[0], path))
+    if of_energy:
+        of_windows, usable = usable, [one for one in usable if not why_not_ranked(one)]
         if not usable:
-            reasons = dict.fromkeys(why_not_ranked(one) for one in good)
+            reasons = dict.fromkeys(why_not_ranked(one) for one in of_windows)
             return Answer(why_not=f"no energy that counts: {'; '.join(reasons)}")
     best = fastest(usable, path)
     estimate = best.estimate(path) if best else None
@@ -126,8 +136,14 @@ def _best(good: Sequence[PointResults], asked: Asked) -> Answer:
     if asked.is_trimmed:
         ends = (asked.without_fastest, asked.without_slowest)
         estimate = of_the_middle(values, *(ends if is_time else ends[::-1]), sensor=best.error_of_each(path))
-    kind = energy_kind(best.any) or "" if path.startswith("energy.") else ""
-    return Answer(estimate, unit=_unit(asked, str(best.any["work_unit"])), at=where, energy_kind=kind)
+    return Answer(
+        estimate,
+        unit=_unit(asked, str(best.any["work_unit"])),
+        at=where,
+        energy_kind=energy_kind(best.any) or "" if of_energy else "",
+        points=len(usable),
+        doubts=tuple(deviations(best, of_energy)),
+    )
 
 
 def _unit(asked: Asked, work_unit: str) -> str:
@@ -155,7 +171,15 @@ def _scaling(mine: Sequence[PointResults], good: Sequence[PointResults], asked: 
     if not pairs:
         return Answer(why_not=unlike_words(fastest(of_few) or of_few[0], fastest(of_many) or of_many[0]))
     ratios = [
-        (ours, Answer(ours / theirs, at=f"{_where(one)} over {_where(other)}"))
+        (
+            ours,
+            Answer(
+                ours / theirs,
+                at=f"{_where(one)} over {_where(other)}",
+                points=len(of_many),
+                doubts=tuple(dict.fromkeys([*deviations(one, False), *deviations(other, False)])),
+            ),
+        )
         for one, other in pairs
         if one and other and (ours := one.estimate(PER_DEVICE)) and (theirs := other.estimate(PER_DEVICE))
     ]

@@ -26,6 +26,9 @@ MAX_UNCERTAINTY = 0.05  # of energy, of sampling
 MAX_HELD_BACK = 0.01  # of the window, by whatever throttles a device
 MAX_IDLE_SHARE = 0.9  # of the window's power
 MIN_REPEATS = 3
+MIN_WINDOW_S = (
+    5.0  # 50 samples at the usual interval; a shorter window is a burst, which boost clocks and caches flatter
+)
 QUOTA = "CPU quota"
 IDLE_POWER = "idle power"  # of no rank: it is not in the energy of the work
 
@@ -168,9 +171,17 @@ def _all_devices(record: Record, channels: Sequence[dict[str, Any]]) -> Rule:
     return Rule(name, counted.total() == num_devices, f"{counted.total()} of {num_devices} devices")
 
 
-def deviations(results: PointResults) -> list[str]:
+def window_too_short(results: PointResults, path: str = "") -> str:
+    """Say that the shortest window of a point's runs, in which the value at a path was measured, is too short."""
+    kind = "effective" if "effective" in path else "measured"
+    times_s = [time_s for record in results.good if (time_s := value_at(record, f"metrics.{kind}_s"))]
+    shortest_s = min(times_s, default=math.inf)
+    return f"its window is {shortest_s:.2g} s, at least {MIN_WINDOW_S:g} s wanted" if shortest_s < MIN_WINDOW_S else ""
+
+
+def deviations(results: PointResults, with_energy: bool = True) -> list[str]:
     """How the runs of a point deviate from the rules of a run that counts, in words."""
-    found = []
+    found = list(filter(None, [window_too_short(results)]))
     if results.good and len(results.good) < MIN_REPEATS:
         found.append(f"{_repeats(len(results.good))}, {MIN_REPEATS} wanted")
     if results.bad and results.good:
@@ -178,14 +189,14 @@ def deviations(results: PointResults) -> list[str]:
     for record in results.good:
         origin = record.get("provenance") or {}
         found += unsteady(step_times_s(record))
-        found += [f"energy, {rule.name}: {rule.words}" for rule in energy_rules(record) if not rule.kept]
         found += _held_back(record)
-        if grade(record) == ESTIMATE:
-            found.append("energy is an estimate")
+        if with_energy:
+            found += [f"energy, {rule.name}: {rule.words}" for rule in energy_rules(record) if not rule.kept]
+            found += ["energy is an estimate"] * (grade(record) == ESTIMATE)
         if value_at(record, "metrics.comparable") is False:
             found.append("not the workload of the comparison: smaller samples")
         found += _origin(origin)
-    if len({energy_kind(record) for record in results.good}) > 1:
+    if with_energy and len({energy_kind(record) for record in results.good}) > 1:
         found.append("its runs have energies of different kinds: there is none of the point")
     commits = {(record.get("provenance") or {}).get("git_commit") for record in results.good}
     if len(commits) > 1:
@@ -197,8 +208,7 @@ def _held_back(record: Record) -> list[str]:
     """What held clocks back for more than MAX_HELD_BACK of the window, by the device that it held back most; or that
     an accelerator's sensor does not tell.
     """
-    worst: dict[str, float] = {}
-    worst[QUOTA] = value_at(record, "metrics.cpu_throttled_percent") or 0.0
+    worst: dict[str, float] = {QUOTA: value_at(record, "metrics.cpu_throttled_percent") or 0.0}
     of_channels = [
         (channel.get("clocks") or {}).get("throttled") for channel in value_at(record, "energy.channels") or []
     ]

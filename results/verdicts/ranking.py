@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from results.points.estimate import overlap
 from results.points.repeats import PointResults, Ratio, ratio_of
 from results.values import PER_DEVICE
 from results.verdicts.quality import energy_kind
@@ -89,6 +90,10 @@ def rank(results: Sequence[PointResults], path: str) -> Ranking | None:
         return None
     (first, of_first), *others = best
     over_first = {one.system: ratio_of(estimate / of_first) for one, estimate in others}
-    level = [one for one, _ in others if (high := over_first[one.system].high) is None or high >= 1]
+    level = [
+        one
+        for one, estimate in others
+        if (high := over_first[one.system].high) is None or high >= 1 or overlap(estimate.interval, of_first.interval)
+    ]
     behind = [one for one, _ in others if one not in level]
     return Ranking(first, level, behind, over_first)

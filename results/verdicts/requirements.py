@@ -61,6 +61,7 @@ class Asked:
     global_batch: int | None = None
     from_devices: int | None = None  # of a scaling efficiency; without: the fewest measured
     work: float | None = None  # of a time to solution, in units of work; without: the workload's own
+    work_unit: str = ""  # the workload's own
     unit: str = "h"  # of a time to solution
     without_fastest: int = 0  # of a point's runs: so many are left out, and the mean of the others is taken
     without_slowest: int = 0
@@ -78,7 +79,8 @@ class Asked:
             *([devices_text(self.devices)] if self.devices else []),
             *([f"global batch {self.global_batch}"] if self.global_batch else []),
         ]
-        return self.what.replace("_", " ") + (f" on {', '.join(place)}" if place else "")
+        amount = f" of {self.work:,.12g} {self.work_unit}" if self.work else ""
+        return self.what.replace("_", " ") + amount + (f" on {', '.join(place)}" if place else "")
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ class Score:
 
     formula: Formula
     terms: Mapping[str, Asked]
-    better: str = "higher"
+    better: str  # higher or lower
 
 
 @dataclass(frozen=True)
@@ -222,16 +224,21 @@ def _asked(kind: type[Any], values: Any, where: str, wanted: Mapping[str, Wanted
         raise RecordError(f"{where}: 'of' is {found.of!r}, the file's workloads are {', '.join(wanted)}")
     if found.what not in WHATS:
         check_key(found.what, dict.fromkeys(WHATS), f"{where}: 'what'")
+    if "unit" in values and found.what != "time_to_solution":
+        raise RecordError(f"{where}: unit is {found.unit!r}, but only a time_to_solution has one: leave it out")
     if found.unit not in SECONDS:
         raise RecordError(f"{where}: unit is {found.unit!r}, one of {', '.join(SECONDS)} is needed")
     for name in ("devices", "global_batch", "from_devices", "work"):
         if getattr(found, name) == 0:
             raise RecordError(f"{where}: {name} is 0, a number above 0 is needed")
+    facts = workloads()[wanted[found.of].benchmark]
+    if found.work_unit not in ("", facts.work_unit):
+        raise RecordError(f"{where}: work_unit is {found.work_unit!r}, but {facts.title} counts {facts.work_unit}")
+    found = replace(found, work_unit=facts.work_unit)
     if found.what == "time_to_solution" and found.work is None:
-        known = workloads()[wanted[found.of].benchmark].reported
-        if known is None:
-            raise RecordError(f"{where}: a time to solution needs 'work', in units of work")
-        found = replace(found, work=known.amount)
+        if facts.reported is None:
+            raise RecordError(f"{where}: a time to solution needs 'work', in {facts.work_unit}")
+        found = replace(found, work=facts.reported.amount)
     if found.is_trimmed and found.of_runs <= found.without_fastest + found.without_slowest:
         raise RecordError(f"{where}: of_runs says of how many runs some are left out, more than those")
     return found

@@ -15,7 +15,7 @@ from results.points.estimate import Estimate, exactly, product
 from results.points.repeats import PointResults
 from results.points.setups import CPUS, DEVICE, FLOPS, OPTION, Setup, differences, setup_of
 from results.values import PER_DEVICE, devices_text, is_accelerated
-from results.verdicts.cost import HOURS_PER_YEAR, Costs, unseen_w
+from results.verdicts.cost import HOURS_PER_YEAR, Costs, Price, unseen_w
 from results.verdicts.quality import energy_kind, why_not_ranked
 from results.verdicts.ranking import best_by_devices, ranked_points
 from results.verdicts.requirements import Budget
@@ -97,7 +97,10 @@ def speed_of(results: Sequence[PointResults], devices: int) -> Speed:
         return Speed(None, f"measured on no fewer than {devices_text(numbers[0])}")
     if more == len(numbers):
         most = numbers[-1]
-        return Speed(best[most] * devices, f"jobs of {devices_text(most)} side by side, the most that were measured")
+        jobs, idle = divmod(devices, most)
+        rest = f", {devices_text(idle)} idle" if idle else ""
+        words = f"jobs of {devices_text(most)} side by side, the most that were measured{rest}"
+        return Speed(best[most] * (jobs * most), words)
     speeds = [speed for alike in by_setup(good).values() if (speed := _between(alike, devices))]
     if not speeds:
         few, many = (best_by_devices(good)[numbers[index]] for index in (more - 1, more))
@@ -133,7 +136,7 @@ def power_at_supply(one: PointResults, costs: Costs) -> Power:
     """
     power = one.estimate(POWER)
     if one.system not in costs.systems:
-        return Power(None, f"there is no price of {one.system}")
+        return Power(None, costs.no_price(one.system))
     if why := why_not_ranked(one):
         return Power(None, why)
     if power is None:
@@ -143,13 +146,36 @@ def power_at_supply(one: PointResults, costs: Costs) -> Power:
     return Power(per_device * ((per_device.value + overhead_w) / per_device.value * costs.pue))
 
 
-def sizes(power: Power, system: str, budget: Budget, costs: Costs | None) -> dict[str, Size]:
-    """How many devices of a system the budget allows, for each thing that it limits, and whatever workload they run."""
+def devices_per_node(results: Iterable[PointResults], price: Price | None) -> int:
+    """Return the devices of a node from the prices file, else from runs over several nodes; 1 without either."""
+    if price and price.devices_per_node:
+        return price.devices_per_node
+    layouts = [one.any["layout"] for one in results]
+    return max(
+        (layout["num_devices"] // layout["num_nodes"] for layout in layouts if layout["num_nodes"] > 1), default=1
+    )
+
+
+def sizes(power: Power, system: str, budget: Budget, costs: Costs | None, per_node: int = 1) -> dict[str, Size]:
+    """Return how many devices of a system the budget allows: by each of its limits, and by all of them together."""
+    found = _by_limit(power, system, budget, costs)
+    for way, size in found.items():
+        if size.devices is not None and size.devices % per_node:
+            whole = size.devices // per_node * per_node
+            why = "" if whole else f"{devices_text(size.devices)} are less than a node of {per_node}"
+            found[way] = Size(whole or None, why, size.power)
+    if len(found) > 1:
+        smallest = min(found.values(), key=lambda size: -1 if size.devices is None else size.devices)
+        found = {"budget": smallest, **found}
+    return found
+
+
+def _by_limit(power: Power, system: str, budget: Budget, costs: Costs | None) -> dict[str, Size]:
     found = {}
     if budget.devices:
         found["devices"] = Size(budget.devices)
     price = costs.systems.get(system) if costs else None
-    no_price = Size(None, f"there is no price of {system}")
+    no_price = Size(None, costs.no_price(system) if costs else "there are no prices")
     if budget.racks:
         per_rack = price.devices_per_rack if price else None
         racks = Size(per_rack * budget.racks) if per_rack else Size(None, f"devices_per_rack of {system} is not known")

@@ -6,19 +6,23 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from results.points.estimate import Estimate, Interval, Part, exactly, half_interval, product
+from results.points.estimate import Estimate, Interval, Part, exactly, half_interval, overlap, product
 from results.points.repeats import PointResults
 from results.records import RecordError
 from results.values import PER_DEVICE
+from results.verdicts.accept import Verdict
 from results.verdicts.cost import Costs
 from results.verdicts.measures import Answer, answer, check_alike, points_of
+from results.verdicts.outcome import Outcome
 from results.verdicts.ranking import fastest, ranked_points
 from results.verdicts.requirements import Asked, Requirements, Wanted
-from results.verdicts.scale import Size, Speed, Total, energy_kinds, hungriest, sizes, total_of
+from results.verdicts.scale import Size, Speed, Total, devices_per_node, energy_kinds, hungriest, sizes, total_of
 
 NOT_SHARED = "no good run in a precision that all have"
 EQUAL_DEVICES = "per device"  # where no budget says how many
+NEAREST = 3  # systems after the first, for which it is said what would turn the ranking
 TITLES = {
+    "budget": "within the whole budget",
     EQUAL_DEVICES: "per device, each at its best point",
     "devices": "at equal devices",
     "racks": "at equal racks",
@@ -58,15 +62,21 @@ class Ranked(NamedTuple):
     reference: str = ""  # whose score is 1
 
 
-def scores(results: Sequence[PointResults], requirements: Requirements, costs: Costs | None) -> list[Ranked]:
-    """The rankings that the requirements ask for; raises RecordError where they name a system that is not there."""
+def scores(
+    results: Sequence[PointResults], requirements: Requirements, costs: Costs | None, verdicts: Sequence[Verdict] = ()
+) -> list[Ranked]:
+    """Return the rankings that the requirements ask for, the most important first.
+
+    A system that fails a requirement has no score. Raises RecordError for a reference that is not among the systems.
+    """
+    failed = {one.system: f"it fails the requirement '{one.item}'" for one in verdicts if one.outcome is Outcome.FAILED}
     systems = list(dict.fromkeys(one.system for one in results))
     reference = requirements.reference or systems[0]
     if reference not in systems:
         raise RecordError(f"the reference {reference} is not among the systems: {', '.join(systems)}")
     check_alike(results, requirements.workloads)
     if requirements.score:
-        return [_by_formula(results, systems, requirements, reference)]
+        return [_by_formula(results, systems, requirements, reference, failed)]
     alike = {name: _of_one_precision(results, wanted) for name, wanted in requirements.workloads.items()}
     budget = requirements.budget
     if (budget.money and costs is None) or (budget.power_kw and costs is None) or (budget.racks and costs is None):
@@ -76,16 +86,20 @@ def scores(results: Sequence[PointResults], requirements: Requirements, costs: C
         for system in systems
     }
     powers = {system: hungriest(mine[system], costs) for system in systems}
-    allowed = {system: sizes(powers[system], system, budget, costs) for system in systems}
+    allowed = {}
+    for system in systems:
+        price = costs.systems.get(system) if costs else None
+        per_node = devices_per_node((one for one in results if one.system == system), price)
+        allowed[system] = sizes(powers[system], system, budget, costs, per_node)
     kinds = {system: energy_kinds(mine[system]) for system in systems}
     for system, found_sizes in allowed.items():
         why = _unlike_energies(kinds[system], kinds[reference], reference)
-        for way in budget.by_energy if why else ():
+        for way in {*budget.by_energy, "budget"} & found_sizes.keys() if why and budget.by_energy else ():
             if found_sizes[way].devices:
                 found_sizes[way] = Size(None, why)
     ways = list(next(iter(allowed.values())))
     found = []
-    for way in [EQUAL_DEVICES, *ways] if "devices" not in ways else ways:
+    for way in [*ways[:1], *([EQUAL_DEVICES] if "devices" not in ways else []), *ways[1:]]:
         speeds = {
             system: {
                 name: _per_device(points) if way == EQUAL_DEVICES else allowed[system][way].speed(points)
@@ -98,7 +112,7 @@ def scores(results: Sequence[PointResults], requirements: Requirements, costs: C
             system: None if way == EQUAL_DEVICES else total_of(size[system], system, powers[system], costs)
             for system in systems
         }
-        found.append(_ranked(way, speeds, size, totals, reference, requirements.workloads, costs))
+        found.append(_ranked(way, speeds, size, totals, reference, requirements.workloads, costs, failed))
     return found
 
 
@@ -140,6 +154,7 @@ def _ranked(
     reference: str,
     wanted: Mapping[str, Wanted],
     costs: Costs | None,
+    failed: Mapping[str, str],
 ) -> Ranked:
     total = math.fsum(one.weight for one in wanted.values())
     if not total:
@@ -161,8 +176,8 @@ def _ranked(
     for system in speeds:
         found = exactly(1.0) if system == reference else over(system, reference)
         own = over(system, system)
-        if isinstance(own, str):
-            found = own
+        if isinstance(own, str) or system in failed:
+            found = failed.get(system, own)
         if isinstance(found, str):
             rows.append(Scored(system, None, None, size[system].devices, speeds[system], totals[system], found))
         else:
@@ -171,12 +186,12 @@ def _ranked(
             )
     rows.sort(key=lambda one: -math.inf if one.value is None else one.value, reverse=True)
     first, *others = rows
-    level, turns = [], []
-    for one in (one for one in others if one.value is not None):
+    others = [one for one in others if one.value is not None]
+    level = [one.system for one in others if overlap(one.interval, first.interval)]
+    turns = []
+    for one in others[:NEAREST]:
         behind = over(one.system, first.system)
         assert isinstance(behind, Estimate)
-        if behind.interval is None or behind.interval.high >= 1:
-            level.append(one.system)
         turns += _turns(first.system, one, speeds, weights, behind, way, costs)
     return Ranked(way, TITLES[way], rows, level, turns, reference)
 
@@ -208,7 +223,11 @@ def _turns(
 
 
 def _by_formula(
-    results: Sequence[PointResults], systems: Sequence[str], requirements: Requirements, reference: str
+    results: Sequence[PointResults],
+    systems: Sequence[str],
+    requirements: Requirements,
+    reference: str,
+    failed: Mapping[str, str],
 ) -> Ranked:
     """By what the buyer wrote; the interval follows from those of the terms to first order."""
     score = requirements.score
@@ -217,31 +236,27 @@ def _by_formula(
         name: _term(results, systems, requirements.workloads[asked.of], asked, reference)
         for name, asked in score.terms.items()
     }
-    rows: list[tuple[Scored, tuple[Part, ...] | None]] = []
+    rows = []
     for system in systems:
         answers = {name: of_systems[system] for name, of_systems in terms.items()}
-        missing = [f"{name}: {one.why_not}" for name, one in answers.items() if one.why_not]
+        missing = [failed[system]] if system in failed else []
+        missing += [f"{name}: {one.why_not}" for name, one in answers.items() if one.why_not]
         values = {name: float(one.value) for name, one in answers.items() if one.value is not None}
         value = math.nan if missing else score.formula(values)
         if math.isnan(value):
             reason = "; ".join(missing) or f"{score.formula} has no value of {values}"
-            rows.append((Scored(system, None, None, None, {}, None, reason), None))
+            rows.append(Scored(system, None, None, None, {}, None, reason))
             continue
         parts = _parts(score.formula.slopes(values), {name: one.estimate for name, one in answers.items()})
         half = None if parts is None else half_interval(parts)
         interval = None if half is None else Interval(value - half, value + half)
-        rows.append((Scored(system, value, interval, None, {}), parts))
+        rows.append(Scored(system, value, interval, None, {}))
     sign = 1 if score.better == "higher" else -1
-    rows.sort(key=lambda row: -math.inf if row[0].value is None else sign * row[0].value, reverse=True)
-    (first, of_first), *others = rows
-    level = [
-        one.system
-        for one, parts in others
-        if first.value is not None and one.value is not None
-        if of_first is None or parts is None or abs(first.value - one.value) <= half_interval([*of_first, *parts])
-    ]
+    rows.sort(key=lambda one: -math.inf if one.value is None else sign * one.value, reverse=True)
+    first, *others = rows
+    level = [one.system for one in others if one.value is not None and overlap(one.interval, first.interval)]
     title = f"by {score.formula}, {score.better} is better"
-    return Ranked(str(score.formula), title, [row for row, _ in rows], level, [])
+    return Ranked(str(score.formula), title, rows, level, [])
 
 
 def _term(
