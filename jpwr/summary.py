@@ -84,11 +84,6 @@ class Summary:
             for info, estimate, curve in zip(self.infos, self.command, self.trace.curves())
             if estimate is None and curve.counter is not None and (fault := curve.counter.fault)
         ]
-        found += [
-            f"{info.name}: {curve.lateness.words}"
-            for info, curve in zip(self.infos, self.trace.curves())
-            if curve.lateness.words
-        ]
         unsure = {
             info: estimate.integral_uncertainty_j / abs(estimate.integral_j)
             for info, estimate in zip(self.infos, self.command)

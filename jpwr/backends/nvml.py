@@ -27,6 +27,8 @@ ENERGY = ("NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "Q")
 REFRESH_S = 0.1
 SEEN_SHARE = 0.25
 SEEN_IN_PART = ((8, 0), (9, 0))
+# NVIDIA documents +-5 % for Fermi and Kepler boards (NVML reference, nvmlDeviceGetPowerUsage) and nothing for newer ones.
+ACCURACY = 0.05
 
 
 def open_channels(stack: ExitStack, environ: Mapping[str, str] = os.environ) -> list[Channel]:
@@ -91,6 +93,8 @@ def _channel(nvml: Any, index: int) -> tuple[Channel, list[str]]:
         counter_resolution_j=COUNTER_STEP_J,
         counter_refresh_s=REFRESH_S,
         held_s=REFRESH_S,
+        accuracy=ACCURACY,
+        accuracy_from="assumed",
         seen_share=SEEN_SHARE if device.compute_capability() in SEEN_IN_PART else 1.0,
         limit_w=device.limit_w(),
     )

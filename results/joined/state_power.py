@@ -21,8 +21,6 @@ from scipy.signal import lfilter
 
 from jpwr.energy import ChannelEnergy
 from jpwr.errors import JpwrError
-from jpwr.pace import Change, Pace
-from jpwr.refresh import find_refresh
 from jpwr.region_times import State
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -119,7 +117,7 @@ def readings_of(curve: ChannelEnergy, use_counter: bool, start_s: float, end_s: 
     else:
         inside = [index for index, time_s in enumerate(times_s) if start_s <= time_s <= end_s]
         found = _of_power(
-            [times_s[index] for index in inside], [power_w[index] for index in inside], curve.power.held_s > 0
+            [times_s[index] for index in inside], [power_w[index] for index in inside], curve.info.held_s > 0
         )
     if len(found.watts) < MIN_READINGS:
         raise NoPower(f"it has {len(found.watts)} readings of that time, and {MIN_READINGS} are needed: measure longer")
@@ -149,9 +147,7 @@ def _of_power(times_s: Sequence[float], power_w: Sequence[float], is_held: bool)
     if not is_held:
         return Readings(None, np.stack([times_s, times_s], axis=1), np.array(power_w))
     changed = [index for index in range(1, len(times_s)) if power_w[index] != power_w[index - 1]]
-    changes = [Change(index, times_s[index - 1], times_s[index], times_s[index - 1]) for index in changed]
-    pace = Pace(changes, find_refresh(times_s, changed, [True] * len(changed)))
-    moments_s = np.array([pace.moment_s(number) for number in range(len(changed))])
+    moments_s = np.array([(times_s[index - 1], times_s[index]) for index in changed])
     return Readings(None, _evened(moments_s), np.array([power_w[index] for index in changed]))
 
 
