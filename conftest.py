@@ -6,7 +6,8 @@ from tests.needs import closing_block
 
 
 def pytest_terminal_summary(terminalreporter):
-    reasons = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", [])]
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = [report.longrepr[2] for report in skipped if isinstance(report.longrepr, tuple)]  # file, line, reason
     if text := closing_block(reasons):
         terminalreporter.section("not run")
         terminalreporter.write_line(text)

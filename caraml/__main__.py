@@ -1,7 +1,41 @@
-"""`python -m caraml`."""
+"""The command `caraml`, also as `python -m caraml`: whatever happens, the exit code says what it was."""
 
+from __future__ import annotations
+
+import os
+import signal
 import sys
+import traceback
+from collections.abc import Sequence
 
-from caraml.cli import main
 
-sys.exit(main())
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code."""
+    try:
+        return _run(argv)
+    except KeyboardInterrupt:
+        print("caraml: interrupted; jobs that were submitted go on", file=sys.stderr)
+        return 128 + signal.SIGINT
+    except Exception:
+        # Python's own exit code would be 1, which says that a requirement is not met.
+        traceback.print_exc()
+        print("caraml: internal error, no result: report the lines above to the developers", file=sys.stderr)
+        return os.EX_SOFTWARE
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    from caraml.installation import find_own_packages_first, missing_package
+
+    find_own_packages_first()
+    try:
+        from caraml import cli
+        from jpwr.say import open_standard_streams
+    except ImportError as error:
+        print(f"caraml: {missing_package(error)}", file=sys.stderr)
+        return 2
+    open_standard_streams()
+    return cli.main(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""Subcommands and their flags; what they do is elsewhere."""
+"""Subcommands and their flags; what they do is elsewhere, and what starts them is in __main__.py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from caraml import __version__
 from caraml.doctor import examine, identify, report
 from caraml.errors import CaramlError, SchedulerError, SiteError, SweepError
 from caraml.finding import BAD
@@ -23,6 +22,7 @@ from caraml.site import read_site
 from caraml.sweep import no_results, problems, run_folder
 from caraml.systems import read_system, read_systems, systems_table
 from caraml.wait import NOT_IN_TIME, check_open, check_schedulers, retry_failed, wait
+from jpwr import __version__
 from results.archive import verify, write_archive
 from results.joined.meter import add_meter, read_meter
 from results.notebook import frame_of
@@ -55,6 +55,15 @@ REQUIREMENTS = "what must be reached, after requirements.example.yaml"
 A_SWEEP = "such as jube/llm_run/000000, or jube/llm_run for its last run"
 
 
+EXIT_CODES = f"""exit codes:
+  0    done, and as it should be
+  1    a point failed, a requirement is not met, or a file is not as it was
+  2    the command cannot do what was asked: one sentence on stderr gives the reason
+  3    accept, compare: a requirement cannot be decided; wait: not ended within --limit
+  {os.EX_SOFTWARE}   an internal error: no result
+  130  interrupted"""
+
+
 class Command(NamedTuple):
     """One subcommand: what it is for, what it does with its options, and how these are added."""
 
@@ -75,9 +84,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # who reads, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
-    except KeyboardInterrupt:
-        print("caraml: interrupted; jobs that were submitted go on", file=sys.stderr)
-        return 128 + signal.SIGINT
     except SchedulerError as error:
         _say(f"{error}: ask again when it does")
     except ImportError as error:
@@ -120,6 +126,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="caraml",
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=EXIT_CODES,
         usage="caraml [-h] [--version] COMMAND ...",
         description="See what a machine needs to run the benchmarks, watch over sweeps, and read their results.\n\n"
         f"{overview}\n\n{_workloads()}'caraml COMMAND --help' tells more of one.",

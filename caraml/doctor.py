@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from benchmarks.common.options import ConfigError
 from caraml.devices import TOOLS, Device, candidates, find_devices
@@ -46,6 +48,7 @@ def examine(name: str) -> list[Finding]:
         () if by_kubernetes else container(block, site, runtime),
         data(site),
         sensors(block, runtime),
+        () if by_kubernetes else host_name(),
         space(site),
         cost(block, site),
     )
@@ -274,6 +277,19 @@ def images_of(block: Block) -> list[str]:
     used = {facts.framework for facts in workloads().values()}
     frameworks = [framework for framework in FRAMEWORKS if framework in used]
     return list(dict.fromkeys(block["image"].replace("$framework", framework) for framework in frameworks))
+
+
+def host_name(resolve: Callable[..., Any] = socket.getaddrinfo) -> Iterator[Finding]:
+    """Of this machine: programs that train together look each other up by name."""
+    name = socket.gethostname()
+    try:
+        resolve(name, None)
+    except (OSError, UnicodeError) as error:
+        to_do = f"add its address and name to /etc/hosts, such as '127.0.0.1 {name}' for a machine that trains alone"
+        found = f"{name} does not resolve ({error}): torchrun waits for minutes where it asks for this name"
+        yield Finding("host name", WARNING, found, to_do)
+    else:
+        yield Finding("host name", GOOD, name)
 
 
 def space(site: Site) -> Iterator[Finding]:

@@ -175,10 +175,10 @@ def make_image(image: Image, runtime: str, folder: Path) -> Path:
 def _build(image: Image, runtime: str, part: Path, work: Path) -> None:
     tag = f"caraml/{image.name}"
     if runtime == "apptainer":
-        (work / "image.def").write_text(definition(image, "apptainer"))
+        (work / "image.def").write_text(definition(image, "apptainer"), encoding="utf-8")
         _run("apptainer", "build", str(part), str(work / "image.def"))
         return
-    (work / "Containerfile").write_text(definition(image, "containerfile"))
+    (work / "Containerfile").write_text(definition(image, "containerfile"), encoding="utf-8")
     recipe = ("--file", str(work / "Containerfile"), str(work))
     if runtime == "podman":
         _run("podman", "build", "--tag", tag, *recipe)
@@ -191,7 +191,7 @@ def _build(image: Image, runtime: str, part: Path, work: Path) -> None:
 def _run(*command: str) -> None:
     # The system's programs are written for the system's Python, not for that of an environment.
     environ = {**os.environ, "PATH": f"/usr/bin:{os.environ['PATH']}"}
-    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, env=environ)
+    done = subprocess.run(command, stderr=subprocess.PIPE, encoding="utf-8", errors="replace", env=environ)
     if done.returncode:
         words = done.stderr.strip().splitlines() or ["it said nothing"]
         raise SiteError(f"'{' '.join(command[:2])}' failed: {words[-1]}")

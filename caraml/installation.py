@@ -7,6 +7,7 @@ folder is in; without one it still has the tables, as copies that setup.py puts 
 from __future__ import annotations
 
 import sys
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
 from caraml.errors import NoCheckout
@@ -14,7 +15,24 @@ from caraml.errors import NoCheckout
 PACKAGE = Path(__file__).resolve().parent
 SYSTEMS, IMAGES = Path("jube/include/systems.yaml"), Path("containers/images.yaml")
 REFUSED = SYSTEMS.with_name("refused.yaml")
-OURS = ("benchmarks", "caraml", "results")
+OURS = ("benchmarks", "caraml", "ioprof", "results")
+SAMPLER = "jpwr"  # a distribution of its own, which may be in another folder
+
+
+class _OwnPackages:
+    """Finds our packages in the folder that `caraml` is in."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        return PathFinder.find_spec(name, [str(PACKAGE.parent)]) if name in (*OURS, SAMPLER) else None
+
+
+def find_own_packages_first() -> None:
+    """Import our packages from the folder of `caraml`.
+
+    Names such as `results` are common: a user's folder on PYTHONPATH, or the current one, may have them, too.
+    """
+    sys.meta_path.insert(0, _OwnPackages)
 
 
 def find_checkout() -> Path | None:
@@ -45,6 +63,8 @@ def missing_package(error: ImportError) -> str:
     name = (error.name or "").partition(".")[0]
     if name in OURS:
         raise error
-    to_do = "make setup" if (PACKAGE.parent / SYSTEMS).is_file() else "pip install 'caraml[report]'"
+    project = "./jpwr" if name == SAMPLER else "'.[report]'"
+    in_checkout = (PACKAGE.parent / SYSTEMS).is_file()
+    to_do = "make setup" if in_checkout else f"pip install {project} in a checkout of CARAML"
     found = f"has no module {name}" if isinstance(error, ModuleNotFoundError) else f"cannot load {name}: {error}"
     return f"{sys.executable} {found}: install it with {to_do}"

@@ -1,5 +1,6 @@
 """Find what JUBE accepts in silence in a workflow: unknown keys, undefined variables, what is written twice.
 
+And what is wrong with the blocks of systems that it takes.
 Knows the keys that JUBE 2.5.1 and 2.7.1 read and that our workflows use.
 """
 
@@ -11,6 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from caraml.installation import SYSTEMS
+from caraml.nodes import entries, text_of
+from caraml.systems import find_mistakes
 
 # For each place the keys that it may have; a place is the key that holds it.
 KEYS: dict[str, set[str]] = {
@@ -77,6 +82,9 @@ def lint(file: Path) -> list[Finding]:
         workflow = Workflow(path, roots[path])
         _check_keys(workflow, workflow.root, "")
         _check_twice(workflow)
+        if path.name == SYSTEMS.name:
+            for node, text in find_mistakes(workflow.root):
+                workflow.find(node, text)
         if path == file:  # steps that are in another file are looked at where they are taken in
             included = _references(workflow)
             for other in sorted(included - set(roots)):
@@ -154,47 +162,26 @@ def _check_keys(workflow: Workflow, node: Any, place: str) -> None:
 def _check_twice(workflow: Workflow) -> None:
     """Entries of one set with the same name and tag, of which JUBE would take the last."""
     for kind, entry_kind in (("parameterset", "parameter"), ("patternset", "pattern")):
-        for node in _entries(workflow.root, kind):
+        for node in entries(workflow.root, kind):
             seen: dict[tuple[str, str], int] = {}
-            for entry in _entries(node, entry_kind):
-                key = _text(entry, "name"), _text(entry, "tag")
+            for entry in entries(node, entry_kind):
+                key = text_of(entry, "name"), text_of(entry, "tag")
                 if key in seen:
                     workflow.find(entry, f"{entry_kind} '{key[0]}' is there twice, first in line {seen[key]}")
                 seen.setdefault(key, entry.start_mark.line + 1)
 
 
-def _entries(node: Any, key: str) -> list[Any]:
-    """What a mapping has under a key, as a list."""
-    import yaml
-
-    if not isinstance(node, yaml.MappingNode):
-        return []
-    for name, value in node.value:
-        if name.value == key:
-            return list(value.value) if isinstance(value, yaml.SequenceNode) else [value]
-    return []
-
-
-def _text(node: Any, key: str = "_") -> str:
-    """A mapping's text under a key, or the text itself."""
-    import yaml
-
-    if isinstance(node, yaml.ScalarNode):
-        return str(node.value) if key == "_" else ""
-    return next((str(entry.value) for entry in _entries(node, key) if isinstance(entry, yaml.ScalarNode)), "")
-
-
 def _uses(node: Any) -> Iterator[tuple[Any, str, str]]:
     """For each name under `use`: where it stands, the file it is taken from, and the name."""
-    for entry in _entries(node, "use"):
-        for name in _text(entry).split(","):
-            yield entry, _text(entry, "from"), name.strip()
+    for entry in entries(node, "use"):
+        for name in text_of(entry).split(","):
+            yield entry, text_of(entry, "from"), name.strip()
 
 
 def _references(workflow: Workflow) -> set[Path]:
     """The files that sets are taken from; what is not there is a finding."""
     found = set()
-    for node in [*_entries(workflow.root, "step"), *_entries(workflow.root, "analyser")]:
+    for node in [*entries(workflow.root, "step"), *entries(workflow.root, "analyser")]:
         for entry, source, _ in _uses(node):
             path = workflow.file.parent / source
             if source and not path.is_file():
@@ -208,8 +195,8 @@ def _sets(file: Path, root: Any) -> dict[str, list[Any]]:
     """Every set of a file by its name; a system is one name with many tagged sets."""
     found: dict[str, list[Any]] = {}
     for kind in SETS:
-        for node in _entries(root, kind):
-            found.setdefault(_text(node, "name"), []).append(node)
+        for node in entries(root, kind):
+            found.setdefault(text_of(node, "name"), []).append(node)
     return found
 
 
@@ -217,7 +204,7 @@ def _check_names(workflow: Workflow, roots: dict[Path, Any]) -> None:
     """Steps, sets and variables that do not exist where they are named."""
     own = _sets(workflow.file, workflow.root)
     files: dict[str, dict[str, list[Any]]] = {"": own}
-    steps = {_text(step, "name"): step for step in _entries(workflow.root, "step")}
+    steps = {text_of(step, "name"): step for step in entries(workflow.root, "step")}
     defined: dict[str, set[str]] = {}
 
     def sets_of(node: Any) -> list[Any]:
@@ -234,36 +221,36 @@ def _check_names(workflow: Workflow, roots: dict[Path, Any]) -> None:
         return chosen
 
     for name, step in steps.items():
-        parents = [one.strip() for one in _text(step, "depend").split(",") if one.strip()]
+        parents = [one.strip() for one in text_of(step, "depend").split(",") if one.strip()]
         for parent in parents:
             if parent not in steps:
                 workflow.find(step, f"step '{name}' depends on '{parent}', which is no step")
         inherited = set().union(*(defined.get(parent, set()) for parent in parents))
         chosen = sets_of(step)
-        names = {_text(entry, "name") for node in chosen for entry in _entries(node, "parameter")}
+        names = {text_of(entry, "name") for node in chosen for entry in entries(node, "parameter")}
         defined[name] = inherited | names
         for node in chosen:
             for kind, key in (("parameter", "_"), ("sub", "dest")):
-                for entry in _entries(node, kind):
-                    _check_variables(workflow, entry, _text(entry, key), defined[name], f"step '{name}'")
-        for entry in _entries(step, "do"):
-            _check_variables(workflow, entry, _text(entry), defined[name], f"step '{name}'")
+                for entry in entries(node, kind):
+                    _check_variables(workflow, entry, text_of(entry, key), defined[name], f"step '{name}'")
+        for entry in entries(step, "do"):
+            _check_variables(workflow, entry, text_of(entry), defined[name], f"step '{name}'")
     everything = set().union(*defined.values())
-    analysers = {_text(node, "name"): node for node in _entries(workflow.root, "analyser")}
+    analysers = {text_of(node, "name"): node for node in entries(workflow.root, "analyser")}
     patterns: set[str] = set()
     for node in analysers.values():
-        for name in (_text(entry, "name") for one in sets_of(node) for entry in _entries(one, "pattern")):
+        for name in (text_of(entry, "name") for one in sets_of(node) for entry in entries(one, "pattern")):
             patterns |= {name, *(f"{name}_{statistic}" for statistic in STATISTICS)}
-        for entry in _entries(node, "analyse"):
-            if _text(entry, "step") not in steps:
-                workflow.find(entry, f"the analyser reads step '{_text(entry, 'step')}', which is no step")
-    for result in _entries(workflow.root, "result"):
-        if _text(result, "use") not in analysers:
-            workflow.find(result, f"the result uses '{_text(result, 'use')}', which is no analyser")
-        for table in _entries(result, "table"):
-            for column in _entries(table, "column"):
-                if _text(column) not in everything | patterns:
-                    workflow.find(column, f"column '{_text(column)}' is neither a parameter nor a pattern")
+        for entry in entries(node, "analyse"):
+            if text_of(entry, "step") not in steps:
+                workflow.find(entry, f"the analyser reads step '{text_of(entry, 'step')}', which is no step")
+    for result in entries(workflow.root, "result"):
+        if text_of(result, "use") not in analysers:
+            workflow.find(result, f"the result uses '{text_of(result, 'use')}', which is no analyser")
+        for table in entries(result, "table"):
+            for column in entries(table, "column"):
+                if text_of(column) not in everything | patterns:
+                    workflow.find(column, f"column '{text_of(column)}' is neither a parameter nor a pattern")
 
 
 def _check_variables(workflow: Workflow, node: Any, text: str, defined: set[str], where: str) -> None:

@@ -13,7 +13,12 @@ def ask(*command: str, limit_s: float) -> subprocess.CompletedProcess[str]:
     """What a program said, whatever its exit code; raises ProgramError when it does not start, or not end in time."""
     try:
         return subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=limit_s
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=limit_s,
         )
     except subprocess.TimeoutExpired as error:
         raise ProgramError(f"{command[0]} did not answer within {limit_s:g} s") from error

@@ -178,6 +178,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     what.add_argument("--get", metavar="KEY", choices=defaults(), help="one value")
     parser.add_argument("--default", default="", help="what --get prints where the site says nothing")
     options = parser.parse_args(argv)
+    if hasattr(sys.stdout, "reconfigure"):  # a script reads it: names of files as they are, on any terminal
+        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     try:
         site = read_site(options.system)
     except (CaramlError, RecordError, ImportError) as error:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from caraml.errors import SiteError, near
 from caraml.installation import REFUSED, SYSTEMS, table_file
+from caraml.nodes import entries, text_of, value_of
 from results.tables.table import aligned
 from results.workloads import VENDORS, workloads
-from results.yaml_files import YamlError, read_yaml
+from results.yaml_files import YamlError, read_nodes, read_yaml
 
 COLUMNS = (
     ("system", "system_name"),
@@ -25,6 +27,69 @@ COLUMNS = (
     ("source of the figures", "hardware_source"),
 )
 
+RUNTIMES = ("apptainer", "podman", "charliecloud", "none")
+SUBMITS = ("bash", "sbatch", "kubernetes")
+
+
+class Kind(NamedTuple):
+    """What the value of a key may be: in words, and as a regular expression of the text in the file."""
+
+    words: str
+    pattern: str
+    convert: Callable[[str], str | int | float] = str
+
+
+def _one_of(*choices: str) -> Kind:
+    return Kind(f"one of {', '.join(choices)}", "|".join(map(re.escape, choices)))
+
+
+ANY_TEXT = Kind('a text, or "" for none', r"(?s:.*)")
+TEXT = Kind("a text", r"(?s:.*\S.*)")
+FROM_0 = Kind("a whole number from 0 on", r"0|[1-9][0-9]*", int)
+FROM_1 = Kind("a whole number from 1 on", r"[1-9][0-9]*", int)
+FIGURE = Kind(
+    "a number from 0 on",
+    r"[0-9]*\.?[0-9]+([eE][-+]?[0-9]+)?",
+    lambda text: int(text) if text.isdecimal() else float(text),
+)
+SWEEP = Kind("whole numbers from 1 on with spaces between them", rf" *{FROM_1.pattern}( +{FROM_1.pattern})* *")
+
+# Every key of a block; what each means is said at the head of systems.yaml.
+KEYS: Mapping[str, Kind] = {
+    "system_name": TEXT,
+    "vendor": _one_of(*VENDORS),
+    "cpu_arch": TEXT,
+    "accelerator": TEXT,
+    "device_words": ANY_TEXT,
+    "devices_per_node": FROM_1,
+    "devices_sweep": SWEEP,
+    "cpus_per_task": FROM_1,
+    "memory_gb_per_device": FIGURE,
+    "tdp_w_per_device": FIGURE,
+    "memory_gb_per_s_per_device": FIGURE,
+    "link_gb_per_s_per_device": FIGURE,
+    "network_gb_per_s_per_device": FIGURE,
+    "peak_tflops_fp32": FIGURE,
+    "peak_tflops_fp16": FIGURE,
+    "peak_tflops_bf16": FIGURE,
+    "peak_tflops_fp8": FIGURE,
+    "hardware_source": TEXT,
+    "power_methods": TEXT,
+    "image": TEXT,
+    "container_runtime": _one_of(*RUNTIMES),
+    "submit": _one_of(*SUBMITS),
+    "gres": ANY_TEXT,
+    "kubernetes_resource": ANY_TEXT,
+    "launcher": ANY_TEXT,
+    "launcher_args": ANY_TEXT,
+    "host_suffix": ANY_TEXT,
+    "network_env": ANY_TEXT,
+    "default_precision": _one_of("fp32", "bf16", "fp16", "fp8"),
+    "warmup_steps": FROM_0,
+    "measured_steps": FROM_1,
+    "min_measured_s": FIGURE,
+    "default_repeats": FROM_1,
+}
 # What a block need not state, with what it then is.
 OPTIONAL: Mapping[str, Any] = {
     "kubernetes_resource": "",
@@ -32,63 +97,96 @@ OPTIONAL: Mapping[str, Any] = {
     "link_gb_per_s_per_device": 0,
     "network_gb_per_s_per_device": 0,
 }
-RUNTIMES = ("apptainer", "podman", "charliecloud", "none")
-SUBMITS = ("bash", "sbatch", "kubernetes")
-# The values of a key, where they are few.
-CHOICES: Mapping[str, tuple[str, ...]] = {
-    "vendor": VENDORS,
-    "container_runtime": RUNTIMES,
-    "submit": SUBMITS,
-    "default_precision": ("fp32", "bf16", "fp16", "fp8"),
-}
-AT_LEAST_ONE = ("devices_per_node", "default_repeats", "measured_steps")  # whole numbers
+COMMANDS = ("cpu_arch", "cpus_per_task")  # JUBE alone reads their values, so `mode: shell` may find them
 Block = dict[str, Any]
 
 
 def read_systems(file: Path | None = None) -> dict[str, Block]:
     """For each system its keys with their values; of a key with several tags, the value without a tag asked for.
 
-    Raises SiteError when the file cannot be read as blocks of systems that all have the same keys.
+    Raises SiteError when the file cannot be read, and for the first mistake in it.
     """
     file = file or table_file(SYSTEMS)
-    found: dict[str, Block] = {}
     try:
-        for block in read_yaml(file)["parameterset"]:
-            values: Block = {}
-            for parameter in block["parameter"]:
-                if str(parameter.get("tag", "!")).startswith("!"):
-                    values[parameter["name"]] = parameter["_"]
-            found[str(block["tag"])] = values | {name: OPTIONAL[name] for name in OPTIONAL if name not in values}
+        root = read_nodes(file)
     except YamlError as error:
         raise SiteError(f"{file} cannot be read: {error}") from error
-    except KeyError as error:
-        raise SiteError(f"{file}: block {len(found) + 1} is not that of a system: it has no key {error}") from error
-    except (AttributeError, TypeError) as error:
-        words = "it must hold a tag, and parameters with a name each and a value under _"
-        raise SiteError(f"{file}: block {len(found) + 1} is not that of a system: {words}") from error
-    for name, values in found.items():
-        if wrong := _wrong(values, like=found):
-            raise SiteError(f"{file}: system {name} {wrong}")
+    for node, text in find_mistakes(root):
+        raise SiteError(f"{file}:{node.start_mark.line + 1}: {text}")
+    found: dict[str, Block] = {}
+    kinds = {**KEYS, **_keys_of_workloads()}
+    for block in entries(root, "parameterset"):
+        values: Block = {}
+        for parameter in _untagged(block):
+            key, text = text_of(parameter, "name"), text_of(parameter)
+            values[key] = text if text_of(parameter, "mode") else kinds[key].convert(text)
+        found[text_of(block, "tag")] = values | {key: OPTIONAL[key] for key in OPTIONAL if key not in values}
+    if not found:
+        raise SiteError(f"{file} describes no system: it needs a 'parameterset' with a block for each")
     return found
 
 
-def _wrong(values: Block, like: Mapping[str, Block]) -> str:
-    """What is wrong with a block, in words; its keys are those of the first one, and of the workloads."""
-    of_workloads = {parameter for facts in workloads().values() for parameter in facts.parameters}
-    first, known = next(iter(like.items()))
-    for key in known:
-        if key not in values and key not in of_workloads:
-            return f"has no '{key}', which {first} has"
-    for key in values:
-        if key not in known and key not in of_workloads:
-            return f"has a key '{key}', which nothing reads: {near(key, {*known, *of_workloads})}"
-    for key, choices in CHOICES.items():
-        if str(values[key]) not in choices:
-            return f"has '{values[key]}' as its {key}: {near(str(values[key]), choices)}"
-    for key in AT_LEAST_ONE:
-        if not (str(values[key]).isdecimal() and int(values[key]) > 0):
-            return f"has '{values[key]}' as its {key}: a whole number from 1 on is wanted"
+def find_mistakes(root: Any) -> Iterator[tuple[Any, str]]:
+    """What is wrong with the blocks of systems, each with the node of the file that it is about."""
+    known = {**KEYS, **_keys_of_workloads()}
+    first: dict[str, int] = {}
+    for block in entries(root, "parameterset"):
+        name, line = text_of(block, "tag"), block.start_mark.line + 1
+        if not name or text_of(block, "name") != "system":
+            yield block, "the block of a system has 'name: system', and the system's name as its 'tag'"
+            continue
+        if name in first:
+            yield block, f"system {name} is described twice, first in line {first[name]}: give one of them another tag"
+        first.setdefault(name, line)
+        if not entries(block, "parameter"):
+            yield block, f"system {name} has no 'parameter', which holds its keys"
+            continue
+        for parameter in entries(block, "parameter"):
+            key = text_of(parameter, "name")
+            if key not in known:
+                yield parameter, f"system {name} has a key '{key}', which nothing reads: {near(key, known)}"
+            elif wrong := _wrong_value(parameter, key, known[key]):
+                yield parameter, f"system {name} {wrong}"
+            elif key == "system_name" and text_of(parameter) != name:
+                yield parameter, f"system {name} has '{text_of(parameter)}' as its system_name: write {name}"
+        stated = {text_of(parameter, "name") for parameter in _untagged(block)}
+        for key in KEYS:
+            if key not in stated and key not in OPTIONAL:
+                yield block, f"system {name} has no '{key}': add it, with {KEYS[key].words}"
+
+
+def _wrong_value(parameter: Any, key: str, kind: Kind) -> str:
+    """What is wrong with the value of a key, in words."""
+    value = value_of(parameter, "_")
+    if value is None or value.tag.rpartition(":")[2] in ("null", "seq", "map"):
+        return f"has no value for {key}: write {kind.words}"
+    text = text_of(value)
+    if key in COMMANDS and text_of(parameter, "mode"):
+        kind = TEXT
+    if not re.fullmatch(kind.pattern, text):
+        return f"has '{text}' as its {key}: write {kind.words}"
+    if value.tag.endswith(":bool"):
+        return f"has {text} as its {key}, which YAML takes for true or false: put it in quotes"
+    if "," in text and not text_of(parameter, "separator"):
+        return f"has a comma in its {key}, where JUBE takes it for two values: add 'separator: \"|\"'"
     return ""
+
+
+def _untagged(block: Any) -> list[Any]:
+    """The parameters of a block that count where no tag is asked for."""
+    return [one for one in entries(block, "parameter") if (text_of(one, "tag") or "!").startswith("!")]
+
+
+def _keys_of_workloads() -> dict[str, Kind]:
+    """The parameters of workloads that a block may state; where the usual value is numbers, numbers are wanted."""
+    number = FROM_1.pattern
+    of_one = rf" *({number}( +{number})*)? *"
+    numbers = Kind("whole numbers, such as '8 16; 117M: 2 4'", rf"{of_one}(; *[^;:]+:{of_one})*")
+    return {
+        name: numbers if re.fullmatch(numbers.pattern, str(usual)) else TEXT
+        for facts in workloads().values()
+        for name, usual in facts.parameters.items()
+    }
 
 
 def read_system(name: str, file: Path | None = None) -> Block:

@@ -13,7 +13,6 @@ import time
 from pathlib import Path
 from typing import Any, Sequence
 
-from ioprof import __version__
 from ioprof.counters import read_counters
 from ioprof.counts import Profile
 from ioprof.coverage import coverage
@@ -23,6 +22,7 @@ from ioprof.library import build, library
 from ioprof.other_tools import read_other
 from ioprof.summary import lines, to_dict
 from ioprof.watch import Watcher
+from jpwr import __version__
 from jpwr.child import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Child
 from jpwr.errors import JpwrError
 from jpwr.parser import EXIT_FAILED, Parser

@@ -229,7 +229,7 @@ def from_dftracer(paths: Iterable[Path]) -> Profile:
 def _events(path: Path) -> Iterator[dict[str, Any]]:
     """Lines of JSON; the last one of a process that was killed may be cut."""
     try:
-        with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as file:
             for number, line in enumerate(file, 1):
                 text = line.strip().rstrip(",")
                 if not text.startswith("{"):

@@ -1,4 +1,4 @@
-"""`python -m jpwr`, for containers in which nothing of ours is installed."""
+"""The command `jpwr`, and `python -m jpwr` for containers in which nothing of ours is installed."""
 
 import signal
 import sys
@@ -8,4 +8,5 @@ if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
 
 from jpwr.cli import main
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import errno
 import gc
-import io
 import json
 import os
 import signal
@@ -49,8 +48,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments and arguments[0] in TOOLS:
             from jpwr.tools import run_tool
 
-            if isinstance(sys.stdout, io.TextIOWrapper):  # a region's name may be more than its encoding knows
-                sys.stdout.reconfigure(errors="backslashreplace")
             return run_tool(arguments)
         return _run(_parse(arguments))
     except JpwrError as error:

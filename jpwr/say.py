@@ -44,10 +44,13 @@ def short(name: str) -> str:
 
 
 def open_standard_streams() -> None:
-    """Open /dev/null where stdin, stdout or stderr is closed: else the next file that is opened is taken for it.
+    """Make standard streams such that nothing printed raises an error or goes elsewhere.
 
-    The command still finds it closed.
+    Where stdin, stdout or stderr is closed, /dev/null is opened: else the next file that is opened is taken for it. The
+    command still finds it closed. What stdout's encoding lacks is escaped, as Python does on stderr.
     """
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")
     for number in (0, 1, STDERR):
         try:
             os.fstat(number)

@@ -84,7 +84,7 @@ class Throughput(NamedTuple):
 @cache
 def read_published() -> tuple[Published, ...]:
     """All published figures, in the order of the file."""
-    with FIGURES.open(newline="") as file:
+    with FIGURES.open(newline="", encoding="utf-8") as file:
         return tuple(Published(**row) for row in csv.DictReader(file))
 
 

@@ -294,7 +294,7 @@ def _validator() -> tuple[Callable[[Record], Any], type[Exception]]:
     import fastjsonschema
 
     return (
-        fastjsonschema.compile(_without_references(json.loads(SCHEMA.read_text())), use_default=False),
+        fastjsonschema.compile(_without_references(json.loads(SCHEMA.read_text(encoding="utf-8"))), use_default=False),
         fastjsonschema.JsonSchemaValueException,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,15 @@ def read_yaml(path: Path, as_text: bool = False) -> Any:
 
     Raises YamlError when it cannot be read, is not in UTF-8, is no YAML, or has a key twice.
     """
+    return _read(path, as_text, lambda loader, root: loader.construct_document(root))
+
+
+def read_nodes(path: Path) -> Any:
+    """The same as nodes, which know their lines; raises YamlError, too."""
+    return _read(path, False, lambda _, root: root)
+
+
+def _read(path: Path, as_text: bool, finish: Callable[[Any, Any], Any]) -> Any:
     import yaml
 
     name = "BaseLoader" if as_text else "SafeLoader"
@@ -34,7 +44,7 @@ def read_yaml(path: Path, as_text: bool = False) -> Any:
             if root is None:
                 return None
             _refuse_twice(root)
-            return loader.construct_document(root)
+            return finish(loader, root)
         finally:
             loader.dispose()
     except UnicodeDecodeError as error:

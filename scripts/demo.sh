@@ -44,6 +44,13 @@ if ((! $#)); then
     set -- CPU
 fi
 caraml check jube/*.yaml
+submit=$(caraml systems --system "$1" --get submit)
+how=$(python3 -m caraml.site "$1" --get submit --default "$submit")
+# As the workflow would after the data is made.
+python3 -m caraml.schedulers "$how" "$1" || {
+    echo "demo: $1 runs by $how, which cannot be used here: 'caraml doctor --system $1' tells what is missing" >&2
+    exit 1
+}
 data=$(python3 -m caraml.site "$1" --get data_folder)
 say "text for GPT and pictures for ResNet-50, side by side (made once)"
 python3 -m benchmarks.llm_training.prepare --out "$data/text-tiny" --size tiny >"$logs/text" 2>&1 &

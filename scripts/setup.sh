@@ -113,14 +113,14 @@ install_parts() {
     [[ -n $rocm ]] && release=$(rocm_version "$rocm")
     parts=$(IFS=,; echo "$*")
     # Stamped with all that decides what is installed, and where: a moved checkout is set up again, and one with a new GPU.
-    stamp="$PWD $parts $(cksum <pyproject.toml)${rocm:+ ROCm $release in $rocm}"
+    stamp="$PWD $parts $(cat pyproject.toml jpwr/pyproject.toml | cksum)${rocm:+ ROCm $release in $rocm}"
     [[ -f $venv/installed ]] && grep -qxF "$stamp" "$venv/installed" && return
     if [[ -z $gpu ]] && command -v nvidia-smi >/dev/null; then
         say "nvidia-smi is here and shows no GPU, so nothing is installed for one: run this again where it does"
     fi
     [[ " $* " == *" llm "* ]] && install_torch "$gpu"
     say "installing what $parts need"
-    pip_install --editable ".[$parts]" || pip_failed "the packages could not be installed: see the message of pip above"
+    pip_install --editable ./jpwr --editable ".[$parts]" || pip_failed "the packages could not be installed: see the message of pip above"
     sed -n '/^ERROR/,$p' "$log.last" >&2 # what does not fit together is no failure to pip
     [[ -n $rocm ]] && install_amdsmi "$rocm" "$release"
     echo "$stamp" >>"$venv/installed"

@@ -15,7 +15,7 @@ command -v mmdebstrap >/dev/null || { echo "try_release: mmdebstrap is missing: 
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 chmod 755 "$root"
-options=(--quiet --variant=minbase "--components=$sections" --include=make,git,python3,python3-venv,ca-certificates)
+options=(--quiet --variant=minbase "--components=$sections" --include=apt,make,git,python3,python3-venv,ca-certificates)
 if [[ $release == noble && ! -e /usr/share/keyrings/ubuntu-archive-keyring.gpg ]]; then
     options+=(--aptopt='Acquire::AllowInsecureRepositories "true"' --aptopt='APT::Get::AllowUnauthenticated "true"')
 fi

@@ -44,7 +44,7 @@ def run_in(checkout, script):
 
 def test_a_machine_is_added_by_what_the_tutorial_says(tmp_path, jube_command):
     parts = re.findall(r"```(yaml|sh)\n(.*?)```", TUTORIAL.read_text(), re.DOTALL)
-    assert [kind for kind, _ in parts] == ["yaml", "sh", "sh"]
+    assert [kind for kind, _ in parts] == ["yaml", "yaml", "sh", "sh"]
     checkout = make_checkout(tmp_path / "caraml")
     # The training takes the options of the new block, but is not run: it is in other tests.
     quick = f"python3 {checkout}/tests/quick_run.py"
@@ -57,6 +57,7 @@ def test_a_machine_is_added_by_what_the_tutorial_says(tmp_path, jube_command):
             continue
         said += run_in(checkout, text)
     assert re.search("^MYBOX +the CPU under my desk", said, re.MULTILINE)
+    assert re.search("^MYGPUS +NVIDIA L40S 48GB", said, re.MULTILINE)
     assert "1 point: 1 ok" in said
     [result] = (checkout / "jube" / "llm_run").glob("*/*_benchmark/work/result.json")
     assert json.loads(result.read_text())["system"] == "MYBOX"

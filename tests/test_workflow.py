@@ -265,6 +265,27 @@ def test_a_sweep_whose_jube_was_killed_goes_on_where_it_was(jube, tmp_path):
     assert [row["status"] for row in table_of(jube, out)] == ["ok", "ok"]
 
 
+@pytest.mark.parametrize(
+    ("system", "reason"),
+    [
+        ("H200", "H200 runs by sbatch, which cannot be used here: 'caraml doctor --system H200' tells what is missing"),
+        ("CS2", "CS2 was asked for, but a Cerebras CS-2 trains"),
+        ("H2000", "there is no system H2000"),
+    ],
+)
+def test_the_demo_refuses_a_system_before_it_makes_data(tmp_path, system, reason):
+    (tmp_path / "scontrol").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    data = tmp_path / "data"
+    path = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environ = {**os.environ, "PATH": path, "CARAML_DATA_FOLDER": str(data)}
+    demo = [str(REPOSITORY / "scripts" / "demo.sh"), system]
+    done = subprocess.run(demo, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.returncode
+    assert reason in done.stderr
+    assert not data.exists()
+
+
 def job_folder(tmp_path: Path, program: str, methods: str = "estimate", runs: int = 1, repo: Path = REPOSITORY) -> Path:
     """A point of the sweep as JUBE makes it, with another program in place of the benchmark."""
     values = {
@@ -326,6 +347,27 @@ def test_a_job_that_fails_says_why_in_its_row(tmp_path, program, methods, reason
     assert reason in result["error"]
     assert (tmp_path / "error").exists()
     assert not (tmp_path / "ready").exists()
+
+
+def test_a_node_alone_trains_also_where_its_own_name_does_not_resolve(tmp_path):
+    (tmp_path / "rank.py").write_text("import os\nopen('rank' + os.environ['RANK'], 'w')\n")
+    node = job_folder(tmp_path, "rank.py") / "node.sh"
+    with_that_name = [
+        "unshare",
+        "--map-root-user",
+        "--uts",
+        "bash",
+        "-c",
+        'hostname no-such-host.invalid && exec "$@"',
+        "-",
+    ]
+    if subprocess.run([*with_that_name, "true"], capture_output=True).returncode:
+        pytest.skip("a host name of its own takes namespaces of users: run this test where 'unshare -r' works")
+    done = subprocess.run(
+        [*with_that_name, "bash", node], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "rank0").exists()
 
 
 @pytest.mark.parametrize(

@@ -227,6 +227,12 @@ class RunOptions:
 Options = TypeVar("Options")
 
 
+def escape_unencodable() -> None:
+    """Escape what stdout's encoding lacks, as Python does on stderr: no print ends a run."""
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
 def run_command(
     options: type[Options],
     prog: str,
@@ -235,6 +241,7 @@ def run_command(
     argv: Sequence[str] | None,
 ) -> int:
     """A program of one group of flags, from the command line: its exit code, 2 with one sentence for a ConfigError."""
+    escape_unencodable()
     try:
         [parsed] = parse_config((options,), sys.argv[1:] if argv is None else argv, prog, description)
         body(parsed)

@@ -18,7 +18,14 @@ from benchmarks.common.binding import bind
 from benchmarks.common.input_files import Staged, drop_from_cache, stage
 from benchmarks.common.launch import Launch, boot_id, mark, node_name, node_window, read_launch
 from benchmarks.common.measure import WINDOW, measure_steps
-from benchmarks.common.options import EXIT_BAD_OPTIONS, FULL_FP32, ConfigError, RunOptions, parse_config
+from benchmarks.common.options import (
+    EXIT_BAD_OPTIONS,
+    FULL_FP32,
+    ConfigError,
+    RunOptions,
+    escape_unencodable,
+    parse_config,
+)
 from benchmarks.common.out_of_memory import telling_line
 from benchmarks.common.provenance import collect_provenance, environment
 from benchmarks.common.record import EFFECTIVE, FAILED, MEASURED, OK, Device, RunRecord, Window
@@ -59,6 +66,7 @@ UNUSUAL = {"turns.cold_cache": "cold cache", "run.region_times": "reads counted"
 
 def main(workload: type[Workload], argv: Sequence[str] | None = None) -> int:
     """A workload's program, from the command line; returns the exit code and leaves a record, whatever happens."""
+    escape_unencodable()
     try:
         options, launch = parse_options(workload, sys.argv[1:] if argv is None else argv), read_launch()
         check_record_path(options.run.record)

@@ -59,6 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = Parser(prog="python -m benchmarks.common.spawn", description=__doc__)
     parser.add_argument("--nproc-per-node", type=int, required=True, metavar="N", help="processes on this node")
     parser.add_argument("--standalone", action="store_true", help="one node, at a port that is free; the default")
+    parser.add_argument("--local-addr", metavar="ADDRESS", help="torchrun's; here the ranks of one node need none")
     parser.add_argument("--nnodes", type=int, default=1, metavar="N", help="nodes that train together")
     parser.add_argument("--node-rank", type=int, default=0, metavar="N", help="this one among them, from 0")
     parser.add_argument("--master-addr", default="localhost", metavar="HOST", help="the first of them")

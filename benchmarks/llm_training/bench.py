@@ -118,7 +118,8 @@ def compare(options: BenchOptions) -> None:
 
 def data_parallel_tokens_per_s(rounds: int = 3) -> tuple[float, float]:
     """Of two ranks with a thread each, and of one rank with two threads, as users start them; medians, in turns."""
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
+    torchrun += ["--nproc-per-node", "2"]
     contestants = {"2": [*torchrun, "-m"], "1": [sys.executable, "-m"]}
     found: dict[str, list[float]] = {ranks: [] for ranks in contestants}
     for _ in range(rounds):

@@ -85,7 +85,7 @@ def installed_texts() -> Iterator[str]:
         if {"test", "tests", "idle_test", "site-packages", "dist-packages"} & set(file.relative_to(library).parts):
             continue
         try:
-            text = "\n\n".join(_docstrings(ast.parse(file.read_text())))
+            text = "\n\n".join(_docstrings(ast.parse(file.read_text(encoding="utf-8"))))
         except (OSError, SyntaxError, UnicodeDecodeError):
             continue
         if text:
@@ -93,7 +93,7 @@ def installed_texts() -> Iterator[str]:
     for folder in (LICENCES, library):
         for file in sorted(folder.glob("[A-Z]*")):
             if file.is_file() and not file.is_symlink():
-                yield file.read_text(errors="replace")
+                yield file.read_text(encoding="utf-8", errors="replace")
 
 
 def _docstrings(tree: ast.AST) -> Iterator[str]:

@@ -21,6 +21,7 @@ def install() -> None:
     cpu = torch.device("cpu")
     torch.cuda.current_device = lambda: cpu  # type: ignore[assignment,return-value]
     torch.cuda.synchronize = lambda device=None: None
+    torch.cuda.current_stream = lambda device=None: None  # type: ignore[assignment,return-value]  # from 0.19 on
     torch.Tensor.cuda = lambda tensor, *args, **options: tensor  # type: ignore[method-assign]
     schedules.torch = _TorchOnCpu()
     torch.cuda.get_rng_state = torch.cuda.random.get_rng_state = lambda device=None: torch.get_rng_state()

@@ -103,7 +103,8 @@ def prepare(options: PrepareOptions) -> None:
     written = write_missing(plan_file, plan, pattern, paths, tasks, options.jobs)
     left_out = [line for one in written for line in one.left_out]
     if left_out:
-        with (folder / LEFT_OUT.format(split=options.split)).open("a") as file:
+        path = folder / LEFT_OUT.format(split=options.split)
+        with path.open("a", encoding="utf-8", errors="surrogateescape") as file:
             file.writelines(f"{line}\n" for line in left_out)
         print(f"prepare: {len(left_out)} files are no pictures and were left out: {file.name}", file=sys.stderr)
     if written:
@@ -117,7 +118,8 @@ def list_examples(options: PrepareOptions, folder: Path) -> list[Example]:
         pictures: list[Picture] = find_pictures(Path(options.imagenet))
         labels = class_labels(pictures)
         print(f"{options.imagenet}: {len(pictures)} pictures of {len(labels)} classes", flush=True)
-        (folder / CLASSES).write_text("".join(f"{name}\n" for name in labels))
+        names = "".join(f"{name}\n" for name in labels)
+        (folder / CLASSES).write_text(names, encoding="utf-8", errors="surrogateescape")
         examples = [Example(picture, labels[picture.class_name]) for picture in pictures]
     else:
         from benchmarks.resnet50.pictures import made_pictures

@@ -75,7 +75,7 @@ def _bring_files(job: KubernetesJob, point: Path) -> str:
         lines = done.stdout.splitlines(keepends=True)
         said = [line for line in lines if not line.startswith(f"{parcel.WORD} ")]
         log = _log(point, pod)
-        log.write_text("".join(said))
+        log.write_text("".join(said), encoding="utf-8")
         try:
             parcel.unpack(parcel.find(done.stdout), point)
         except parcel.ParcelError as error:

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from caraml import __version__, cli
 from caraml.cli import COMMANDS, GROUPS, main
+from jpwr import __version__
 from results.tests import made_up
 
 RECORD = made_up.result("CPU", tokens_per_s=123.4)
@@ -232,15 +232,6 @@ def test_a_pivot_has_every_form_of_a_table(tmp_path, capsys):
     run = made_up.store(tmp_path / "run", [made_up.result("A", 1, 8, 100.0), made_up.result("A", 2, 8, 200.0)])
     assert main(["table", str(run), "--pivot", "metrics.tokens_per_s", "--format", "csv"]) == 0
     assert capsys.readouterr().out == "devices,batch 8\n1,100\n2,200\n"
-
-
-def test_a_key_that_interrupts_is_no_traceback(monkeypatch, sweep, capsys):
-    def interrupted(*arguments):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(cli, "wait", interrupted)
-    assert main(["wait", str(sweep)]) == 130
-    assert capsys.readouterr().err == "caraml: interrupted; jobs that were submitted go on\n"
 
 
 def test_each_command_says_how_it_is_used(capsys):

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import base64
+import csv
+import email
+import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import venv
+import zipfile
 
 import pytest
 
-from caraml import __version__
 from caraml.cli import main
 from caraml.installation import SYSTEMS, checkout
 from caraml.systems import read_systems
+from jpwr import __version__
 from results.tests import made_up
 
-TO_INSTALL = "install it with pip install 'caraml[report]'"
+TO_INSTALL = "install it with pip install '.[report]' in a checkout of CARAML"
 
 
 def run(*command, **options):
@@ -44,13 +51,23 @@ def copy(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def wheels(copy, tmp_path_factory):
-    """That of this project, and of a part of it that is one of its own."""
+def sdists(copy, tmp_path_factory):
+    """Those of the sampler and of the suite."""
+    folder = tmp_path_factory.mktemp("sdists")
+    program = f"from setuptools import build_meta; build_meta.build_sdist({str(folder)!r})"
+    for project in (copy / "jpwr", copy):
+        done = run(sys.executable, "-c", program, cwd=project)
+        assert done.returncode == 0, done.stderr
+    return sorted(folder.glob("*.tar.gz"))
+
+
+@pytest.fixture(scope="module")
+def wheels(sdists, tmp_path_factory):
+    """Those of both, made from nothing but their sdists."""
     folder = tmp_path_factory.mktemp("wheels")
-    pip("wheel", "--no-deps", "--wheel-dir", folder, copy / "jpwr")
-    # That what its build asks for is enough is seen by scripts/setup.sh.
-    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, copy)
-    return list(folder.glob("*.whl"))
+    # scripts/setup.sh shows that what a build asks for is enough.
+    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, *sdists)
+    return sorted(folder.glob("*.whl"))
 
 
 class Installed:
@@ -83,6 +100,82 @@ def bare(wheels, tmp_path_factory):
 @pytest.fixture(scope="module")
 def whole(wheels, tmp_path_factory):
     return Installed(tmp_path_factory.mktemp("whole"), wheels)
+
+
+def test_what_is_built_passes_the_checks_of_an_index(sdists, wheels):
+    pytest.importorskip("twine", reason="twine is not installed: scripts/setup.sh dev installs it")
+    assert len(sdists) == len(wheels) == 2
+    done = run(sys.executable, "-m", "twine", "check", "--strict", *sdists, *wheels)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def metadata(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        return email.message_from_bytes(archive.read(name))
+
+
+def test_the_metadata_has_what_an_index_shows_and_no_link_that_leads_nowhere_there(wheels):
+    sampler, suite = map(metadata, wheels)
+    assert (sampler["Name"], suite["Name"]) == ("caraml-jpwr", "caraml-suite")
+    assert suite["License-Expression"] == sampler["License"] == "Apache-2.0"
+    for about in (sampler, suite):
+        assert about["Keywords"]
+        assert "Operating System :: POSIX :: Linux" in about.get_all("Classifier")
+        assert about.get_all("Project-URL") == ["Paper, https://arxiv.org/abs/2409.12994"]
+        assert about["Description-Content-Type"] == "text/markdown"
+        for target in re.findall(r"\]\(([^)\s]+)\)", about.get_payload()):
+            assert target.startswith(("https://", "#")), target
+
+
+def test_tests_are_in_no_sdist(sdists):
+    for sdist in sdists:
+        with tarfile.open(sdist) as files:
+            assert not [name for name in files.getnames() if "tests" in name.split("/")]
+
+
+class Pair:
+    """Both distributions, and what is on the disk of each."""
+
+    def __init__(self, folder, wheels):
+        self.installed = Installed(folder, wheels, "--no-deps")
+        self.packages = next((folder / "lib").glob("python*/site-packages"))
+
+    def uninstall(self, name):
+        pip("--python", self.installed.bin / "python", "uninstall", "--yes", name)
+
+    def missing(self, name):
+        """Files of a distribution that are not there any more, or are not as they were."""
+        [record] = self.packages.glob(f"{name}-*.dist-info/RECORD")
+        lost = []
+        for file, digest, _ in csv.reader(record.read_text().splitlines()):
+            path = self.packages / file
+            if digest and path.is_file():
+                found = base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest()).rstrip(b"=").decode()
+            lost += [file] if not path.is_file() or (digest and digest != f"sha256={found}") else []
+        return lost
+
+
+def test_the_suite_can_be_uninstalled_and_the_sampler_is_whole(wheels, tmp_path):
+    pair = Pair(tmp_path / "env", wheels)
+    pair.uninstall("caraml-suite")
+    assert pair.missing("caraml_jpwr") == []
+    done = run(pair.installed.bin / "jpwr", "--methods", "estimate", "--", "true", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_sampler_can_be_uninstalled_and_the_suite_says_that_it_is_missing(wheels, tmp_path):
+    pair = Pair(tmp_path / "env", wheels)
+    pair.uninstall("caraml-jpwr")
+    assert pair.missing("caraml_suite") == []
+    assert not (pair.packages / "jpwr").exists()
+    to_do = "install it with pip install ./jpwr in a checkout of CARAML"
+    for program, code in (("caraml", 2), ("ioprof", 125)):
+        done = run(pair.installed.bin / program, "--version", cwd=tmp_path)
+        assert done.returncode == code
+        [sentence] = done.stderr.splitlines()
+        assert "jpwr" in sentence
+        assert sentence.endswith(to_do)
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +256,8 @@ def test_the_doctor_says_that_there_is_no_checkout_and_looks_at_the_rest(whole, 
 def test_in_a_checkout_the_wheel_takes_that_ones_systems_site_and_workflow(whole, results, copy, tmp_path):
     here = tmp_path / "caraml"
     shutil.copytree(copy, here)
-    (here / SYSTEMS).write_text((here / SYSTEMS).read_text().replace("tag: CPU\n", "tag: MYBOX\n"))
+    mine = (here / SYSTEMS).read_text().replace("tag: CPU\n", "tag: MYBOX\n").replace("_: CPU}", "_: MYBOX}")
+    (here / SYSTEMS).write_text(mine)
     inside = here / "results" / "tests"
     assert "MYBOX" in whole.refused("systems", "--system", "nothing of that name", cwd=inside)
     assert "ok    disk, results" in whole.caraml("doctor", "--system", "MYBOX", cwd=inside).stdout

@@ -194,5 +194,5 @@ def test_a_pod_needs_nothing_but_the_standard_library():
     )
     assert done.returncode == 0, done.stderr
     loaded = {name.partition(".")[0] for name in json.loads(done.stdout)}
-    assert loaded & {"caraml", "jpwr"} == {"caraml", "jpwr"}
-    assert not loaded & {"yaml", "numpy", "torch", "pandas", "results", "benchmarks"}
+    assert "caraml" in loaded
+    assert not loaded & {"yaml", "numpy", "torch", "pandas", "jpwr", "results", "benchmarks"}

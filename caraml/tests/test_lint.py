@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from caraml.errors import SiteError
+from caraml.installation import SYSTEMS, checkout
 from caraml.lint import lint
+from caraml.systems import read_systems
 
 GOOD = """\
 name: work
@@ -115,3 +118,116 @@ def test_files_that_take_sets_from_each_other_are_looked_at_once(file, tmp_path)
 def test_a_file_that_is_not_there_is_a_finding(tmp_path):
     [finding] = lint(tmp_path / "none.yaml")
     assert "cannot be read: No such file" in finding.text
+
+
+# Each in the first block, of the CPU: the text with its first occurrence changed, and what is found in that line.
+MISTAKES = [
+    ("{name: vendor, ", "{name: vendro, ", "has a key 'vendro', which nothing reads: did you mean 'vendor'?"),
+    ("{name: picture_rounds,", "{name: picture_round,", "did you mean 'picture_rounds'?"),
+    ("submit,             _: bash", "submit,             _: ", "has no value for submit: write one of bash, sbatch,"),
+    ('gres,               _: ""', "gres,               _: ", 'has no value for gres: write a text, or "" for none'),
+    ("image,              _: cpu", 'image,              _: ""', "has '' as its image: write a text"),
+    ("image,              _: cpu", "image", "has no value for image: write a text"),
+    ("image,              _: cpu", "image,              _: [cpu]", "has no value for image: write a text"),
+    ("submit,             _: bash", "submit,             _: basch", "has 'basch' as its submit: write one of bash,"),
+    (
+        "devices_per_node,   type: int, _: 2",
+        "devices_per_node, _: two",
+        "has 'two' as its devices_per_node: write a whole",
+    ),
+    ("devices_per_node,   type: int, _: 2", "devices_per_node, _: 0", "write a whole number from 1 on"),
+    (
+        "devices_per_node,   type: int, _: 2",
+        "devices_per_node, mode: shell, _: nproc",
+        "has 'nproc' as its devices_per",
+    ),
+    (
+        "tdp_w_per_device,   type: float, _: 0",
+        "tdp_w_per_device, _: 400 W",
+        "has '400 W' as its tdp_w_per_device: write a",
+    ),
+    (
+        'devices_sweep,      _: "1 2"',
+        "devices_sweep,      _: one",
+        "has 'one' as its devices_sweep: write whole numbers",
+    ),
+    ('batch_sweep,        _: "8 16; 117M: 2 4"', "batch_sweep, _: 8 16; 117M 2 4", "such as '8 16; 117M: 2 4'"),
+    ("default_image_size, type: int, _: 64", "default_image_size, _: small", "has 'small' as its default_image_size"),
+    ("host_suffix,        _: ", "host_suffix, _: NO} #", "which YAML takes for true or false: put it in quotes"),
+    ("_: the CPU of this machine", '_: "CPU, this machine"', "has a comma in its accelerator, where JUBE takes it for"),
+    ("system_name,        _: CPU", "system_name,        _: GPU", "has 'GPU' as its system_name: write CPU"),
+]
+
+
+@pytest.fixture(scope="module")
+def systems_text():
+    """The first two systems alone: a file of all takes a second to read."""
+    text = (checkout() / SYSTEMS).read_text()
+    return "  - name: system\n".join(text.split("  - name: system\n")[:3])
+
+
+@pytest.mark.parametrize(("old", "new", "found"), MISTAKES)
+def test_a_mistake_in_the_block_of_a_system_is_found_with_its_line(tmp_path, systems_text, old, new, found):
+    file = tmp_path / SYSTEMS.name
+    file.write_text(systems_text.replace(old, new, 1))
+    line = systems_text[: systems_text.index(old)].count("\n") + 1
+    [finding] = [one for one in lint(file) if found in one.text]
+    assert (finding.file, finding.line) == (file, line)
+    assert finding.text.startswith("system CPU has ")
+    with pytest.raises(SiteError) as error:
+        read_systems(file)
+    assert str(error.value) == str(finding)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        (
+            "    tag: A100",
+            "    tag: CPU",
+            "system CPU is described twice, first in line {first}: give one of them another",
+        ),
+        (
+            "      - {name: submit,             _: bash}\n",
+            "",
+            "system CPU has no 'submit': add it, with one of bash, sb",
+        ),
+        ("    parameter:", "    parameters:", "system CPU has no 'parameter', which holds its keys"),
+        ("    tag: CPU\n", "", "the block of a system has 'name: system', and the system's name as its 'tag'"),
+        ("  - name: system\n", "  - name: sistem\n", "the block of a system has 'name: system'"),
+    ],
+)
+def test_a_mistake_in_what_a_system_consists_of_is_found_where_its_block_starts(
+    tmp_path, systems_text, old, new, found
+):
+    file = tmp_path / SYSTEMS.name
+    file.write_text(systems_text.replace(old, new, 1))
+    starts = [number for number, line in enumerate(systems_text.splitlines(), 1) if line == "  - name: system"]
+    [finding] = [one for one in lint(file) if found.format(first=starts[0]) in one.text]
+    assert (finding.file, finding.line) == (file, starts["A100" in old])
+    with pytest.raises(SiteError) as error:
+        read_systems(file)
+    assert str(error.value) == str(finding)
+
+
+def test_the_shipped_systems_and_numbers_without_quotes_have_no_findings(tmp_path, systems_text):
+    assert lint(checkout() / SYSTEMS) == []
+    file = tmp_path / SYSTEMS.name
+    file.write_text(systems_text.replace('devices_sweep,      _: "1 2"', "devices_sweep,      _: 2", 1))
+    assert lint(file) == []
+    assert read_systems(file)["CPU"]["devices_sweep"] == "2"
+
+
+@pytest.mark.parametrize("text", ["", "name: work", "parameterset: []"])
+def test_a_file_without_a_system_is_said_to_describe_none(tmp_path, text):
+    file = tmp_path / SYSTEMS.name
+    file.write_text(text)
+    with pytest.raises(SiteError, match="describes no system"):
+        read_systems(file)
+
+
+def test_a_workflow_is_checked_with_the_systems_that_it_takes(tmp_path, file, systems_text):
+    (tmp_path / SYSTEMS.name).write_text(systems_text.replace("name: vendor,", "name: vendro,", 1))
+    use = f"use: [sweep, {{from: {SYSTEMS.name}, _: system}}]"
+    file.write_text(GOOD.replace("use: [sweep]", use))
+    assert any("did you mean 'vendor'?" in finding.text for finding in lint(file))

@@ -32,7 +32,9 @@ class Machine:
         self.folder, self.notes = folder, folder / "notes"
         (folder / "scripts").mkdir()
         shutil.copy(checkout() / "scripts" / "setup.sh", folder / "scripts")
-        shutil.copy(checkout() / "pyproject.toml", folder)
+        (folder / "jpwr").mkdir()
+        for name in ("pyproject.toml", "jpwr/pyproject.toml"):
+            shutil.copy(checkout() / name, folder / name)
         self.add(".venv/bin/pip", PIP)
         self.add(".venv/bin/python", '#!/bin/sh\n[ -n "$TORCH" ] && echo "$TORCH"\n')
         self.add("bin/jube", "#!/bin/sh\n")
@@ -62,6 +64,7 @@ def test_a_machine_without_an_accelerator_gets_the_build_for_the_cpu_once_and_no
     done, asked = machine.setup()
     assert done.returncode == 0, done.stderr
     assert [line.split()[-1] for line in asked] == [f"torch=={TORCH}+cpu", ".[llm,resnet,report]"]
+    assert asked[-1].endswith(" --editable ./jpwr --editable .[llm,resnet,report]")
     assert done.stderr == ""
     assert f"installing PyTorch {TORCH} for the CPU (about 190 MB)" in done.stdout
     assert machine.setup()[1] == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import socket
 import subprocess
 
 import pytest
@@ -13,8 +13,7 @@ from caraml.errors import SiteError
 from caraml.finding import BAD
 from caraml.installation import checkout
 from caraml.site import job_lines, read_site, sbatch_flags
-from caraml.systems import read_system, read_systems
-from tests.conftest import SYSTEMS, made_up_system
+from caraml.systems import read_system
 
 REPOSITORY = checkout()
 
@@ -24,10 +23,12 @@ def site_file(tmp_path):
     return tmp_path / "site.yaml"
 
 
-def test_the_example_is_a_site_that_can_be_read():
-    site = read_site("JEDI", REPOSITORY / "site.example.yaml", {})
-    assert sbatch_flags(site) == ["--account=my-project", "--partition=all", "--mail-type=NONE"]
-    assert read_site("A100", REPOSITORY / "site.example.yaml", {})["partition"] == "gpu"
+def test_the_example_copied_as_it_is_changes_nothing(site_file):
+    example = (REPOSITORY / "site.example.yaml").read_text()
+    site_file.write_text(example)
+    assert read_site("JEDI", site_file, {}) == read_site("JEDI", site_file.with_name("none.yaml"), {})
+    site_file.write_text(example.replace("# systems:", "systems:").replace("#   JEDI", "  JEDI"))
+    assert sbatch_flags(read_site("JEDI", site_file, {})) == ["--partition=all"]
 
 
 def test_the_environment_comes_before_the_file_and_the_file_before_the_default(site_file):
@@ -192,6 +193,25 @@ def test_jube_that_is_missing_or_too_old_is_found(programs, monkeypatch):
         assert finding.to_do
 
 
+@pytest.mark.parametrize(
+    "error", [socket.gaierror(-2, "Name or service not known"), UnicodeEncodeError("idna", "", 0, 1, "label too long")]
+)
+def test_a_host_whose_own_name_does_not_resolve_is_found(error):
+    asked = []
+
+    def resolve(name, port):
+        asked.append(name)
+        raise error
+
+    [finding] = doctor.host_name(resolve)
+    assert asked == [socket.gethostname()]
+    assert finding.state == "look"
+    assert f"{asked[0]} does not resolve" in finding.found
+    assert f"add its address and name to /etc/hosts, such as '127.0.0.1 {asked[0]}'" in finding.to_do
+    [finding] = doctor.host_name(lambda name, port: [])
+    assert (finding.state, finding.found, finding.to_do) == ("ok", asked[0], "")
+
+
 def test_the_command_names_what_is_missing_and_fails(capsys, programs):
     programs("sinfo", "echo 'slurm_load_partitions: no controller' >&2; exit 1")
     programs("sbatch", "exit 1", rest="/usr/bin:/bin")
@@ -201,32 +221,6 @@ def test_the_command_names_what_is_missing_and_fails(capsys, programs):
     assert "-> caraml image pytorch-nvidia-aarch64 --runtime apptainer" in out
     assert main(["doctor", "--system", "GH2000"]) == 2
     assert "there is no system GH2000: the systems are CPU," in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("mistake", "words"),
-    [
-        (("name: default_repeats", "name: default_repeat"), "system TESTBED has no 'default_repeats', which CPU has"),
-        (
-            ("- name: submit", "- {name: sumbit, _: bash}\n  - name: submit"),
-            "system TESTBED has a key 'sumbit', which nothing reads: did you mean 'submit'?",
-        ),
-        (("_: bash", "_: basch"), "system TESTBED has 'basch' as its submit: did you mean 'bash'?"),
-        (("_: fp32", "_: fp23"), "system TESTBED has 'fp23' as its default_precision: did you mean 'fp32'?"),
-        (("_: none", "_: cuda"), "system TESTBED has 'cuda' as its vendor: choose one of nvidia, amd, graphcore, none"),
-        (("_: 2\n", "_: 0\n"), "a whole number from 1 on is wanted"),
-        (("parameter:", "parameters:"), "block 2 is not that of a system: it has no key 'parameter'"),
-    ],
-)
-def test_a_mistake_in_the_block_of_a_system_is_named(tmp_path, mistake, words):
-    first = (REPOSITORY / SYSTEMS).read_text().split("  - name: system\n    tag: ")[1]
-    mine = made_up_system(devices_per_node=2).replace(*mistake, 1)
-    assert mine != made_up_system(devices_per_node=2)
-    block = "".join(f"  {line}\n" for line in mine.splitlines())
-    file = tmp_path / "systems.yaml"
-    file.write_text(f"parameterset:\n  - name: system\n    tag: {first}\n{block}")
-    with pytest.raises(SiteError, match=re.escape(words)):
-        read_systems(file)
 
 
 def test_a_model_that_a_workload_does_not_have_is_named(tmp_path):

@@ -49,6 +49,7 @@ Ioprof = Callable[..., Profiled]
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the library is built, once for all."""
+    need("cc")
     return tmp_path_factory.mktemp("cache")
 
 

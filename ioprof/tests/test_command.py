@@ -114,6 +114,14 @@ def test_an_older_profile_is_replaced_as_a_whole(run, tmp_path):
     assert "/etc/passwd" not in out
 
 
+def test_a_name_that_the_terminals_encoding_does_not_know_is_escaped(run, tmp_path):
+    (tmp_path / "ger\u00e4t").write_bytes(bytes(10_000))
+    run("--out", "io", "--", "cat", "ger\u00e4t")
+    code, out, err = run("read", "io", PYTHONIOENCODING="ascii")
+    assert code == 0, err
+    assert "ger\\xe4t" in out
+
+
 def test_the_summary_is_there_for_people_and_machines(run, tmp_path):
     (tmp_path / "data").write_bytes(bytes(4_000_000))
     run("--out", "io", "--", *python("for _ in range(3): open('data', 'rb').read()"))

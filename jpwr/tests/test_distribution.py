@@ -85,23 +85,24 @@ def test_the_wheel_has_every_module_of_the_package_and_nothing_else(wheel):
 
 def test_the_wheel_needs_nothing_and_says_what_it_is(wheel):
     about = Parser().parsestr(text_in(wheel, "METADATA"))
-    assert (about["Name"], about["Version"]) == ("jpwr", jpwr.__version__)
+    assert (about["Name"], about["Version"], about["License"]) == ("caraml-jpwr", jpwr.__version__, "Apache-2.0")
     assert about["Requires-Python"] == ">=3.8"
     assert all("extra ==" in needs for needs in about.get_all("Requires-Dist", []))
     assert about.get_payload().strip() == (REPOSITORY / "jpwr" / "README.md").read_text().strip()
     assert any(name.endswith("LICENSE") for name in names_in(wheel))
-    assert text_in(wheel, "entry_points.txt").split() == ["[console_scripts]", "jpwr", "=", "jpwr.cli:main"]
+    assert text_in(wheel, "entry_points.txt").split() == ["[console_scripts]", "jpwr", "=", "jpwr.__main__:main"]
 
 
-def test_the_suites_own_wheel_has_the_sampler_too_with_the_same_version(checkout, wheel, tmp_path):
+def test_the_suites_own_wheel_needs_the_sampler_of_its_version_and_has_no_file_of_it(checkout, wheel, tmp_path):
     # Also where what was left by a build of the sampler lies beside it.
     assert (checkout / "jpwr" / "build").is_dir()
     suite = build(checkout, tmp_path)
-    assert Parser().parsestr(text_in(suite, "METADATA"))["Version"] == jpwr.__version__
-    assert {name for name in names_in(suite) if name.startswith("jpwr/")} == {
-        name for name in names_in(wheel) if name.startswith("jpwr/")
-    }
-    assert set(text_in(suite, "top_level.txt").split()) == set(SOURCES)
+    about = Parser().parsestr(text_in(suite, "METADATA"))
+    assert (about["Name"], about["Version"]) == ("caraml-suite", jpwr.__version__)
+    assert f"caraml-jpwr=={jpwr.__version__}" in about.get_all("Requires-Dist")
+    assert set(text_in(suite, "top_level.txt").split()) == set(SOURCES) - {"jpwr"}
+    assert not set(names_in(suite)) & set(names_in(wheel))
+    assert "jpwr" not in text_in(suite, "entry_points.txt")
     assert run("git", "status", "--porcelain", "--untracked-files", cwd=checkout).count("??") == 0
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import select
+import signal
 import stat
 import subprocess
 import sys
@@ -538,28 +539,32 @@ def test_the_file_of_marks_is_the_users_alone_and_has_a_name_that_nobody_can_gue
 
 
 def test_what_a_killed_sampler_left_is_removed_by_the_next_and_what_is_in_use_is_not(tmp_path):
-    script = "echo $JPWR_MARKS >marks.part; mv marks.part $0; exec sleep 1000"
+    script = "echo $JPWR_MARKS $$ >marks.part; mv marks.part $0; exec sleep 1000"
     variables = environment(TMPDIR=str(tmp_path))
 
     def start(name):
         command = [*JPWR, "--", "bash", "-c", script, name]
         process = subprocess.Popen(command, cwd=tmp_path, env=variables, start_new_session=True)
         wait_until((tmp_path / name).exists, name)
-        return process, Path((tmp_path / name).read_text().strip())
+        marks, command_pid = (tmp_path / name).read_text().split()
+        return process, Path(marks), int(command_pid)
 
-    first, left = start("first")
-    second, in_use = start("second")
+    def kill(process, command_pid):
+        for pid in (process.pid, command_pid):
+            os.kill(pid, signal.SIGKILL)
+        process.wait(DEADLINE_S)
+
+    first, left, first_pid = start("first")
+    second, in_use, second_pid = start("second")
     try:
         assert left.exists()
-        os.killpg(first.pid, 9)
-        first.wait(DEADLINE_S)
+        kill(first, first_pid)
         assert left.exists()
         run(*JPWR, "--", "true", cwd=tmp_path, TMPDIR=str(tmp_path))
         assert not left.parent.exists()
         assert in_use.exists()
     finally:
-        os.killpg(second.pid, 9)
-        second.wait(DEADLINE_S)
+        kill(second, second_pid)
 
 
 def test_a_file_that_has_grown_wakes_once(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import shlex
 import signal
 import subprocess
 import sys
@@ -359,12 +360,11 @@ def test_a_signal_to_the_group_while_the_child_is_made_reaches_it(start, tmp_pat
 
 
 def test_a_second_signal_kills_all_that_the_command_has_started(start, tmp_path):
-    starts_another = (
-        "trap '' TERM; bash -c \"trap '' TERM; echo \\$\\$ >below; while :; do sleep 0.1; done\" & wait; wait"
-    )
-    process = start("bash", "-c", starts_another)
+    lives_on = "trap 'echo had >>had' TERM; echo $$ >below; while :; do sleep 0.1; done"
+    process = start("bash", "-c", f"trap : TERM; bash -c {shlex.quote(lives_on)} & while :; do wait; done")
     wait_until(lambda: lines_in(tmp_path / "below"), "the process below the command")
     process.send_signal(signal.SIGTERM)
+    wait_until(lambda: lines_in(tmp_path / "had"), "the first signal")
     time.sleep(SETTLE_S)
     process.send_signal(signal.SIGTERM)
     assert exit_code_of(process)[0] == 137

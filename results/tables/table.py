@@ -236,7 +236,8 @@ def pivot_rows(records: Sequence[Record], path: str) -> list[list[str]]:
         )
         if place in cells:
             raise RecordError(
-                f"two records have {place[0]} devices and batch {place[1]}: choose one system and model with --filter"
+                f"two records have {place[0]} devices and batch {place[1]}: choose one system, model and set of "
+                "options with --filter"
             )
         value = value_at(record, path)
         good = record["status"] == "ok" and isinstance(value, int | float)

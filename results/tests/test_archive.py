@@ -591,6 +591,8 @@ def test_a_signature_does_not_go_with_other_files(runs, keys, tmp_path):
     ("flags", "words"), [(("--sign", "no-key"), "there is no key no-key"), (("--sign", "SHA"), "does not sign")]
 )
 def test_a_key_that_is_none_leaves_no_archive(runs, tmp_path, monkeypatch, capsys, flags, words):
+    if "SHA" in flags:
+        need("ssh-keygen")
     monkeypatch.chdir(tmp_path)
     Path("SHA").write_text("no key\n")
     assert main(["archive", str(runs), *flags]) == 2

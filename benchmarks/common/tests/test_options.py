@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import io
+import sys
 from dataclasses import dataclass
 
 import pytest
 
-from benchmarks.common.options import ConfigError, WindowOptions, option, parse_config
+from benchmarks.common.options import ConfigError, WindowOptions, option, parse_config, run_command
 
 
 @dataclass(frozen=True)
@@ -90,3 +92,11 @@ def test_a_window_that_cannot_be_is_refused():
         WindowOptions(min_measured_s=10, max_measured_s=5)
     with pytest.raises(ConfigError, match="--max-measured-s need at least one warm-up step"):
         WindowOptions(warmup_steps=0, max_measured_s=5)
+
+
+def test_what_the_terminals_encoding_does_not_know_is_escaped(monkeypatch):
+    terminal = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", terminal)
+    assert run_command(Sizes, "prog", "A program.", lambda sizes: print(*sizes.files), ["--files", "ger\u00e4t"]) == 0
+    terminal.flush()
+    assert terminal.buffer.getvalue() == b"ger\\xe4t\n"

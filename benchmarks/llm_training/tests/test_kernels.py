@@ -29,7 +29,7 @@ from benchmarks.llm_training.config import (
 from benchmarks.llm_training.plan import stage_memory
 from benchmarks.llm_training.tests.test_train import ENVIRONMENT
 from tests.later import Later
-from tests.needs import need
+from tests.needs import need, not_run
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.long
@@ -183,6 +183,8 @@ GPU_RUNS = (
 @pytest.fixture(scope="module")
 def gpu_runs(gpu_library):
     """What each of them holds, or why it holds nothing."""
+    if torch.backends.cuda.is_built():  # the stand-in for a GPU registers itself in CUDA's place
+        not_run("the CPU build of PyTorch")
     found = {}
     for with_stand_in in (True, False):  # TransformerEngine's is there for all of a process, or for none
         cases = [case for case in GPU_RUNS if ("transformer-engine" in case[-1]) == with_stand_in]

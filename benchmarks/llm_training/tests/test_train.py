@@ -30,13 +30,13 @@ torch, cpu_stand_ins = Later("torch"), Later("benchmarks.llm_training.cpu_stand_
 REPOSITORY = Path(__file__).resolve().parents[3]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
 ALONE = [sys.executable, "-m", "benchmarks.llm_training"]
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
 SHORT = ["--global-batch-size", "8", "--sequence-length", "64", "--warmup-steps", "1", "--measured-steps", "4"]
 LAYOUT = [*SHORT, "--learning-rate", "1e-3", "--micro-batch-size", "2"]
 
 
 def torchrun(ranks: int) -> list[str]:
-    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-    return [*run, "-m", "benchmarks.llm_training"]
+    return [*TORCHRUN, "--nproc-per-node", str(ranks), "-m", "benchmarks.llm_training"]
 
 
 def start(command: list[str], record: Path, *flags: str) -> subprocess.CompletedProcess[str]:
@@ -225,16 +225,7 @@ def test_a_tensor_parallel_size_that_does_not_divide_the_heads_is_refused_on_eve
 def test_a_rank_with_other_options_than_rank_0_is_named(tmp_path):
     script = tmp_path / "rank.sh"  # rank 1 gets another seed
     script.write_text('exec "$PYTHON" -m benchmarks.llm_training "$@" --seed $((1 + RANK))\n')
-    run = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        "2",
-        "--no-python",
-        "bash",
-    ]
+    run = [*TORCHRUN, "--nproc-per-node", "2", "--no-python", "bash"]
     done = subprocess.run(
         [*run, str(script), *SHORT, "--record", str(tmp_path / "record.json")],
         env={**ENVIRONMENT, "PYTHON": sys.executable},

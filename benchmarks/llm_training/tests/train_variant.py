@@ -109,9 +109,10 @@ def main() -> None:
         asked = replace(config, kernels=replace(config.kernels, compile=VARIANT))
         run.kernels = kernels.choose_kernels(asked, target, run.shares)
     elif VARIANT == "cuda-graph":
-        stand_in_for_graphs()
         run.kernels = replace(run.kernels, cuda_graph=True)
     with parallel.parallel_groups(target, run.shares, config.training.seed):
+        if VARIANT == "cuda-graph":
+            stand_in_for_graphs()
         trainer: Any = run.build(target)
         for _ in range(STEPS):
             trainer.data.call()

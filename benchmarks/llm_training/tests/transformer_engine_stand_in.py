@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import ModuleType
 from typing import Any
 
@@ -185,11 +185,17 @@ def install() -> None:
         Linear=Linear,
         LayerNormLinear=LayerNormLinear,
         LayerNorm=LayerNorm,
+        RMSNorm=Unused,
         DotProductAttention=DotProductAttention,
         GroupedLinear=Unused,
         fp8_autocast=fp8_autocast,
     )
-    module("transformer_engine.pytorch.fp8", FP8GlobalStateManager=FP8GlobalStateManager, fp8_autocast=fp8_autocast)
+    module(
+        "transformer_engine.pytorch.fp8",
+        FP8GlobalStateManager=FP8GlobalStateManager,
+        fp8_autocast=fp8_autocast,
+        fp8_model_init=nullcontext,
+    )
     module(
         "transformer_engine.pytorch.distributed",
         CudaRNGStatesTracker=Unused,

@@ -1,0 +1,133 @@
+"""The command as a process: its exit codes on any terminal, beside any folders, interrupted or broken."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from caraml import __main__, cli
+from caraml.installation import checkout
+from results.tests import made_up
+
+REQUIREMENTS = """
+workloads: {gpt: {benchmark: llm_training, model: tiny}}
+must:
+  - {of: gpt, what: failed_runs, at_most: 0}
+"""
+# ASCII and two that lack a plus-minus sign, with Python's UTF-8 mode off: C.UTF-8 and the mode would hide what fails.
+TERMINALS = (
+    {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": ""},
+    {"PYTHONIOENCODING": "iso-8859-2"},
+    {"PYTHONIOENCODING": "koi8-r"},
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A sweep of one good point that is not finished, and requirements that it meets."""
+    folder = tmp_path_factory.mktemp("sweep")
+    run = folder / "llm_run" / "000000"
+    for repeat in range(3):
+        record = made_up.result(tokens_per_s=100.0 + repeat)
+        made_up.store_run(run / f"00000{repeat}_benchmark" / "work", record)
+    (run / "workpackages.xml").touch()
+    (folder / "requirements.yaml").write_text(REQUIREMENTS)
+    return folder
+
+
+def started(folder, *arguments, path=(), module="caraml", **environ):
+    """The process; `path` comes before everything else on Python's path."""
+    python_path = os.pathsep.join(map(str, (*path, checkout())))
+    return subprocess.Popen(
+        [sys.executable, "-m", module, *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": python_path, **environ},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def ended(process):
+    out, err = (text.decode(errors="replace") for text in process.communicate(timeout=120))
+    return process.returncode, out, err
+
+
+@pytest.mark.parametrize("terminal", TERMINALS, ids=lambda terminal: terminal["PYTHONIOENCODING"] or "ascii")
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("accept", "llm_run", "--requirements", "requirements.yaml"), "\\u2713 passed"),
+        (("table", "llm_run", "--repeats"), "\\xb1 95 %"),
+        (("published", "GPT-800M"), "GPT-800M"),
+        (("systems",), "A100"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_what_a_terminal_cannot_show_is_escaped_and_changes_no_exit_code(folder, terminal, arguments, words):
+    code, out, err = ended(started(folder, *arguments, **terminal))
+    assert code == 0, err
+    assert words in out
+    assert "Traceback" not in err
+
+
+def test_names_of_folders_reach_a_script_as_they_are_from_any_terminal(folder):
+    arguments = ("CPU", "--get", "data_folder")
+    variables = {"CARAML_DATA_FOLDER": "/dat\u00e4", **TERMINALS[2]}
+    assert ended(started(folder, *arguments, module="caraml.site", **variables)) == (0, "/dat\u00e4", "")
+
+
+@pytest.mark.parametrize("name", ["benchmarks", "ioprof", "jpwr", "results"])
+@pytest.mark.parametrize("form", ["package", "module", "folder"])
+def test_a_users_folder_with_a_name_of_ours_changes_nothing(folder, tmp_path, name, form):
+    (tmp_path / name).mkdir()
+    if form == "package":
+        (tmp_path / name / "__init__.py").write_text("raise RuntimeError('of the user')\n")
+    elif form == "module":
+        (tmp_path / name).rmdir()
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('of the user')\n")
+    code, out, err = ended(started(folder, "table", "llm_run", path=[tmp_path]))
+    assert code == 0, err
+    assert "A100" in out
+
+
+def test_an_internal_error_has_an_exit_code_of_its_own_and_its_traceback(monkeypatch, capsys):
+    def broken(*arguments):
+        raise ZeroDivisionError("a mistake of ours")
+
+    monkeypatch.setattr(cli, "published_text", broken)
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    assert __main__.main(["published"]) == 70
+    told = capsys.readouterr().err
+    assert "Traceback" in told
+    assert told.splitlines()[-1].startswith("caraml: internal error")
+
+
+def test_a_key_that_interrupts_is_no_traceback(folder):
+    process = started(folder, "wait", "llm_run", "--interval", "60")
+    assert process.stdout.readline()  # it waits
+    process.send_signal(signal.SIGINT)
+    assert ended(process) == (130, "", "caraml: interrupted; jobs that were submitted go on\n")
+
+
+def test_a_key_that_interrupts_while_modules_are_loaded_is_no_traceback(folder, tmp_path):
+    (tmp_path / "tarfile.py").write_text("raise KeyboardInterrupt\n")
+    code, out, err = ended(started(folder, "systems", path=[tmp_path]))
+    assert (code, out) == (130, "")
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("program", ["jpwr", "ioprof"])
+def test_a_key_that_interrupts_before_a_command_starts_is_no_traceback(folder, tmp_path, program):
+    (tmp_path / "argparse.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    assert ended(started(folder, "--version", path=[tmp_path], module=program)) == (-signal.SIGINT, "", "")
+
+
+def test_exit_codes_are_in_the_help_and_in_the_documentation(capsys):
+    table = (checkout() / "docs" / "buyer.md").read_text(encoding="utf-8")
+    for line in cli.EXIT_CODES.splitlines()[1:]:
+        code, meaning = line.split(maxsplit=1)
+        assert f"| {code} | {meaning} |" in table
