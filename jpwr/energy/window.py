@@ -122,7 +122,7 @@ class ChannelEnergy:
         integral = integral or PowerEnergy(math.nan, 0.0, math.nan, math.nan, 1, 0.0, 0, missing, duration_s)
         energy_j, systematic_j, random_j = integral.energy_j, integral.systematic_j, integral.random_j
         method = "integral"
-        if counter and (self._is_inconsistent or self._differ(integral, counter)):
+        if counter and integral.samples and (self._is_inconsistent or self._differ(integral, counter)):
             # Neither is corrected: the interval of the integral is widened until it holds both.
             reason = (
                 f"the counter reports {counter.energy_j:.4g} J and the integral {integral.energy_j:.4g} J: "

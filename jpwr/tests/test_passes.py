@@ -11,7 +11,7 @@ import pytest
 
 from jpwr.energy import ChannelEnergy, EnergyEstimate
 from jpwr.errors import NotEnoughSamples
-from jpwr.passes import add_estimates, energy_of_passes
+from jpwr.energy import add_estimates, energy_of_passes
 from jpwr.tests import loads
 from jpwr.tests.loads import INFO, channel, counter_of, moments, noise, square
 
@@ -58,7 +58,7 @@ def test_steps_that_follow_each_other_are_as_sure_as_all_of_them(refresh_s, step
         held += abs(found.energy_j - math.fsum(load.between_j(*window) for window in windows)) <= found.uncertainty_j
         assert found.energy_j == pytest.approx(added(curve, windows).energy_j)
         assert found.uncertainty_j <= 1.01 * (whole.uncertainty_j + between_j)
-        assert found.lasting_j <= found.uncertainty_j
+        assert found.systematic_j <= found.uncertainty_j
     assert held >= 19
 
 
@@ -154,7 +154,7 @@ def test_short_passes_use_no_more_than_all_of_the_time():
     assert added(curve, windows).uncertainty_j > 2 * most_j
     assert found.uncertainty_j == pytest.approx(most_j, rel=1e-9)
     assert abs(found.energy_j - math.fsum(load.between_j(*window) for window in windows)) <= found.uncertainty_j
-    assert found.lasting_j <= found.uncertainty_j
+    assert found.systematic_j <= found.uncertainty_j
 
 
 def test_what_is_between_passes_is_not_sure():
@@ -236,5 +236,5 @@ def test_two_windows_add_up_and_what_lasts_does_not_cancel():
     first, second = curve.between(5.0, 6.5), curve.between(20.0, 21.5)
     both = add_estimates(first, second)
     assert both.energy_j == pytest.approx(first.energy_j + second.energy_j)
-    assert both.lasting_j == pytest.approx(first.lasting_j + second.lasting_j)
+    assert both.systematic_j == pytest.approx(first.systematic_j + second.systematic_j)
     assert both.uncertainty_j < first.uncertainty_j + second.uncertainty_j

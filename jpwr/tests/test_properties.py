@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jpwr.backends.rapl import counter_step
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.energy import ChannelEnergy
-from jpwr.power_curve import PowerCurve
+from jpwr.energy.power import PowerCurve
 
 pytestmark = pytest.mark.arithmetic
 
@@ -85,7 +85,7 @@ def test_a_finer_trace_of_the_same_power_lies_within_the_interval(powers_w, shar
         return
     coarse = PowerCurve(coarse_s, powers_w, random_phase=False).between(first_s, last_s)
     fine = PowerCurve(fine_s, fine_w, random_phase=False).between(first_s, last_s)
-    assert abs(fine.energy_j - coarse.energy_j) <= coarse.sampling_j + coarse.lasting_j + 1e-6
+    assert abs(fine.energy_j - coarse.energy_j) <= coarse.sampling_j + coarse.systematic_j + 1e-6
 
 
 @given(POWERS_W, SHARES, SEEDS, st.sets(st.integers(0, 59), min_size=1, max_size=8))
@@ -101,7 +101,7 @@ def test_missing_samples_never_shrink_the_interval(powers_w, shares, seed, lost)
     if last_s - first_s < 0.01:
         return
     complete, holed = (PowerCurve(times_s, watts).between(first_s, last_s) for watts in (powers_w, holed_w))
-    assert holed.sampling_j + holed.lasting_j >= (1 - 1e-12) * (complete.sampling_j + complete.lasting_j)
+    assert holed.sampling_j + holed.systematic_j >= (1 - 1e-12) * (complete.sampling_j + complete.systematic_j)
 
 
 @given(st.lists(st.integers(0, 2**32 - 1), min_size=2, max_size=50), st.integers(2**16, 2**32))

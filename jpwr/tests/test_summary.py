@@ -38,8 +38,8 @@ BY_COUNTER = EnergyEstimate(
     integral_uncertainty_j=180.0,
     counter_j=7200.0,
     difference=-0.02,
-    lasting_j=12.0,
-    integral_lasting_j=90.0,
+    systematic_j=12.0,
+    integral_systematic_j=90.0,
 )
 BY_INTEGRAL = EnergyEstimate(
     energy_j=3600.0,
@@ -56,8 +56,8 @@ BY_INTEGRAL = EnergyEstimate(
     integral_uncertainty_j=50.0,
     counter_j=math.nan,
     difference=math.nan,
-    lasting_j=20.0,
-    integral_lasting_j=20.0,
+    systematic_j=20.0,
+    integral_systematic_j=20.0,
 )
 
 
