@@ -35,6 +35,7 @@ def measure_steps(
 
     def take(steps: int, phase: str) -> None:
         nonlocal said_s
+        begun_s = time.monotonic()
         for index in range(steps):
             if timer.at_mark:
                 marked.begin()
@@ -44,7 +45,8 @@ def measure_steps(
                 marked.end()
             if launch.rank == 0 and time.monotonic() - said_s > PROGRESS_INTERVAL_S:
                 said_s = time.monotonic()
-                print(f"{phase} step {index + 1} of {steps}", flush=True)
+                left_s = (said_s - begun_s) / (index + 1) * (steps - index - 1)
+                print(f"{phase} step {index + 1} of {steps}, {left_s:.0f} s to go", flush=True)
 
     timer.start()
     take(options.warmup_steps, "warm-up")

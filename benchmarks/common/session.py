@@ -444,7 +444,7 @@ def _in_turns(session: Session) -> tuple[list[Window], Turns, dict[str, Any]]:
         if session.options.turns.cold_cache:
             drop_from_cache(run.files)
 
-    left = session.options.turns.rounds
+    left, begun_s = session.options.turns.rounds, time.monotonic()
     while left:
         before = len(turns.durations_s(MEASURED))
         for done in measure_in_turns(
@@ -462,7 +462,8 @@ def _in_turns(session: Session) -> tuple[list[Window], Turns, dict[str, Any]]:
                 work = turns.calls_per_block * work_per_call
                 rates = [f"{work / turns.durations_s(kind)[-1]:.1f} {run.unit}s/s" for kind in (MEASURED, EFFECTIVE)]
                 told = f"compute {rates[0]}, effective {rates[1]}"
-                print(f"round {before + done} of {before + left}: {told}", flush=True)
+                left_s = (time.monotonic() - begun_s) / (before + done) * (left - done)
+                print(f"round {before + done} of {before + left}, {left_s:.0f} s to go: {told}", flush=True)
         measured_s = turns.durations_s(MEASURED)
         left = session.agree(session.options.window.steps_left(len(measured_s), sum(measured_s)))
     own_share = sum(turns.waits_s) / (sum(turns.waits_s) + sum(turns.effective_steps_s))

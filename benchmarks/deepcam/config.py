@@ -24,7 +24,7 @@ CHANNELS = 16  # quantities of the atmosphere
 FREQUENCIES = (0.986267818390377, 0.0004578708870701058, 0.01327431072255291)
 CLASSES = len(FREQUENCIES)
 WEIGHT_POWER = -0.125  # a class counts in the loss with its frequency to this power
-SIZES = {"192x288": (192, 288), "768x1152": (768, 1152)}  # pixels down and across
+SIZES = {"64x96": (64, 96), "192x288": (192, 288), "768x1152": (768, 1152)}  # pixels down and across
 NATIVE_SIZE = "768x1152"
 
 

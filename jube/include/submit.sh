@@ -19,6 +19,12 @@ fail() {
 site() {
     "$here/python.sh" -m caraml.site "$system" "$1" 2>submit.err || fail $? "$(tail -n 1 submit.err)"
 }
+# JUBE shows nothing of a job until it has ended: the terminal, where there is one, gets its last line on progress.
+show_progress() {
+    tail -qn 0 -F --pid $$ "${runs[@]/%//job.out}" 2>/dev/null | grep --line-buffered -E '(step|round) [0-9]+ of [0-9]+' |
+        while read -r line; do printf '\r\033[K%s: %s' "$(basename "${PWD%/work}")" "$line"; done
+    printf '\r\033[K'
+}
 told() {
     [[ -e ready ]] && exit 0
     [[ -e error ]] && exit 1
@@ -37,6 +43,7 @@ done
 site --job >site.sh
 case $how in
 bash)
+    { : >/dev/tty; } 2>/dev/null && show_progress >/dev/tty &
     CARAML_RESERVED= bash job.sh >job.out 2>job.err # nothing keeps others off this machine
     code=$?
     [[ -e ready ]] && exit 0
