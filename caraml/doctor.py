@@ -280,7 +280,7 @@ def images_of(block: Block) -> list[str]:
 
 
 def host_name(resolve: Callable[..., Any] = socket.getaddrinfo) -> Iterator[Finding]:
-    """Of this machine: programs that train together look each other up by name."""
+    """Check that the host name resolves: programs that train together look each other up by it."""
     name = socket.gethostname()
     try:
         resolve(name, None)

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def value_of(node: Any, key: str) -> Any:
-    """The node that a mapping has under a key, else None."""
+    """Return the node that a mapping has under a key, or None."""
     import yaml
 
     pairs = node.value if isinstance(node, yaml.MappingNode) else []
@@ -14,7 +14,7 @@ def value_of(node: Any, key: str) -> Any:
 
 
 def entries(node: Any, key: str) -> list[Any]:
-    """What a mapping has under a key, as a list."""
+    """Return the nodes that a mapping has under a key, as a list."""
     import yaml
 
     value = value_of(node, key)
@@ -24,7 +24,7 @@ def entries(node: Any, key: str) -> list[Any]:
 
 
 def text_of(node: Any, key: str = "_") -> str:
-    """A mapping's text under a key, or the text itself."""
+    """Return the text that a mapping has under a key, or the text itself."""
     import yaml
 
     if isinstance(node, yaml.ScalarNode):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +33,7 @@ SUBMITS = ("bash", "sbatch", "kubernetes")
 
 
 class Kind(NamedTuple):
-    """What the value of a key may be: in words, and as a regular expression of the text in the file."""
+    """Allowed values of a key: in words, and as a regular expression for the text in the file."""
 
     words: str
     pattern: str
@@ -54,8 +55,8 @@ FIGURE = Kind(
 )
 SWEEP = Kind("whole numbers from 1 on with spaces between them", rf" *{FROM_1.pattern}( +{FROM_1.pattern})* *")
 
-# Every key of a block; what each means is said at the head of systems.yaml.
-KEYS: Mapping[str, Kind] = {
+# Every key of a block; the head of systems.yaml explains them.
+KEYS: dict[str, Kind] = {
     "system_name": TEXT,
     "vendor": _one_of(*VENDORS),
     "cpu_arch": TEXT,
@@ -114,7 +115,7 @@ def read_systems(file: Path | None = None) -> dict[str, Block]:
     for node, text in find_mistakes(root):
         raise SiteError(f"{file}:{node.start_mark.line + 1}: {text}")
     found: dict[str, Block] = {}
-    kinds = {**KEYS, **_keys_of_workloads()}
+    kinds = _known_keys()
     for block in entries(root, "parameterset"):
         values: Block = {}
         for parameter in _untagged(block):
@@ -127,8 +128,8 @@ def read_systems(file: Path | None = None) -> dict[str, Block]:
 
 
 def find_mistakes(root: Any) -> Iterator[tuple[Any, str]]:
-    """What is wrong with the blocks of systems, each with the node of the file that it is about."""
-    known = {**KEYS, **_keys_of_workloads()}
+    """Find the mistakes in the blocks of systems, each with its node in the file."""
+    known = _known_keys()
     first: dict[str, int] = {}
     for block in entries(root, "parameterset"):
         name, line = text_of(block, "tag"), block.start_mark.line + 1
@@ -156,7 +157,7 @@ def find_mistakes(root: Any) -> Iterator[tuple[Any, str]]:
 
 
 def _wrong_value(parameter: Any, key: str, kind: Kind) -> str:
-    """What is wrong with the value of a key, in words."""
+    """Describe what is wrong with the value of a key; empty if nothing is."""
     value = value_of(parameter, "_")
     if value is None or value.tag.rpartition(":")[2] in ("null", "seq", "map"):
         return f"has no value for {key}: write {kind.words}"
@@ -177,12 +178,13 @@ def _untagged(block: Any) -> list[Any]:
     return [one for one in entries(block, "parameter") if (text_of(one, "tag") or "!").startswith("!")]
 
 
-def _keys_of_workloads() -> dict[str, Kind]:
-    """The parameters of workloads that a block may state; where the usual value is numbers, numbers are wanted."""
+@cache
+def _known_keys() -> Mapping[str, Kind]:
+    """Keys of systems and parameters of workloads; a parameter is numbers where its usual value is."""
     number = FROM_1.pattern
     of_one = rf" *({number}( +{number})*)? *"
     numbers = Kind("whole numbers, such as '8 16; 117M: 2 4'", rf"{of_one}(; *[^;:]+:{of_one})*")
-    return {
+    return KEYS | {
         name: numbers if re.fullmatch(numbers.pattern, str(usual)) else TEXT
         for facts in workloads().values()
         for name, usual in facts.parameters.items()

@@ -4,7 +4,8 @@ import signal
 import sys
 
 if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until all is loaded: no traceback for who stops it at once
+    # Until signals are forwarded, Ctrl-C ends this process at once, also inside of a library that does not answer.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 try:
     from ioprof.cli import main

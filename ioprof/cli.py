@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -41,8 +40,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     open_standard_streams()
     arguments = sys.argv[1:] if argv is None else list(argv)
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         if arguments[:1] == ["read"]:
             return _read(arguments[1:])

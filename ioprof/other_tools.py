@@ -42,6 +42,11 @@ def from_darshan(path: Path) -> Profile:
         raise IoprofError(
             f"{path} is a log of Darshan, and its reader is not installed: pip install darshan, or the extra 'darshan'"
         ) from error
+    except RuntimeError as error:  # its package for some releases of Python comes without the library
+        raise IoprofError(
+            f"{path} is a log of Darshan, and PyDarshan does not find its library libdarshan-util.so: install "
+            "Darshan's utilities and name their folder in LD_LIBRARY_PATH, or use Python 3.12 or older"
+        ) from error
     if not path.is_file():
         raise IoprofError(f"there is no file {path}")
     try:

@@ -7,7 +7,6 @@ import errno
 import gc
 import json
 import os
-import signal
 import stat
 import sys
 from contextlib import ExitStack, contextmanager, suppress
@@ -41,9 +40,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     open_standard_streams()
     arguments = sys.argv[1:] if argv is None else list(argv)
-    # Until there is something to lose, a Ctrl-C ends at once, also inside of a library that does not answer.
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         if arguments and arguments[0] in TOOLS:
             from jpwr.tools import run_tool

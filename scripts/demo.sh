@@ -6,19 +6,27 @@ cd -- "$(dirname -- "$0")/.."
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 good=0
+quiet_s=60 # a point takes less: one that reports nothing for so long hangs, or the machine is busy with something else
+end_s=60   # torchrun gives its ranks 30 s to end
 
 say() { printf '\ndemo, %d s: %s\n' "$SECONDS" "$*"; }
 newest_run() { find jube -maxdepth 2 -path "jube/$1_run/[0-9]*" | sort | tail -n 1; }
 
-# One line for each point that ends, with what the others may still take.
+# One line for each point that ends, with what the others may still take; and one where nothing is reported for long.
 follow() {
-    local name=$1 jube=$2 before=$3 run total ended said=0 start=$SECONDS
+    local name=$1 jube=$2 before=$3 run total ended said=0 start=$SECONDS output="" now heard=$SECONDS
     while kill -0 "$jube" 2>/dev/null; do
         sleep 1
         run=$(newest_run "$name")
-        [[ $run == "$before" || ! -e $run/workpackages.xml ]] && start=$SECONDS && continue
+        [[ $run == "$before" || ! -e $run/workpackages.xml ]] && start=$SECONDS heard=$SECONDS && continue
         total=$(grep -c '>benchmark</step>' "$run/workpackages.xml") || continue
-        ended=$(find "$run" -path '*_benchmark/*' -maxdepth 2 \( -name done -o -name error \) | wc -l)
+        ended=$(find "$run" -maxdepth 2 -path '*_benchmark/*' \( -name done -o -name error \) | wc -l)
+        now=$(find "$run" -maxdepth 3 -name 'job.*' -printf '%p %s ')
+        [[ $now == "$output" ]] || heard=$SECONDS output=$now
+        if ((SECONDS - heard >= quiet_s)); then
+            echo "  no output for $quiet_s s: the last lines of $run/*_benchmark/work/job.out and job.err show where it is"
+            heard=$SECONDS
+        fi
         ((ended > said)) || continue
         said=$ended
         echo "  $ended of $total points, about $(((SECONDS - start) * (total - ended) / ended)) s to go"
@@ -38,35 +46,60 @@ sweep() {
     caraml check "jube/${name}_run" || good=1
 }
 
-if ((! $#)); then
-    caraml doctor || true # which tag is this machine's
-    echo "demo: on the processor; 'make setup' has made .venv, so 'jube run jube/llm.yaml --tag TAG' is for an accelerator"
-    set -- CPU
-fi
-caraml check jube/*.yaml
-submit=$(caraml systems --system "$1" --get submit)
-how=$(python3 -m caraml.site "$1" --get submit --default "$submit")
-# As the workflow would after the data is made.
-python3 -m caraml.schedulers "$how" "$1" || {
-    echo "demo: $1 runs by $how, which cannot be used here: 'caraml doctor --system $1' tells what is missing" >&2
-    exit 1
+demo() {
+    local data text how submit
+    if ((!$#)); then
+        caraml doctor || true # which tag is this machine's
+        echo "demo: on the processor; 'make setup' has made .venv, so 'jube run jube/llm.yaml --tag TAG' is for an accelerator"
+        set -- CPU
+    fi
+    caraml check jube/*.yaml
+    submit=$(caraml systems --system "$1" --get submit)
+    how=$(python3 -m caraml.site "$1" --get submit --default "$submit")
+    # As the workflow would after the data is made.
+    python3 -m caraml.schedulers "$how" "$1" || {
+        echo "demo: $1 runs by $how, which cannot be used here: 'caraml doctor --system $1' tells what is missing" >&2
+        exit 1
+    }
+    data=$(python3 -m caraml.site "$1" --get data_folder)
+    say "text for GPT and pictures for ResNet-50, side by side (made once)"
+    python3 -m benchmarks.llm_training.prepare --out "$data/text-tiny" --size tiny >"$logs/text" 2>&1 &
+    text=$!
+    python3 -m benchmarks.resnet50.prepare --out "$data/fake-imagenet" >"$logs/pictures" 2>&1 || { cat "$logs/pictures" >&2; exit 1; }
+    wait "$text" || { cat "$logs/text" >&2; exit 1; }
+
+    say "GPT with megatron-core: one process and two, two batch sizes"
+    sweep llm "$@"
+    say "ResNet-50 with TensorFlow, on small pictures: two batch sizes"
+    CARAML_DEVICES=${CARAML_DEVICES:-1} sweep resnet50 "$@"
+
+    say "the report"
+    caraml published --plot heat-maps --out report/published_heat_maps.png >/dev/null &
+    caraml published --plot bars --out report/published_bars.png >/dev/null &
+    caraml report jube/llm_run jube/resnet50_run --out report/report.html >"$logs/report"
+    wait
+    head -n 1 "$logs/report"
+    exit "$good"
 }
-data=$(python3 -m caraml.site "$1" --get data_folder)
-say "text for GPT and pictures for ResNet-50, side by side (made once)"
-python3 -m benchmarks.llm_training.prepare --out "$data/text-tiny" --size tiny >"$logs/text" 2>&1 &
-text=$!
-python3 -m benchmarks.resnet50.prepare --out "$data/fake-imagenet" >"$logs/pictures" 2>&1 || { cat "$logs/pictures" >&2; exit 1; }
-wait "$text" || { cat "$logs/text" >&2; exit 1; }
 
-say "GPT with megatron-core: one process and two, two batch sizes"
-sweep llm "$@"
-say "ResNet-50 with TensorFlow, on small pictures: two batch sizes"
-CARAML_DEVICES=${CARAML_DEVICES:-1} sweep resnet50 "$@"
-
-say "the report"
-caraml published --plot heat-maps --out report/published_heat_maps.png >/dev/null &
-caraml published --plot bars --out report/published_bars.png >/dev/null &
-caraml report jube/llm_run jube/resnet50_run --out report/report.html >"$logs/report"
-wait
-head -n 1 "$logs/report"
-exit "$good"
+# All of the demo is one process group (set -m), so that a signal can end all of it: bash lets what it starts in the
+# background ignore Ctrl-C.
+stop() {
+    trap '' HUP INT TERM
+    echo "demo: interrupted, ending what runs" >&2
+    kill -TERM -- "-$group" 2>/dev/null || true
+    for ((i = 0; i < 10 * end_s; i++)); do
+        kill -0 -- "-$group" 2>/dev/null || exit $((128 + $1))
+        sleep 0.1
+    done
+    echo "demo: some of process group $group has not ended within $end_s s: 'kill -KILL -- -$group' ends it" >&2
+    exit $((128 + $1))
+}
+trap 'stop 1' HUP
+trap 'stop 2' INT
+trap 'stop 15' TERM
+set -m
+demo "$@" </dev/null &
+group=$!
+set +m
+wait "$group"

@@ -65,6 +65,8 @@ version_of() {
         true
 }
 
+install_plain_torch() { pip_install "torch==$1" || pip_failed "PyTorch could not be installed: see the message of pip above"; }
+
 # The plain torch of Linux brings gigabytes of CUDA; the CPU build is elsewhere called X+cpu, and mostly on PyTorch's own index.
 install_torch() {
     local version there gpu=$1
@@ -74,13 +76,13 @@ install_torch() {
         [[ $there == "$version" || ($there == "$version"+* && $there != *+cpu) ]] && return
         say "installing PyTorch $version${gpu:+ with CUDA (about 2.7 GB)}"
         [[ $there == *+cpu ]] && "$venv/bin/pip" uninstall --quiet --yes torch >>"$log" 2>&1 # else it counts as the same version
-        pip_install "torch==$version" || pip_failed "PyTorch could not be installed: see the message of pip above"
+        install_plain_torch "$version"
         return
     fi
     [[ $there == "$version" || $there == "$version"+* ]] && return
     if [[ ${CARAML_TORCH:-cpu} == index ]]; then
         say "installing the PyTorch $version of the package index (with CUDA, about 2.7 GB)"
-        pip_install "torch==$version" || pip_failed "PyTorch could not be installed: see the message of pip above"
+        install_plain_torch "$version"
         return
     fi
     say "installing PyTorch $version for the CPU (about 190 MB)"
@@ -137,7 +139,7 @@ find_jube() {
     say "installing JUBE"
     if command -v apt-get >/dev/null && as_root true 2>/dev/null; then
         # Ubuntu 24.04's JUBE imports distutils, and does not depend on setuptools, which has it.
-        as_root apt-get -qq update && as_root apt-get -qq install -y jube python3-setuptools >/dev/null
+        as_root apt-get -qq update && as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y jube python3-setuptools >/dev/null
         jube_starts && return
     fi
     pip_install "https://github.com/FZJ-JSC/JUBE/archive/refs/tags/v$jube_version.tar.gz" && jube_starts && return

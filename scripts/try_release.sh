@@ -5,8 +5,8 @@ set -euo pipefail
 cd -- "$(dirname -- "$0")/.."
 release=${1:?usage: try_release.sh trixie|noble}
 case $release in
-trixie) mirror=http://deb.debian.org/debian sections=main ;;
-noble) mirror=http://archive.ubuntu.com/ubuntu sections=main,universe ;;
+trixie) sections=main ;;
+noble) sections=main,universe ;;
 *) echo "try_release: there is no release '$release': trixie or noble" >&2; exit 2 ;;
 esac
 [[ $(id -u) == 0 ]] || { echo "try_release: a chroot takes root: run this with sudo" >&2; exit 1; }
@@ -19,7 +19,7 @@ options=(--quiet --variant=minbase "--components=$sections" --include=apt,make,g
 if [[ $release == noble && ! -e /usr/share/keyrings/ubuntu-archive-keyring.gpg ]]; then
     options+=(--aptopt='Acquire::AllowInsecureRepositories "true"' --aptopt='APT::Get::AllowUnauthenticated "true"')
 fi
-mmdebstrap "${options[@]}" "$release" "$root" "$mirror"
+mmdebstrap "${options[@]}" "$release" "$root" # from the mirror that it knows for the release
 cp /etc/resolv.conf /etc/hosts "$root/etc/"
 cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/" # with a site's own
 git clone --quiet . "$root/root/caraml"

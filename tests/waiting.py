@@ -24,12 +24,13 @@ def until(look: Callable[[], Seen], what: str, explain: Callable[[], str] = lamb
     return seen
 
 
-def processes(folder: Path, *words: str) -> dict[int, list[str]]:
-    """The command lines of those that work in a folder and have all of these words in theirs."""
+def processes(folder: Path, *words: str, below: bool = False) -> dict[int, list[str]]:
+    """The command lines of those that work in a folder, or below it, and have all of these words in theirs."""
     here, found = folder.resolve(), {}
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            if (process / "cwd").readlink() != here:
+            cwd = (process / "cwd").readlink()
+            if cwd != here and not (below and here in cwd.parents):
                 continue
             command = (process / "cmdline").read_text(errors="replace").rstrip("\0").split("\0")
         except OSError:

@@ -16,6 +16,11 @@ PROGRESS_INTERVAL_S = 2.0
 LEAST_PARTS = 20  # of a window of which steps are waited for together: what one sees of its course
 
 
+def to_go(begun_s: float, done: int, total: int) -> str:
+    """Return the time left in words, at the pace since `begun_s` of the monotonic clock."""
+    return f"{(time.monotonic() - begun_s) / done * (total - done):.0f} s to go"
+
+
 def measure_steps(
     step: Callable[[], None],
     timer: StepTimer,
@@ -45,8 +50,7 @@ def measure_steps(
                 marked.end()
             if launch.rank == 0 and time.monotonic() - said_s > PROGRESS_INTERVAL_S:
                 said_s = time.monotonic()
-                left_s = (said_s - begun_s) / (index + 1) * (steps - index - 1)
-                print(f"{phase} step {index + 1} of {steps}, {left_s:.0f} s to go", flush=True)
+                print(f"{phase} step {index + 1} of {steps}, {to_go(begun_s, index + 1, steps)}", flush=True)
 
     timer.start()
     take(options.warmup_steps, "warm-up")

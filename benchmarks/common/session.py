@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, cast, get_type_hints
 from benchmarks.common.binding import bind
 from benchmarks.common.input_files import Staged, drop_from_cache, stage
 from benchmarks.common.launch import Launch, boot_id, mark, node_name, node_window, read_launch
-from benchmarks.common.measure import WINDOW, measure_steps
+from benchmarks.common.measure import WINDOW, measure_steps, to_go
 from benchmarks.common.options import (
     EXIT_BAD_OPTIONS,
     FULL_FP32,
@@ -462,8 +462,8 @@ def _in_turns(session: Session) -> tuple[list[Window], Turns, dict[str, Any]]:
                 work = turns.calls_per_block * work_per_call
                 rates = [f"{work / turns.durations_s(kind)[-1]:.1f} {run.unit}s/s" for kind in (MEASURED, EFFECTIVE)]
                 told = f"compute {rates[0]}, effective {rates[1]}"
-                left_s = (time.monotonic() - begun_s) / (before + done) * (left - done)
-                print(f"round {before + done} of {before + left}, {left_s:.0f} s to go: {told}", flush=True)
+                number, total = before + done, before + left
+                print(f"round {number} of {total}, {to_go(begun_s, number, total)}: {told}", flush=True)
         measured_s = turns.durations_s(MEASURED)
         left = session.agree(session.options.window.steps_left(len(measured_s), sum(measured_s)))
     own_share = sum(turns.waits_s) / (sum(turns.waits_s) + sum(turns.effective_steps_s))

@@ -1,4 +1,4 @@
-"""The command as a process: its exit codes on any terminal, beside any folders, interrupted or broken."""
+"""Exit codes of the command as a process: on any terminal, next to any folders, after Ctrl-C and internal errors."""
 
 from __future__ import annotations
 

@@ -166,17 +166,22 @@ def systems_text():
     return "  - name: system\n".join(text.split("  - name: system\n")[:3])
 
 
-@pytest.mark.parametrize(("old", "new", "found"), MISTAKES)
-def test_a_mistake_in_the_block_of_a_system_is_found_with_its_line(tmp_path, systems_text, old, new, found):
-    file = tmp_path / SYSTEMS.name
-    file.write_text(systems_text.replace(old, new, 1))
-    line = systems_text[: systems_text.index(old)].count("\n") + 1
-    [finding] = [one for one in lint(file) if found in one.text]
-    assert (finding.file, finding.line) == (file, line)
-    assert finding.text.startswith("system CPU has ")
+def finding_in(file, text, words):
+    """The finding with these words in a file of systems, which whoever reads the systems is told as well."""
+    file.write_text(text)
+    [finding] = [one for one in lint(file) if words in one.text]
+    assert finding.file == file
     with pytest.raises(SiteError) as error:
         read_systems(file)
     assert str(error.value) == str(finding)
+    return finding
+
+
+@pytest.mark.parametrize(("old", "new", "found"), MISTAKES)
+def test_a_mistake_in_the_block_of_a_system_is_found_with_its_line(tmp_path, systems_text, old, new, found):
+    finding = finding_in(tmp_path / SYSTEMS.name, systems_text.replace(old, new, 1), found)
+    assert finding.line == systems_text[: systems_text.index(old)].count("\n") + 1
+    assert finding.text.startswith("system CPU has ")
 
 
 @pytest.mark.parametrize(
@@ -200,14 +205,10 @@ def test_a_mistake_in_the_block_of_a_system_is_found_with_its_line(tmp_path, sys
 def test_a_mistake_in_what_a_system_consists_of_is_found_where_its_block_starts(
     tmp_path, systems_text, old, new, found
 ):
-    file = tmp_path / SYSTEMS.name
-    file.write_text(systems_text.replace(old, new, 1))
     starts = [number for number, line in enumerate(systems_text.splitlines(), 1) if line == "  - name: system"]
-    [finding] = [one for one in lint(file) if found.format(first=starts[0]) in one.text]
-    assert (finding.file, finding.line) == (file, starts["A100" in old])
-    with pytest.raises(SiteError) as error:
-        read_systems(file)
-    assert str(error.value) == str(finding)
+    words = found.format(first=starts[0])
+    finding = finding_in(tmp_path / SYSTEMS.name, systems_text.replace(old, new, 1), words)
+    assert finding.line == starts["A100" in old]
 
 
 def test_the_shipped_systems_and_numbers_without_quotes_have_no_findings(tmp_path, systems_text):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import importlib.util
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from ioprof.errors import IoprofError
 from ioprof.folder import load
 from ioprof.other_tools import from_darshan, from_dftracer
 from ioprof.summary import by_file, reading_s, stretches, total
+from tests.needs import not_run
 
 TRACE = Path(__file__).with_name("dftracer.pfw")  # of a program that reads 5000 bytes in steps of 1000
 
@@ -24,6 +26,10 @@ def logs():
     package = importlib.util.find_spec("darshan")
     if package is None or package.origin is None:
         pytest.fail("PyDarshan is needed: pip install darshan")
+    try:
+        importlib.import_module("darshan")
+    except RuntimeError:
+        not_run("the library of PyDarshan")
     return Path(package.origin).parent / "examples" / "example_logs"
 
 
@@ -108,3 +114,15 @@ def test_folders_are_read_one_at_a_time(tmp_path, capfd):
         main(["read", str(tmp_path), str(TRACE)])
     assert end.value.code == 125
     assert "one folder at a time, got 2" in capfd.readouterr().err
+
+
+def test_a_reader_of_darshan_without_its_library_is_one_sentence(tmp_path, monkeypatch):
+    class Finder:
+        def find_spec(self, name, *_):
+            if name == "darshan":
+                raise RuntimeError("Could not find libdarshan-util.so! ...")
+
+    monkeypatch.setattr("sys.meta_path", [Finder(), *sys.meta_path])
+    monkeypatch.delitem(sys.modules, "darshan", raising=False)
+    with pytest.raises(IoprofError, match=r"PyDarshan does not find its library libdarshan-util\.so: install"):
+        from_darshan(tmp_path / "a.darshan")

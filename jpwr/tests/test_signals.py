@@ -22,7 +22,7 @@ from jpwr.writers import read_trace
 # of them are two requests, however short the time between them.
 PATCHED = """
 import os, signal, sys
-import jpwr.child, jpwr.cli
+import jpwr.child, jpwr.cli, jpwr.__main__
 
 jpwr.child.SETTLE_S = 0
 

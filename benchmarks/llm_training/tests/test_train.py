@@ -122,7 +122,8 @@ def test_steps_after_the_window_are_profiled(imported, tmp_path):
 
 def test_memory_of_the_tiny_run_stays_below_its_limit(one_rank):
     _, record = one_rank
-    assert 100e6 < record["devices"][0]["peak_memory_bytes"] < 1.5e9
+    most_bytes = 2e9 if torch.backends.cuda.is_built() else 1.5e9  # that build's libraries are larger
+    assert 100e6 < record["devices"][0]["peak_memory_bytes"] < most_bytes
 
 
 @pytest.mark.parametrize(
