@@ -1,15 +1,16 @@
 """Energy by a counter: bounds on what it counted in a window, from every reading.
 
-Each value was reached at a refresh: after the last reading that showed another value, at most one refresh interval before
-the last reading that shows it, and not after the first. From there on, power bounds the energy until any other moment
-(estimation with bounded errors: Milanese and Vicino, Automatica 27 (1991) 997).
+Each value was reached at a refresh: after the last reading that showed another value, at most one refresh interval
+before the last reading that shows it, and not after the first. From there on, power bounds the energy until any other
+moment (estimation with bounded errors: Milanese and Vicino, Automatica 27 (1991) 997).
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from operator import ne, sub
+from itertools import takewhile
+from operator import itemgetter, ne, sub
 from typing import NamedTuple, Sequence
 
 from jpwr.channel import ChannelInfo
@@ -40,14 +41,6 @@ class Fault(NamedTuple):
     start_s: float
     end_s: float
     words: str  # completes "the counter ..."
-
-
-class Renewal(NamedTuple):
-    """A new value of the counter."""
-
-    time_s: float
-    half_width_s: float
-    energy_j: float
 
 
 class CounterCurve:
@@ -91,6 +84,7 @@ class CounterCurve:
         self.early_s = [
             min(first, max(before, last - refresh_s)) for before, first, last in zip(before_s, first_s, last_s)
         ]
+        self._middles_s = [(early + late) / 2 for early, late in zip(self.early_s, self.late_s)]
         for number, step_j in enumerate(steps_j):
             longest_s = first_s[number + 1] - self.early_s[number]
             if step_j - info.counter_resolution_j > power.most_w * longest_s:
@@ -108,10 +102,10 @@ class CounterCurve:
             return "stood still"
         return self._faults[0].words if self._faults else ""
 
-    def renewals(self) -> list[Renewal]:
-        """New values while the counter was read, with the interval of time in which each appeared."""
-        values = list(zip(self.early_s, self.late_s, self.values_j))[1:]
-        return [Renewal((early_s + late_s) / 2, (late_s - early_s) / 2, value_j) for early_s, late_s, value_j in values]
+    def renewals(self) -> list[tuple[float, float, float]]:
+        """New values while the counter was read: when each appeared, plus or minus, both in seconds; and its joules."""
+        values = zip(self._middles_s[1:], self.late_s[1:], self.values_j[1:])
+        return [(middle_s, late_s - middle_s, value_j) for middle_s, late_s, value_j in values]
 
     def between(self, start_s: float, end_s: float) -> CounterEnergy:
         """Bound the energy of a window."""
@@ -142,13 +136,10 @@ class CounterCurve:
             low_j, high_j = self._bounds_j(first, last, time_s, 0.0, self._power.most_w)
         before = max(first, min(after - 1, last - 1))
         after = min(before + 1, last)
-        before_s, after_s = self._middle_s(before), self._middle_s(after)
+        before_s, after_s = self._middles_s[before], self._middles_s[after]
         share = (time_s - before_s) / (after_s - before_s) if -math.inf < before_s < after_s else 0.0
         line_j = self.values_j[before] + share * (self.values_j[after] - self.values_j[before])
         return low_j, high_j, min(high_j, max(low_j, line_j))
-
-    def _middle_s(self, number: int) -> float:
-        return (max(self.early_s[number], self.late_s[number] - self.refresh_s) + self.late_s[number]) / 2
 
     def _bounds_j(self, first: int, last: int, time_s: float, low_w: float, high_w: float) -> tuple[float, float]:
         """Bounds on what was counted until a moment, by all values of a range, with power between two levels."""
@@ -188,8 +179,8 @@ def _rise_j(since_s: float, ahead_w: float, back_w: float) -> float:
 def _refresh_s(times_s: Sequence[float], changed: Sequence[int]) -> float:
     """Longest refresh interval that the readings allow, in seconds, for a counter of constant pace.
 
-    From the reading before one change to the next change there are two refreshes. And a gap g between two readings shows
-    a change with probability g / T: T is at most the value for which changes in all of the shortest gaps have a
+    From the reading before one change to the next change there are two refreshes. And a gap g between two readings
+    shows a change with probability g / T: T is at most the value for which changes in all of the shortest gaps have a
     probability of 0.001.
     """
     if len(changed) < 2:
@@ -197,11 +188,8 @@ def _refresh_s(times_s: Sequence[float], changed: Sequence[int]) -> float:
     shortest_s = min(times_s[after] - times_s[before - 1] for before, after in zip(changed, changed[1:]))
     has_changed = set(changed)
     gaps = sorted((times_s[index] - times_s[index - 1], index in has_changed) for index in range(1, len(times_s)))
-    sum_of_logs, count = -math.log(1 - TEST_LEVEL), 0
-    for gap_s, differs in gaps:
-        if not differs:
-            break
-        count += 1
+    sum_of_logs = -math.log(1 - TEST_LEVEL)
+    for count, (gap_s, _) in enumerate(takewhile(itemgetter(1), gaps), 1):
         if gap_s > 0:
             sum_of_logs += math.log(gap_s)
             shortest_s = min(shortest_s, math.exp(sum_of_logs / count))

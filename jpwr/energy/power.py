@@ -17,9 +17,9 @@ from jpwr.channel import ChannelInfo
 from jpwr.energy.statistics import LEVEL, SAMPLES_FOR_A_PEAK, SAMPLES_FOR_A_RANGE, missed_share, students_t
 
 # One sample at a random moment of each interval is one from each stratum, and the variance follows from differences of
-# neighbours (collapsed strata: Cochran, Sampling Techniques, 3rd ed., 5A.12; Wolter, Introduction to Variance Estimation,
-# ch. 8). A sample's weight is half the time between its neighbours, with a mean square of 25/24 intervals squared; the
-# product of a difference and its step has a mean square of 2 x 7/6 variances times intervals squared.
+# neighbours (collapsed strata: Cochran, Sampling Techniques, 3rd ed., 5A.12; Wolter, Introduction to Variance
+# Estimation, ch. 8). A sample's weight is half the time between its neighbours, with a mean square of 25/24 intervals
+# squared; the product of a difference and its step has a mean square of 2 x 7/6 variances times intervals squared.
 VARIANCE_OF_SQUARES = (25 / 24) / (2 * 7 / 6)
 # A straight line across a step of power at an edge is off by change x step x (1 - x)^2 / 2, with x uniform on [0, 1].
 EDGE_SHARE = 1 / 6
@@ -58,6 +58,9 @@ class PowerCurve:
             times_s, power_w = [time_s for time_s, _ in finite], [watts for _, watts in finite]
         self.times_s, self.power_w = times_s, power_w
         self.lowest_w, self.peak_w = min(power_w, default=math.nan), max(power_w, default=math.nan)
+        # Readings of an H200 reach 829 W at a limit of 700 W: the limit alone does not bound the power of a moment.
+        self.highest_w = max(info.limit_w, self.peak_w)  # of what is known, in watts
+        self.most_w = self.highest_w if info.limit_w else math.inf  # upper bound on power, in watts
         self.steps_s = steps_s = array("d", map(sub, times_s[1:], times_s))
         self.usual_step_s = sorted(steps_s)[len(steps_s) // 2] if steps_s else 0.0
         self._twice_j = array("d", accumulate(map(mul, steps_s, map(add, power_w[1:], power_w)), initial=0.0))
@@ -68,9 +71,7 @@ class PowerCurve:
         failed = {bisect_right(times_s, time_s) - 1 for time_s in self.missing_s}  # high power itself may be the cause
         for index, step_s in enumerate(steps_s):
             if index in failed or step_s > GAP_STEPS * self.usual_step_s:
-                low_w, high_w = self.possible_w
-                middle_w = (power_w[index] + power_w[index + 1]) / 2
-                unseen_j[index] = max(high_w - middle_w, middle_w - low_w) * step_s
+                unseen_j[index] = self._beyond_w((power_w[index] + power_w[index + 1]) / 2) * step_s
                 swings_j[index] = 0.0
         squares = list(map(mul, swings_j, swings_j))
         self._unseen_j = unseen_j
@@ -79,41 +80,20 @@ class PowerCurve:
         self._sum_fourths = array("d", accumulate(map(mul, squares, squares), initial=0.0))
         self._sum_swings_j = array("d", accumulate(map(abs, swings_j), initial=0.0))
 
-    @property
-    def possible_w(self) -> tuple[float, float]:
-        """Lowest and highest possible power where nothing was read, in watts.
-
-        Readings of an H200 reach 829 W at a limit of 700 W: the limit alone does not bound the power of a moment.
-        """
-        return min(0.0, self.lowest_w), max(self.info.limit_w, self.peak_w)
-
-    @property
-    def most_w(self) -> float:
-        """Upper bound on the power of the device, in watts; infinite without a limit."""
-        if not self.info.limit_w:
-            return math.inf
-        return max(self.info.limit_w, self.peak_w) if self.times_s else self.info.limit_w
-
-    @property
-    def bounds_power(self) -> bool:
-        """Whether the samples, or a limit, bound the power between samples."""
-        return len(self.times_s) >= SAMPLES_FOR_A_PEAK or self.info.limit_w > 0
-
-    @property
-    def is_instantaneous(self) -> bool:
-        """Whether a sample is the power of its moment, and any moment may be sampled."""
-        return self.info.seen_share >= 1 and not self.info.averaging_s and not self.info.from_counter
+    def _beyond_w(self, middle_w: float) -> float:
+        """Largest distance in watts from a power to that of time without readings: none, or the highest known."""
+        return max(self.highest_w - middle_w, middle_w - min(0.0, self.lowest_w))
 
     def range_w(self, start_s: float, end_s: float) -> tuple[float, float]:
         """Lowest and highest power between two moments, in watts: of the 93 nearest samples or more.
 
-        Where samples do not tell, from 0 to the limit, or to infinity without one.
+        From 0 to the limit, or to infinity without one, where these do not show the power of each moment.
         """
-        times_s = self.times_s
-        first, last = bisect_right(times_s, start_s), bisect_left(times_s, end_s + self.info.held_s)
+        times_s, info = self.times_s, self.info
+        first, last = bisect_right(times_s, start_s), bisect_left(times_s, end_s + info.held_s)
         is_unseen = len(times_s) < SAMPLES_FOR_A_RANGE or start_s < times_s[0] or end_s > times_s[-1]
         has_gap = self._sum_unseen_j[min(last, len(self.steps_s))] > self._sum_unseen_j[max(0, first - 1)]
-        if is_unseen or has_gap or not self.is_instantaneous:
+        if is_unseen or has_gap or info.seen_share < 1 or info.averaging_s or info.from_counter:
             return 0.0, self.most_w
         more = max(0, SAMPLES_FOR_A_RANGE - (last - first)) // 2 + 1
         near_w = self.power_w[max(0, first - more) : last + more]
@@ -137,27 +117,25 @@ class PowerCurve:
         step_s = self.steps_s[index]
         return min(1.0, max(0.0, (time_s - self.times_s[index]) / step_s)) if step_s else 0.0
 
-    def between(self, start_s: float, end_s: float) -> PowerEnergy | None:
-        """Integrate over a window; None unless two samples cover a part of it."""
-        times_s, info = self.times_s, self.info
-        if len(times_s) < 2:
-            return None
-        first_s, last_s = max(start_s, times_s[0]), min(end_s, times_s[-1])
-        covered_s, duration_s = last_s - first_s, end_s - start_s
+    def between(self, start_s: float, end_s: float) -> PowerEnergy:
+        """Integrate over a window. Energy is nan, and `covered_s` 0, unless two samples cover a part of it."""
+        times_s, info, duration_s = self.times_s, self.info, end_s - start_s
+        missing = bisect_right(self.missing_s, end_s) - bisect_left(self.missing_s, start_s)
+        first_s, last_s = (max(start_s, times_s[0]), min(end_s, times_s[-1])) if times_s else (0.0, 0.0)
+        covered_s = last_s - first_s
         if not covered_s > 0:
-            return None
+            return PowerEnergy(math.nan, 0.0, math.nan, math.nan, 1, 0.0, 0, missing, duration_s)
         low, high = self._step(first_s), min(bisect_left(times_s, last_s), len(times_s) - 1)
         begin, end = bisect_left(times_s, start_s), bisect_right(times_s, end_s)
         average_w = (self.until_j(last_s) - self.until_j(first_s)) / covered_s
-        low_w, high_w = self.possible_w
-        beyond_w = max(high_w - average_w, average_w - low_w)
+        beyond_w = self._beyond_w(average_w)
         deviation_j, freedom = self._deviation(low, high)
         independent = covered_s / max(info.held_s, covered_s / max(1, end - begin))
         spread_w = self.peak_w - self.lowest_w if len(times_s) >= SAMPLES_FOR_A_PEAK else beyond_w
         missed_j = missed_share(independent) * covered_s * spread_w
         random_j = max(students_t(LEVEL, freedom) * deviation_j if deviation_j else 0.0, missed_j)
         systematic_j = (
-            ROUNDING * high_w * duration_s
+            ROUNDING * self.highest_w * duration_s
             + sum(self._edge_j(index) for index in {low, high - 1})
             + self._lag_j(first_s, last_s, average_w)
             + self._unseen_until_j(last_s)
@@ -165,36 +143,31 @@ class PowerCurve:
             + beyond_w * (duration_s - covered_s + (1 - info.seen_share) * covered_s)
         )
         if not self.random_phase:  # samples in step with the load err in one direction
-            random_j, systematic_j = 0.0, systematic_j + max(missed_j, self._swing_j(low, high) / 2)
+            swings_j = self._sum_swings_j[high] - self._sum_swings_j[low]
+            random_j, systematic_j = 0.0, systematic_j + max(missed_j, swings_j / 2)
         if info.limit_w:
             most_j = beyond_w * duration_s
             systematic_j = min(systematic_j, most_j)
             random_j = min(random_j, most_j - systematic_j)
+        seen_s = [start_s, *times_s[begin:end], end_s]
         return PowerEnergy(
-            energy_j=average_w * duration_s,
-            random_j=random_j,
-            systematic_j=systematic_j,
-            deviation_j=deviation_j,
-            freedom=freedom,
-            covered_s=covered_s,
+            average_w * duration_s,
+            random_j,
+            systematic_j,
+            deviation_j,
+            freedom,
+            covered_s,
             samples=end - begin,
-            missing=self.missing_between(start_s, end_s),
-            largest_gap_s=self._largest_gap_s(start_s, end_s, begin, end),
+            missing=missing,
+            largest_gap_s=max(map(sub, seen_s[1:], seen_s)),
         )
-
-    def missing_between(self, start_s: float, end_s: float) -> int:
-        """Number of failed readings in a window."""
-        return bisect_right(self.missing_s, end_s) - bisect_left(self.missing_s, start_s)
-
-    def _swing_j(self, low: int, high: int) -> float:
-        return self._sum_swings_j[high] - self._sum_swings_j[low]
 
     def _deviation(self, low: int, high: int) -> tuple[float, float]:
         """Standard deviation of sampling in joules, and its degrees of freedom (Welch-Satterthwaite: GUM, G.4.1).
 
         Not less than this window's share of the whole trace: a short window may by chance have seen little change.
         """
-        square, fourth = self._sum_squares[high] - self._sum_squares[low], self._sum_fourths[high] - self._sum_fourths[low]
+        square, fourth = (sums[high] - sums[low] for sums in (self._sum_squares, self._sum_fourths))
         share = (high - low) / len(self.steps_s)
         if square < self._sum_squares[-1] * share:
             square, fourth = self._sum_squares[-1] * share, self._sum_fourths[-1] * share**2
@@ -203,7 +176,8 @@ class PowerCurve:
 
     def _edge_j(self, index: int) -> float:
         near_w = self.power_w[max(0, index - 1) : index + 3]
-        return EDGE_SHARE * (max(near_w) - min(near_w)) * max(self.steps_s[index], self.info.held_s)
+        change_w: float = max(near_w) - min(near_w)
+        return EDGE_SHARE * change_w * max(self.steps_s[index], self.info.held_s)
 
     def _lag_j(self, start_s: float, end_s: float, average_w: float) -> float:
         """Bound at both edges, in joules, on the effect of readings that describe the time before their moment.
@@ -214,18 +188,10 @@ class PowerCurve:
         """
         averaging_s, most_w = self.info.averaging_s, self.most_w
         start_w, end_w = self.at_w(start_s), self.at_w(end_s)
-        hidden_w = 0.0
-        if averaging_s:
-            means_w = max(start_w, average_w), max(end_w, average_w)
-            hidden_w = sum(mean_w * (1 - mean_w / most_w) for mean_w in means_w)
+        means_w = max(start_w, average_w), max(end_w, average_w)
+        hidden_w = sum(mean_w * (1 - mean_w / most_w) for mean_w in means_w)
         return (averaging_s + self.info.held_s) / 2 * abs(end_w - start_w) + averaging_s / 2 * hidden_w
 
     def _unseen_until_j(self, time_s: float) -> float:
         index = self._step(time_s)
         return float(self._sum_unseen_j[index] + self._share(index, time_s) * self._unseen_j[index])
-
-    def _largest_gap_s(self, start_s: float, end_s: float, begin: int, end: int) -> float:
-        if begin == end:
-            return end_s - start_s
-        edges_s = max(self.times_s[begin] - start_s, end_s - self.times_s[end - 1])
-        return float(max(edges_s, max(self.steps_s[begin : end - 1], default=0.0)))

@@ -9,8 +9,8 @@ LEVEL = 0.95  # of every stated interval
 # Level at which counter and integral are called inconsistent. Each device of each run is tested: at 0.95, one sound
 # counter in twenty would be rejected.
 TEST_LEVEL = 0.999
-# Wilks, Ann. Math. Stat. 12 (1941) 91, with 95 % confidence: the lowest and the highest of n samples enclose 95 % of the
-# distribution if 1 - n 0.95^(n-1) + (n-1) 0.95^n >= 0.95, and the highest exceeds 95 % of it if 1 - 0.95^n >= 0.95.
+# Wilks, Ann. Math. Stat. 12 (1941) 91, with 95 % confidence: the lowest and the highest of n samples enclose 95 % of
+# the distribution if 1 - n 0.95^(n-1) + (n-1) 0.95^n >= 0.95, and the highest exceeds 95 % of it if 1 - 0.95^n >= 0.95.
 SAMPLES_FOR_A_RANGE, SAMPLES_FOR_A_PEAK = 93, 59
 # Share of the reading, where the channel states none. NVIDIA documents +-5 % for its Fermi and Kepler boards only (NVML
 # reference, nvmlDeviceGetPowerUsage); for other sensors it is an assumption.

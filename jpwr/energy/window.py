@@ -73,20 +73,20 @@ class ChannelEnergy:
         """Whether counter and integral differ over the longest sound part of the trace, which shows a scale best."""
         if self.counter is None or not self.counter.read_s or len(self.power.times_s) < 2:
             return False
-        start_s, end_s = self.counter.longest_sound(self.power.times_s[0], self.power.times_s[-1])
-        return end_s > start_s and self._differ(self.power.between(start_s, end_s), self.counter.between(start_s, end_s))
+        part_s = self.counter.longest_sound(self.power.times_s[0], self.power.times_s[-1])
+        return part_s[0] < part_s[1] and self._differ(self.power.between(*part_s), self.counter.between(*part_s))
 
-    def _differ(self, integral: PowerEnergy | None, counter: CounterEnergy) -> bool:
+    def _differ(self, integral: PowerEnergy, counter: CounterEnergy) -> bool:
         """Whether both cannot be right, with the sensor's accuracy as a type B uncertainty (E_n test, ISO 13528)."""
-        if integral is None or counter.fault or self.info.from_counter:
+        if not integral.covered_s or counter.fault or self.info.from_counter:
             return False
         accuracy_j = (self.info.accuracy or ASSUMED_ACCURACY) * integral.energy_j
         allowed_j = math.hypot(integral.random_at(TEST_LEVEL), accuracy_j) + integral.systematic_j
         return not counter.low_j - allowed_j <= integral.energy_j <= counter.high_j + allowed_j
 
-    def _why_not_integral(self, integral: PowerEnergy | None) -> str:
+    def _why_not_integral(self, integral: PowerEnergy) -> str:
         """Why samples of power alone give no energy; empty where they do."""
-        if integral is None:
+        if not integral.covered_s:
             return "has fewer than two readings of power in the window"
         if self.info.from_counter:
             return "has a counter alone, whose slope is its power"
@@ -94,8 +94,8 @@ class ChannelEnergy:
             return ""
         if self.info.seen_share < 1:
             return f"sees {self.info.seen_share:.0%} of the time and has no power limit"
-        if not self.power.bounds_power:
-            return f"has {len(self.power.times_s)} readings and no power limit: at least {SAMPLES_FOR_A_PEAK} are needed"
+        if len(self.power.times_s) < SAMPLES_FOR_A_PEAK:
+            return f"has {len(self.power.times_s)} readings and no power limit: {SAMPLES_FOR_A_PEAK} are needed"
         if integral.missing > MOST_MISSING * (integral.missing + integral.samples):
             return f"has no power limit, and more than {MOST_MISSING:.0%} of its readings failed"
         return ""
@@ -106,7 +106,7 @@ class ChannelEnergy:
         Raises NotEnoughSamples where neither counter nor samples determine it.
         """
         duration_s = end_s - start_s
-        integral = self.power.between(start_s, end_s) if duration_s > 0 else None
+        integral = self.power.between(start_s, end_s)
         counter = self.counter.between(start_s, end_s) if self.counter and duration_s > 0 else None
         reason = ""
         why_not = self._why_not_integral(integral)
@@ -118,8 +118,6 @@ class ChannelEnergy:
             raise NotEnoughSamples(
                 f"{self.info.name} {why_not}, and {reason or 'has no counter'}: sample faster, or run longer"
             )
-        missing = self.power.missing_between(start_s, end_s)
-        integral = integral or PowerEnergy(math.nan, 0.0, math.nan, math.nan, 1, 0.0, 0, missing, duration_s)
         energy_j, systematic_j, random_j = integral.energy_j, integral.systematic_j, integral.random_j
         method = "integral"
         if counter and integral.samples and (self._is_inconsistent or self._differ(integral, counter)):
@@ -145,7 +143,7 @@ class ChannelEnergy:
             covered_s=integral.covered_s,
             avg_power_w=energy_j / duration_s,
             samples=integral.samples,
-            missing=missing,
+            missing=integral.missing,
             largest_gap_s=integral.largest_gap_s,
             integral_j=integral.energy_j,
             integral_uncertainty_j=integral.random_j + integral.systematic_j,

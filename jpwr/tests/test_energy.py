@@ -63,7 +63,9 @@ def times(step_s: float, end_s: float) -> list[float]:
 # Statistics.
 
 
-@pytest.mark.parametrize(("freedom", "expected"), [(3, 3.182), (5, 2.571), (10, 2.228), (100, 1.984), (math.inf, 1.960)])
+@pytest.mark.parametrize(
+    ("freedom", "expected"), [(3, 3.182), (5, 2.571), (10, 2.228), (100, 1.984), (math.inf, 1.960)]
+)
 def test_students_t_is_that_of_the_tables(freedom, expected):
     assert students_t(0.95, freedom) == pytest.approx(expected, rel=0.012)
 
@@ -135,7 +137,9 @@ def test_failed_readings_widen_the_interval():
 def test_two_readings_of_one_moment_are_no_trouble():
     times_s = [0.0, 0.0, 1.0, 1.0, 2.0, 3.0, 3.0]
     counter_j = [0.0, 1.0, 5.0, 6.0, 12.0, 19.0, 20.0]
-    curve = ChannelEnergy(COUNTED._replace(limit_w=700.0), times_s, [1.0, 5.0, 5.0, 7.0, 7.0, 7.0, 9.0], times_s, counter_j)
+    curve = ChannelEnergy(
+        COUNTED._replace(limit_w=700.0), times_s, [1.0, 5.0, 5.0, 7.0, 7.0, 7.0, 9.0], times_s, counter_j
+    )
     estimate = curve.between(0.0, 3.0)
     assert estimate.integral_j == pytest.approx(5 + 7 + 7)
     assert math.isfinite(estimate.energy_j)
@@ -298,7 +302,9 @@ def test_a_sound_counter_is_used_and_both_sources_are_reported():
 
 def with_counter(counter_j: Callable[[float], float], info=COUNTED, end_s=20.0):
     times_s = times(0.1, end_s)
-    return ChannelEnergy(info, times_s, [100.0] * len(times_s), times_s, [counter_j(time_s) for time_s in times_s], True)
+    return ChannelEnergy(
+        info, times_s, [100.0] * len(times_s), times_s, [counter_j(time_s) for time_s in times_s], True
+    )
 
 
 @pytest.mark.parametrize(
@@ -343,7 +349,9 @@ def test_where_power_can_no_longer_be_read_the_counter_is_used():
     assert abs(estimate.energy_j - 300) <= estimate.uncertainty_j
     assert estimate.largest_gap_s == estimate.duration_s
     stuck_j = [min(value_j, 900.0) for value_j in counter_j]
-    with pytest.raises(NotEnoughSamples, match="fewer than two readings of power in the window, and the counter stood still"):
+    with pytest.raises(
+        NotEnoughSamples, match="fewer than two readings of power in the window, and the counter stood still"
+    ):
         ChannelEnergy(COUNTED, times_s, power_w, times_s, stuck_j, True).between(9.0, 11.0)
 
 
@@ -389,7 +397,7 @@ def test_a_sound_counter_is_not_rejected(refresh_s):
 def test_few_samples_need_a_limit_or_a_counter():
     times_s = times(1.0, SAMPLES_FOR_A_PEAK - 2)
     few = [300.0] * len(times_s)
-    with pytest.raises(NotEnoughSamples, match="has 58 readings and no power limit: at least 59 are needed"):
+    with pytest.raises(NotEnoughSamples, match="has 58 readings and no power limit: 59 are needed"):
         ChannelEnergy(INFO, times_s, few, random_phase=True).between(5.0, 20.0)
     assert ChannelEnergy(POWER, times_s, few, random_phase=True).between(5.0, 20.0).energy_j == pytest.approx(4500)
     more = ChannelEnergy(INFO, times(1.0, SAMPLES_FOR_A_PEAK - 1), [*few, 300.0], random_phase=True)
