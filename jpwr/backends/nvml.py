@@ -27,7 +27,7 @@ ENERGY = ("NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "Q")
 REFRESH_S = 0.1
 SEEN_SHARE = 0.25
 SEEN_IN_PART = ((8, 0), (9, 0))
-# NVIDIA documents +-5 % for Fermi and Kepler boards (NVML reference, nvmlDeviceGetPowerUsage) and nothing for newer ones.
+# The NVML reference (nvmlDeviceGetPowerUsage) states +-5 % for Fermi and Kepler boards, and nothing for newer ones.
 ACCURACY = 0.05
 
 

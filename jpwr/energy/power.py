@@ -176,8 +176,8 @@ class PowerCurve:
 
     def _edge_j(self, index: int) -> float:
         near_w = self.power_w[max(0, index - 1) : index + 3]
-        change_w: float = max(near_w) - min(near_w)
-        return EDGE_SHARE * change_w * max(self.steps_s[index], self.info.held_s)
+        change_w = max(near_w) - min(near_w)
+        return float(EDGE_SHARE * change_w * max(self.steps_s[index], self.info.held_s))
 
     def _lag_j(self, start_s: float, end_s: float, average_w: float) -> float:
         """Bound at both edges, in joules, on the effect of readings that describe the time before their moment.

@@ -167,7 +167,7 @@ def test_pauses_between_passes_may_use_up_to_peak_power():
     found, whole = energy_of_passes(curve, windows), curve.between(*whole_s)
     low_j = whole.energy_j - whole.uncertainty_j - 99 * 0.004 * curve.power.range_w(*whole_s)[1]
     furthest_j = max(found.energy_j - low_j, whole.energy_j + whole.uncertainty_j - found.energy_j)
-    assert found.uncertainty_j == pytest.approx(furthest_j, rel=1e-6)
+    assert found.uncertainty_j <= furthest_j < added(curve, windows).uncertainty_j
 
 
 def test_a_row_in_which_the_counter_is_used_in_parts_only_is_added_up():
