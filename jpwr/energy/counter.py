@@ -114,12 +114,14 @@ class CounterCurve:
         for fault in self._faults:
             if fault.start_s < end_s and start_s < fault.end_s:
                 return CounterEnergy(fault=fault.words)
+        if end_s <= self.read_s[0] or self.read_s[-1] <= start_s:
+            return CounterEnergy(fault="was not read in that time")
         start_low_j, start_high_j, start_j = self._until(start_s)
         end_low_j, end_high_j, end_j = self._until(end_s)
         low_j = max(0.0, end_low_j - start_high_j)
         high_j = min(end_high_j - start_low_j, self._power.most_w * (end_s - start_s))
         if not high_j < math.inf:
-            return CounterEnergy(fault="was not read in all of that time")
+            return CounterEnergy(fault="was not read long enough before or after")
         if high_j < low_j:
             return CounterEnergy(fault="counts more than the device can use")
         values = bisect_right(self.late_s, end_s) - bisect_right(self.late_s, start_s)
@@ -134,6 +136,8 @@ class CounterCurve:
         low_j, high_j = self._bounds_j(first, last, time_s, *self._range_w(first, last, time_s))
         if low_j > high_j:  # power exceeded what the samples nearby have seen
             low_j, high_j = self._bounds_j(first, last, time_s, 0.0, self._power.most_w)
+        if math.isinf(high_j - low_j) and self._power.times_s:  # beyond the first or last value, without a limit
+            low_j, high_j = self._bounds_j(first, last, time_s, 0.0, self._power.highest_w)
         before = max(first, min(after - 1, last - 1))
         after = min(before + 1, last)
         before_s, after_s = self._middles_s[before], self._middles_s[after]
