@@ -354,7 +354,7 @@ def test_for_a_program():
         "interval_s": 0.5,
         "random_phase": True,
         "channels": [
-            {**gpu, "peak_power_w": 360.0, "idle_power_w": 100.0, "largest_gap_s": 1.5},
+            {**gpu, "peak_power_w": 360.0, "idle_power_w": pytest.approx(100.0, rel=0.01), "largest_gap_s": 1.5},
             {**cpu, "peak_power_w": 72.0, "idle_power_w": 72.0, "largest_gap_s": 2.5},
             {**lost, "peak_power_w": 5.0, "idle_power_w": None, "largest_gap_s": None},
         ],
