@@ -243,8 +243,8 @@ class Summary:
             systematic_percent = max(100 * one.systematic_j / abs(one.energy_j) for _, one in members)
             sensor = f"±{100 * accuracy:.2g} % ({source})" if accuracy else "not stated"
             lines.append(
-                f"{_first([info for info, _ in members])}: +- is of sampling, random ±{random_percent:.2g} %, systematic "
-                f"±{systematic_percent:.2g} %; accuracy of the sensor: {sensor}"
+                f"{_first([info for info, _ in members])}: +- is of sampling, random ±{random_percent:.2g} %, "
+                f"systematic ±{systematic_percent:.2g} %; accuracy of the sensor: {sensor}"
             )
         return lines
 

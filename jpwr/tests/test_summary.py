@@ -10,7 +10,7 @@ import pytest
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.energy import EnergyEstimate
 from jpwr.summary import MANY, RegionSum, Summary
-from jpwr.tests.loads import moments, square, walk
+from jpwr.tests.loads import moments, square
 from jpwr.tools import rule_findings
 from jpwr.trace import Trace
 
