@@ -52,7 +52,7 @@ bench: ## speed and memory, as ratios against a peer in the same run
 	python -m ioprof.tests.bench
 	python -m results.tests.bench
 
-coverage: ## whether the stated intervals of energy hold, every case 100 times: docs/energy_coverage.md, 5 minutes
+coverage: ## whether the stated intervals of energy hold, every case 100 times: docs/energy_coverage.md, 8 minutes
 	@scripts/setup.sh $(ALL_PARTS)
 	python -m jpwr.tests.coverage > docs/energy_coverage.md
 

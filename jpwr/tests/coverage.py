@@ -47,7 +47,7 @@ def main() -> int:
     """Print the page; returns 1 where a requirement is not met."""
     print(HEAD)
     held: dict[tuple[str, str], list[float]] = {}
-    by_chance: list[float] = []  # cells in which chance makes the error: neighbouring samples differ, and are many
+    by_chance: list[float] = []  # where chance makes the error: many samples, of which neighbours differ
     for sensor, counter, interval_s, window_s in itertools.product(SENSORS, COUNTERS, INTERVALS_S, WINDOWS_S):
         row = f"| {sensor} | {counter} | {1000 * interval_s:g} | {window_s:g} |"
         for load in LOADS:
@@ -64,14 +64,12 @@ def main() -> int:
             row += f" {share:.0f}: {100 * width:.2g}, {100 * error:.2g} |"
         print(row, flush=True)
     together, least = min(map(statistics.mean, held.values())), min(map(min, held.values()))
-    missing = 100 * statistics.mean(share < 99.5 for share in by_chance)
+    by_chance_held = statistics.mean(by_chance)
     print(f"\n- Of a sensor and counter together, at least {together:.1f} of 100 intervals held; 95 are required.")
     print(f"- In each cell, at least {least:.0f} of 100 held; 85 are required.")
-    print(
-        "- Instant samples of noise and squares in 8 s and more, without a counter: there chance makes the error, and"
-    )
-    print(f"  intervals that never miss are too wide. Some missed in {missing:.0f} of 100 cells; 90 are required.")
-    return 0 if together >= 95 and least >= 85 and missing >= 90 else 1
+    print("- Instant samples of noise and squares in 8 s and more, without a counter: there chance makes the error,")
+    print(f"  and intervals that never miss are too wide. {by_chance_held:.1f} of 100 held; 99.5 are allowed.")
+    return 0 if together >= 95 and least >= 85 and by_chance_held <= 99.5 else 1
 
 
 if __name__ == "__main__":
