@@ -116,8 +116,8 @@ class CounterCurve:
                 return CounterEnergy(fault=fault.words)
         if end_s <= self.read_s[0] or self.read_s[-1] <= start_s:
             return CounterEnergy(fault="was not read in that time")
-        start_low_j, start_high_j, start_j = self._until(start_s)
-        end_low_j, end_high_j, end_j = self._until(end_s)
+        start_low_j, start_high_j, start_j = self.bounds_j(start_s)
+        end_low_j, end_high_j, end_j = self.bounds_j(end_s)
         low_j = max(0.0, end_low_j - start_high_j)
         high_j = min(end_high_j - start_low_j, self._power.most_w * (end_s - start_s))
         if not high_j < math.inf:
@@ -127,17 +127,17 @@ class CounterCurve:
         values = bisect_right(self.late_s, end_s) - bisect_right(self.late_s, start_s)
         return CounterEnergy(low_j, high_j, min(high_j, max(low_j, end_j - start_j)), values)
 
-    def _until(self, time_s: float) -> tuple[float, float, float]:
+    def bounds_j(self, time_s: float) -> tuple[float, float, float]:
         """Lower bound, upper bound and best value of what was counted until a moment, in joules."""
         after = bisect_right(self.late_s, time_s)
         part = min(bisect_right(self._parts, max(0, after - 1)), len(self._parts) - 1)
         first = max(self._parts[part - 1], after - NEIGHBOURS)
         last = max(first, min(self._parts[part], after + NEIGHBOURS) - 1)
-        low_j, high_j = self._bounds_j(first, last, time_s, *self._range_w(first, last, time_s))
+        low_j, high_j = self._bounds_by_j(first, last, time_s, *self._range_w(first, last, time_s))
         if low_j > high_j:  # power exceeded what the samples nearby have seen
-            low_j, high_j = self._bounds_j(first, last, time_s, 0.0, self._power.most_w)
+            low_j, high_j = self._bounds_by_j(first, last, time_s, 0.0, self._power.most_w)
         if math.isinf(high_j - low_j) and self._power.times_s:  # beyond the first or last value, without a limit
-            low_j, high_j = self._bounds_j(first, last, time_s, 0.0, self._power.highest_w)
+            low_j, high_j = self._bounds_by_j(first, last, time_s, 0.0, self._power.highest_w)
         before = max(first, min(after - 1, last - 1))
         after = min(before + 1, last)
         before_s, after_s = self._middles_s[before], self._middles_s[after]
@@ -145,7 +145,7 @@ class CounterCurve:
         line_j = self.values_j[before] + share * (self.values_j[after] - self.values_j[before])
         return low_j, high_j, min(high_j, max(low_j, line_j))
 
-    def _bounds_j(self, first: int, last: int, time_s: float, low_w: float, high_w: float) -> tuple[float, float]:
+    def _bounds_by_j(self, first: int, last: int, time_s: float, low_w: float, high_w: float) -> tuple[float, float]:
         """Bounds on what was counted until a moment, by all values of a range, with power between two levels."""
         low_j, high_j = -math.inf, math.inf
         for number in range(first, last + 1):
