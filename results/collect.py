@@ -247,7 +247,6 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
                 f"node {hostname}: processors trained, and only the power of devices was measured: that is counted"
             )
         heard = _heard(trace, windows)
-        late = {info: curve.lateness.words for info, curve in zip(trace.channels, trace.curves(), strict=True)}
         for reading in heard.values():
             place = reading.info.scope.value
             by_scope_wh[place] = by_scope_wh.get(place, 0.0) + reading.estimate.energy_j / JOULES_PER_WH
@@ -257,8 +256,6 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
             if info not in heard:
                 raise EnergyError(f"channel {info.name} {info.lacks or NOT_SAMPLED}")
             channels.append(_describe(heard[info], hostname) | _clocks(trace, info.name, windows))
-            if late[info]:
-                notes.append(f"channel {info.name} of node {hostname}: {late[info]}")
             if trained < info.num_devices and any(device_ids):
                 notes.append(f"channel {info.name} of node {hostname} {_counted(info, trained)}")
         if twice := [info.name for info in _left_out(trace.channels, chosen)]:
