@@ -15,7 +15,7 @@ from jpwr.channel import ChannelInfo, Scope
 from jpwr.tests.conftest import install_method
 from jpwr.tests.conftest import run as run_program
 from jpwr.writers import read_trace
-from results.collect import collect, main
+from results.collect import UNCERTAINTIES, collect, main
 from results.tests.conftest import CPU, DRAM, GPU0, GPU1, MODULE, PACKAGE, JobFolder, make_record
 from results.verdicts.quality import grade
 
@@ -284,7 +284,9 @@ def test_all_that_a_result_says_of_an_energy(job):
         "energy_wh": pytest.approx(5000 / 3600),
         "energy_wh_per_device": pytest.approx(2500 / 3600),
         "avg_power_w": pytest.approx(500.0),
-        "uncertainty_wh": pytest.approx(sum(channel["uncertainty_wh"] for channel in channels)),
+        **{name: pytest.approx(sum(one[name] for one in channels)) for name in UNCERTAINTIES},
+        "accuracy": None,
+        "accuracy_from": "",
         "idle_power_w": pytest.approx(500.0),
         "tokens_per_wh": pytest.approx(1000 / (5000 / 3600)),
         "epoch_wh": None,
