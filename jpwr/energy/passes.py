@@ -10,17 +10,10 @@ from typing import Iterable, NamedTuple, Sequence
 from jpwr.energy.window import ChannelEnergy, EnergyEstimate
 from jpwr.errors import NotEnoughSamples
 
-SUMMED = [
-    "energy_j",
-    "systematic_j",
-    "integral_j",
-    "integral_systematic_j",
-    "counter_j",
-    "duration_s",
-    "covered_s",
-    "samples",
-    "missing",
-]
+SUMMED = (
+    *("energy_j", "systematic_j", "integral_j", "integral_systematic_j", "counter_j"),
+    *("duration_s", "covered_s", "samples", "missing"),
+)
 
 
 class Pass(NamedTuple):
