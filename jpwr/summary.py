@@ -225,7 +225,7 @@ class Summary:
             rows.append((f"region '{short(region.name)}'{times}, {region.duration_s:.3f} s", *[""] * (len(HEADER) - 1)))
             rows += [_row(f"  {info.name}", info, estimate, "") for info, estimate in zip(self.infos, region.estimates)]
         left = len(self.regions) - len(shown)
-        # A region's title may be longer than a channel's name, and has nothing beside it.
+        # A region's title may be longer than a channel's name, and nothing stands next to it.
         widths = [max(len(row[i]) for row in rows if i or not row[0].startswith("region")) for i in range(len(HEADER))]
         lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows]
         lines += self._components()
@@ -257,14 +257,14 @@ def _repeated_share(values: Sequence[float]) -> float:
 def _region(trace: Trace, name: str, windows: Sequence[tuple[float, float]]) -> RegionSum:
     """Of all its times; one of no time used nothing."""
     durations_s = [end_s - start_s for start_s, end_s in windows]
-    lasting = sorted([(start_s, end_s) for start_s, end_s in windows if end_s > start_s], key=itemgetter(1))
+    not_empty = sorted([(start_s, end_s) for start_s, end_s in windows if end_s > start_s], key=itemgetter(1))
     return RegionSum(
         name,
         len(windows),
         math.fsum(durations_s),
         min(durations_s),
-        trace.known_sums(lasting) if lasting else [None] * len(trace.channels),
-        any(start_s < before_s for (_, before_s), (start_s, _) in zip(lasting, lasting[1:])),
+        trace.known_sums(not_empty) if not_empty else [None] * len(trace.channels),
+        any(start_s < before_s for (_, before_s), (start_s, _) in zip(not_empty, not_empty[1:])),
     )
 
 

@@ -15,7 +15,7 @@ from jpwr.energy import ChannelEnergy
 from jpwr.tests.loads import counter_of, levels, moments
 
 matplotlib.use("Agg")
-from matplotlib import pyplot as plt  # noqa: E402 - after the choice of what draws
+from matplotlib import pyplot as plt
 
 INFO = ChannelInfo("made", Scope.DEVICE, "", has_counter=True, counter_resolution_j=0.001, counter_refresh_s=0.1)
 START_S, END_S, WINDOW_S = 11.0, 11.6, (11.13, 11.47)

@@ -29,11 +29,6 @@ class CounterEnergy(NamedTuple):
     values: int = 0  # new values within the window
     fault: str = ""  # completes "the counter ..."
 
-    @property
-    def half_width_j(self) -> float:
-        """Larger distance from the energy to a bound, in joules."""
-        return max(self.high_j - self.energy_j, self.energy_j - self.low_j)
-
 
 class Fault(NamedTuple):
     """A time in which the counter cannot be right."""

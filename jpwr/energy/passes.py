@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from functools import partial, reduce
-from typing import Iterable, Sequence
+from typing import Iterable, NamedTuple, Sequence
 
 from jpwr.energy.window import ChannelEnergy, EnergyEstimate
 from jpwr.errors import NotEnoughSamples
@@ -14,7 +14,14 @@ SUMMED = (
     *("energy_j", "systematic_j", "integral_j", "integral_systematic_j", "counter_j"),
     *("duration_s", "covered_s", "samples", "missing"),
 )
-Pass = tuple[float, float, EnergyEstimate]  # start and end in seconds, and the energy
+
+
+class Pass(NamedTuple):
+    """One window, and its energy."""
+
+    start_s: float
+    end_s: float
+    estimate: EnergyEstimate
 
 
 def energy_of_passes(curve: ChannelEnergy, windows_s: Iterable[tuple[float, float]]) -> EnergyEstimate:
@@ -23,13 +30,14 @@ def energy_of_passes(curve: ChannelEnergy, windows_s: Iterable[tuple[float, floa
     What one pass gains at its last edge, the next one loses at its first. So passes whose pause can use less than these
     two edges leave open are one window without the pause. Raises NotEnoughSamples as `ChannelEnergy.between` does.
     """
-    passes = [(start_s, end_s, curve.between(start_s, end_s)) for start_s, end_s in windows_s]
-    if any(after[0] < before[1] for before, after in zip(passes, passes[1:])):
+    passes = [Pass(start_s, end_s, curve.between(start_s, end_s)) for start_s, end_s in windows_s]
+    if any(after.start_s < before.end_s for before, after in zip(passes, passes[1:])):
         return _total(passes, overlap=True)
-    most_w = curve.power.range_w(passes[0][0], passes[-1][1])[1]
+    most_w = curve.power.range_w(passes[0].start_s, passes[-1].end_s)[1]
     rows = [passes[:1]]
     for before, after in zip(passes, passes[1:]):
-        pause_s, open_j = after[0] - before[1], (before[2].systematic_j + after[2].systematic_j) / 2
+        pause_s = after.start_s - before.end_s
+        open_j = (before.estimate.systematic_j + after.estimate.systematic_j) / 2
         if pause_s == 0 or pause_s * most_w < open_j:
             rows[-1].append(after)
         else:
@@ -39,7 +47,7 @@ def energy_of_passes(curve: ChannelEnergy, windows_s: Iterable[tuple[float, floa
 
 
 def _total(passes: Sequence[Pass], overlap: bool = False) -> EnergyEstimate:
-    return reduce(partial(add_estimates, overlap=overlap), [estimate for _, _, estimate in passes])
+    return reduce(partial(add_estimates, overlap=overlap), [one.estimate for one in passes])
 
 
 def _bounded(curve: ChannelEnergy, passes: Sequence[Pass], total: EnergyEstimate, most_w: float) -> EnergyEstimate:
@@ -50,10 +58,10 @@ def _bounded(curve: ChannelEnergy, passes: Sequence[Pass], total: EnergyEstimate
     if len(passes) == 1:
         return total
     try:
-        whole = curve.between(passes[0][0], passes[-1][1])
+        whole = curve.between(passes[0].start_s, passes[-1].end_s)
     except NotEnoughSamples:
         return total
-    pauses_s = math.fsum(after[0] - before[1] for before, after in zip(passes, passes[1:]))
+    pauses_s = math.fsum(after.start_s - before.end_s for before, after in zip(passes, passes[1:]))
     if not pauses_s:
         return whole if whole.uncertainty_j < total.uncertainty_j else total
     low_j = max(0.0, whole.energy_j - whole.uncertainty_j - most_w * pauses_s)

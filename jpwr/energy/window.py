@@ -130,7 +130,8 @@ class ChannelEnergy:
             systematic_j = max(systematic_j, furthest_j - random_j)
         elif counter and (counter.values or why_not):
             method = "counter"
-            energy_j, systematic_j, random_j = counter.energy_j, counter.half_width_j, 0.0
+            energy_j, random_j = counter.energy_j, 0.0
+            systematic_j = max(counter.high_j - energy_j, energy_j - counter.low_j)
         difference = math.nan
         if counter and counter.energy_j and not self.info.from_counter:
             difference = (integral.energy_j - counter.energy_j) / counter.energy_j

@@ -129,7 +129,7 @@ cpu: +- is of sampling, random ±0.83 %, systematic ±0.56 %; accuracy of the se
     )
 
 
-def test_how_far_the_witnesses_differ_is_told_in_percent():
+def test_the_difference_of_the_two_sources_is_in_percent():
     summary = told(RegionSum("far", 1, 2.0, 2.0, [BY_COUNTER._replace(difference=0.111), None, None]))
     assert "  +11.1 %  " in "\n".join(summary.lines())
 
@@ -142,7 +142,7 @@ def test_a_long_name_of_a_channel_moves_the_columns_together():
     assert len({line.index(text) + len(text) for line, text in zip(lines, ("samples", " 21", " 21"), strict=True)}) == 1
 
 
-def test_a_region_that_several_went_through_at_once_is_no_surer_for_that_and_it_is_said():
+def test_a_region_in_which_several_are_at_once_does_not_average_out():
     chance = random.Random(1)
     trace = Trace([ChannelInfo("made", Scope.CPU, "")], {"random_phase": True})
     for row in range(400):
@@ -178,7 +178,7 @@ def test_a_pass_that_is_over_at_once_used_nothing():
     assert (regions["empty"].times, regions["empty"].estimates) == (1, [None])
 
 
-def test_a_counter_that_fell_with_no_power_beside_it_is_said_to_have():
+def test_a_counter_that_fell_without_power_is_noted():
     info = ChannelInfo("a", Scope.CPU, "", has_counter=True)
     trace = Trace([info], {"random_phase": True})
     for row in range(101):
@@ -201,7 +201,7 @@ def test_a_region_that_a_channel_saw_too_little_of_once_has_no_sum_of_it():
 
 
 @pytest.mark.parametrize(("length_s", "is_said"), [(2, True), (60, False)])
-def test_a_counter_that_too_few_readings_of_power_can_check_is_said_to_be_unchecked(length_s, is_said):
+def test_a_counter_that_power_can_hardly_check_is_noted(length_s, is_said):
     infos = [ChannelInfo(f"gpu:{index}", Scope.DEVICE, "", has_counter=True) for index in range(3)]
     chance = random.Random(1)
     load = square(0.37)
@@ -228,7 +228,7 @@ def test_power_that_is_the_counters_own_slope_checks_nothing():
     assert {finding.text for finding in rule_findings(Summary(trace))["rapl:0"]} >= {"a counter that nothing checks"}
 
 
-def test_an_interval_that_is_wider_than_the_energy_is_said_in_words_too():
+def test_an_interval_wider_than_the_energy_is_noted():
     infos = [ChannelInfo(f"gpu:{index}", Scope.DEVICE, "", limit_w=700.0) for index in range(2)]
     trace = Trace(infos, {"random_phase": True})
     for time_s in (1.0, 1.04, 1.11, 1.2):
