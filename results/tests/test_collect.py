@@ -307,6 +307,7 @@ def test_all_that_a_result_says_of_an_energy(job):
         # Of constant power, what all samples may have missed is left open, and a counter's moments, read each 0.5 s.
         assert 0 <= integral_uncertainty_wh < 0.1 * wh
         assert 1e-6 < uncertainty_wh < 0.05 * wh
+        assert channel.pop("random_wh") + channel.pop("systematic_wh") == pytest.approx(uncertainty_wh)
         assert channel == {
             "name": f"nvml:{number}",
             "hostname": "n1",
@@ -323,6 +324,8 @@ def test_all_that_a_result_says_of_an_energy(job):
             "counter_wh": pytest.approx(wh),
             "integral_vs_counter": pytest.approx(0.0, abs=1e-6),
             "idle_power_w": pytest.approx(power_w[number]),
+            "accuracy": None,
+            "accuracy_from": "",
             "largest_gap_s": pytest.approx(0.5),
             "samples": 21,
             "missing": 0,
