@@ -47,6 +47,8 @@ class ChannelInfo(NamedTuple):
     limit_w: float = 0.0  # the most power that the device is allowed, in watts; 0: not known
     from_counter: bool = False  # power is the counter's own slope: nothing checks it
     lacks: str = ""  # what of this sensor cannot be read, and why
+    accuracy: float = 0.0  # bound on the sensor's own error, as a share of the reading; 0: not stated
+    accuracy_from: str = ""  # "data sheet", "documentation" or "assumed"; empty: not stated
 
 
 def check_info(info: Any) -> None:

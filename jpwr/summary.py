@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from operator import itemgetter
+from operator import eq, itemgetter
 from typing import Any, NamedTuple, Sequence
 
 from jpwr.channel import ChannelInfo
@@ -16,7 +16,10 @@ JOULES_PER_WH = 3600.0
 HEADER = ("channel", "samples", "missing", "avg W", "peak W", "Wh", "+- Wh", "counter Wh", "differs", "")
 WIDE = 1.0  # times the energy: an interval that does not speak for itself
 LATE_END_S = 2.0  # a command's end is this long after the last reading at most, unless readings came seldom
-CHECKED = 0.07  # a counter that is a fifth off is not told by an integral that is less sure than this
+# Half-width of the integral, as a share, up to which it finds a counter that is a fifth off: with 5 % for the sensor's
+# accuracy, an E_n test allows sqrt(0.07^2 + 0.05^2) = 0.09, and twice that is below a fifth.
+CHECKED = 0.07
+REPEATED = 0.5  # share of samples that repeat the one before: more of them show a sensor that holds its values
 MANY = 20  # regions, or names in a note: a person reads no more
 
 
@@ -80,26 +83,40 @@ class Summary:
             if estimate is not None and estimate.reason
         ]
         found += [
-            f"{info.name}: the counter {fault}, and there is no power beside it: there is no energy"
+            f"{info.name}: the counter {fault}, and there is no power to integrate: there is no energy"
             for info, estimate, curve in zip(self.infos, self.command, self.trace.curves())
             if estimate is None and curve.counter is not None and (fault := curve.counter.fault)
         ]
-        found += [
-            f"{info.name}: {curve.lateness.words}"
-            for info, curve in zip(self.infos, self.trace.curves())
-            if curve.lateness.words
-        ]
-        unsure = {
-            info: estimate.integral_uncertainty_j / abs(estimate.integral_j)
+        counted = [
+            (info, estimate)
             for info, estimate in zip(self.infos, self.command)
-            if estimate is not None and estimate.method == "counter" and estimate.integral_j and not info.from_counter
+            if estimate is not None and estimate.method == "counter"
+        ]
+        unchecked = {
+            info: share
+            for info, estimate in counted
+            if estimate.integral_j
+            and not info.from_counter
+            and info.seen_share >= 1
+            and (share := estimate.integral_uncertainty_j / abs(estimate.integral_j)) > CHECKED
         }
-        if unchecked := [info for info, share in unsure.items() if share > CHECKED]:
-            share = max(unsure.values())
-            tells = f"tells only to {100 * share:.2g} %" if share < 1 else "does not tell"
+        if unchecked:
             found.append(
-                f"{_first(unchecked)}: power {tells} whether the counter is right: sample faster or run longer"
+                f"{_first(list(unchecked))}: the integral of power is known to ±{100 * max(unchecked.values()):.2g} %, "
+                "too little to check the counter: sample faster or run longer"
             )
+        if partly := [info for info, _ in counted if info.seen_share < 1]:
+            found.append(
+                f"{_first(partly)}: the power sensor sees {partly[0].seen_share:.0%} of the time, and nothing else "
+                "checks the counter"
+            )
+        for info, estimate, series in zip(self.infos, self.command, self.trace.series()):
+            repeats = _repeated_share(series.power_w)
+            if estimate is not None and estimate.method != "counter" and not info.held_s and repeats > REPEATED:
+                found.append(
+                    f"{info.name}: {repeats:.0%} of its samples repeat the one before: if the sensor holds its values, "
+                    "the interval is too narrow"
+                )
         wide = {
             info: estimate
             for info, estimate in zip(self.infos, self.command)
@@ -208,23 +225,46 @@ class Summary:
             rows.append((f"region '{short(region.name)}'{times}, {region.duration_s:.3f} s", *[""] * (len(HEADER) - 1)))
             rows += [_row(f"  {info.name}", info, estimate, "") for info, estimate in zip(self.infos, region.estimates)]
         left = len(self.regions) - len(shown)
-        # A region's title may be longer than a channel's name, and has nothing beside it.
+        # A region's title may be longer than a channel's name, and nothing stands next to it.
         widths = [max(len(row[i]) for row in rows if i or not row[0].startswith("region")) for i in range(len(HEADER))]
         lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows]
+        lines += self._components()
         return lines + [f"and {left} shorter regions, which the summary as JSON has"] * bool(left)
+
+    def _components(self) -> list[str]:
+        """Components of the command's uncertainty in percent, one line for all channels of one accuracy."""
+        groups: dict[tuple[float, str], list[tuple[ChannelInfo, EnergyEstimate]]] = {}
+        for info, estimate in zip(self.infos, self.command):
+            if estimate is not None and estimate.energy_j:
+                groups.setdefault((info.accuracy, info.accuracy_from), []).append((info, estimate))
+        lines = []
+        for (accuracy, source), members in groups.items():
+            random_percent = max(100 * one.random_j / abs(one.energy_j) for _, one in members)
+            systematic_percent = max(100 * one.systematic_j / abs(one.energy_j) for _, one in members)
+            sensor = f"±{100 * accuracy:.2g} % ({source})" if accuracy else "not stated"
+            lines.append(
+                f"{_first([info for info, _ in members])}: +- is of sampling, random ±{random_percent:.2g} %, "
+                f"systematic ±{systematic_percent:.2g} %; accuracy of the sensor: {sensor}"
+            )
+        return lines
+
+
+def _repeated_share(values: Sequence[float]) -> float:
+    """Share of values that repeat the one before."""
+    return sum(map(bool, map(eq, values[1:], values))) / max(1, len(values) - 1)
 
 
 def _region(trace: Trace, name: str, windows: Sequence[tuple[float, float]]) -> RegionSum:
     """Of all its times; one of no time used nothing."""
     durations_s = [end_s - start_s for start_s, end_s in windows]
-    lasting = sorted([(start_s, end_s) for start_s, end_s in windows if end_s > start_s], key=itemgetter(1))
+    not_empty = sorted([(start_s, end_s) for start_s, end_s in windows if end_s > start_s], key=itemgetter(1))
     return RegionSum(
         name,
         len(windows),
         math.fsum(durations_s),
         min(durations_s),
-        trace.known_sums(lasting) if lasting else [None] * len(trace.channels),
-        any(start_s < before_s for (_, before_s), (start_s, _) in zip(lasting, lasting[1:])),
+        trace.known_sums(not_empty) if not_empty else [None] * len(trace.channels),
+        any(start_s < before_s for (_, before_s), (start_s, _) in zip(not_empty, not_empty[1:])),
     )
 
 
@@ -273,6 +313,8 @@ def _channel(info: ChannelInfo, estimate: EnergyEstimate | None) -> dict[str, An
         "mine": info.mine,
         "device_id": info.device_id,
         "num_devices": info.num_devices,
+        "accuracy": info.accuracy or None,
+        "accuracy_from": info.accuracy_from,
     }
     if estimate is None:
         return dict(described, energy_wh=None)
@@ -280,6 +322,8 @@ def _channel(info: ChannelInfo, estimate: EnergyEstimate | None) -> dict[str, An
         described,
         energy_wh=estimate.energy_j / JOULES_PER_WH,
         uncertainty_wh=estimate.uncertainty_j / JOULES_PER_WH,
+        random_wh=estimate.random_j / JOULES_PER_WH,
+        systematic_wh=estimate.systematic_j / JOULES_PER_WH,
         method=estimate.method,
         reason=estimate.reason,
         avg_power_w=estimate.avg_power_w,

@@ -11,9 +11,8 @@ from operator import attrgetter, itemgetter
 from typing import Any, Iterable, NamedTuple, Sequence
 
 from jpwr.channel import ChannelInfo
-from jpwr.energy import ChannelEnergy, EnergyEstimate
+from jpwr.energy import ChannelEnergy, EnergyEstimate, energy_of_passes
 from jpwr.errors import NotEnoughSamples
-from jpwr.passes import energy_of_passes
 
 ROWS_TOGETHER = 512
 storing = threading.RLock()  # rows of any trace; a signal may be handled by its owner

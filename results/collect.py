@@ -41,6 +41,8 @@ NOT_TELLING = re.compile(r'^File "|^error_file: |To enable traceback see')
 OF_LAUNCHER = re.compile(r"^spawn: error: rank|\] failed \(exitcode: ")
 # What a rank has not said itself; one that aborts has.
 KILLED = re.compile(r"Signal [0-9]+ \(SIG(?!ABRT)|exit code -(?!6\b)")
+# Components of an energy's interval; the first is the sum of the others.
+UNCERTAINTIES = ("uncertainty_wh", "random_wh", "systematic_wh")
 NOT_SAMPLED = "has too few samples inside the window: sample faster or run longer"
 MIN_COVERED = 0.95  # of the window, by a channel's first to last reading
 # Two channels are one sensor if so many changes, and such a share of all, are equal to a trace's last digit.
@@ -272,7 +274,6 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
                 f"node {hostname}: processors trained, and only the power of devices was measured: that is counted"
             )
         heard = {info: reading for info, reading in _heard(trace, windows).items() if info not in twins}
-        late = {info: curve.lateness.words for info, curve in zip(trace.channels, trace.curves(), strict=True)}
         for reading in heard.values():
             place = reading.info.scope.value
             by_scope_wh[place] = by_scope_wh.get(place, 0.0) + reading.estimate.energy_j / JOULES_PER_WH
@@ -282,8 +283,6 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
             if info not in heard:
                 raise EnergyError(f"channel {info.name} {info.lacks or NOT_SAMPLED}")
             channels.append(_describe(heard[info], hostname) | _clocks(trace, info.name, windows))
-            if late[info]:
-                notes.append(f"channel {info.name} of node {hostname}: {late[info]}")
             if trained < info.num_devices and any(device_ids):
                 notes.append(f"channel {info.name} of node {hostname} {_counted(info, trained)}")
         if twice := [info.name for info in _left_out(trace.channels, chosen) if info not in twins]:
@@ -308,8 +307,9 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
         "energy_wh": energy_wh,
         "energy_wh_per_device": energy_wh / num_devices,
         "avg_power_w": energy_wh * JOULES_PER_WH / duration_s,
-        # Devices that are read at the same moments, under the same load, are off in the same direction.
-        "uncertainty_wh": math.fsum(channel["uncertainty_wh"] for channel in channels),
+        # Devices that are read at the same moments under the same load are off in the same direction: sums are linear.
+        **{name: math.fsum(channel[name] for channel in channels) for name in UNCERTAINTIES},
+        **_accuracy(channels, energy_wh),
         "idle_power_w": _sum_or_none([channel["idle_power_w"] for channel in channels]),
         f"{unit}_per_wh": work_per_wh,
         "epoch_wh": epoch / work_per_wh if epoch else None,
@@ -482,6 +482,10 @@ def _describe(reading: Reading, hostname: str) -> dict[str, Any]:
         "counter_not_used": estimate.reason,
         "energy_wh": estimate.energy_j / JOULES_PER_WH,
         "uncertainty_wh": estimate.uncertainty_j / JOULES_PER_WH,
+        "random_wh": estimate.random_j / JOULES_PER_WH,
+        "systematic_wh": estimate.systematic_j / JOULES_PER_WH,
+        "accuracy": info.accuracy or None,
+        "accuracy_from": info.accuracy_from,
         "integral_wh": estimate.integral_j / JOULES_PER_WH,
         "integral_uncertainty_wh": estimate.integral_uncertainty_j / JOULES_PER_WH,
         "counter_wh": _none_if_nan(estimate.counter_j / JOULES_PER_WH),
@@ -491,6 +495,15 @@ def _describe(reading: Reading, hostname: str) -> dict[str, Any]:
         "samples": estimate.samples,
         "missing": estimate.missing,
     }
+
+
+def _accuracy(channels: Sequence[dict[str, Any]], energy_wh: float) -> dict[str, Any]:
+    """Accuracy of a sum, a share of it, and where it is from; null if that of one sensor is not stated."""
+    if not all(channel["accuracy"] for channel in channels):
+        return {"accuracy": None, "accuracy_from": ""}
+    bound_wh = math.fsum(channel["accuracy"] * channel["energy_wh"] for channel in channels)
+    sources = dict.fromkeys(channel["accuracy_from"] for channel in channels)
+    return {"accuracy": bound_wh / energy_wh, "accuracy_from": " and ".join(sources)}
 
 
 def _clocks(trace: Trace, channel: str, windows: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -164,6 +164,9 @@ def _of_energy(
 ) -> Iterator[tuple[str, Any, float | None, str]]:
     energy_wh = energy.get("energy_wh")
     yield f"{key}.{unit}_per_wh", energy.get(f"{unit}_per_wh"), _ratio(work, energy_wh), "its work and energy"
+    random_wh, systematic_wh = energy.get("random_wh"), energy.get("systematic_wh")
+    if is_number(random_wh) and is_number(systematic_wh):
+        yield f"{key}.uncertainty_wh", energy.get("uncertainty_wh"), random_wh + systematic_wh, "its components"
     per_device = energy.get("energy_wh_per_device")
     yield f"{key}.energy_wh_per_device", per_device, _ratio(energy_wh, devices), "its energy and devices"
     power_w = _ratio(energy_wh * JOULES_PER_WH if is_number(energy_wh) else None, energy.get("window_s"))

@@ -16,6 +16,8 @@ from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import BackendUnavailable
 
 PM_COUNTERS = Path("/sys/cray/pm_counters")
+# 10 Hz (Martin and Kappel, Cray XC30 power monitoring and management, CUG 2014). HPE's "User access to compute node
+# power data" calls power that of a point in time, and states no accuracy.
 PERIOD_S = 0.1
 COUNTER_STEP_J = 1.0  # whole joules
 WATTS = {"W": 1.0, "mW": 1e-3, "kW": 1e3}
@@ -38,6 +40,7 @@ def open_channels(stack: ExitStack, pm_counters: Path = PM_COUNTERS) -> list[Cha
             period_s=PERIOD_S,
             counter_resolution_j=COUNTER_STEP_J,
             counter_refresh_s=PERIOD_S,
+            held_s=PERIOD_S,
         )
         channels.append(channel_of(info, *readings))
     if not channels:

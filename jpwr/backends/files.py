@@ -54,6 +54,12 @@ def reading_of(stack: ExitStack, path: Path, scale: float, units: Mapping[str, f
     return attempt(partial(open_reading, stack, path, scale, units)) if path.exists() else None
 
 
+def seconds_of_file(path: Path) -> float:
+    """Time in seconds that a file states in milliseconds, 0 where it states none."""
+    text = text_of(path)
+    return int(text) / 1000 if text.isdigit() else 0.0
+
+
 def text_of(path: Path) -> str:
     """The file's text without its ends' white space, empty where it cannot be read."""
     try:

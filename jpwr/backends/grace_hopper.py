@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from jpwr.backends.files import open_reading, text_of
+from jpwr.backends.files import open_reading, seconds_of_file, text_of
 from jpwr.backends.parts import attempt, channel_of, unique, unless_all_are_lost
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import BackendUnavailable
@@ -20,6 +20,9 @@ HWMON = Path("/sys/class/hwmon")
 # The rails are left out, so that Grace's sum is whole; `device` is NVML's to tell.
 SCOPES = {"Module": Scope.MODULE, "Grace": Scope.CPU}
 MICROWATT = 1e-6
+# power1_accuracy is what the firmware states in ACPI's _PMC (section 10.4), such as "97.5%", where 100 % is exact. A
+# smaller share than this cannot be meant so, and counts as not stated.
+LEAST_ACCURATE = 0.5
 
 
 def open_channels(stack: ExitStack, hwmon: Path = HWMON) -> list[Channel]:
@@ -29,15 +32,30 @@ def open_channels(stack: ExitStack, hwmon: Path = HWMON) -> list[Channel]:
         scope = SCOPES.get(label.split(" ")[0])
         if scope is None:
             continue
-        interval_ms = text_of(meter.with_name("power1_average_interval"))
+        interval_s = seconds_of_file(meter.with_name("power1_average_interval"))
+        accuracy = _accuracy(text_of(meter.with_name("power1_accuracy")))
         info = ChannelInfo(
             unique(f"gh:{label}", channels),
             scope,
             "ACPI power meter by hwmon",
-            averaging_s=int(interval_ms) / 1000 if interval_ms.isdigit() else 0.0,
+            averaging_s=interval_s,
+            # The kernel reads the meter again once its sampling time is over, which it does not show
+            # (drivers/hwmon/acpi_power_meter.c): not longer than the time it averages over.
+            held_s=interval_s,
+            accuracy=accuracy,
+            accuracy_from="documentation" if accuracy else "",
         )
         power = attempt(partial(open_reading, stack, meter.with_name("power1_average"), MICROWATT))
         channels[info.name] = channel_of(info, power)
     if not channels:
         raise BackendUnavailable(f"no power meter of a Grace module is under {hwmon}: this is not a Grace-Hopper node")
     return unless_all_are_lost(list(channels.values()))
+
+
+def _accuracy(text: str) -> float:
+    """Bound on a meter's error as a share of the reading, 0 where it states none."""
+    try:
+        exact = float(text.rstrip("%")) / 100
+    except ValueError:
+        return 0.0
+    return round(1 - exact, 6) if LEAST_ACCURATE <= exact < 1 else 0.0

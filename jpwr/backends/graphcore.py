@@ -10,6 +10,8 @@ from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.clock import Clock, SystemClock
 from jpwr.errors import BackendUnavailable, ReadError
 
+# Graphcore's documentation of the attribute "ipu power" states neither how often it is renewed nor an accuracy: a
+# summary notes where most readings repeat the one before.
 SHARED_S = 0.005  # one call reads all devices; what it gave serves those that are read right after
 
 

@@ -27,6 +27,9 @@ ENERGY = ("NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "Q")
 REFRESH_S = 0.1
 SEEN_SHARE = 0.25
 SEEN_IN_PART = ((8, 0), (9, 0))
+# The NVML reference (nvmlDeviceGetPowerUsage) states +-5 % for Fermi and Kepler boards (compute capability 2, 3), and
+# nothing for newer ones.
+ACCURACY, DOCUMENTED_UNTIL = 0.05, 3
 
 
 def open_channels(stack: ExitStack, environ: Mapping[str, str] = os.environ) -> list[Channel]:
@@ -79,7 +82,7 @@ def _channel(nvml: Any, index: int) -> tuple[Channel, list[str]]:
         together = attempt(partial(device.together, energy))
         if not isinstance(together, Lost):
             energy, in_place = together
-    uuid = device.text("nvmlDeviceGetUUID")
+    uuid, capability = device.text("nvmlDeviceGetUUID"), device.compute_capability()
     name = device.text("nvmlDeviceGetName") or "NVIDIA GPU"
     divided = "; divided by MIG: all its instances together" if device.is_divided() else ""
     # Before driver 470 an instance was called by its GPU's UUID.
@@ -91,7 +94,9 @@ def _channel(nvml: Any, index: int) -> tuple[Channel, list[str]]:
         counter_resolution_j=COUNTER_STEP_J,
         counter_refresh_s=REFRESH_S,
         held_s=REFRESH_S,
-        seen_share=SEEN_SHARE if device.compute_capability() in SEEN_IN_PART else 1.0,
+        accuracy=ACCURACY,
+        accuracy_from="documentation" if capability and capability[0] <= DOCUMENTED_UNTIL else "assumed",
+        seen_share=SEEN_SHARE if capability in SEEN_IN_PART else 1.0,
         limit_w=device.limit_w(),
     )
     channel = channel_of(info, power, energy, device.status())

@@ -22,7 +22,8 @@ MICROJOULE = 1e-6
 LEAST_MOST_W = 1000.0  # the most that a zone is thought to take, or so many times what it was seen to take
 TIMES_AS_MUCH = 4.0
 WRAP_S = 1.0  # what is told from one reading to the next within such a time is not sure
-REFRESH_S = 0.001  # Intel's Software Developer's Manual, volume 3, section on RAPL: about every millisecond
+# Intel's Software Developer's Manual, volume 3, section on RAPL: about every millisecond. It states no accuracy.
+REFRESH_S = 0.001
 
 
 def open_channels(stack: ExitStack, powercap: Path = POWERCAP, clock: Clock | None = None) -> list[Channel]:

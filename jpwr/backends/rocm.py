@@ -21,8 +21,9 @@ from jpwr.errors import BackendUnavailable, ReadError
 
 MICRO = 1e-6
 ENERGY_STEP_J = 15.3e-6  # ROCm SMI's documentation of the counter's resolution
-# The driver gives the same table of metrics, with the counter in it, for a millisecond (Linux, smu_v13_0_6_ppt.c).
-ENERGY_REFRESH_S = 0.001
+# The driver gives the same table of metrics, with power and the counter in it, for a millisecond (Linux,
+# smu_v13_0_6_ppt.c). AMD's documentation states no accuracy of either.
+REFRESH_S = 0.001
 # HIP counts what ROCr has left.
 VISIBLE = (("ROCR_VISIBLE_DEVICES",), ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"))
 # ROCm 6 and 5 keep the bindings here, below $ROCM_PATH.
@@ -168,7 +169,8 @@ def _channel(library: str, devices: list[Device], sensors: list[Sensor], card: l
         device_id=" ".join(dict.fromkeys(filter(None, (devices[other].device_id for other in card)))),
         mine=any(index in mine for index in card),
         counter_resolution_j=ENERGY_STEP_J,
-        counter_refresh_s=ENERGY_REFRESH_S,
+        counter_refresh_s=REFRESH_S,
+        held_s=REFRESH_S,
         limit_w=device.limit_w,
     )
     return channel_of(info, sensor.power, sensor.energy)

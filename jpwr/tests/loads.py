@@ -11,12 +11,15 @@ from operator import sub
 from typing import Callable, NamedTuple, Sequence
 
 from jpwr.channel import ChannelInfo, Scope
-from jpwr.energy import ChannelEnergy
+from jpwr.energy import ChannelEnergy, EnergyEstimate
 from jpwr.sampler import PROBES
 
 LOW_W, HIGH_W = 100.0, 500.0
 LOOKS_S, LOOKS_EVERY_S = 0.025, 0.1  # A100 and H100, Yang et al. 2023 (arXiv:2312.02741)
 LIMIT_W = 700.0
+
+
+SQUARES_S = (0.003, 0.0097, 0.03, 0.0505, 0.1, 0.11, 0.3, 0.37, 1.0, 3.0)  # periods around those of the samples
 
 
 class Load(NamedTuple):
@@ -92,6 +95,28 @@ def drift(chance: random.Random, length_s: float) -> Load:
     return levels(edges_s, levels_w)
 
 
+def squares(chance: random.Random, _: float) -> Load:
+    period_s = chance.choice(SQUARES_S)
+    return square(period_s, chance.random() * period_s)
+
+
+def bursts(chance: random.Random, _: float) -> Load:
+    return square(chance.uniform(0.5, 2.0), 7 * chance.random(), duty=0.05)
+
+
+def ramps(chance: random.Random, length_s: float) -> Load:
+    return ramp(chance.uniform(-300, 300) / length_s)
+
+
+LOADS: dict[str, Callable[[random.Random, float], Load]] = {
+    "noise": noise,
+    "squares": squares,
+    "bursts": bursts,
+    "ramps": ramps,
+    "drift": drift,
+}
+
+
 def cut(load: Load, end_s: float, then_w: float) -> Load:
     """A load that ends at a moment, and what is drawn then."""
     return Load(
@@ -160,6 +185,27 @@ def moments(chance: random.Random, start_s: float, end_s: float, interval_s: flo
 
 
 INFO = ChannelInfo("made:0", Scope.DEVICE, "made up")
+BLIND = INFO._replace(held_s=LOOKS_EVERY_S, seen_share=LOOKS_S / LOOKS_EVERY_S, limit_w=LIMIT_W)
+
+
+class Trial(NamedTuple):
+    """One made-up run: what is stated, and what is true."""
+
+    estimate: EnergyEstimate
+    true_j: float
+
+    @property
+    def holds(self) -> bool:
+        return abs(self.estimate.energy_j - self.true_j) <= self.estimate.uncertainty_j
+
+    @property
+    def width(self) -> float:
+        """Half-width as a share of the energy."""
+        return self.estimate.uncertainty_j / self.true_j
+
+    @property
+    def error(self) -> float:
+        return abs(self.estimate.energy_j - self.true_j) / self.true_j
 
 
 def channel(

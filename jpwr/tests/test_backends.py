@@ -484,6 +484,30 @@ def test_hwmon_counts_known_devices_once_and_nothing_inside_of_them(stack, tmp_p
     assert channels["hwmon:xe:card#2"].read_energy_j() == pytest.approx(6.0)
 
 
+def test_hwmon_states_how_long_a_chip_holds_its_readings(stack, tmp_path):
+    write(tmp_path / "hwmon0" / "name", "amdgpu")
+    write(tmp_path / "hwmon0" / "power1_average", 90_000_000)
+    write(tmp_path / "hwmon0" / "power1_average_interval", 250)
+    write(tmp_path / "hwmon0" / "update_interval", 500)
+    [channel] = hwmon.open_channels(stack, tmp_path)
+    info = channel.info
+    assert (info.held_s, info.period_s, info.averaging_s) == (0.5, 0.5, 0.25)
+    assert (info.accuracy, info.accuracy_from) == (0.0, "")
+
+
+@pytest.mark.parametrize(
+    ("stated", "accuracy", "source"),
+    [("97.5%", 0.025, "documentation"), ("0.0%", 0.0, ""), ("100%", 0.0, ""), ("?", 0.0, ""), (None, 0.0, "")],
+)
+def test_a_grace_meter_states_its_accuracy_itself(stack, tmp_path, stated, accuracy, source):
+    write_meter(tmp_path, 0, "Module Power Socket 0", 1)
+    if stated:
+        write(tmp_path / "hwmon0" / "device" / "power1_accuracy", stated)
+    [channel] = grace_hopper.open_channels(stack, tmp_path)
+    assert (channel.info.accuracy, channel.info.accuracy_from) == (pytest.approx(accuracy), source)
+    assert channel.info.held_s == 0.05
+
+
 def test_a_sensor_that_cannot_be_put_into_a_sum_is_named(stack, tmp_path):
     write(tmp_path / "hwmon0" / "name", "corsairpsu")
     write(tmp_path / "hwmon0" / "power1_input", 400_000_000)

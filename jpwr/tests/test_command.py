@@ -220,8 +220,8 @@ def test_energy_by_nvml_is_the_true_one(nvml_folder):
     for factor, channel in enumerate(summary["channels"], 1):
         expected_wh = factor * (energy_j(1002.0) - energy_j(1000.0)) / 3600
         assert channel["method"] == "counter"
-        assert channel["counter_wh"] == pytest.approx(expected_wh, rel=1e-5)
-        assert abs(channel["integral_wh"] - expected_wh) <= channel["integral_uncertainty_wh"] < 0.1 * expected_wh
+        assert abs(channel["counter_wh"] - expected_wh) <= channel["uncertainty_wh"] < 0.03 * expected_wh
+        assert abs(channel["integral_wh"] - expected_wh) <= channel["integral_uncertainty_wh"] < 0.5 * expected_wh
 
 
 def test_a_gpu_without_a_counter_has_power_alone(jpwr, tmp_path, nvml_folder):

@@ -213,6 +213,7 @@ def _with_clock(record: Record, traces: Sequence[Trace], kind: str) -> dict[str,
         ]
         shifted = energy_of({**record, "windows": windows}, traces, kind)
         changes.append(abs(shifted["energy_wh"] - found["energy_wh"]))
-    found["uncertainty_wh"] += max(changes)
+    for name in ("uncertainty_wh", "systematic_wh"):
+        found[name] += max(changes)
     found["notes"] += [f"the meter's clock is taken to be within {CLOCK_S:g} s of the nodes'"]
     return found

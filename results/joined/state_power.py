@@ -21,8 +21,6 @@ from scipy.signal import lfilter
 
 from jpwr.energy import ChannelEnergy
 from jpwr.errors import JpwrError
-from jpwr.pace import Change, Pace
-from jpwr.refresh import find_refresh
 from jpwr.region_times import State
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -38,6 +36,7 @@ LONGEST_MEAN_S = 1.5
 SMOOTHINGS_S = (0.0, 0.015, 0.04, 0.1, 0.3)
 LONGEST_SMOOTHING_S = 0.6
 MIN_READINGS = 100
+HELD = 0.5  # nearly all changes of a sensor that holds its values are further apart than this share of its hold time
 ENOUGH_READINGS = 700  # to tell one kind of sensor from another
 MEANS_REFINED = 3  # times over which a sensor may mean: the one that fits best at first sight need not be the best
 CONDITION_LIMIT = 1e4
@@ -118,9 +117,7 @@ def readings_of(curve: ChannelEnergy, use_counter: bool, start_s: float, end_s: 
         found = _of_counter([one for one in curve.counter.renewals() if start_s <= one[0] <= end_s])
     else:
         inside = [index for index, time_s in enumerate(times_s) if start_s <= time_s <= end_s]
-        found = _of_power(
-            [times_s[index] for index in inside], [power_w[index] for index in inside], curve.power.held_s > 0
-        )
+        found = _of_power([times_s[index] for index in inside], [power_w[index] for index in inside], curve.info.held_s)
     if len(found.watts) < MIN_READINGS:
         raise NoPower(f"it has {len(found.watts)} readings of that time, and {MIN_READINGS} are needed: measure longer")
     return found
@@ -135,7 +132,7 @@ def _of_counter(renewals: Sequence[tuple[float, float, float]]) -> Readings:
     return Readings(edges_s[:-1][good], edges_s[1:][good], np.diff(values_j)[good] / last_s[good])
 
 
-def _of_power(times_s: Sequence[float], power_w: Sequence[float], is_held: bool) -> Readings:
+def _of_power(times_s: Sequence[float], power_w: Sequence[float], held_s: float) -> Readings:
     """From samples; of a sensor that shows each value for a while, those that showed it first.
 
     Raises NoPower where values hardly ever change: a sensor that keeps step with the load looks like an even load.
@@ -146,12 +143,10 @@ def _of_power(times_s: Sequence[float], power_w: Sequence[float], is_held: bool)
             f"it had a new value {changes} times, and {MIN_READINGS} are needed: the steps are too few, or in time "
             "with the sensor"
         )
-    if not is_held:
-        return Readings(None, np.stack([times_s, times_s], axis=1), np.array(power_w))
     changed = [index for index in range(1, len(times_s)) if power_w[index] != power_w[index - 1]]
-    changes = [Change(index, times_s[index - 1], times_s[index], times_s[index - 1]) for index in changed]
-    pace = Pace(changes, find_refresh(times_s, changed, [True] * len(changed)))
-    moments_s = np.array([pace.moment_s(number) for number in range(len(changed))])
+    if not held_s or np.quantile(np.diff([times_s[index] for index in changed]), 0.1) < HELD * held_s:
+        return Readings(None, np.stack([times_s, times_s], axis=1), np.array(power_w))
+    moments_s = np.array([(times_s[index - 1], times_s[index]) for index in changed])
     return Readings(None, _evened(moments_s), np.array([power_w[index] for index in changed]))
 
 

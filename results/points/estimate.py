@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 CONFIDENCE = 0.95
 LARGEST_LOG = 700.0  # of what a float can be
-NORMAL_95 = 1.959964  # standard deviations in half of an interval that is stated as one of 95 %
 
 
 class Interval(NamedTuple):
@@ -103,7 +102,7 @@ def exactly(value: float) -> Estimate:
 
 
 def of_runs(values: Sequence[float], sensor: float = 0.0) -> Estimate:
-    """Of the values of a point's runs; sensor: half of the 95 % interval that each has by itself, as a share of it.
+    """Return the estimate from the values of a point's runs; sensor: each one's own standard uncertainty, as a share.
 
     The runs share that error. Raises ValueError without values, or for one that is not above 0.
     """
@@ -116,7 +115,7 @@ def of_runs(values: Sequence[float], sensor: float = 0.0) -> Estimate:
 
 def _of_sensor(sensor: float) -> Part:
     """What runs share, and no number of them makes less."""
-    return Part((sensor / NORMAL_95) ** 2, math.inf)
+    return Part(sensor**2, math.inf)
 
 
 def of_the_middle(values: Sequence[float], smallest: int, largest: int, sensor: float = 0.0) -> Estimate:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from results.points.estimate import Estimate, Part, half_interval, of_runs
+from results.points.sensors import sensor_models, standard_uncertainty
 from results.points.setups import Setup, differences, options_of, setup_of
 from results.records import Record
 from results.values import devices_text, energy_source, sort_key, value_at
@@ -95,33 +96,32 @@ class PointResults(NamedTuple):
         """A value of each of the good runs; empty where `summary` has none."""
         return [float(value_at(record, path)) for record in self.good] if self.summary(path) else []
 
-    def estimate(self, path: str) -> Estimate | None:
-        """A value of the good runs with its error, of an energy the sensor's, too; None where one is not above 0."""
+    def estimate(self, path: str, with_accuracy: bool = False) -> Estimate | None:
+        """Return a value of the good runs; an energy's uncertainty includes its sensor's. None unless all are > 0."""
         values = self.values(path)
         if not values or min(values) <= 0:
             return None
-        return of_runs(values, self.error_of_each(path))
+        return of_runs(values, self.error_of_each(path, with_accuracy))
 
-    def error_of_each(self, path: str) -> float:
-        """Half of the interval that a value of one run has by itself, as a share of it: an energy's."""
+    def error_of_each(self, path: str, with_accuracy: bool = False) -> float:
+        """Standard uncertainty that a value of one run has by itself, as a share of it: an energy's."""
         energy = energy_of_path(path)
-        return self._sensor_error(energy) or 0.0 if energy else 0.0
+        return max(standard_uncertainty(one, energy, with_accuracy) for one in self.good) if energy else 0.0
 
-    @property
-    def sensor_error(self) -> float | None:
-        """Of the energy of one run, by sampling and counter, apart from the spread of its repeats: the largest half of
-        their intervals, as a share of the energy.
+    def over(self, other: PointResults, path: str, with_accuracy: bool | None = None) -> Estimate | None:
+        """Return the ratio of a value to another point's; None if either has none.
+
+        The accuracy of the sensors counts by default where they are of different models.
         """
-        return self._sensor_error("energy")
+        if with_accuracy is None:
+            with_accuracy = self.sensors(path) != other.sensors(path)
+        ours, theirs = (one.estimate(path, with_accuracy) for one in (self, other))
+        return ours / theirs if ours and theirs else None
 
-    def _sensor_error(self, energy: str) -> float | None:
-        found = [
-            uncertainty_wh / energy_wh
-            for record in self.good
-            if (uncertainty_wh := value_at(record, f"{energy}.uncertainty_wh")) is not None
-            and (energy_wh := value_at(record, f"{energy}.energy_wh"))
-        ]
-        return max(found, default=None)
+    def sensors(self, path: str) -> frozenset[tuple[str, str]]:
+        """Sensor models of the energy that a value is of; empty for a value of none."""
+        energy = energy_of_path(path)
+        return frozenset().union(*(sensor_models(one, energy) for one in self.good)) if energy else frozenset()
 
     @property
     def precision(self) -> str:

@@ -180,7 +180,7 @@ def _of_one_kind(title: str, found: Cheapest, costs: Costs) -> list[str]:
     if level:
         words = [f"{title}: for {work}, it cannot be told which of {', '.join([first, *level])} is the cheapest."]
         if any(len(found[system][0].good) < 2 for system in (first, *level)):
-            words.append("One run tells of no spread.")
+            words.append("One run gives no interval.")
     else:
         words = [f"{title}: for {work}, {first} is the cheapest."]
     for one in crossings(found, costs):

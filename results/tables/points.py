@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from results.points.repeats import PointResults, half_width
+from results.points.sensors import accuracy_text, sampling_share
 from results.tables.table import column_of, ordered, told
 from results.values import PER_DEVICE, THROUGHPUT, WORK, Number, rounded, value_at
 from results.verdicts.quality import deviations, energy_kind
@@ -78,9 +79,14 @@ def _energy_kinds(one: PointResults) -> str:
     return " and ".join(sorted({kind for record in one.good if (kind := energy_kind(record))}))
 
 
-def sensor_uncertainty_percent(one: PointResults) -> float | None:
-    """Of the energy of one run."""
-    return None if one.sensor_error is None else 100 * one.sensor_error
+def sampling_percent(one: PointResults) -> float | None:
+    """Half-width of the interval of one run's energy by sampling and counter, the largest of the runs."""
+    shares = [share for record in one.good if (share := sampling_share(record)) is not None]
+    return 100 * max(shares) if shares else None
+
+
+def _accuracy(one: PointResults) -> str:
+    return " and ".join(dict.fromkeys(accuracy_text(record) for record in one.good if record.get("energy")))
 
 
 def notes(results: Sequence[PointResults]) -> list[tuple[str, list[str]]]:
@@ -132,7 +138,8 @@ COLUMNS: tuple[PointColumn, ...] = (
     PointColumn("avg power [W]", partial(_median, "energy.avg_power_w")),
     PointColumn("{unit}/Wh", partial(_median, WORK), partial(_interval, WORK)),
     PointColumn("± 95 %", partial(_interval, WORK), partial(_interval, WORK)),
-    PointColumn("sensor ± [%]", sensor_uncertainty_percent),
+    PointColumn("sampling ± [%]", sampling_percent),
+    PointColumn("accuracy of the sensor", _accuracy),
     PointColumn("energy", _energy_kinds),
     PointColumn("p95 step over median [%]", _p95_over_median_percent),
     PointColumn("peak memory [GiB]", _peak_memory_gib),

@@ -51,7 +51,10 @@ def _ranking(results: Sequence[PointResults], path: str, title: str, unit: str) 
     if level:
         text = f"{title}: not told apart are {'; '.join(_and_where(one, path, unit) for one in [first, *level])}"
         if any(len(one.good) < 2 for one in [first, *level]):
-            text += "; one run tells of no spread"
+            text += "; one run gives no interval"
+        if ranking.by_accuracy:
+            names = ", ".join(one.system for one in ranking.by_accuracy)
+            text += f"; without the accuracy of the sensors, {names} would be behind"
     ratios = [f"{1 / ranking.over_first[one.system].ratio:.2f} times {one.system}" for one in ranking.behind]
     return [text + (f"; {first.system} has " if level and ratios else ", " if ratios else "") + ", ".join(ratios) + "."]
 

@@ -91,11 +91,11 @@ class JobFolder:
         started_s: float = 5.0,
         **more_meta: Any,
     ) -> JobFolder:
-        """A trace from 0 s to 25 s in steps of 0.5 s, unless other times are given."""
+        """A trace from 0 s to 35 s in steps of 0.5 s, unless other times are given."""
         meta = {"hostname": hostname, "boot_id": boot_id, "interval_s": 0.5, "jpwr_version": "1", **more_meta}
         with CsvWriter(self.path / "power" / hostname / "trace.csv", channels, meta) as writer:
             writer.event("command_started", started_s)
-            for time_s in [i * 0.5 for i in range(51)] if times_s is None else times_s:
+            for time_s in [i * 0.5 for i in range(71)] if times_s is None else times_s:
                 indices = range(len(channels))
                 power, counters = ([read(i, time_s) for i in indices] for read in (power_w, counter_j))
                 writer.extend([Row(time_s, power, counters)])

@@ -140,7 +140,7 @@ def test_a_cost_that_is_lower_within_the_intervals_is_no_lead(of_b, power_w, sen
     costs = replace(TWO, systems={"A": Price(100.0), "B": Price(100.0), "C": Price(100.0)})
     records = [*runs("A", 100.0, spread=(1.0, 1.0, 1.0)), *runs("B", 100.0, power_w, of_b), *runs("C", 20.0)]
     for record in records:
-        record["energy"]["uncertainty_wh"] = sensor * record["energy"]["energy_wh"]
+        record["energy"] |= dict.fromkeys(("uncertainty_wh", "random_wh"), sensor * record["energy"]["energy_wh"])
     results = by_point(records)
     [found] = cheapest(results, costs).values()
     alone = len(of_b) == 1  # then nothing is dearer beyond doubt
@@ -150,7 +150,7 @@ def test_a_cost_that_is_lower_within_the_intervals_is_no_lead(of_b, power_w, sen
     assert ("B is the cheapest." in words) == (not level)
     assert ("B is the cheapest in 81 of 81 cases." in words) == (not level)
     assert ("it cannot be told in 81 of 81 cases." in words) == level
-    assert ("One run tells of no spread." in words) == alone
+    assert ("One run gives no interval." in words) == alone
     turns = [] if alone else [("C", "B")] if level else [("B", "A"), ("A", "B"), ("C", "B")]
     assert [(one.system, one.against) for one in crossings(found, costs)] == turns
     header, *rows = cost_rows([results], costs)
@@ -163,7 +163,7 @@ def test_a_cost_is_as_unsure_as_its_runs_and_as_much_of_its_sensor_as_is_electri
     costs = replace(TWO, electricity_per_kwh=per_kwh, systems={"A": Price(price)})
     records = runs("A", 100.0, spread=(1.0, 1.0, 1.0))
     for record in records:
-        record["energy"]["uncertainty_wh"] = 0.03 * record["energy"]["energy_wh"]
+        record["energy"] |= dict.fromkeys(("uncertainty_wh", "random_wh"), 0.03 * record["energy"]["energy_wh"])
     [one] = by_point(records)
     found = cost_of(one, costs)
     share = found.electricity / found.total if share is None else share
@@ -187,7 +187,7 @@ def test_the_price_at_which_the_cheapest_is_overtaken_is_by_the_next_one():
 def test_systems_that_cost_the_same_without_an_error_are_level(speed):
     records = [*runs("A", speed, spread=(1.0, 1.0)), *runs("B", speed, spread=(1.0, 1.0))]
     for record in records:
-        record["energy"]["uncertainty_wh"] = 0.0
+        record["energy"] |= dict.fromkeys(("uncertainty_wh", "random_wh"), 0.0)
     [found] = cheapest(by_point(records), TWO).values()
     assert level_with_cheapest(found) == ["A", "B"]
 

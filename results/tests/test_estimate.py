@@ -26,7 +26,7 @@ def test_one_run_tells_of_no_spread_and_neither_does_what_follows_from_it():
 
 
 def test_an_error_that_the_runs_share_is_not_made_less_by_more_of_them():
-    many = of_runs([100.0] * 1000, sensor=0.05)
+    many = of_runs([100.0] * 1000, sensor=0.05 / 1.96)
     low, high = many.interval
     assert (low, high) == pytest.approx((100 / 1.0513, 100 * 1.0513), rel=1e-3)
 
@@ -66,8 +66,8 @@ def test_the_mean_of_the_middle_is_what_a_tender_says():
         with pytest.raises(ValueError, match="no middle"):
             of_the_middle(values, 1, 1)
     assert of_the_middle([1e-9], 0, 0).value == 1e-9
-    low, high = of_the_middle([10.0] * 5, 1, 1, sensor=0.03).interval
-    assert (low, high) == pytest.approx((10 * math.exp(-0.03), 10 * math.exp(0.03)))
+    low, high = of_the_middle([10.0] * 5, 1, 1, sensor=0.03 / 1.96).interval
+    assert (low, high) == pytest.approx((10 * math.exp(-0.03), 10 * math.exp(0.03)), rel=1e-4)
     low, high = of_the_middle([8.0, 9.0, 11.0, 12.0], 1, 1).interval
     assert low < 10 < high
 

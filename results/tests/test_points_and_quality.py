@@ -30,7 +30,7 @@ def test_repeats_become_one_row_with_the_median_and_scipys_interval():
     assert row[header.index("± 95 %")] == "3.8"
     assert row[header.index("runs")] == "3"
     assert row[header.index("MFU [%]")] == "30.00"
-    assert row[header.index("sensor ± [%]")] == "1.000"
+    assert row[header.index("sampling ± [%]")] == "1.000"
     [two] = by_point([made_up.result(tokens_per_s=speed) for speed in (100.0, 102.0)])
     low, high = stats.t.interval(0.95, 1, loc=101.0, scale=1.0)
     summary = two.summary("metrics.tokens_per_s")

@@ -473,7 +473,7 @@ def test_all_assumptions_together_count_the_cases_that_turn():
         *runs("B", "big", 100.0, power_w=500.0, spread=same),
     ]
     for record in records:
-        record["energy"]["uncertainty_wh"] = 0.0
+        record["energy"] |= dict.fromkeys(("uncertainty_wh", "random_wh"), 0.0)
     work_years = 5 * 0.8 * HOURS_PER_YEAR
     electricity = 0.2 * 1.25 * work_years  # of a kilowatt
     costs = Costs("EUR", 0.2, {"A": Price(electricity), "B": Price(1.47 * electricity)}, 5, 0.8, 1.25)
@@ -489,7 +489,7 @@ def test_all_assumptions_together_count_the_cases_that_turn():
     assert counts == cheaper
     assert min(counts.values()) > 20
     for record in records:
-        record["energy"]["uncertainty_wh"] = 0.04 * record["energy"]["energy_wh"]
+        record["energy"] |= dict.fromkeys(("uncertainty_wh", "random_wh"), 0.04 * record["energy"]["energy_wh"])
     [found] = cheapest(by_point(records), costs).values()
     unsure = cheapest_in(found, costs)
     assert unsure.total() == 81

@@ -47,7 +47,7 @@ def test_a_lead_beyond_the_spread_is_a_ratio_and_one_within_it_is_none():
 def test_one_run_makes_no_winner():
     [speed, _] = said(runs("A", 100.0), [made_up.result(system="B", tokens_per_s=150.0)])
     assert "not told apart are B with 150.0 tokens/s" in speed
-    assert "one run tells of no spread" in speed
+    assert "one run gives no interval" in speed
 
 
 def test_an_energy_that_breaks_a_rule_or_leaves_it_open_is_not_ranked():

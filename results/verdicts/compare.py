@@ -10,6 +10,7 @@ from typing import NamedTuple
 from results.points.estimate import Estimate, product
 from results.points.regions import changes
 from results.points.repeats import Point, PointResults, by_point, disturbances, energy_of_path, point_of, step_times_s
+from results.points.sensors import accuracy_text
 from results.points.setups import LONGEST, OPTION, UNKNOWN, machine_of, work_of
 from results.records import Record, RecordError, Skipped
 from results.values import energy_source
@@ -39,6 +40,7 @@ class Line(NamedTuple):
     ratios: list[Estimate | None]
     remarks: list[str]
     precisions: tuple[str, str]  # of the two sides, which are the same where both have one
+    by_sampling: list[Estimate | None]  # the ratios without the accuracy of the sensors
 
 
 class Comparison(NamedTuple):
@@ -50,11 +52,12 @@ class Comparison(NamedTuple):
     failed: list[str]
     machines: list[str]  # software, devices, nodes and environment in which the good runs of the two differ, in words
 
-    def means(self) -> list[Estimate | None]:
+    def means(self, by_sampling: bool = False) -> list[Estimate | None]:
         """The geometric mean of each metric's ratios over all points that have one, None without any."""
         found: list[Estimate | None] = []
         for index in range(len(METRICS)):
-            ratios = [ratio for line in self.lines if (ratio := line.ratios[index])]
+            of_lines = [line.by_sampling if by_sampling else line.ratios for line in self.lines]
+            ratios = [ratio for ratios in of_lines if (ratio := ratios[index])]
             found.append(product((ratio, 1 / len(ratios)) for ratio in ratios) if ratios else None)
         return found
 
@@ -112,18 +115,21 @@ def compare(base: Sequence[Record], other: Sequence[Record]) -> Comparison:
 
 
 def _line(point: Point, ours: PointResults, theirs: PointResults, remarks: Sequence[str]) -> Line:
-    ratios: list[Estimate | None] = []
+    ratios, by_sampling = [], []
     said = [*remarks, *_remarks(ours.good, theirs.good)]
     for _, path in METRICS:
-        values = [side.estimate(path) for side in (ours, theirs)]
         reason = _why_not(path, ours, theirs)
         if reason:
             said.append(reason)
-        ratios.append(values[1] / values[0] if values[0] and values[1] and not reason else None)
+        elif ours.sensors(path) != theirs.sensors(path):
+            accuracies = " and ".join(accuracy_text(side.any) for side in (ours, theirs))
+            said.append(f"the interval includes the accuracy of two models of sensors: {accuracies}")
+        ratios.append(None if reason else theirs.over(ours, path))
+        by_sampling.append(None if reason else theirs.over(ours, path, with_accuracy=False))
     changed = changes(ours.good, theirs.good)
     if changed:
         said.append(changed)
-    return Line(point, ratios, said, (ours.precision, theirs.precision))
+    return Line(point, ratios, said, (ours.precision, theirs.precision), by_sampling)
 
 
 def _sides(base: Sequence[Record], other: Sequence[Record]) -> list[Side]:
@@ -228,6 +234,7 @@ def broken(
     tell of a spread, without a value, with an energy that is not ranked, or of two precisions it cannot be told.
     """
     means = dict(zip(("ratio", "energy_ratio"), comparison.means(), strict=True))
+    narrower = dict(zip(means, comparison.means(by_sampling=True), strict=True))
     found: list[tuple[Outcome, str]] = []
     mixed = next((line for line in comparison.lines if len(set(line.precisions)) > 1 or "" in line.precisions), None)
     for requirement in requirements:
@@ -243,6 +250,9 @@ def broken(
                 values = [(f"no record has a number {requirement.name} that counts: it", None)]
         for place, value in values:
             outcome, words = _judged(requirement, value)
+            without = narrower.get(requirement.name)
+            if outcome == Outcome.OPEN and without and _judged(requirement, without)[0] == Outcome.PASSED:
+                words += ", and it holds only without the accuracy of the sensors"
             if outcome != Outcome.PASSED:
                 verb = "is not kept" if outcome == Outcome.FAILED else "cannot be told"
                 found.append((outcome, f"{requirement.text} {verb}: {place} {words}"))
@@ -258,7 +268,7 @@ def _judged(requirement: Requirement, value: Estimate | None) -> tuple[Outcome, 
     if value is None:
         return Outcome.OPEN, "has no value"
     if value.interval is None:
-        return Outcome.OPEN, f"is {value.value:.4g}, and one run tells of no spread"
+        return Outcome.OPEN, f"is {value.value:.4g}, and one run gives no interval"
     ends = [requirement.holds(end) for end in value.interval]
     if all(ends):
         return Outcome.PASSED, ""
@@ -273,7 +283,7 @@ def _number(one: PointResults, name: str) -> Estimate | None:
         energy = energy_of_path(path)
         if energy and why_not_ranked(one, energy):
             return None
-        estimate = one.estimate(path)
+        estimate = one.estimate(path, with_accuracy=True)
         if estimate:
             return estimate
     return None

@@ -224,7 +224,7 @@ def cost_of(one: PointResults, costs: Costs) -> Cost | None:
     totals = [at(*run).total for run in zip(one.values(THROUGHPUT), one.values(WORK), strict=True)]
     if not found.total or not min(totals):
         return found
-    of_sensor = at(speed, work / (1 + one.error_of_each(WORK))).total / found.total - 1
+    of_sensor = at(speed, work / (1 + one.error_of_each(WORK, with_accuracy=True))).total / found.total - 1
     return replace(found, estimate=of_runs(totals, of_sensor)._replace(value=found.total))
 
 

@@ -30,6 +30,7 @@ class Answer(NamedTuple):
     energy_kind: str = ""  # of what is a number of an energy
     points: int = 1  # it is the best of so many
     doubts: tuple[str, ...] = ()  # what limits the runs that it is from
+    by_sampling: Estimate | None = None  # of an energy: without the accuracy of its sensor
 
     @property
     def interval(self) -> Interval | None:
@@ -111,8 +112,7 @@ def _no_run(mine: Sequence[PointResults], there: Sequence[PointResults]) -> Answ
 
 def _best(good: Sequence[PointResults], asked: Asked) -> Answer:
     """At the point where it is best, of those that are asked for."""
-    is_time = asked.what == "time_to_solution"
-    path = THROUGHPUT if is_time else PATHS[asked.what]
+    path = THROUGHPUT if asked.what == "time_to_solution" else PATHS[asked.what]
     of_energy = path.startswith("energy.")
     usable = [one for one in good if not window_too_short(one, path)]
     if not usable:
@@ -123,27 +123,33 @@ def _best(good: Sequence[PointResults], asked: Asked) -> Answer:
             reasons = dict.fromkeys(why_not_ranked(one) for one in of_windows)
             return Answer(why_not=f"no energy that counts: {'; '.join(reasons)}")
     best = fastest(usable, path)
-    estimate = best.estimate(path) if best else None
-    if best is None or estimate is None:
+    if best is None or best.estimate(path) is None:
         return Answer(why_not=NO_NUMBER)
     where = _where(best)
-    values = best.values(path)
-    if len(values) < asked.of_runs:
-        return Answer(why_not=f"{len(values)} good runs, {asked.of_runs} wanted", at=where)
-    if is_time:
-        seconds = (asked.work or math.nan) / SECONDS[asked.unit]
-        estimate, values = exactly(seconds) / estimate, [seconds / value for value in values]
-    if asked.is_trimmed:
-        ends = (asked.without_fastest, asked.without_slowest)
-        estimate = of_the_middle(values, *(ends if is_time else ends[::-1]), sensor=best.error_of_each(path))
+    if len(best.good) < asked.of_runs:
+        return Answer(why_not=f"{len(best.good)} good runs, {asked.of_runs} wanted", at=where)
     return Answer(
-        estimate,
+        _estimate(best, path, asked, with_accuracy=True),
         unit=_unit(asked, str(best.any["work_unit"])),
         at=where,
         energy_kind=energy_kind(best.any) or "" if of_energy else "",
         points=len(usable),
         doubts=tuple(deviations(best, of_energy)),
+        by_sampling=_estimate(best, path, asked, with_accuracy=False) if of_energy else None,
     )
+
+
+def _estimate(best: PointResults, path: str, asked: Asked, with_accuracy: bool) -> Estimate | None:
+    estimate, values = best.estimate(path, with_accuracy), best.values(path)
+    is_time = asked.what == "time_to_solution"
+    if is_time and estimate:
+        seconds = (asked.work or math.nan) / SECONDS[asked.unit]
+        estimate, values = exactly(seconds) / estimate, [seconds / value for value in values]
+    if asked.is_trimmed:
+        ends = (asked.without_fastest, asked.without_slowest)
+        of_sensor = best.error_of_each(path, with_accuracy)
+        estimate = of_the_middle(values, *(ends if is_time else ends[::-1]), sensor=of_sensor)
+    return estimate
 
 
 def _unit(asked: Asked, work_unit: str) -> str:

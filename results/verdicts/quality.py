@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from jpwr.rules import MAX_GAP_S, MAX_MISSING, MIN_RATE_HZ, MIN_SAMPLES
 from results.derived import longest_s, windows_of
 from results.points.repeats import PointResults, step_times_s, unsteady
+from results.points.sensors import accuracy_text, sampling_share
 from results.records import Record
 from results.values import is_accelerated, value_at
 
@@ -26,10 +27,10 @@ MAX_UNCERTAINTY = 0.05  # of energy, of sampling
 MAX_HELD_BACK = 0.01  # of the window, by whatever throttles a device
 MAX_IDLE_SHARE = 0.9  # of the window's power
 MIN_REPEATS = 3
-MIN_WINDOW_S = (
-    5.0  # 50 samples at the usual interval; a shorter window is a burst, which boost clocks and caches flatter
-)
+# 50 samples at the usual interval. A shorter window is a burst, which boost clocks and caches flatter.
+MIN_WINDOW_S = 5.0
 QUOTA = "CPU quota"
+STATED = ("data sheet", "documentation")  # of an accuracy, by the vendor
 IDLE_POWER = "idle power"  # of no rank: it is not in the energy of the work
 
 
@@ -82,9 +83,8 @@ def energy_rules(record: Record, of: str = "energy") -> list[Rule]:
     ]
     if differences:
         rules.append(_limit("counter and integral", differences, max, MAX_DIFFERENCE, "they differ by {:.1%}"))
-    energy_wh, uncertainty_wh = energy["energy_wh"], energy.get("uncertainty_wh")
-    unsure = [uncertainty_wh / energy_wh] if energy_wh and uncertainty_wh is not None else []
-    rules.append(_limit("interval", unsure, max, MAX_UNCERTAINTY, "±{:.1%} of the energy"))
+    share = sampling_share(record, of)
+    rules.append(_limit("interval", [] if share is None else [share], max, MAX_UNCERTAINTY, "±{:.1%} of the energy"))
     rules.append(_idle_power(energy.get("idle_power_w"), energy.get("avg_power_w")))
     return rules
 
@@ -192,7 +192,10 @@ def deviations(results: PointResults, with_energy: bool = True) -> list[str]:
         found += _held_back(record)
         if with_energy:
             found += [f"energy, {rule.name}: {rule.words}" for rule in energy_rules(record) if not rule.kept]
-            found += ["energy is an estimate"] * (grade(record) == ESTIMATE)
+            if grade(record) == ESTIMATE:
+                found.append("energy is an estimate")
+            elif record.get("energy") and record["energy"].get("accuracy_from") not in STATED:
+                found.append(f"energy, accuracy of the sensor: {accuracy_text(record)}")
         if value_at(record, "metrics.comparable") is False:
             found.append("not the workload of the comparison: smaller samples")
         found += _origin(origin)

@@ -77,6 +77,7 @@ class Ranking(NamedTuple):
     level: list[PointResults]  # those that chance may have put behind the first
     behind: list[PointResults]
     over_first: dict[str, Ratio]  # by the system, of all but the first
+    by_accuracy: list[PointResults]  # of those that tie, the ones that do so by the accuracy of the sensors alone
 
 
 def rank(results: Sequence[PointResults], path: str) -> Ranking | None:
@@ -85,15 +86,20 @@ def rank(results: Sequence[PointResults], path: str) -> Ranking | None:
     A lead is one only where the interval of the ratio, with the sensors' errors where the value is of energy, is not
     around 1.
     """
-    best = [(one, estimate) for one in best_of_systems(results, path) if (estimate := one.estimate(path))]
+    best = [one for one in best_of_systems(results, path) if one.estimate(path)]
     if not best:
         return None
-    (first, of_first), *others = best
-    over_first = {one.system: ratio_of(estimate / of_first) for one, estimate in others}
-    level = [
-        one
-        for one, estimate in others
-        if (high := over_first[one.system].high) is None or high >= 1 or overlap(estimate.interval, of_first.interval)
-    ]
-    behind = [one for one, _ in others if one not in level]
-    return Ranking(first, level, behind, over_first)
+    first, *others = best
+    over_first = {one.system: ratio_of(ratio) for one in others if (ratio := one.over(first, path))}
+    level = [one for one in others if _ties(one, first, path)]
+    behind = [one for one in others if one not in level]
+    by_accuracy = [one for one in level if not _ties(one, first, path, with_accuracy=False)]
+    return Ranking(first, level, behind, over_first, by_accuracy)
+
+
+def _ties(one: PointResults, first: PointResults, path: str, with_accuracy: bool | None = None) -> bool:
+    ratio = one.over(first, path, with_accuracy)
+    if ratio is None or ratio.interval is None or ratio.interval.high >= 1:
+        return True
+    ours, theirs = (side.estimate(path) for side in (one, first))
+    return bool(ours and theirs and overlap(ours.interval, theirs.interval))

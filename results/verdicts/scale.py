@@ -134,7 +134,7 @@ def power_at_supply(one: PointResults, costs: Costs) -> Power:
     """At a point; none where the energy does not count, or the system has no price, which states what sensors do not
     see.
     """
-    power = one.estimate(POWER)
+    power = one.estimate(POWER, with_accuracy=True)
     if one.system not in costs.systems:
         return Power(None, costs.no_price(one.system))
     if why := why_not_ranked(one):

@@ -1,0 +1,9 @@
+"""Energy of a time window, from samples of power and readings of an energy counter, with its uncertainty.
+
+Pure arithmetic: no clock, no files, no vendor library. `docs/energy.md` explains the model.
+"""
+
+from jpwr.energy.passes import add_estimates, energy_of_passes
+from jpwr.energy.window import ChannelEnergy, EnergyEstimate, integral_j
+
+__all__ = ["ChannelEnergy", "EnergyEstimate", "add_estimates", "energy_of_passes", "integral_j"]

@@ -1,0 +1,93 @@
+"""Energy of one channel over several windows as one: the passes of a region, the parts of a measurement."""
+
+from __future__ import annotations
+
+import math
+import operator
+from functools import partial, reduce
+from typing import Iterable, NamedTuple, Sequence
+
+from jpwr.energy.window import ChannelEnergy, EnergyEstimate
+from jpwr.errors import NotEnoughSamples
+
+SUMMED = (
+    *("energy_j", "systematic_j", "integral_j", "integral_systematic_j", "counter_j"),
+    *("duration_s", "covered_s", "samples", "missing"),
+)
+
+
+class Pass(NamedTuple):
+    """One window, and its energy."""
+
+    start_s: float
+    end_s: float
+    estimate: EnergyEstimate
+
+
+def energy_of_passes(curve: ChannelEnergy, windows_s: Iterable[tuple[float, float]]) -> EnergyEstimate:
+    """Add up the energy of windows, each a start and an end, at least one, in the order of their ends.
+
+    What one pass gains at its last edge, the next one loses at its first. So passes whose pause can use less than these
+    two edges leave open are one window without the pause. Raises NotEnoughSamples as `ChannelEnergy.between` does.
+    """
+    passes = [Pass(start_s, end_s, curve.between(start_s, end_s)) for start_s, end_s in windows_s]
+    if any(after.start_s < before.end_s for before, after in zip(passes, passes[1:])):
+        return _total(passes, overlap=True)
+    most_w = curve.power.range_w(passes[0].start_s, passes[-1].end_s)[1]
+    rows = [passes[:1]]
+    for before, after in zip(passes, passes[1:]):
+        pause_s = after.start_s - before.end_s
+        open_j = (before.estimate.systematic_j + after.estimate.systematic_j) / 2
+        if pause_s == 0 or pause_s * most_w < open_j:
+            rows[-1].append(after)
+        else:
+            rows.append([after])
+    total = reduce(add_estimates, [_bounded(curve, row, _total(row), most_w) for row in rows])
+    return _bounded(curve, passes, total, most_w)
+
+
+def _total(passes: Sequence[Pass], overlap: bool = False) -> EnergyEstimate:
+    return reduce(partial(add_estimates, overlap=overlap), [one.estimate for one in passes])
+
+
+def _bounded(curve: ChannelEnergy, passes: Sequence[Pass], total: EnergyEstimate, most_w: float) -> EnergyEstimate:
+    """Return the sum of passes with its interval, or with that of the window around them if that is narrower.
+
+    Of that window the pauses use between nothing and `most_w`.
+    """
+    if len(passes) == 1:
+        return total
+    try:
+        whole = curve.between(passes[0].start_s, passes[-1].end_s)
+    except NotEnoughSamples:
+        return total
+    pauses_s = math.fsum(after.start_s - before.end_s for before, after in zip(passes, passes[1:]))
+    if not pauses_s:
+        return whole if whole.uncertainty_j < total.uncertainty_j else total
+    low_j = max(0.0, whole.energy_j - whole.uncertainty_j - most_w * pauses_s)
+    uncertainty_j = max(total.energy_j - low_j, whole.energy_j + whole.uncertainty_j - total.energy_j)
+    if not uncertainty_j < total.uncertainty_j:
+        return total
+    return total._replace(uncertainty_j=uncertainty_j, systematic_j=max(0.0, uncertainty_j - whole.random_j))
+
+
+def add_estimates(a: EnergyEstimate, b: EnergyEstimate, overlap: bool = False) -> EnergyEstimate:
+    """Add two windows of one channel.
+
+    Systematic parts add up linearly, random ones as squares, or linearly where windows `overlap`.
+    """
+    added = operator.add if overlap else math.hypot
+    total = a._replace(**{name: getattr(a, name) + getattr(b, name) for name in SUMMED})
+    is_compared = total.counter_j and not math.isnan(a.difference + b.difference)
+    integral_random_j = added(
+        a.integral_uncertainty_j - a.integral_systematic_j, b.integral_uncertainty_j - b.integral_systematic_j
+    )
+    return total._replace(
+        uncertainty_j=total.systematic_j + added(a.random_j, b.random_j),
+        method=a.method if a.method == b.method else "counter+integral",
+        reason=a.reason or b.reason,
+        avg_power_w=total.energy_j / total.duration_s,
+        largest_gap_s=max(a.largest_gap_s, b.largest_gap_s),
+        integral_uncertainty_j=total.integral_systematic_j + integral_random_j,
+        difference=(total.integral_j - total.counter_j) / total.counter_j if is_compared else math.nan,
+    )
