@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any, TypeGuard
 
 from jpwr.device_ids import same_ids
+from results.stated import statements
 
 TOLERANCE = 1e-6  # relative, of a number that follows from others
 WINDOW_TOLERANCE = 0.01  # of the time of a throughput and that of its window
@@ -21,6 +22,7 @@ FASTER_WITH_INPUT = 4.0  # times: by so much a disturbed machine may be faster w
 MOST_AROUND = 50.0  # times what devices use may be used around them, where they are small
 MOST_W = 10e3  # of a device: several times what any has
 MOST_FLOP_PER_J = 50e12  # several times what any chip has, in the lowest precision
+MOST_RECOMPUTED = 4 / 3  # of a step's FLOPs, as the forward pass is a third of them
 REGIONS_TOLERANCE = 2.0  # medians of a step's parts do not add up to its mean
 PERCENTILES = {"step_time_median_s": 50, "step_time_p5_s": 5, "step_time_p95_s": 95}
 SAMPLES = {"sequence_length": "tokens", "image_size": "pixels"}  # in words, by the key of the layout
@@ -49,6 +51,7 @@ def contradictions(record: dict[str, Any]) -> list[str]:
         *_impossible(record),
         *_wrong(record),
         *_otherwise(record),
+        *_not_as_stated(record),
         *_of_its_nodes(record),
         *_of_its_windows(record),
         *_beside_its_windows(record),
@@ -132,6 +135,9 @@ def _relations(record: dict[str, Any]) -> Iterator[tuple[str, Any, float | None,
     sizes = [size for name in ("data", "tensor", "pipeline") if is_number(size := layout.get(f"{name}_parallel_size"))]
     if len(sizes) == 3:
         yield "layout.num_devices", devices, math.prod(sizes), "its parallel sizes"
+    micro, replicas = layout.get("micro_batch_size"), layout.get("data_parallel_size")
+    per_pass = micro * replicas if is_number(micro) and is_number(replicas) else None
+    yield "layout.grad_accum_steps", layout.get("grad_accum_steps"), _ratio(batch, per_pass), "its batch sizes"
     shares = _shares(record)
     for name, region in (("io_percent", "IO"), ("comm_percent", "Comm")):
         yield f"metrics.{name}", metrics.get(name), shares.get(region), "its regions"
@@ -231,6 +237,18 @@ def _otherwise(record: dict[str, Any]) -> Iterator[str]:
     for origin, value, name, stored in told:
         if value != stored:
             yield f"{name} is stored as {stored!r}, but {origin} says {value!r}"
+
+
+def _not_as_stated(record: dict[str, Any]) -> Iterator[str]:
+    """Values that differ from what the record's options, its workload or the table of systems state."""
+    for name, stored, value, source in statements(record):
+        is_same = math.isclose(stored, value, rel_tol=TOLERANCE) if _are_numbers(stored, value) else stored == value
+        if stored is not None and not is_same:
+            yield f"{name} is stored as {stored!r}, but {source} says {value!r}"
+
+
+def _are_numbers(*values: Any) -> bool:
+    return all(map(is_number, values))
 
 
 def _of_its_nodes(record: dict[str, Any]) -> Iterator[str]:
@@ -373,9 +391,11 @@ def apart_from_inside(energy: dict[str, Any]) -> str:
 def _beyond_the_device(record: dict[str, Any]) -> Iterator[str]:
     """Rates above the device's peak, powers above the board's limit, and both above what any device has."""
     metrics = record.get("metrics") or {}
-    mfu, tflops_per_device = metrics.get("mfu"), metrics.get("tflops_per_device")
-    if is_number(mfu) and mfu > 1:
-        yield f"{mfu:.0%} of the device's peak FLOP/s are more than it has"
+    mfu, hfu, tflops_per_device = (metrics.get(name) for name in ("mfu", "hfu", "tflops_per_device"))
+    if any(is_number(share) and share > 1 for share in (mfu, hfu)):
+        yield f"{max(filter(is_number, (mfu, hfu))):.0%} of the device's peak FLOP/s are more than it has"
+    if is_number(mfu) and (_exceeds(mfu, hfu) or _exceeds(hfu, MOST_RECOMPUTED * mfu)):
+        yield f"metrics.hfu is {hfu:.4g}, but with metrics.mfu {mfu:.4g} it is {mfu:.4g} to {MOST_RECOMPUTED * mfu:.4g}"
     limits_w = _limits_w(record)
     for key in ("energy", "energy_effective"):
         energy = record.get(key) or {}

@@ -142,6 +142,8 @@ def _from_version_2(record: Record) -> None:
 
     if record.get("benchmark") == "llm_training" and isinstance(record.get("config"), dict):
         record["config"].setdefault("turns", {"effective": False, "rounds": 6, "cold_cache": False})
+        if isinstance(record.get("provenance"), dict):
+            record["provenance"].pop("config_hash", None)  # of the options without these
     tokens, pixels = layout.get("sequence_length"), layout.get("image_size")
     record["precision"] = option("model.precision") or option("compute.precision")
     record["data"] = option("data.data")

@@ -221,7 +221,7 @@ WORK = "runs/llm_run/8_benchmark/work/"
         (
             "result.json",
             changed_at("metrics", "mfu", to=None),
-            "metrics.mfu is stored as None, but its origin gives 0.3",
+            "metrics.mfu is stored as None, but its origin gives 1.8",
         ),
         (
             "result.json",

@@ -29,7 +29,7 @@ def test_repeats_become_one_row_with_the_median_and_scipys_interval():
     assert row[header.index("tokens/s")] == "101.0"
     assert row[header.index("± 95 %")] == "3.8"
     assert row[header.index("runs")] == "3"
-    assert row[header.index("MFU [%]")] == "30.00"
+    assert row[header.index("MFU [%]")] == "0.001833"
     assert row[header.index("sensor ± [%]")] == "1.000"
     [two] = by_point([made_up.result(tokens_per_s=speed) for speed in (100.0, 102.0)])
     low, high = stats.t.interval(0.95, 1, loc=101.0, scale=1.0)
@@ -744,3 +744,19 @@ def test_points_are_in_the_order_of_a_column_smallest_first_unless_it_is_said():
 
     assert order() == order(False) == [1, 2, 3]
     assert order(True) == [3, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("losses", "words"),
+    [
+        ([3.0, 2.0], []),
+        ([2.0, 2.0], []),
+        ([], []),
+        ([2.0, 2.1], ["the loss rises over the run, from 2 to 2.1"]),
+        ([2.0, 2.0, 9.0, 9.0, 9.0, 9.0, 1.0, 1.0], []),
+        ([2.0, 2.0, 1.0, 1.0, 1.0, None, 1.0, 3.0, 4.0], ["the loss rises over the run, from 2 to 3.5"]),
+    ],
+)
+def test_a_loss_that_rises_over_the_run_is_a_doubt(losses, words):
+    [one] = by_point([made_up.result(losses=losses)])
+    assert [found for found in deviations(one) if "loss" in found] == words

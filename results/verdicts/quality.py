@@ -183,6 +183,7 @@ def deviations(results: PointResults) -> list[str]:
             found.append("energy is an estimate")
         if value_at(record, "metrics.comparable") is False:
             found.append("not the workload of the comparison: smaller samples")
+        found += _rising(record)
         found += _origin(origin)
     if len({energy_kind(record) for record in results.good}) > 1:
         found.append("its runs have energies of different kinds: there is none of the point")
@@ -210,6 +211,14 @@ def _held_back(record: Record) -> list[str]:
         for reason, percent in worst.items()
         if percent > 100 * MAX_HELD_BACK
     ]
+
+
+def _rising(record: Record) -> list[str]:
+    """Report a loss that is higher over the last quarter of the steps than over the first."""
+    losses = [loss for loss in record.get("losses") or [] if loss is not None]
+    quarter = max(1, len(losses) // 4)
+    first, last = (math.fsum(part) / quarter for part in (losses[:quarter], losses[-quarter:]))
+    return [f"the loss rises over the run, from {first:.4g} to {last:.4g}"] if last > first else []
 
 
 def _origin(origin: dict[str, Any]) -> list[str]:
