@@ -10,6 +10,7 @@ import struct
 import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
@@ -17,7 +18,16 @@ from jpwr.errors import JpwrError
 from jpwr.trace import Trace
 from results.collect import RECORD_NAME, collect, read_traces
 from results.derived import contradictions
-from results.records import ATTEMPTS, RESULT_NAME, Record, RecordError, read_checked, read_record, results_below
+from results.records import (
+    ATTEMPTS,
+    RESULT_NAME,
+    Record,
+    RecordError,
+    copies,
+    read_checked,
+    read_record,
+    results_below,
+)
 from results.signature import sign, signer_of
 from results.workloads import FILE
 
@@ -170,6 +180,7 @@ def verify(archive: Path, signers: Path | None = None) -> Checked:
         for result in results:
             name = result.parent.relative_to(folder)
             problems += [f"{name}: {sentence}" for sentence in _check_run(result)]
+        problems += _check_copies(results, Path(folder))
         return Checked(problems, len(results), SIGNATURE in sums, signer, _commits(results) if problems else ())
 
 
@@ -257,6 +268,17 @@ def _check_run(result: Path) -> list[str]:
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         found.append(f"{RECORD_NAME} and {RESULT_NAME} are not as a benchmark has written them: {error!r}")
     return list(dict.fromkeys(found))
+
+
+def _check_copies(results: Iterable[Path], folder: Path) -> Iterator[str]:
+    """Find runs that are in the archive more than once."""
+    records = []
+    for result in results:
+        with suppress(RecordError):  # a problem of its own
+            records.append(read_checked(result))
+    for copy, first in copies(records):
+        one, other = (Path(record["file"]["path"]).parent.relative_to(folder) for record in (first, copy))
+        yield f"{one} and {other} are records of one run: an archive holds each run once"
 
 
 def _problems(result: Path) -> Iterator[str]:

@@ -598,3 +598,26 @@ def test_a_key_that_is_none_leaves_no_archive(runs, tmp_path, monkeypatch, capsy
     assert main(["archive", str(runs), *flags]) == 2
     assert words in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["SHA"]
+
+
+def with_copy(files, change):
+    """The same with a run once more, in a folder and with a name of its own."""
+    more = {name.replace("/8_", "/99_"): content for name, content in files.items() if name.startswith(WORK)}
+    for name in more:
+        if name.endswith((".json", "trace.csv")):
+            more[name] = change(more[name])
+    return {**more, **files}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content: content,
+        lambda content: re.sub(rb'"run_id": "[0-9a-f]+"', b'"run_id": "another"', content),
+    ],
+    ids=["exact", "with another name"],
+)
+def test_an_archive_with_a_run_twice_is_not_in_order(archive, change, capsys):
+    path = repack(archive, with_copy(members(archive), change))
+    assert main(["verify", str(path)]) == 1
+    assert "8_benchmark/work and runs/llm_run/99_benchmark/work are records of one run" in capsys.readouterr().err
