@@ -86,8 +86,8 @@ def test_a_file_that_is_no_record_is_named_and_skipped(tmp_path, text, message):
 @pytest.mark.parametrize(("before", "after"), [('{"a":', "}"), ("[", "]")])
 @pytest.mark.parametrize(("levels", "counts"), [(30, True), (31, False)])
 def test_a_record_may_be_nested_so_deeply_and_no_deeper(tmp_path, before, after, levels, counts):
-    inner = levels - 2  # the record and its options are two
-    made_up.store(tmp_path, [made_up.result(config={"deep": json.loads(before * inner + "1" + after * inner)})])
+    inner = levels - 2  # the record and what it has more are two
+    made_up.store(tmp_path, [made_up.result(more={"deep": json.loads(before * inner + "1" + after * inner)})])
     assert bool(find_records([tmp_path]).records) is counts
 
 
