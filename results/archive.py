@@ -17,7 +17,7 @@ from typing import IO, Any, NamedTuple
 from jpwr.errors import JpwrError
 from jpwr.trace import Trace
 from results.collect import RECORD_NAME, collect, read_traces
-from results.derived import contradictions
+from results.derived import busier_elsewhere, contradictions
 from results.records import (
     ATTEMPTS,
     RESULT_NAME,
@@ -295,6 +295,9 @@ def _problems(result: Path) -> Iterator[str]:
         yield f"it is stored as ok, but {again['error']}"
         return
     yield from contradictions(stored)
+    for key in ("energy", "energy_effective"):
+        if words := busier_elsewhere(again.get(key) or {}):
+            yield f"{key} is not that of the work: the trace has {words}"
     yield from _not_marked(stored, read_traces(result.parent))
     yield from _differences(_without_states(stored.get("energy")), _without_states(again.get("energy")), "energy")
     yield from _other_states(stored.get("energy") or {}, again.get("energy") or {})

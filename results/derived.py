@@ -370,15 +370,22 @@ def _more_than_sampled(energy: dict[str, Any], key: str) -> Iterator[str]:
 
 
 def apart_from_inside(energy: dict[str, Any]) -> str:
-    """Of an energy of whole nodes that it is less than what was sampled inside of them, beyond its interval and what
-    two sensors may differ by, or far more, in words; else empty.
+    """Describe how whole nodes used less than what is inside of them, beyond the interval of the energy and what two
+    sensors may differ by, or far more; empty where they did not.
     """
-    inside = energy.get("sampled_by_scope") or {}
+    inside, scope = energy.get("sampled_by_scope") or {}, energy.get("power_scope")
     energy_wh, uncertainty_wh = energy.get("energy_wh"), energy.get("uncertainty_wh")
-    if energy.get("power_scope") not in AROUND or not is_number(energy_wh):
+    if scope not in (*AROUND, *INSIDE) or not is_number(energy_wh):
         return ""
-    most_wh = (energy_wh + (uncertainty_wh if is_number(uncertainty_wh) else 0.0)) * (1 + SENSOR_TOLERANCE)
-    words = f"{energy_wh:.4g} Wh at the {energy['power_scope']}"
+    unsure_wh = uncertainty_wh if is_number(uncertainty_wh) else 0.0
+    words = f"{energy_wh:.4g} Wh at the {scope}"
+    if scope in INSIDE:
+        for around in AROUND:
+            around_wh = inside.get(f"{around}_wh")
+            if is_number(around_wh) and energy_wh - unsure_wh > (1 + SENSOR_TOLERANCE) * around_wh:
+                return f"{words}s, more than the {around_wh:.4g} Wh at the {around} that contains them"
+        return ""
+    most_wh = (energy_wh + unsure_wh) * (1 + SENSOR_TOLERANCE)
     for scope in INSIDE:
         inside_wh = inside.get(f"{scope}_wh")
         if _exceeds(inside_wh, most_wh):
@@ -386,6 +393,14 @@ def apart_from_inside(energy: dict[str, Any]) -> str:
         if is_number(inside_wh) and inside_wh > 0 and energy_wh > MOST_AROUND * inside_wh:
             return f"{words}, {energy_wh / inside_wh:.3g} times the {inside_wh:.4g} Wh of its {scope}s"
     return ""
+
+
+def busier_elsewhere(energy: dict[str, Any]) -> str:
+    """Describe that the run took clearly more power outside of its windows, as found in the trace; empty otherwise."""
+    most_w, own_w = energy.get("elsewhere_w"), energy.get("windows_w")
+    if not (is_number(most_w) and is_number(own_w)):
+        return ""
+    return f"{own_w:.0f} W from the first to the last window, and {most_w:.0f} W over as long a time of the same run"
 
 
 def _beyond_the_device(record: dict[str, Any]) -> Iterator[str]:

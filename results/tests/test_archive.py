@@ -21,6 +21,7 @@ from results.collect import collect
 from results.joined import state_energy
 from results.records import RecordError, find_records, write_record
 from results.tests import made_up
+from results.tests.conftest import CPU, JobFolder
 from tests.needs import need
 
 
@@ -621,3 +622,14 @@ def test_an_archive_with_a_run_twice_is_not_in_order(archive, change, capsys):
     path = repack(archive, with_copy(members(archive), change))
     assert main(["verify", str(path)]) == 1
     assert "8_benchmark/work and runs/llm_run/99_benchmark/work are records of one run" in capsys.readouterr().err
+
+
+def test_a_window_that_is_not_of_the_work_is_a_problem(tmp_path):
+    run = tmp_path / "runs" / "one"
+    run.mkdir(parents=True)
+    job = JobFolder(run).record()
+    job.trace([CPU], lambda _, time_s: 690.0 if time_s >= 30 else 126.0, times_s=[step * 0.5 for step in range(101)])
+    write_record(collect(run), run / "result.json")
+    write_archive([tmp_path / "runs"], tmp_path, tmp_path / "results.tar.zst")
+    words = "the trace has 126 W from the first to the last window, and 690 W over as long a time of the same run"
+    assert f"runs/runs/one: energy is not that of the work: {words}" in verify(tmp_path / "results.tar.zst").problems

@@ -647,3 +647,17 @@ def test_a_record_that_lies_is_named_and_in_no_table(tmp_path, capsys):
     assert "123,456" not in told.out
     assert "contradicts itself" in told.err
     assert json.loads(next((tmp_path / "run").rglob("*result.json")).read_text())
+
+
+@pytest.mark.parametrize("around", ["node", "supply"])
+@pytest.mark.parametrize(("share", "is_wrong"), [(1.4, False), (1.0, False), (0.91, False), (0.85, True), (0.1, True)])
+def test_devices_use_no_more_than_their_node(around, share, is_wrong):
+    record = run()
+    energy = record["energy"]
+    energy["sampled_by_scope"] = {f"{around}_wh": share * energy["energy_wh"]}
+    assert len(contradictions(record)) == is_wrong
+    assert all(f"Wh at the {around} that contains them" in one for one in contradictions(record))
+    energy["channels"][0]["uncertainty_wh"] = energy["uncertainty_wh"] = 0.95 * energy["energy_wh"]
+    assert contradictions(record) == []
+    energy["sampled_by_scope"] = {f"{around}_wh": None}
+    assert contradictions(record) == []

@@ -760,3 +760,28 @@ def test_points_are_in_the_order_of_a_column_smallest_first_unless_it_is_said():
 def test_a_loss_that_rises_over_the_run_is_a_doubt(losses, words):
     [one] = by_point([made_up.result(losses=losses)])
     assert [found for found in deviations(one) if "loss" in found] == words
+
+
+@pytest.mark.parametrize(
+    ("scope", "used_wh", "words"),
+    [
+        ("device", [4.0, 2.1], ""),
+        ("device", [4.0, 1.9], "devices alike: one took 2.1 times the power of another, at most 2.0 wanted"),
+        ("module", [4.0, 4.0, 0.5, 0.5], "devices alike: one took 8.0 times the power of another, at most 2.0 wanted"),
+        ("cpu", [4.0, 0.5], ""),  # a run may be on one of several sockets
+    ],
+)
+def test_energies_of_devices_that_are_unlike_are_not_ranked(scope, used_wh, words):
+    [record] = made_up.of_scope(scope, [made_up.result(devices=len(used_wh))])
+    [channel] = record["energy"]["channels"]
+    record["energy"]["channels"] = [channel | {"energy_wh": wh, "num_devices": 1} for wh in used_wh]
+    [one] = by_point([record])
+    assert why_not_ranked(one) == words
+
+
+def test_an_energy_of_a_window_that_is_not_of_the_work_is_not_ranked():
+    record = made_up.result()
+    record["energy"] |= {"windows_w": 126.0, "elsewhere_w": 690.0}
+    [one] = by_point([record])
+    words = "126 W from the first to the last window, and 690 W over as long a time of the same run"
+    assert why_not_ranked(one) == f"window of the work: {words}"

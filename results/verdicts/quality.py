@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from jpwr.rules import MAX_GAP_S, MAX_MISSING, MIN_RATE_HZ, MIN_SAMPLES
-from results.derived import longest_s, windows_of
+from results.derived import INSIDE, busier_elsewhere, longest_s, windows_of
 from results.points.repeats import PointResults, step_times_s, unsteady
 from results.records import Record
 from results.values import is_accelerated, value_at
@@ -25,6 +25,7 @@ MAX_DIFFERENCE = 0.05  # of counter and integral
 MAX_UNCERTAINTY = 0.05  # of energy, of sampling
 MAX_HELD_BACK = 0.01  # of the window, by whatever throttles a device
 MAX_IDLE_SHARE = 0.9  # of the window's power
+MOST_UNLIKE = 2.0  # times the power of another device: all do the same work; an idle H200 takes an eighth of a busy one
 MIN_REPEATS = 3
 IDLE_POWER = "idle power"  # of no rank: it is not in the energy of the work
 
@@ -78,6 +79,12 @@ def energy_rules(record: Record, of: str = "energy") -> list[Rule]:
     ]
     if differences:
         rules.append(_limit("counter and integral", differences, max, MAX_DIFFERENCE, "they differ by {:.1%}"))
+    used_wh = [one["energy_wh"] / (one.get("num_devices") or 1) for one in channels if one["scope"] in INSIDE]
+    if len(used_wh) > 1:
+        unlike = [max(used_wh) / min(used_wh)] if min(used_wh) > 0 else []
+        rules.append(_limit("devices alike", unlike, max, MOST_UNLIKE, "one took {:.1f} times the power of another"))
+    if words := busier_elsewhere(energy):
+        rules.append(Rule("window of the work", False, words))
     energy_wh, uncertainty_wh = energy["energy_wh"], energy.get("uncertainty_wh")
     unsure = [uncertainty_wh / energy_wh] if energy_wh and uncertainty_wh is not None else []
     rules.append(_limit("interval", unsure, max, MAX_UNCERTAINTY, "±{:.1%} of the energy"))
