@@ -10,24 +10,14 @@ import struct
 import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
 from jpwr.errors import JpwrError
 from jpwr.trace import Trace
 from results.collect import RECORD_NAME, collect, read_traces
-from results.derived import busier_elsewhere, contradictions
-from results.records import (
-    ATTEMPTS,
-    RESULT_NAME,
-    Record,
-    RecordError,
-    copies,
-    read_checked,
-    read_record,
-    results_below,
-)
+from results.derived import busier_elsewhere
+from results.records import ATTEMPTS, RESULT_NAME, Record, RecordError, find_records, read_record, results_below
 from results.signature import sign, signer_of
 from results.workloads import FILE
 
@@ -180,7 +170,12 @@ def verify(archive: Path, signers: Path | None = None) -> Checked:
         for result in results:
             name = result.parent.relative_to(folder)
             problems += [f"{name}: {sentence}" for sentence in _check_run(result)]
-        problems += _check_copies(results, Path(folder))
+        try:
+            left_out = find_records([Path(folder)]).skipped
+        except RecordError as error:
+            left_out = [str(error)]
+        named = (one.replace(f"{folder}/", "").replace(f"/{RESULT_NAME}", f": {RESULT_NAME}") for one in left_out)
+        problems = list(dict.fromkeys([*problems, *named]))
         return Checked(problems, len(results), SIGNATURE in sums, signer, _commits(results) if problems else ())
 
 
@@ -270,23 +265,8 @@ def _check_run(result: Path) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _check_copies(results: Iterable[Path], folder: Path) -> Iterator[str]:
-    """Find runs that are in the archive more than once."""
-    records = []
-    for result in results:
-        with suppress(RecordError):  # a problem of its own
-            records.append(read_checked(result))
-    for copy, first in copies(records):
-        one, other = (Path(record["file"]["path"]).parent.relative_to(folder) for record in (first, copy))
-        yield f"{one} and {other} are records of one run: an archive holds each run once"
-
-
 def _problems(result: Path) -> Iterator[str]:
     stored = read_record(result)
-    try:
-        read_checked(result)
-    except RecordError as error:
-        yield str(error).replace(f"{result.parent}/", "")
     if stored["status"] != "ok":
         yield from _not_so_bad(stored, result.with_name(RECORD_NAME))
         return
@@ -294,7 +274,6 @@ def _problems(result: Path) -> Iterator[str]:
     if again["status"] != "ok":
         yield f"it is stored as ok, but {again['error']}"
         return
-    yield from contradictions(stored)
     for key in ("energy", "energy_effective"):
         if words := busier_elsewhere(again.get(key) or {}):
             yield f"{key} is not that of the work: the trace has {words}"

@@ -111,7 +111,7 @@ def _wrong(record: dict[str, Any]) -> Iterator[str]:
 def _relations(record: dict[str, Any]) -> Iterator[tuple[str, Any, float | None, str]]:
     """A number's name, how it is stored, what it should be (None: not known), and from what."""
     unit, layout, metrics = record["work_unit"], record["layout"], record.get("metrics") or {}
-    devices, config = layout.get("num_devices"), record.get("config") or {}
+    devices = layout.get("num_devices")
     for kind, seconds in (("", "measured_s"), ("effective_", "effective_s"), ("epcc_", "epcc_s")):
         work, speed = metrics.get(f"{kind or 'measured_'}{unit}"), metrics.get(f"{kind}{unit}_per_s")
         yield f"metrics.{kind}{unit}_per_s", speed, _ratio(work, metrics.get(seconds)), "its work and time"
@@ -128,10 +128,6 @@ def _relations(record: dict[str, Any]) -> Iterator[tuple[str, Any, float | None,
         yield f"metrics.measured_{unit}", metrics.get(f"measured_{unit}"), steps * batch * sample, "its steps and batch"
     if unit == "tokens":
         yield "layout.sequence_length", layout.get("sequence_length"), sample, "its work per sample"
-    for name, option, stored in _options_of_layout(record):
-        yield f"layout.{name}", stored, option, "the options of the run"
-    peak = (config.get("run") or {}).get("peak_tflops_per_device")
-    yield "metrics.peak_tflops_per_device", metrics.get("peak_tflops_per_device"), peak or None, "its options"
     sizes = [size for name in ("data", "tensor", "pipeline") if is_number(size := layout.get(f"{name}_parallel_size"))]
     if len(sizes) == 3:
         yield "layout.num_devices", devices, math.prod(sizes), "its parallel sizes"
@@ -149,14 +145,6 @@ def _relations(record: dict[str, Any]) -> Iterator[tuple[str, Any, float | None,
             yield f"metrics.{name}", metrics.get(name), _percentile(times_s, percent), "its steps"
     for key, kind in (("energy", "measured"), ("energy_effective", "effective")):
         yield from _of_energy(key, record.get(key) or {}, metrics.get(f"{kind}_{unit}"), unit, devices)
-
-
-def _options_of_layout(record: dict[str, Any]) -> Iterator[tuple[str, float, Any]]:
-    """A number of the layout that was asked for: its name, the option, and the layout's; 0 asks for none."""
-    for options in (record.get("config") or {}).values():
-        for name, option in options.items() if isinstance(options, dict) else ():
-            if is_number(option) and option:
-                yield name, option, record["layout"].get(name)
 
 
 def _shares(record: dict[str, Any]) -> dict[str, float]:
@@ -213,11 +201,6 @@ def _otherwise(record: dict[str, Any]) -> Iterator[str]:
     if ids and (config.get("compute") or {}).get("device") == "cpu":
         yield f"processors trained by its options, but {ids[0]} is an accelerator"
     told = [
-        (f"config.{group}.precision", options["precision"], "precision", record.get("precision"))
-        for group, options in config.items()
-        if isinstance(options, dict) and options.get("precision") is not None
-    ]
-    told += [
         (f"layout.{name}", f"{layout[name]} {words}", "sample", record.get("sample"))
         for name, words in SAMPLES.items()
         if layout.get(name) is not None and (words != "tokens" or record["work_unit"] == words)
@@ -242,13 +225,9 @@ def _otherwise(record: dict[str, Any]) -> Iterator[str]:
 def _not_as_stated(record: dict[str, Any]) -> Iterator[str]:
     """Values that differ from what the record's options, its workload or the table of systems state."""
     for name, stored, value, source in statements(record):
-        is_same = math.isclose(stored, value, rel_tol=TOLERANCE) if _are_numbers(stored, value) else stored == value
-        if stored is not None and not is_same:
+        is_close = is_number(stored) and is_number(value) and math.isclose(stored, value, rel_tol=TOLERANCE)
+        if stored is not None and stored != value and not is_close:
             yield f"{name} is stored as {stored!r}, but {source} says {value!r}"
-
-
-def _are_numbers(*values: Any) -> bool:
-    return all(map(is_number, values))
 
 
 def _of_its_nodes(record: dict[str, Any]) -> Iterator[str]:

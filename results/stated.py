@@ -15,6 +15,8 @@ from results.yaml_files import YamlError, read_yaml
 ROOT = Path(__file__).resolve().parents[1]
 SYSTEMS = Path("jube/include/systems.yaml")
 PEAK = "peak_tflops_"  # how the keys of systems with a peak begin; then comes the precision
+PEAK_USED = f"{PEAK}per_device"  # in options and metrics
+NAMES = ("data", "precision", "system")  # that a record repeats from its options
 MODEL_OPTIONS = ("size", "variant")  # that end a model's name
 LENGTH, NOT_HASHED = "sequence_length", "run"
 SWITCH = {"on": True, "off": False}
@@ -40,14 +42,18 @@ def statements(record: dict[str, Any]) -> Iterator[Statement]:
     for option in MODEL_OPTIONS:
         if asked.get(option) is not None:
             yield "model", record["model"].rpartition(" ")[2], str(asked[option]), f"config.model.{option}"
-    for group, option in (("data", "data"), ("run", "system")):
-        if (value := (groups.get(group) or {}).get(option)) is not None:
-            yield option, record.get(option), value, f"config.{group}.{option}"
+    layout, peak = record["layout"], (record.get("metrics") or {}).get(PEAK_USED)
+    for group, option, value in ((group, *one) for group, options in groups.items() for one in options.items()):
+        source = f"config.{group}.{option}"
+        if option in NAMES and value is not None:
+            yield option, record.get(option), value, source
+        elif value and option in layout:  # 0 asks for none
+            yield f"layout.{option}", layout[option], value, source
+        elif value and option == PEAK_USED:
+            yield f"metrics.{PEAK_USED}", peak, value, source
     yield from _of_workload(record, asked)
-    peak = peaks().get((record["system"], str(record.get("precision"))))
-    if peak:
-        name = "peak_tflops_per_device"
-        yield f"metrics.{name}", (record.get("metrics") or {}).get(name), peak, f"{SYSTEMS.name} for {record['system']}"
+    if known := peaks().get((record["system"], str(record.get("precision")))):
+        yield f"metrics.{PEAK_USED}", peak, known, f"{SYSTEMS.name} for {record['system']}"
 
 
 def _of_workload(record: dict[str, Any], asked: dict[str, Any]) -> Iterator[Statement]:

@@ -79,9 +79,10 @@ def energy_rules(record: Record, of: str = "energy") -> list[Rule]:
     ]
     if differences:
         rules.append(_limit("counter and integral", differences, max, MAX_DIFFERENCE, "they differ by {:.1%}"))
-    used_wh = [one["energy_wh"] / (one.get("num_devices") or 1) for one in channels if one["scope"] in INSIDE]
+    inside = [one for one in channels if one["scope"] in INSIDE and one["energy_wh"]]
+    used_wh = [one["energy_wh"] / (one.get("num_devices") or 1) for one in inside]
     if len(used_wh) > 1:
-        unlike = [max(used_wh) / min(used_wh)] if min(used_wh) > 0 else []
+        unlike = [max(used_wh) / min(used_wh)]
         rules.append(_limit("devices alike", unlike, max, MOST_UNLIKE, "one took {:.1f} times the power of another"))
     if words := busier_elsewhere(energy):
         rules.append(Rule("window of the work", False, words))
