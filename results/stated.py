@@ -21,20 +21,12 @@ MODEL_OPTIONS = ("size", "variant")  # that end a model's name
 LENGTH, NOT_HASHED = "sequence_length", "run"
 SWITCH = {"on": True, "off": False}
 
-Statement = tuple[str, Any, Any, str]  # what is stored, its value, what the source states, and the source
 
-
-def statements(record: dict[str, Any]) -> Iterator[Statement]:
-    """Yield what other sources state of values of a record, also where they agree."""
+def statements(record: dict[str, Any]) -> Iterator[tuple[str, Any, Any, str]]:
+    """Yield each value that another source states, too: its name, the value, what the source states, and the source."""
     config, origin = record.get("config") or {}, record.get("provenance") or {}
     groups = {name: options for name, options in config.items() if isinstance(options, dict)}
-    paths = {option: (group, option) for group, options in groups.items() for option in options}
-    for option, text in _flags(origin.get("command") or []).items():
-        if option in paths:
-            group, option = paths[option]
-            used = groups[group][option]
-            stored = "null" if used is None else used  # a flag that was given leaves no option at its own default
-            yield f"config.{group}.{option}", stored, _as_used(text, used), "its command line"
+    flags = _flags(origin.get("command") or [])
     hashed = {name: options for name, options in config.items() if name != NOT_HASHED}
     digest = hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()
     yield "provenance.config_hash", origin.get("config_hash"), digest, "its config"
@@ -45,6 +37,8 @@ def statements(record: dict[str, Any]) -> Iterator[Statement]:
     layout, peak = record["layout"], (record.get("metrics") or {}).get(PEAK_USED)
     for group, option, value in ((group, *one) for group, options in groups.items() for one in options.items()):
         source = f"config.{group}.{option}"
+        if option in flags:  # which leaves no option at its own default
+            yield source, "null" if value is None else value, _as_used(flags[option], value), "its command line"
         if option in NAMES and value is not None:
             yield option, record.get(option), value, source
         elif value and option in layout:  # 0 asks for none
@@ -56,7 +50,7 @@ def statements(record: dict[str, Any]) -> Iterator[Statement]:
         yield f"metrics.{PEAK_USED}", peak, known, f"{SYSTEMS.name} for {record['system']}"
 
 
-def _of_workload(record: dict[str, Any], asked: dict[str, Any]) -> Iterator[Statement]:
+def _of_workload(record: dict[str, Any], asked: dict[str, Any]) -> Iterator[tuple[str, Any, Any, str]]:
     from results.workloads import workloads  # which needs records, and they what is stated of them
 
     facts = workloads().get(record["benchmark"])
@@ -66,11 +60,11 @@ def _of_workload(record: dict[str, Any], asked: dict[str, Any]) -> Iterator[Stat
     if facts.comparable:
         yield "metrics.comparable", metrics.get("comparable"), sample == facts.comparable, "its sample"
     known = facts.flops.get(record["model"]) or {}
-    flops, per_length = known.get(sample), facts.flops_per_length.get(record["model"])
-    if per_length and (length := record["layout"].get(LENGTH)):
-        [(own, flops)] = known.items()
-        flops += per_length * (length - int(own.split()[0]))
-        if LENGTH in asked and not asked[LENGTH]:
+    flops, length = known.get(sample), record["layout"].get(LENGTH)
+    if record["model"] in facts.flops_per_length and length:
+        own, of_own = next(iter(known.items()))
+        flops = of_own + facts.flops_per_length[record["model"]] * (length - int(own.split()[0]))
+        if asked.get(LENGTH, length) is None:
             yield "sample", sample, own, "its model"
     name = f"model_flops_per_{facts.work_unit[:-1]}"
     if flops:

@@ -103,14 +103,9 @@ def _read(path: Path) -> Facts:
                     found[name] = found[name]._replace(amount=float(found[name].amount))
             except (TypeError, ValueError) as error:
                 raise RecordError(f"{path}: '{name}' has {', '.join(kind._fields)}, not {found[name]!r}") from error
-    try:
-        found["flops"] = {
-            str(model): {str(sample): float(flops) for sample, flops in samples.items()}
-            for model, samples in found.get("flops", {}).items()
-        }
-        found["flops_per_length"] = {str(key): float(one) for key, one in found.get("flops_per_length", {}).items()}
-    except (AttributeError, TypeError, ValueError) as error:
-        raise RecordError(f"{path}: 'flops' has models with samples and their FLOPs, not {found['flops']!r}") from error
+    flops = found.get("flops", {})
+    if not isinstance(flops, dict) or not all(isinstance(samples, dict) and samples for samples in flops.values()):
+        raise RecordError(f"{path}: 'flops' has models with samples and their FLOPs, not {flops!r}")
     parameters = found.setdefault("parameters", {})
     if not isinstance(parameters, dict):
         raise RecordError(f"{path}: 'parameters' has names with their values, not {parameters!r}")
