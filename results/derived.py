@@ -388,8 +388,10 @@ def _beyond_the_device(record: dict[str, Any]) -> Iterator[str]:
     mfu, hfu, tflops_per_device = (metrics.get(name) for name in ("mfu", "hfu", "tflops_per_device"))
     if any(is_number(share) and share > 1 for share in (mfu, hfu)):
         yield f"{max(filter(is_number, (mfu, hfu))):.0%} of the device's peak FLOP/s are more than it has"
-    if is_number(mfu) and (_exceeds(mfu, hfu) or _exceeds(hfu, MOST_RECOMPUTED * mfu)):
-        yield f"metrics.hfu is {hfu:.4g}, but with metrics.mfu {mfu:.4g} it is {mfu:.4g} to {MOST_RECOMPUTED * mfu:.4g}"
+    asked = ((record.get("config") or {}).get("parallel") or {}).get("recompute")
+    most = mfu * (1.0 if asked == "none" else MOST_RECOMPUTED) if is_number(mfu) else None
+    if _exceeds(mfu, hfu) or _exceeds(hfu, most):
+        yield f"metrics.hfu is {hfu:.4g}, but with metrics.mfu {mfu:.4g} it is {mfu:.4g} to {most:.4g}"
     limits_w = _limits_w(record)
     for key in ("energy", "energy_effective"):
         energy = record.get(key) or {}

@@ -79,6 +79,7 @@ def test_a_real_record_agrees_with_what_is_stated_of_it(path):
         (scaled(real(), peak=500 / 989), "metrics.peak_tflops_per_device is stored as 500.0, but systems.yaml"),
         (with_values(real(), layout__grad_accum_steps=8), "layout.grad_accum_steps is stored as 8, but its batch"),
         (with_values(real(), metrics__hfu=0.1), "metrics.hfu is 0.1, but with metrics.mfu 0.4"),
+        (with_values(real(), metrics__hfu=0.5), "metrics.hfu is 0.5, but with metrics.mfu 0.4"),
         (with_values(real(), metrics__hfu=0.9), "metrics.hfu is 0.9, but with metrics.mfu 0.4"),
         (with_values(real(), metrics__hfu=1.2), "120% of the device's peak FLOP/s"),
         (with_values(real(), provenance__config_hash="0" * 64), "provenance.config_hash is stored as '000"),
