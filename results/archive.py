@@ -17,8 +17,8 @@ from jpwr.errors import JpwrError
 from jpwr.say import printable
 from jpwr.trace import Trace
 from results.collect import RECORD_NAME, collect, read_traces
-from results.derived import contradictions
-from results.records import RESULT_NAME, Record, RecordError, read_checked, read_record, results_below
+from results.derived import busier_elsewhere
+from results.records import RESULT_NAME, Record, RecordError, find_records, read_record, results_below
 from results.signature import sign, signer_of
 from results.workloads import FILE
 
@@ -189,6 +189,12 @@ def _verify(archive: Path, signers: Path | None, most_gb: float) -> Checked:
         for result in [*results, *_attempts(Path(folder))]:
             name = result.parent.relative_to(folder)
             problems += [f"{name}: {sentence}" for sentence in _check_run(result)]
+        try:
+            left_out = find_records([Path(folder)]).skipped
+        except RecordError as error:
+            left_out = [str(error)]
+        named = (one.replace(f"{folder}/", "").replace(f"/{RESULT_NAME}", f": {RESULT_NAME}") for one in left_out)
+        problems = list(dict.fromkeys([*problems, *named]))
         return Checked(problems, len(results), SIGNATURE in sums, signer, _commits(results) if problems else ())
 
 
@@ -303,10 +309,6 @@ def _check_run(result: Path) -> list[str]:
 
 def _problems(result: Path) -> Iterator[str]:
     stored = read_record(result)
-    try:
-        read_checked(result)
-    except RecordError as error:
-        yield str(error).replace(f"{result.parent}/", "")
     if stored["status"] != "ok":
         yield from _not_so_bad(stored, result.with_name(RECORD_NAME))
         return
@@ -314,7 +316,9 @@ def _problems(result: Path) -> Iterator[str]:
     if again["status"] != "ok":
         yield f"it is stored as ok, but {again['error']}"
         return
-    yield from contradictions(stored)
+    for key in ("energy", "energy_effective"):
+        if words := busier_elsewhere(again.get(key) or {}):
+            yield f"{key} is not that of the work: the trace has {words}"
     yield from _not_marked(stored, read_traces(result.parent))
     yield from _differences(_without_states(stored.get("energy")), _without_states(again.get("energy")), "energy")
     yield from _other_states(stored.get("energy") or {}, again.get("energy") or {})

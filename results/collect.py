@@ -11,7 +11,7 @@ import re
 import signal
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, pairwise, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,6 +44,8 @@ KILLED = re.compile(r"Signal [0-9]+ \(SIG(?!ABRT)|exit code -(?!6\b)")
 # Components of an energy's interval; the first is the sum of the others.
 UNCERTAINTIES = ("uncertainty_wh", "random_wh", "systematic_wh")
 NOT_SAMPLED = "has too few samples inside the window: sample faster or run longer"
+MOST_ELSEWHERE = 1.1  # times the power of the windows; on an H200 a warm-up or later steps took up to 1.005 times
+PLACES = 8  # of a window's length, at which another time as long may begin
 MIN_COVERED = 0.95  # of the window, by a channel's first to last reading
 # Two channels are one sensor if so many changes, and such a share of all, are equal to a trace's last digit.
 TWIN_CHANGES, TWIN_SHARE, READING_STEP = 10, 0.75, 2e-6
@@ -254,7 +256,8 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
         raise EnergyError(f"the record has no {kind} window")
     channels = []
     notes = []
-    by_scope_wh: dict[str, float] = {}
+    by_scope_wh: dict[str, list[float]] = {}  # of each node that has it
+    busy_w: list[tuple[float, float]] = []
     scopes: dict[str, str] = {}  # of each node
     counted: dict[tuple[str, str], str] = {}  # for which node a sensor is
     accelerated = is_accelerated(record)
@@ -274,9 +277,9 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
                 f"node {hostname}: processors trained, and only the power of devices was measured: that is counted"
             )
         heard = {info: reading for info, reading in _heard(trace, windows).items() if info not in twins}
-        for reading in heard.values():
-            place = reading.info.scope.value
-            by_scope_wh[place] = by_scope_wh.get(place, 0.0) + reading.estimate.energy_j / JOULES_PER_WH
+        for place in {info.scope.value for info in heard}:
+            joules = (reading.estimate.energy_j for info, reading in heard.items() if info.scope.value == place)
+            by_scope_wh.setdefault(place, []).append(math.fsum(joules) / JOULES_PER_WH)
         for info, trained in chosen.items():
             if (other := counted.setdefault(_sensor(trace, info), hostname)) != hostname and not info.estimated:
                 raise EnergyError(f"channel {info.name} is one sensor, and is counted for {other} and for {hostname}")
@@ -285,6 +288,7 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
             channels.append(_describe(heard[info], hostname) | _clocks(trace, info.name, windows))
             if trained < info.num_devices and any(device_ids):
                 notes.append(f"channel {info.name} of node {hostname} {_counted(info, trained)}")
+        busy_w.append(_busy_w(trace, chosen, [one for one in record["windows"] if one["hostname"] == hostname]))
         if twice := [info.name for info in _left_out(trace.channels, chosen) if info not in twins]:
             notes.append(f"{', '.join(twice)} of node {hostname} show the same by another method: not counted")
     if len(set(scopes.values())) > 1:
@@ -301,6 +305,9 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
     for channel in channels:
         if not channel["energy_wh"] > 0:
             raise EnergyError(f"channel {channel['name']} measured {channel['energy_wh']:g} Wh, and no run uses none")
+    windows_w, elsewhere_w = (math.fsum(of_nodes) for of_nodes in zip(*busy_w, strict=True))
+    unsure_w = math.fsum(channel["uncertainty_wh"] for channel in channels) * JOULES_PER_WH / duration_s
+    is_busier = elsewhere_w > MOST_ELSEWHERE * windows_w + unsure_w
     work_per_wh = record["metrics"][f"{kind}_{unit}"] / energy_wh
     epoch = record["metrics"].get(f"{unit}_per_epoch")
     return {
@@ -323,9 +330,34 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
         "jpwr_version": traces[0].meta.get("jpwr_version"),
         "channels": channels,
         "notes": notes,
-        # Of all that was sampled, used or not; scopes contain each other and are not to be added up.
-        "sampled_by_scope": {f"{place}_wh": _none_if_nan(energy) for place, energy in sorted(by_scope_wh.items())},
+        # Of all that was sampled, used or not; scopes contain each other and are not to be added up. A scope that some
+        # nodes lack has no sum that others could be compared with.
+        "sampled_by_scope": {
+            f"{place}_wh": _none_if_nan(math.fsum(of_nodes)) if len(of_nodes) == len(nodes) else None
+            for place, of_nodes in sorted(by_scope_wh.items())
+        },
+        **({"windows_w": windows_w, "elsewhere_w": elsewhere_w} if is_busier else {}),
     }
+
+
+def _busy_w(trace: Trace, chosen: Iterable[ChannelInfo], windows: Sequence[dict[str, Any]]) -> tuple[float, float]:
+    """Mean power of a node's channels from its first window to its last, and the highest over as long a time of the
+    command, in watts.
+    """
+    begin_s, end_s = min(window["start_s"] for window in windows), max(window["end_s"] for window in windows)
+    started_s, ended_s = trace.event_time_s("command_started"), trace.event_time_s("command_ended")
+    curves = [curve.power for info, curve in zip(trace.channels, trace.curves(), strict=True) if info in chosen]
+    if started_s is None or not all(curve.covers(begin_s, end_s) for curve in curves):
+        return 0.0, 0.0
+    least_s = max(started_s, *(curve.times_s[0] for curve in curves))
+    most_s = min(math.inf if ended_s is None else ended_s, *(curve.times_s[-1] for curve in curves))
+    length_s = end_s - begin_s
+    places = math.floor(PLACES * (most_s - least_s - length_s) / length_s) + 1
+    own_w, *others_w = (
+        math.fsum(curve.energy_until_j(from_s + length_s) - curve.energy_until_j(from_s) for curve in curves) / length_s
+        for from_s in (begin_s, *(least_s + place * length_s / PLACES for place in range(places)))
+    )
+    return own_w, max(others_w, default=own_w)
 
 
 def _trace_of(window: dict[str, Any], traces: Sequence[Trace]) -> Trace:

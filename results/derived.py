@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any, TypeGuard
 
 from jpwr.device_ids import same_ids
+from results.stated import statements
 
 TOLERANCE = 1e-6  # relative, of a number that follows from others
 WINDOW_TOLERANCE = 0.01  # of the time of a throughput and that of its window
@@ -21,6 +22,7 @@ FASTER_WITH_INPUT = 4.0  # times: by so much a disturbed machine may be faster w
 MOST_AROUND = 50.0  # times what devices use may be used around them, where they are small
 MOST_W = 10e3  # of a device: several times what any has
 MOST_FLOP_PER_J = 50e12  # several times what any chip has, in the lowest precision
+MOST_RECOMPUTED = 4 / 3  # of a step's FLOPs, as the forward pass is a third of them
 REGIONS_TOLERANCE = 2.0  # medians of a step's parts do not add up to its mean
 PERCENTILES = {"step_time_median_s": 50, "step_time_p5_s": 5, "step_time_p95_s": 95}
 SAMPLES = {"sequence_length": "tokens", "image_size": "pixels"}  # in words, by the key of the layout
@@ -49,6 +51,7 @@ def contradictions(record: dict[str, Any]) -> list[str]:
         *_impossible(record),
         *_wrong(record),
         *_otherwise(record),
+        *_not_as_stated(record),
         *_of_its_nodes(record),
         *_of_its_windows(record),
         *_beside_its_windows(record),
@@ -108,7 +111,7 @@ def _wrong(record: dict[str, Any]) -> Iterator[str]:
 def _relations(record: dict[str, Any]) -> Iterator[tuple[str, Any, float | None, str]]:
     """A number's name, how it is stored, what it should be (None: not known), and from what."""
     unit, layout, metrics = record["work_unit"], record["layout"], record.get("metrics") or {}
-    devices, config = layout.get("num_devices"), record.get("config") or {}
+    devices = layout.get("num_devices")
     for kind, seconds in (("", "measured_s"), ("effective_", "effective_s"), ("epcc_", "epcc_s")):
         work, speed = metrics.get(f"{kind or 'measured_'}{unit}"), metrics.get(f"{kind}{unit}_per_s")
         yield f"metrics.{kind}{unit}_per_s", speed, _ratio(work, metrics.get(seconds)), "its work and time"
@@ -125,13 +128,12 @@ def _relations(record: dict[str, Any]) -> Iterator[tuple[str, Any, float | None,
         yield f"metrics.measured_{unit}", metrics.get(f"measured_{unit}"), steps * batch * sample, "its steps and batch"
     if unit == "tokens":
         yield "layout.sequence_length", layout.get("sequence_length"), sample, "its work per sample"
-    for name, option, stored in _options_of_layout(record):
-        yield f"layout.{name}", stored, option, "the options of the run"
-    peak = (config.get("run") or {}).get("peak_tflops_per_device")
-    yield "metrics.peak_tflops_per_device", metrics.get("peak_tflops_per_device"), peak or None, "its options"
     sizes = [size for name in ("data", "tensor", "pipeline") if is_number(size := layout.get(f"{name}_parallel_size"))]
     if len(sizes) == 3:
         yield "layout.num_devices", devices, math.prod(sizes), "its parallel sizes"
+    micro, replicas = layout.get("micro_batch_size"), layout.get("data_parallel_size")
+    per_pass = micro * replicas if is_number(micro) and is_number(replicas) else None
+    yield "layout.grad_accum_steps", layout.get("grad_accum_steps"), _ratio(batch, per_pass), "its batch sizes"
     shares = _shares(record)
     for name, region in (("io_percent", "IO"), ("comm_percent", "Comm")):
         yield f"metrics.{name}", metrics.get(name), shares.get(region), "its regions"
@@ -143,14 +145,6 @@ def _relations(record: dict[str, Any]) -> Iterator[tuple[str, Any, float | None,
             yield f"metrics.{name}", metrics.get(name), _percentile(times_s, percent), "its steps"
     for key, kind in (("energy", "measured"), ("energy_effective", "effective")):
         yield from _of_energy(key, record.get(key) or {}, metrics.get(f"{kind}_{unit}"), unit, devices)
-
-
-def _options_of_layout(record: dict[str, Any]) -> Iterator[tuple[str, float, Any]]:
-    """A number of the layout that was asked for: its name, the option, and the layout's; 0 asks for none."""
-    for options in (record.get("config") or {}).values():
-        for name, option in options.items() if isinstance(options, dict) else ():
-            if is_number(option) and option:
-                yield name, option, record["layout"].get(name)
 
 
 def _shares(record: dict[str, Any]) -> dict[str, float]:
@@ -210,11 +204,6 @@ def _otherwise(record: dict[str, Any]) -> Iterator[str]:
     if ids and (config.get("compute") or {}).get("device") == "cpu":
         yield f"processors trained by its options, but {ids[0]} is an accelerator"
     told = [
-        (f"config.{group}.precision", options["precision"], "precision", record.get("precision"))
-        for group, options in config.items()
-        if isinstance(options, dict) and options.get("precision") is not None
-    ]
-    told += [
         (f"layout.{name}", f"{layout[name]} {words}", "sample", record.get("sample"))
         for name, words in SAMPLES.items()
         if layout.get(name) is not None and (words != "tokens" or record["work_unit"] == words)
@@ -234,6 +223,14 @@ def _otherwise(record: dict[str, Any]) -> Iterator[str]:
     for origin, value, name, stored in told:
         if value != stored:
             yield f"{name} is stored as {stored!r}, but {origin} says {value!r}"
+
+
+def _not_as_stated(record: dict[str, Any]) -> Iterator[str]:
+    """Values that differ from what the record's options, its workload or the table of systems state."""
+    for name, stored, value, source in statements(record):
+        is_close = is_number(stored) and is_number(value) and math.isclose(stored, value, rel_tol=TOLERANCE)
+        if stored is not None and stored != value and not is_close:
+            yield f"{name} is stored as {stored!r}, but {source} says {value!r}"
 
 
 def _of_its_nodes(record: dict[str, Any]) -> Iterator[str]:
@@ -355,15 +352,22 @@ def _more_than_sampled(energy: dict[str, Any], key: str) -> Iterator[str]:
 
 
 def apart_from_inside(energy: dict[str, Any]) -> str:
-    """Of an energy of whole nodes that it is less than what was sampled inside of them, beyond its interval and what
-    two sensors may differ by, or far more, in words; else empty.
+    """Describe how whole nodes used less than what is inside of them, beyond the interval of the energy and what two
+    sensors may differ by, or far more; empty where they did not.
     """
-    inside = energy.get("sampled_by_scope") or {}
+    inside, scope = energy.get("sampled_by_scope") or {}, energy.get("power_scope")
     energy_wh, uncertainty_wh = energy.get("energy_wh"), energy.get("uncertainty_wh")
-    if energy.get("power_scope") not in AROUND or not is_number(energy_wh):
+    if scope not in (*AROUND, *INSIDE) or not is_number(energy_wh):
         return ""
-    most_wh = (energy_wh + (uncertainty_wh if is_number(uncertainty_wh) else 0.0)) * (1 + SENSOR_TOLERANCE)
-    words = f"{energy_wh:.4g} Wh at the {energy['power_scope']}"
+    unsure_wh = uncertainty_wh if is_number(uncertainty_wh) else 0.0
+    words = f"{energy_wh:.4g} Wh at the {scope}"
+    if scope in INSIDE:
+        for around in AROUND:
+            around_wh = inside.get(f"{around}_wh")
+            if is_number(around_wh) and energy_wh - unsure_wh > (1 + SENSOR_TOLERANCE) * around_wh:
+                return f"{words}s, more than the {around_wh:.4g} Wh at the {around} that contains them"
+        return ""
+    most_wh = (energy_wh + unsure_wh) * (1 + SENSOR_TOLERANCE)
     for scope in INSIDE:
         inside_wh = inside.get(f"{scope}_wh")
         if _exceeds(inside_wh, most_wh):
@@ -373,12 +377,24 @@ def apart_from_inside(energy: dict[str, Any]) -> str:
     return ""
 
 
+def busier_elsewhere(energy: dict[str, Any]) -> str:
+    """Describe that the run took clearly more power outside of its windows, as found in the trace; empty otherwise."""
+    most_w, own_w = energy.get("elsewhere_w"), energy.get("windows_w")
+    if not (is_number(most_w) and is_number(own_w)):
+        return ""
+    return f"{own_w:.0f} W from the first to the last window, and {most_w:.0f} W over as long a time of the same run"
+
+
 def _beyond_the_device(record: dict[str, Any]) -> Iterator[str]:
     """Rates above the device's peak, powers above the board's limit, and both above what any device has."""
     metrics = record.get("metrics") or {}
-    mfu, tflops_per_device = metrics.get("mfu"), metrics.get("tflops_per_device")
-    if is_number(mfu) and mfu > 1:
-        yield f"{mfu:.0%} of the device's peak FLOP/s are more than it has"
+    mfu, hfu, tflops_per_device = (metrics.get(name) for name in ("mfu", "hfu", "tflops_per_device"))
+    if any(is_number(share) and share > 1 for share in (mfu, hfu)):
+        yield f"{max(filter(is_number, (mfu, hfu))):.0%} of the device's peak FLOP/s are more than it has"
+    asked = ((record.get("config") or {}).get("parallel") or {}).get("recompute")
+    most = mfu * (1.0 if asked == "none" else MOST_RECOMPUTED) if is_number(mfu) else None
+    if _exceeds(mfu, hfu) or _exceeds(hfu, most):
+        yield f"metrics.hfu is {hfu:.4g}, but with metrics.mfu {mfu:.4g} it is {mfu:.4g} to {most:.4g}"
     limits_w = _limits_w(record)
     for key in ("energy", "energy_effective"):
         energy = record.get(key) or {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import pairwise
@@ -159,6 +160,8 @@ def _from_version_2(record: Record) -> None:
 
     if record.get("benchmark") == "llm_training" and isinstance(record.get("config"), dict):
         record["config"].setdefault("turns", {"effective": False, "rounds": 6, "cold_cache": False})
+        if isinstance(record.get("provenance"), dict):
+            record["provenance"].pop("config_hash", None)  # of the options without these
     tokens, pixels = layout.get("sequence_length"), layout.get("image_size")
     record["precision"] = option("model.precision") or option("compute.precision")
     record["data"] = option("data.data")
@@ -196,12 +199,11 @@ def write_record(record: Record, path: Path) -> None:
 def find_records(folders: Iterable[Path]) -> Found:
     """All records below some folders (or given as files), each checked against the schema.
 
-    A run that is found twice, by its name or its windows, counts once, and one whose numbers contradict each other not
-    at all. Raises RecordError for a folder that does not exist, for two records of one run with different content, and
-    for a benchmark with two units of work.
+    A run that is found twice counts once (see `copies`), and one whose numbers contradict each other not at all. Raises
+    RecordError for a folder that does not exist, for two records of one run with different content, and for a benchmark
+    with two units of work.
     """
     folders, found = list(folders), Found([], [])
-    seen: dict[Any, Record] = {}
     units: dict[str, Record] = {}
     for path in dict.fromkeys(_result_files(folders)):
         try:
@@ -214,14 +216,6 @@ def find_records(folders: Iterable[Path]) -> Found:
             words = f"{path} contradicts itself, and is left out: {'; '.join(wrong)}"
             found.skipped.append(Skipped(words, path, (record["system"],)))
             continue
-        twins = [seen.setdefault(name, record) for name in _names_of_run(record)]
-        twin = next((one for one in twins if one is not record), None)
-        if twin is not None:
-            files = f"{twin['file']['path']} and {path}"
-            if _content(twin) != _content(record):
-                raise RecordError(f"{files} are records of one run with different content: give only the right one")
-            found.skipped.append(Skipped(f"{files} are the same record: it counts once", path))
-            continue
         other = units.setdefault(record["benchmark"], record)
         if other["work_unit"] != record["work_unit"]:
             raise RecordError(
@@ -229,6 +223,12 @@ def find_records(folders: Iterable[Path]) -> Found:
                 f"benchmark, {record['benchmark']}: they cannot be in one table"
             )
         found.records.append(record)
+    for copy, first in list(copies(found.records)):
+        files = f"{first['file']['path']} and {copy['file']['path']}"
+        if _content(first) != _content(copy):
+            raise RecordError(f"{files} are records of one run with different content: give only the right one")
+        found.skipped.append(Skipped(f"{files} are the same record: it counts once", Path(copy["file"]["path"])))
+        found.records.remove(copy)
     for both in _at_once(found.records):
         words = f"{' and '.join(both)} were measured on one device at the same time: both are left out"
         systems = tuple(dict.fromkeys(record["system"] for record in found.records if record["file"]["path"] in both))
@@ -275,6 +275,28 @@ def _at_once(records: Sequence[Record]) -> list[tuple[str, str]]:
             (before[2], after[2]) for before, after in pairs if after[0] < before[1] and before[2] != after[2]
         )
     )
+
+
+def copies(records: Sequence[Record]) -> Iterator[tuple[Record, Record]]:
+    """Pair each record with an earlier one of the same run.
+
+    One run has one name and one time of its windows. Its step times never repeat in another one: two records are of one
+    run where more than half of the steps of the shorter are in both, to the last digit. Times that a run itself has
+    twice do not count: with them the clock is too coarse to tell runs apart.
+    """
+    named: dict[Any, Record] = {}
+    timed: dict[float, int] = {}
+    for number, record in enumerate(records):
+        names, times_s = _names_of_run(record), record.get("step_times_s") or []
+        once = [time_s for time_s, times in Counter(times_s).items() if times == 1 and time_s is not None]
+        twin = next((named[name] for name in names if name in named), None)
+        for other, shared in Counter(timed[one] for one in once if one in timed).most_common(1):
+            if shared > max(FEWEST_TIMES - 1, min(len(times_s), len(records[other]["step_times_s"])) / 2):
+                twin = twin or records[other]
+        if twin is not None:
+            yield record, twin
+        named |= {name: record for name in names if name not in named}
+        timed |= {one: number for one in once if one not in timed}
 
 
 def _names_of_run(record: Record) -> list[Any]:

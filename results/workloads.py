@@ -50,6 +50,9 @@ class Facts:
     data: Data | None = None
     costed: Amount | None = None
     reported: Amount | None = None
+    flops: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # to train on a unit, by model and sample
+    flops_per_length: Mapping[str, float] = field(default_factory=dict)  # more for each token of a longer sample
+    comparable: str = ""  # the sample that results elsewhere are of; empty: any
 
     def value(self, parameter: str, block: Mapping[str, Any], model: str = "") -> str:
         """A parameter on a system, whose block may state its own, and for a model: `8 16; 117M: 2 4`."""
@@ -100,6 +103,9 @@ def _read(path: Path) -> Facts:
                     found[name] = found[name]._replace(amount=float(found[name].amount))
             except (TypeError, ValueError) as error:
                 raise RecordError(f"{path}: '{name}' has {', '.join(kind._fields)}, not {found[name]!r}") from error
+    flops = found.get("flops", {})
+    if not isinstance(flops, dict) or not all(isinstance(samples, dict) and samples for samples in flops.values()):
+        raise RecordError(f"{path}: 'flops' has models with samples and their FLOPs, not {flops!r}")
     parameters = found.setdefault("parameters", {})
     if not isinstance(parameters, dict):
         raise RecordError(f"{path}: 'parameters' has names with their values, not {parameters!r}")

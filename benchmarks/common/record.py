@@ -77,7 +77,7 @@ class RunRecord:
     def config_hash(self) -> str:
         """The same for the same options, whatever the run is called and wherever its record goes."""
         measured = {name: options for name, options in self.config.items() if name != "run"}
-        return hashlib.sha256(json.dumps(measured, sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(_finite(measured), sort_keys=True).encode()).hexdigest()
 
     def to_dict(self) -> dict[str, Any]:
         """The record as JSON can hold it: a number that is not finite becomes null."""

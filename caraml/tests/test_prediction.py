@@ -175,7 +175,7 @@ def test_a_datasheet_needs_the_network_beyond_a_node(runs, capsys):
 
 
 def test_a_datasheet_does_not_tell_of_a_precision_that_nobody_published(tmp_path, capsys):
-    folder = stored(tmp_path / "runs", sweep("A100", 9e3, 400, precision="fp32"))
+    folder = stored(tmp_path / "runs", sweep("A100", 2e3, 400, precision="fp32"))
     assert main(["predict", folder, "--system", "H100"]) == 2
     assert "the runs are in fp32, and what was published to learn datasheets from is in bf16" in capsys.readouterr().err
 

@@ -259,4 +259,4 @@ def aligned(
     """Rows of text in columns, each field placed within its column's width; the first is the header."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     text = [gap.join(map(place, line, widths)).rstrip() for line in lines]
-    return "\n".join([text[0], rule_gap.join("-" * width for width in widths), *text[1:]])
+    return "\n".join([*text[:1], rule_gap.join("-" * width for width in widths), *text[1:]])

@@ -13,7 +13,9 @@ from jpwr.trace import Row
 from jpwr.writers import CsvWriter
 from results.collect import collect
 from results.records import write_record
+from results.stated import peaks
 from results.tests.conftest import make_record
+from results.workloads import workloads
 
 IDLE_S = 5.0
 WINDOW_S = 60.0
@@ -37,7 +39,9 @@ def result(
     """
     base = make_record()
     measured_steps = tokens_per_s * WINDOW_S / (batch * SEQUENCE_LENGTH) if tokens_per_s > 0 else steps
-    tflops_per_device = tokens_per_s / devices * 6.26e-3
+    flops = flops_per_token(changes.get("model", base["model"]))
+    tflops_per_device = tokens_per_s / devices * flops / 1e12
+    peak = peaks().get((system, changes.get("precision", "bf16"))) or tflops_per_device / 0.3
     energy_wh = devices * power_w * WINDOW_S / 3600
     channel = {
         "name": "made:0",
@@ -71,7 +75,7 @@ def result(
             "work_per_sample": SEQUENCE_LENGTH,
         },
         "config": {
-            "data": {"data": "text"},
+            "data": {"data": changes.get("data", "text")},
             "compute": {"precision": changes.get("precision", "bf16"), "device": _device(changes.get("devices", []))},
         },
         "precision": "bf16",
@@ -85,10 +89,10 @@ def result(
             "tokens_per_s": tokens_per_s,
             "tokens_per_s_per_device": tokens_per_s / devices,
             "measured_steps": measured_steps,
-            "model_flops_per_token": 6.26e9,
+            "model_flops_per_token": flops,
             "tflops_per_device": tflops_per_device,
-            "peak_tflops_per_device": tflops_per_device / 0.3,
-            "mfu": 0.3,
+            "peak_tflops_per_device": peak,
+            "mfu": tflops_per_device / peak if peak else 0.0,
         },
         "step_times_s": [WINDOW_S / measured_steps] * steps,
         "windows": [
@@ -141,6 +145,13 @@ def _uncertainty(energy_wh: float) -> dict[str, Any]:
     random_wh = 0.01 * energy_wh
     components = {"uncertainty_wh": random_wh, "random_wh": random_wh, "systematic_wh": 0.0}
     return {**components, "accuracy": 1e-4, "accuracy_from": "data sheet"}
+
+
+def flops_per_token(model: str) -> float:
+    """Of GPT training on sequences of 2048 tokens."""
+    facts = workloads()["llm_training"]
+    [(sample, flops)] = facts.flops.get(model, {"2048 tokens": 6.26e9}).items()
+    return flops + facts.flops_per_length.get(model, 0.0) * (SEQUENCE_LENGTH - int(sample.split()[0]))
 
 
 def _device(devices: list[dict[str, Any]]) -> str:

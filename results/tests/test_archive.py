@@ -21,6 +21,7 @@ from results.collect import collect
 from results.joined import state_energy
 from results.records import RecordError, find_records, write_record
 from results.tests import made_up
+from results.tests.conftest import CPU, JobFolder
 from tests.needs import need
 
 
@@ -221,7 +222,7 @@ WORK = "runs/llm_run/8_benchmark/work/"
         (
             "result.json",
             changed_at("metrics", "mfu", to=None),
-            "metrics.mfu is stored as None, but its origin gives 0.3",
+            "metrics.mfu is stored as None, but its origin gives 1.8",
         ),
         (
             "result.json",
@@ -261,7 +262,7 @@ def test_every_run_whose_numbers_do_not_follow_is_named(archive):
     first, *others = found.problems
     assert first.startswith(f"{of_16.rstrip('/')}: result.json cannot be read as a record (")
     assert others
-    assert all(problem.startswith(f"{WORK.rstrip('/')}: energy.tokens_per_wh ") for problem in others)
+    assert all(problem.startswith(WORK.rstrip("/")) and "energy.tokens_per_wh " in problem for problem in others)
     assert (found.runs, found.commits) == (3, ("0123456789abcdef",))
 
 
@@ -672,3 +673,38 @@ def test_what_was_run_again_is_verified_as_all_else(tmp_path, capsys):
     files[path] = json.dumps(record).encode()
     assert main(["verify", str(repack(archive, files))]) == 1
     assert "attempts/1: " in capsys.readouterr().err
+
+
+def with_copy(files, change):
+    """The same with a run once more, in a folder and with a name of its own."""
+    more = {name.replace("/8_", "/99_"): content for name, content in files.items() if name.startswith(WORK)}
+    for name in more:
+        if name.endswith((".json", "trace.csv")):
+            more[name] = change(more[name])
+    return {**more, **files}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content: content,
+        lambda content: re.sub(rb'"run_id": "[0-9a-f]+"', b'"run_id": "another"', content),
+    ],
+    ids=["exact", "with another name"],
+)
+def test_an_archive_with_a_run_twice_is_not_in_order(archive, change, capsys):
+    path = repack(archive, with_copy(members(archive), change))
+    assert main(["verify", str(path)]) == 1
+    files = f"{WORK.rstrip('/')}: result.json and {WORK.replace('/8_', '/99_').rstrip('/')}: result.json"
+    assert f"{files} are " in capsys.readouterr().err
+
+
+def test_a_window_that_is_not_of_the_work_is_a_problem(tmp_path):
+    run = tmp_path / "runs" / "one"
+    run.mkdir(parents=True)
+    job = JobFolder(run).record()
+    job.trace([CPU], lambda _, time_s: 690.0 if time_s >= 30 else 126.0, times_s=[step * 0.5 for step in range(101)])
+    write_record(collect(run), run / "result.json")
+    write_archive([tmp_path / "runs"], tmp_path, tmp_path / "results.tar.zst")
+    words = "the trace has 126 W from the first to the last window, and 690 W over as long a time of the same run"
+    assert f"runs/runs/one: energy is not that of the work: {words}" in verify(tmp_path / "results.tar.zst").problems

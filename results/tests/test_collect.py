@@ -17,7 +17,7 @@ from jpwr.tests.conftest import run as run_program
 from jpwr.writers import read_trace
 from results.collect import UNCERTAINTIES, collect, main
 from results.tests.conftest import CPU, DRAM, GPU0, GPU1, MODULE, PACKAGE, JobFolder, make_record
-from results.verdicts.quality import grade
+from results.verdicts.quality import energy_rules, grade
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -776,3 +776,79 @@ def test_the_help_says_what_the_command_takes(capsys):
         "why the job failed, where that is known",
     ):
         assert words in " ".join(told.split())
+
+
+LONG_S = [i * 0.5 for i in range(141)]  # of a trace, to 70 s
+
+
+def moved(job, start_s, end_s, busy_s=(5.0, 65.0), warm_w=690.0, **changes):
+    """A run on one device that is at 690 W while it works and at 126 W else, with a window anywhere."""
+    window = make_record()["windows"][0] | {"start_s": start_s, "end_s": end_s}
+    metrics = make_record()["metrics"] | {"measured_s": end_s - start_s}
+    devices = [{"hostname": "n1", "rank": 0, "name": "an accelerator", "device_id": "GPU-0"}]
+    job.record(**{"windows": [window], "metrics": metrics, "devices": devices, **changes})
+    power_w = lambda _, time_s: warm_w if time_s < start_s else 690.0 if busy_s[0] <= time_s < busy_s[1] else 126.0  # noqa: E731
+    return job.trace([GPU0._replace(has_counter=False)], power_w, times_s=LONG_S, started_s=1.0)
+
+
+@pytest.mark.parametrize(
+    ("start_s", "end_s", "busy_s", "warm_w", "is_of_work"),
+    [
+        (15.0, 45.0, (5.0, 65.0), 690.0, True),
+        (15.0, 45.0, (5.0, 65.0), 126.0, True),  # a slow start is no load
+        (15.0, 45.0, (15.0, 45.0), 126.0, True),  # nor is what comes after
+        (15.0, 45.0, (15.0, 43.0), 126.0, True),  # a little of the window may be idle
+        (15.0, 45.0, (20.0, 65.0), 126.0, False),
+        (30.0, 60.0, (30.0, 31.0), 690.0, False),
+        (2.0, 32.0, (35.0, 66.0), 126.0, False),
+        (15.0, 45.0, (15.0, 65.0), 750.0, True),  # a device that gets hot has lower clocks
+    ],
+)
+def test_a_window_without_the_work_is_known_by_the_rest_of_the_trace(job, start_s, end_s, busy_s, warm_w, is_of_work):
+    moved(job, start_s, end_s, busy_s, warm_w)
+    energy = collect(job.path)["energy"]
+    assert ("elsewhere_w" in energy) is not is_of_work
+    broken = [
+        rule.words for rule in energy_rules({**make_record(), "energy": energy}) if rule.name == "window of the work"
+    ]
+    assert len(broken) == (not is_of_work)
+
+
+def test_the_rest_of_the_trace_is_what_the_command_did(job):
+    moved(job, 40.0, 65.0, (5.0, 35.0), 690.0)
+    assert "elsewhere_w" in collect(job.path)["energy"]
+    for started_s, ended_s in ((36.0, 70.0), (0.0, 66.0)):
+        busy_s = (0.0, 35.0) if started_s else (66.0, 70.0)
+        power_w = lambda _, time_s, busy_s=busy_s: 690.0 if busy_s[0] <= time_s < busy_s[1] else 126.0  # noqa: E731
+        job.trace([GPU0._replace(has_counter=False)], power_w, times_s=LONG_S, started_s=started_s)
+        trace = job.path / "power" / "n1" / "trace.csv"
+        with trace.open("a") as file:
+            file.write(f'# event {{"event": "command_ended", "time_s": {ended_s}, "exit_code": 0}}\n')
+        assert "elsewhere_w" not in collect(job.path)["energy"]
+
+
+def test_turns_are_one_time_of_work(job):
+    [window] = make_record()["windows"]
+    turns = [
+        window | {"kind": kind, "start_s": start_s, "end_s": start_s + 5.0}
+        for kind, start_s in (("measured", 10.0), ("effective", 15.0), ("measured", 20.0), ("effective", 25.0))
+    ]
+    metrics = make_record()["metrics"] | {"effective_tokens": 500, "effective_s": 10.0, "effective_tokens_per_s": 50.0}
+    job.record(windows=turns, metrics=metrics)
+    power_w = lambda _, time_s: 690.0 if 10.0 <= time_s < 15.0 or 20.0 <= time_s < 25.0 else 300.0  # noqa: E731
+    job.trace([CPU], power_w, times_s=LONG_S)
+    result = collect(job.path)
+    assert not {"elsewhere_w"} & (result["energy"].keys() | result["energy_effective"].keys())
+
+
+def test_a_scope_that_a_node_lacks_has_no_sum(job):
+    windows = make_record()["windows"]
+    windows.append(windows[0] | {"hostname": "n2", "boot_id": "boot-2"})
+    devices = [{"hostname": f"n{n}", "rank": n, "name": "a", "device_id": "GPU-0"} for n in (1, 2)]
+    layout = make_record()["layout"] | {"num_devices": 2, "num_nodes": 2}
+    job.record(windows=windows, devices=devices, layout=layout)
+    node = ChannelInfo("ipmi:node", Scope.NODE, "DCMI")
+    job.trace([GPU0, node], lambda channel, _: 100.0 + 50.0 * channel, lambda _, time_s: 100.0 * time_s)
+    job.trace([GPU0], lambda *_: 100.0, lambda _, time_s: 100.0 * time_s, hostname="n2", boot_id="boot-2")
+    sampled = collect(job.path)["energy"]["sampled_by_scope"]
+    assert sampled == {"device_wh": pytest.approx(2000 / 3600), "node_wh": None}

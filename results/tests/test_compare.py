@@ -435,7 +435,7 @@ def test_a_requirement_that_is_none_is_refused(text):
 def test_sides_without_a_common_point_are_an_error(tmp_path, capsys):
     store(tmp_path, old=100.0, new=150.0)
     for path in (tmp_path / "new").rglob("result.json"):
-        path.write_text(path.read_text().replace('"model": "tiny"', '"model": "800M"'))
+        path.write_text(path.read_text().replace('"model": "tiny"', '"model": "small"'))
     assert main(["compare", str(tmp_path / "old"), str(tmp_path / "new")]) == 1
     assert f"{tmp_path}/new has no point of {tmp_path}/old: nothing was compared" in capsys.readouterr().err
 

@@ -14,6 +14,7 @@ from results.records import find_records
 from results.tests import made_up
 
 STEPS, STEP_S = 60, 1.0
+FLOPS = 6_255_280_128.0  # to train the 800M model on a token of a sample of 2048 tokens
 OF_THROUGHPUT = (
     "metrics.measured_tokens",
     "metrics.measured_s",
@@ -29,13 +30,13 @@ OF_THROUGHPUT = (
 
 def run(**changes):
     """A good one, of 60 steps of 8 sequences in 60 s on two devices, with all that its numbers follow from."""
-    record = made_up.result(devices=2, steps=STEPS, tokens_per_s=8 * 2048 / STEP_S)
+    record = made_up.result(devices=2, model="800M", steps=STEPS, tokens_per_s=8 * 2048 / STEP_S)
     record["metrics"] |= {
         "measured_steps": STEPS,
-        "model_flops_per_token": 6.26e9,
-        "tflops_per_device": 8 * 1024 * 6.26e9 / 1e12,
-        "peak_tflops_per_device": 989.0,
-        "mfu": 8 * 1024 * 6.26e9 / 1e12 / 989.0,
+        "model_flops_per_token": FLOPS,
+        "tflops_per_device": 8 * 1024 * FLOPS / 1e12,
+        "peak_tflops_per_device": 312.0,
+        "mfu": 8 * 1024 * FLOPS / 1e12 / 312.0,
     }
     record["energy"]["channels"][0]["device_id"] = "GPU-1"
     record["provenance"]["nodes"] = [{"devices": [{"uuid": "GPU-1", "power.limit": "700.00 W"}]}]
@@ -164,7 +165,7 @@ def test_a_number_may_be_rounded(shift, is_wrong):
 
 
 def test_an_option_that_is_0_asks_for_nothing():
-    assert contradictions(run(config={"batch": {"global_batch_size": 0, "micro_batch_size": 0}})) == []
+    assert contradictions(run(config={"batch": {"global_batch_size": 0, "micro_batch_size": 0}}, provenance={})) == []
 
 
 def test_a_sample_of_a_workload_that_counts_no_tokens_is_not_told_in_tokens():
@@ -249,12 +250,12 @@ def test_as_many_devices_are_listed_as_trained(listed, is_wrong):
             "measured, node",
             "energy.power_source is stored as 'measured, node', but energy.chann",
         ),
-        ("config.batch", {"global_batch_size": 4}, "layout.global_batch_size is stored as 8, but the options of the"),
-        ("config.model", {"sequence_length": 4096}, "layout.sequence_length is stored as 2048, but the options of the"),
+        ("config.batch", {"global_batch_size": 4}, "layout.global_batch_size is stored as 8, but config.batch."),
+        ("config.model", {"sequence_length": 4096}, "layout.sequence_length is stored as 2048, but config.model."),
         (
             "config.run",
             {"peak_tflops_per_device": 500.0},
-            "metrics.peak_tflops_per_device is stored as 989, but its op",
+            "metrics.peak_tflops_per_device is stored as 312.0, but config.run.",
         ),
         ("layout.micro_batch_size", 8, "its global batch 8 is not a multiple of its micro batch 8 on 2 replicas"),
         ("layout.micro_batch_size", 3, "its global batch 8 is not a multiple of its micro batch 3 on 2 replicas"),
@@ -514,9 +515,9 @@ def test_more_work_than_steps_is_found_however_many_numbers_go_with_it(factor):
 
 
 def test_more_than_the_device_has_is_named():
-    record = run()
+    record = run(system="another")
     record["metrics"] |= {"peak_tflops_per_device": 50.0, "mfu": record["metrics"]["tflops_per_device"] / 50.0}
-    assert contradictions(record) == ["103% of the device's peak FLOP/s are more than it has"]
+    assert contradictions(record) == ["102% of the device's peak FLOP/s are more than it has"]
     record["metrics"] |= {"peak_tflops_per_device": record["metrics"]["tflops_per_device"], "mfu": 1.0}
     assert contradictions(record) == []
     record = changed("provenance.nodes.0.devices", lambda _: [{"uuid": "GPU-1", "power.limit": "50.00 W"}])
@@ -586,7 +587,7 @@ def test_the_limit_of_a_board_is_found_however_its_id_is_written():
 
 def in_watts(power_w):
     """A run on devices of that power each, of which nobody knows the limit."""
-    record = made_up.result(devices=2, steps=STEPS, tokens_per_s=8 * 2048 / STEP_S, power_w=power_w)
+    record = made_up.result(devices=2, model="800M", steps=STEPS, tokens_per_s=8 * 2048 / STEP_S, power_w=power_w)
     assert record["metrics"]["tflops_per_device"] == pytest.approx(51.28, rel=1e-3)
     return record
 
@@ -594,7 +595,7 @@ def in_watts(power_w):
 @pytest.mark.parametrize(
     ("power_w", "words"),
     [
-        (0.1, "0.1 W of a device for 51.28 TFLOP/s are less than any chip takes"),
+        (0.1, "0.1 W of a device for 51.24 TFLOP/s are less than any chip takes"),
         (2.0, ""),
         (9e3, ""),
         (4e5, "channel made:0 has 4e+05 W of a device, which none has"),
@@ -648,3 +649,17 @@ def test_a_record_that_lies_is_named_and_in_no_table(tmp_path, capsys):
     assert "123,456" not in told.out
     assert "contradicts itself" in told.err
     assert json.loads(next((tmp_path / "run").rglob("*result.json")).read_text())
+
+
+@pytest.mark.parametrize("around", ["node", "supply"])
+@pytest.mark.parametrize(("share", "is_wrong"), [(1.4, False), (1.0, False), (0.91, False), (0.85, True), (0.1, True)])
+def test_devices_use_no_more_than_their_node(around, share, is_wrong):
+    record = run()
+    energy = record["energy"]
+    energy["sampled_by_scope"] = {f"{around}_wh": share * energy["energy_wh"]}
+    assert len(contradictions(record)) == is_wrong
+    assert all(f"Wh at the {around} that contains them" in one for one in contradictions(record))
+    energy["channels"][0]["uncertainty_wh"] = energy["uncertainty_wh"] = 0.95 * energy["energy_wh"]
+    assert contradictions(record) == []
+    energy["sampled_by_scope"] = {f"{around}_wh": None}
+    assert contradictions(record) == []

@@ -29,7 +29,7 @@ def test_repeats_become_one_row_with_the_median_and_scipys_interval():
     assert row[header.index("tokens/s")] == "101.0"
     assert row[header.index("± 95 %")] == "3.8"
     assert row[header.index("runs")] == "3"
-    assert row[header.index("MFU [%]")] == "30.00"
+    assert row[header.index("MFU [%]")] == "0.001833"
     assert row[header.index("sampling ± [%]")] == "1.000"
     [two] = by_point([made_up.result(tokens_per_s=speed) for speed in (100.0, 102.0)])
     low, high = stats.t.interval(0.95, 1, loc=101.0, scale=1.0)
@@ -744,3 +744,44 @@ def test_points_are_in_the_order_of_a_column_smallest_first_unless_it_is_said():
 
     assert order() == order(False) == [1, 2, 3]
     assert order(True) == [3, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("losses", "words"),
+    [
+        ([3.0, 2.0], []),
+        ([2.0, 2.0], []),
+        ([], []),
+        ([2.0, 2.1], ["the loss rises over the run, from 2 to 2.1"]),
+        ([2.0, 2.0, 9.0, 9.0, 9.0, 9.0, 1.0, 1.0], []),
+        ([2.0, 2.0, 1.0, 1.0, 1.0, None, 1.0, 3.0, 4.0], ["the loss rises over the run, from 2 to 3.5"]),
+    ],
+)
+def test_a_loss_that_rises_over_the_run_is_a_doubt(losses, words):
+    [one] = by_point([made_up.result(losses=losses)])
+    assert [found for found in deviations(one) if "loss" in found] == words
+
+
+@pytest.mark.parametrize(
+    ("scope", "used_wh", "words"),
+    [
+        ("device", [4.0, 2.1], ""),
+        ("device", [4.0, 1.9], "devices alike: one took 2.1 times the power of another, at most 2.0 wanted"),
+        ("module", [4.0, 4.0, 0.5, 0.5], "devices alike: one took 8.0 times the power of another, at most 2.0 wanted"),
+        ("cpu", [4.0, 0.5], ""),  # a run may be on one of several sockets
+    ],
+)
+def test_energies_of_devices_that_are_unlike_are_not_ranked(scope, used_wh, words):
+    [record] = made_up.of_scope(scope, [made_up.result(devices=len(used_wh))])
+    [channel] = record["energy"]["channels"]
+    record["energy"]["channels"] = [channel | {"energy_wh": wh, "num_devices": 1} for wh in used_wh]
+    [one] = by_point([record])
+    assert why_not_ranked(one) == words
+
+
+def test_an_energy_of_a_window_that_is_not_of_the_work_is_not_ranked():
+    record = made_up.result()
+    record["energy"] |= {"windows_w": 126.0, "elsewhere_w": 690.0}
+    [one] = by_point([record])
+    words = "126 W from the first to the last window, and 690 W over as long a time of the same run"
+    assert why_not_ranked(one) == f"window of the work: {words}"

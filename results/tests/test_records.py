@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import random
 import re
 import shutil
 
@@ -85,8 +86,8 @@ def test_a_file_that_is_no_record_is_named_and_skipped(tmp_path, text, message):
 @pytest.mark.parametrize(("before", "after"), [('{"a":', "}"), ("[", "]")])
 @pytest.mark.parametrize(("levels", "counts"), [(30, True), (31, False)])
 def test_a_record_may_be_nested_so_deeply_and_no_deeper(tmp_path, before, after, levels, counts):
-    inner = levels - 2  # the record and its options are two
-    made_up.store(tmp_path, [made_up.result(config={"deep": json.loads(before * inner + "1" + after * inner)})])
+    inner = levels - 2  # the record and what it has more are two
+    made_up.store(tmp_path, [made_up.result(more={"deep": json.loads(before * inner + "1" + after * inner)})])
     assert bool(find_records([tmp_path]).records) is counts
 
 
@@ -318,6 +319,56 @@ def test_a_run_is_known_by_its_steps_though_its_windows_were_moved(tmp_path):
         find_records([tmp_path])
 
 
+def timed(times_s, **changes):
+    """A run of its own name and windows, with steps of these times."""
+    return made_up.result(tokens_per_s=16384.0, step_times_s=times_s, **changes)
+
+
+def times_of(seed, steps=60, digits=17):
+    chance = random.Random(seed)
+    return [round(chance.gauss(1.0, 0.002), digits) for _ in range(steps)]
+
+
+ONE, OTHER = times_of(1), times_of(2)
+
+
+@pytest.mark.parametrize(
+    "copy",
+    [
+        [ONE[0] + 1e-9, *ONE[1:]],
+        [time_s + 1e-9 if step % 3 == 0 else time_s for step, time_s in enumerate(ONE)],
+        [*OTHER[:29], *ONE[29:]],
+        [*ONE[10:], *OTHER[:10]],
+        ONE[:20],
+        [*ONE, *OTHER],
+        sorted(ONE),
+    ],
+    ids=["one step", "each third step", "less than half", "moved", "shorter", "longer", "in another order"],
+)
+def test_a_run_is_known_by_most_of_its_steps(tmp_path, copy):
+    made_up.store(tmp_path, [timed(ONE), timed(OTHER), timed(copy)])
+    with pytest.raises(RecordError, match=r"000000_.*000002_.* are records of one run with different content"):
+        find_records([tmp_path])
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (ONE, OTHER),
+        (ONE, [*ONE[:30], *OTHER[30:]]),
+        (ONE[:2], ONE[:2]),
+        (times_of(1, digits=3), times_of(2, digits=3)),  # of a clock so coarse that runs share times by chance
+        (times_of(1, 400, digits=4), times_of(2, 400, digits=4)),
+        (times_of(1, 400, digits=5), times_of(2, 40, digits=5)),
+    ],
+    ids=["others", "half", "two steps", "coarse", "a little coarse", "coarse and shorter"],
+)
+def test_runs_of_other_steps_are_repeats(tmp_path, one, other):
+    made_up.store(tmp_path, [timed(one), timed(other)])
+    records, skipped = find_records([tmp_path])
+    assert (len(records), skipped) == (2, [])
+
+
 def test_a_run_is_known_by_its_windows_with_an_input_path(tmp_path):
     records = [made_up.result(), made_up.result()]
     again = records[0]["windows"][0] | {"kind": "effective", "start_s": 70.0, "end_s": 100.0}
@@ -378,7 +429,7 @@ def test_what_failed_is_told_in_one_line_whatever_it_said(tmp_path):
     assert record["error"] == "\\x1b[31mno memory\\nfor it"
 
 
-@pytest.mark.parametrize("changes", [{"system": "H200"}, {"losses": [1.0]}])
+@pytest.mark.parametrize("changes", [{"system": "another"}, {"losses": [1.0]}])
 def test_two_records_of_one_window_with_different_content_are_refused(tmp_path, changes):
     one = made_up.result(run_id="")
     made_up.store(tmp_path, [one, one | changes])
@@ -459,7 +510,7 @@ def test_what_is_left_out_ends_no_search(tmp_path):
     (tmp_path / "c" / "result.json").write_text("{")
     records, skipped = find_records([tmp_path])
     assert len(records) == 2
-    words = ("are the same record", "cannot be read", "contradicts itself")
+    words = ("cannot be read", "contradicts itself", "are the same record")
     assert [word for word, sentence in zip(words, skipped, strict=True) if word not in sentence] == []
 
 

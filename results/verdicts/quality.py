@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from jpwr.rules import MAX_GAP_S, MAX_MISSING, MIN_RATE_HZ, MIN_SAMPLES
-from results.derived import longest_s, windows_of
+from results.derived import INSIDE, busier_elsewhere, longest_s, windows_of
 from results.points.repeats import PointResults, step_times_s, unsteady
 from results.points.sensors import accuracy_text, sampling_share
 from results.records import Record
@@ -26,6 +26,7 @@ MAX_DIFFERENCE = 0.05  # of counter and integral
 MAX_UNCERTAINTY = 0.05  # of energy, of sampling
 MAX_HELD_BACK = 0.01  # of the window, by whatever throttles a device
 MAX_IDLE_SHARE = 0.9  # of the window's power
+MOST_UNLIKE = 2.0  # times the power of another device: all do the same work; an idle H200 takes an eighth of a busy one
 MIN_REPEATS = 3
 # 50 samples at the usual interval. A shorter window is a burst, which boost clocks and caches flatter.
 MIN_WINDOW_S = 5.0
@@ -83,6 +84,13 @@ def energy_rules(record: Record, of: str = "energy") -> list[Rule]:
     ]
     if differences:
         rules.append(_limit("counter and integral", differences, max, MAX_DIFFERENCE, "they differ by {:.1%}"))
+    inside = [one for one in channels if one["scope"] in INSIDE and one["energy_wh"]]
+    used_wh = [one["energy_wh"] / (one.get("num_devices") or 1) for one in inside]
+    if len(used_wh) > 1:
+        unlike = [max(used_wh) / min(used_wh)]
+        rules.append(_limit("devices alike", unlike, max, MOST_UNLIKE, "one took {:.1f} times the power of another"))
+    if words := busier_elsewhere(energy):
+        rules.append(Rule("window of the work", False, words))
     share = sampling_share(record, of)
     rules.append(_limit("interval", [] if share is None else [share], max, MAX_UNCERTAINTY, "±{:.1%} of the energy"))
     rules.append(_idle_power(energy.get("idle_power_w"), energy.get("avg_power_w")))
@@ -198,6 +206,7 @@ def deviations(results: PointResults, with_energy: bool = True) -> list[str]:
                 found.append(f"energy, accuracy of the sensor: {accuracy_text(record)}")
         if value_at(record, "metrics.comparable") is False:
             found.append("not the workload of the comparison: smaller samples")
+        found += _rising(record)
         found += _origin(origin)
     if with_energy and len({energy_kind(record) for record in results.good}) > 1:
         found.append("its runs have energies of different kinds: there is none of the point")
@@ -225,6 +234,14 @@ def _held_back(record: Record) -> list[str]:
         for reason, percent in worst.items()
         if percent > 100 * MAX_HELD_BACK
     ]
+
+
+def _rising(record: Record) -> list[str]:
+    """Report a loss that is higher over the last quarter of the steps than over the first."""
+    losses = [loss for loss in record.get("losses") or [] if loss is not None]
+    quarter = max(1, len(losses) // 4)
+    first, last = (math.fsum(part) / quarter for part in (losses[:quarter], losses[-quarter:]))
+    return [f"the loss rises over the run, from {first:.4g} to {last:.4g}"] if last > first else []
 
 
 def _origin(origin: dict[str, Any]) -> list[str]:

@@ -1,0 +1,159 @@
+"""Records whose words and numbers differ from what their options, workload and system state."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from pathlib import Path
+
+import pytest
+
+from caraml.cli import main
+from results import stated
+from results.derived import contradictions
+from results.tests.test_derived import place
+
+RECORDS = Path(__file__).parents[1] / "records" / "H200"
+REAL = sorted(RECORDS.glob("*/result.json"))
+
+
+def real(name="llm_800M_micro4_batch16_*"):
+    [path] = RECORDS.glob(f"{name}/result.json")
+    return json.loads(path.read_text())
+
+
+def scaled(record, flops=1.0, peak=1.0):
+    """The same with other FLOPs or another peak, and all that follows from them."""
+    metrics = record["metrics"]
+    metrics["model_flops_per_token"] *= flops
+    metrics["tflops_per_device"] *= flops
+    metrics["peak_tflops_per_device"] *= peak
+    metrics["mfu"] *= flops / peak
+    metrics["hfu"] *= flops / peak
+    record["config"]["run"]["peak_tflops_per_device"] *= peak
+    command = record["provenance"]["command"]
+    command[command.index("--peak-tflops-per-device") + 1] = str(metrics["peak_tflops_per_device"])
+    return record
+
+
+def longer(record, times):
+    """The same with samples of another length, fewer of which make the same work."""
+    for name in ("sequence_length", "work_per_sample"):
+        record["layout"][name] *= times
+    record["sample"] = f"{record['layout']['sequence_length']} tokens"
+    record["metrics"]["measured_tokens"] *= times
+    return record
+
+
+def with_values(record, **values):
+    for path, value in values.items():
+        inside, last = place(record, path.replace("__", "."))
+        inside[last] = value
+    return record
+
+
+def images(**changes):
+    """A record of ResNet-50, as far as its workload states something of it."""
+    record = real()
+    record |= {"benchmark": "resnet50", "work_unit": "images", "model": "ResNet-50 v1.5", "sample": "224 pixels"}
+    record["config"] |= {"model": {"variant": "v1.5", "image_size": 224}}
+    record["layout"] |= {"image_size": 224, "sequence_length": None}
+    record["metrics"] |= {"comparable": True, "model_flops_per_image": 24_535_105_536}
+    return with_values(record, **changes)
+
+
+@pytest.mark.parametrize("path", REAL, ids=lambda path: path.parent.name)
+def test_a_real_record_agrees_with_what_is_stated_of_it(path):
+    assert contradictions(json.loads(path.read_text())) == []
+
+
+@pytest.mark.parametrize(
+    ("record", "sentence"),
+    [
+        (with_values(real(), model="13B"), "model is stored as '13B', but config.model.size says '800M'"),
+        (with_values(real(), system="B200"), "system is stored as 'B200', but config.run.system says 'H200'"),
+        (with_values(real(), data="text"), "data is stored as 'text', but config.data.data says 'synthetic'"),
+        (longer(real(), 2), "sample is stored as '4096 tokens', but its model says '2048 tokens'"),
+        (scaled(real(), flops=1.5), "metrics.model_flops_per_token is stored as 9382920192.0, but its model"),
+        (scaled(real(), flops=0.9), "metrics.model_flops_per_token is stored as 5629752115.2, but its model"),
+        (scaled(real(), peak=500 / 989), "metrics.peak_tflops_per_device is stored as 500.0, but systems.yaml"),
+        (with_values(real(), layout__grad_accum_steps=8), "layout.grad_accum_steps is stored as 8, but its batch"),
+        (with_values(real(), metrics__hfu=0.1), "metrics.hfu is 0.1, but with metrics.mfu 0.4"),
+        (with_values(real(), metrics__hfu=0.5), "metrics.hfu is 0.5, but with metrics.mfu 0.4"),
+        (with_values(real(), metrics__hfu=0.9), "metrics.hfu is 0.9, but with metrics.mfu 0.4"),
+        (with_values(real(), metrics__hfu=1.2), "120% of the device's peak FLOP/s"),
+        (with_values(real(), provenance__config_hash="0" * 64), "provenance.config_hash is stored as '000"),
+        (with_values(real(), config__window__warmup_steps=1), "config.window.warmup_steps is stored as 1, but its"),
+        (with_values(real(), config__training__seed=1), "provenance.config_hash is stored as"),
+        (with_values(real(), config__kernels__compile="layers"), "provenance.config_hash is stored as"),
+        (with_values(images(), metrics__comparable=False), "metrics.comparable is stored as False, but its sample"),
+        (images(sample="64 pixels"), "metrics.comparable is stored as True, but its sample says False"),
+        (images(model="ResNet-50 v2"), "model is stored as 'v2', but config.model.variant says 'v1.5'"),
+        (images(metrics__model_flops_per_image=8.2e9), "metrics.model_flops_per_image is stored as 8200000000.0, but"),
+    ],
+)
+def test_a_value_that_differs_from_what_is_stated_of_it_is_named(record, sentence):
+    assert any(found.startswith(sentence) for found in contradictions(record)), contradictions(record)
+
+
+def test_a_length_that_was_asked_for_has_flops_of_its_own():
+    record = longer(real(), 2)
+    record["config"]["model"]["sequence_length"] = 4096
+    assert "but its model and sample says 7060586496" in " ".join(contradictions(record))
+    assert not any(found.startswith("sample") for found in contradictions(record))
+
+
+@pytest.mark.parametrize(
+    ("words", "options", "wrong"),
+    [
+        (["--rounds", "6"], {"rounds": 6}, []),
+        (["--rounds=6"], {"rounds": 5}, ["rounds is stored as 5, but its command line says 6.0"]),
+        (["--rounds", "many"], {"rounds": 6}, ["rounds is stored as 6, but its command line says 'many'"]),
+        (["--rounds", "4", "--rounds", "6"], {"rounds": 6}, []),  # as argparse takes them
+        (["--rate", "1e-4"], {"rate": 0.0001}, []),
+        (["--length", "4096"], {"length": None}, ["length is stored as 'null', but its command line says '4096'"]),
+        (["--overlap", "auto"], {"overlap": True}, []),
+        (["--overlap", "off"], {"overlap": True}, ["overlap is stored as True, but its command line says False"]),
+        (["--graph", "on"], {"graph": True}, []),
+        (["--pin"], {"pin": False}, ["pin is stored as False, but its command line says True"]),
+        (["--no-pin", "--rounds", "6"], {"pin": False, "rounds": 6}, []),
+        (["--no-pin"], {"pin": True}, ["pin is stored as True, but its command line says False"]),
+        (["--unknown", "1", "-m", "--"], {"rounds": 6}, []),
+    ],
+)
+def test_options_are_those_of_the_command_line(words, options, wrong):
+    record = with_values(real(), config__turns=options, provenance__config_hash=None)
+    record["provenance"]["command"] += words
+    assert contradictions(record) == [f"config.turns.{sentence}" for sentence in wrong]
+
+
+def test_peaks_are_those_of_the_readers_checkout(tmp_path, monkeypatch):
+    record = with_values(real(), system="mine")
+    record["config"]["run"]["system"] = "mine"
+    record["provenance"]["command"][record["provenance"]["command"].index("H200")] = "mine"
+    assert contradictions(record) == []  # of a system that is not described, nothing is known
+    monkeypatch.setattr(stated, "ROOT", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    table = tmp_path / stated.SYSTEMS
+    table.parent.mkdir(parents=True)
+    block = {"tag": "mine", "parameter": [{"name": "peak_tflops_bf16", "_": 2000}]}
+    table.write_text(json.dumps({"parameterset": [block]}))
+    assert "but systems.yaml for mine says 2000.0" in " ".join(contradictions(record))
+    stated._peaks.cache_clear()
+    table.write_text("parameterset: 5")
+    assert contradictions(record) == []  # `caraml check` reports it
+    stated._peaks.cache_clear()
+
+
+def test_a_run_of_older_options_has_no_hash_of_the_newer_ones(tmp_path):
+    record = real()
+    del record["config"]["turns"]
+    record |= {"schema_version": 2}
+    (tmp_path / "result.json").write_text(json.dumps(record))
+    assert main(["table", str(tmp_path)]) == 0
+
+
+def test_a_record_that_differs_is_in_no_table(tmp_path, capsys):
+    (tmp_path / "result.json").write_text(json.dumps(with_values(deepcopy(real()), model="13B")))
+    assert main(["table", str(tmp_path)]) == 2
+    assert "but config.model.size says '800M'" in capsys.readouterr().err

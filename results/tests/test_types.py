@@ -1,0 +1,150 @@
+"""No value of a wrong type ends a command: its record is left out with one sentence, or harms nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from caraml.cli import main
+from results.derived import contradictions
+from results.page.report import _origins, _quality
+from results.points.repeats import by_point
+from results.records import find_records
+from results.tables.doubts import deviations_once
+from results.tables.summary import sentences
+
+ROOT = Path(__file__).parents[2]
+[REAL] = (ROOT / "results" / "records").glob("H200/llm_800M_micro4_batch16_*/result.json")
+VALUES: tuple[Any, ...] = ("x", 5, None, [], {}, -1, True)
+WHOLE = dict.fromkeys(("files", "opens", "reads", "bytes", "sequential_reads", "maps", "mapped_bytes", "size_bytes"), 2)
+READS = {**WHOLE, "read_s": 1.0, "open_s": 1.0, "reads_by_size": {"4096": 2}}
+
+
+def full() -> dict[str, Any]:
+    """A good record with all that one can have."""
+    record: dict[str, Any] = json.loads(REAL.read_text())
+    [window], energy, metrics = record["windows"], record["energy"], record["metrics"]
+    length_s = window["end_s"] - window["start_s"]
+    record["windows"].append(
+        window | {"kind": "effective", "start_s": window["end_s"], "end_s": window["end_s"] + length_s}
+    )
+    names = ("tokens_per_s", "tokens_per_s_per_device")
+    metrics |= {f"effective_{name}": metrics[name] for name in names}
+    metrics |= {"effective_tokens": metrics["measured_tokens"], "effective_s": metrics["measured_s"]}
+    record["energy_effective"] = deepcopy(energy)
+    state = {"states": ["Forward"], "time_s": 1.0, "energy_wh": energy["energy_wh"], "refused": ""}
+    state |= {"low_wh": 1.0, "high_wh": 9.0, "avg_power_w": 600.0}
+    energy["states"] = {"closing_percent": 0.0, "all_wh": energy["energy_wh"], "states": [state], "sensors": [{}]}
+    record["states"] = {"step_s": {"Forward": [1.0]}, "paused_steps": 3}
+    window_reads = {"files": 1, "bytes": 2, "reads": 2, "read_s": 1.0, "reading_s": 1.0, "by_region": {"IO": 2}}
+    over_time = {"hostname": "vm", "boot_id": "b", "begin_s": 0.0, "part_s": 1.0, "bytes": [1, 2]}
+    record["io"] = {
+        "coverage_percent": 100.0,
+        "missing": [],
+        "notes": [],
+        "lost_opens": 0,
+        "lost_stretches": 0,
+        "job": dict(READS),
+        "data": dict(READS),
+        "windows": {"measured": window_reads},
+        "files": [{"path": "f", "window_bytes": 1, "waited_for_bytes": 1, **READS}],
+        "folders": [{"path": "d", **READS}],
+        "over_time": [over_time],
+    }
+    record["slurm"] = {"energy_wh": 5.0}
+    return record
+
+
+def paths(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place of a record; of a list the first item."""
+    yield at
+    items = value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
+    for key, one in items:
+        yield from paths(one, (*at, key))
+
+
+def put(record: dict[str, Any], path: tuple[Any, ...], value: Any) -> Any:
+    if not path:
+        return value
+    inside = changed = deepcopy(record)
+    for key in path[:-1]:
+        inside = inside[key]
+    inside[path[-1]] = value
+    return changed
+
+
+def told_apart(record: Any, number: int) -> Any:
+    """The same as a run of its own, with a name, a clock and step times that no other one has."""
+    if isinstance(record, dict):
+        record = {**record, "run_id": f"{number:06d}"} if isinstance(record.get("run_id"), str) else record
+        for window in record["windows"] if isinstance(record.get("windows"), list) else []:
+            if isinstance(window, dict) and isinstance(window.get("boot_id"), str):
+                window["boot_id"] += str(number)
+        if isinstance(times_s := record.get("step_times_s"), list):
+            record["step_times_s"] = [one * (1 + number * 1e-12) if type(one) is float else one for one in times_s]
+    return record
+
+
+def stored(folder: Path, records: Iterator[Any]) -> Path:
+    for number, record in enumerate(records):
+        place = folder / f"{number:06d}"
+        place.mkdir(parents=True)
+        (place / "result.json").write_text(json.dumps(told_apart(record, number)))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of records with an odd value each that are read all the same."""
+    record, folder = full(), tmp_path_factory.mktemp("types")
+    assert contradictions(record) == []
+    changed = (put(record, path, value) for path in paths(record) for value in VALUES)
+    found = find_records([stored(folder / "all", changed)])
+    read = [json.loads(Path(one["file"]["path"]).read_text()) for one in found.records]
+    assert 500 < len(read) < 0.5 * (len(read) + len(found.skipped))
+    assert not any("\n" in sentence for sentence in found.skipped)
+    return stored(folder / "odd", iter(read))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["table"],
+        *(["table", f"--{form}"] for form in ("repeats", "regions", "states", "reads")),
+        ["accept", "--requirements", str(ROOT / "requirements.example.yaml")],
+        ["compare", str(REAL.parent)],
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_no_value_of_a_wrong_type_ends_a_command(odd, words, capsys):
+    assert main([*words, str(odd)]) in (0, 1, 3), capsys.readouterr().err[-1000:]
+
+
+def test_no_value_of_a_wrong_type_ends_a_report(odd):
+    records = find_records([odd]).records
+    results = by_point(records)
+    _quality(records)
+    _origins(records)
+    deviations_once(results)
+    sentences(results)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("config", "compute"), 5),
+        (("config", "model"), "800M"),
+        (("config", "run", "peak_tflops_per_device"), "989"),
+        (("config", "data", "data"), {}),
+        (("metrics", "peak_tflops_per_device"), "989"),
+    ],
+)
+def test_a_record_with_a_value_of_a_wrong_type_is_left_out_with_one_sentence(tmp_path, path, value):
+    stored(tmp_path, iter([put(full(), path, value)]))
+    [], [sentence] = find_records([tmp_path])
+    assert f"breaks the schema of records: data.{'.'.join(path)} must be" in sentence
