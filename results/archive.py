@@ -18,7 +18,7 @@ from jpwr.say import printable
 from jpwr.trace import Trace
 from results.collect import RECORD_NAME, collect, read_traces
 from results.derived import busier_elsewhere
-from results.records import RESULT_NAME, Record, RecordError, find_records, read_record, results_below
+from results.records import RESULT_NAME, Record, RecordError, Skipped, find_records, read_record, results_below
 from results.signature import sign, signer_of
 from results.workloads import FILE
 
@@ -192,7 +192,7 @@ def _verify(archive: Path, signers: Path | None, most_gb: float) -> Checked:
         try:
             left_out = find_records([Path(folder)]).skipped
         except RecordError as error:
-            left_out = [str(error)]
+            left_out = [Skipped(str(error), Path(folder))]
         named = (one.replace(f"{folder}/", "").replace(f"/{RESULT_NAME}", f": {RESULT_NAME}") for one in left_out)
         problems = list(dict.fromkeys([*problems, *named]))
         return Checked(problems, len(results), SIGNATURE in sums, signer, _commits(results) if problems else ())

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 from ioprof.errors import IoprofError
 from jpwr.channel import ChannelInfo
 from jpwr.device_ids import same_ids
-from jpwr.energy import ChannelEnergy, EnergyEstimate
-from jpwr.errors import JpwrError
+from jpwr.energy import ChannelEnergy, EnergyEstimate, energy_of_passes
+from jpwr.errors import JpwrError, NotEnoughSamples
 from jpwr.trace import Series, Trace
 from jpwr.writers import read_trace
 from results.derived import JOULES_PER_WH, longest_s, windows_of
@@ -284,7 +284,7 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
             if (other := counted.setdefault(_sensor(trace, info), hostname)) != hostname and not info.estimated:
                 raise EnergyError(f"channel {info.name} is one sensor, and is counted for {other} and for {hostname}")
             if info not in heard:
-                raise EnergyError(f"channel {info.name} {info.lacks or NOT_SAMPLED}")
+                raise EnergyError(f"channel {info.name} {info.lacks or _why_unknown(trace, info, windows)}")
             channels.append(_describe(heard[info], hostname) | _clocks(trace, info.name, windows))
             if trained < info.num_devices and any(device_ids):
                 notes.append(f"channel {info.name} of node {hostname} {_counted(info, trained)}")
@@ -347,14 +347,15 @@ def _busy_w(trace: Trace, chosen: Iterable[ChannelInfo], windows: Sequence[dict[
     begin_s, end_s = min(window["start_s"] for window in windows), max(window["end_s"] for window in windows)
     started_s, ended_s = trace.event_time_s("command_started"), trace.event_time_s("command_ended")
     curves = [curve.power for info, curve in zip(trace.channels, trace.curves(), strict=True) if info in chosen]
-    if started_s is None or not all(curve.covers(begin_s, end_s) for curve in curves):
+    is_covered = all(len(one.times_s) > 1 and one.times_s[0] <= begin_s and end_s <= one.times_s[-1] for one in curves)
+    if started_s is None or not is_covered:
         return 0.0, 0.0
     least_s = max(started_s, *(curve.times_s[0] for curve in curves))
     most_s = min(math.inf if ended_s is None else ended_s, *(curve.times_s[-1] for curve in curves))
     length_s = end_s - begin_s
     places = math.floor(PLACES * (most_s - least_s - length_s) / length_s) + 1
     own_w, *others_w = (
-        math.fsum(curve.energy_until_j(from_s + length_s) - curve.energy_until_j(from_s) for curve in curves) / length_s
+        math.fsum(curve.until_j(from_s + length_s) - curve.until_j(from_s) for curve in curves) / length_s
         for from_s in (begin_s, *(least_s + place * length_s / PLACES for place in range(places)))
     )
     return own_w, max(others_w, default=own_w)
@@ -410,6 +411,16 @@ def _heard(trace: Trace, windows: Sequence[dict[str, Any]]) -> dict[ChannelInfo,
         for info, estimate, idle_w in zip(trace.channels, estimates, trace.idle_power_w(), strict=True)
         if estimate is not None
     }
+
+
+def _why_unknown(trace: Trace, info: ChannelInfo, windows: Sequence[dict[str, Any]]) -> str:
+    """Say why a channel has no energy in the windows."""
+    curve = dict(zip(trace.channels, trace.curves(), strict=True))[info]
+    try:
+        energy_of_passes(curve, [(window["start_s"], window["end_s"]) for window in windows])
+    except NotEnoughSamples as error:
+        return str(error).removeprefix(f"{info.name} ")
+    return NOT_SAMPLED
 
 
 def _choose(

@@ -48,7 +48,7 @@ from results.tables.regions import region_rows, split_notes
 from results.tables.states import closing_notes, state_rows
 from results.tables.summary import sentences, summary_rows
 from results.values import PER_DEVICE, WORK
-from results.verdicts.accept import accept, missing_words
+from results.verdicts.accept import accept
 from results.verdicts.cost import Costs
 from results.verdicts.outcome import Outcome
 from results.verdicts.quality import GRADES, Rule, energy_kind, energy_rules
@@ -323,7 +323,8 @@ def decide(
     found = scores(results, requirements, costs, verdicts)
     rankings = [(one, ranking_words(one, verdicts), score_rows(one, currency)) for one in found]
     systems = dict.fromkeys(one.system for one in results)
-    missing = [f"{system}: {words}." for system in systems if (words := missing_words(skipped, system))]
+    reasons = {system: alike([one for one in skipped if one.may_be_of(system)]) for system in systems}
+    missing = [f"{system}: runs are missing: {'; '.join(words)}." for system, words in reasons.items() if words]
     return Decision(
         *matrix(verdicts),
         [*counts(verdicts), *missing],

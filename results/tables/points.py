@@ -139,7 +139,7 @@ COLUMNS: tuple[PointColumn, ...] = (
     PointColumn("{unit}/Wh", partial(_median, WORK), partial(_interval, WORK)),
     PointColumn("± 95 %", partial(_interval, WORK), partial(_interval, WORK)),
     PointColumn("sampling ± [%]", sampling_percent),
-    PointColumn("accuracy of the sensor", _accuracy),
+    PointColumn("sensor accuracy", _accuracy),
     PointColumn("energy", _energy_kinds),
     PointColumn("p95 step over median [%]", _p95_over_median_percent),
     PointColumn("peak memory [GiB]", _peak_memory_gib),

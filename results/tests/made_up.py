@@ -105,7 +105,14 @@ def result(
             }
         ],
         "devices": [
-            {**base["devices"][0], "rank": rank, "name": "an accelerator", "device_id": ""} for rank in range(devices)
+            {
+                **base["devices"][0],
+                "rank": rank,
+                "name": "an accelerator",
+                "device_id": "",
+                "peak_memory_bytes": 40 << 30,
+            }
+            for rank in range(devices)
         ],
         "energy": {
             "energy_wh": energy_wh,

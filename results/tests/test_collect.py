@@ -111,7 +111,7 @@ def test_a_device_that_was_lost_takes_no_others_energy_along_and_has_none(job, g
     job.record(devices=on_gpus("GPU-0", "GPU-1"))
     result = collect(job.path)
     assert result["status"] == "failed"
-    assert "channel nvml:1 has too few samples inside the window" in result["error"]
+    assert "channel nvml:1 has fewer than two readings of power in the window" in result["error"]
 
 
 def test_a_channel_that_could_not_be_read_says_why_there_is_no_energy(job):

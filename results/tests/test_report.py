@@ -175,7 +175,7 @@ def test_the_page_fits_a_phone_and_no_label_of_a_plot_covers_another(opened):
 
 def vendors(count):
     """Of 1 to 64 devices each; some runs failed, and energies are of several scopes."""
-    names = ["A100", "H200", "MI300X", "GH200", "MI250", "GB200", "H100", "an accelerator with a long name"]
+    names = ["A100", "H200", "MI300X", "GH200", "MI355X", "GB200", "H100", "an accelerator with a long name"]
     records = []
     for index, name in enumerate(names[:count]):
         for devices in (1, 2, 4, 8, 16, 32, 64):

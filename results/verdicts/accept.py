@@ -8,10 +8,12 @@ from typing import NamedTuple
 from results.points.estimate import Interval
 from results.points.repeats import PointResults
 from results.records import RecordError, Skipped
-from results.values import rounded
+from results.values import count, rounded
 from results.verdicts.measures import Answer, answer, check_alike, points_of
 from results.verdicts.outcome import Outcome
 from results.verdicts.requirements import Item, Requirements
+
+USUAL_PRECISIONS = ("", "fp32", "tf32", "bf16", "fp16")
 
 
 class Verdict(NamedTuple):
@@ -48,8 +50,9 @@ def accept(
         for item in requirements.must:
             wanted = requirements.workloads[item.of]
             answered = answer(points_of(results, system, wanted), item)
-            if answered.estimate and not wanted.precision:
-                answered = answered._replace(doubts=("the requirements name no precision", *answered.doubts))
+            if not wanted.precision and answered.precision not in USUAL_PRECISIONS:
+                doubt = f"in {answered.precision}: the requirements name no precision"
+                answered = answered._replace(doubts=(doubt, *answered.doubts))
             verdict = _judge(item, system, answered)
             if missing and verdict.outcome is not Outcome.FAILED:
                 reason = "; ".join(filter(None, [verdict.reason, missing]))
@@ -59,10 +62,9 @@ def accept(
 
 
 def missing_words(skipped: Sequence[Skipped], system: str) -> str:
-    """Say what is missing that may be runs of a system; empty if nothing is."""
-    missing = [one for one in skipped if one.may_be_of(system)]
-    more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
-    return f"runs are missing: {missing[0]}{more}" if missing else ""
+    """Say how much is missing that may be runs of a system; empty if nothing is."""
+    missing = sum(one.may_be_of(system) for one in skipped)
+    return f"runs are missing ({count(missing, 'reason')})" if missing else ""
 
 
 def _judge(item: Item, system: str, found: Answer) -> Verdict:

@@ -30,6 +30,7 @@ class Answer(NamedTuple):
     energy_kind: str = ""  # of what is a number of an energy
     points: int = 1  # it is the best of so many
     doubts: tuple[str, ...] = ()  # what limits the runs that it is from
+    precision: str = ""
     by_sampling: Estimate | None = None  # of an energy: without the accuracy of its sensor
 
     @property
@@ -134,6 +135,7 @@ def _best(good: Sequence[PointResults], asked: Asked) -> Answer:
         at=where,
         energy_kind=energy_kind(best.any) or "" if of_energy else "",
         points=len(usable),
+        precision=best.precision,
         doubts=tuple(deviations(best, of_energy)),
         by_sampling=_estimate(best, path, asked, with_accuracy=False) if of_energy else None,
     )
