@@ -13,12 +13,15 @@ from results.verdicts.accept import Verdict
 from results.verdicts.outcome import Outcome
 
 HEADER = ["system", "requirement", "outcome", "found", "95 % interval", "at", "why", "doubts"]
+ALWAYS = HEADER.index("at")  # columns before this one are always shown
 MARKS = {Outcome.PASSED: "✓", Outcome.FAILED: "✗", Outcome.OPEN: "?"}
 
 
 def verdict_rows(verdicts: Sequence[Verdict]) -> list[list[str]]:
-    """The header and a row for each requirement and system."""
-    return [HEADER, *map(_row, verdicts)]
+    """Return the header and a row for each requirement and system; the last columns only where one has something."""
+    rows = [HEADER, *map(_row, verdicts)]
+    used = [index for index in range(len(HEADER)) if index < ALWAYS or any(row[index] for row in rows[1:])]
+    return [[row[index] for index in used] for row in rows]
 
 
 def _row(one: Verdict) -> list[str]:
