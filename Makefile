@@ -40,6 +40,7 @@ lint:
 	caraml check jube/*.yaml
 	ruff check
 	ruff format --check
+	lint-imports --no-logo
 	mypy
 
 bench: ## speed and memory, as ratios against a peer in the same run
