@@ -9,7 +9,7 @@ from caraml.errors import SchedulerError, SiteError
 from caraml.finding import BAD, GOOD, WARNING, Finding
 from caraml.installation import checkout
 from caraml.kubernetes.kubectl import Kubectl
-from caraml.kubernetes.objects import image_of, is_below, pair, toleration
+from caraml.kubernetes.submit import image_of, is_below, pair, toleration
 from caraml.programs import words
 from caraml.site import Site
 from caraml.systems import Block

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
-from caraml.kubernetes.kubectl import Kubectl
-from caraml.kubernetes.objects import CONTAINER, PATIENCE, Object
+from caraml.kubernetes.kubectl import Kubectl, Object
 
+# Of jube/include/pod.yaml.in: the container that trains, and what a Job is annotated with.
+CONTAINER, FOLDER, PATIENCE = "train", "caraml/folder", "caraml/patience-s"
 # Why a container is not started; no later try changes those of NEVER.
 NOT_STARTED = {
     *("ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError", "InvalidImageName"),

@@ -11,8 +11,7 @@ import yaml
 
 from caraml.errors import SiteError
 from caraml.kubernetes import submit
-from caraml.kubernetes.objects import Place, Request, merged, objects, toleration
-from caraml.kubernetes.submission import read_request
+from caraml.kubernetes.submit import Place, Request, merged, objects, read_request, toleration
 from caraml.site import defaults
 
 REQUEST = Request(
