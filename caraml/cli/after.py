@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from caraml.cli.command import A_SWEEP, Argument, Group, argument, either, file, flag, folders, repeated, say
+from caraml.cli.command import A_SWEEP, Argument, Group, above_0, argument, either, file, flag, folders, repeated, say
 from caraml.errors import SweepError
 from caraml.installation import checkout
 from caraml.sweep import is_run, missing_runs, no_results, run_folder
@@ -356,19 +356,12 @@ def archive(options: argparse.Namespace) -> int:
     return 0
 
 
-def _gigabytes(text: str) -> float:
-    value = float(text)
-    if not 0 < value < math.inf:
-        raise ValueError(text)
-    return value
-
-
 @COMMANDS.command(
     argument("archive", type=Path, metavar="ARCHIVE", help="of 'caraml archive'"),
     file("--signers", "refuse what none of these signed: lines of a name and a public key"),
     argument(
         "--most-gb",
-        type=_gigabytes,
+        type=above_0,
         default=archives.MOST_GB,
         metavar="GB",
         help="unpack so much at most, a twentieth of it a file; default: %(default)g",

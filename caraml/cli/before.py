@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from caraml.cli.command import Group, argument, either
+from caraml.cli.command import Group, argument, either, flag
 from caraml.doctor import examine, identify, report
 from caraml.errors import SiteError
 from caraml.finding import BAD
 from caraml.images import ENDINGS, FORMATS, definition, make_image, read_image
+from caraml.plan import plan as plan_of
 from caraml.site import read_site
 from caraml.systems import read_system, read_systems, systems_table
 
@@ -64,4 +65,23 @@ def image(options: argparse.Namespace) -> int:
     site = read_site("")
     chosen = options.runtime or site["container_runtime"]
     print(make_image(found, chosen if chosen in ENDINGS else "apptainer", Path(site["container_folder"])))
+    return 0
+
+
+@COMMANDS.command(
+    argument("system", metavar="SYSTEM", help="see 'caraml systems'"),
+    argument("benchmark", metavar="BENCHMARK", help="a folder of benchmarks/"),
+    argument("--model", default="", help="its size or variant; default: the system's own"),
+    argument("--get", metavar="KEY", help="only this value"),
+    argument("--run", type=Path, metavar="FOLDER", help="of JUBE: check its tags, and ask the scheduler"),
+    argument("--name", default="", help="with --run: of the workflow; default: BENCHMARK"),
+    flag("--ask-scheduler", "exit with 2 unless the system's scheduler answers"),
+)
+def plan(options: argparse.Namespace) -> int:
+    """Print what a workflow asks about a system, the site and a workload, as a Python dictionary."""
+    found = plan_of(options.system, options.benchmark, options.model, options.run, options.name, options.ask_scheduler)
+    if options.get and options.get not in found:
+        raise SiteError(f"a plan has no key {options.get}: the keys are {', '.join(found)}")
+    end = "" if options.run else "\n"  # JUBE takes all that is printed as the value, from any terminal
+    print(found[options.get] if options.get else ascii(found), end=end)
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -74,6 +75,17 @@ def either(*arguments: Argument) -> Argument:
             one(group)
 
     return add
+
+
+def above_0(text: str) -> float:
+    """Read a number of seconds or gigabytes."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    return value
 
 
 A_SWEEP = "such as jube/llm_run/000000, or jube/llm_run for its last run"

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import math
 
-from caraml.cli.command import Group, argument, flag, folders, say
+from caraml.cli.command import Group, above_0, argument, flag, folders, say
 from caraml.lint import lint
 from caraml.paths import wrong_path
 from caraml.sweep import problems, run_folder
@@ -32,27 +31,17 @@ def check(options: argparse.Namespace) -> int:
     return 1 if found else 0
 
 
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
-    return value
-
-
 @COMMANDS.command(
     folders(),
     flag("--retry-failed", "first submit again what failed"),
     argument(
         "--interval",
-        type=_seconds,
+        type=above_0,
         default=10.0,
         metavar="S",
         help="seconds between two looks, default %(default)g; a scheduler that stops answering is asked as often",
     ),
-    argument("--limit", type=_seconds, metavar="S", help="give up after so many seconds, with exit code 3"),
+    argument("--limit", type=above_0, metavar="S", help="give up after so many seconds, with exit code 3"),
     flag("--keep", "leave the Jobs of Kubernetes in the cluster when they have ended"),
 )
 def wait(options: argparse.Namespace) -> int:
