@@ -13,7 +13,6 @@ import base64
 import gzip
 import io
 import json
-import math
 import os
 import re
 import secrets
@@ -31,7 +30,7 @@ from caraml.errors import CaramlError, SchedulerError, SiteError
 from caraml.installation import checkout
 from caraml.kubernetes.kubectl import NAME, PART, Kubectl, Object, job_id
 from caraml.programs import words
-from caraml.site import Site, read_site
+from caraml.site import TOLERATION, Site, read_site
 from results.yaml_files import YamlError, read_yaml
 
 REQUEST, JOB_ID = "request.yaml", "job.id"
@@ -39,7 +38,6 @@ OBJECTS, CHECKOUT, JOB, IN_CLUSTER = "kubernetes", "checkout.yaml", "job.yaml", 
 TEMPLATE = Path("jube/include/pod.yaml.in")
 CHECKOUT_FOLDER, ARCHIVE = "/caraml-checkout", "checkout.tar.gz"
 QUEUED_AT_MOST_S = 7 * 24 * 3600
-TOLERATION = re.compile(r"(?P<key>[\w./-]+)(=(?P<value>[\w.-]*))?(:(?P<effect>NoSchedule|PreferNoSchedule|NoExecute))?")
 # What runs in a pod, of the checkout.
 CODE = ("benchmarks", "jpwr", "ioprof", "caraml", "containers/run.sh", "jube/include/python.sh")
 NOT_CODE = {"tests", "__pycache__", "images"}
@@ -184,15 +182,15 @@ def _values(request: Request, site: Site, place: Place) -> dict[str, Any]:
         "LABELS": labels,
         "LABELS_OF_JOB": labels | queue,
         "FOLDER": place.folder,
-        "PATIENCE_S": f"{_patience_s(site):g}",
+        "PATIENCE_S": f"{60 * float(site['kubernetes_patience_min']):g}",
         "IS_SUSPENDED": True if queue else None,
         "COMPLETION_MODE": "Indexed" if nodes else None,  # versions before 1.24 have none
         "NODES": request.nodes,
         "JOB_LIMIT_S": QUEUED_AT_MOST_S + request.time_limit_s,
         "TIME_LIMIT_S": request.time_limit_s,
         "SUBDOMAIN": name if nodes else None,
-        "NODE_SELECTOR": dict(pair(text) for text in site["kubernetes_node_selector"]) or None,
-        "TOLERATIONS": [toleration(text) for text in site["kubernetes_tolerations"]] or None,
+        "NODE_SELECTOR": node_selector(site) or None,
+        "TOLERATIONS": tolerations(site) or None,
         "PULL_SECRET": site["kubernetes_pull_secret"] or None,
         "USER": user,
         "GROUP": group,
@@ -215,23 +213,10 @@ def _values(request: Request, site: Site, place: Place) -> dict[str, Any]:
     }
 
 
-def _patience_s(site: Site) -> float:
-    """Return how long a pod may wait for a node."""
-    try:
-        found = 60.0 * float(site["kubernetes_patience_min"])
-    except ValueError:
-        found = math.nan
-    if not 0 <= found < math.inf:
-        raise SiteError(f"kubernetes_patience_min is {site['kubernetes_patience_min']!r}: give a number of minutes")
-    return found
-
-
 def _user(site: Site, place: Place) -> tuple[int, int]:
     """Return user and group: on a claim those of who submits, as of its files; else any will do, but for root."""
     if site["kubernetes_user"]:
         user, _, group = site["kubernetes_user"].partition(":")
-        if not (user.isdecimal() and (group or user).isdecimal()):
-            raise SiteError(f"kubernetes_user is {site['kubernetes_user']!r}: give numbers, such as 1000 or 1000:100")
         return int(user), int(group or user)
     return (place.user, place.group) if place.user or site["kubernetes_claim"] else (1000, 1000)
 
@@ -289,25 +274,19 @@ def is_below(path: str, folder: str) -> bool:
     return f"{path}/".startswith(f"{folder.rstrip('/')}/")
 
 
-def pair(text: str) -> tuple[str, str]:
-    """Return the parts of LABEL=VALUE; raises SiteError for anything else."""
-    name, sign, value = text.partition("=")
-    if not (name and sign):
-        raise SiteError(f"kubernetes_node_selector holds {text!r}: write LABEL=VALUE")
-    return name, value
+def node_selector(site: Site) -> dict[str, str]:
+    """Return the labels that nodes must have."""
+    return dict(text.split("=", 1) for text in site["kubernetes_node_selector"])
 
 
-def toleration(text: str) -> Object:
-    """Read KEY[=VALUE][:EFFECT], as kubectl writes a taint; raises SiteError for anything else."""
-    found = TOLERATION.fullmatch(text)
-    if not found:
-        raise SiteError(
-            f"kubernetes_tolerations holds {text!r}: write KEY, KEY:EFFECT or KEY=VALUE:EFFECT, with NoSchedule, "
-            "PreferNoSchedule or NoExecute"
-        )
-    operator = "Exists" if found["value"] is None else "Equal"
-    parts = {"key": found["key"], "operator": operator, "value": found["value"], "effect": found["effect"]}
-    return {key: value for key, value in parts.items() if value is not None}
+def tolerations(site: Site) -> list[Object]:
+    """Return the taints that are tolerated, which are written as kubectl writes them."""
+    found = [re.fullmatch(TOLERATION, text).groupdict() for text in site["kubernetes_tolerations"]]  # type: ignore[union-attr]
+    return [
+        {"operator": "Exists" if one["value"] is None else "Equal"}
+        | {key: value for key, value in one.items() if value is not None}
+        for one in found
+    ]
 
 
 def merged(template: Any, further: Any) -> Any:
