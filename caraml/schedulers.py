@@ -5,36 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Protocol
 
+from caraml.job import Job
 from caraml.kubernetes.cluster import Kubernetes, check_access
 from caraml.site import Site
 from caraml.slurm import Slurm
-
-
-class Job(Protocol):
-    """One job at one moment, as its scheduler says."""
-
-    @property
-    def is_queued(self) -> bool: ...
-
-    @property
-    def has_ended(self) -> bool: ...
-
-    @property
-    def ended_by_itself(self) -> bool:
-        """Whether its own exit code is all there is to say of its end."""
-
-    @property
-    def reason(self) -> str:
-        """Why it is in that state, in the scheduler's words."""
-
-    @property
-    def latest_end(self) -> str:
-        """When it is ended at the latest, empty where that is not known."""
-
-    def to_record(self) -> dict[str, Any]:
-        """What a result says of it."""
-
-    def __str__(self) -> str: ...
 
 
 class Scheduler(Protocol):

@@ -52,7 +52,7 @@ class Kubernetes:
             self._seen[where] = _look(where)
         seen = self._seen[where]
         pods = sorted((pod for pod in seen.pods if pod["metadata"]["labels"].get(NAME) == name), key=name_of)
-        job = KubernetesJob(name, where, version=seen.version, pods=pods)
+        job = KubernetesJob(name, where=where, version=seen.version, pods=pods)
         if name not in seen.jobs:
             return job.ended("Deleted", "Kubernetes no longer knows it: was it deleted by hand?")
         found = seen.jobs[name]

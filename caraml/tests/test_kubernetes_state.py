@@ -57,7 +57,7 @@ def unschedulable():
 
 
 def judged(found, *pods, after_s=1.0, warning="", quiet_since_s=0.0):
-    about = KubernetesJob("j", Kubectl(), pods=pods)
+    about = KubernetesJob("j", pods=pods)
     return judge(about, found, lambda names: warning, quiet_since_s, BEGAN_S + after_s)
 
 
