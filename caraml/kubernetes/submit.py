@@ -24,8 +24,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
 from caraml.errors import CaramlError, SchedulerError, SiteError
 from caraml.installation import checkout
 from caraml.kubernetes.kubectl import NAME, PART, Kubectl, Object, job_id
@@ -93,6 +91,8 @@ def submit(folder: Path, site: Site) -> None:
 
     Raises SiteError when the site's facts do not do, and SchedulerError when Kubernetes does not take them.
     """
+    import yaml
+
     request, repo = read_request(folder), checkout()
     place = Place(
         _name(request, folder),
@@ -149,6 +149,8 @@ def objects(request: Request, site: Site, place: Place, archive: bytes | None, f
 
     `archive` is the checkout where no storage has it, `further` the site's own fields of a pod.
     """
+    import yaml
+
     values = _values(request, site, place)
     text = (checkout() / TEMPLATE).read_text(encoding="utf-8")
     text = re.sub("#([A-Z_]+)#", lambda found: json.dumps(values[found[1]], ensure_ascii=False), text)
