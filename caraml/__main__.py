@@ -7,6 +7,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,4 +39,8 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 if __name__ == "__main__":
+    if (
+        not __package__
+    ):  # run as a file: no PYTHONPATH finds a checkout with a colon in its name, of which JUBE must hear
+        sys.path[0] = str(Path(__file__).resolve().parents[1])
     sys.exit(main())

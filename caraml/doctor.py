@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common.options import ConfigError
 from caraml.devices import TOOLS, Device, candidates, find_devices
 from caraml.errors import SiteError, near
 from caraml.finding import BAD, GOOD, WARNING, Finding
@@ -117,7 +116,7 @@ def cost(block: Block, site: Site) -> Iterator[Finding]:
             continue
         try:
             expected = forecast(Workload(facts), block, site)
-        except (ConfigError, SiteError) as error:
+        except SiteError as error:
             yield Finding(
                 workflow, BAD, str(error), "correct the block in systems.yaml, CARAML_DEVICES or CARAML_BATCHES"
             )

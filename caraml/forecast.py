@@ -9,8 +9,8 @@ from __future__ import annotations
 from math import ceil, inf
 from typing import NamedTuple
 
-from caraml.points import fitting_batches, fitting_devices, numbers
-from caraml.site import Site, submit_of
+from caraml.points import sweep
+from caraml.site import Site
 from caraml.systems import Block
 from caraml.workloads import Workload
 from results.values import count
@@ -44,32 +44,17 @@ class Forecast(NamedTuple):
 
 
 def forecast(known: Workload, block: Block, site: Site) -> Forecast:
-    """What all points of a workload's sweep take; raises ConfigError and SiteError where it cannot run."""
+    """What all points of a workload's sweep take; raises SiteError where it cannot run."""
     facts = known.facts
     model = facts.default_model(block)
     per_node, repeats = int(block["devices_per_node"]), int(block["default_repeats"])
-    asked = {key: numbers(site[key], f"CARAML_{key.upper()}") for key in ("devices", "batches")}
-    micro_batch = facts.value("micro_batch_size", block, model) if "micro_batch_size" in facts.parameters else ""
-    most = per_node if submit_of(site, block) == "bash" else None
-    sweep = numbers(str(block["devices_sweep"]), "devices_sweep")
     peak_flops = float(block[f"peak_tflops_{block['default_precision']}"]) * 1e12
-    sweep_of_batches = facts.resolve(facts.batches, block, model)
     flops = known.flops_per_sample(block, model)
-    points: list[tuple[int, int]] = []
+    points = [(devices, batch) for devices, batches in sweep(known, block, site, model).items() for batch in batches]
     node_s = 0.0
-    for devices in fitting_devices(known, model, sweep, asked["devices"], most):
-        pipeline = devices if block["vendor"] == "graphcore" else None  # one pipeline of all IPUs
-
-        def check(batch: int, devices: int = devices, pipeline: int | None = pipeline) -> None:
-            layout = {"micro_batch_size": int(micro_batch) if micro_batch else None}
-            known.check_point(model, devices, batch, **layout, pipeline_parallel_size=pipeline)
-
-        nodes = ceil(devices / per_node)
-        for batch in fitting_batches(check, numbers(sweep_of_batches, "the sweep of batches"), asked["batches"]):
-            points.append((devices, batch))
-            if peak_flops and flops:
-                step_s = batch * flops / (devices * peak_flops * ASSUMED_MFU)
-                node_s += nodes * repeats * _run_s(block, step_s, facts.max_measured_s or inf)
+    for devices, batch in points if peak_flops and flops else ():
+        step_s = batch * flops / (devices * peak_flops * ASSUMED_MFU)
+        node_s += ceil(devices / per_node) * repeats * _run_s(block, step_s, facts.max_measured_s or inf)
     node_hours = node_s / SECONDS_PER_HOUR if peak_flops and flops else None
     tdp_w = float(block["tdp_w_per_device"]) * per_node
     energy_kwh = node_hours * tdp_w / WATTS_PER_KW if node_hours and tdp_w else None

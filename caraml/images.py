@@ -14,13 +14,13 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from caraml.errors import SiteError
 from caraml.installation import IMAGES, table_file
-from results.yaml_files import YamlError, read_yaml
+from results.verdicts.written import filled, read_mapping
 
 FORMATS = ("apptainer", "containerfile")
 ENDINGS = {"apptainer": ".sif", "podman": ".tar", "charliecloud": ".dir"}
@@ -103,18 +103,12 @@ def _quoted(words: list[str]) -> str:
 
 
 def read_images(file: Path | None = None) -> dict[str, Image]:
-    """The table; raises SiteError when it cannot be read as one."""
+    """Return the table by name; raises RecordError when it cannot be read as one."""
     file = file or table_file(IMAGES)
-    known = {one.name for one in fields(Image)}
-    try:
-        found: dict[str, dict[str, Any]] = read_yaml(file)
-        for name, values in found.items():
-            unknown = sorted(set(values) - known)
-            if unknown:
-                raise SiteError(f"{file}: '{name}' has a key '{unknown[0]}', which images do not have")
-        return {name: Image(name=name, **values) for name, values in found.items()}
-    except (YamlError, AttributeError, TypeError) as error:
-        raise SiteError(f"{file} cannot be read as a table of images: {error}") from error
+    return {
+        name: filled(Image, {"name": name, **values} if isinstance(values, dict) else values, f"{file}: '{name}'")
+        for name, values in read_mapping(file, "images").items()
+    }
 
 
 def read_image(name: str, file: Path | None = None) -> Image:

@@ -152,8 +152,7 @@ def _check_keys(workflow: Workflow, node: Any, place: str) -> None:
                 workflow.find(key, f"'{name}' is written twice, first in line {seen[name]}")
             seen[name] = key.start_mark.line + 1
             if name not in KEYS.get(place, {name}):
-                near = difflib.get_close_matches(name, KEYS[place], n=1)
-                hint = f": did you mean '{near[0]}'?" if near else ""
+                hint = _near(name, KEYS[place])
                 workflow.find(key, f"JUBE knows no key '{name}' in '{place or 'a workflow'}'{hint}")
             elif isinstance(value, yaml.MappingNode | yaml.SequenceNode) and name in KEYS:
                 _check_keys(workflow, value, name)
@@ -191,72 +190,70 @@ def _references(workflow: Workflow) -> set[Path]:
     return found
 
 
-def _sets(file: Path, root: Any) -> dict[str, list[Any]]:
-    """Every set of a file by its name; a system is one name with many tagged sets."""
-    found: dict[str, list[Any]] = {}
-    for kind in SETS:
-        for node in entries(root, kind):
-            found.setdefault(text_of(node, "name"), []).append(node)
-    return found
+def _used_sets(workflow: Workflow, roots: dict[Path, Any], node: Any) -> list[Any]:
+    """Return the sets that a step or an analyser uses; a system is one name with many tagged sets."""
+    chosen = []
+    for entry, source, name in _uses(node):
+        path = workflow.file.parent / source if source else workflow.file
+        if path not in roots:
+            continue
+        found = [one for kind in SETS for one in entries(roots[path], kind) if text_of(one, "name") == name]
+        if not found:
+            workflow.find(entry, f"there is no set '{name}' in {source or 'this file'}")
+        chosen += found
+    return chosen
 
 
 def _check_names(workflow: Workflow, roots: dict[Path, Any]) -> None:
-    """Steps, sets and variables that do not exist where they are named."""
-    own = _sets(workflow.file, workflow.root)
-    files: dict[str, dict[str, list[Any]]] = {"": own}
+    """Find steps, sets and variables that do not exist where they are named."""
     steps = {text_of(step, "name"): step for step in entries(workflow.root, "step")}
-    defined: dict[str, set[str]] = {}
-
-    def sets_of(node: Any) -> list[Any]:
-        chosen = []
-        for entry, source, name in _uses(node):
-            if source not in files:
-                path = workflow.file.parent / source
-                if path not in roots:
-                    continue
-                files[source] = _sets(path, roots[path])
-            if name not in files[source]:
-                workflow.find(entry, f"there is no set '{name}' in {source or 'this file'}")
-            chosen += files[source].get(name, [])
-        return chosen
-
+    known: dict[str, set[str]] = {}
     for name, step in steps.items():
-        parents = [one.strip() for one in text_of(step, "depend").split(",") if one.strip()]
-        for parent in parents:
-            if parent not in steps:
-                workflow.find(step, f"step '{name}' depends on '{parent}', which is no step")
-        inherited = set().union(*(defined.get(parent, set()) for parent in parents))
-        chosen = sets_of(step)
-        names = {text_of(entry, "name") for node in chosen for entry in entries(node, "parameter")}
-        defined[name] = inherited | names
-        for node in chosen:
-            for kind, key in (("parameter", "_"), ("sub", "dest")):
-                for entry in entries(node, kind):
-                    _check_variables(workflow, entry, text_of(entry, key), defined[name], f"step '{name}'")
-        for entry in entries(step, "do"):
-            _check_variables(workflow, entry, text_of(entry), defined[name], f"step '{name}'")
-    everything = set().union(*defined.values())
+        known[name] = _check_step(workflow, name, _used_sets(workflow, roots, step), steps, known)
     analysers = {text_of(node, "name"): node for node in entries(workflow.root, "analyser")}
-    patterns: set[str] = set()
+    columns = set().union(*known.values())
     for node in analysers.values():
-        for name in (text_of(entry, "name") for one in sets_of(node) for entry in entries(one, "pattern")):
-            patterns |= {name, *(f"{name}_{statistic}" for statistic in STATISTICS)}
+        for pattern in (one for used in _used_sets(workflow, roots, node) for one in entries(used, "pattern")):
+            name = text_of(pattern, "name")
+            columns |= {name, *(f"{name}_{statistic}" for statistic in STATISTICS)}
         for entry in entries(node, "analyse"):
             if text_of(entry, "step") not in steps:
                 workflow.find(entry, f"the analyser reads step '{text_of(entry, 'step')}', which is no step")
     for result in entries(workflow.root, "result"):
         if text_of(result, "use") not in analysers:
             workflow.find(result, f"the result uses '{text_of(result, 'use')}', which is no analyser")
-        for table in entries(result, "table"):
-            for column in entries(table, "column"):
-                if text_of(column) not in everything | patterns:
-                    workflow.find(column, f"column '{text_of(column)}' is neither a parameter nor a pattern")
+        for column in (one for table in entries(result, "table") for one in entries(table, "column")):
+            if text_of(column) not in columns:
+                workflow.find(column, f"column '{text_of(column)}' is neither a parameter nor a pattern")
+
+
+def _check_step(
+    workflow: Workflow, name: str, used: list[Any], steps: dict[str, Any], known: dict[str, set[str]]
+) -> set[str]:
+    """Check the variables of a step and of its sets; return those that it knows, by itself or from other steps."""
+    defined = {text_of(entry, "name") for node in used for entry in entries(node, "parameter")}
+    for parent in (one.strip() for one in text_of(steps[name], "depend").split(",") if one.strip()):
+        if parent not in steps:
+            workflow.find(steps[name], f"step '{name}' depends on '{parent}', which is no step")
+        defined |= known.get(parent, set())
+    texts = [
+        (entry, text_of(entry, key))
+        for kind, key in (("parameter", "_"), ("sub", "dest"))
+        for node in used
+        for entry in entries(node, kind)
+    ]
+    for entry, text in [*texts, *((entry, text_of(entry)) for entry in entries(steps[name], "do"))]:
+        _check_variables(workflow, entry, text, defined, f"step '{name}'")
+    return defined
 
 
 def _check_variables(workflow: Workflow, node: Any, text: str, defined: set[str], where: str) -> None:
     for found in SHELL.finditer(text):
         name = found[1] or found[2]
         if name not in defined and not name.startswith("jube_") and not name.isdigit():
-            near = difflib.get_close_matches(name, defined, n=1)
-            hint = f": did you mean '${near[0]}'?" if near else ""
-            workflow.find(node, f"there is no parameter '{name}' in {where}{hint}")
+            workflow.find(node, f"there is no parameter '{name}' in {where}{_near(name, defined, '$')}")
+
+
+def _near(name: str, known: set[str], sign: str = "") -> str:
+    found = difflib.get_close_matches(name, known, n=1)
+    return f": did you mean '{sign}{found[0]}'?" if found else ""

@@ -1,23 +1,19 @@
 """The points of a sweep: the numbers of devices, and for each the global batch sizes, that can run.
 
 A system's own sweep is filtered: what cannot run is left out. What a user asks for, by CARAML_DEVICES and
-CARAML_BATCHES or the same keys of site.yaml, takes its place, and is refused where it cannot run. For the workflows:
-
-    python -m caraml.points devices|batches BENCHMARK MODEL --system TAG [--among "N ..."]
+CARAML_BATCHES or the same keys of site.yaml, takes its place, and is refused where it cannot run.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from benchmarks.common.options import ConfigError
 from caraml.errors import SiteError
-from caraml.site import read_site
-from caraml.systems import read_system
-from caraml.workloads import Workload, workload
-from results.records import RecordError
+from caraml.site import Site, submit_of
+from caraml.systems import Block
+from caraml.workloads import Workload
 
 
 def numbers(text: str, key: str) -> list[int]:
@@ -70,47 +66,27 @@ def fitting_batches(check: Callable[[int], None], sweep: Sequence[int], asked: S
     return fitting
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run from the command line; returns 1, with the reason, when nothing fits or what was asked for does not."""
-    parser = argparse.ArgumentParser(prog="python -m caraml.points", description="The points of a sweep that can run.")
-    parser.add_argument("kind", choices=("devices", "batches"))
-    parser.add_argument("benchmark", help="a folder of benchmarks/")
-    parser.add_argument("model", help="its size or variant")
-    parser.add_argument("--system", required=True, metavar="TAG", help="whose site facts narrow the sweep")
-    parser.add_argument("--among", metavar="'N ...'", help="default: the system's own sweep")
-    parser.add_argument("--most", type=int, metavar="N", help="devices that there are; default: as many as it takes")
-    parser.add_argument("--num-devices", type=int, metavar="N", help="for batches: of which number of devices")
-    parser.add_argument("--micro-batch-size", type=int, metavar="N", help="default: the model's own")
-    parser.add_argument("--pipeline-parallel-size", type=int, metavar="N", help="default: the model's own")
-    options = parser.parse_args(argv)
-    where = f" on {options.num_devices} devices" if options.num_devices else ""
+def sweep(known: Workload, block: Block, site: Site, model: str) -> dict[int, list[int]]:
+    """Return the global batch sizes to run for each number of devices; raises SiteError where none can run."""
+    facts = known.facts
+    asked = {key: numbers(site[key], f"CARAML_{key.upper()}") for key in ("devices", "batches")}
+    micro_batch = facts.value("micro_batch_size", block, model) if "micro_batch_size" in facts.parameters else ""
+    batches = numbers(facts.resolve(facts.batches, block, model), "the sweep of batches")
+    devices_sweep = numbers(str(block["devices_sweep"]), "devices_sweep")
+    most = int(block["devices_per_node"]) if submit_of(site, block) == "bash" else None
+    found, where = {}, model
     try:
-        known, block = workload(options.benchmark), read_system(options.system)
-        own = block["devices_sweep"]
-        if options.kind == "batches":
-            own = known.facts.resolve(known.facts.batches, block, options.model)
-        sweep = numbers(options.among or own, "the system's sweep")
-        asked = numbers(read_site(options.system)[options.kind], f"CARAML_{options.kind.upper()}")
-        if options.kind == "devices":
-            found = fitting_devices(known, options.model, sweep, asked, options.most)
-        else:
-
-            def check(batch: int) -> None:
-                known.check_point(
-                    options.model,
-                    options.num_devices,
-                    batch,
-                    micro_batch_size=options.micro_batch_size,
-                    pipeline_parallel_size=options.pipeline_parallel_size,
-                )
-
-            found = fitting_batches(check, sweep, asked)
-    except (ConfigError, RecordError, SiteError) as error:
-        print(f"{options.model}{where}: {error}", file=sys.stderr)
-        return 1
-    print(",".join(map(str, found)), end="")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        for devices in fitting_devices(known, model, devices_sweep, asked["devices"], most):
+            where = f"{model} on {devices} devices"
+            pipeline = devices if block["vendor"] == "graphcore" else None  # one pipeline of all IPUs
+            check = partial(
+                known.check_point,
+                model,
+                devices,
+                micro_batch_size=int(micro_batch) if micro_batch else None,
+                pipeline_parallel_size=pipeline,
+            )
+            found[devices] = fitting_batches(check, batches, asked["batches"])
+    except ConfigError as error:
+        raise SiteError(f"{where}: {error}") from error
+    return found

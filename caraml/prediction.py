@@ -93,7 +93,7 @@ def _from_own(found: Answer, groups: Iterable[Group], results: Sequence[PointRes
                     raise PredictionError(
                         f"{group}: {devices_text(devices)}, batch {batch} was measured: see its table"
                     )
-                _check_point(workload(group.first.point.benchmark), group.first.point.model, devices, batch)
+                workload(group.first.point.benchmark).check_point(group.first.point.model, devices, batch)
                 found.predictions.append(group.predict(devices, batch))
             except (PredictionError, ConfigError) as error:
                 found.refused.append(str(error))
@@ -105,14 +105,6 @@ def _places(groups: Iterable[Group], question: Question) -> list[tuple[int, int]
     devices = question.devices or sorted({one.devices for one in points})
     batches = question.batches or sorted({one.batch for one in points})
     return [(number, batch) for number in devices for batch in batches]
-
-
-def _check_point(known: Workload, model: str, devices: int, batch: int) -> None:
-    """Raise ConfigError unless that many devices can share that batch."""
-    try:
-        known.check_point(model, devices, batch)
-    except KeyError as error:
-        raise PredictionError(f"{known.facts.title} has no model {model}: name one that it has") from error
 
 
 class _Target(NamedTuple):
@@ -161,7 +153,7 @@ def _from_datasheet(found: Answer, groups: Sequence[Group], question: Question) 
 
 def _unmeasured(target: _Target, groups: Sequence[Group], devices: int, batch: int) -> Prediction:
     known, model, hardware, first = target.known, target.model, target.hardware, groups[0].first
-    _check_point(known, model, devices, batch)
+    known.check_point(model, devices, batch)
     _check_memory(target, devices, batch, first.precision)
     _check_scale(target, devices)
     step = predict_step(known.facts.name, _work(known, groups, model, devices, batch), hardware, devices, target.own)

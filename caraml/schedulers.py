@@ -1,41 +1,44 @@
-"""The schedulers that there are. Also a command, for the workflow: does one answer? Says why not, with exit code 1.
-
-python -m caraml.schedulers HOW SYSTEM        (HOW as a system's `submit` says: bash, sbatch or kubernetes)
-"""
+"""Schedulers: what is asked of one, what it says of a job, and those that there are."""
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
 
-from caraml.errors import CaramlError
-from caraml.kubernetes import cluster
-from caraml.kubernetes.cluster import Kubernetes
-from caraml.scheduler import Scheduler
-from caraml.site import read_site
+from caraml.job import Job
+from caraml.kubernetes.cluster import Kubernetes, check_access
+from caraml.site import Site
 from caraml.slurm import Slurm
-from caraml.systems import SUBMITS
+
+
+class Scheduler(Protocol):
+    """One look at many jobs; each question raises SchedulerError where there is no answer.
+
+    A job_id is what was written to `job.id` when the job was submitted.
+    """
+
+    title: str  # in sentences
+    key: str  # of what a result says of its job
+
+    def ping(self, job_id: str) -> None:
+        """Raise SchedulerError, soon, unless it answers where a job is; empty: any."""
+
+    def job(self, job_id: str, folder: Path) -> Job:
+        """The job that was submitted in a folder; one that is not known has ended."""
+
+    def bring_results(self, job: Any, folder: Path) -> None:
+        """Make the results of a job that has ended, where the job itself does not."""
+
+    def remove(self, folder: Path) -> None:
+        """Leave nothing of the folder's job with the scheduler."""
+
 
 SCHEDULERS: dict[str, type[Scheduler]] = {"sbatch": Slurm, "kubernetes": Kubernetes}
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run from the command line; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m caraml.schedulers", description="Does the scheduler answer?")
-    parser.add_argument("how", choices=SUBMITS)
-    parser.add_argument("system")
-    options = parser.parse_args(argv)
-    try:
-        if options.how == "sbatch":
-            Slurm().ping("")
-        elif options.how == "kubernetes":
-            cluster.check_access(read_site(options.system))
-    except CaramlError as error:
-        print(f"caraml: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def check_scheduler(submit: str, site: Site) -> None:
+    """Raise SchedulerError, soon, unless what a system's `submit` names answers and takes jobs."""
+    if submit == "sbatch":
+        Slurm().ping("")
+    elif submit == "kubernetes":
+        check_access(site)

@@ -1,15 +1,16 @@
 """What a site decides: accounts, partitions, folders, modules.
 
 From `site.yaml` in the checkout (site.example.yaml shows all keys), each key overridden by the environment variable
-CARAML_KEY, and for one system by a block under `systems`. Also a command, for the workflow:
+CARAML_KEY, and for one system by a block under `systems`. Also a command, for
+submit.sh, which writes site.sh and sbatch.flags into the current folder:
 
-    python -m caraml.site SYSTEM --sbatch|--job|--get KEY
+    python -m caraml.site SYSTEM
 """
 
 from __future__ import annotations
 
-import argparse
 import os
+import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ from typing import Any
 from caraml.errors import CaramlError, SiteError, near
 from caraml.installation import checkout, missing_package
 from caraml.paths import wrong_path
-from caraml.systems import RUNTIMES, SUBMITS, read_systems
+from caraml.systems import FIGURE, KEYS, Kind, read_systems
 from results.records import RecordError
 from results.workloads import names
 from results.yaml_files import YamlError, read_yaml
@@ -59,6 +60,18 @@ DEFAULTS: dict[str, str | list[str]] = {
 SBATCH_FLAGS = ("account", "partition", "reservation", "qos")
 FOLDERS = ("container_folder", "data_folder", "container_mounts")
 PATHS = ("kubernetes_claim_path", "kubernetes_pod")  # where they are given
+TOLERATION = r"(?P<key>[\w./-]+)(=(?P<value>[\w.-]*))?(:(?P<effect>NoSchedule|PreferNoSchedule|NoExecute))?"
+# What a value that is given must be, or each one of a list.
+KINDS: Mapping[str, Kind] = {
+    "submit": KEYS["submit"],
+    "container_runtime": KEYS["container_runtime"],
+    "kubernetes_node_selector": Kind("LABEL=VALUE", r"[^=]+=.*"),
+    "kubernetes_tolerations": Kind(
+        "KEY, KEY:EFFECT or KEY=VALUE:EFFECT, with NoSchedule, PreferNoSchedule or NoExecute", TOLERATION
+    ),
+    "kubernetes_user": Kind("numbers, such as 1000 or 1000:100", r"[0-9]+(:[0-9]+)?"),
+    "kubernetes_patience_min": FIGURE,
+}
 
 Site = dict[str, Any]
 
@@ -103,10 +116,10 @@ def read_site(system: str, file: Path | None = None, environ: Mapping[str, str] 
     for key in PATHS:
         if site[key]:
             site[key] = _folder(key, site[key], root)
-    if site["submit"] not in ("", *SUBMITS):
-        raise SiteError(f"submit is {site['submit']!r}: choose one of {', '.join(SUBMITS)}")
-    if site["container_runtime"] not in ("", *RUNTIMES):
-        raise SiteError(f"container_runtime is {site['container_runtime']!r}: choose one of {', '.join(RUNTIMES)}")
+    for key, kind in KINDS.items():
+        for value in site[key] if isinstance(site[key], list) else [site[key]]:
+            if value and not re.fullmatch(kind.pattern, value):
+                raise SiteError(f"{key} is {value!r}: write {kind.words}")
     return site
 
 
@@ -174,28 +187,16 @@ def job_lines(site: Site) -> list[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run from the command line; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m caraml.site", description="The site's facts, for the workflow.")
-    parser.add_argument("system")
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--sbatch", action="store_true", help="flags of sbatch, one a line")
-    what.add_argument("--job", action="store_true", help="lines for the job's script")
-    what.add_argument("--get", metavar="KEY", choices=defaults(), help="one value")
-    parser.add_argument("--default", default="", help="what --get prints where the site says nothing")
-    options = parser.parse_args(argv)
-    if hasattr(sys.stdout, "reconfigure"):  # a script reads it: names of files as they are, on any terminal
-        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
+    """Write the site's lines for a job, and its flags for sbatch, into the current folder; return the exit code."""
+    [system] = sys.argv[1:] if argv is None else argv
     try:
-        site = read_site(options.system)
+        site = read_site(system)
     except (CaramlError, RecordError, ImportError) as error:
-        sentence = missing_package(error) if isinstance(error, ImportError) else error
-        print(f"site: {sentence}", file=sys.stderr)
+        print(f"site: {missing_package(error) if isinstance(error, ImportError) else error}", file=sys.stderr)
         return 2
-    if options.get:
-        print(site[options.get] or options.default, end="")
-    else:
-        for line in sbatch_flags(site) if options.sbatch else job_lines(site):
-            print(line)
+    for name, lines in (("site.sh", job_lines(site)), ("sbatch.flags", sbatch_flags(site))):
+        text = "".join(f"{line}\n" for line in lines)
+        Path(name).write_text(text, encoding="utf-8", errors="surrogateescape")  # names of files as they are
     return 0
 
 

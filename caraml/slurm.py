@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from caraml.errors import SchedulerError
+from caraml.job import Job
 from caraml.programs import ProgramError, ask, words
 from results.derived import JOULES_PER_WH
 
@@ -36,37 +38,33 @@ BEHIND_S = 30.0  # by so much the accounting may be behind the scheduler
 ASK_AGAIN_S = 0.5
 
 
-class Job(NamedTuple):
-    """One job; texts as Slurm prints them, empty where it does not say."""
+@dataclass(frozen=True)
+class SlurmJob(Job):
+    """A job of Slurm."""
 
-    job_id: str
-    state: str
-    reason: str = ""
     exit_code: str = ""
-    start: str = ""
-    latest_end: str = ""
     consumed_energy_j: float | None = None  # of the whole job, where Slurm measures it
 
-    @property
-    def has_ended(self) -> bool:
-        return self.state in ENDED or self.state == UNKNOWN
-
-    @property
-    def is_queued(self) -> bool:
-        return not self.has_ended and self.state not in RUNNING
-
-    @property
-    def ended_by_itself(self) -> bool:
-        return self.state in ("COMPLETED", "FAILED")
-
     def to_record(self) -> dict[str, Any]:
-        """What a result says of it, its energy in watt-hours, too."""
+        """Return what a result says of it, its energy in watt-hours, too."""
+        keys = ("job_id", "state", "reason", "exit_code", "start", "latest_end", "consumed_energy_j")
         joules = self.consumed_energy_j
-        return {**self._asdict(), "consumed_energy_wh": joules / JOULES_PER_WH if joules else None}
+        return {key: getattr(self, key) for key in keys} | {
+            "consumed_energy_wh": joules / JOULES_PER_WH if joules else None
+        }
 
-    def __str__(self) -> str:
-        reason = f" ({self.reason})" if self.reason not in ("", "None") else ""
-        return f"job {self.job_id}: {self.state}{reason}"
+
+def _job(job_id: str, state: str, reason: str = "", **more: Any) -> SlurmJob:
+    has_ended = state in ENDED or state == UNKNOWN
+    return SlurmJob(
+        job_id,
+        state,
+        reason,
+        is_queued=not has_ended and state not in RUNNING,
+        has_ended=has_ended,
+        ended_by_itself=state in ("COMPLETED", "FAILED"),
+        **more,
+    )
 
 
 def ping() -> None:
@@ -91,14 +89,14 @@ class Slurm:
         """Raise SchedulerError, soon, unless Slurm answers."""
         ping()
 
-    def job(self, job_id: str, folder: Path) -> Job:
+    def job(self, job_id: str, folder: Path) -> SlurmJob:
         """The job that was submitted in a folder, as the scheduler or, when that has forgotten it, its accounting says.
 
         UNKNOWN when neither knows it, or the number is another job's; raises SchedulerError when Slurm does not answer.
         """
         text, job_id = job_id, _number(job_id)
         if not job_id:
-            return Job(text[-40:], NOT_TOLD, f"sbatch has printed no number of a job, but '{text[-40:]}'")
+            return _job(text[-40:], NOT_TOLD, f"sbatch has printed no number of a job, but '{text[-40:]}'")
         if not self._has_answered:
             ping()
             self._has_answered = True
@@ -109,21 +107,21 @@ class Slurm:
         if done.returncode:
             if "Invalid job id" not in done.stderr:
                 raise SchedulerError(f"Slurm does not answer: {words(done)}")
-            return self._accounted(job_id) or Job(job_id, UNKNOWN, "Slurm no longer knows the job")
+            return self._accounted(job_id) or _job(job_id, UNKNOWN, "Slurm no longer knows the job")
         found = dict(FIELD.findall(done.stdout))
         # A folder can be a copy, from a place where another Slurm counted.
         if Path(found.get("WorkDir", folder)).resolve() != folder.resolve():
-            return Job(job_id, UNKNOWN, f"the number is that of another job, in {found['WorkDir']}")
-        job = Job(
+            return _job(job_id, UNKNOWN, f"the number is that of another job, in {found['WorkDir']}")
+        job = _job(
             job_id,
             found.get("JobState") or NOT_TOLD,
             found.get("Reason", ""),
-            found.get("ExitCode", ""),
-            found.get("StartTime", ""),
-            found.get("EndTime", ""),
+            exit_code=found.get("ExitCode", ""),
+            start=found.get("StartTime", ""),
+            latest_end=found.get("EndTime", ""),
         )
         accounted = self._ended(job_id) if job.has_ended else None
-        return job._replace(consumed_energy_j=accounted.consumed_energy_j) if accounted else job
+        return replace(job, consumed_energy_j=accounted.consumed_energy_j) if accounted else job
 
     def bring_results(self, job: Job, folder: Path) -> None:
         """A job makes its results itself."""
@@ -131,7 +129,7 @@ class Slurm:
     def remove(self, folder: Path) -> None:
         """Slurm forgets a job by itself."""
 
-    def _ended(self, job_id: str) -> Job | None:
+    def _ended(self, job_id: str) -> SlurmJob | None:
         """From sacct, of a job that has ended: the accounting hears of that a moment later, and its energy is whole
         from then on.
         """
@@ -144,7 +142,7 @@ class Slurm:
             time.sleep(ASK_AGAIN_S)
         return found
 
-    def _accounted(self, job_id: str) -> Job | None:
+    def _accounted(self, job_id: str) -> SlurmJob | None:
         """From sacct, where the site has it."""
         if self._has_no_accounting:
             return None
@@ -163,9 +161,9 @@ class Slurm:
         state, reason, exit_code, start, end, energy = rows[-1]
         # "CANCELLED by 1000"; an energy of 0 or nothing was not measured.
         joules = float(energy) if energy.isdecimal() else 0.0
-        return Job(
-            job_id, state.split()[0], reason, exit_code, start, end, joules if 0 < joules < NO_ENERGY_J else None
-        )
+        measured = joules if 0 < joules < NO_ENERGY_J else None
+        state = state.split()[0]
+        return _job(job_id, state, reason, exit_code=exit_code, start=start, latest_end=end, consumed_energy_j=measured)
 
 
 def _number(text: str) -> str:

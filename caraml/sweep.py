@@ -10,10 +10,8 @@ from results.records import RESULT_NAME, RecordError, read_record
 from results.tables.table import failures
 
 WORKPACKAGES = "workpackages.xml"  # JUBE's list of what a run consists of
-
-
 CONFIGURATION = "configuration.xml"  # what JUBE writes first
-OF_A_PROGRAM = re.compile(r"""for parameter "\w+": b['"](.+?)(?:\\n)?['"]$""")
+OF_A_PROGRAM = re.compile(r"""for parameter "\w+": b['"](?:caraml: )?(.+?)(?:\\n)?['"]$""")
 
 
 def run_folder(folder: Path) -> Path:

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from caraml.errors import SchedulerError, SweepError
 from caraml.installation import checkout
-from caraml.scheduler import Job, Scheduler
-from caraml.schedulers import SCHEDULERS
+from caraml.job import Job
+from caraml.schedulers import SCHEDULERS, Scheduler
 from caraml.sweep import check_run, no_results, not_started, points, runs_of
 from results.collect import failed_result
 from results.records import ATTEMPTS, RESULT_NAME, read_record, write_record

@@ -47,21 +47,19 @@ sweep() {
 }
 
 demo() {
-    local data text how submit
+    local data text how
     if ((!$#)); then
         caraml doctor || true # which tag is this machine's
         echo "demo: on the processor; 'make setup' has made .venv, so 'jube run jube/llm.yaml --tag TAG' is for an accelerator"
         set -- CPU
     fi
     caraml check jube/*.yaml
-    submit=$(caraml systems --system "$1" --get submit)
-    how=$(python3 -m caraml.site "$1" --get submit --default "$submit")
     # As the workflow would after the data is made.
-    python3 -m caraml.schedulers "$how" "$1" || {
+    how=$(caraml plan "$1" llm_training --get submit)
+    data=$(caraml plan "$1" llm_training --ask-scheduler --get data_folder) || {
         echo "demo: $1 runs by $how, which cannot be used here: 'caraml doctor --system $1' tells what is missing" >&2
         exit 1
     }
-    data=$(python3 -m caraml.site "$1" --get data_folder)
     say "text for GPT and pictures for ResNet-50, side by side (made once)"
     python3 -m benchmarks.llm_training.prepare --out "$data/text-tiny" --size tiny >"$logs/text" 2>&1 &
     text=$!

@@ -57,8 +57,8 @@ def run_in_place_of_training(checkout: Path, program: str) -> None:
     """Let jobs run another program under the sampler, which does not look at the idle machine first."""
     node = checkout / "jube" / "include" / "node.sh.in"
     text = node.read_text()
-    assert text.count(" #START# ") == text.count("#IDLE_S#") == 1
-    node.write_text(text.replace(" #START# ", f" {program} # ").replace("#IDLE_S#", "0"))
+    assert text.count(" #PROCESS_STARTER# ") == text.count("#IDLE_S#") == 1
+    node.write_text(text.replace(" #PROCESS_STARTER# ", f" {program} # ").replace("#IDLE_S#", "0"))
 
 
 @pytest.fixture(scope="session")

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from caraml.errors import SiteError
 from caraml.images import architecture_of, definition, image_path, make_image, read_image, read_images
-from caraml.site import SiteError
 from caraml.systems import read_systems
+from results.records import RecordError
 from tests.conftest import SMALL, made_up_system, make_checkout
 from tests.needs import need
 from tests.waiting import PATIENCE_S
@@ -254,5 +255,5 @@ def test_what_keeps_an_image_from_being_made_is_said(tmp_path):
     with pytest.raises(SiteError, match=f"is for {other.arch}, this machine is {platform.machine()}"):
         make_image(other, "podman", tmp_path)
     (tmp_path / "images.yaml").write_text("a: {base: b, arch: c, bsae: d}")
-    with pytest.raises(SiteError, match="'a' has a key 'bsae'"):
+    with pytest.raises(RecordError, match=r"'a' has an unknown key 'bsae': did you mean base?"):
         read_images(tmp_path / "images.yaml")

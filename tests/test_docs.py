@@ -22,6 +22,7 @@ import yaml
 from caraml.cli import COMMANDS
 from caraml.site import DEFAULTS, defaults
 from caraml.systems import read_systems
+from caraml.tags import known_tags
 from jpwr.backends import METHODS
 from results.workloads import workloads
 from tests.conftest import REPOSITORY, SHIPPED, make_checkout, run_in_place_of_training
@@ -211,21 +212,11 @@ def _look_up_jube(rest: list[str]) -> None:
         return
     _known(rest[1], workflows, "workflow")
     tags = rest[rest.index("--tag") + 1 :]
-    known = _tags(workflows[rest[1]][1])
+    known = known_tags(REPOSITORY / "jube", workflows[rest[1]][1])
     for tag in tags:
         _known(tag, known, f"tag of {rest[1]}")
     if len(systems := set(tags) & set(read_systems())) != 1:
         raise WrongCommand(f"give exactly one system's tag, not {len(systems)}")
-
-
-@functools.cache
-def _tags(workflow: str) -> set[str]:
-    """As the workflow itself asks before it starts."""
-    program = "import sys; sys.argv[1:] = ['jube', '', '']; import runpy; from pathlib import Path; "
-    program += f"print(*runpy.run_path('jube/include/check_tags.py')['known_tags'](Path('jube'), '{workflow}'))"
-    done = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return set(done.stdout.split())
 
 
 def _look_up_make(rest: list[str]) -> None:
@@ -432,7 +423,7 @@ def test_nothing_that_has_a_place_in_a_table_is_missing_there():
     systems = set(read_systems())
     assert SHIPPED | set(METHODS) <= rows["docs/what_has_run.md"]
     assert set(METHODS) <= rows["jpwr/README.md"]
-    all_tags = {tag for name in workloads() for tag in _tags(name)}
+    all_tags = {tag for name in workloads() for tag in known_tags(REPOSITORY / "jube", name)}
     assert all_tags - systems <= rows["docs/performance_engineer.md"]
     assert set(DEFAULTS) <= set(yaml.safe_load((REPOSITORY / "site.example.yaml").read_text()))
 

@@ -484,7 +484,6 @@ def findings(sweep_environ: dict[str, str], checkout: Path) -> dict[str, str]:
         ({}, "image", f"ok    image: {REGISTRY}/cpu"),
         ({}, "memory", "look  memory: a pod has no limit"),
         ({"CARAML_KUBERNETES_NODE_SELECTOR": "kind=none"}, "nodes", "FAIL  nodes: 0 of 0 with kind=none"),
-        ({"CARAML_KUBERNETES_NODE_SELECTOR": "none"}, "nodes", "FAIL  nodes: kubernetes_node_selector holds 'none'"),
         (
             {"CARAML_KUBERNETES_CLAIM": "none"},
             "storage",

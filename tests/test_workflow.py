@@ -170,7 +170,7 @@ def test_earlier_results_are_untouched_by_a_later_run(sweep):
         ("llm", ["CPX"], '"system" not found'),
         ("llm", [], '"system" not found'),
         ("llm", ["CPU", "A100"], '"system" can be found multiple times'),
-        ("llm", ["CPU", "117M", "800M"], "size was defined at least twice"),
+        ("llm", ["CPU", "117M", "800M"], "asked_model was defined at least twice"),
     ],
 )
 def test_tags_that_make_no_run_are_refused(jube, workflow, tags, message, tmp_path):
@@ -303,7 +303,7 @@ def job_folder(tmp_path: Path, program: str, methods: str = "estimate", runs: in
         "GRES": "",
         "EXCLUSIVE": "",
         "PROGRAM": program,
-        "START": "python3 -m torch.distributed.run",
+        "PROCESS_STARTER": "python3 -m torch.distributed.run",
         "INTERVAL_MS": "100",
         "IDLE_S": "0",
         "RUNS_IN_JOB": str(runs),

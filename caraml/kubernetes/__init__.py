@@ -1,5 +1,5 @@
 """Points of a sweep as Jobs of Kubernetes.
 
-objects: what is submitted; submit: submits it; pod: runs in each pod; parcel: brings its files where there is no shared
-storage; cluster: what became of a Job.
+submit: makes and submits the objects; pod: runs in each pod; cluster: what became of a Job, and its results; state: the
+state of a Job, from what Kubernetes says; checks: is everything there for the first Job?
 """

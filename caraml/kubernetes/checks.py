@@ -9,7 +9,7 @@ from caraml.errors import SchedulerError, SiteError
 from caraml.finding import BAD, GOOD, WARNING, Finding
 from caraml.installation import checkout
 from caraml.kubernetes.kubectl import Kubectl
-from caraml.kubernetes.objects import image_of, is_below, pair, toleration
+from caraml.kubernetes.submit import image_of, is_below, tolerations
 from caraml.programs import words
 from caraml.site import Site
 from caraml.systems import Block
@@ -90,12 +90,8 @@ def _storage(kubectl: Kubectl, site: Site) -> Iterator[Finding]:
 
 
 def _nodes(kubectl: Kubectl, block: Block, site: Site) -> Iterator[Finding]:
-    try:
-        labels = ",".join("=".join(pair(text)) for text in site["kubernetes_node_selector"])
-        tolerated = {toleration(text)["key"] for text in site["kubernetes_tolerations"]}
-    except SiteError as error:
-        yield Finding("nodes", BAD, str(error), "correct site.yaml")
-        return
+    labels = ",".join(site["kubernetes_node_selector"])
+    tolerated = {one["key"] for one in tolerations(site)}
     done = kubectl.try_to("get", "nodes", "-l", labels, "-o", "name")
     if done.returncode:
         yield Finding("nodes", WARNING, f"cannot be seen: {words(done)}", "the first pod says whether one fits")

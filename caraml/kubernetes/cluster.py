@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from caraml.errors import SchedulerError
-from caraml.kubernetes.harvest import bring_results
-from caraml.kubernetes.kubectl import Kubectl
-from caraml.kubernetes.objects import FOLDER, NAME, PART, Object
-from caraml.kubernetes.state import KubernetesJob, end_s, judge, name_of
-from caraml.kubernetes.submission import IN_CLUSTER, JOB_ID, OBJECTS, read_job_id
+from caraml.kubernetes import pod as in_pod
+from caraml.kubernetes.kubectl import NAME, PART, Kubectl, Object, read_job_id
+from caraml.kubernetes.state import FOLDER, KubernetesJob, end_s, has_run, judge, name_of, terminated
+from caraml.kubernetes.submit import CHECKOUT, IN_CLUSTER, JOB_ID, OBJECTS, read_request
 from caraml.programs import words
 from caraml.site import Site
+from results.collect import cause, collect, failed_result
+from results.records import RESULT_NAME, Record, RecordError, read_record, write_record
 
 UNKNOWN = "UNKNOWN"
 
@@ -51,7 +52,7 @@ class Kubernetes:
             self._seen[where] = _look(where)
         seen = self._seen[where]
         pods = sorted((pod for pod in seen.pods if pod["metadata"]["labels"].get(NAME) == name), key=name_of)
-        job = KubernetesJob(name, where, version=seen.version, pods=pods)
+        job = KubernetesJob(name, where=where, version=seen.version, pods=pods)
         if name not in seen.jobs:
             return job.ended("Deleted", "Kubernetes no longer knows it: was it deleted by hand?")
         found = seen.jobs[name]
@@ -64,7 +65,7 @@ class Kubernetes:
     def bring_results(self, job: KubernetesJob, folder: Path) -> None:
         """The result of each run, as its pods have left it. A Job that was given up must not run later."""
         if job.state != UNKNOWN:
-            bring_results(job, folder, self.key)
+            _bring_results(job, folder, self.key)
             if not job.end:
                 self.remove(folder)
 
@@ -104,3 +105,72 @@ def _look(where: Kubectl) -> _Seen:
     version = where.json("version").get("serverVersion", {}).get("gitVersion", "")
     jobs = {one["metadata"]["name"]: one for one in found if one["kind"] == "Job"}
     return _Seen(where, jobs, [one for one in found if one["kind"] == "Pod"], version)
+
+
+def _bring_results(job: KubernetesJob, point: Path, key: str) -> None:
+    """Write the result of each run of a point, with what is known of the Job under `key`."""
+    request = read_request(point)
+    trouble = _bring_files(job, point) if (point / OBJECTS / CHECKOUT).exists() else ""
+    for run in in_pod.folders(point, request.runs):
+        known = {key: job.to_record()}
+        write_record({**read_record(run / RESULT_NAME), **known}, run / RESULT_NAME)
+        write_record({**_result(job, run, point, request.nodes, trouble), **known}, run / RESULT_NAME)
+
+
+def _result(job: KubernetesJob, run: Path, point: Path, nodes: int, trouble: str) -> Record:
+    codes = [_exit_code(run, node) for node in range(nodes)]
+    bad = next((node for node, code in enumerate(codes) if code), None)
+    if bad is not None:
+        _, err_name = in_pod.output_names(bad)
+        why = "" if job.ended_by_itself else f"Kubernetes ended the {job}; "
+        return failed_result(run, codes[bad] or 1, why + cause(codes[bad] or 1, run / err_name))
+    if None not in codes:
+        try:
+            return collect(run)
+        except RecordError as error:
+            return failed_result(run, 1, f"all nodes ended well, and left no record: {error}")
+    if not job.ended_by_itself:
+        return failed_result(run, 1, f"Kubernetes ended the {job}")
+    return failed_result(run, 1, trouble or _unheard(job, run, point))
+
+
+def _exit_code(run: Path, node: int) -> int | None:
+    """How one node's part of a run ended; None where that is not known."""
+    try:
+        return int((run / f"{in_pod.EXIT_CODE}{node}").read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _unheard(job: KubernetesJob, run: Path, point: Path) -> str:
+    """Why nothing is known of a run in pods that ended by themselves."""
+    if run != point and any(point.glob(f"{in_pod.EXIT_CODE}*")):
+        return "it was not begun, as a run before it failed"
+    for pod in job.pods:
+        if (log := _log(point, pod)).exists():
+            return f"pod {name_of(pod)} did not start the run: {cause(1, log)}"
+    return f"Kubernetes ended the {job}, and no pod has said how the run ended"
+
+
+def _log(point: Path, pod: Object) -> Path:
+    return point / OBJECTS / f"{name_of(pod)}.log"
+
+
+def _bring_files(job: KubernetesJob, point: Path) -> str:
+    """The logs of all pods, and the files of the runs in them; returns what is missing."""
+    trouble = ""
+    for pod in filter(has_run, job.pods):
+        done = job.where.try_to("logs", name_of(pod))
+        if done.returncode:
+            job.where("version")  # which raises an error where it is Kubernetes itself that does not answer
+            trouble = f"the log of pod {name_of(pod)} is not to be had: {words(done)}"
+            continue
+        lines = done.stdout.splitlines(keepends=True)
+        said = [line for line in lines if not line.startswith(f"{in_pod.WORD} ")]
+        log = _log(point, pod)
+        log.write_text("".join(said), encoding="utf-8")
+        try:
+            in_pod.unpack(in_pod.parcel_of(done.stdout), point)
+        except in_pod.ParcelError as error:
+            trouble = f"{error}; it ends: {cause(terminated(pod).get('exitCode', 1), log)}"
+    return trouble

@@ -9,6 +9,9 @@ from typing import Any, NamedTuple
 from caraml.errors import SchedulerError
 from caraml.programs import ProgramError, ask, words
 
+Object = dict[str, Any]  # of the API
+
+PART, NAME = "app.kubernetes.io/name", "app.kubernetes.io/instance"  # labels: of this suite, and of one Job
 LIMIT_S = 120
 REQUEST_LIMIT = "--request-timeout=60s"
 
@@ -43,3 +46,14 @@ class Kubectl(NamedTuple):
         except ValueError as error:
             raise SchedulerError(f"Kubernetes does not answer: kubectl {arguments[0]} printed no JSON") from error
         return found
+
+
+def job_id(name: str, where: Kubectl) -> str:
+    """Return what is written to `job.id`."""
+    return f"{name};{where.namespace};{where.context}"
+
+
+def read_job_id(text: str) -> tuple[str, Kubectl]:
+    """Return the Job's name and where it is."""
+    name, namespace, context = (*text.split(";"), "", "")[:3]
+    return name, Kubectl(context, namespace)

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
-from caraml.kubernetes.kubectl import Kubectl
-from caraml.kubernetes.objects import CONTAINER, PATIENCE, Object
+from caraml.job import Job
+from caraml.kubernetes.kubectl import Kubectl, Object
 
+# Of jube/include/pod.yaml.in: the container that trains, and what a Job is annotated with.
+CONTAINER, FOLDER, PATIENCE = "train", "caraml/folder", "caraml/patience-s"
 # Why a container is not started; no later try changes those of NEVER.
 NOT_STARTED = {
     *("ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError", "InvalidImageName"),
@@ -26,24 +28,13 @@ ORDINARY = {"", "Error", "Completed", "BackoffLimitExceeded"}
 
 
 @dataclass(frozen=True)
-class KubernetesJob:
-    """One Job at one moment."""
+class KubernetesJob(Job):
+    """A Job of Kubernetes; its state is in the words of Kubernetes, where it has one."""
 
-    name: str
-    where: Kubectl
-    state: str = ""  # in the words of Kubernetes, where it has one
-    reason: str = ""
-    is_queued: bool = False
-    has_ended: bool = False
-    ended_by_itself: bool = False
-    start: str = ""
+    where: Kubectl = Kubectl()
     end: str = ""
-    latest_end: str = ""
     version: str = ""  # of the cluster
     pods: Sequence[Object] = field(default=(), repr=False)
-
-    def __str__(self) -> str:
-        return f"job {self.name}: {self.state}" + (f" ({self.reason})" if self.reason else "")
 
     def ended(self, state: str, reason: str) -> KubernetesJob:
         """The same job, which Kubernetes has ended, or to which it will do nothing more."""
@@ -54,7 +45,7 @@ class KubernetesJob:
         pods = [describe(pod) for pod in self.pods]
         digests = {pod["image_id"].rpartition("@")[2] for pod in pods} - {""}
         return {
-            "job_id": self.name,
+            "job_id": self.job_id,
             "namespace": self.where.namespace,
             "context": self.where.context,
             "cluster_version": self.version,
@@ -98,7 +89,7 @@ def judge(
     if end := conditions.get("Failed"):
         return _failed(job, end)
     if found["spec"].get("suspend"):
-        why = warning([job.name]) or "its queue has not admitted it"
+        why = warning([job.job_id]) or "its queue has not admitted it"
         return replace(job, state="Suspended", reason=why, is_queued=True)
     for pod in job.pods:
         if _is_lost(pod, now_s):
@@ -108,7 +99,7 @@ def judge(
     patience_s = float(found["metadata"].get("annotations", {}).get(PATIENCE, START_LIMIT_S))
     start_limit_s = min(patience_s, START_LIMIT_S)
     if not job.pods:
-        why = warning([job.name])
+        why = warning([job.job_id])
         if why and now_s - begun_s > start_limit_s:
             return job.ended("FailedCreate", why)
         return replace(job, state="Pending", reason=why, is_queued=True)

@@ -87,7 +87,7 @@ def test_a_last_run_without_a_result_is_named_with_the_one_that_has_some(sweep, 
     )
 
 
-WRAPPED = """[x]:ERROR: Cannot evaluate ""/r/python.sh" "/r/check_tags.py"" for parameter "run_tags": b'{}\\n'"""
+WRAPPED = """[x]:ERROR: Cannot evaluate "'/r/python.sh' plan" for parameter "plan": b'caraml: {}\\n'"""
 SAID = "llm_training has no tag cold: did you mean bold? Its tags are one two"
 
 

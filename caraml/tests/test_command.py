@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import signal
 import subprocess
@@ -10,7 +11,9 @@ import sys
 import pytest
 
 from caraml import __main__, cli
+from caraml.errors import SiteError
 from caraml.installation import checkout
+from caraml.tags import check_tags
 from results.tests import made_up
 
 REQUIREMENTS = """
@@ -74,10 +77,12 @@ def test_what_a_terminal_cannot_show_is_escaped_and_changes_no_exit_code(folder,
     assert "Traceback" not in err
 
 
-def test_names_of_folders_reach_a_script_as_they_are_from_any_terminal(folder):
-    arguments = ("CPU", "--get", "data_folder")
+def test_names_of_folders_reach_a_script_as_they_are_from_any_terminal(folder, tmp_path):
     variables = {"CARAML_DATA_FOLDER": "/dat\u00e4", **TERMINALS[2]}
-    assert ended(started(folder, *arguments, module="caraml.site", **variables)) == (0, "/dat\u00e4", "")
+    code, out, _ = ended(started(folder, "plan", "CPU", "llm_training", **variables))
+    assert (code, ast.literal_eval(out)["data_folder"]) == (0, "/dat\u00e4")
+    assert ended(started(tmp_path, "CPU", module="caraml.site", **variables)) == (0, "", "")
+    assert "export CARAML_DATA_FOLDER='/dat\u00e4'" in (tmp_path / "site.sh").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", ["benchmarks", "ioprof", "jpwr", "results"])
@@ -98,7 +103,7 @@ def test_an_internal_error_has_an_exit_code_of_its_own_and_its_traceback(monkeyp
     def broken(*arguments):
         raise ZeroDivisionError("a mistake of ours")
 
-    monkeypatch.setattr(cli, "published_text", broken)
+    monkeypatch.setattr(cli.after, "published_text", broken)
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     assert __main__.main(["published"]) == 70
     told = capsys.readouterr().err
@@ -145,8 +150,5 @@ def test_files_are_read_alike_on_any_terminal(tmp_path):
     terminal = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PATH": str(tmp_path)}
     code, _, err = ended(started(tmp_path, "wait", str(tmp_path / "run"), **terminal))
     assert (code, "there is no scontrol on this machine" in err) == (2, True), err
-    check_tags = str(checkout() / "jube" / "include" / "check_tags.py")
-    command = [sys.executable, check_tags, str(tags.parent), "x", str(tmp_path)]
-    environ = {**os.environ, **terminal, "PYTHONPATH": str(checkout())}
-    done = subprocess.run(command, env=environ, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (1, "x has no tag t: its tags are \n")
+    with pytest.raises(SiteError, match=r"x has no tag t: its tags are $"):
+        check_tags(tags.parent, "x", tmp_path)

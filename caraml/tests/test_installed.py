@@ -296,13 +296,14 @@ def test_the_workflows_question_for_the_site_is_one_sentence_too(bare, copy, tmp
     (tmp_path / "jube" / "include").mkdir(parents=True)
     shutil.copy(copy / SYSTEMS, tmp_path / SYSTEMS)
     (tmp_path / "site.yaml").write_text("account: me\n")
-    done = run(bare.bin / "python", "-m", "caraml.site", "CPU", "--get", "account", cwd=tmp_path)
+    done = run(bare.bin / "python", "-m", "caraml.site", "CPU", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("site: ")
     assert len(done.stderr.splitlines()) == 1
     (tmp_path / "site.yaml").unlink()
-    done = run(bare.bin / "python", "-m", "caraml.site", "CPU", "--get", "data_folder", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, str(tmp_path / "data"))
+    done = run(bare.bin / "python", "-m", "caraml.site", "CPU", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert f"DATA_FOLDER={tmp_path / 'data'}\n" in (tmp_path / "site.sh").read_text()
 
 
 def test_a_table_of_the_wheel_is_that_of_the_checkout(whole, results, capsys):

@@ -11,9 +11,8 @@ import yaml
 
 from caraml.errors import SiteError
 from caraml.kubernetes import submit
-from caraml.kubernetes.objects import Place, Request, merged, objects, toleration
-from caraml.kubernetes.submission import read_request
-from caraml.site import defaults
+from caraml.kubernetes.submit import Place, Request, merged, objects, read_request, tolerations
+from caraml.site import defaults, read_site
 
 REQUEST = Request(
     "llm_training", 1, "nvidia", 4, "nvidia.com/gpu", 16, 1800, "pytorch-nvidia-x86_64", True, 3, "make data"
@@ -161,25 +160,29 @@ def test_the_sites_facts_reach_the_objects():
     ],
 )
 def test_a_toleration_is_written_as_a_taint(text, expected):
-    assert toleration(text) == expected
+    assert tolerations({"kubernetes_tolerations": [text]}) == [expected]
+
+
+def test_an_image_that_is_nowhere_is_one_sentence():
+    with pytest.raises(SiteError, match="a pod needs the image pytorch-nvidia-x86_64"):
+        made(kubernetes_registry="")
 
 
 @pytest.mark.parametrize(
-    ("site", "words"),
+    ("key", "value", "words"),
     [
-        ({"kubernetes_tolerations": ["team:Never"]}, "kubernetes_tolerations holds 'team:Never'"),
-        ({"kubernetes_tolerations": [":NoSchedule"]}, "kubernetes_tolerations holds ':NoSchedule'"),
-        ({"kubernetes_node_selector": ["gpu"]}, "kubernetes_node_selector holds 'gpu': write LABEL=VALUE"),
-        ({"kubernetes_user": "me"}, "kubernetes_user is 'me': give numbers"),
-        ({"kubernetes_registry": ""}, "a pod needs the image pytorch-nvidia-x86_64"),
-        ({"kubernetes_patience_min": "soon"}, "kubernetes_patience_min is 'soon'"),
-        ({"kubernetes_patience_min": "-1"}, "kubernetes_patience_min is '-1'"),
-        ({"kubernetes_patience_min": "nan"}, "kubernetes_patience_min is 'nan'"),
+        ("tolerations", "team:Never", "is 'team:Never': write KEY, KEY:EFFECT or KEY=VALUE:EFFECT, with NoSchedule"),
+        ("tolerations", ":NoSchedule", "is ':NoSchedule': write KEY"),
+        ("node_selector", "gpu", "is 'gpu': write LABEL=VALUE"),
+        ("user", "me", "is 'me': write numbers, such as 1000"),
+        ("patience_min", "soon", "is 'soon': write a number from 0 on"),
+        ("patience_min", "-1", "is '-1'"),
+        ("patience_min", "nan", "is 'nan'"),
     ],
 )
-def test_what_a_site_cannot_mean_is_one_sentence(site, words):
-    with pytest.raises(SiteError, match=words):
-        made(**site)
+def test_what_a_site_cannot_mean_is_one_sentence(key, value, words):
+    with pytest.raises(SiteError, match=f"kubernetes_{key} {words}"):
+        read_site("CPU", environ={f"CARAML_KUBERNETES_{key.upper()}": value})
 
 
 def test_devices_that_no_resource_hands_out_are_refused():

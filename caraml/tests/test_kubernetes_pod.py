@@ -16,8 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from caraml.kubernetes import parcel
-from caraml.kubernetes.pod import folders
+from caraml.kubernetes import pod
 from tests.waiting import PATIENCE_S, until
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -58,7 +57,7 @@ def test_runs_follow_each_other_each_in_its_folder(point):
     assert code == 0
     assert out.count("here") == err.count("there") == 3
     ports = set()
-    for one in folders(folder, 3):
+    for one in pod.folders(folder, 3):
         assert (one / "where").read_text().strip() == str(one)
         assert (one / "job.err").read_text() == "there\n"
         assert (one / "exit_code.0").read_text() == "0\n"
@@ -70,14 +69,14 @@ def test_a_run_that_fails_on_one_node_does_not_end_the_others_runs(point):
     folder = point('[ "$(basename $PWD)" = run_2 ] && exit 7; exit 0')
     code, _, _ = run(folder, "--runs", "3")
     assert code == 7
-    assert [(one / "exit_code.0").read_text().strip() for one in folders(folder, 3)] == ["0", "7", "0"]
+    assert [(one / "exit_code.0").read_text().strip() for one in pod.folders(folder, 3)] == ["0", "7", "0"]
 
 
 def test_a_run_that_fails_on_one_of_several_nodes_ends_the_pod(point):
     folder = point('[ "$(basename $PWD)" = run_2 ] && exit 7; exit 0')
     code, _, _ = run(folder, "--runs", "3", MASTER_ADDR="localhost", JOB_COMPLETION_INDEX="1")
     assert code == 7
-    assert [(one / "exit_code.1").exists() for one in folders(folder, 3)] == [True, True, False]
+    assert [(one / "exit_code.1").exists() for one in pod.folders(folder, 3)] == [True, True, False]
     assert (folder / "job.1.out").exists()
 
 
@@ -100,7 +99,7 @@ def test_a_signal_reaches_the_run_and_its_files_come_back(point):
     assert out.startswith("told\n")
     assert not (folder / "run_2").exists()
     back = folder.parent / "back"
-    parcel.unpack(parcel.find(out), back)
+    pod.unpack(pod.parcel_of(out), back)
     assert (back / "exit_code.0").read_text() == "9\n"
     assert (back / "job.out").read_text() == "told\n"
     assert not (back / "node.sh").exists()
@@ -137,9 +136,9 @@ def test_files_come_back_as_they_were(tmp_path):
     (source / "kubernetes" / "job.yaml").write_text("theirs")
     (source / "run_2" / "result.json").write_text("theirs")
     (source / "link").symlink_to("/etc/passwd")
-    line = parcel.pack(source, ("kubernetes", "result.json"))
+    line = pod.pack(source, ("kubernetes", "result.json"))
     assert "\n" not in line
-    parcel.unpack(parcel.find(f"said\n{line}\n"), target)
+    pod.unpack(pod.parcel_of(f"said\n{line}\n"), target)
     assert [path.name for path in target.rglob("*") if path.is_file()] == ["trace.csv"]
     assert (target / "run_2" / "power" / "trace.csv").read_bytes() == bytes(range(256))
 
@@ -151,25 +150,25 @@ def test_files_come_back_as_they_were(tmp_path):
 def test_a_log_that_was_cut_gives_no_files(tmp_path, spoil):
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "record.json").write_text("{}" * 1000)
-    line = parcel.pack(tmp_path / "source", ())
+    line = pod.pack(tmp_path / "source", ())
     spoilt = spoil(line)
     if spoilt == line:
         spoilt = line[:-1]
-    with pytest.raises(parcel.ParcelError):
-        parcel.unpack(spoilt, tmp_path / "target")
+    with pytest.raises(pod.ParcelError):
+        pod.unpack(spoilt, tmp_path / "target")
     assert not (tmp_path / "target").exists()
 
 
 def test_a_log_without_files_is_said():
-    with pytest.raises(parcel.ParcelError, match="does not end with the files"):
-        parcel.find("words\nmore words\n")
+    with pytest.raises(pod.ParcelError, match="does not end with the files"):
+        pod.parcel_of("words\nmore words\n")
 
 
 def test_files_that_no_log_takes_are_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(parcel, "MOST_BYTES", 1000)
+    monkeypatch.setattr(pod, "MOST_BYTES", 1000)
     (tmp_path / "trace.csv").write_bytes(os.urandom(5000))
-    with pytest.raises(parcel.ParcelError, match=r"give site\.yaml a kubernetes_claim"):
-        parcel.pack(tmp_path, ())
+    with pytest.raises(pod.ParcelError, match=r"give site\.yaml a kubernetes_claim"):
+        pod.pack(tmp_path, ())
 
 
 @pytest.mark.parametrize("name", ["../outside", "/tmp/outside", "a/../../outside"])
@@ -178,9 +177,9 @@ def test_no_file_leaves_the_folder(tmp_path, name):
     with tarfile.open(fileobj=packed, mode="w") as tar:
         tar.addfile(tarfile.TarInfo(name), io.BytesIO())
     text = base64.b64encode(lzma.compress(packed.getvalue())).decode()
-    line = f"{parcel.WORD} {hashlib.sha256(text.encode()).hexdigest()} {text}"
-    with pytest.raises(parcel.ParcelError, match="which is no file of a run"):
-        parcel.unpack(line, tmp_path / "target")
+    line = f"{pod.WORD} {hashlib.sha256(text.encode()).hexdigest()} {text}"
+    with pytest.raises(pod.ParcelError, match="which is no file of a run"):
+        pod.unpack(line, tmp_path / "target")
     assert not (tmp_path / "target").exists()
 
 

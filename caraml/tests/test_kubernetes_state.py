@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from caraml.kubernetes.kubectl import Kubectl
+from caraml.kubernetes.kubectl import Kubectl, job_id, read_job_id
 from caraml.kubernetes.state import START_LIMIT_S, KubernetesJob, judge
-from caraml.kubernetes.submission import job_id, read_job_id
 
 BEGAN, BEGAN_S = "2026-01-01T00:00:00Z", 1767225600.0
 SCHEDULED = {"type": "PodScheduled", "status": "True"}
@@ -58,7 +57,7 @@ def unschedulable():
 
 
 def judged(found, *pods, after_s=1.0, warning="", quiet_since_s=0.0):
-    about = KubernetesJob("j", Kubectl(), pods=pods)
+    about = KubernetesJob("j", pods=pods)
     return judge(about, found, lambda names: warning, quiet_since_s, BEGAN_S + after_s)
 
 

@@ -6,7 +6,9 @@ import pytest
 
 from benchmarks.common.options import ConfigError
 from caraml.errors import SiteError
-from caraml.points import fitting_batches, fitting_devices, main, numbers
+from caraml.points import fitting_batches, fitting_devices, numbers, sweep
+from caraml.site import read_site
+from caraml.systems import read_system
 from caraml.workloads import workload
 
 GPT = workload("llm_training")
@@ -58,33 +60,25 @@ def test_numbers_are_in_order_and_each_once():
     assert numbers(" 16, 8 8\n4 ", "x") == [4, 8, 16]
 
 
-def test_the_command_is_narrowed_by_the_environment(monkeypatch, capsys):
-    asked = ["batches", "llm_training", "tiny", "--system", "CPU", "--among", "8 16 32", "--num-devices", "2"]
-    assert main(asked) == 0
-    assert capsys.readouterr().out == "8,16,32"
-    monkeypatch.setenv("CARAML_BATCHES", "16 64")
-    assert main(asked) == 0
-    assert capsys.readouterr().out == "16,64"
-    monkeypatch.setenv("CARAML_BATCHES", "4")
-    assert main(asked) == 1
-    assert capsys.readouterr().err.startswith("tiny on 2 devices: global_batch_size 4 is not")
+def of(benchmark, model, system="CPU", **environ):
+    return sweep(workload(benchmark), read_system(system), read_site(system, environ=environ), model)
 
 
 @pytest.mark.parametrize(
-    ("asked", "points"),
+    ("benchmark", "model", "system", "points"),
     [
-        (["batches", "llm_training", "tiny"], "8,16"),
-        (["batches", "llm_training", "117M", "--micro-batch-size", "1"], "2,4"),  # the block says so of this model
-        (["batches", "resnet50", "ResNet-50 v1.5"], "16,32"),
-        (["devices", "llm_training", "tiny"], "1,2"),
+        ("llm_training", "tiny", "CPU", {1: [8, 16], 2: [8, 16]}),
+        ("llm_training", "117M", "CPU", {1: [2, 4], 2: [2, 4]}),  # the block says so of this model
+        ("resnet50", "v1.5", "CPU", {1: [16, 32], 2: [16, 32]}),
     ],
 )
-def test_without_a_sweep_the_systems_own_is_taken(asked, points, capsys):
-    of_devices = ["--num-devices", "1"] if asked[0] == "batches" else []
-    assert main([*asked, "--system", "CPU", *of_devices]) == 0
-    assert capsys.readouterr().out == points
+def test_a_systems_own_sweep_is_taken(benchmark, model, system, points):
+    assert of(benchmark, model, system) == points
 
 
-def test_a_workload_that_there_is_not_is_refused(capsys):
-    assert main(["devices", "llm_trainin", "tiny", "--system", "CPU"]) == 1
-    assert "there is no workload 'llm_trainin': did you mean 'llm_training'?" in capsys.readouterr().err
+def test_a_sweep_is_narrowed_by_the_environment():
+    assert of("llm_training", "tiny", CARAML_DEVICES="2", CARAML_BATCHES="16 64") == {2: [16, 64]}
+    with pytest.raises(SiteError, match=r"^tiny on 1 devices: global_batch_size 3 is not"):
+        of("llm_training", "tiny", CARAML_BATCHES="3")
+    with pytest.raises(SiteError, match=r"^tiny: 3 devices were asked for, and there are 2"):
+        of("llm_training", "tiny", CARAML_DEVICES="3")

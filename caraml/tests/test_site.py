@@ -64,7 +64,7 @@ def test_a_job_takes_in_modules_folders_and_the_interface(site_file):
         ("- a", "must hold keys"),
         ("a: [", "cannot be read: line "),
         ("account: a\npartition: b\naccount: c", "line 3: 'account' is written twice, first in line 1"),
-        ("container_runtime: docker", "container_runtime is 'docker': choose one of"),
+        ("container_runtime: docker", "container_runtime is 'docker': write one of"),
         ("data_folder: ~nobody-of-that-name/x", "there is no such user or environment variable"),
         ("container_mounts: [$NO_SUCH_VARIABLE/x]", "there is no such user or environment variable"),
         ("[" * 100 + "]" * 100, "nested in more than"),

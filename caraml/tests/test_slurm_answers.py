@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from caraml import schedulers, slurm
+from caraml import slurm
 from caraml import wait as waiting
 from caraml.cli import main
 from caraml.errors import SchedulerError
@@ -277,11 +277,12 @@ def test_a_limit_holds_while_the_scheduler_is_away(answers, tmp_path, capsys, mo
 
 
 @pytest.mark.parametrize(
-    ("ping", "code", "words"), [(UP, 0, ""), (DOWN, 1, f"caraml: Slurm does not answer: {DOWN}\n")]
+    ("ping", "code", "words"),
+    [(UP, 0, ""), (DOWN, 2, f"caraml: Slurm does not answer: {DOWN}: ask again when it does\n")],
 )
 def test_the_workflow_can_ask_whether_slurm_answers(answers, capsys, ping, code, words):
     answers(ping=ping)
-    assert schedulers.main(["sbatch", "CPU"]) == code
+    assert main(["plan", "A100", "llm_training", "--ask-scheduler"]) == code
     assert capsys.readouterr().err == words
 
 
@@ -291,7 +292,7 @@ def test_a_time_that_is_none_is_refused(tmp_path, capsys, flag, value):
     with pytest.raises(SystemExit) as stop:
         main(["wait", str(tmp_path), f"{flag}={value}"])
     assert stop.value.code == 2
-    assert f"'{value}' is no number of seconds above 0" in capsys.readouterr().err
+    assert f"'{value}' is no number above 0" in capsys.readouterr().err
 
 
 def test_failed_points_are_left_as_they_are_when_they_cannot_be_submitted_again(answers, tmp_path, capsys):

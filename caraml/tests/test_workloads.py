@@ -9,12 +9,12 @@ import pytest
 
 from benchmarks.cosmoflow.train import CosmoFlow
 from benchmarks.deepcam.train import DeepCam
-from caraml import points
+from caraml.cli import main
 from caraml.doctor import cost, report
 from caraml.errors import SiteError
 from caraml.site import read_site
 from caraml.systems import read_refused, read_system, read_systems
-from caraml.workloads import Workload, main, refusal
+from caraml.workloads import Workload, refusal
 from results import workloads
 from results.records import RecordError
 from results.workloads import Facts, title_of
@@ -44,33 +44,39 @@ def described(tmp_path, monkeypatch):
     workloads.workloads.cache_clear()
 
 
+def asked(capsys, *arguments):
+    assert main(["plan", *arguments]) == 0
+    return ast.literal_eval(capsys.readouterr().out)
+
+
 def test_a_workflow_is_told_what_the_workloads_file_says(capsys):
-    assert main(["llm_training", "GC200"]) == 0
-    told = ast.literal_eval(capsys.readouterr().out)
-    assert (told["work_unit"], told["framework"], told["start"]) == (
+    told = asked(capsys, "GC200", "llm_training")
+    assert (told["work_unit"], told["framework"], told["process_starter"]) == (
         "tokens",
         "pytorch",
         "python3 -m torch.distributed.run",
     )
     # The system's block has both.
     assert (told["model"], told["micro_batch_size"]) == ("117M", "1")
-    assert main(["resnet50", "CPU"]) == 0
-    assert ast.literal_eval(capsys.readouterr().out)["default_image_size"] == "64"
+    assert asked(capsys, "CPU", "resnet50")["default_image_size"] == "64"
 
 
 def test_a_value_may_be_another_for_a_model(capsys):
     for model, micro_batch_size in (("117M", "1"), ("tiny", ""), ("", "")):
-        assert main(["llm_training", "CPU", *filter(None, [model])]) == 0
-        assert ast.literal_eval(capsys.readouterr().out)["micro_batch_size"] == micro_batch_size
+        assert asked(capsys, "CPU", "llm_training", "--model", model)["micro_batch_size"] == micro_batch_size
 
 
 @pytest.mark.parametrize(
     ("asked", "message"),
-    [(("sums", "CPU"), "there is no workload 'sums'"), (("resnet50", "NONE"), "there is no system NONE")],
+    [
+        (("CPU", "llm_trainin"), "there is no workload 'llm_trainin': did you mean 'llm_training'?"),
+        (("NONE", "resnet50"), "there is no system NONE"),
+        (("CPU", "resnet50", "--get", "x"), "a plan has no key x: the keys are repo, "),
+    ],
 )
 def test_what_there_is_not_is_one_sentence(asked, message, capsys):
-    assert main(list(asked)) == 2
-    assert capsys.readouterr().err.startswith(f"workload: {message}")
+    assert main(["plan", *asked]) == 2
+    assert capsys.readouterr().err.startswith(f"caraml: {message}")
 
 
 def test_a_workload_needs_little_to_be_known(described):
@@ -115,7 +121,7 @@ def test_numbers_need_no_quotes(described):
 def test_a_workload_that_cannot_be_read_is_one_sentence_in_a_sweep(described, capsys):
     with pytest.raises(RecordError):
         described("title: [\n")
-    assert points.main(["devices", "sums", "any", "--system", "CPU"]) == 1
+    assert main(["plan", "CPU", "sums"]) == 2
     assert "workload.yaml cannot be read" in capsys.readouterr().err
 
 
@@ -130,13 +136,13 @@ def test_a_parameter_is_the_systems_where_its_block_states_one():
 @pytest.mark.parametrize("benchmark", ["cosmoflow", "deepcam"])
 @pytest.mark.parametrize("system", [name for name, block in read_systems().items() if block["vendor"] == "graphcore"])
 def test_a_workload_that_does_not_run_on_a_system_is_refused_with_the_reason(benchmark, system, capsys):
-    assert main([benchmark, system]) == 2
+    assert main(["plan", system, benchmark]) == 2
     said = capsys.readouterr().err
     facts, accelerator = workloads.workloads()[benchmark], read_system(system)["accelerator"]
-    assert said.startswith(f"workload: {facts.title} was asked for on {system}, but it is not there on {accelerator}: ")
+    assert said.startswith(f"caraml: {facts.title} was asked for on {system}, but it is not there on {accelerator}: ")
     assert facts.refused["graphcore"] in said
     assert "choose another system, or run jube/llm.yaml or jube/resnet50.yaml on this one" in said
-    assert main([benchmark, "CPU"]) == 0
+    assert asked(capsys, "CPU", benchmark)
 
 
 def test_where_no_other_workload_runs_none_is_named(described):

@@ -16,9 +16,6 @@ fail() {
     touch error
     exit 1
 }
-site() {
-    "$here/python.sh" -m caraml.site "$system" "$1" 2>submit.err || fail $? "$(tail -n 1 submit.err)"
-}
 # JUBE shows nothing of a job until it has ended: the terminal, where there is one, gets its last line on progress.
 show_progress() {
     tail -qn 0 -F --pid $$ "${runs[@]/%//job.out}" 2>/dev/null | grep --line-buffered -E '(step|round) [0-9]+ of [0-9]+' |
@@ -40,7 +37,7 @@ for run in "${runs[@]:1}"; do
     mkdir -p "$run"
     cp result.json "$run"
 done
-site --job >site.sh
+"$here/python.sh" -m caraml.site "$system" 2>submit.err || fail $? "$(tail -n 1 submit.err)" # site.sh, sbatch.flags
 case $how in
 bash)
     { : >/dev/tty; } 2>/dev/null && show_progress >/dev/tty &
@@ -55,7 +52,6 @@ bash)
     exit 1
     ;;
 sbatch)
-    site --sbatch >sbatch.flags
     mapfile -t flags <sbatch.flags
     command -v sbatch >/dev/null || fail 127 "there is no sbatch on this machine: run the workflow on a login node of $system"
     # Options of the user's shell are for other jobs: SLURM_EXPORT_ENV=NONE, say, would keep MASTER_ADDR from the nodes.

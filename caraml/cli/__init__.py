@@ -1,0 +1,95 @@
+"""The command line of `caraml`: its subcommands are in before, during and after; __main__.py starts it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from caraml.cli import after, before, during
+from caraml.cli.command import say
+from caraml.errors import CaramlError, SchedulerError
+from caraml.installation import missing_package
+from jpwr import __version__
+from results.records import RecordError
+from results.workloads import workloads
+
+EXIT_CODES = f"""exit codes:
+  0    done, and as it should be
+  1    a point failed, a requirement is not met, or a file is not as it was
+  2    the command cannot do what was asked: one sentence on stderr gives the reason
+  3    accept, compare: a requirement cannot be decided; wait: not ended within --limit
+  {os.EX_SOFTWARE}   an internal error: no result
+  130  interrupted"""
+GROUPS = {
+    "Before the first job": before.COMMANDS,
+    "While a sweep runs": during.COMMANDS,
+    "With its results": after.COMMANDS,
+}
+COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code."""
+    parser = _parser()
+    options = parser.parse_args(argv)
+    if options.command is None:
+        parser.print_help(sys.stderr)
+        return 2
+    try:
+        return COMMANDS[options.command].run(options)
+    except BrokenPipeError:  # who reads, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except SchedulerError as error:
+        say(f"{error}: ask again when it does")
+    except ImportError as error:
+        say(missing_package(error))
+    except (CaramlError, RecordError, OSError) as error:
+        say(error)
+    return 2
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong with a command line in one sentence, and takes no flag by its beginning."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options, allow_abbrev=False)
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"caraml: {message}; '{self.prog} --help' lists what there is\n")
+
+
+def _workloads() -> str:
+    """A line on each; nothing where they cannot be read, which is no reason to say nothing of the commands."""
+    try:
+        known = [f"  {facts.title}: jube/{facts.workflow}.yaml\n" for facts in workloads().values()]
+    except (ImportError, RecordError):
+        return ""
+    return f"workloads:\n{''.join(known)}\n"
+
+
+def _parser() -> argparse.ArgumentParser:
+    width = max(map(len, COMMANDS)) + 2
+    overview = "\n\n".join(
+        "\n".join([f"{title}:", *(f"  {name:{width}}{command.help}" for name, command in group.items())])
+        for title, group in GROUPS.items()
+    )
+    parser = _Parser(
+        prog="caraml",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=EXIT_CODES,
+        usage="caraml [-h] [--version] COMMAND ...",
+        description="See what a machine needs to run the benchmarks, watch over sweeps, and read their results.\n\n"
+        f"{overview}\n\n{_workloads()}'caraml COMMAND --help' tells more of one.",
+    )
+    parser.add_argument("--version", action="version", version=f"caraml {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", help=argparse.SUPPRESS, prog="caraml")
+    for name, command in COMMANDS.items():
+        added = commands.add_parser(name, description=command.description)
+        for add in command.arguments:
+            add(added)
+    return parser

@@ -1,0 +1,439 @@
+"""Commands on the results of sweeps."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from caraml.cli.command import A_SWEEP, Argument, Group, above_0, argument, either, file, flag, folders, repeated, say
+from caraml.errors import SweepError
+from caraml.installation import checkout
+from caraml.sweep import is_run, missing_runs, no_results, run_folder
+from results import archive as archives
+from results.joined.meter import add_meter, read_meter
+from results.notebook import frame_of
+from results.points.repeats import by_point
+from results.published import read_published
+from results.records import RESULT_NAME, Found, Record, RecordError, Skipped, find_records
+from results.tables import table as tables
+from results.tables.accept import counts_text, verdict_rows, verdicts_json
+from results.tables.comparison import comparison_data, comparison_text
+from results.tables.doubts import alike
+from results.tables.points import point_rows, points_in_order
+from results.tables.published import published_text
+from results.tables.reads import file_rows, read_rows
+from results.tables.reads import sentences as of_reads
+from results.tables.regions import region_rows
+from results.tables.states import closing_notes, refusals, state_rows
+from results.tracking.servers import MODES, log_to_mlflow, log_to_wandb
+from results.tracking.tensorboard import log_to_tensorboard
+from results.values import count, plain, rounded, sort_key
+from results.verdicts import accept as acceptance
+from results.verdicts import compare as comparing
+from results.verdicts.offers import names_of_offers, split_offers
+from results.verdicts.outcome import exit_code
+from results.verdicts.requirements import read_requirements
+
+COMMANDS = Group()
+TITLES = {"ours": tables.COLUMNS, "caraml": tables.CARAML_COLUMNS}
+PARQUET = "parquet"
+SHAPES = ("pivot", "regions", "states", "reads", "repeats", "titles", "sort")
+PUBLISHED_PLOTS = ("heat-maps", "bars")
+
+FILTER = repeated("--filter", "'COLUMN=TEXT'", "only runs such as 'devices=4'; may be repeated")
+METER = repeated(
+    "--meter",
+    "FILE",
+    "a meter's CSV of timestamp, watts and node: energy at the supply, grade Q3; may be repeated",
+    type=Path,
+)
+OFFER = repeated(
+    "--offer",
+    "NAME=FOLDER",
+    "the offer that a folder belongs to, by default its own; a tag in two offers is two systems",
+)
+REQUIREMENTS = "what must be reached, after requirements.example.yaml"
+JSON = flag("--json", "for programs: every number as it is")
+
+
+def out(help: str = "default: %(default)s", default: Path | None = None) -> Argument:
+    """Describe the file that a command writes."""
+    return argument("-o", "--out", type=Path, default=default, help=help)
+
+
+@COMMANDS.command(
+    folders(),
+    argument("--format", choices=[*tables.FORMS, PARQUET], default="text", help="default: %(default)s"),
+    file("--out", "write the table there, which parquet needs"),
+    FILTER,
+    METER,
+    argument("--sort", metavar="COLUMN", help="by its value, such as 'tokens/s'"),
+    flag("--largest-first", "with --sort"),
+    argument("--tier", type=float, metavar="MB/S", help="with --reads: a storage of that bandwidth"),
+    either(
+        flag("--repeats", "one row per point: median, interval, quality"),
+        flag("--regions", "one row per region: where the time of a step goes"),
+        flag("--states", "one row per state: where the energy of a step goes"),
+        flag("--reads", "what was read, and what a faster storage would give"),
+        argument("--titles", choices=TITLES, help="caraml: those of the original suite"),
+        argument("--pivot", metavar="KEY", help="one value, devices x batch: metrics.tokens_per_s"),
+    ),
+)
+def table(options: argparse.Namespace) -> int:
+    """Print the results below some folders as a table."""
+    _check_table(options)
+    records = _chosen(_records(options.folders)[0], options.filter)
+    _metered(records, options.meter)
+    if options.format == PARQUET:
+        frame_of(records).to_parquet(options.out, index=False)
+    elif options.out:
+        options.out.write_text(f"{_rendered(records, options)}\n", encoding="utf-8")
+    else:
+        print(_rendered(records, options))
+    # A table for a machine or a document is nothing but that.
+    for failure in tables.failures(records):
+        print(failure, file=sys.stdout if options.format == "text" else sys.stderr)
+    return 0
+
+
+def _check_table(options: argparse.Namespace) -> None:
+    """Raise RecordError for an option that would be ignored."""
+    shaped = [shape for shape in SHAPES if getattr(options, shape)]
+    if options.largest_first and not options.sort:
+        raise RecordError("--largest-first needs --sort: by which column?")
+    if options.sort and shaped[0] in SHAPES[:4]:
+        raise RecordError(f"--{shaped[0]} has its own order: leave out --sort")
+    if options.format == PARQUET and (shaped or not options.out):
+        why = f"without --{shaped[0]}" if shaped else "and is written to a file: name it with --out"
+        raise RecordError(f"--format parquet has a row for each run, {why}")
+    if options.tier is not None and not (options.reads and 0 < options.tier < math.inf):
+        raise RecordError("--tier is a storage's bandwidth in MB/s, above 0, and needs --reads")
+
+
+def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
+    number = plain if options.format == "csv" else rounded
+    notes: Sequence[str] = ()
+    if options.pivot:
+        rows = tables.pivot_rows(records, options.pivot)
+    elif options.repeats:
+        points = by_point(records)
+        if options.sort:
+            points = points_in_order(points, options.sort, options.largest_first)
+        rows = point_rows(points, number=number)
+    elif options.regions:
+        rows = region_rows(by_point(records), number)
+        if not rows:
+            raise RecordError("no good run tells where its time went: its version was older, or it marked nothing")
+    elif options.states:
+        points = by_point(records)
+        rows = state_rows(points, number)
+        if not rows:
+            reasons = refusals(points) or ["ask for it with the tag 'states'"]
+            raise RecordError(f"no good run tells its states' energy: {'; '.join(reasons)}")
+        notes = closing_notes(points)
+    elif options.reads:
+        points = by_point(records)
+        rows = read_rows(points, number)
+        if not rows:
+            raise RecordError("no good run tells what it read: ask for it with the tag 'io'")
+        notes = [tables.render_rows(file_rows(points, number), "text"), *of_reads(points, options.tier)]
+    else:
+        columns = TITLES[options.titles or "ours"]
+        ordered = sorted(records, key=sort_key)
+        if options.sort:
+            ordered = tables.in_order(ordered, options.sort, options.largest_first, columns)
+        return tables.render(ordered, options.format, columns)
+    return "\n".join([tables.render_rows(rows, options.format), *(notes if options.format == "text" else ())])
+
+
+@COMMANDS.command(
+    folders(),
+    out("or a .pdf; default: %(default)s", Path("report.html")),
+    METER,
+    file("--prices", "state costs, after prices.example.yaml"),
+    file("--requirements", REQUIREMENTS),
+    OFFER,
+    flag("--published", "draw published figures beside ours, marked"),
+)
+def report(options: argparse.Namespace) -> int:
+    """Write a page, HTML or PDF, that ranks the systems with their uncertainty; its plots as PNG, too."""
+    from results.page.report import check_page, write_report
+    from results.verdicts.cost import read_prices
+
+    check_page(options.out)
+    costs = read_prices(options.prices) if options.prices else None
+    requirements = read_requirements(options.requirements) if options.requirements else None
+    found = _records(options.folders)
+    for system, tag in _split(found, options).items():
+        if costs and tag in costs.systems:
+            costs.systems.setdefault(system, costs.systems[tag])
+    _metered(found.records, options.meter)
+    for path in write_report(found.records, found.skipped, options.out, costs, options.published, requirements):
+        print(path)
+    return 0
+
+
+@COMMANDS.command(folders(), file("--requirements", REQUIREMENTS, required=True), OFFER, FILTER, METER, JSON)
+def accept(options: argparse.Namespace) -> int:
+    """Judge results by written requirements; exits with 1 if one is failed, with 3 if one cannot be decided."""
+    requirements = read_requirements(options.requirements)
+    found = _records(options.folders)
+    _split(found, options)
+    records = _chosen(found.records, options.filter)
+    _metered(records, options.meter)
+    skipped = found.skipped
+    if options.filter:  # it may have left out the systems of the others
+        systems = {record["system"] for record in records}
+        skipped = [one for one in skipped if any(map(one.may_be_of, systems))]
+    verdicts = acceptance.accept(by_point(records), requirements, skipped)
+    code = exit_code(verdict.outcome for verdict in verdicts)
+    if options.json:
+        print(verdicts_json(verdicts, code, skipped))
+    else:
+        print(tables.aligned(verdict_rows(verdicts), str.ljust))
+        print(counts_text(verdicts))
+    return code
+
+
+@COMMANDS.command(
+    folders(help="results; two or more of them"),
+    argument("--baseline", type=Path, metavar="FOLDER", help="which of them is 1; default: the first"),
+    FILTER,
+    METER,
+    repeated(
+        "--require",
+        "'NAME>=N'",
+        "exit with 1 unless the others keep it, with 3 where that cannot be told: a number of their records, or "
+        "ratio or energy_ratio; kept is what the whole 95 %% interval keeps",
+    ),
+    JSON,
+)
+def compare(options: argparse.Namespace) -> int:
+    """Print speed-up and energy of one set of results over another, point by point."""
+    base = options.baseline or options.folders[0]
+    if base not in options.folders:
+        raise RecordError(f"--baseline {base} is none of the folders {', '.join(map(str, options.folders))}")
+    others = [folder for folder in dict.fromkeys(options.folders) if folder != base] or options.folders[1:]
+    if not others:
+        raise RecordError(f"{base} alone is compared with nothing: name two folders or more")
+    requirements = [comparing.read_requirement(text) for text in options.require]
+    of_folders = {folder: _records([folder]) for folder in (base, *others)}
+    chosen = {folder: _chosen(found.records, options.filter) for folder, found in of_folders.items()}
+    _metered([record for records in chosen.values() for record in records], options.meter)
+    found = []
+    for other in others:
+        comparison = comparing.compare(chosen[base], chosen[other])
+        skipped = [*of_folders[base].skipped, *of_folders[other].skipped]
+        found.append((other, comparison, comparing.broken(requirements, comparison, chosen[other], skipped)))
+    if options.json:
+        told = [comparison_data(one, str(base), str(other), faults) for other, one, faults in found]
+        print(json.dumps(told, indent=1))
+    else:
+        print("\n\n".join(comparison_text(one, str(base), str(other)) for other, one, _ in found))
+    for other, _, faults in found:
+        for _, sentence in faults:
+            say(f"{f'{other}: ' if len(found) > 1 else ''}{sentence}")
+    apart = [other for other, comparison, _ in found if not comparison.lines]
+    for other in apart:
+        say(f"{other} has no point of {base}: nothing was compared")
+    return exit_code(outcome for _, _, faults in found for outcome, _ in faults) or int(bool(apart))
+
+
+@COMMANDS.command(
+    folders(nargs="*", help=A_SWEEP),
+    argument("--system", default="", help="of these runs, or of 'caraml systems': from its datasheet"),
+    argument("--size", default="", metavar="MODEL", help="of these runs, or another of the same workload"),
+    argument("--precision", default="", help="of these runs"),
+    argument("--devices", type=int, nargs="+", default=[], metavar="N", help="default: those measured"),
+    argument("--batch", type=int, nargs="+", default=[], metavar="B", help="default: those measured"),
+    argument("--format", choices=tables.FORMS, default="text", help="default: %(default)s"),
+    FILTER,
+    flag("--validate", "how far predictions are off, on published points and on these runs"),
+    file("--points", "with --validate: further points, as results/reference/training.csv"),
+)
+def predict(options: argparse.Namespace) -> int:
+    """Predict what was not measured, always with its error: another batch, more devices, another system."""
+    from caraml.prediction import Question, answer
+    from results.prediction.predict import groups_of
+    from results.prediction.validate import validated, validated_datasheets, validated_points
+    from results.tables.prediction import disturbed_words, error_rows, prediction_rows
+
+    if options.points and not options.validate:
+        raise RecordError("--points are for --validate: predictions are made from runs")
+    if not (options.folders or options.validate):
+        raise RecordError(f"predicted from which runs? give a folder, {A_SWEEP}")
+    points = by_point(_chosen(_records(options.folders)[0], options.filter)) if options.folders else []
+    groups = groups_of(points)
+    if options.validate:
+        given = validated_points(options.points) if options.points else ()
+        print(tables.render_rows(error_rows([*validated(groups), *validated_datasheets(), *given]), options.format))
+        return 0
+    question = Question(options.system, options.size, options.precision, options.devices, options.batch)
+    found = answer(points, groups, question)
+    number = plain if options.format == "csv" else rounded
+    if found.predictions:
+        print(tables.render_rows(prediction_rows(found.predictions, number), options.format))
+    if options.format == "text" and found.predictions:
+        print("PREDICTED, not measured, and not to be ranked with what was. Low and high: 95 of 100 are between them.")
+    for sentence in [*(words for group in groups for words in disturbed_words(group)), *alike(found.refused)]:
+        say(sentence)
+    return 0 if found.predictions and not found.refused else 1 if found.predictions else 2
+
+
+@COMMANDS.command(
+    argument("words", nargs="*", metavar="WORD", help="only those with these words, such as GPT-800M"),
+    argument("--plot", choices=PUBLISHED_PLOTS, help="draw all of them instead of printing"),
+    out("file of the plot, PNG or SVG; default: its name and .png"),
+)
+def published(options: argparse.Namespace) -> int:
+    """Print figures that others published, with their sources, as a table or a plot."""
+    if not options.plot:
+        if options.out:
+            raise RecordError("--out needs --plot: a table is printed")
+        print(published_text(read_published(), options.words))
+        return 0
+    if options.words:
+        raise RecordError(f"--plot draws all figures of its kind: leave out {' '.join(options.words)}")
+    if options.out and options.out.suffix.lower() not in (".png", ".svg"):
+        raise RecordError(f"--out {options.out}: a plot is a .png or a .svg")
+    from results.plots.published import published_bars, published_heat_maps
+
+    if options.plot == "bars":
+        chart = published_bars(read_published())
+    else:
+        chart = published_heat_maps("resnet50", "ResNet-50", "images")
+    path = options.out or Path(f"{chart.name}.png")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(chart.svg().encode() if path.suffix.lower() == ".svg" else chart.png())
+    print(path)
+    return 0
+
+
+@COMMANDS.command(
+    folders(),
+    argument("--mlflow", metavar="URI", help="a tracking server or store, such as sqlite:///mlflow.db"),
+    argument("--wandb", choices=MODES, help="offline: into the folder wandb, for 'wandb sync'"),
+    argument("--tensorboard", type=Path, metavar="DIR", help="curves, distributions and files, for TensorBoard"),
+    argument("--project", default="caraml", help="in Weights & Biases; default: %(default)s"),
+)
+def track(options: argparse.Namespace) -> int:
+    """Log runs into MLflow, Weights & Biases or TensorBoard, each once."""
+    if not (options.mlflow or options.wandb or options.tensorboard):
+        raise RecordError("where to? give --mlflow URI, --wandb offline, --wandb online or --tensorboard DIR")
+    records = [record for record in _records(options.folders)[0] if record.get("run_id")]  # others never ran
+
+    def say_logged(place: str, new: Sequence[str]) -> None:
+        others = ", the others are there" if len(new) < len(records) else ""
+        print(f"{place}: {len(new)} of {len(records)} runs logged{others}")
+
+    if options.mlflow:
+        say_logged(options.mlflow, log_to_mlflow(records, options.mlflow))
+    if options.wandb:
+        say_logged(f"wandb ({options.wandb})", log_to_wandb(records, options.wandb, options.project))
+    if options.tensorboard:
+        say_logged(str(options.tensorboard), log_to_tensorboard(records, options.tensorboard))
+    return 0
+
+
+@COMMANDS.command(
+    folders(),
+    out(default=Path("results.tar.zst")),
+    argument("--sign", type=Path, metavar="KEY", help="sign it with a private key of OpenSSH"),
+)
+def archive(options: argparse.Namespace) -> int:
+    """Store results, traces and workflow in one file that can be checked."""
+    for folder in options.folders:
+        if folder.exists() and not _has_results(folder):
+            raise SweepError(no_results(folder))
+    runs = archives.write_archive(
+        [run_folder(folder) for folder in options.folders], checkout() / "jube", options.out, options.sign
+    )
+    print(f"{options.out}: {count(runs, 'run')}{', signed' if options.sign else ''}")
+    return 0
+
+
+@COMMANDS.command(
+    argument("archive", type=Path, metavar="ARCHIVE", help="of 'caraml archive'"),
+    file("--signers", "refuse what none of these signed: lines of a name and a public key"),
+    argument(
+        "--most-gb",
+        type=above_0,
+        default=archives.MOST_GB,
+        metavar="GB",
+        help="unpack so much at most, a twentieth of it a file; default: %(default)g",
+    ),
+)
+def verify(options: argparse.Namespace) -> int:
+    """Check each file of an archive, and compute its numbers again from the traces."""
+    checked = archives.verify(options.archive, options.signers, options.most_gb)
+    for problem in checked.problems:
+        say(problem)
+    if checked.commits:
+        print(
+            f"caraml: it was made at commit {' and '.join(checked.commits)} of the suite: another version may compute "
+            "a number in another way, so check it with that one before you judge",
+            file=sys.stderr,
+        )
+    if checked.problems:
+        return 1
+    runs = count(checked.runs, "run")
+    print(f"{options.archive}: {runs}, all files as they were, all numbers as their traces give them")
+    if checked.signer:
+        print(f"signed by {checked.signer}")
+    elif checked.is_signed:
+        print("who signed it was not looked at: --signers FILE names those who may")
+    else:
+        print("not signed: who made it is not known")
+    return 0
+
+
+def _records(folders: Sequence[Path]) -> Found:
+    """Return all records below some folders, and print what was skipped; raises RecordError without a record."""
+    found = find_records(run_folder(folder) for folder in folders)
+    empty = [Skipped(no_results(folder), folder) for folder in folders if not _has_results(folder)]
+    if not found.records and len(empty) == len(folders):
+        raise SweepError("; ".join(empty))
+    found.skipped.extend(empty)
+    for run in filter(is_run, map(run_folder, folders)):
+        if words := missing_runs(run):
+            systems = dict.fromkeys(
+                one["system"] for one in found.records if Path(one["file"]["path"]).is_relative_to(run)
+            )
+            found.skipped.append(Skipped(words, run, tuple(systems)))
+    for sentence in alike(found.skipped):
+        say(f"skipped: {sentence}")
+    if not found.records:
+        raise RecordError(f"no result below {', '.join(map(str, folders))} can be used")
+    return found
+
+
+def _has_results(folder: Path) -> bool:
+    return folder.is_file() or any(run_folder(folder).rglob(f"*{RESULT_NAME}"))
+
+
+def _chosen(records: Sequence[Record], conditions: Sequence[str]) -> list[Record]:
+    """Return the records that meet all conditions; raises RecordError if none does."""
+    chosen = tables.select(records, conditions)
+    if not chosen:
+        raise RecordError(f"no record keeps {' and '.join(conditions)}: look at the table without --filter")
+    return chosen
+
+
+def _metered(records: Sequence[Record], meters: Sequence[Path]) -> None:
+    """Give runs the energy that meters in the supply line measured, and say which were not measured."""
+    for path in meters:
+        for note in add_meter(records, read_meter(path)):
+            say(note)
+
+
+def _split(found: Found, options: argparse.Namespace) -> dict[str, str]:
+    """Tell the systems of several offers apart, and print their names; return their tags by these."""
+    tags = split_offers(found, names_of_offers(options.offer, options.folders))
+    for tag in dict.fromkeys(tags.values()):
+        names = " and ".join(f"'{name}'" for name in tags if tags[name] == tag)
+        say(f"{tag} is in several offers, listed as {names}: --offer NAME=FOLDER joins or renames them")
+    return tags

@@ -1,0 +1,87 @@
+"""Commands before the first job."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from caraml.cli.command import Group, argument, either, flag
+from caraml.doctor import examine, identify, report
+from caraml.errors import SiteError
+from caraml.finding import BAD
+from caraml.images import ENDINGS, FORMATS, definition, make_image, read_image
+from caraml.plan import plan as plan_of
+from caraml.site import read_site
+from caraml.systems import read_system, read_systems, systems_table
+
+COMMANDS = Group()
+
+
+@COMMANDS.command(
+    argument(
+        "--system",
+        metavar="TAG",
+        help="see 'caraml systems'; without it: which tag fits the accelerators of this machine",
+    )
+)
+def doctor(options: argparse.Namespace) -> int:
+    """Find which system this machine is, and check what the first job on it needs."""
+    findings = examine(options.system) if options.system else identify()
+    print(report(findings))
+    return 1 if any(finding.state == BAD for finding in findings) else 0
+
+
+@COMMANDS.command(
+    argument("--system", metavar="TAG", help="only this one, all that is known of it"),
+    argument("--get", metavar="KEY", help="with --system: only this value"),
+)
+def systems(options: argparse.Namespace) -> int:
+    """List the systems that are described: their tags and figures."""
+    if options.get and not options.system:
+        raise SiteError("--get needs --system: of which system?")
+    if not options.system:
+        print(systems_table(read_systems()))
+        return 0
+    block = read_system(options.system)
+    if options.get and options.get not in block:
+        raise SiteError(f"a system has no key {options.get}: the keys are {', '.join(block)}")
+    print(block[options.get] if options.get else "\n".join(f"{key}: {value}" for key, value in block.items()))
+    return 0
+
+
+@COMMANDS.command(
+    argument("name", metavar="NAME", help="of containers/images.yaml"),
+    either(
+        argument("--runtime", choices=ENDINGS, help="default: the site's container_runtime, else apptainer"),
+        argument("--print", choices=FORMATS, dest="form", help="print its definition and make nothing"),
+    ),
+)
+def image(options: argparse.Namespace) -> int:
+    """Build or pull a container image into the container folder, unless it is there."""
+    found = read_image(options.name)
+    if options.form:
+        print(definition(found, options.form), end="")
+        return 0
+    site = read_site("")
+    chosen = options.runtime or site["container_runtime"]
+    print(make_image(found, chosen if chosen in ENDINGS else "apptainer", Path(site["container_folder"])))
+    return 0
+
+
+@COMMANDS.command(
+    argument("system", metavar="SYSTEM", help="see 'caraml systems'"),
+    argument("benchmark", metavar="BENCHMARK", help="a folder of benchmarks/"),
+    argument("--model", default="", help="its size or variant; default: the system's own"),
+    argument("--get", metavar="KEY", help="only this value"),
+    argument("--run", type=Path, metavar="FOLDER", help="of JUBE: check its tags, and ask the scheduler"),
+    argument("--name", default="", help="with --run: of the workflow; default: BENCHMARK"),
+    flag("--ask-scheduler", "exit with 2 unless the system's scheduler answers"),
+)
+def plan(options: argparse.Namespace) -> int:
+    """Print what a workflow asks about a system, the site and a workload, as a Python dictionary."""
+    found = plan_of(options.system, options.benchmark, options.model, options.run, options.name, options.ask_scheduler)
+    if options.get and options.get not in found:
+        raise SiteError(f"a plan has no key {options.get}: the keys are {', '.join(found)}")
+    end = "" if options.run else "\n"  # JUBE takes all that is printed as the value, from any terminal
+    print(found[options.get] if options.get else ascii(found), end=end)
+    return 0

@@ -1,0 +1,101 @@
+"""What a subcommand is made of: a function with its options, whose docstring is the help."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import math
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jpwr.say import printable
+
+Run = Callable[[argparse.Namespace], int]
+Argument = Callable[[Any], object]  # adds itself to a parser
+
+
+class Command(NamedTuple):
+    """One subcommand: what it does with its options, and these."""
+
+    run: Run
+    arguments: tuple[Argument, ...]
+
+    @property
+    def description(self) -> str:
+        """One sentence."""
+        return inspect.getdoc(self.run) or ""
+
+    @property
+    def help(self) -> str:
+        """The same as one entry of a list."""
+        return self.description[:1].lower() + self.description[1:].rstrip(".")
+
+
+class Group(dict[str, Command]):
+    """Subcommands by name, in the order in which the help lists them."""
+
+    def command(self, *arguments: Argument) -> Callable[[Run], Run]:
+        """Make a subcommand of a function."""
+
+        def add(run: Run) -> Run:
+            self[run.__name__] = Command(run, arguments)
+            return run
+
+        return add
+
+
+def argument(*names: str, **settings: Any) -> Argument:
+    """Describe an argument as argparse has it."""
+    return lambda parser: parser.add_argument(*names, **settings)
+
+
+def file(name: str, help: str, **settings: Any) -> Argument:
+    """Describe an argument that is a file."""
+    return argument(name, type=Path, metavar="FILE", help=help, **settings)
+
+
+def repeated(name: str, metavar: str, help: str, **settings: Any) -> Argument:
+    """Describe an option that may be given several times."""
+    return argument(name, action="append", default=[], metavar=metavar, help=help, **settings)
+
+
+def flag(name: str, help: str) -> Argument:
+    """Describe an option without a value."""
+    return argument(name, action="store_true", help=help)
+
+
+def either(*arguments: Argument) -> Argument:
+    """Describe arguments of which only one may be given."""
+
+    def add(parser: Any) -> None:
+        group = parser.add_mutually_exclusive_group()
+        for one in arguments:
+            one(group)
+
+    return add
+
+
+def above_0(text: str) -> float:
+    """Read a number of seconds or gigabytes."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    return value
+
+
+A_SWEEP = "such as jube/llm_run/000000, or jube/llm_run for its last run"
+
+
+def folders(more: str = "", **settings: Any) -> Argument:
+    """Describe the folders of results that a command reads."""
+    return argument("folders", type=Path, metavar="FOLDER", **{"nargs": "+", "help": A_SWEEP + more, **settings})
+
+
+def say(sentence: object) -> None:
+    """Print on stderr; characters that no terminal shows, as in names of somebody's archive, are escaped."""
+    print("caraml:", "\n".join(printable(line) for line in str(sentence).split("\n")), file=sys.stderr)

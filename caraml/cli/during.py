@@ -1,0 +1,60 @@
+"""Commands while a sweep runs."""
+
+from __future__ import annotations
+
+import argparse
+
+from caraml.cli.command import Group, above_0, argument, flag, folders, say
+from caraml.lint import lint
+from caraml.paths import wrong_path
+from caraml.sweep import problems, run_folder
+from caraml.wait import NOT_IN_TIME, check_open, check_schedulers, retry_failed
+from caraml.wait import wait as wait_for
+from results.values import count
+
+COMMANDS = Group()
+
+
+@COMMANDS.command(folders("; or a workflow such as jube/llm.yaml"))
+def check(options: argparse.Namespace) -> int:
+    """Check a workflow file for keys that JUBE would ignore, or list the failed points of a sweep."""
+    found: list[object] = []
+    for path in options.folders:
+        if path.suffix != ".yaml":
+            found += problems(run_folder(path))
+            continue
+        found += lint(path)
+        if wrong := wrong_path(path.resolve(), "the workflow"):
+            found.append(wrong)
+    for problem in dict.fromkeys(found):
+        say(problem)
+    return 1 if found else 0
+
+
+@COMMANDS.command(
+    folders(),
+    flag("--retry-failed", "first submit again what failed"),
+    argument(
+        "--interval",
+        type=above_0,
+        default=10.0,
+        metavar="S",
+        help="seconds between two looks, default %(default)g; a scheduler that stops answering is asked as often",
+    ),
+    argument("--limit", type=above_0, metavar="S", help="give up after so many seconds, with exit code 3"),
+    flag("--keep", "leave the Jobs of Kubernetes in the cluster when they have ended"),
+)
+def wait(options: argparse.Namespace) -> int:
+    """Wait until the last job of a sweep has ended; exits with 1 when any failed."""
+    runs = [run_folder(folder) for folder in options.folders]
+    for run in runs:
+        check_open(run)
+        check_schedulers(run)
+    if options.retry_failed:
+        for run in runs:
+            print(f"caraml: submitted again: {count(len(retry_failed(run)), 'point')}", flush=True)
+    for run in runs:
+        if not wait_for(run, options.interval, options.limit, options.keep):
+            say(f"{run} has not ended within {options.limit:g} s")
+            return NOT_IN_TIME
+    return check(options)
