@@ -30,9 +30,9 @@ def sentences(text: str) -> list[str]:
 def docstrings(path: Path) -> Iterator[tuple[int, str]]:
     """Yield line and text of each docstring of a file."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            if text := ast.get_docstring(node):
-                yield getattr(node, "lineno", 1), text
+        is_documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        if is_documented and (text := ast.get_docstring(node)):
+            yield getattr(node, "lineno", 1), text
 
 
 def main(root: Path) -> int:
