@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,17 +33,6 @@ class Written(NamedTuple):
 
     raw_bytes: int
     packed_bytes: int
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run from the command line; returns the exit code."""
-    return run_command(
-        PrepareOptions,
-        "python -m benchmarks.cosmoflow.prepare",
-        "Write TFRecords of made volumes that stand in for simulated ones.",
-        prepare,
-        argv,
-    )
 
 
 def prepare(options: PrepareOptions) -> None:
@@ -88,6 +77,8 @@ def write_file(path: Path, size: int, seed: tuple[int, int]) -> Written:
     part.replace(path)
     return Written(len(serialised), path.stat().st_size)
 
+
+main = partial(run_command, PrepareOptions, "python -m benchmarks.cosmoflow.prepare", __doc__, prepare)
 
 if __name__ == "__main__":
     sys.exit(main())

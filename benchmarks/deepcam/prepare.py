@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,17 +20,6 @@ class PrepareOptions(MadeOptions):
 
     example = "data/fake-deepcam"
     size: str = option(NATIVE_SIZE, "pixels of a picture", tuple(SIZES))
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run from the command line; returns the exit code."""
-    return run_command(
-        PrepareOptions,
-        "python -m benchmarks.deepcam.prepare",
-        "Write HDF5 files of made fields that stand in for the climate's.",
-        prepare,
-        argv,
-    )
 
 
 def prepare(options: PrepareOptions) -> None:
@@ -83,6 +72,8 @@ def _write(path: Path, parts: dict[str, Any]) -> int:
     part.replace(path)
     return path.stat().st_size
 
+
+main = partial(run_command, PrepareOptions, "python -m benchmarks.deepcam.prepare", __doc__, prepare)
 
 if __name__ == "__main__":
     sys.exit(main())

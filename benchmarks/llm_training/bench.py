@@ -14,8 +14,9 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 
 from benchmarks.common.batch_plan import BatchPlan
 from benchmarks.common.launch import Launch
@@ -39,17 +40,6 @@ class BenchOptions:
     rounds: int = option(12, "times that each of the two is measured")
     steps: int = option(2, "optimizer steps per round")
     global_batch_size: int = option(8, "samples per optimizer step")
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run from the command line; returns the exit code."""
-    return run_command(
-        BenchOptions,
-        "python -m benchmarks.llm_training.bench",
-        "Compare the benchmark's speed with that of a plain PyTorch GPT.",
-        compare,
-        argv,
-    )
 
 
 def compare(options: BenchOptions) -> None:
@@ -197,6 +187,8 @@ def plain_gpt_step(shape: ModelSize, plan: BatchPlan, options: TrainingOptions) 
 
     return step
 
+
+main = partial(run_command, BenchOptions, "python -m benchmarks.llm_training.bench", __doc__, compare)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -68,17 +68,6 @@ class PrepareOptions:
             raise ConfigError("--vocabulary takes vocab.json and merges.txt, or one tokenizer.json")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run from the command line; returns the exit code."""
-    return run_command(
-        PrepareOptions,
-        "python -m benchmarks.llm_training.prepare",
-        "Make a data set for --data text. A data set that is there already, from the same text, stays.",
-        prepare,
-        argv,
-    )
-
-
 def prepare(options: PrepareOptions) -> None:
     """Make the data set, unless it is there; raises ConfigError for text or folder that cannot be used."""
     warnings.filterwarnings("ignore", module=r"megatron\.")
@@ -276,6 +265,8 @@ def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
     if batch:
         yield batch
 
+
+main = partial(run_command, PrepareOptions, "python -m benchmarks.llm_training.prepare", __doc__, prepare)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -71,13 +71,7 @@ class Written(NamedTuple):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run from the command line; returns the exit code."""
     try:
-        return run_command(
-            PrepareOptions,
-            "python -m benchmarks.resnet50.prepare",
-            "Write TFRecords for training: of ImageNet, or of made pictures that stand in for it.",
-            prepare,
-            argv,
-        )
+        return run_command(PrepareOptions, "python -m benchmarks.resnet50.prepare", __doc__, prepare, argv)
     except KeyboardInterrupt:
         print("prepare: interrupted; the same command goes on from here", file=sys.stderr)
         return 130

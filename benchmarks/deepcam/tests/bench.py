@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from benchmarks.common.launch import Launch, usable_cores
@@ -31,17 +32,6 @@ class BenchOptions:
     steps: int = option(1, "optimizer steps per round")
     batch_size: int = option(2, "samples per optimizer step")
     size: str = option("192x288", "pixels of a picture", tuple(SIZES))
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run from the command line; returns the exit code."""
-    return run_command(
-        BenchOptions,
-        "python -m benchmarks.deepcam.tests.bench",
-        "Compare DeepCAM's speed with plain PyTorch's, and its input path with bare h5py.",
-        bench,
-        argv,
-    )
 
 
 def bench(options: BenchOptions) -> None:
@@ -136,6 +126,8 @@ def bare(run: DeepCam, options: BenchOptions) -> Callable[[], None]:
 
     return read
 
+
+main = partial(run_command, BenchOptions, "python -m benchmarks.deepcam.tests.bench", __doc__, bench)
 
 if __name__ == "__main__":
     sys.exit(main())

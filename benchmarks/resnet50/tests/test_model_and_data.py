@@ -22,15 +22,9 @@ from benchmarks.common.options import ConfigError, RunOptions, TurnsOptions, Win
 from benchmarks.common.regions import MarkedSteps, regions_of
 from benchmarks.common.session import Session, in_parts, measure
 from benchmarks.common.step_timer import percentile
+from benchmarks.on_tensorflow.options import BatchOptions, ComputeOptions
 from benchmarks.resnet50 import prepare
-from benchmarks.resnet50.config import (
-    BatchOptions,
-    ComputeOptions,
-    Config,
-    DataOptions,
-    ModelOptions,
-    TrainingOptions,
-)
+from benchmarks.resnet50.config import Config, DataOptions, ModelOptions, TrainingOptions
 from benchmarks.resnet50.imagenet import find_tfrecords
 from benchmarks.resnet50.metrics import forward_flops_per_image, num_parameters
 from benchmarks.resnet50.train import ResNet50
