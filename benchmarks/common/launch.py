@@ -88,6 +88,12 @@ def mark(kind: str, name: str, time_s: float, environ: Mapping[str, str] = os.en
             file.write(f"{kind} {name} @{time_s:.6f}\n")
 
 
+def mark_window(launch: Launch, edge: str, kind: str, time_s: float) -> None:
+    """Mark the edge ("begin", "end") of a window of a kind, once on each node."""
+    if launch.is_first_on_node:
+        mark(edge, f"{kind} window", time_s)
+
+
 def usable_cores() -> int:
     """CPUs' worth of time that this process can use: those that it may run on, and no more than its quota."""
     bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks.common.input_files import whole_file
 from benchmarks.common.options import ConfigError, option, run_command
 from benchmarks.common.prepare import MadeOptions, write_missing
 from benchmarks.cosmoflow.config import NATIVE_SIZE, SIZES
@@ -65,16 +66,15 @@ def write_file(path: Path, size: int, seed: tuple[int, int]) -> Written:
             }
         )
     ).SerializeToString(deterministic=True)
-    part = path.with_suffix(".part")
-    try:
-        with tf.io.TFRecordWriter(str(part), "GZIP") as writer:
-            writer.write(serialised)
-        [found] = tf.data.TFRecordDataset(str(part), "GZIP").as_numpy_iterator()
-    except tf.errors.OpError as error:
-        raise OSError(error.message) from error
-    if found != serialised:
-        raise OSError(f"{part} has another content than was written")
-    part.replace(path)
+    with whole_file(path) as part:
+        try:
+            with tf.io.TFRecordWriter(str(part), "GZIP") as writer:
+                writer.write(serialised)
+            [found] = tf.data.TFRecordDataset(str(part), "GZIP").as_numpy_iterator()
+        except tf.errors.OpError as error:
+            raise OSError(error.message) from error
+        if found != serialised:
+            raise OSError(f"{part} has another content than was written")
     return Written(len(serialised), path.stat().st_size)
 
 

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.common.input_files import whole_file
 from benchmarks.common.options import option, run_command
 from benchmarks.common.prepare import MadeOptions, write_missing
 from benchmarks.deepcam.config import NATIVE_SIZE, SIZES
@@ -62,14 +63,13 @@ def _write(path: Path, parts: dict[str, Any]) -> int:
     import h5py
     import numpy as np
 
-    part = path.with_suffix(".part")
-    with h5py.File(part, "w") as file:
-        for name, values in parts.items():
-            file[name] = values
-    with h5py.File(part, "r") as file:
-        if not all(np.array_equal(file[name][...], values) for name, values in parts.items()):
-            raise OSError(f"{part} has another content than was written")
-    part.replace(path)
+    with whole_file(path) as part:
+        with h5py.File(part, "w") as file:
+            for name, values in parts.items():
+                file[name] = values
+        with h5py.File(part, "r") as file:
+            if not all(np.array_equal(file[name][...], values) for name, values in parts.items()):
+                raise OSError(f"{part} has another content than was written")
     return path.stat().st_size
 
 

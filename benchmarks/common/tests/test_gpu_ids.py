@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.common import binding
+from benchmarks.common import gpu_ids as binding
 from benchmarks.common.launch import usable_cpus
 from tests.needs import need
 
@@ -70,7 +70,7 @@ def with_driver(folder, library, source, script):
 BIND = """
 import os, sys
 from pathlib import Path
-from benchmarks.common import binding
+from benchmarks.common import gpu_ids as binding
 from benchmarks.common.launch import Launch, usable_cpus
 binding.PCI_DEVICES = Path({folder!r})
 binding.bind(Launch(local_rank={local_rank}), {devices})

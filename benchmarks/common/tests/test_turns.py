@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 
 from benchmarks.common.record import EFFECTIVE, MEASURED
-from benchmarks.common.throughput import effective_metrics, median_interval
-from benchmarks.common.turns import Block, Turns, measure_in_turns
+from benchmarks.common.throughput import Block, Turns, effective_metrics, median_interval
+from benchmarks.common.turns import measure_in_turns
 
 
 class Machine:

@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.common.launch import Launch
 from benchmarks.common.options import option, run_command
 from benchmarks.common.session import parse_options
-from benchmarks.common.side_by_side import in_turns
+from benchmarks.common.tests.side_by_side import in_turns
 from benchmarks.cosmoflow import prepare
 from benchmarks.cosmoflow.config import HIDDEN, KERNEL_SIZE, PARAMETERS, REDSHIFTS, WIDTHS
 from benchmarks.cosmoflow.train import CosmoFlow

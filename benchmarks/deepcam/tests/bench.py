@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.common.launch import Launch, usable_cores
 from benchmarks.common.options import option, run_command
 from benchmarks.common.session import parse_options
-from benchmarks.common.side_by_side import in_turns
+from benchmarks.common.tests.side_by_side import in_turns
 from benchmarks.deepcam import prepare
 from benchmarks.deepcam.config import CLASSES, FREQUENCIES, SIZES, WEIGHT_POWER
 from benchmarks.deepcam.train import DeepCam
@@ -38,7 +38,6 @@ def bench(options: BenchOptions) -> None:
     """Print both comparisons."""
     import torch
 
-    from benchmarks.on_pytorch.files import FilePasses
     from benchmarks.on_pytorch.target import choose_target, process_group
 
     run = run_of(options)
@@ -51,7 +50,7 @@ def bench(options: BenchOptions) -> None:
         prepare.prepare(prepare.PrepareOptions(out=folder, size=options.size, samples=SAMPLES))
         run = run_of(options, "--data", "deepcam", "--data-dir", folder, "--parallel-files", "1")
         mb = sum(path.stat().st_size for path in run.files) / 1e6
-        passes = iter(FilePasses(run, torch.device("cpu")))
+        passes = iter(run.file_passes(torch.device("cpu")))
 
         def own() -> None:
             for _ in range(SAMPLES // options.batch_size):

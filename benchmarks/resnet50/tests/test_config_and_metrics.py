@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.common.good_run import run_problem
 from benchmarks.common.launch import Launch
 from benchmarks.common.options import ConfigError
+from benchmarks.common.samples import run_problem
 from benchmarks.common.session import parse_options
 from benchmarks.on_tensorflow.options import BatchOptions, ComputeOptions
 from benchmarks.resnet50.config import DataOptions, ModelOptions, TrainingOptions

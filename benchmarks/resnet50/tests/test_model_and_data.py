@@ -18,9 +18,11 @@ import numpy as np
 import pytest
 
 from benchmarks.common.launch import Launch
+from benchmarks.common.measured import Session
 from benchmarks.common.options import ConfigError, RunOptions, TurnsOptions, WindowOptions
+from benchmarks.common.paused import in_parts
 from benchmarks.common.regions import MarkedSteps, regions_of
-from benchmarks.common.session import Session, in_parts, measure
+from benchmarks.common.session import measure
 from benchmarks.common.step_timer import percentile
 from benchmarks.on_tensorflow.options import BatchOptions, ComputeOptions
 from benchmarks.resnet50 import prepare

@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.common.launch import Launch, usable_cores
 from benchmarks.common.options import ConfigError, option, run_command
 from benchmarks.common.session import parse_options
-from benchmarks.common.side_by_side import in_turns
+from benchmarks.common.tests.side_by_side import in_turns
 from benchmarks.resnet50 import prepare
 from benchmarks.resnet50.config import EXPANSION, NUM_CLASSES, STAGES, Config
 from benchmarks.resnet50.train import ResNet50
@@ -200,7 +200,7 @@ def input_path(options: BenchOptions) -> None:
     print(f"usable cores: {usable_cores()}")
 
 
-main = partial(run_command, BenchOptions, "python -m benchmarks.resnet50.bench", __doc__, bench)
+main = partial(run_command, BenchOptions, "python -m benchmarks.resnet50.tests.bench", __doc__, bench)
 
 if __name__ == "__main__":
     sys.exit(main())
