@@ -247,11 +247,21 @@ class TrainingOptions:
 
 
 @dataclasses.dataclass(frozen=True)
+class BatchOptions:
+    """Batch."""
+
+    global_batch_size: int = option(32, "samples per optimizer step, over all devices")
+
+    def __post_init__(self) -> None:
+        positive(self, "global_batch_size")
+
+
+@dataclasses.dataclass(frozen=True)
 class SampleConfig:
     """All options of a run on samples that are made, or read from files."""
 
     model: Any
-    batch: Any
+    batch: BatchOptions
     compute: ComputeOptions
     data: DataOptions
     turns: TurnsOptions

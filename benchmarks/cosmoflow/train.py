@@ -49,7 +49,7 @@ class CosmoFlow(TensorFlowWorkload):
 
     def open_trainer(self, target: Target) -> Trainer:
         """Model and optimizer of this process."""
-        from benchmarks.cosmoflow.trainer import build_trainer
+        from benchmarks.cosmoflow.model import build_trainer
 
         return build_trainer(self.config, target, self.regions)
 

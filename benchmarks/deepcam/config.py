@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from benchmarks.common import options
-from benchmarks.common.options import ConfigError, SampleConfig, data_option, option
-from benchmarks.on_pytorch.options import BatchOptions
+from benchmarks.common.options import ConfigError, SampleConfig, data_option, option, positive
 
 CHANNELS = 16  # quantities of the atmosphere
 # Pixels of each class in the training set: background, tropical cyclone, atmospheric river.
@@ -29,6 +28,20 @@ class ModelOptions:
     @property
     def is_comparable(self) -> bool:
         return self.size == NATIVE_SIZE
+
+
+@dataclass(frozen=True)
+class BatchOptions(options.BatchOptions):
+    """Batch."""
+
+    global_batch_size: int = option(2, "samples per optimizer step, over all devices")
+    micro_batch_size: int | None = option(
+        None, "samples of a forward pass on a device; gradients of several are added up; default: all of a device's"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive(self, "micro_batch_size")
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ class DeepCam(PyTorchWorkload):
 
     def open_trainer(self, target: Target) -> Trainer:
         """Model and optimizer of this rank."""
-        from benchmarks.deepcam.trainer import build_trainer
+        from benchmarks.deepcam.model import build_trainer
 
         return build_trainer(self.config, self.shares.grad_accum_steps, target, self.regions)
 

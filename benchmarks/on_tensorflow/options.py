@@ -29,20 +29,9 @@ class ComputeOptions(options.ComputeOptions):
 
 
 @dataclass(frozen=True)
-class BatchOptions:
-    """Batch."""
-
-    global_batch_size: int = option(32, "samples per optimizer step, over all devices")
-
-    def __post_init__(self) -> None:
-        positive(self, "global_batch_size")
-
-
-@dataclass(frozen=True)
 class TensorFlowConfig(SampleConfig):
     """All options of a run on TensorFlow; raises ConfigError for what TensorFlow cannot do in one call."""
 
-    batch: BatchOptions
     compute: ComputeOptions
 
     def __post_init__(self) -> None:

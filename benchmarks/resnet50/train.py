@@ -49,7 +49,7 @@ class ResNet50(TensorFlowWorkload):
 
     def open_trainer(self, target: Target) -> Trainer:
         """Model and optimizer of this process."""
-        from benchmarks.resnet50.trainer import build_trainer
+        from benchmarks.resnet50.model import build_trainer
 
         return build_trainer(self.config, target, self.regions)
 
