@@ -10,16 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast, get_type_hints
 
-from benchmarks.common.gpu_ids import bind
 from benchmarks.common.input_files import Staged, stage
 from benchmarks.common.launch import Launch, boot_id, node_name, read_launch
-from benchmarks.common.measured import Measured, Session
-from benchmarks.common.options import EXIT_BAD_OPTIONS, FULL_FP32, ConfigError, escape_unencodable, parse_config
-from benchmarks.common.paused import in_parts, paused
-from benchmarks.common.profile import check_profile, profile
-from benchmarks.common.provenance import collect_provenance, environment
-from benchmarks.common.record import FAILED, MEASURED, OK, Device, RunRecord, Window
-from benchmarks.common.regions import (
+from benchmarks.common.measure.measured import Measured, Session
+from benchmarks.common.measure.paused import in_parts, paused
+from benchmarks.common.measure.profile import check_profile, profile
+from benchmarks.common.measure.regions import (
     TIMES_SUFFIX,
     TRACE_SUFFIX,
     MarkedSteps,
@@ -30,9 +26,13 @@ from benchmarks.common.regions import (
     write_states,
     write_trace,
 )
+from benchmarks.common.measure.turns import in_turns
+from benchmarks.common.measure.window import in_a_window
+from benchmarks.common.node.gpu_ids import bind
+from benchmarks.common.node.provenance import collect_provenance, environment
+from benchmarks.common.options import EXIT_BAD_OPTIONS, FULL_FP32, ConfigError, escape_unencodable, parse_config
+from benchmarks.common.record import FAILED, MEASURED, OK, Device, RunRecord, Window
 from benchmarks.common.run import check_record_path, run_recorded
-from benchmarks.common.turns import in_turns
-from benchmarks.common.window import in_a_window
 from benchmarks.common.workload import Options, Target, Workload
 from jpwr.regions import RegionTimer
 

@@ -10,13 +10,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks.common import paused as pausing
 from benchmarks.common import session
 from benchmarks.common.launch import Launch
-from benchmarks.common.measured import work_per_step
+from benchmarks.common.measure import paused as pausing
+from benchmarks.common.measure.measured import work_per_step
+from benchmarks.common.measure.turns import ReadCounts
 from benchmarks.common.options import ComputeOptions, ConfigError, RunOptions, TurnsOptions, WindowOptions, option
 from benchmarks.common.record import Device
-from benchmarks.common.turns import ReadCounts
 from benchmarks.common.workload import Choice, Flops, Workload
 
 

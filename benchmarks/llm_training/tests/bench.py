@@ -20,11 +20,11 @@ from functools import partial
 
 from benchmarks.common.batch_plan import BatchPlan
 from benchmarks.common.launch import Launch
+from benchmarks.common.measure.step_timer import StepTimer
 from benchmarks.common.options import option, run_command
 from benchmarks.common.record import RunRecord
 from benchmarks.common.run import RESULT_PREFIX
 from benchmarks.common.session import parse_options
-from benchmarks.common.step_timer import StepTimer
 from benchmarks.common.tests.side_by_side import ratio_text, times_in_turns
 from benchmarks.llm_training.config import GPT2_VOCAB_SIZE, ModelSize, TrainingOptions
 from benchmarks.llm_training.corpus import installed_texts

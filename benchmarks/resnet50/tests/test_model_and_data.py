@@ -18,12 +18,12 @@ import numpy as np
 import pytest
 
 from benchmarks.common.launch import Launch
-from benchmarks.common.measured import Session
+from benchmarks.common.measure.measured import Session
+from benchmarks.common.measure.paused import in_parts
+from benchmarks.common.measure.regions import MarkedSteps, regions_of
+from benchmarks.common.measure.step_timer import percentile
 from benchmarks.common.options import BatchOptions, ConfigError, RunOptions, TurnsOptions, WindowOptions
-from benchmarks.common.paused import in_parts
-from benchmarks.common.regions import MarkedSteps, regions_of
 from benchmarks.common.session import measure
-from benchmarks.common.step_timer import percentile
 from benchmarks.on_tensorflow.options import ComputeOptions
 from benchmarks.resnet50 import prepare
 from benchmarks.resnet50.config import Config, DataOptions, ModelOptions, TrainingOptions

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable
 
 from benchmarks.common.launch import Launch, mark_window, node_window
-from benchmarks.common.measured import Measured, Session, epcc_metrics
+from benchmarks.common.measure.measured import Measured, Session, epcc_metrics
+from benchmarks.common.measure.regions import MarkedSteps
+from benchmarks.common.measure.step_timer import StepTimer
 from benchmarks.common.options import WindowOptions
 from benchmarks.common.progress import Pace, to_go
 from benchmarks.common.record import MEASURED
-from benchmarks.common.regions import MarkedSteps
-from benchmarks.common.step_timer import StepTimer
 
 TOGETHER_S = 1.0  # as in blocks that are measured in turns, a GPU without events is not waited for at each step
 LEAST_PARTS = 20  # of a window of which steps are waited for together: what one sees of its course

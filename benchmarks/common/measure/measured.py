@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.common.launch import Launch
+from benchmarks.common.measure.regions import MarkedSteps
+from benchmarks.common.measure.step_timer import percentile
+from benchmarks.common.measure.throughput import throughput_metrics
 from benchmarks.common.record import Window
-from benchmarks.common.regions import MarkedSteps
-from benchmarks.common.step_timer import percentile
-from benchmarks.common.throughput import throughput_metrics
 from benchmarks.common.workload import Options, Target, Training, Workload
 
 

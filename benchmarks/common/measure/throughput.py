@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import comb
 
+from benchmarks.common.measure.step_timer import percentile
 from benchmarks.common.record import EFFECTIVE, MEASURED
-from benchmarks.common.step_timer import percentile
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ import time
 from math import ceil
 from typing import Any, cast
 
-from benchmarks.common.measured import Session
+from benchmarks.common.measure.measured import Session
+from benchmarks.common.measure.regions import PARTS, PAUSE, PAUSED, STATES_SUFFIX, packed, write_states
 from benchmarks.common.out_of_memory import telling_line
 from benchmarks.common.progress import Pace
 from benchmarks.common.record import MEASURED, RunRecord
-from benchmarks.common.regions import PARTS, PAUSE, PAUSED, STATES_SUFFIX, packed, write_states
 from benchmarks.common.workload import InParts
 
 LONGEST_PAUSE = 0.5  # of a step; of random lengths, so that no sensor keeps step

@@ -6,7 +6,7 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
-from benchmarks.common.measured import Session
+from benchmarks.common.measure.measured import Session
 from benchmarks.common.options import ConfigError, RunOptions
 from benchmarks.common.out_of_memory import telling_line
 

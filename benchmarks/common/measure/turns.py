@@ -15,12 +15,12 @@ from typing import Any, cast
 
 from benchmarks.common.input_files import drop_from_cache
 from benchmarks.common.launch import mark_window, node_window
-from benchmarks.common.measured import Measured, Session, epcc_metrics
+from benchmarks.common.measure.measured import Measured, Session, epcc_metrics
+from benchmarks.common.measure.regions import MarkedSteps
+from benchmarks.common.measure.step_timer import percentile
+from benchmarks.common.measure.throughput import Block, Turns, effective_metrics
 from benchmarks.common.progress import to_go
 from benchmarks.common.record import EFFECTIVE, MEASURED
-from benchmarks.common.regions import MarkedSteps
-from benchmarks.common.step_timer import percentile
-from benchmarks.common.throughput import Block, Turns, effective_metrics
 from benchmarks.common.workload import BatchFeed, Input
 
 # More batches are made while those made ahead are used up, so that this takes so many times the calls: enough for an
