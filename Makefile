@@ -45,8 +45,8 @@ lint:
 
 bench: ## speed and memory, as ratios against a peer in the same run
 	@scripts/setup.sh $(ALL_PARTS)
-	python -m benchmarks.llm_training.bench
-	python -m benchmarks.resnet50.bench
+	python -m benchmarks.llm_training.tests.bench
+	python -m benchmarks.resnet50.tests.bench
 	python -m benchmarks.cosmoflow.tests.bench
 	python -m benchmarks.deepcam.tests.bench
 	python -m jpwr.tests.bench

@@ -6,14 +6,13 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.common.options import ConfigError, DataOptions
-
-SAY_EVERY_S = 2.0
+from benchmarks.common.progress import Pace
 
 
 def find_files(options: DataOptions, pattern: str, without: str = "") -> list[Path]:
@@ -57,7 +56,7 @@ def stage(files: Sequence[Path], folder: Path, say: Callable[[str], None] = lamb
 
     Files of different folders never meet, whatever their names are.
     """
-    start_s = said_s = time.monotonic()
+    start_s, pace = time.monotonic(), Pace()
     copied_bytes, copies = 0, []
     for index, file in enumerate(files):
         path = folder / f"{file.parent.name}-{_told_apart(file.parent)}" / file.name
@@ -70,10 +69,20 @@ def stage(files: Sequence[Path], folder: Path, say: Callable[[str], None] = lamb
                 f"{index} of {len(files)} files are there; make room, or name another folder"
             ) from error
         copies.append(path)
-        if time.monotonic() - said_s > SAY_EVERY_S:
-            said_s = time.monotonic()
+        if pace.due:
             say(f"{index + 1} of {len(files)} files are staged, {copied_bytes / 1e9:.1f} GB were copied")
     return Staged(copies, copied_bytes, time.monotonic() - start_s)
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Yield a path to write to, which gets the name `path` when the block ends, and goes where it raises."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        yield part
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def drop_from_cache(files: Sequence[Path]) -> None:
@@ -88,16 +97,12 @@ def _told_apart(folder: Path) -> str:
 
 
 def _copy(file: Path, path: Path) -> int:
-    """Bytes that were copied; the copy has its name when it is whole, whoever else makes it at the same time."""
+    """Copy a file that is not there yet, whoever else makes it at the same time; return the bytes that were copied."""
     there = file.stat()
     with suppress(FileNotFoundError):
         copy = path.stat()
         if (copy.st_size, int(copy.st_mtime)) == (there.st_size, int(there.st_mtime)):
             return 0
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
+    with whole_file(path) as part:
         shutil.copy2(file, part)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
     return there.st_size

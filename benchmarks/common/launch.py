@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.common.cgroup import cpu_quota
+from benchmarks.common.node.cgroup import cpu_quota
 from benchmarks.common.options import ConfigError
 from benchmarks.common.record import MEASURED, Window
 
@@ -86,6 +86,12 @@ def mark(kind: str, name: str, time_s: float, environ: Mapping[str, str] = os.en
         # A mark that is lost must not end a training.
         with suppress(OSError), open(path, "a") as file:
             file.write(f"{kind} {name} @{time_s:.6f}\n")
+
+
+def mark_window(launch: Launch, edge: str, kind: str, time_s: float) -> None:
+    """Mark the edge ("begin", "end") of a window of a kind, once on each node."""
+    if launch.is_first_on_node:
+        mark(edge, f"{kind} window", time_s)
 
 
 def usable_cores() -> int:

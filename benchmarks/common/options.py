@@ -13,8 +13,8 @@ from typing import Any, ClassVar, NoReturn, TypeVar, get_args, get_origin, get_t
 
 EXIT_BAD_OPTIONS = 2
 PRECISIONS = ("auto", "fp32", "bf16", "fp16", "fp8")
+REGION_ENERGY_S = (15.0, 600.0)  # a shorter time has too few readings of any sensor, a longer one adds nothing
 # cuBLAS and cuDNN then multiply in float32 and not in TF32, whoever calls them, so that MFU is of the peak in fp32.
-REGION_ENERGY_S = (15.0, 600.0)  # in less no sensor has readings enough, and from more nothing is to be learnt
 FULL_FP32 = {"NVIDIA_TF32_OVERRIDE": "0"}
 
 
@@ -63,6 +63,16 @@ def _add_flag(arguments: argparse._ArgumentGroup, field: dataclasses.Field[Any],
 
 
 _METAVARS = {int: "N", float: "X", str: "TEXT"}
+
+
+def data_option(name: str, files: str, made: str) -> Any:
+    """Return the field `data` of a workload whose samples are made, or read from files of its own or of prepare."""
+    return option(
+        "synthetic",
+        "synthetic: one batch that stays on the device; synthetic-host: made on the host and copied; "
+        f"{name}: {files}; fake-{name}: the same of made {made}, by prepare",
+        ("synthetic", "synthetic-host", name, f"fake-{name}"),
+    )
 
 
 def positive(options: object, *names: str) -> None:
@@ -224,6 +234,45 @@ class RunOptions:
                 raise ConfigError(f"{flag} needs --record FILE: what it makes lies beside the record")
 
 
+@dataclasses.dataclass(frozen=True)
+class TrainingOptions:
+    """Training."""
+
+    learning_rate: float = option(0.001, "learning rate after its warm-up")
+    learning_rate_warmup_steps: int = option(100, "steps over which the learning rate rises in a line")
+    seed: int = option(1234, "seed of weights and data")
+
+    def __post_init__(self) -> None:
+        positive(self, "learning_rate", "learning_rate_warmup_steps")
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchOptions:
+    """Batch."""
+
+    global_batch_size: int = option(32, "samples per optimizer step, over all devices")
+
+    def __post_init__(self) -> None:
+        positive(self, "global_batch_size")
+
+
+@dataclasses.dataclass(frozen=True)
+class SampleConfig:
+    """All options of a run on samples that are made, or read from files."""
+
+    model: Any
+    batch: BatchOptions
+    compute: ComputeOptions
+    data: DataOptions
+    turns: TurnsOptions
+    training: TrainingOptions
+    window: WindowOptions
+    run: RunOptions
+
+    def __post_init__(self) -> None:
+        self.data.check_turns(self.turns)
+
+
 Options = TypeVar("Options")
 
 
@@ -238,9 +287,9 @@ def run_command(
     prog: str,
     description: str,
     body: Callable[[Options], None],
-    argv: Sequence[str] | None,
+    argv: Sequence[str] | None = None,
 ) -> int:
-    """A program of one group of flags, from the command line: its exit code, 2 with one sentence for a ConfigError."""
+    """Run a program of one group of flags from the command line; return its exit code, 2 for a ConfigError."""
     escape_unencodable()
     try:
         [parsed] = parse_config((options,), sys.argv[1:] if argv is None else argv, prog, description)

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from benchmarks.common.launch import Launch
+from benchmarks.common.measure.step_timer import Event
 from benchmarks.common.options import ComputeOptions, RunOptions, TurnsOptions, WindowOptions
 from benchmarks.common.record import Device, RunRecord
-from benchmarks.common.step_timer import Event
 from jpwr.regions import RegionTimer
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from benchmarks.common import options
-from benchmarks.common.options import ConfigError, RunOptions, TurnsOptions, WindowOptions, option, positive
-from benchmarks.on_tensorflow.options import BatchOptions, ComputeOptions, check_calls
+from benchmarks.common.options import ConfigError, data_option, option
+from benchmarks.on_tensorflow.options import TensorFlowConfig
 
 NATIVE_SIZE = 128  # voxels along an edge
 SIZES = (32, 64, NATIVE_SIZE)
@@ -40,43 +40,28 @@ class DataOptions(options.DataOptions):
     """Data."""
 
     made_by = "python -m benchmarks.cosmoflow.prepare"
-    data: str = option(
-        "synthetic",
-        "synthetic: one batch that stays on the device; synthetic-host: made on the host and copied; "
-        "cosmoflow: TFRecords *.tfrecord of one sample each; fake-cosmoflow: the same of made volumes, by prepare",
-        ("synthetic", "synthetic-host", "cosmoflow", "fake-cosmoflow"),
-    )
+    data: str = data_option("cosmoflow", "TFRecords *.tfrecord of one sample each", "volumes")
 
 
 @dataclass(frozen=True)
-class TrainingOptions:
+class TrainingOptions(options.TrainingOptions):
     """Training."""
 
     learning_rate: float = option(0.001, "learning rate per 64 samples of the global batch, after its warm-up")
-    learning_rate_warmup_steps: int = option(100, "steps over which the learning rate rises in a line")
     momentum: float = option(0.9, "momentum of SGD")
     dropout: float = option(0.5, "share of the hidden layers' units that a step leaves out")
     seed: int = option(1234, "seed of weights, data and dropout")
 
     def __post_init__(self) -> None:
-        positive(self, "learning_rate", "learning_rate_warmup_steps")
+        super().__post_init__()
         if not 0 <= self.dropout < 1 or not 0 <= self.momentum < 1:
             raise ConfigError("dropout and momentum must be from 0 to below 1")
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(TensorFlowConfig):
     """All options of a run."""
 
     model: ModelOptions
-    batch: BatchOptions
-    compute: ComputeOptions
     data: DataOptions
-    turns: TurnsOptions
     training: TrainingOptions
-    window: WindowOptions
-    run: RunOptions
-
-    def __post_init__(self) -> None:
-        self.data.check_turns(self.turns)
-        check_calls(self.compute, self.data, self.turns)

@@ -35,7 +35,7 @@ def open_batches(run: TensorFlowWorkload, target: Target, on_device: bool = Fals
             return whole_files(run.files, decode, counts, count, seed, parallel, run.shares)
         return records(run.files, counted(decode, counts), count, seed, parallel, run.shares)
 
-    return Batches.of(DataOptions() if on_device else data, target, run.layout["micro_batch_size"], made, read)
+    return Batches(DataOptions() if on_device else data, target, run.layout["micro_batch_size"], made, read)
 
 
 def made_batch(size: int, seed: int, count: int, rank: int) -> tuple[tf.Tensor, tf.Tensor]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks.common.input_files import whole_file
 from benchmarks.common.options import ConfigError, option, run_command
 from benchmarks.common.prepare import MadeOptions, write_missing
 from benchmarks.cosmoflow.config import NATIVE_SIZE, SIZES
@@ -33,17 +34,6 @@ class Written(NamedTuple):
 
     raw_bytes: int
     packed_bytes: int
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run from the command line; returns the exit code."""
-    return run_command(
-        PrepareOptions,
-        "python -m benchmarks.cosmoflow.prepare",
-        "Write TFRecords of made volumes that stand in for simulated ones.",
-        prepare,
-        argv,
-    )
 
 
 def prepare(options: PrepareOptions) -> None:
@@ -76,18 +66,19 @@ def write_file(path: Path, size: int, seed: tuple[int, int]) -> Written:
             }
         )
     ).SerializeToString(deterministic=True)
-    part = path.with_suffix(".part")
-    try:
-        with tf.io.TFRecordWriter(str(part), "GZIP") as writer:
-            writer.write(serialised)
-        [found] = tf.data.TFRecordDataset(str(part), "GZIP").as_numpy_iterator()
-    except tf.errors.OpError as error:
-        raise OSError(error.message) from error
-    if found != serialised:
-        raise OSError(f"{part} has another content than was written")
-    part.replace(path)
+    with whole_file(path) as part:
+        try:
+            with tf.io.TFRecordWriter(str(part), "GZIP") as writer:
+                writer.write(serialised)
+            [found] = tf.data.TFRecordDataset(str(part), "GZIP").as_numpy_iterator()
+        except tf.errors.OpError as error:
+            raise OSError(error.message) from error
+        if found != serialised:
+            raise OSError(f"{part} has another content than was written")
     return Written(len(serialised), path.stat().st_size)
 
+
+main = partial(run_command, PrepareOptions, "python -m benchmarks.cosmoflow.prepare", __doc__, prepare)
 
 if __name__ == "__main__":
     sys.exit(main())

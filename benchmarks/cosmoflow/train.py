@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from benchmarks.common import session
 from benchmarks.common.input_files import find_files
@@ -31,7 +31,7 @@ class CosmoFlow(TensorFlowWorkload):
     unit = "sample"
     description = "Train CosmoFlow for some steps with TensorFlow and record how fast it went."
     options = Config
-    damage = "damaged, or of another size"
+    samples_per_epoch = SAMPLES_PER_EPOCH
     without_ipu = "volumes of its size need a program that is split over several of them"
 
     def __init__(self, options: Config, launch: Launch) -> None:
@@ -49,7 +49,7 @@ class CosmoFlow(TensorFlowWorkload):
 
     def open_trainer(self, target: Target) -> Trainer:
         """Model and optimizer of this process."""
-        from benchmarks.cosmoflow.trainer import build_trainer
+        from benchmarks.cosmoflow.model import build_trainer
 
         return build_trainer(self.config, target, self.regions)
 
@@ -58,10 +58,6 @@ class CosmoFlow(TensorFlowWorkload):
         from benchmarks.cosmoflow.data import open_batches
 
         return open_batches(self, target, on_device)
-
-    def metrics(self) -> dict[str, Any]:
-        """What costs and tables take."""
-        return {"comparable": self.config.model.is_comparable, "samples_per_epoch": SAMPLES_PER_EPOCH}
 
 
 main = partial(session.main, CosmoFlow)

@@ -8,16 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from benchmarks.common import options
-from benchmarks.common.options import (
-    ComputeOptions,
-    ConfigError,
-    RunOptions,
-    TurnsOptions,
-    WindowOptions,
-    option,
-    positive,
-)
-from benchmarks.on_pytorch.options import BatchOptions
+from benchmarks.common.options import ConfigError, SampleConfig, data_option, option, positive
 
 CHANNELS = 16  # quantities of the atmosphere
 # Pixels of each class in the training set: background, tropical cyclone, atmospheric river.
@@ -40,47 +31,46 @@ class ModelOptions:
 
 
 @dataclass(frozen=True)
+class BatchOptions(options.BatchOptions):
+    """Batch."""
+
+    global_batch_size: int = option(2, "samples per optimizer step, over all devices")
+    micro_batch_size: int | None = option(
+        None, "samples of a forward pass on a device; gradients of several are added up; default: all of a device's"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive(self, "micro_batch_size")
+
+
+@dataclass(frozen=True)
 class DataOptions(options.DataOptions):
     """Data."""
 
     made_by = "python -m benchmarks.deepcam.prepare"
-    data: str = option(
-        "synthetic",
-        "synthetic: one batch that stays on the device; synthetic-host: made on the host and copied; "
-        "deepcam: HDF5 data-*.h5 of one sample each with stats.h5; fake-deepcam: the same of made fields, by prepare",
-        ("synthetic", "synthetic-host", "deepcam", "fake-deepcam"),
-    )
+    data: str = data_option("deepcam", "HDF5 data-*.h5 of one sample each with stats.h5", "fields")
     parallel_files: int = option(4, "processes of each rank that read files")
 
 
 @dataclass(frozen=True)
-class TrainingOptions:
+class TrainingOptions(options.TrainingOptions):
     """Training."""
 
     optimizer: str = option("adam", "Adam with decoupled weight decay, or LAMB", ("adam", "lamb"))
-    learning_rate: float = option(0.001, "learning rate after its warm-up")
-    learning_rate_warmup_steps: int = option(100, "steps over which the learning rate rises in a line")
     weight_decay: float = option(0.01, "weight decay")
-    seed: int = option(1234, "seed of weights and data")
 
     def __post_init__(self) -> None:
-        positive(self, "learning_rate", "learning_rate_warmup_steps")
+        super().__post_init__()
         if self.weight_decay < 0:
             raise ConfigError("weight_decay must be 0 or more")
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(SampleConfig):
     """All options of a run."""
 
     model: ModelOptions
     batch: BatchOptions
-    compute: ComputeOptions
     data: DataOptions
-    turns: TurnsOptions
     training: TrainingOptions
-    window: WindowOptions
-    run: RunOptions
-
-    def __post_init__(self) -> None:
-        self.data.check_turns(self.turns)

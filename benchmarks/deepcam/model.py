@@ -1,4 +1,4 @@
-"""DeepLabv3+ on Xception with output stride 16, and a decoder of transposed convolutions.
+"""DeepLabv3+ on Xception with output stride 16, and a decoder of transposed convolutions; its loss and its optimizer.
 
 Source: Chen et al. 2018 (arXiv:1802.02611), and for the decoder Kurth et al. 2018 (arXiv:1810.01993); sizes are those
 of MLPerf HPC's DeepCAM.
@@ -7,12 +7,18 @@ of MLPerf HPC's DeepCAM.
 from __future__ import annotations
 
 import itertools
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
-from benchmarks.deepcam.config import CHANNELS, CLASSES
+from benchmarks.deepcam.config import CHANNELS, CLASSES, FREQUENCIES, WEIGHT_POWER, Config
 from benchmarks.deepcam.metrics import ATROUS_RATES, MIDDLE_BLOCKS
+from benchmarks.on_pytorch.target import Target
+from benchmarks.on_pytorch.trainer import Lamb, Trainer, rising_rate
+from jpwr.regions import RegionTimer
 
 LOW_LEVEL = 48  # channels of the features that the decoder takes besides
 WIDTH = 256  # of the decoder
@@ -149,3 +155,24 @@ def build_model(seed: int) -> DeepLab:
     """The same weights on every rank."""
     torch.manual_seed(seed)
     return DeepLab()
+
+
+OPTIMIZERS: dict[str, Any] = {"adam": partial(torch.optim.AdamW, fused=True), "lamb": Lamb}
+
+
+def build_trainer(config: Config, passes: int, target: Target, regions: RegionTimer) -> Trainer:
+    """Of steps of so many passes."""
+    options = config.training
+    torch.backends.cudnn.benchmark = True
+    model = build_model(options.seed).to(target.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    optimizer = OPTIMIZERS[options.optimizer](
+        model.parameters(), lr=options.learning_rate, weight_decay=options.weight_decay
+    )
+    weights = torch.tensor([one**WEIGHT_POWER for one in FREQUENCIES], device=target.device)
+
+    def loss_of(logits: Tensor, labels: Tensor) -> Tensor:
+        """The mean over pixels, in which a seldom class counts more."""
+        return functional.cross_entropy(logits.float(), labels, weights, reduction="none").mean()
+
+    rate = rising_rate(options.learning_rate, options.learning_rate_warmup_steps)
+    return Trainer(model, optimizer, loss_of, rate, passes, target, regions)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.common.input_files import whole_file
 from benchmarks.common.options import option, run_command
 from benchmarks.common.prepare import MadeOptions, write_missing
 from benchmarks.deepcam.config import NATIVE_SIZE, SIZES
@@ -20,17 +21,6 @@ class PrepareOptions(MadeOptions):
 
     example = "data/fake-deepcam"
     size: str = option(NATIVE_SIZE, "pixels of a picture", tuple(SIZES))
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run from the command line; returns the exit code."""
-    return run_command(
-        PrepareOptions,
-        "python -m benchmarks.deepcam.prepare",
-        "Write HDF5 files of made fields that stand in for the climate's.",
-        prepare,
-        argv,
-    )
 
 
 def prepare(options: PrepareOptions) -> None:
@@ -73,16 +63,17 @@ def _write(path: Path, parts: dict[str, Any]) -> int:
     import h5py
     import numpy as np
 
-    part = path.with_suffix(".part")
-    with h5py.File(part, "w") as file:
-        for name, values in parts.items():
-            file[name] = values
-    with h5py.File(part, "r") as file:
-        if not all(np.array_equal(file[name][...], values) for name, values in parts.items()):
-            raise OSError(f"{part} has another content than was written")
-    part.replace(path)
+    with whole_file(path) as part:
+        with h5py.File(part, "w") as file:
+            for name, values in parts.items():
+                file[name] = values
+        with h5py.File(part, "r") as file:
+            if not all(np.array_equal(file[name][...], values) for name, values in parts.items()):
+                raise OSError(f"{part} has another content than was written")
     return path.stat().st_size
 
+
+main = partial(run_command, PrepareOptions, "python -m benchmarks.deepcam.prepare", __doc__, prepare)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -31,9 +31,9 @@ class DeepCam(PyTorchWorkload):
     description = "Train DeepCAM for some steps with PyTorch and record how fast it went."
     packages = ("torch", "h5py", "numpy")
     options = Config
+    samples_per_epoch = SAMPLES_PER_EPOCH
     without_ipu = "pictures of its size need a program that is split over several of them"
     choices = (Choice("optimizer", "training.optimizer", {"lamb": "LAMB"}),)
-    damage = "damaged, or of another size"
 
     def __init__(self, options: Config, launch: Launch) -> None:
         super().__init__(options, launch, find_files(options.data, "*.h5", STATS))
@@ -49,7 +49,7 @@ class DeepCam(PyTorchWorkload):
 
     def open_trainer(self, target: Target) -> Trainer:
         """Model and optimizer of this rank."""
-        from benchmarks.deepcam.trainer import build_trainer
+        from benchmarks.deepcam.model import build_trainer
 
         return build_trainer(self.config, self.shares.grad_accum_steps, target, self.regions)
 
@@ -70,10 +70,6 @@ class DeepCam(PyTorchWorkload):
         if not stats:
             raise ConfigError(f"there is no {STATS} in {folder} or in the folder above: copy the data set's own there")
         return reader(self._height, self._width, stats[0])
-
-    def metrics(self) -> dict[str, Any]:
-        """What costs and tables take."""
-        return {"comparable": self.config.model.is_comparable, "samples_per_epoch": SAMPLES_PER_EPOCH}
 
 
 main = partial(session.main, DeepCam)

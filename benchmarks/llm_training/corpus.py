@@ -8,15 +8,14 @@ import hashlib
 import json
 import lzma
 import sysconfig
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
-from benchmarks.common.measure import PROGRESS_INTERVAL_S
 from benchmarks.common.options import ConfigError
+from benchmarks.common.progress import Pace
 
 LICENCES = Path("/usr/share/common-licenses")  # Debian and Ubuntu
 OPENERS = {".xz": lzma.open, ".gz": gzip.open}
@@ -144,12 +143,11 @@ def _download(address: str, part: Path) -> None:
             file.truncate(0)
             there = 0
         rest = int(answer.headers.get("Content-Length") or 0)
-        said_s, got = time.monotonic(), 0
+        pace, got = Pace(), 0
         while chunk := answer.read(CHUNK_BYTES):
             file.write(chunk)
             got += len(chunk)
-            if time.monotonic() - said_s > PROGRESS_INTERVAL_S:
-                said_s = time.monotonic()
+            if pace.due:
                 of_all = f" of {(there + rest) / 1e6:.1f}" if rest else ""
                 print(f"{address}: {(there + got) / 1e6:.1f}{of_all} MB", flush=True)
         if rest and got < rest:

@@ -11,7 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -31,18 +31,10 @@ PASSES_AHEAD = 4  # that are made for a GPU
 APART_VARIABLE = "CARAML_DATA_APART"  # set where each node has a data folder of its own
 
 
-class Samples(Protocol):
-    """A data set: sample `index` is `sequence_length + 1` token ids."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int) -> NDArray[np.int64]: ...
-
-
 class SyntheticSamples:
     """Tokens drawn by Zipf's law, as words of a text are, so that there is something to learn.
 
-    A sample depends on seed and index alone.
+    Sample `index` is `sequence_length + 1` token ids, which depend on seed and index alone.
     """
 
     def __init__(self, vocab_size: int, sequence_length: int, seed: int) -> None:
@@ -98,6 +90,9 @@ class TextSamples:
     def __getitem__(self, index: int) -> NDArray[np.int64]:
         sample = self._dataset[index % len(self._dataset)]
         return np.concatenate([sample["tokens"].numpy(), sample["labels"][-1:].numpy()])
+
+
+Samples = SyntheticSamples | TextSamples
 
 
 class _Vocabulary:

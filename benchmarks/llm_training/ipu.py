@@ -6,12 +6,14 @@ User Guide, version 3.4: "Multi-IPU execution strategies", "Gradient accumulatio
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from benchmarks.common.batch_plan import BatchPlan
 from benchmarks.common.launch import Launch, node_name, usable_cpus
 from benchmarks.common.options import ConfigError
 from benchmarks.common.record import Device, RunRecord
@@ -20,8 +22,7 @@ from benchmarks.llm_training.data import describe, open_samples
 from benchmarks.llm_training.metrics import learning_rate
 from benchmarks.llm_training.plain_gpt import PlainGpt, written_out_attention
 
-if TYPE_CHECKING:
-    from benchmarks.llm_training.train import Gpt
+Conclude = Callable[[RunRecord, int, int, list[float]], str]
 
 WITHOUT = "--device ipu needs PopTorch of the Poplar SDK: use its container"
 LOSS_SCALE = 2.0**10  # of fp16
@@ -114,9 +115,10 @@ class Trainer:
     steps_per_call = 1
     on_device = None
 
-    def __init__(self, run: Gpt, target: Target) -> None:
+    def __init__(self, config: Config, plan: BatchPlan, target: Target, conclude: Conclude) -> None:
+        """`conclude` fills in what follows from the number of tokens and of steps, and from the losses."""
         poptorch = _poptorch()
-        config, plan = run.config, run.batches
+        self._conclude = conclude
         shape, length = config.model.shape, config.model.tokens_per_sample
         if target.num_ipus > 1 and plan.grad_accum_steps < 2 * target.num_ipus:
             raise ConfigError(
@@ -148,7 +150,7 @@ class Trainer:
         self._model = poptorch.trainingModel(
             PipelinedGpt(gpt, target.num_ipus), options=options, optimizer=self._optimizer
         )
-        self._run, self._samples, self._batch = run, open_samples(config), plan.global_batch_size
+        self._config, self._samples, self._batch = config, open_samples(config), plan.global_batch_size
         self._losses: list[Tensor] = []
         self._tokens = 0
 
@@ -169,7 +171,7 @@ class Trainer:
     def step(self, batch: Tensor) -> None:
         """One optimizer step on it."""
         for group in self._optimizer.param_groups:
-            group["lr"] = learning_rate(self._run.config.training, len(self._losses))
+            group["lr"] = learning_rate(self._config.training, len(self._losses))
         self._model.setOptimizer(self._optimizer)
         inputs_BT, labels_BT = batch[:, :-1].int(), batch[:, 1:].int()
         self._tokens += inputs_BT.numel()
@@ -184,7 +186,7 @@ class Trainer:
 
     def conclude(self, record: RunRecord) -> str:
         """Why the run is not a good one, or an empty string."""
-        config = self._run.config
+        config = self._config
         record.provenance["data"] = describe(config.data.data_prefix, config.model.tokens_per_sample)
         record.metrics["skipped_steps"] = 0
-        return self._run.conclude(record, self._tokens, len(self._losses), self.losses())
+        return self._conclude(record, self._tokens, len(self._losses), self.losses())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
 
 import torch
 from megatron.core import parallel_state
@@ -20,32 +19,15 @@ from benchmarks.on_pytorch.target import Target
 INITIAL_LOSS_SCALE = 2.0**16  # of fp16; halved when a gradient overflows
 
 
-class Optimizer(Protocol):
-    """One optimizer step from the gradients that the backward pass left."""
-
-    description: str  # whose AdamW it is
-
-    def zero_grad(self) -> None: ...
-
-    @property
-    def scale_loss(self) -> Callable[[torch.Tensor], torch.Tensor] | None:
-        """What the loss is scaled with before the backward pass, None where it is not."""
-        ...
-
-    def step(self, learning_rate: float) -> bool:
-        """Update the weights; False where a gradient in fp16 was not finite, and the step was left out."""
-        ...
-
-
 def build_optimizer(
     model: DistributedDataParallel, options: TrainingOptions, target: Target, timers: MegatronTimers
-) -> Optimizer:
-    """For the device; what it does is told to the timers."""
+) -> MegatronOptimizer | CpuOptimizer:
+    """Return the optimizer for the device, which tells the timers what it does."""
     return MegatronOptimizer(model, options, target, timers) if target.on_gpu else CpuOptimizer(model, options)
 
 
 class MegatronOptimizer:
-    """megatron-core's distributed optimizer."""
+    """megatron-core's distributed optimizer; its `description` says whose AdamW it is."""
 
     def __init__(
         self, model: DistributedDataParallel, options: TrainingOptions, target: Target, timers: MegatronTimers
@@ -83,14 +65,17 @@ class MegatronOptimizer:
         )
 
     def zero_grad(self) -> None:
+        """Forget the gradients of the step before."""
         self._optimizer.zero_grad()
 
     @property
-    def scale_loss(self) -> Callable[[torch.Tensor], torch.Tensor] | None:
+    def scale_loss(self) -> Callable[[torch.Tensor], torch.Tensor]:
+        """What the loss is scaled with before the backward pass."""
         scale: Callable[[torch.Tensor], torch.Tensor] = self._optimizer.scale_loss
         return scale
 
     def step(self, learning_rate: float) -> bool:
+        """Update the weights; return False where a gradient in fp16 was not finite, and the step was left out."""
         for group in self._optimizer.param_groups:
             group["lr"] = learning_rate
         done, _, _ = self._optimizer.step()
@@ -138,6 +123,7 @@ class CpuOptimizer:
 
     @torch.no_grad()
     def step(self, learning_rate: float) -> bool:
+        """Update the weights."""
         for weight, master in zip(self._weights, self._masters, strict=True):
             master.grad = _gradient(weight)
         norm = _global_norm(self._weights)

@@ -19,8 +19,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common.measure import PROGRESS_INTERVAL_S
+from benchmarks.common.input_files import whole_file
 from benchmarks.common.options import ConfigError, option, run_command
+from benchmarks.common.progress import Pace
 from benchmarks.llm_training.config import SIZES
 from benchmarks.llm_training.corpus import GPT2_VOCABULARY, OSCAR, SHA256, documents, fetch
 
@@ -66,17 +67,6 @@ class PrepareOptions:
             )
         if len(self.vocabulary) > 2:
             raise ConfigError("--vocabulary takes vocab.json and merges.txt, or one tokenizer.json")
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run from the command line; returns the exit code."""
-    return run_command(
-        PrepareOptions,
-        "python -m benchmarks.llm_training.prepare",
-        "Make a data set for --data text. A data set that is there already, from the same text, stays.",
-        prepare,
-        argv,
-    )
 
 
 def prepare(options: PrepareOptions) -> None:
@@ -135,9 +125,8 @@ def _prepare(options: PrepareOptions, files: Sequence[str], vocabulary: Sequence
         "tokens": tokens,
         "source": "files given" if files else f"docstrings and licence texts of Python {sys.version.split()[0]}",
     }
-    part = Path(f"{out}.json.part")
-    part.write_text(json.dumps(described, indent=1) + "\n")
-    part.replace(f"{out}.json")
+    with whole_file(Path(f"{out}.json")) as part:
+        part.write_text(json.dumps(described, indent=1) + "\n")
     print(f"{out}: {tokens} tokens")
 
 
@@ -183,15 +172,12 @@ def _first(texts: Iterable[str], characters: int) -> Iterator[str]:
 
 def _with_progress(texts: Iterable[str], of_characters: int) -> Iterator[str]:
     """The same texts, with a word every few seconds on how many are gone through."""
-    started_s = said_s = time.monotonic()
-    gone = 0
+    started_s, pace, gone = time.monotonic(), Pace(), 0
     for text in texts:
         yield text
         gone += len(text)
-        now_s = time.monotonic()
-        if now_s - said_s > PROGRESS_INTERVAL_S:
-            said_s = now_s
-            rate = gone / 1e6 / (now_s - started_s)
+        if pace.due:
+            rate = gone / 1e6 / (time.monotonic() - started_s)
             print(f"{gone / of_characters:.0%}, {rate:.1f} million characters/s", flush=True)
 
 
@@ -276,6 +262,8 @@ def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
     if batch:
         yield batch
 
+
+main = partial(run_command, PrepareOptions, "python -m benchmarks.llm_training.prepare", __doc__, prepare)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -155,7 +155,7 @@ class Gpt(Workload):
         if target.kind == "ipu":
             from benchmarks.llm_training import ipu
 
-            return ipu.Trainer(self, target)
+            return ipu.Trainer(self.config, self.batches, target, self.conclude)
         trainer = Trainer(self, target)
         self._kernels_told["optimizer"] = trainer.optimizer_description
         return trainer
@@ -217,7 +217,7 @@ class Trainer:
             fp8=target.precision == "fp8",
         )
         gpt = model.build_model(model_config, shape, length, config.training.seed, kernels)
-        self._run, self._target = run, target
+        self._run, self._target, self.synchronize = run, target, target.synchronize
         self._losses: list[torch.Tensor] = []  # of every step, on the device; empty but for the last pipeline stage
         self._learning_rate = partial(learning_rate, config.training)
         self._feeds: list[TokenFeed] = []  # of every step
@@ -281,10 +281,6 @@ class Trainer:
         self._feeds.append(feed)
         if passes:
             self._losses.append(sum(one["loss"] for one in passes) / len(passes))
-
-    def synchronize(self) -> None:
-        """Wait until the device has done all it was given."""
-        self._target.synchronize()
 
     def losses(self) -> list[float]:
         """Of every step, the mean over all replicas, on every rank."""

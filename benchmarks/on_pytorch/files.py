@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -12,13 +13,11 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from benchmarks.common.launch import usable_cores
+from benchmarks.common.options import DataOptions
+from benchmarks.common.samples import DataError
 from benchmarks.on_pytorch.target import Target
-from benchmarks.on_pytorch.trainer import Pass, PassFeed, Trainer
-from benchmarks.on_pytorch.workload import PyTorchWorkload
-
-
-class DataError(Exception):
-    """The data cannot be trained on: one sentence with what was found."""
+from benchmarks.on_pytorch.trainer import Pass, Trainer
+from jpwr.regions import RegionTimer
 
 
 class Damaged(Exception):
@@ -49,13 +48,13 @@ class Samples(IterableDataset[tuple[torch.Tensor, torch.Tensor, Counts]]):
     """Passes of this process's files, in another order each time, without an end; damaged files are left out."""
 
     def __init__(self, files: Sequence[Path], read: Read, in_pass: int, seed: int) -> None:
-        self._files, self._read, self._in_pass, self._seed = files, read, in_pass, seed
+        self.files, self._read, self._in_pass, self._seed = files, read, in_pass, seed
 
     def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor, Counts]]:
         """Samples and labels one after the other in memory, and what was read since the pass before."""
         worker = get_worker_info()
         number, workers = (worker.id, worker.num_workers) if worker else (0, 1)
-        own, chance = self._files[number::workers], np.random.default_rng((self._seed, number))
+        own, chance = self.files[number::workers], np.random.default_rng((self._seed, number))
         made, counts = 0, np.zeros(len(Counts._fields))
         while True:
             good = 0
@@ -90,17 +89,13 @@ class Samples(IterableDataset[tuple[torch.Tensor, torch.Tensor, Counts]]):
 class FilePasses:
     """Passes from files, on the device, and what was read for them."""
 
-    def __init__(self, run: PyTorchWorkload, device: torch.device) -> None:
-        data, launch = run.config.data, run.launch
-        workers = max(1, min(data.parallel_files, len(run.files), usable_cores() // launch.local_world_size))
-        each = -(-data.prefetch_batches // workers)
+    def __init__(self, samples: Samples, options: DataOptions, ranks_on_node: int, device: torch.device) -> None:
+        workers = max(1, min(options.parallel_files, len(samples.files), usable_cores() // ranks_on_node))
+        each = -(-options.prefetch_batches // workers)
         self.passes_ahead = workers * each
+        pinned = device.type == "cuda"
         self._loader = DataLoader(
-            Samples(run.files, run.reader(), run.shares.micro_batch_size, run.config.training.seed + launch.rank),
-            batch_size=None,
-            num_workers=workers,
-            prefetch_factor=each,
-            pin_memory=device.type == "cuda",
+            samples, batch_size=None, num_workers=workers, prefetch_factor=each, pin_memory=pinned
         )
         self._device = device
         self.counts = Counts()
@@ -112,27 +107,33 @@ class FilePasses:
 
 
 class MadePasses:
-    """Those of a global batch that is the same for every layout, of which a rank has its part."""
+    """Passes that are made once, of pairs of a sample and its labels."""
 
-    def __init__(self, run: PyTorchWorkload, device: torch.device) -> None:
-        plan = run.shares
-        self._device, self.on_host = device, []
-        for index in range(plan.grad_accum_steps):
-            made = [run.made_sample(number) for number in plan.sample_indices(0, index, run.launch.rank)]
+    def __init__(self, passes: Iterable[Sequence[tuple[Any, Any]]], target: Target) -> None:
+        self._target, self._on_host = target, []
+        for made in passes:
             samples, labels = (torch.from_numpy(np.stack(parts)) for parts in zip(*made, strict=True))
-            self.on_host.append((samples, labels))
+            self._on_host.append((samples, labels))
 
     def on_device(self) -> Iterator[Pass]:
-        """They stay there."""
-        kept = [to_device(*one, self._device) for one in self.on_host]
-        while True:
-            yield from kept
+        """Return them again and again, from the device, where they stay."""
+        return itertools.cycle([to_device(*one, self._target.device) for one in self._on_host])
 
     def from_host(self) -> Iterator[Pass]:
-        """They are copied each time."""
-        while True:
-            for one in self.on_host:
-                yield to_device(*one, self._device)
+        """Return them again and again, copied each time."""
+        return (to_device(*one, self._target.device) for one in itertools.cycle(self._on_host))
+
+    def copy_s(self) -> float | None:
+        """Return the seconds that the copy of all to a GPU takes; None where there is none."""
+        if not self._target.on_gpu:
+            return None
+        pinned = [(samples.pin_memory(), labels.pin_memory()) for samples, labels in self._on_host]
+        self._target.synchronize()
+        start_s = time.monotonic()
+        for one in pinned:
+            to_device(*one, self._target.device)
+        self._target.synchronize()
+        return time.monotonic() - start_s
 
 
 def to_device(samples: torch.Tensor, labels: torch.Tensor, device: torch.device) -> Pass:
@@ -141,14 +142,28 @@ def to_device(samples: torch.Tensor, labels: torch.Tensor, device: torch.device)
     return samples.movedim(-1, 1), labels.long()
 
 
-class Feed(PassFeed):
-    """An Input: steps on samples."""
+class Feed:
+    """An Input: steps on passes, one after the other; made ones tell how long a copy takes."""
 
-    def __init__(self, trainer: Trainer, passes: Iterable[Pass], run: PyTorchWorkload, target: Target) -> None:
-        super().__init__(trainer, passes, run.regions)
+    def __init__(
+        self, trainer: Trainer, regions: RegionTimer, unit: str, made: MadePasses, passes: Iterable[Pass]
+    ) -> None:
+        self._trainer, self._unit, self.copy_batch_s = trainer, unit, made.copy_s
         self._files = passes if isinstance(passes, FilePasses) else None
-        self._run, self._target = run, target
+        self._passes = regions.io(passes)
         self.steps_ahead = -(-self._files.passes_ahead // trainer.passes) if self._files else 0
+
+    def call(self) -> None:
+        """Make one optimizer step."""
+        self._trainer.step(itertools.islice(self._passes, self._trainer.passes))
+
+    def take(self) -> list[Pass]:
+        """Return the passes of one step."""
+        return list(itertools.islice(self._passes, self._trainer.passes))
+
+    def step(self, batch: list[Pass]) -> None:
+        """Make one optimizer step on those passes."""
+        self._trainer.step(batch)
 
     @property
     def counts(self) -> Counts:
@@ -156,27 +171,14 @@ class Feed(PassFeed):
         return self._files.counts if self._files else Counts()
 
     def read_so_far(self) -> dict[str, float]:
-        """Of files."""
+        """Return what was read from files, by the keys of metrics."""
         if not self._files:
             return {}
-        counts, unit = self.counts, self._run.unit
+        counts = self.counts
         return {
-            f"input_{unit}s": counts.samples,
+            f"input_{self._unit}s": counts.samples,
             "input_bytes": counts.bytes,
             "input_opens": counts.opens,
             "input_reading_s": counts.reading_s,
             "input_decoding_s": counts.decoding_s,
         }
-
-    def copy_batch_s(self) -> float | None:
-        """Seconds that the passes of a step take to a GPU."""
-        if not self._target.on_gpu:
-            return None
-        on_host = MadePasses(self._run, self._target.device).on_host
-        pinned = [(samples.pin_memory(), labels.pin_memory()) for samples, labels in on_host]
-        self._target.synchronize()
-        start_s = time.monotonic()
-        for one in pinned:
-            to_device(*one, self._target.device)
-        self._target.synchronize()
-        return time.monotonic() - start_s

@@ -6,7 +6,6 @@ import statistics
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from inspect import signature
-from itertools import islice
 from typing import Any
 
 import torch
@@ -103,25 +102,6 @@ class Trainer:
         if self._last_ready:
             self._regions.add(COMM, self._regions.lane, self._last_ready, now)
         self._sums, self._last_ready = [], None
-
-
-class PassFeed:
-    """A BatchFeed: steps on passes, one after the other."""
-
-    def __init__(self, trainer: Trainer, passes: Iterable[Pass], regions: RegionTimer) -> None:
-        self._trainer, self._passes = trainer, regions.io(passes)
-
-    def call(self) -> None:
-        """One optimizer step."""
-        self._trainer.step(islice(self._passes, self._trainer.passes))
-
-    def take(self) -> list[Pass]:
-        """The passes of one step."""
-        return list(islice(self._passes, self._trainer.passes))
-
-    def step(self, batch: list[Pass]) -> None:
-        """One optimizer step on those passes."""
-        self._trainer.step(batch)
 
 
 def rising_rate(highest: float, steps: int) -> Callable[[int], float]:

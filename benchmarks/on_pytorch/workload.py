@@ -8,44 +8,36 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from benchmarks.common.batch_plan import BatchPlan
-from benchmarks.common.good_run import run_problem
-from benchmarks.common.input_files import own_files
 from benchmarks.common.launch import Launch
 from benchmarks.common.record import RunRecord
-from benchmarks.common.workload import Target, Training, Workload
+from benchmarks.common.samples import SampleWorkload
+from benchmarks.common.workload import Target, Training
 
 if TYPE_CHECKING:
-    from benchmarks.on_pytorch.files import Read
+    import torch
+
+    from benchmarks.on_pytorch.files import FilePasses, MadePasses, Read
     from benchmarks.on_pytorch.target import Target as PyTorchTarget
     from benchmarks.on_pytorch.trainer import Trainer
 
 
-class PyTorchWorkload(Workload):
+class PyTorchWorkload(SampleWorkload):
     """One run; what trains and what is trained on is the workload's own."""
 
     packages: ClassVar[tuple[str, ...]] = ("torch", "numpy")
-    damage = "damaged"  # what makes a file one that cannot be used
 
     def __init__(self, options: Any, launch: Launch, files: Sequence[Path]) -> None:
-        """`files` are all that there are; raises ConfigError for a batch that cannot be shared out."""
-        self.config, self.launch = options, launch
+        """Share out the batch, and `files`, which are all that there are; raise ConfigError where that cannot be."""
         batch, devices = options.batch, launch.world_size
         micro = batch.micro_batch_size or max(1, batch.global_batch_size // devices)
         self.shares = BatchPlan(batch.global_batch_size, micro, devices)
-        self.layout = {
-            "num_devices": devices,
-            "num_nodes": launch.num_nodes,
-            "global_batch_size": batch.global_batch_size,
-            "micro_batch_size": micro,
-            "data_parallel_size": devices,
-            "grad_accum_steps": self.shares.grad_accum_steps,
-        }
-        self.data, self.stage, self.work_per_sample = options.data.data, options.data.stage, 1
-        self.files = own_files(files, launch.rank, launch.world_size)
+        super().__init__(options, launch, files, devices, micro)
+        self.layout["grad_accum_steps"] = self.shares.grad_accum_steps
 
     @contextmanager
     def open(self, record: RunRecord) -> Iterator[Target]:
@@ -72,9 +64,21 @@ class PyTorchWorkload(Workload):
     def reader(self) -> Read:
         """What reads one of `files`; raises ConfigError where it lacks something."""
 
-    def metrics(self) -> dict[str, Any]:
-        """What the record's metrics have of this workload alone."""
-        return {}
+    def file_passes(self, device: torch.device) -> FilePasses:
+        """Return the passes of this rank's files."""
+        from benchmarks.on_pytorch.files import FilePasses, Samples
+
+        seed, launch = self.config.training.seed + self.launch.rank, self.launch
+        samples = Samples(self.files, self.reader(), self.shares.micro_batch_size, seed)
+        return FilePasses(samples, self.config.data, launch.local_world_size, device)
+
+    def made_passes(self, target: PyTorchTarget) -> MadePasses:
+        """Return this rank's part of a global batch that is the same for every layout."""
+        from benchmarks.on_pytorch.files import MadePasses
+
+        plan, rank = self.shares, self.launch.rank
+        numbers = [plan.sample_indices(0, index, rank) for index in range(plan.grad_accum_steps)]
+        return MadePasses(([self.made_sample(number) for number in own] for own in numbers), target)
 
 
 class PyTorchTraining:
@@ -83,33 +87,21 @@ class PyTorchTraining:
     steps_per_call = 1
 
     def __init__(self, run: PyTorchWorkload, target: PyTorchTarget) -> None:
-        from benchmarks.on_pytorch.files import Feed, FilePasses, MadePasses
+        from benchmarks.on_pytorch.files import Feed
 
-        data = run.config.data
-        self.trainer = run.open_trainer(target)
+        self.trainer, made = run.open_trainer(target), run.made_passes(target)
         self._run, self._target = run, target
-        made = MadePasses(run, target.device)
-        self.on_device = None
-        if run.config.turns.effective:
-            self.on_device = Feed(self.trainer, made.on_device(), run, target)
-        if data.reads_files:
-            self.data = Feed(self.trainer, FilePasses(run, target.device), run, target)
+        self.synchronize, self.losses = target.synchronize, self.trainer.losses
+        feed = partial(Feed, self.trainer, run.regions, run.unit, made)
+        options = run.config.data
+        if options.reads_files:
+            self.data = feed(run.file_passes(target.device))
         else:
-            passes = made.on_device() if data.data == "synthetic" else made.from_host()
-            self.data = Feed(self.trainer, passes, run, target)
-
-    def synchronize(self) -> None:
-        """Wait until the device has done all it was given."""
-        self._target.synchronize()
-
-    def losses(self) -> list[float]:
-        """Of every step, the mean over all ranks."""
-        return self.trainer.losses()
+            self.data = feed(made.on_device() if options.data == "synthetic" else made.from_host())
+        self.on_device = feed(made.on_device()) if run.config.turns.effective else None
 
     def conclude(self, record: RunRecord) -> str:
-        """Fill in what was read; why the run is not a good one."""
+        """Fill in what was read; return why the run is not a good one."""
         counts = self.data.counts
-        of_ranks = self._target.gather([counts.samples + counts.damaged, counts.damaged])
-        read, damaged = (int(sum(numbers)) for numbers in zip(*of_ranks, strict=True))
-        record.metrics |= {**self._run.metrics(), "records_read": read, "records_damaged": damaged}
-        return run_problem(self.losses(), read, damaged, self._run.damage)
+        tried = int(counts.samples + counts.damaged)
+        return self._run.conclude(record, self._target, self.losses(), tried, int(counts.damaged))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from benchmarks.common import options
-from benchmarks.common.options import ConfigError, DataOptions, TurnsOptions, option, positive
+from benchmarks.common.options import ConfigError, SampleConfig, option, positive
 
 
 @dataclass(frozen=True)
@@ -29,21 +29,18 @@ class ComputeOptions(options.ComputeOptions):
 
 
 @dataclass(frozen=True)
-class BatchOptions:
-    """Batch."""
+class TensorFlowConfig(SampleConfig):
+    """All options of a run on TensorFlow; raises ConfigError for what TensorFlow cannot do in one call."""
 
-    global_batch_size: int = option(32, "samples per optimizer step, over all devices")
+    compute: ComputeOptions
 
     def __post_init__(self) -> None:
-        positive(self, "global_batch_size")
-
-
-def check_calls(compute: ComputeOptions, data: DataOptions, turns: TurnsOptions) -> None:
-    """Raise ConfigError for what TensorFlow cannot do in one call."""
-    if turns.effective and compute.device == "ipu":
-        raise ConfigError("--effective cannot time single steps on an IPU: measure twice, with and without files")
-    if data.data != "synthetic" and compute.steps_per_call > 1 and compute.devices_per_process > 1:
-        raise ConfigError(
-            "--steps-per-call above 1 with --devices-per-process above 1 needs --data synthetic: "
-            "TensorFlow shares out batches between calls only"
-        )
+        super().__post_init__()
+        compute = self.compute
+        if self.turns.effective and compute.device == "ipu":
+            raise ConfigError("--effective cannot time single steps on an IPU: measure twice, with and without files")
+        if self.data.data != "synthetic" and compute.steps_per_call > 1 and compute.devices_per_process > 1:
+            raise ConfigError(
+                "--steps-per-call above 1 with --devices-per-process above 1 needs --data synthetic: "
+                "TensorFlow shares out batches between calls only"
+            )

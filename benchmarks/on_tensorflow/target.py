@@ -16,8 +16,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.common.gpu_ids import gpu_ids
 from benchmarks.common.launch import Launch, node_cores, node_name, peak_memory_bytes, usable_cores, usable_cpus
+from benchmarks.common.node.gpu_ids import gpu_ids
 from benchmarks.common.options import ConfigError
 from benchmarks.common.record import Device
 from benchmarks.on_tensorflow import ipu

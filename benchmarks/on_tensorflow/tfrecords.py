@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from benchmarks.common.options import DataOptions
+from benchmarks.common.samples import DataError
 from benchmarks.on_tensorflow.target import Target
 
 SETTLE_S = 0.2
@@ -20,10 +21,6 @@ COPIED_AHEAD = 2  # batches: one is trained on
 
 # From a serialised example to a sample and its label.
 Decode = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
-
-
-class DataError(Exception):
-    """The data cannot be trained on: one sentence with what was found."""
 
 
 class Parallel(NamedTuple):
@@ -57,6 +54,11 @@ class Counts:
         with tf.control_dependencies([counted]):
             return tf.nest.map_structure(tf.identity, made)
 
+    def count_use(self, sample: Any, label: Any) -> tuple[Any, Any]:
+        """Return both, within a data set's function, once their record is counted as used."""
+        with tf.control_dependencies([sample, label]), tf.control_dependencies([self.used.assign_add(1)]):
+            return tf.identity(sample), tf.identity(label)
+
 
 class Batches:
     """Samples and labels of this process, without an end.
@@ -64,40 +66,30 @@ class Batches:
     Where the process drives several devices, it is one such batch for each.
     """
 
-    def __init__(self, target: Target, kept: tuple[Any, Any] | None, made: tf.data.Dataset, counts: Counts) -> None:
-        self._target, self._counts = target, counts
-        self._iterator = itertools.repeat(self._share_out(*kept)) if kept else iter(made)
-
-    @classmethod
-    def on_device(cls, target: Target, samples: Any, labels: Any) -> Batches:
-        """One batch that stays where it is, again and again."""
-        return cls(target, (samples, labels), None, Counts())
-
-    @classmethod
-    def from_host(cls, target: Target, samples: Any, labels: Any, prefetch_batches: int) -> Batches:
-        """One batch that is copied to the device each time."""
-        dataset = tf.data.Dataset.from_tensors((samples.numpy(), labels.numpy())).repeat()
-        return cls(target, None, to_device(dataset, target, prefetch_batches), Counts())
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         options: DataOptions,
         target: Target,
         batch_size: int,
         made: Callable[[int], tuple[Any, Any]],
         read: Callable[[int, Counts, Parallel], tf.data.Dataset],
-    ) -> Batches:
-        """What the options ask for: a batch of so many that is `made`, or batches that are `read` and counted."""
+    ) -> None:
+        """Open what the options ask for: batches that are `read` and counted, or a batch of so many that is `made`.
+
+        The latter stays on the device, or is copied from the host each time.
+        """
+        self._target, self._counts = target, Counts()
         of_process = batch_size * target.local_devices
-        if not options.reads_files:
-            samples, labels = made(of_process)
-            if options.data == "synthetic":
-                return cls.on_device(target, samples, labels)
-            return cls.from_host(target, samples, labels, options.prefetch_batches)
-        counts = Counts()
-        batches = read(of_process, counts, Parallel(options.parallel_files, target.decoders))
-        return cls(target, None, to_device(batches, target, options.prefetch_batches), counts)
+        self._iterator: Iterator[tuple[Any, Any]]
+        if options.data == "synthetic":
+            self._iterator = itertools.repeat(self._share_out(*made(of_process)))
+            return
+        if options.reads_files:
+            dataset = read(of_process, self._counts, Parallel(options.parallel_files, target.decoders))
+        else:
+            on_host = tuple(part.numpy() for part in made(of_process))
+            dataset = tf.data.Dataset.from_tensors(on_host).repeat()
+        self._iterator = iter(to_device(dataset, target, options.prefetch_batches))
 
     def __iter__(self) -> Batches:
         return self
@@ -177,9 +169,7 @@ def counted(decode: Decode, counts: Counts) -> Decode:
         with tf.control_dependencies(
             [counts.tried.assign_add(1), counts.size_bytes.assign_add(tf.cast(size, tf.int64))]
         ):
-            sample, label = decode(tf.identity(serialised))
-        with tf.control_dependencies([sample, label]), tf.control_dependencies([counts.used.assign_add(1)]):
-            return tf.identity(sample), tf.identity(label)
+            return counts.count_use(*decode(tf.identity(serialised)))
 
     return decode_counted
 
@@ -208,9 +198,7 @@ def whole_files(
     def unpack(packed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         with tf.control_dependencies([counts.tried.assign_add(1)]):
             record = counts.timed("decompressing", lambda one: tf.io.decode_compressed(one, "GZIP"), packed)
-        sample, label = counts.timed("decoding", lambda one: decode(_only_example(one)), record)
-        with tf.control_dependencies([sample, label]), tf.control_dependencies([counts.used.assign_add(1)]):
-            return tf.identity(sample), tf.identity(label)
+        return counts.count_use(*counts.timed("decoding", lambda one: decode(_only_example(one)), record))
 
     rank, ranks = shares
     dataset = tf.data.Dataset.from_tensor_slices([str(file) for file in files]).shuffle(len(files), seed=seed)

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.common.batch_plan import check_shares
-from benchmarks.common.good_run import run_problem
-from benchmarks.common.input_files import is_shared_by_file, own_files
+from benchmarks.common.input_files import is_shared_by_file
 from benchmarks.common.launch import Launch
 from benchmarks.common.record import RunRecord
-from benchmarks.common.workload import Choice, Target, Training, Workload
+from benchmarks.common.samples import SampleWorkload
+from benchmarks.common.workload import Choice, Target, Training
 
 if TYPE_CHECKING:
     from benchmarks.on_tensorflow.target import Target as TensorFlowTarget
@@ -25,28 +25,18 @@ if TYPE_CHECKING:
     from benchmarks.on_tensorflow.trainer import Trainer
 
 
-class TensorFlowWorkload(Workload):
+class TensorFlowWorkload(SampleWorkload):
     """One run; what trains and what is trained on is the workload's own."""
 
     packages = ("tensorflow", "tensorflow-cpu", "tensorflow-rocm", "keras", "numpy")
     choices = (Choice("XLA", "compute.xla", {"on": "XLA"}),)
-    damage = "damaged"  # what makes a record one that cannot be used
 
     def __init__(self, options: Any, launch: Launch, files: Sequence[Path]) -> None:
-        """`files` are all that there are."""
-        self.config, self.launch = options, launch
+        """Share out the batch, and `files`, which are all that there are."""
         self.devices_per_process = options.compute.devices_per_process
         batch, devices = options.batch.global_batch_size, launch.world_size * self.devices_per_process
         check_shares(devices, batch)
-        self.layout = {
-            "num_devices": devices,
-            "num_nodes": launch.num_nodes,
-            "global_batch_size": batch,
-            "micro_batch_size": batch // devices,
-            "data_parallel_size": devices,
-        }
-        self.data, self.stage, self.work_per_sample = options.data.data, options.data.stage, 1
-        self.files = own_files(files, launch.rank, launch.world_size)
+        super().__init__(options, launch, files, devices, batch // devices)
         # Which part of its files' records this rank takes, of how many.
         self.shares = (0, 1) if is_shared_by_file(len(files), launch.world_size) else (launch.rank, launch.world_size)
 
@@ -78,10 +68,6 @@ class TensorFlowWorkload(Workload):
         Raises ConfigError where there is no data to read.
         """
 
-    def metrics(self) -> dict[str, Any]:
-        """What the record's metrics have of this workload alone."""
-        return {}
-
 
 class TensorFlowTraining:
     """A Training."""
@@ -89,7 +75,7 @@ class TensorFlowTraining:
     def __init__(self, run: TensorFlowWorkload, target: TensorFlowTarget) -> None:
         config = run.config
         self.trainer = run.open_trainer(target)
-        self._run, self._target = run, target
+        self._run, self._target, self.synchronize = run, target, self.trainer.synchronize
         self.steps_per_call = config.compute.steps_per_call
         samples_ahead = config.data.parallel_files + target.decoders
         ahead = config.data.prefetch_batches + 1 + samples_ahead // config.batch.global_batch_size
@@ -97,10 +83,6 @@ class TensorFlowTraining:
         self.on_device = None
         if config.turns.effective:
             self.on_device = BatchesFeed(self.trainer, run.open_batches(target, on_device=True), run.unit)
-
-    def synchronize(self) -> None:
-        """Wait until the device has done all it was given."""
-        self.trainer.synchronize()
 
     def step_in_parts(self) -> None:
         """One optimizer step, each part of which is waited for; on IPUs, whose steps are one program, none."""
@@ -112,10 +94,8 @@ class TensorFlowTraining:
         return [float(loss) for loss in self.trainer.losses]
 
     def conclude(self, record: RunRecord) -> str:
-        """Fill in what was read; why the run is not a good one."""
-        read, damaged = (sum(counts) for counts in zip(*self._target.gather(self.data.batches.records()), strict=True))
-        record.metrics |= {**self._run.metrics(), "records_read": read, "records_damaged": damaged}
-        return run_problem(self.losses(), read, damaged, self._run.damage)
+        """Fill in what was read; return why the run is not a good one."""
+        return self._run.conclude(record, self._target, self.losses(), *self.data.batches.records())
 
 
 class BatchesFeed:

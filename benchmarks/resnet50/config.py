@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from benchmarks.common import options
-from benchmarks.common.options import ConfigError, RunOptions, TurnsOptions, WindowOptions, option, positive
-from benchmarks.on_tensorflow.options import BatchOptions, ComputeOptions, check_calls
+from benchmarks.common.options import ConfigError, data_option, option, positive
+from benchmarks.on_tensorflow.options import TensorFlowConfig
 
 NUM_CLASSES = 1000
 NATIVE_IMAGE_SIZE = 224
@@ -89,44 +89,28 @@ class DataOptions(options.DataOptions):
     """Data."""
 
     made_by = "python -m benchmarks.resnet50.prepare"
-    data: str = option(
-        "synthetic",
-        "synthetic: one batch that stays on the device; synthetic-host: made on the host and copied; "
-        "imagenet: TFRecords train-*-of-*; fake-imagenet: the same of made pictures, by prepare",
-        ("synthetic", "synthetic-host", "imagenet", "fake-imagenet"),
-    )
+    data: str = data_option("imagenet", "TFRecords train-*-of-*", "pictures")
 
 
 @dataclass(frozen=True)
-class TrainingOptions:
+class TrainingOptions(options.TrainingOptions):
     """Training."""
 
     learning_rate: float = option(0.1, "learning rate per 256 images of the global batch, after its warm-up")
-    learning_rate_warmup_steps: int = option(100, "steps over which the learning rate rises in a line")
     momentum: float = option(0.9, "momentum of SGD")
     weight_decay: float = option(5e-5, "weight decay, on kernels only")
     label_smoothing: float = option(0.1, "share of the target that is spread over all classes")
-    seed: int = option(1234, "seed of weights and data")
 
     def __post_init__(self) -> None:
-        positive(self, "learning_rate", "learning_rate_warmup_steps")
+        super().__post_init__()
         if not 0 <= self.label_smoothing < 1 or self.weight_decay < 0 or not 0 <= self.momentum < 1:
             raise ConfigError("label_smoothing and momentum must be from 0 to below 1, weight_decay 0 or more")
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(TensorFlowConfig):
     """All options of a run."""
 
     model: ModelOptions
-    batch: BatchOptions
-    compute: ComputeOptions
     data: DataOptions
-    turns: TurnsOptions
     training: TrainingOptions
-    window: WindowOptions
-    run: RunOptions
-
-    def __post_init__(self) -> None:
-        self.data.check_turns(self.turns)
-        check_calls(self.compute, self.data, self.turns)

@@ -41,7 +41,7 @@ def open_batches(run: TensorFlowWorkload, target: Target, on_device: bool = Fals
         decode = counted(decoder(config, target), counts)
         return records(run.files, decode, count, config.training.seed, parallel, run.shares)
 
-    return Batches.of(DataOptions() if on_device else data, target, run.layout["micro_batch_size"], made, read)
+    return Batches(DataOptions() if on_device else data, target, run.layout["micro_batch_size"], made, read)
 
 
 def made_batch(config: Config, target: Target, batch_size: int, rank: int) -> tuple[tf.Tensor, tf.Tensor]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchmarks.resnet50.config import EXPANSION, NUM_CLASSES, STAGES, convolutions
 
 FLOPS_SOURCE = "2 x multiply-adds of all convolutions and the last layer, x 3 for training"
-IMAGES_PER_EPOCH = 1_281_167  # of ImageNet's training set
+SAMPLES_PER_EPOCH = 1_281_167  # of ImageNet's training set
 
 
 def forward_flops_per_image(image_size: int) -> int:

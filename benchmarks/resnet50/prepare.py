@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from benchmarks.common.input_files import whole_file
 from benchmarks.common.options import ConfigError, option, positive, run_command
 from benchmarks.common.prepare import write_missing
 from benchmarks.resnet50.config import NUM_CLASSES
@@ -71,13 +72,7 @@ class Written(NamedTuple):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run from the command line; returns the exit code."""
     try:
-        return run_command(
-            PrepareOptions,
-            "python -m benchmarks.resnet50.prepare",
-            "Write TFRecords for training: of ImageNet, or of made pictures that stand in for it.",
-            prepare,
-            argv,
-        )
+        return run_command(PrepareOptions, "python -m benchmarks.resnet50.prepare", __doc__, prepare, argv)
     except KeyboardInterrupt:
         print("prepare: interrupted; the same command goes on from here", file=sys.stderr)
         return 130
@@ -134,23 +129,22 @@ def write_file(path: Path, examples: list[Example]) -> Written:
     """One file, which is read back before it has its name; raises OSError when it cannot be written."""
     import tensorflow as tf
 
-    part = path.with_suffix(".part")
     records, left_out = 0, []
-    try:
-        with tf.io.TFRecordWriter(str(part)) as writer:
-            for picture, label in examples:
-                encoded = as_jpeg(picture.read())
-                if encoded is None:
-                    left_out.append(str(picture))
-                    continue
-                writer.write(serialise(encoded, label))
-                records += 1
-        found = sum(1 for _ in tf.data.TFRecordDataset(str(part)))  # which checks every record's sum
-    except tf.errors.OpError as error:
-        raise OSError(error.message) from error
-    if found != records:
-        raise OSError(f"{part} has {found} records and not {records}")
-    part.replace(path)
+    with whole_file(path) as part:
+        try:
+            with tf.io.TFRecordWriter(str(part)) as writer:
+                for picture, label in examples:
+                    encoded = as_jpeg(picture.read())
+                    if encoded is None:
+                        left_out.append(str(picture))
+                        continue
+                    writer.write(serialise(encoded, label))
+                    records += 1
+            found = sum(1 for _ in tf.data.TFRecordDataset(str(part)))  # which checks every record's sum
+        except tf.errors.OpError as error:
+            raise OSError(error.message) from error
+        if found != records:
+            raise OSError(f"{part} has {found} records and not {records}")
     return Written(path, records, left_out)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from benchmarks.common import session
 from benchmarks.common.launch import Launch
@@ -13,7 +13,7 @@ from benchmarks.common.workload import Flops
 from benchmarks.on_tensorflow.workload import TensorFlowWorkload
 from benchmarks.resnet50.config import NUM_CLASSES, Config
 from benchmarks.resnet50.imagenet import find_tfrecords
-from benchmarks.resnet50.metrics import FLOPS_SOURCE, IMAGES_PER_EPOCH, num_parameters, training_flops_per_image
+from benchmarks.resnet50.metrics import FLOPS_SOURCE, SAMPLES_PER_EPOCH, num_parameters, training_flops_per_image
 
 if TYPE_CHECKING:
     from benchmarks.on_tensorflow.target import Target
@@ -28,6 +28,7 @@ class ResNet50(TensorFlowWorkload):
     unit = "image"
     description = "Train ResNet-50 for some steps with TensorFlow and record how fast it went."
     options = Config
+    samples_per_epoch = SAMPLES_PER_EPOCH
     damage = f"damaged, or a label that is not from 1 to {NUM_CLASSES}"
 
     def __init__(self, options: Config, launch: Launch) -> None:
@@ -48,7 +49,7 @@ class ResNet50(TensorFlowWorkload):
 
     def open_trainer(self, target: Target) -> Trainer:
         """Model and optimizer of this process."""
-        from benchmarks.resnet50.trainer import build_trainer
+        from benchmarks.resnet50.model import build_trainer
 
         return build_trainer(self.config, target, self.regions)
 
@@ -57,10 +58,6 @@ class ResNet50(TensorFlowWorkload):
         from benchmarks.resnet50.data import open_batches
 
         return open_batches(self, target, on_device)
-
-    def metrics(self) -> dict[str, Any]:
-        """What costs and tables take."""
-        return {"comparable": self.config.model.is_comparable, "images_per_epoch": IMAGES_PER_EPOCH}
 
 
 main = partial(session.main, ResNet50)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.common import launch, regions
-from benchmarks.common.cgroup import Periods, cpu_quota, memory_limit_bytes, quota_periods
+from benchmarks.common import launch
+from benchmarks.common.measure import regions
+from benchmarks.common.node.cgroup import Periods, cpu_quota, memory_limit_bytes, quota_periods
 from jpwr.regions import RegionTimer
 
 FOLDER = Path("/sys/fs/cgroup/cpu")
@@ -17,7 +18,7 @@ BURN = """
 import json, os, sys, time
 open(sys.argv[1] + "/cgroup.procs", "w").write(str(os.getpid()))
 from benchmarks.common.launch import usable_cores
-from benchmarks.common.cgroup import cpu_quota, quota_periods
+from benchmarks.common.node.cgroup import cpu_quota, quota_periods
 end_s = time.monotonic() + 0.6
 while time.monotonic() < end_s:
     pass

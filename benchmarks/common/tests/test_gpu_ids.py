@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.common import binding
 from benchmarks.common.launch import usable_cpus
+from benchmarks.common.node import gpu_ids as binding
 from tests.needs import need
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -35,7 +35,7 @@ int hipDeviceGetPCIBusId(char *address, int size, int device) {
 }
 """
 BROKEN = "int cuInit(unsigned flags) { return 100; }"
-ASK = "from benchmarks.common.gpu_ids import gpu_ids; print(gpu_ids())"
+ASK = "from benchmarks.common.node.gpu_ids import gpu_ids; print(gpu_ids())"
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def with_driver(folder, library, source, script):
 BIND = """
 import os, sys
 from pathlib import Path
-from benchmarks.common import binding
+from benchmarks.common.node import gpu_ids as binding
 from benchmarks.common.launch import Launch, usable_cpus
 binding.PCI_DEVICES = Path({folder!r})
 binding.bind(Launch(local_rank={local_rank}), {devices})

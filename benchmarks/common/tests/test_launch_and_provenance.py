@@ -6,8 +6,8 @@ import time
 import pytest
 
 from benchmarks.common.launch import Launch, mark, node_window, read_launch
+from benchmarks.common.node.provenance import collect_provenance
 from benchmarks.common.options import ConfigError
-from benchmarks.common.provenance import collect_provenance
 
 
 def test_a_process_started_alone_is_a_world_of_one():

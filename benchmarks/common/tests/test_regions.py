@@ -6,7 +6,15 @@ import json
 
 import pytest
 
-from benchmarks.common.regions import PARTS, MarkedSteps, regions_of, share_metrics, traced, with_parts, write_trace
+from benchmarks.common.measure.regions import (
+    PARTS,
+    MarkedSteps,
+    regions_of,
+    share_metrics,
+    traced,
+    with_parts,
+    write_trace,
+)
 from jpwr.region_times import BATCH, COMM, FORWARD, IO, OTHER, UPDATE, Span, describe, merge, steps_of
 from jpwr.regions import RegionTimer
 
@@ -151,7 +159,7 @@ def test_nothing_that_was_not_marked_has_a_share():
 
 
 def test_the_trace_has_the_first_steps_of_every_rank_on_one_clock(timer, clock, tmp_path, monkeypatch):
-    monkeypatch.setattr("benchmarks.common.regions.time", Times)
+    monkeypatch.setattr("benchmarks.common.measure.regions.time", Times)
     marked = MarkedSteps(timer)
     window(timer, marked, clock, "measured", [{"Forward": 2}] * 30)
     rows = traced(marked.spans(), "host", 1)
@@ -170,7 +178,7 @@ class Times:
 
 
 def test_a_trace_of_many_ranks_stays_small(timer, clock, monkeypatch):
-    monkeypatch.setattr("benchmarks.common.regions.TRACED_SPANS", 30)
+    monkeypatch.setattr("benchmarks.common.measure.regions.TRACED_SPANS", 30)
     marked = MarkedSteps(timer)
     window(timer, marked, clock, "measured", [{"Forward": 2}] * 30)
     assert len(traced(marked.spans(), "host", 1)) == 30

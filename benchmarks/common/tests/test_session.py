@@ -12,6 +12,9 @@ import pytest
 
 from benchmarks.common import session
 from benchmarks.common.launch import Launch
+from benchmarks.common.measure import paused as pausing
+from benchmarks.common.measure.measured import work_per_step
+from benchmarks.common.measure.turns import ReadCounts
 from benchmarks.common.options import ComputeOptions, ConfigError, RunOptions, TurnsOptions, WindowOptions, option
 from benchmarks.common.record import Device
 from benchmarks.common.workload import Choice, Flops, Workload
@@ -306,8 +309,8 @@ def test_steps_are_not_split_where_none_are_asked_for(ran, monkeypatch):
 def paused(ran, tmp_path, monkeypatch):
     """The record of a run with pauses that take no time, what lies beside it, and the pauses."""
     pauses = []
-    monkeypatch.setattr(session, "time", SimpleNamespace(**vars(time) | {"sleep": pauses.append}))
-    monkeypatch.setattr(session, "MOST_PAUSED_STEPS", 30)
+    monkeypatch.setattr(pausing, "time", SimpleNamespace(**vars(time) | {"sleep": pauses.append}))
+    monkeypatch.setattr(pausing, "MOST_PAUSED_STEPS", 30)
 
     def run(*flags):
         code, record = ran("--region-energy", "15", *flags)
@@ -328,7 +331,7 @@ def test_for_the_energy_of_regions_steps_have_pauses_and_each_moment_is_told(pau
     assert 0 < sum(step_s.values()) < record["metrics"]["measured_s"] / 10 * 1.001
     assert record["states"]["paused_steps"] == len(pauses) == 30
     assert len(set(pauses)) == 30
-    longest_s = session.LONGEST_PAUSE * 2 * record["regions"]["measured"]["step_s"]
+    longest_s = pausing.LONGEST_PAUSE * 2 * record["regions"]["measured"]["step_s"]
     assert min(pauses) >= 0 and 0.5 * longest_s < max(pauses) <= longest_s
     names = [states["names"][which] for which in states["which"]]
     assert set(names) == {"IO", "Forward", "Other", "Pause"}
@@ -343,7 +346,7 @@ def test_for_the_energy_of_regions_steps_have_pauses_and_each_moment_is_told(pau
 
 def test_where_steps_are_split_those_with_pauses_are_too(paused, monkeypatch):
     monkeypatch.setattr(Sums, "build", lambda run, target: AddingInParts(run))
-    monkeypatch.setattr(session, "MOST_PAUSED_STEPS", 3)
+    monkeypatch.setattr(pausing, "MOST_PAUSED_STEPS", 3)
     record, states, _ = paused()
     assert {"Backward", "Update", "Pause"} <= set(states["names"])
     regions = record["regions"]["measured"]["regions"]
@@ -482,14 +485,14 @@ def test_what_is_read_is_counted_within_edges_alone(tmp_path):
         counters.write_text(f"rchar: {rchar}\nwchar: 1\nread_bytes: {read_bytes}\n")
 
     now(0, 0, 0)
-    counts = session.ReadCounts(lambda: seen, counters)
+    counts = ReadCounts(lambda: seen, counters)
     for edge, *numbers in (("begin", 5, 10, 1), ("end", 9, 30, 2), ("begin", 20, 90, 8), ("end", 21, 91, 8)):
         now(*numbers)
         counts.edge(edge)
     assert counts.totals == {"input_bytes": 4 + 1, "io_rchar_bytes": 20 + 1, "io_read_bytes": 1}
     counters.unlink()
-    assert session.ReadCounts(lambda: seen, counters).totals == {"input_bytes": 0}
+    assert ReadCounts(lambda: seen, counters).totals == {"input_bytes": 0}
 
 
 def test_launch_is_that_of_one_process():
-    assert session.work_per_step(Sums(session.parse_options(Sums, []), Launch())) == 4 * 50
+    assert work_per_step(Sums(session.parse_options(Sums, []), Launch())) == 4 * 50

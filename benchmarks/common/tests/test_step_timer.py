@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.common.launch import Launch
-from benchmarks.common.measure import measure_steps
+from benchmarks.common.measure.regions import MarkedSteps
+from benchmarks.common.measure.step_timer import StepTimer, percentile
+from benchmarks.common.measure.window import measure_steps
 from benchmarks.common.options import ConfigError, WindowOptions
-from benchmarks.common.regions import MarkedSteps
-from benchmarks.common.step_timer import StepTimer, percentile
 from jpwr.regions import RegionTimer
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.common.throughput import throughput_metrics
+from benchmarks.common.measure.throughput import throughput_metrics
 
 
 @pytest.mark.parametrize(("peak", "mfu"), [(2000.0, 0.1), (0.0, None)])

@@ -7,9 +7,9 @@ import statistics
 import pytest
 from scipy import stats
 
+from benchmarks.common.measure.throughput import Block, Turns, effective_metrics, median_interval
+from benchmarks.common.measure.turns import measure_in_turns
 from benchmarks.common.record import EFFECTIVE, MEASURED
-from benchmarks.common.throughput import effective_metrics, median_interval
-from benchmarks.common.turns import Block, Turns, measure_in_turns
 
 
 class Machine:

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from benchmarks.common.launch import Launch
 from benchmarks.common.options import option, run_command
 from benchmarks.common.session import parse_options
-from benchmarks.common.side_by_side import in_turns
+from benchmarks.common.tests.side_by_side import in_turns
 from benchmarks.cosmoflow import prepare
 from benchmarks.cosmoflow.config import HIDDEN, KERNEL_SIZE, PARAMETERS, REDSHIFTS, WIDTHS
 from benchmarks.cosmoflow.train import CosmoFlow
@@ -31,17 +32,6 @@ class BenchOptions:
     steps: int = option(1, "optimizer steps per round")
     batch_size: int = option(2, "volumes per optimizer step")
     size: int = option(128, "voxels along a volume's edge")
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run from the command line; returns the exit code."""
-    return run_command(
-        BenchOptions,
-        "python -m benchmarks.cosmoflow.tests.bench",
-        "Compare CosmoFlow's speed with Keras', and its input path with bare tf.data.",
-        bench,
-        argv,
-    )
 
 
 def bench(options: BenchOptions) -> None:
@@ -131,6 +121,8 @@ def consumed(batches: Iterator[Any], options: BenchOptions) -> Callable[[], None
 
     return consume
 
+
+main = partial(run_command, BenchOptions, "python -m benchmarks.cosmoflow.tests.bench", __doc__, bench)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -23,7 +23,7 @@ from tests.later import Later
 pytestmark = pytest.mark.long
 
 tf = Later("tensorflow")
-data, model, training = (Later(f"benchmarks.cosmoflow.{name}") for name in ("data", "model", "trainer"))
+data, model = (Later(f"benchmarks.cosmoflow.{name}") for name in ("data", "model"))
 on_tensorflow, tfrecords = (Later(f"benchmarks.on_tensorflow.{name}") for name in ("target", "tfrecords"))
 
 
@@ -60,12 +60,12 @@ def test_flops_agree_with_tensorflows_own_count():
 
 
 def test_dropout_leaves_out_the_same_units_of_a_sample_wherever_it_is():
-    whole = training.factors(0.5, 1, 7, 8, 0, 8)
-    second = training.factors(0.5, 1, 7, 8, 4, 4)
+    whole = model.factors(0.5, 1, 7, 8, 0, 8)
+    second = model.factors(0.5, 1, 7, 8, 4, 4)
     for all_of_them, own in zip(whole, second, strict=True):
         assert np.array_equal(all_of_them[4:], own)
         assert set(np.unique(all_of_them)) == {0.0, 2.0}
-    assert not np.array_equal(whole[0], training.factors(0.5, 1, 8, 8, 0, 8)[0])
+    assert not np.array_equal(whole[0], model.factors(0.5, 1, 8, 8, 0, 8)[0])
 
 
 def test_a_rank_has_its_part_of_the_same_global_batch():
@@ -242,7 +242,7 @@ def test_a_step_in_parts_trains_as_a_whole_one_does():
     losses = []
     for in_parts in (False, True):
         run = run_of("--learning-rate", "0.1", "--learning-rate-warmup-steps", "1")
-        trainer, batches = training.build_trainer(run.config, on_cpu(), run.regions), run.open_batches(on_cpu())
+        trainer, batches = model.build_trainer(run.config, on_cpu(), run.regions), run.open_batches(on_cpu())
         for _ in range(2):
             (trainer.in_parts if in_parts else trainer.step)(*next(batches))
         trainer.call(batches)
@@ -264,7 +264,7 @@ def test_a_target_of_made_volumes_is_learnt(tmp_path):
         assert prepare.main(["--out", folder, "--size", "32", "--samples", count, "--seed", seed]) == 0
     flags = ("--global-batch-size", "16", "--learning-rate", "0.03", "--dropout", "0")
     run = reading(tmp_path / "train", *flags, "--learning-rate-warmup-steps", "20")
-    trainer, batches = training.build_trainer(run.config, on_cpu(), run.regions), run.open_batches(on_cpu())
+    trainer, batches = model.build_trainer(run.config, on_cpu(), run.regions), run.open_batches(on_cpu())
     errors = [second_targets_error(trainer, tmp_path / "other")]
     assert 0.4 < errors[0] < 0.6  # of guessing 0 it is 0.5
     while min(errors) > 0.25 and len(errors) < 25:
@@ -280,13 +280,13 @@ def second_targets_error(trainer: Any, folder: Any) -> float:
     for _ in range(2):
         counts, wanted = next(batches)
         all_units = [tf.ones((len(wanted), width)) for width in HIDDEN]
-        found = trainer.model([training.prepared(counts, on_cpu()), *all_units], training=False)
+        found = trainer.model([model.prepared(counts, on_cpu()), *all_units], training=False)
         errors.append(float(tf.reduce_mean(tf.abs(found - wanted)[:, 1])))
     return float(np.mean(errors))
 
 
 def test_half_precision_takes_the_same_counts_and_gives_float32():
     target = dataclasses.replace(on_cpu(), precision="bf16")
-    assert training.prepared(tf.ones((1, 2, 2, 2, 4), tf.int16), target).dtype == tf.bfloat16
+    assert model.prepared(tf.ones((1, 2, 2, 2, 4), tf.int16), target).dtype == tf.bfloat16
     first = dataclasses.replace(on_cpu(), data_format="channels_first")
-    assert training.prepared(tf.ones((1, 2, 2, 2, 4), tf.int16), first).shape == (1, 4, 2, 2, 2)
+    assert model.prepared(tf.ones((1, 2, 2, 2, 4), tf.int16), first).shape == (1, 4, 2, 2, 2)

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from benchmarks.common.launch import Launch, usable_cores
 from benchmarks.common.options import option, run_command
 from benchmarks.common.session import parse_options
-from benchmarks.common.side_by_side import in_turns
+from benchmarks.common.tests.side_by_side import in_turns
 from benchmarks.deepcam import prepare
 from benchmarks.deepcam.config import CLASSES, FREQUENCIES, SIZES, WEIGHT_POWER
 from benchmarks.deepcam.train import DeepCam
@@ -33,22 +34,10 @@ class BenchOptions:
     size: str = option("192x288", "pixels of a picture", tuple(SIZES))
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run from the command line; returns the exit code."""
-    return run_command(
-        BenchOptions,
-        "python -m benchmarks.deepcam.tests.bench",
-        "Compare DeepCAM's speed with plain PyTorch's, and its input path with bare h5py.",
-        bench,
-        argv,
-    )
-
-
 def bench(options: BenchOptions) -> None:
     """Print both comparisons."""
     import torch
 
-    from benchmarks.on_pytorch.files import FilePasses
     from benchmarks.on_pytorch.target import choose_target, process_group
 
     run = run_of(options)
@@ -61,7 +50,7 @@ def bench(options: BenchOptions) -> None:
         prepare.prepare(prepare.PrepareOptions(out=folder, size=options.size, samples=SAMPLES))
         run = run_of(options, "--data", "deepcam", "--data-dir", folder, "--parallel-files", "1")
         mb = sum(path.stat().st_size for path in run.files) / 1e6
-        passes = iter(FilePasses(run, torch.device("cpu")))
+        passes = iter(run.file_passes(torch.device("cpu")))
 
         def own() -> None:
             for _ in range(SAMPLES // options.batch_size):
@@ -136,6 +125,8 @@ def bare(run: DeepCam, options: BenchOptions) -> Callable[[], None]:
 
     return read
 
+
+main = partial(run_command, BenchOptions, "python -m benchmarks.deepcam.tests.bench", __doc__, bench)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.long
 
 h5py, torch = Later("h5py"), Later("torch")
 data, model = (Later(f"benchmarks.deepcam.{name}") for name in ("data", "model"))
-reading, target, trainer = (Later(f"benchmarks.on_pytorch.{name}") for name in ("files", "target", "trainer"))
+target, trainer = (Later(f"benchmarks.on_pytorch.{name}") for name in ("target", "trainer"))
 SMALL = (32, 48)
 
 
@@ -124,7 +124,7 @@ def write_stats(folder: Any, low: float = 0.0, high: float = 4.0) -> None:
 
 
 def passes_of(run: DeepCam) -> Any:
-    return reading.FilePasses(run, torch.device("cpu"))
+    return run.file_passes(torch.device("cpu"))
 
 
 @pytest.mark.parametrize("options", [{}, {"compression": "gzip", "chunks": True}])

@@ -6,10 +6,11 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.common.launch import Launch
+from benchmarks.common.measure.measured import work_per_step
+from benchmarks.common.measure.throughput import throughput_metrics
 from benchmarks.common.options import ConfigError, WindowOptions
 from benchmarks.common.record import RunRecord
-from benchmarks.common.session import parse_options, work_per_step
-from benchmarks.common.throughput import throughput_metrics
+from benchmarks.common.session import parse_options
 from benchmarks.llm_training.config import (
     SIZES,
     DataOptions,

@@ -10,11 +10,10 @@ import subprocess
 import sys
 from pathlib import Path
 from random import Random
-from types import SimpleNamespace
 
 import pytest
 
-from benchmarks.common import session
+from benchmarks.common.measure.step_timer import StepTimer
 from benchmarks.common.tests import forked
 from benchmarks.llm_training import prepare
 from benchmarks.llm_training.config import SIZES
@@ -163,7 +162,9 @@ def check_layout(record, ranks, one_rank, tolerance):
 
 def test_the_window_is_as_long_as_asked(tmp_path, monkeypatch):
     ticks = itertools.count(step=0.5)  # between two looks at the clock, which are one step apart
-    monkeypatch.setattr(session, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
+    monkeypatch.setattr(
+        "benchmarks.common.measure.window.StepTimer", lambda _, *rest: StepTimer(lambda: next(ticks), *rest)
+    )
     path = tmp_path / "record.json"
     assert main([*SHORT, "--record", str(path), "--min-measured-s", "3", "--measured-steps", "1"]) == 0
     record = json.loads(path.read_text())

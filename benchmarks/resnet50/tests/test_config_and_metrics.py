@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.common.good_run import run_problem
 from benchmarks.common.launch import Launch
-from benchmarks.common.options import ConfigError
+from benchmarks.common.options import BatchOptions, ConfigError
+from benchmarks.common.samples import run_problem
 from benchmarks.common.session import parse_options
-from benchmarks.resnet50.config import BatchOptions, ComputeOptions, DataOptions, ModelOptions, TrainingOptions
+from benchmarks.on_tensorflow.options import ComputeOptions
+from benchmarks.resnet50.config import DataOptions, ModelOptions, TrainingOptions
 from benchmarks.resnet50.metrics import forward_flops_per_image, num_parameters
 from benchmarks.resnet50.train import ResNet50
 

@@ -18,19 +18,15 @@ import numpy as np
 import pytest
 
 from benchmarks.common.launch import Launch
-from benchmarks.common.options import ConfigError, RunOptions, TurnsOptions, WindowOptions
-from benchmarks.common.regions import MarkedSteps, regions_of
-from benchmarks.common.session import Session, in_parts, measure
-from benchmarks.common.step_timer import percentile
+from benchmarks.common.measure.measured import Session
+from benchmarks.common.measure.paused import in_parts
+from benchmarks.common.measure.regions import MarkedSteps, regions_of
+from benchmarks.common.measure.step_timer import percentile
+from benchmarks.common.options import BatchOptions, ConfigError, RunOptions, TurnsOptions, WindowOptions
+from benchmarks.common.session import measure
+from benchmarks.on_tensorflow.options import ComputeOptions
 from benchmarks.resnet50 import prepare
-from benchmarks.resnet50.config import (
-    BatchOptions,
-    ComputeOptions,
-    Config,
-    DataOptions,
-    ModelOptions,
-    TrainingOptions,
-)
+from benchmarks.resnet50.config import Config, DataOptions, ModelOptions, TrainingOptions
 from benchmarks.resnet50.imagenet import find_tfrecords
 from benchmarks.resnet50.metrics import forward_flops_per_image, num_parameters
 from benchmarks.resnet50.train import ResNet50
@@ -43,7 +39,7 @@ pytestmark = pytest.mark.long
 REPOSITORY = Path(__file__).resolve().parents[3]
 keras, tf = Later("keras"), Later("tensorflow")
 few_stages = Later("benchmarks.resnet50.tests.few_stages")
-data, model, training = (Later(f"benchmarks.resnet50.{name}") for name in ("data", "model", "trainer"))
+data, model = (Later(f"benchmarks.resnet50.{name}") for name in ("data", "model"))
 on_tensorflow, tfrecords = (Later(f"benchmarks.on_tensorflow.{name}") for name in ("target", "tfrecords"))
 
 
@@ -330,7 +326,7 @@ def three_steps(launch: Launch, target: Any, in_parts: bool) -> tuple[float, flo
     """The squares of all weights and the loss after three steps of four pictures for each worker."""
     rates = TrainingOptions(learning_rate=25.6 / launch.world_size, weight_decay=1e-2)
     options = dataclasses.replace(config(), batch=BatchOptions(4 * launch.world_size), training=rates)
-    trainer = training.build_trainer(options, target, RegionTimer())
+    trainer = model.build_trainer(options, target, RegionTimer())
     batches = batches_of(options, target, 4, launch.rank, launch.world_size)
     for index in range(3):
         if in_parts and index == 1:
@@ -425,7 +421,7 @@ def test_input_that_is_too_slow_shows_as_waiting_and_as_lost_throughput(pictures
 def slowest_step_s(options: Config) -> float:
     """Of a few steps on made data, once the model is compiled."""
     made = dataclasses.replace(options, data=DataOptions(), turns=TurnsOptions())
-    trainer = training.build_trainer(made, on_cpu(), RegionTimer())
+    trainer = model.build_trainer(made, on_cpu(), RegionTimer())
     batches, times_s = batches_of(made, on_cpu(), 8), []
     for _ in range(4):
         start_s = time.monotonic()
@@ -444,7 +440,7 @@ def test_several_steps_in_one_call_train_as_many_calls_do(pictures, source, monk
     losses = []
     # What the files give has another order each time: their loss can be compared with that of chance alone.
     for one, calls in ((several, 1), (options, 3))[: 2 if source == "synthetic" else 1]:
-        trainer, batches = training.build_trainer(one, on_cpu(), RegionTimer()), batches_of(one, on_cpu(), 8)
+        trainer, batches = model.build_trainer(one, on_cpu(), RegionTimer()), batches_of(one, on_cpu(), 8)
         for _ in range(calls):
             trainer.call(batches)
         trainer.synchronize()
@@ -455,9 +451,9 @@ def test_several_steps_in_one_call_train_as_many_calls_do(pictures, source, monk
 
 
 def test_the_learning_rate_rises_in_a_line_and_stays():
-    rate = training.learning_rate(TrainingOptions(learning_rate=0.1, learning_rate_warmup_steps=4), 512)
+    rate = model.learning_rate(TrainingOptions(learning_rate=0.1, learning_rate_warmup_steps=4), 512)
     assert [float(rate(step)) for step in (0, 1, 3, 4, 100)] == pytest.approx([0.05, 0.1, 0.2, 0.2, 0.2])
-    assert training.learning_rate(TrainingOptions(learning_rate_warmup_steps=1), 256) == 0.1
+    assert model.learning_rate(TrainingOptions(learning_rate_warmup_steps=1), 256) == 0.1
 
 
 @pytest.mark.slow
@@ -469,7 +465,7 @@ def test_classes_of_made_pictures_are_learnt(tmp_path):
         training=TrainingOptions(learning_rate=0.4, learning_rate_warmup_steps=20),
     )
     trainer, batches = (
-        training.build_trainer(options, on_cpu(), RegionTimer()),
+        model.build_trainer(options, on_cpu(), RegionTimer()),
         batches_of(options, on_cpu(), 32),
     )
     shares = [0.0]
@@ -519,7 +515,7 @@ def test_an_ipu_trains_in_one_compiled_loop(poplar):
     options = dataclasses.replace(options, training=TrainingOptions(learning_rate_warmup_steps=1))
     target = on_tensorflow.choose_target(options.compute, Launch())
     assert poplar == [1]
-    trainer, batches = training.build_trainer(options, target, RegionTimer()), batches_of(options, target, 4)
+    trainer, batches = model.build_trainer(options, target, RegionTimer()), batches_of(options, target, 4)
     for _ in range(3):
         trainer.call(batches)
     trainer.synchronize()

@@ -1,24 +1,41 @@
-"""The loop that is timed: the same for every benchmark."""
+"""One measured window: the loop that is timed, the same for every benchmark."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-from benchmarks.common.launch import Launch, mark
+from benchmarks.common.launch import Launch, mark_window, node_window
+from benchmarks.common.measure.measured import Measured, Session, epcc_metrics
+from benchmarks.common.measure.regions import MarkedSteps
+from benchmarks.common.measure.step_timer import StepTimer
 from benchmarks.common.options import WindowOptions
+from benchmarks.common.progress import Pace, to_go
 from benchmarks.common.record import MEASURED
-from benchmarks.common.regions import MarkedSteps
-from benchmarks.common.step_timer import StepTimer
 
-WINDOW = "{kind} window"  # the name of its region, for the sampler
-PROGRESS_INTERVAL_S = 2.0
+TOGETHER_S = 1.0  # as in blocks that are measured in turns, a GPU without events is not waited for at each step
 LEAST_PARTS = 20  # of a window of which steps are waited for together: what one sees of its course
 
 
-def to_go(begun_s: float, done: int, total: int) -> str:
-    """Return the time left in words, at the pace since `begun_s` of the monotonic clock."""
-    return f"{(time.monotonic() - begun_s) / done * (total - done):.0f} s to go"
+def in_a_window(session: Session) -> Measured:
+    """Measure in one window; all steps are on the data that was asked for."""
+    target, training = session.target, session.training
+    timer = StepTimer(time.monotonic, training.synchronize, target.record_event)
+    together_s = TOGETHER_S if session.is_waited_for_together else 0.0
+    options = session.options.window
+    measure_steps(training.data.call, timer, options, session.launch, session.agree, session.marked, together_s)
+    calls = len(timer.warmup_step_times_s) + len(timer.host_times_s) * timer.steps_together
+    calls_s = sum(timer.warmup_step_times_s) + timer.window_s
+    steps_each = timer.steps_together * training.steps_per_call
+    return Measured.of(
+        session,
+        [node_window(timer.window_start_s, timer.window_end_s)],
+        timer.host_times_s,
+        [time_s / training.steps_per_call for time_s in timer.measured_step_times_s],
+        steps_each,
+        steps_each,
+        epcc_metrics(session.run, calls * session.work_per_call, calls_s),
+    )
 
 
 def measure_steps(
@@ -30,16 +47,15 @@ def measure_steps(
     marked: MarkedSteps,
     together_s: float = 0.0,
 ) -> None:
-    """Warm-up steps, then measured steps, with a word on progress every few seconds.
+    """Make warm-up steps, then measured steps, with a word on progress every few seconds.
 
     `agree` gives every rank the number of rank 0. Where steps turn out faster than those of the warm-up, more follow,
     until the window is as long as was asked for. A timer without device events waits for each step, or for those of
     `together_s` seconds together: a device that is waited for has nothing to do until it is told of its next step.
     """
-    said_s = time.monotonic()
+    pace = Pace()
 
     def take(steps: int, phase: str) -> None:
-        nonlocal said_s
         begun_s = time.monotonic()
         for index in range(steps):
             if timer.at_mark:
@@ -48,8 +64,7 @@ def measure_steps(
             timer.step_done()
             if timer.at_mark:
                 marked.end()
-            if launch.rank == 0 and time.monotonic() - said_s > PROGRESS_INTERVAL_S:
-                said_s = time.monotonic()
+            if launch.rank == 0 and pace.due:
                 print(f"{phase} step {index + 1} of {steps}, {to_go(begun_s, index + 1, steps)}", flush=True)
 
     timer.start()
@@ -62,13 +77,11 @@ def measure_steps(
     measured_steps += -(measured_steps % together) if options.max_measured_s else -measured_steps % together
     timer.begin_window(together)
     marked.begin_window(timer.window_start_s)
-    if launch.is_first_on_node:
-        mark("begin", WINDOW.format(kind=MEASURED), timer.window_start_s)
+    mark_window(launch, "begin", MEASURED, timer.window_start_s)
     while measured_steps:
         take(measured_steps, "measured")
         timer.finish()
         more = agree(options.steps_left(len(timer.host_times_s) * together, timer.window_s))
         measured_steps = more + -more % together
     marked.end_window(MEASURED, timer.window_end_s)
-    if launch.is_first_on_node:
-        mark("end", WINDOW.format(kind=MEASURED), timer.window_end_s)
+    mark_window(launch, "end", MEASURED, timer.window_end_s)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Protocol
@@ -105,7 +105,7 @@ class StepTimer:
         return [after - before for before, after in pairwise(self.window_times_s)]
 
 
-def percentile(values: list[float], percent: float) -> float:
+def percentile(values: Sequence[float], percent: float) -> float:
     """The value below which `percent` of the values lie, interpolated between neighbours as numpy does by default."""
     if not values:
         raise ConfigError("a percentile needs at least one value")

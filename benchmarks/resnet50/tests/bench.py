@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from benchmarks.common.launch import Launch, usable_cores
 from benchmarks.common.options import ConfigError, option, run_command
 from benchmarks.common.session import parse_options
-from benchmarks.common.side_by_side import in_turns
+from benchmarks.common.tests.side_by_side import in_turns
 from benchmarks.resnet50 import prepare
 from benchmarks.resnet50.config import EXPANSION, NUM_CLASSES, STAGES, Config
 from benchmarks.resnet50.train import ResNet50
@@ -30,17 +31,6 @@ class BenchOptions:
     steps: int = option(2, "optimizer steps per round")
     batch_size: int = option(8, "images per optimizer step")
     image_size: int = option(224, "height and width of an image")
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run from the command line; returns the exit code."""
-    return run_command(
-        BenchOptions,
-        "python -m benchmarks.resnet50.bench",
-        "Compare the benchmark's speed with Keras' and PyTorch's, and measure the input path.",
-        bench,
-        argv,
-    )
 
 
 def bench(options: BenchOptions) -> None:
@@ -209,6 +199,8 @@ def input_path(options: BenchOptions) -> None:
         in_turns(options.rounds, batches * options.batch_size, "images", "input path alone", own, peers)
     print(f"usable cores: {usable_cores()}")
 
+
+main = partial(run_command, BenchOptions, "python -m benchmarks.resnet50.tests.bench", __doc__, bench)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -3,11 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from math import comb
 
+from benchmarks.common.measure.step_timer import percentile
 from benchmarks.common.record import EFFECTIVE, MEASURED
-from benchmarks.common.step_timer import percentile
-from benchmarks.common.turns import Turns
+
+
+@dataclass(frozen=True)
+class Block:
+    """Calls that were waited for at their end; times in seconds of the clock that was given."""
+
+    kind: str
+    start_s: float
+    end_s: float
+
+    @property
+    def duration_s(self) -> float:
+        return self.end_s - self.start_s
+
+
+@dataclass
+class Turns:
+    """What was measured; every block of one kind has the same number of calls."""
+
+    calls_per_block: int
+    blocks: list[Block] = field(default_factory=list)  # compute and effective in turns
+    compute_steps_s: list[float] = field(default_factory=list)  # steps that were waited for, on the device's own data
+    effective_steps_s: list[float] = field(default_factory=list)  # the same on the input path, without the wait for it
+    waits_s: list[float] = field(default_factory=list)  # for input, of each of the latter
+
+    def durations_s(self, kind: str) -> list[float]:
+        """How long each block of a kind took."""
+        return [block.duration_s for block in self.blocks if block.kind == kind]
 
 
 def throughput_metrics(

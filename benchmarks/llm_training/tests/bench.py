@@ -14,16 +14,18 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 
 from benchmarks.common.batch_plan import BatchPlan
 from benchmarks.common.launch import Launch
+from benchmarks.common.measure.step_timer import StepTimer
 from benchmarks.common.options import option, run_command
 from benchmarks.common.record import RunRecord
 from benchmarks.common.run import RESULT_PREFIX
 from benchmarks.common.session import parse_options
-from benchmarks.common.step_timer import StepTimer
+from benchmarks.common.tests.side_by_side import ratio_text, times_in_turns
 from benchmarks.llm_training.config import GPT2_VOCAB_SIZE, ModelSize, TrainingOptions
 from benchmarks.llm_training.corpus import installed_texts
 from benchmarks.llm_training.prepare import train_tokenizer, write_indexed
@@ -39,17 +41,6 @@ class BenchOptions:
     rounds: int = option(12, "times that each of the two is measured")
     steps: int = option(2, "optimizer steps per round")
     global_batch_size: int = option(8, "samples per optimizer step")
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run from the command line; returns the exit code."""
-    return run_command(
-        BenchOptions,
-        "python -m benchmarks.llm_training.bench",
-        "Compare the benchmark's speed with that of a plain PyTorch GPT.",
-        compare,
-        argv,
-    )
 
 
 def compare(options: BenchOptions) -> None:
@@ -69,35 +60,22 @@ def compare(options: BenchOptions) -> None:
                 step_ours()
             run.regions.recording = False
 
-        contestants: dict[str, Callable[[], None]] = {
+        contestants = {
             "megatron-core": step_ours,
             "plain PyTorch": plain_gpt_step(shape, run.batches, config.training),
             "megatron-core, marked": step_marked,
         }
-        times_s: dict[str, list[float]] = {name: [] for name in contestants}
-        for round_index in range(options.rounds + 1):
-            for name, step in contestants.items():
-                start_s = time.perf_counter()
-                for _ in range(options.steps):
-                    step()
-                if round_index:  # the first round is warm-up
-                    times_s[name].append((time.perf_counter() - start_s) / options.steps)
-    tokens = options.global_batch_size * shape.sequence_length
+        several = {name: partial(repeat, step, options.steps) for name, step in contestants.items()}
+        times_s = times_in_turns(options.rounds, several)
+    tokens = options.steps * options.global_batch_size * shape.sequence_length
     for name, measured in times_s.items():
         print(f"{name}: {tokens / statistics.median(measured):.0f} tokens/s")
-    ratios = [plain / own for own, plain in zip(times_s["megatron-core"], times_s["plain PyTorch"], strict=True)]
-    low, _, high = statistics.quantiles(ratios)
-    print(f"ratio megatron-core / plain PyTorch: {statistics.median(ratios):.3f} (quartiles {low:.3f} to {high:.3f})")
-    slower = [
-        marked / own for own, marked in zip(times_s["megatron-core"], times_s["megatron-core, marked"], strict=True)
-    ]
-    low, _, high = statistics.quantiles(slower)
-    print(
-        f"time of a marked step over an unmarked: {statistics.median(slower):.4f} (quartiles {low:.3f} to {high:.3f})"
-    )
+    ours_s, plain_s, marked_s = times_s.values()
+    print(f"ratio megatron-core / plain PyTorch: {ratio_text(plain_s, ours_s)}")
+    print(f"time of a marked step over an unmarked: {ratio_text(marked_s, ours_s)}")
     marks = run.regions.count() / (options.steps * (options.rounds + 1))
     cost_s = mark_cost_s()
-    step_s = statistics.median(times_s["megatron-core"])
+    step_s = statistics.median(ours_s) / options.steps
     print(
         f"marks of regions: {marks:.0f} of {cost_s * 1e6:.2f} us, {marks * cost_s / step_s:.4%} of a step, "
         "at most 0.5% wanted"
@@ -116,6 +94,12 @@ def compare(options: BenchOptions) -> None:
     )
 
 
+def repeat(step: Callable[[], None], steps: int) -> None:
+    """Make some steps."""
+    for _ in range(steps):
+        step()
+
+
 def data_parallel_tokens_per_s(rounds: int = 3) -> tuple[float, float]:
     """Of two ranks with a thread each, and of one rank with two threads, as users start them; medians, in turns."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
@@ -124,17 +108,9 @@ def data_parallel_tokens_per_s(rounds: int = 3) -> tuple[float, float]:
     found: dict[str, list[float]] = {ranks: [] for ranks in contestants}
     for _ in range(rounds):
         for ranks, start in contestants.items():
-            options = ["--global-batch-size", "16", "--threads", "1" if ranks == "2" else "2", "--device", "cpu"]
-            command = [
-                *start,
-                "benchmarks.llm_training",
-                *options,
-                "--warmup-steps",
-                "2",
-                "--measured-steps",
-                "8",
-                "--print-record",
-            ]
+            threads = "1" if ranks == "2" else "2"
+            flags = f"--global-batch-size 16 --threads {threads} --device cpu --warmup-steps 2 --measured-steps 8"
+            command = [*start, "benchmarks.llm_training", *flags.split(), "--print-record"]
             printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
             [line] = [line for line in printed.splitlines() if line.startswith(RESULT_PREFIX)]
             found[ranks].append(json.loads(line.removeprefix(RESULT_PREFIX))["metrics"]["tokens_per_s"])
@@ -197,6 +173,8 @@ def plain_gpt_step(shape: ModelSize, plan: BatchPlan, options: TrainingOptions) 
 
     return step
 
+
+main = partial(run_command, BenchOptions, "python -m benchmarks.llm_training.tests.bench", __doc__, compare)
 
 if __name__ == "__main__":
     sys.exit(main())

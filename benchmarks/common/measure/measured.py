@@ -1,0 +1,109 @@
+"""One run in its middle, and what one process measured of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.common.launch import Launch
+from benchmarks.common.measure.regions import MarkedSteps
+from benchmarks.common.measure.step_timer import percentile
+from benchmarks.common.measure.throughput import throughput_metrics
+from benchmarks.common.record import Window
+from benchmarks.common.workload import Options, Target, Training, Workload
+
+
+class Session(NamedTuple):
+    """One run in its middle."""
+
+    run: Workload
+    training: Training
+    target: Target
+    options: Options
+    launch: Launch
+    marked: MarkedSteps
+
+    @property
+    def is_waited_for_together(self) -> bool:
+        """Does the host run ahead of a device that has no events, until it waits for some steps together?"""
+        return self.target.kind == "gpu" and self.target.record_event is None
+
+    @property
+    def work_per_call(self) -> int:
+        """Work of one call over all devices, in the workload's unit."""
+        return self.training.steps_per_call * work_per_step(self.run)
+
+    def agree(self, number: int) -> int:
+        """Return rank 0's number."""
+        return int(self.target.gather(number)[0])
+
+    def longest_s(self, times_s: Sequence[float]) -> float:
+        """Return the longest sum of times over all nodes, as a busy node leaves its windows later than others."""
+        of_ranks: list[float] = self.target.gather(sum(times_s) if self.launch.is_first_on_node else 0.0)
+        return max(of_ranks)
+
+    def write_beside(self, suffix: str, write: Callable[[Path, Any], None], content: Any, without: str) -> None:
+        """Write a file beside the record, on rank 0; a run is none the worse without."""
+        if self.launch.rank:
+            return
+        path = Path(self.options.run.record).with_suffix(suffix)
+        try:
+            write(path, content)
+        except OSError as error:
+            print(f"{path} cannot be written ({error.strerror}): {without}", file=sys.stderr)
+
+
+class Measured(NamedTuple):
+    """What one process measured."""
+
+    windows: list[Window]  # of this node
+    step_times_s: list[float]
+    metrics: dict[str, Any]
+    steps_per_batch: int  # of those that are marked as one
+
+    @classmethod
+    def of(
+        cls,
+        session: Session,
+        windows: list[Window],
+        host_times_s: Sequence[float],
+        step_times_s: list[float],
+        steps_each: int,
+        steps_per_batch: int,
+        input_metrics: dict[str, Any],
+    ) -> Measured:
+        """Return it with the throughput of parts of `steps_each` steps, of which the host's and steps' times are."""
+        run, steps = session.run, len(step_times_s) * steps_each
+        metrics = {
+            "measured_steps": steps,
+            "host_step_time_median_s": percentile(host_times_s, 50) / steps_each,
+            **throughput_metrics(
+                run.unit,
+                steps * work_per_step(run),
+                session.longest_s(host_times_s),
+                step_times_s,
+                run.layout["num_devices"],
+                run.flops.per_unit,
+                run.flops.source,
+                session.options.run.peak_tflops_per_device,
+            ),
+            **input_metrics,
+        }
+        return cls(windows, step_times_s, metrics, steps_per_batch)
+
+
+def work_per_step(run: Workload) -> int:
+    """Return the work of an optimizer step over all devices, in the workload's unit."""
+    return run.layout["global_batch_size"] * run.work_per_sample
+
+
+def epcc_metrics(run: Workload, work: int, time_s: float) -> dict[str, float]:
+    """Return EPCC's processing speed: all samples from the first step on, however long it took, by their time.
+
+    It is of runs on files alone, as theirs are. Source: EPCC's suite of ResNet-50, CosmoFlow and DeepCAM.
+    """
+    if not run.files:
+        return {}
+    return {f"epcc_{run.unit}s": work, "epcc_s": time_s, f"epcc_{run.unit}s_per_s": work / time_s}

@@ -1,0 +1,64 @@
+"""Workloads whose ranks share batches of samples, which are made or read from files. No framework here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from benchmarks.common.input_files import own_files
+from benchmarks.common.launch import Launch
+from benchmarks.common.record import RunRecord
+from benchmarks.common.workload import Target, Workload
+
+MAX_DAMAGED = 0.001  # of the records that were read
+
+
+class DataError(Exception):
+    """The data cannot be trained on: one sentence with what was found."""
+
+
+class SampleWorkload(Workload):
+    """One run; what trains and what is trained on is the workload's own."""
+
+    damage: ClassVar[str] = "damaged, or of another size"  # what makes a record one that cannot be used
+    samples_per_epoch: ClassVar[int]  # of the data set that the workload is known for
+
+    def __init__(
+        self, options: Any, launch: Launch, files: Sequence[Path], num_devices: int, micro_batch_size: int
+    ) -> None:
+        """Share out the batch, and `files`, which are all that there are."""
+        self.config, self.launch = options, launch
+        self.layout = {
+            "num_devices": num_devices,
+            "num_nodes": launch.num_nodes,
+            "global_batch_size": options.batch.global_batch_size,
+            "micro_batch_size": micro_batch_size,
+            "data_parallel_size": num_devices,
+        }
+        self.data, self.stage, self.work_per_sample = options.data.data, options.data.stage, 1
+        self.files = own_files(files, launch.rank, launch.world_size)
+
+    def conclude(self, record: RunRecord, target: Target, losses: Sequence[float], read: int, damaged: int) -> str:
+        """Fill in what all ranks read; return why the run is not a good one, or an empty string."""
+        read, damaged = (int(sum(numbers)) for numbers in zip(*target.gather([read, damaged]), strict=True))
+        record.metrics |= {
+            "comparable": self.config.model.is_comparable,
+            f"{self.unit}s_per_epoch": self.samples_per_epoch,
+            "records_read": read,
+            "records_damaged": damaged,
+        }
+        return run_problem(losses, read, damaged, self.damage)
+
+
+def run_problem(losses: Sequence[float], read: int, damaged: int, damage: str) -> str:
+    """Return why the run is not a good one, or an empty string; `damage` is what makes a record unusable.
+
+    Random labels cannot be learnt in a few steps: all that a loss can show is that nothing diverged.
+    """
+    bad = next((call for call, loss in enumerate(losses) if not abs(loss) < float("inf")), None)
+    if bad is not None:
+        return f"the loss is {losses[bad]} in call {bad}: the training diverged"
+    if damaged > MAX_DAMAGED * read:
+        return f"{damaged} of {read} records could not be used ({damage}), more than {MAX_DAMAGED:.1%}: check the data"
+    return ""
