@@ -22,10 +22,10 @@ from ioprof.other_tools import read_other
 from ioprof.summary import lines, to_dict
 from ioprof.watch import Watcher
 from jpwr import __version__
-from jpwr.child import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Child
 from jpwr.errors import JpwrError
-from jpwr.parser import EXIT_FAILED, Parser
-from jpwr.private_folder import PrivateFolder
+from jpwr.process.child import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Child
+from jpwr.process.parser import EXIT_FAILED, Parser
+from jpwr.process.private_folder import PrivateFolder
 from jpwr.say import open_standard_streams, printable, settle_streams, write
 
 SHOWN = 10  # files and folders, unless told

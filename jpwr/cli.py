@@ -15,17 +15,18 @@ from typing import Any, Iterator, Sequence
 
 from jpwr import __version__
 from jpwr.backends import METHODS, open_methods
-from jpwr.child import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Child, given_environ
-from jpwr.clock import SystemClock
 from jpwr.edges import EdgeReader
 from jpwr.errors import JpwrError
 from jpwr.marks import MARKS_VARIABLE, Mark, MarkReader
-from jpwr.node import GLOBAL_RANKS, rank_of, why_not_sampling
-from jpwr.parser import EXIT_FAILED, Parser
-from jpwr.sampler import DEFAULT_INTERVAL_S, JOIN_S, MIN_INTERVAL_S, PowerMonitor, Sink
+from jpwr.process.child import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Child, given_environ
+from jpwr.process.clock import SystemClock
+from jpwr.process.node import GLOBAL_RANKS, rank_of, why_not_sampling
+from jpwr.process.parser import EXIT_FAILED, Parser
+from jpwr.process.threads import ANSWER_S, within
+from jpwr.sampling.monitor import DEFAULT_INTERVAL_S, JOIN_S, MIN_INTERVAL_S, PowerMonitor
+from jpwr.sampling.recorder import Sink
 from jpwr.say import open_standard_streams, say, settle_streams, write
 from jpwr.summary import Summary
-from jpwr.threads import ANSWER_S, within
 from jpwr.trace import Trace
 from jpwr.writers import CsvWriter
 
@@ -333,14 +334,13 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack) -> bool
 
                 write_frames(file.path.parent, options.suffix, options.df_filetype, summary)
         _report(options, child, summary, monitor)
-    return not monitor.sampler.hung
+    return not monitor.hung
 
 
 def _measure(options: argparse.Namespace, child: Child, monitor: PowerMonitor, clock: SystemClock) -> None:
     """Idle phase, then the command, its start and end marked in the trace."""
-    sampler = monitor.sampler
     if options.idle:
-        within(ANSWER_S, sampler.sample)  # so that all of the idle phase is covered
+        within(ANSWER_S, monitor.sample)  # so that all of the idle phase is covered
     idle_end_s = clock.now_s() + options.idle
     while clock.now_s() < idle_end_s and not child.asked_to_end:
         clock.sleep_until(min(idle_end_s, clock.now_s() + 0.1))
@@ -348,12 +348,12 @@ def _measure(options: argparse.Namespace, child: Child, monitor: PowerMonitor, c
         child.exit_code = child.not_started()
         return
 
-    edges = EdgeReader(sampler, clock)
+    edges = EdgeReader(monitor, clock)
 
     def on_marks(marks: Sequence[Mark]) -> None:
         now_s = clock.now_s()
         for mark in marks:
-            sampler.event(mark.event, now_s if mark.time_s is None else mark.time_s, region=mark.region)
+            monitor.event(mark.event, now_s if mark.time_s is None else mark.time_s, region=mark.region)
         if child.exit_code is None:
             edges.begin_beside()
 
@@ -367,25 +367,28 @@ def _measure(options: argparse.Namespace, child: Child, monitor: PowerMonitor, c
     except JpwrError as error:
         say(str(error))
         environ[MARKS_VARIABLE] = os.devnull  # a program that writes marks finds a file all the same
-    within(ANSWER_S, EdgeReader(sampler, clock).whole)
-    sampler.event("command_started", clock.now_s())
+    within(ANSWER_S, EdgeReader(monitor, clock).whole)
+    monitor.event("command_started", clock.now_s())
     try:
         exit_code = child.run(environ)
         ended_s = child.ended_s if child.ended_s is not None else clock.now_s()
         with _whatever_happens(child, "in the last sample"):
-            within(ANSWER_S, EdgeReader(sampler, clock).whole)
-        sampler.event("command_ended", ended_s, exit_code=exit_code)
+            within(ANSWER_S, EdgeReader(monitor, clock).whole)
+        monitor.event("command_ended", ended_s, exit_code=exit_code)
     finally:
         if marks is not None:
-            marks.stop(patience=lambda: not sampler.hung)
-            edges.stop(JOIN_S if sampler.hung else ANSWER_S)
+            marks.stop(patience=lambda: not monitor.hung)
+            edges.stop(JOIN_S if monitor.hung else ANSWER_S)
 
 
 def _report(options: argparse.Namespace, child: Child, summary: Summary, monitor: PowerMonitor) -> None:
-    sampler = monitor.sampler
     if options.json or options.json_out is not None:
-        about = {"command": options.command, "exit_code": child.exit_code, "skipped_ticks": sampler.skipped_ticks}
-        line = json.dumps({**about, "hung": sampler.hung, **summary.to_dict()}) + "\n"
+        about = {
+            "command": options.command,
+            "exit_code": child.exit_code,
+            "skipped_ticks": monitor.recorder.skipped_ticks,
+        }
+        line = json.dumps({**about, "hung": monitor.hung, **summary.to_dict()}) + "\n"
         if options.json_out is not None:
             with _whatever_happens(child, f"--json-out {options.json_out} could not be written"):
                 _write_json(options.json_out, line)
@@ -394,9 +397,9 @@ def _report(options: argparse.Namespace, child: Child, summary: Summary, monitor
             return
     for text in [*summary.lines(), *summary.notes()]:
         say(text)
-    if sampler.skipped_ticks:
+    if monitor.recorder.skipped_ticks:
         why = f"reading took longer than {options.interval:g} ms, or the CPU was busy"
-        say(f"{sampler.skipped_ticks} ticks were skipped: {why}")
+        say(f"{monitor.recorder.skipped_ticks} ticks were skipped: {why}")
 
 
 def _write_json(path: Path, line: str) -> None:

@@ -17,11 +17,13 @@ PACKAGES = ("jpwr", "ioprof", "benchmarks", "results", "caraml")
 FLOORS = {
     "jpwr": 4,
     "jpwr.channel": 0,
-    "jpwr.clock": 0,
     "jpwr.device_ids": 0,
     "jpwr.errors": 0,
     "jpwr.sentinels": 1,
-    "jpwr.threads": 0,
+    "jpwr.process": 2,
+    "jpwr.process.clock": 0,
+    "jpwr.process.threads": 0,
+    "jpwr.process.words": 0,
     "jpwr.rules": 1,
     "jpwr.trace": 1,
     "jpwr.energy": 1,
@@ -30,10 +32,13 @@ FLOORS = {
     "jpwr.regions": 2,
     "jpwr.backends": 2,
     "jpwr.sampler": 3,
+    "jpwr.sampling": 3,
+    "jpwr.sampling.pace": 1,
+    "jpwr.sampling.round": 1,
     "jpwr.edges": 3,
     "jpwr.files": 2,
     "jpwr.say": 2,
-    "jpwr.parser": 3,
+    "jpwr.process.parser": 3,
     "jpwr.writers": 3,
     "ioprof": 4,
     "ioprof.errors": 0,
@@ -163,7 +168,7 @@ WORKLOADS = sorted(
 
 
 def test_there_are_modules_to_look_at():
-    assert {"jpwr.sampler", "results.collect", "benchmarks.llm_training.train", "caraml.cli"} <= set(TREES)
+    assert {"jpwr.sampling.monitor", "results.collect", "benchmarks.llm_training.train", "caraml.cli"} <= set(TREES)
 
 
 @pytest.mark.parametrize("module", TREES)
@@ -215,7 +220,7 @@ def test_what_is_put_around_a_job_needs_the_standard_library_only(module):
 
 @pytest.mark.parametrize("module", [module for module in TREES if (floor_of(module) or 0) <= PURE])
 def test_arithmetic_touches_no_file_no_clock_and_no_environment(module):
-    if module == "jpwr.clock":
+    if module == "jpwr.process.clock":
         return
     for imported in imports(TREES[module]):
         assert imported.split(".")[0] not in IMPURE_MODULES, f"{module} imports {imported}"

@@ -14,8 +14,8 @@ from typing import Callable
 from jpwr.backends.files import NumberFile, text_of
 from jpwr.backends.parts import attempt, channel_of, unique, unless_all_are_lost
 from jpwr.channel import Channel, ChannelInfo, Scope
-from jpwr.clock import Clock, SystemClock
 from jpwr.errors import BackendUnavailable
+from jpwr.process.clock import Clock, SystemClock
 
 POWERCAP = Path("/sys/class/powercap")
 MICROJOULE = 1e-6

@@ -20,7 +20,7 @@ import jpwr
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import JpwrError
 from jpwr.marks import MAX_LINE_BYTES, POLL_S, PRECAUTION_S, Mark, MarkReader, _waiter, parse_mark
-from jpwr.sampler import PowerMonitor, active_monitors
+from jpwr.sampling.monitor import PowerMonitor, active_monitors
 from jpwr.say import printable
 from jpwr.tests.conftest import DEADLINE_S, environment, run, wait_until
 
@@ -270,7 +270,7 @@ def test_without_a_sampler_a_region_is_nothing_and_a_monitor_has_its_marks_besid
 ):
     monkeypatch.delenv("JPWR_MARKS", raising=False)
     with monkeypatch.context() as patched:
-        patched.delitem(sys.modules, "jpwr.sampler")  # as where nobody has imported it
+        patched.delitem(sys.modules, "jpwr.sampling.monitor")  # as where nobody has imported it
         with jpwr.region("a"):
             pass
     monkeypatch.setenv("JPWR_MARKS", str(tmp_path / "marks"))
@@ -354,7 +354,7 @@ def test_where_no_folder_can_be_made_each_is_named_with_its_reason(monkeypatch, 
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "mkdir", full)
-    monkeypatch.setattr("jpwr.private_folder._remove_left_behind", lambda parent: None)  # of /tmp
+    monkeypatch.setattr("jpwr.process.private_folder._remove_left_behind", lambda parent: None)  # of /tmp
     with pytest.raises(JpwrError) as told:
         MarkReader([].append, [].append)
     reasons = f"{tmp_path}: others may replace what somebody has there, "
@@ -501,8 +501,8 @@ def test_where_the_folder_for_temporary_files_is_missing_another_serves(tmp_path
 def test_where_no_folder_will_do_the_command_runs_without_marks(tmp_path):
     program = """
 import os, sys
-import jpwr.cli, jpwr.private_folder
-jpwr.private_folder.os = type("", (), {**vars(os), "mkdir": lambda *_: os.mkdir("/proc/none")})
+import jpwr.cli, jpwr.process.private_folder
+jpwr.process.private_folder.os = type("", (), {**vars(os), "mkdir": lambda *_: os.mkdir("/proc/none")})
 sys.exit(jpwr.cli.main())
 """
     script = 'echo begin a >>"$JPWR_MARKS" && exit 5'
