@@ -24,6 +24,7 @@ from ioprof.watch import Watcher
 from jpwr import __version__
 from jpwr.errors import JpwrError
 from jpwr.process.child import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Child
+from jpwr.process.host import described
 from jpwr.process.parser import EXIT_FAILED, Parser
 from jpwr.process.private_folder import PrivateFolder
 from jpwr.say import open_standard_streams, printable, settle_streams, write
@@ -149,17 +150,11 @@ def _environment(counting: Path, folder: str) -> dict[str, str]:
 
 
 def _about(command: Sequence[str], exit_code: int, begin_s: float, end_s: float) -> dict[str, Any]:
-    try:
-        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        boot_id = ""
     return {
         "source": f"ioprof {__version__}",
         "command": list(command),
         "exit_code": exit_code,
-        "hostname": os.environ.get("SLURMD_NODENAME") or os.uname().nodename,
-        "boot_id": boot_id,
-        "epoch_offset_s": time.time() - time.monotonic(),
+        **described(time.time() - time.monotonic()),
         "begin_s": begin_s,
         "end_s": end_s,
     }

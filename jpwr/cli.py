@@ -20,9 +20,11 @@ from jpwr.errors import JpwrError
 from jpwr.marks import MARKS_VARIABLE, Mark, MarkReader
 from jpwr.process.child import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Child, given_environ
 from jpwr.process.clock import SystemClock
+from jpwr.process.host import described
 from jpwr.process.node import GLOBAL_RANKS, rank_of, why_not_sampling
 from jpwr.process.parser import EXIT_FAILED, Parser
 from jpwr.process.threads import ANSWER_S, within
+from jpwr.process.whole_file import part_of, replacing, without_links
 from jpwr.sampling.monitor import DEFAULT_INTERVAL_S, JOIN_S, MIN_INTERVAL_S, PowerMonitor
 from jpwr.sampling.recorder import Sink
 from jpwr.say import open_standard_streams, say, settle_streams, write
@@ -164,7 +166,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         )
     if options.json_out is not None:
         _check_json_out(options.json_out)
-        if options.df_out and _whole(options.json_out) == _whole(options.df_out / TRACE_NAME):
+        if options.df_out and without_links(options.json_out) == without_links(options.df_out / TRACE_NAME):
             raise JpwrError(f"--json-out {options.json_out} is the trace: choose another file")
     options.suffix = _suffix(options)
     return options
@@ -198,7 +200,7 @@ def _check_json_out(path: Path) -> None:
                 raise JpwrError(f"--json-out {path} cannot be written to: choose another")
             return
         _check_replaceable(path)
-        part = _part_of(path)
+        part = part_of(path)
         part.touch(exist_ok=False)
         part.unlink()
     except OSError as error:
@@ -210,7 +212,7 @@ def _check_replaceable(path: Path) -> None:
     all may write, as /tmp, that is anybody else's (unlink(2), sticky bit).
     """
     with suppress(FileNotFoundError):
-        owner, folder = path.stat().st_uid, _whole(path).parent.stat()
+        owner, folder = path.stat().st_uid, without_links(path).parent.stat()
         if folder.st_mode & stat.S_ISVTX and os.geteuid() not in (0, owner, folder.st_uid):
             raise PermissionError(errno.EPERM, "it is another user's where all may write")
 
@@ -220,16 +222,6 @@ def _is_stream(path: Path) -> bool:
     folder = os.path.realpath(path.parent)
     of_kernel = folder == "/dev" or f"{folder}/".startswith("/proc/")
     return of_kernel or (os.path.exists(path) and not stat.S_ISREG(path.stat().st_mode))  # noqa: PTH110
-
-
-def _whole(path: Path) -> Path:
-    """The path without links. Path.resolve raises what is no OSError where a link leads to itself."""
-    return Path(os.path.realpath(path))
-
-
-def _part_of(path: Path) -> Path:
-    whole = _whole(path)
-    return whole.with_name(f".{whole.name}.{os.getpid()}.part")
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -410,29 +402,14 @@ def _write_json(path: Path, line: str) -> None:
         with open(file, "w", encoding="utf-8") as stream:
             stream.write(line)
         return
-    part = _part_of(path)
-    with open(part, "x", encoding="utf-8") as whole:
-        try:
-            whole.write(line)
-            whole.flush()
-            with suppress(FileNotFoundError):
-                part.chmod(stat.S_IMODE(path.stat().st_mode))  # who may read it stays
-            part.replace(_whole(path))
-        except BaseException:
-            part.unlink()
-            raise
+    with replacing(path) as whole:
+        whole.write(line)
 
 
 def _meta(options: argparse.Namespace, epoch_offset_s: float) -> dict[str, Any]:
-    try:
-        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        boot_id = ""
     return {
         "jpwr_version": __version__,
-        "hostname": os.environ.get("SLURMD_NODENAME") or os.uname().nodename,
-        "boot_id": boot_id,
-        "epoch_offset_s": epoch_offset_s,
+        **described(epoch_offset_s),
         "interval_s": options.interval / 1000,
         "random_phase": True,
         "idle_s": options.idle,

@@ -7,7 +7,6 @@ import threading
 from typing import Callable, NamedTuple, Sequence
 
 from jpwr.channel import Channel
-from jpwr.process.clock import Clock
 from jpwr.sampling.pace import COUNTER_SHARE, PROBES, beside, deadlines, rests
 from jpwr.sampling.recorder import Recorder
 from jpwr.sampling.round import Part, Reading, Silence, Step, reason, steps_of
@@ -20,16 +19,6 @@ BUSY_SHARE = 0.1
 HUNG_S, MOST_HUNG_S = 0.5, 20.0  # two intervals, within these limits
 # Readings are handed on so many seconds' together: a sleeper that has just woken is slow at all that it does.
 HAND_ON_S = 1.0
-
-
-class Shared(NamedTuple):
-    """What all lanes of a sampler share."""
-
-    clock: Clock
-    chance: Callable[[], float]
-    recorder: Recorder
-    warn: Callable[[str], None]
-    note_begun: Callable[[], None]  # a lane has been read once
 
 
 class Round(NamedTuple):
@@ -46,14 +35,15 @@ class Lane:
     def __init__(
         self,
         indices: Sequence[int],
-        shared: Shared,
         channels: Sequence[Channel],
+        recorder: Recorder,
+        chance: Callable[[], float],
         interval_s: float,
         period_s: float,
         is_beside: bool = False,
     ) -> None:
-        self._shared = shared
         self._channels = channels
+        self._recorder, self._clock, self._chance = recorder, recorder.clock, chance
         self.interval_s = interval_s
         self.period_s = period_s  # of these channels' readings of power
         self.is_beside = is_beside  # counters alone, while another lane reads the power of these channels
@@ -62,7 +52,8 @@ class Lane:
         self._under_way: Round | None = None
         self.thread: threading.Thread | None = None  # that reads it, once there is one
         self._asked_s = math.inf  # since when there is no answer, where that is not recorded yet
-        self.has_begun = self.hung = False
+        self.begun = threading.Event()  # it has been read once, or will not be
+        self.hung = False
         self.keep(indices)
 
     def keep(self, indices: Sequence[int]) -> None:
@@ -72,9 +63,8 @@ class Lane:
 
     def loop(self, stopped: Callable[[], bool]) -> None:
         """Read until stopped, and once more then, so that the trace covers the whole run."""
-        clock, chance, recorder = self._shared.clock, self._shared.chance, self._shared.recorder
-        interval_s = self.interval_s
-        begin_s = end_s = clock.now_s()
+        chance, recorder, interval_s = self._chance, self._recorder, self.interval_s
+        begin_s = end_s = self._clock.now_s()
         has_deadlines = not self.is_beside
         pace = deadlines(begin_s, interval_s, chance, recorder.skip) if has_deadlines else beside(interval_s, chance)
         probes = list(PROBES) if has_deadlines and self.steps[Part.COUNTERS] else []
@@ -83,9 +73,7 @@ class Lane:
             before_s = busy_s
             begin_s, end_s = self.read(pace(begin_s, end_s), stopped=stopped)
             busy_s = end_s - begin_s
-            if not self.has_begun:
-                self.has_begun = True
-                self._shared.note_begun()
+            self.begun.set()
             if probes:
                 self.read(end_s + probes.pop() * interval_s, Part.COUNTERS, stopped)
             if end_s > handed_on_s + HAND_ON_S:
@@ -112,8 +100,8 @@ class Lane:
 
         Whoever else reads is waited for, where `wait_s` is 0 or more for only so long.
         """
-        now_s, moving = self._shared.clock.now_s, self._moving
-        self._shared.clock.sleep_until(at_s)
+        now_s, moving = self._clock.now_s, self._moving
+        self._clock.sleep_until(at_s)
         if stopped() or not self.lock.acquire(True, wait_s):
             return now_s(), now_s()
         try:  # what the lane reads may have changed meanwhile
@@ -133,7 +121,7 @@ class Lane:
             if self.hung:
                 self._answered()
                 return end_s, end_s
-            self._shared.recorder.add(readings)
+            self._recorder.add(readings)
             return begin_s, end_s
         finally:
             self._under_way = None
@@ -150,41 +138,41 @@ class Lane:
             if self.hung or now is None or len(now.readings) == len(now.steps):
                 return None
             asked_s = now.readings[-1].end_s if now.readings else now.begin_s
-            silent_s = self._shared.clock.now_s() - asked_s
+            silent_s = self._clock.now_s() - asked_s
             if silent_s <= limit_s:
                 return None
             self.hung, self._asked_s = True, asked_s
-            hung, recorder = now.steps[len(now.readings)].channel, self._shared.recorder
+            hung = now.steps[len(now.readings)].channel
             others = [index for index in self.indices if index != hung]
             self.keep([hung])
-        recorder.add(now.readings)
-        recorder.failed_reads[self._channels[hung].info.name] += 1
+        self._recorder.add(now.readings)
+        self._recorder.failed_reads[self._channels[hung].info.name] += 1
         if others:
-            recorder.skip(int(silent_s / self.interval_s))
-        same = self._shared, self._channels, self.interval_s, self.period_s, self.is_beside
+            self._recorder.skip(int(silent_s / self.interval_s))
+        same = self._channels, self._recorder, self._chance, self.interval_s, self.period_s, self.is_beside
         return [Lane([other], *same) for other in others]
 
     def _answered(self) -> None:
         """Go on: what came before this reading is old, and it is of no known moment itself."""
         self.record_silence(to_its_end=True)
         self.hung = False
-        self._shared.warn(f"{self.names[0]}: answers again")
+        self._recorder.warn(f"{self.names[0]}: answers again")
 
     def record_silence(self, to_its_end: bool = False) -> None:
         """Record a missing reading for each one to which a channel that hangs has had no answer until now."""
         with self._moving:  # who looks after it may come at the moment at which it answers
-            silent, now_s = Silence("it does not answer"), self._shared.clock.now_s()
+            silent, now_s = Silence("it does not answer"), self._clock.now_s()
             while self._asked_s < now_s:
                 at_s = self._asked_s
-                self._shared.recorder.add(
-                    [Reading(step.channel, step.kind, silent, at_s, at_s) for step in self.steps[Part.ALL]]
-                )
+                self._recorder.add([Reading(*step[:2], silent, at_s, at_s) for step in self.steps[Part.ALL]])
                 self._asked_s += self.interval_s
             if to_its_end:
                 self._asked_s = math.inf
 
 
-def lanes_of(shared: Shared, channels: Sequence[Channel], interval_s: float) -> list[Lane]:
+def lanes_of(
+    channels: Sequence[Channel], recorder: Recorder, chance: Callable[[], float], interval_s: float
+) -> list[Lane]:
     """Return one lane for each rhythm, the sampling interval's first, and one beside it where counters are slow."""
     rhythms: dict[float, list[int]] = {interval_s: []}
     for index, channel in enumerate(channels):
@@ -194,12 +182,13 @@ def lanes_of(shared: Shared, channels: Sequence[Channel], interval_s: float) -> 
         slow = [index for index in indices if channels[index].counter_takes_s and channels[index].read_power_w]
         takes_s = sum(channels[index].counter_takes_s for index in slow)
         if takes_s <= SLOW_SHARE * period_s:
-            lanes.append(Lane(indices, shared, channels, period_s, period_s))
+            lanes.append(Lane(indices, channels, recorder, chance, period_s, period_s))
             continue
         powers, counters = list(channels), list(channels)
         for index in slow:
             powers[index] = channels[index]._replace(read_energy_j=None)
             counters[index] = channels[index]._replace(read_power_w=None)
-        lanes.append(Lane(indices, shared, powers, period_s, period_s))
-        lanes.append(Lane(slow, shared, counters, max(period_s, takes_s / COUNTER_SHARE), period_s, is_beside=True))
+        lanes.append(Lane(indices, powers, recorder, chance, period_s, period_s))
+        rarer_s = max(period_s, takes_s / COUNTER_SHARE)
+        lanes.append(Lane(slow, counters, recorder, chance, rarer_s, period_s, is_beside=True))
     return lanes

@@ -15,7 +15,7 @@ from jpwr.channel import Channel
 from jpwr.errors import JpwrError
 from jpwr.process import threads
 from jpwr.process.clock import Clock, SystemClock
-from jpwr.sampling.lane import HUNG_S, Lane, Shared, lanes_of
+from jpwr.sampling.lane import HUNG_S, Lane, lanes_of
 from jpwr.sampling.recorder import Recorder, Sink
 from jpwr.sampling.round import Part
 from jpwr.sampling.status import StatusWatch
@@ -69,12 +69,10 @@ class PowerMonitor:
         self.interval_s = interval_s
         infos = [channel.sampled_info(interval_s) for channel in channels]
         self._trace = Trace(infos, {"random_phase": True, "interval_s": interval_s})
-        self.recorder = Recorder(channels, [self._trace] if sinks is None else sinks, interval_s, warn)
+        self.recorder = Recorder(channels, [self._trace] if sinks is None else sinks, interval_s, self.clock, warn)
         self.event, self.hand_on = self.recorder.event, self.recorder.hand_on
-        self.begun = threading.Event()  # all channels have been read, or nothing more will be
-        self.lanes = lanes_of(Shared(self.clock, chance, self.recorder, warn, self._note_begun), channels, interval_s)
-        self._status = StatusWatch(channels, self.lanes, self.recorder, self.clock, warn)
-        self._warn = warn
+        self.lanes = lanes_of(channels, self.recorder, chance, interval_s)
+        self._status = StatusWatch(channels, self.lanes, self.recorder)
         self._stop = threading.Lock()  # held from when it is to stop on: it is asked at each sample
         self._threads: list[threading.Thread] = []
         self._process_id = os.getpid()
@@ -134,12 +132,14 @@ class PowerMonitor:
         self._process_id = os.getpid()
         _active.append(self)
         self.recorder.began_s = self.clock.now_s()
-        for lane in self.lanes:
+        lanes, end_s = list(self.lanes), time.monotonic() + MARK_S
+        for lane in lanes:
             self._start_lane(lane)
         if self._status.names:
             self._start_status()
         self._start(self._watch)
-        self.begun.wait(MARK_S)  # else what the program does first may be before the first reading
+        for lane in lanes:  # else what the program does first may be before the first reading
+            lane.begun.wait(max(0.0, end_s - time.monotonic()))
         return self
 
     def __exit__(
@@ -169,7 +169,7 @@ class PowerMonitor:
 
     def look_after(self) -> None:
         """Leave behind, now, the channels that do not answer."""
-        leave_behind(self.lanes, self._start_lane, self._warn)
+        leave_behind(self.lanes, self._start_lane, self.recorder.warn)
         if self._status.leave_behind():
             self._start_status()
 
@@ -177,11 +177,8 @@ class PowerMonitor:
         while not self._stop.locked():
             self.look_after()
             # Until all have been read, those that answer wait behind those that do not.
-            self.clock.sleep_until(self.clock.now_s() + (WATCH_INTERVAL_S if self.begun.is_set() else HUNG_S))
-
-    def _note_begun(self) -> None:
-        if all(lane.has_begun for lane in self.lanes):
-            self.begun.set()
+            have_begun = all(lane.begun.is_set() for lane in list(self.lanes))
+            self.clock.sleep_until(self.clock.now_s() + (WATCH_INTERVAL_S if have_begun else HUNG_S))
 
     def _start_lane(self, lane: Lane) -> None:
         lane.thread = self._start(partial(lane.loop, self._stop.locked))
@@ -195,7 +192,8 @@ class PowerMonitor:
                 loop()
             except BaseException as error:  # handed to the thread that waits
                 self._error = error
-                self.begun.set()
+                for lane in self.lanes:
+                    lane.begun.set()
 
         thread = threading.Thread(target=run, name="jpwr", daemon=True)
         self._threads.append(thread)

@@ -10,6 +10,7 @@ from typing import Any, Callable, Protocol, Sequence
 
 from jpwr.channel import MOST, MOST_W, Channel
 from jpwr.errors import ReadError
+from jpwr.process.clock import Clock
 from jpwr.sampling.pace import FEW_ROUNDS
 from jpwr.sampling.round import Kind, Reading, Silence, shown
 from jpwr.sentinels import NO_POWER_W, TIMES_LIMIT, bounds_w
@@ -37,11 +38,16 @@ class Recorder:
     """
 
     def __init__(
-        self, channels: Sequence[Channel], sinks: Sequence[Sink], interval_s: float, warn: Callable[[str], None]
+        self,
+        channels: Sequence[Channel],
+        sinks: Sequence[Sink],
+        interval_s: float,
+        clock: Clock,
+        warn: Callable[[str], None],
     ) -> None:
+        self.clock, self.warn = clock, warn
         self._infos = [channel.info for channel in channels]
         self._sinks = list(sinks)
-        self._warn = warn
         self._periods_s = [max(interval_s, info.period_s) for info in self._infos]
         self._bounds_w = [bounds_w(info) for info in self._infos]
         self._slopes = [
@@ -79,7 +85,7 @@ class Recorder:
             self._hand_on_rounds()
             unsaid, self._unsaid = self._unsaid, []
         for words in unsaid:  # without the lock: a warning may take its time, or come back here
-            self._warn(words)
+            self.warn(words)
 
     def _hand_on_rounds(self) -> None:
         if self._is_handing_on:

@@ -7,7 +7,6 @@ from typing import Any, Callable, Sequence
 
 from jpwr.channel import Channel
 from jpwr.errors import ReadError
-from jpwr.process.clock import Clock
 from jpwr.sampling.lane import Lane
 from jpwr.sampling.recorder import Recorder
 from jpwr.sampling.round import shown
@@ -21,16 +20,9 @@ STATUS_HUNG_S = 5.0
 class StatusWatch:
     """Asks the channels that have a status; one whose status has a bug or does not answer is not asked again."""
 
-    def __init__(
-        self,
-        channels: Sequence[Channel],
-        lanes: Sequence[Lane],
-        recorder: Recorder,
-        clock: Clock,
-        warn: Callable[[str], None],
-    ) -> None:
+    def __init__(self, channels: Sequence[Channel], lanes: Sequence[Lane], recorder: Recorder) -> None:
         self._read = {channel.info.name: channel.read_status for channel in channels if channel.read_status}
-        self._lanes, self._recorder, self._clock, self._warn = lanes, recorder, clock, warn
+        self._lanes, self._recorder, self._clock, self._warn = lanes, recorder, recorder.clock, recorder.warn
         self._last: dict[str, dict[str, Any]] = {}
         self._asking: tuple[str, float] | None = None  # whose status, and since when
 
