@@ -34,17 +34,13 @@ class EdgeReader:
         self._begin_to_wait()
         while self.waits:
             self._clock.sleep_until(self._clock.now_s() + STEP_S)
-            self.step()
+            self._monitor.sample_counters()
 
     def begin(self) -> None:
         """There is an edge now: read counters, and wait for the next values unless another edge was just before."""
         self._monitor.sample_counters()
         if self._clock.now_s() >= self._next_s:
             self._begin_to_wait()
-
-    def step(self) -> None:
-        """Read counters once more."""
-        self._monitor.sample_counters()
 
     def begin_beside(self) -> None:
         """The same as begin() in the thread that start() has started: no sensor is waited for here."""
@@ -64,7 +60,7 @@ class EdgeReader:
             self._asked.clear()
             self.begin()
             while self.waits and not self._asked.wait(STEP_S):
-                self.step()
+                self._monitor.sample_counters()
 
     @property
     def waits(self) -> bool:
