@@ -190,31 +190,23 @@ def _suffix(options: argparse.Namespace) -> str:
 def _check_json_out(path: Path) -> None:
     """Raise JpwrError where the file cannot be written at the end, as far as that can be told now."""
     try:
-        if path.is_symlink() and path.lstat().st_uid != os.getuid() and path.parent.stat().st_mode & stat.S_ISVTX:
-            # As the kernel does by fs.protected_symlinks.
-            raise JpwrError(f"--json-out {path} is another user's link where all may write: choose another file")
-        if os.path.isdir(path):  # noqa: PTH112 - raises nothing
-            raise JpwrError(f"--json-out {path} is a folder: name a file in it")
+        # As the kernel does by fs.protected_symlinks, and for what is to be replaced by the sticky bit (unlink(2)).
+        for place in (path, without_links(path)):
+            with suppress(FileNotFoundError):
+                if place.parent.stat().st_mode & stat.S_ISVTX and place.lstat().st_uid != os.getuid():
+                    raise PermissionError(errno.EPERM, "it is another user's where all may write")
+        with suppress(FileNotFoundError):
+            if stat.S_ISDIR(path.stat().st_mode):
+                raise JpwrError(f"--json-out {path} is a folder: name a file in it")
         if _is_stream(path):
             if not os.access(path, os.W_OK):
                 raise JpwrError(f"--json-out {path} cannot be written to: choose another")
             return
-        _check_replaceable(path)
         part = part_of(path)
         part.touch(exist_ok=False)
         part.unlink()
     except OSError as error:
         raise JpwrError(f"--json-out {path} cannot be written ({error.strerror}): choose another file") from error
-
-
-def _check_replaceable(path: Path) -> None:
-    """Raise OSError for a link that leads to itself, and for a file that this user may not replace: in a folder where
-    all may write, as /tmp, that is anybody else's (unlink(2), sticky bit).
-    """
-    with suppress(FileNotFoundError):
-        owner, folder = path.stat().st_uid, without_links(path).parent.stat()
-        if folder.st_mode & stat.S_ISVTX and os.geteuid() not in (0, owner, folder.st_uid):
-            raise PermissionError(errno.EPERM, "it is another user's where all may write")
 
 
 def _is_stream(path: Path) -> bool:
