@@ -82,12 +82,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the profile; one that is there is replaced")
     parser.add_argument("--version", action="version", version=f"ioprof {__version__}")
-    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    at = argv.index("--") if "--" in argv else len(argv)
-    options = parser.parse_args(argv[:at])
-    options.command = [*options.command, *(argv[at:] if options.command else argv[at + 1 :])]
-    if not options.command:
-        parser.error("no command was given: put it after '--', as in 'ioprof --out io -- python3 train.py'")
+    options = parser.parse_with_command(argv, "ioprof --out io -- python3 train.py")
     if options.out is None:
         parser.error("no folder was given: --out DIR says where the profile goes")
     return options

@@ -150,13 +150,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     )
     ranks.add_argument("--mpi-ranks", nargs="+", type=int, default=[], metavar="RANK", help="only these ranks sample")
     parser.add_argument("--version", action="version", version=f"jpwr {__version__}")
-    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    own, dashes, command = _split_at_dashes(argv)
-    options = parser.parse_args(own)
-    # A command without a "--" of ours before it may have one of its own.
-    options.command = options.command + dashes + command if options.command else command
-    if not options.command:
-        parser.error("no command was given: put it after '--', as in 'jpwr --methods auto -- sleep 10'")
+    options = parser.parse_with_command(argv, "jpwr --methods auto -- sleep 10")
     if not 0 <= options.idle < float("inf"):
         parser.error(f"--idle must be 0 or more seconds, got {options.idle:g}")
     if not MIN_INTERVAL_MS <= options.interval <= MAX_INTERVAL_MS:
@@ -170,13 +164,6 @@ def _parse(argv: list[str]) -> argparse.Namespace:
             raise JpwrError(f"--json-out {options.json_out} is the trace: choose another file")
     options.suffix = _suffix(options)
     return options
-
-
-def _split_at_dashes(argv: list[str]) -> tuple[list[str], list[str], list[str]]:
-    if "--" not in argv:
-        return argv, [], []
-    at = argv.index("--")
-    return argv[:at], ["--"], argv[at + 1 :]
 
 
 def _suffix(options: argparse.Namespace) -> str:
