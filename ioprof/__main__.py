@@ -13,7 +13,7 @@ except ImportError as error:
     if (error.name or "").partition(".")[0] != "jpwr":  # which is a distribution of its own
         raise
     print(f"ioprof: {error}: install it with pip install ./jpwr in a checkout of CARAML", file=sys.stderr)
-    sys.exit(125)  # as jpwr.parser.EXIT_FAILED
+    sys.exit(125)  # as jpwr.process.parser.EXIT_FAILED
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -22,10 +22,11 @@ from ioprof.other_tools import read_other
 from ioprof.summary import lines, to_dict
 from ioprof.watch import Watcher
 from jpwr import __version__
-from jpwr.child import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Child
 from jpwr.errors import JpwrError
-from jpwr.parser import EXIT_FAILED, Parser
-from jpwr.private_folder import PrivateFolder
+from jpwr.process.child import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Child
+from jpwr.process.host import described
+from jpwr.process.parser import EXIT_FAILED, Parser
+from jpwr.process.private_folder import PrivateFolder
 from jpwr.say import open_standard_streams, printable, settle_streams, write
 
 SHOWN = 10  # files and folders, unless told
@@ -81,12 +82,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the profile; one that is there is replaced")
     parser.add_argument("--version", action="version", version=f"ioprof {__version__}")
-    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    at = argv.index("--") if "--" in argv else len(argv)
-    options = parser.parse_args(argv[:at])
-    options.command = [*options.command, *(argv[at:] if options.command else argv[at + 1 :])]
-    if not options.command:
-        parser.error("no command was given: put it after '--', as in 'ioprof --out io -- python3 train.py'")
+    options = parser.parse_with_command(argv, "ioprof --out io -- python3 train.py")
     if options.out is None:
         parser.error("no folder was given: --out DIR says where the profile goes")
     return options
@@ -149,17 +145,11 @@ def _environment(counting: Path, folder: str) -> dict[str, str]:
 
 
 def _about(command: Sequence[str], exit_code: int, begin_s: float, end_s: float) -> dict[str, Any]:
-    try:
-        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        boot_id = ""
     return {
         "source": f"ioprof {__version__}",
         "command": list(command),
         "exit_code": exit_code,
-        "hostname": os.environ.get("SLURMD_NODENAME") or os.uname().nodename,
-        "boot_id": boot_id,
-        "epoch_offset_s": time.time() - time.monotonic(),
+        **described(time.time() - time.monotonic()),
         "begin_s": begin_s,
         "end_s": end_s,
     }

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 from ioprof.counts import SIZE_CLASSES, Coverage, FileCounts, ProcessCounts, Profile, Stretch, Stretches
 from ioprof.errors import IoprofError
+from jpwr.process.whole_file import replacing
 
 FORMAT = 1
 PROFILE, FILES, READS = "profile.json", "files.csv", "reads.csv.gz"
@@ -49,9 +50,8 @@ def save(profile: Profile, folder: Path) -> None:
         "coverage": profile.coverage and profile.coverage._asdict(),
         "processes": [{name: getattr(process, name) for name in OF_PROCESS} for process in profile.processes],
     }
-    part = folder / f".{PROFILE}.part"
-    part.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
-    part.replace(folder / PROFILE)
+    with replacing(folder / PROFILE) as file:
+        file.write(json.dumps(about, indent=1) + "\n")
 
 
 def load(folder: Path) -> Profile:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Iterable, Iterator, Sequence
 
 from ioprof.counts import SIZE_CLASSES, FileCounts, Profile, Stretch
+from jpwr.process.words import number_of
 
 MB = 1e6
 SMALL_BYTES = 64 * 1024  # a file: opening it takes as long as reading it, or longer
@@ -168,8 +169,8 @@ def lines(profile: Profile, files: int, tier: float | None = None) -> Iterator[s
     busy_s = reading_s(stretches(profile))
     processes = len({process.pid for process in profile.processes})
     yield (
-        f"read       {size(whole.bytes)} from {_count(whole.files, 'file')} in {_count(whole.reads, 'read')} and "
-        f"{_count(whole.opens, 'open')} of {_count(processes, 'process')}"
+        f"read       {size(whole.bytes)} from {number_of(whole.files, 'file')} in {number_of(whole.reads, 'read')} and "
+        f"{number_of(whole.opens, 'open')} of {number_of(processes, 'process')}"
     )
     if whole.reads and busy_s > 0:
         yield (
@@ -180,7 +181,7 @@ def lines(profile: Profile, files: int, tier: float | None = None) -> Iterator[s
         yield f"sequential {whole.sequential_percent:.0f} % of reads began where the one before had ended"
         yield f"sizes      {_sizes(whole)}"
     if whole.maps:
-        yield f"mapped     {size(whole.mapped_bytes)} in {_count(whole.maps, 'map')}: not timed"
+        yield f"mapped     {size(whole.mapped_bytes)} in {number_of(whole.maps, 'map')}: not timed"
     yield from _coverage(profile)
     for title, sums in (("folder", by_folder(of_files)), ("file", of_files)):
         yield from _table(title, most(sums, files))
@@ -201,10 +202,10 @@ def _coverage(profile: Profile) -> Iterator[str]:
     for sentence in found.notes:
         yield f"note       {sentence}"
     if profile.without_room:
-        yield f"LOST       {_count(profile.without_room, 'process')} that had no room to count: make room in TMPDIR"
+        yield f"LOST       {number_of(profile.without_room, 'process')} that had no room to count: make room in TMPDIR"
     lost = sum(process.lost_files for process in profile.processes)
     if lost:
-        yield f"LOST       {_count(lost, 'open')} for which there was no room to count: make room in TMPDIR"
+        yield f"LOST       {number_of(lost, 'open')} for which there was no room to count: make room in TMPDIR"
     if any(process.lost_stretches for process in profile.processes):
         yield "LOST       times of some reads, for which there was no room: totals are whole"
 
@@ -247,11 +248,6 @@ def size(number: float) -> str:
             return f"{number:.4g} {unit}"
         number /= 1000
     return f"{number:,.4g} TB"
-
-
-def _count(number: int, what: str) -> str:
-    plural = f"{what}es" if what.endswith("s") else f"{what}s"
-    return f"{number:,} {what if number == 1 else plural}"
 
 
 def _sizes(one: Sum) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Callable, Iterator, NamedTuple
 
 from ioprof.coverage import Watched
-from jpwr.threads import start
+from jpwr.process.threads import start
 
 # Looks are close at first, and cost a long run nothing: a process may have hundreds of threads and files.
 FIRST_LOOK_S, LONGER, LONGEST_S = 0.25, 1.1, 5.0

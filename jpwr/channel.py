@@ -5,8 +5,6 @@ from __future__ import annotations
 import enum
 from typing import Any, Callable, NamedTuple
 
-from jpwr.errors import ReadError
-
 MOST = 1e15  # of seconds, watts and joules: more is damage, and its square is still a number
 MOST_W = 1e9  # of any machine
 FRESH_S = 5  # what was read longer ago is not power now
@@ -85,28 +83,14 @@ def check_number(value: Any, name: str) -> None:
     raise ValueError(f"{name} is no finite number")
 
 
-class InPlace(NamedTuple):
-    """A reading of watts and joules that a library leaves in memory, and that is told from a copy later.
-
-    Who has just woken is slow at all that it does, and `take` is then all that has to be done. It returns what says
-    whether it failed; `tell` makes watts and joules of that and of a copy of `place`. It raises ReadError, or returns
-    one for the number that failed.
-    """
-
-    take: Callable[[], Any]
-    place: bytearray
-    tell: Callable[[Any, bytes], tuple[float | ReadError, float | ReadError]]
-
-
 class Channel(NamedTuple):
     """One sensor, open for reading.
 
     `read_power_w` returns watts, `read_energy_j` a counter in joules that never falls; at least one is given.
     Both raise ReadError. Without `read_power_w` the sampler takes the counter's slope. `read_status` returns what
-    explains a reading, such as clocks; it is read once per second, and may raise ReadError too. `in_place`, where a
-    library tells watts and joules in one call, is used at each sample instead of the two. `counter_takes_s` is how long
-    `read_energy_j` takes, in seconds, where that is long enough to matter: then it may be called in another thread than
-    `read_power_w`, where there is one, and less often.
+    explains a reading, such as clocks; it is read once per second, and may raise ReadError too. `counter_takes_s` is
+    how long `read_energy_j` takes, in seconds, where that is long enough to matter: then it may be called in another
+    thread than `read_power_w`, where there is one, and less often.
 
     Each of them is called by one thread at a time. A channel whose `period_s` is above the sampling interval is read in
     a thread of its own, at that period.
@@ -116,7 +100,6 @@ class Channel(NamedTuple):
     read_power_w: Callable[[], float] | None = None
     read_energy_j: Callable[[], float] | None = None
     read_status: Callable[[], dict[str, Any]] | None = None
-    in_place: InPlace | None = None
     counter_takes_s: float = 0.0
 
     def sampled_info(self, interval_s: float) -> ChannelInfo:

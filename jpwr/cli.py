@@ -15,17 +15,20 @@ from typing import Any, Iterator, Sequence
 
 from jpwr import __version__
 from jpwr.backends import METHODS, open_methods
-from jpwr.child import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Child, given_environ
-from jpwr.clock import SystemClock
 from jpwr.edges import EdgeReader
 from jpwr.errors import JpwrError
 from jpwr.marks import MARKS_VARIABLE, Mark, MarkReader
-from jpwr.node import GLOBAL_RANKS, rank_of, why_not_sampling
-from jpwr.parser import EXIT_FAILED, Parser
-from jpwr.sampler import DEFAULT_INTERVAL_S, JOIN_S, MIN_INTERVAL_S, PowerMonitor, Sink
+from jpwr.process.child import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Child, given_environ
+from jpwr.process.clock import SystemClock
+from jpwr.process.host import described
+from jpwr.process.node import GLOBAL_RANKS, rank_of, why_not_sampling
+from jpwr.process.parser import EXIT_FAILED, Parser
+from jpwr.process.threads import ANSWER_S, within
+from jpwr.process.whole_file import part_of, replacing, without_links
+from jpwr.sampling.monitor import DEFAULT_INTERVAL_S, JOIN_S, MIN_INTERVAL_S, PowerMonitor
+from jpwr.sampling.recorder import Sink
 from jpwr.say import open_standard_streams, say, settle_streams, write
 from jpwr.summary import Summary
-from jpwr.threads import ANSWER_S, within
 from jpwr.trace import Trace
 from jpwr.writers import CsvWriter
 
@@ -147,13 +150,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     )
     ranks.add_argument("--mpi-ranks", nargs="+", type=int, default=[], metavar="RANK", help="only these ranks sample")
     parser.add_argument("--version", action="version", version=f"jpwr {__version__}")
-    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    own, dashes, command = _split_at_dashes(argv)
-    options = parser.parse_args(own)
-    # A command without a "--" of ours before it may have one of its own.
-    options.command = options.command + dashes + command if options.command else command
-    if not options.command:
-        parser.error("no command was given: put it after '--', as in 'jpwr --methods auto -- sleep 10'")
+    options = parser.parse_with_command(argv, "jpwr --methods auto -- sleep 10")
     if not 0 <= options.idle < float("inf"):
         parser.error(f"--idle must be 0 or more seconds, got {options.idle:g}")
     if not MIN_INTERVAL_MS <= options.interval <= MAX_INTERVAL_MS:
@@ -163,17 +160,10 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         )
     if options.json_out is not None:
         _check_json_out(options.json_out)
-        if options.df_out and _whole(options.json_out) == _whole(options.df_out / TRACE_NAME):
+        if options.df_out and without_links(options.json_out) == without_links(options.df_out / TRACE_NAME):
             raise JpwrError(f"--json-out {options.json_out} is the trace: choose another file")
     options.suffix = _suffix(options)
     return options
-
-
-def _split_at_dashes(argv: list[str]) -> tuple[list[str], list[str], list[str]]:
-    if "--" not in argv:
-        return argv, [], []
-    at = argv.index("--")
-    return argv[:at], ["--"], argv[at + 1 :]
 
 
 def _suffix(options: argparse.Namespace) -> str:
@@ -187,31 +177,23 @@ def _suffix(options: argparse.Namespace) -> str:
 def _check_json_out(path: Path) -> None:
     """Raise JpwrError where the file cannot be written at the end, as far as that can be told now."""
     try:
-        if path.is_symlink() and path.lstat().st_uid != os.getuid() and path.parent.stat().st_mode & stat.S_ISVTX:
-            # As the kernel does by fs.protected_symlinks.
-            raise JpwrError(f"--json-out {path} is another user's link where all may write: choose another file")
-        if os.path.isdir(path):  # noqa: PTH112 - raises nothing
-            raise JpwrError(f"--json-out {path} is a folder: name a file in it")
+        # As the kernel does by fs.protected_symlinks, and for what is to be replaced by the sticky bit (unlink(2)).
+        for place in (path, without_links(path)):
+            with suppress(FileNotFoundError):
+                if place.parent.stat().st_mode & stat.S_ISVTX and place.lstat().st_uid != os.getuid():
+                    raise PermissionError(errno.EPERM, "it is another user's where all may write")
+        with suppress(FileNotFoundError):
+            if stat.S_ISDIR(path.stat().st_mode):
+                raise JpwrError(f"--json-out {path} is a folder: name a file in it")
         if _is_stream(path):
             if not os.access(path, os.W_OK):
                 raise JpwrError(f"--json-out {path} cannot be written to: choose another")
             return
-        _check_replaceable(path)
-        part = _part_of(path)
+        part = part_of(path)
         part.touch(exist_ok=False)
         part.unlink()
     except OSError as error:
         raise JpwrError(f"--json-out {path} cannot be written ({error.strerror}): choose another file") from error
-
-
-def _check_replaceable(path: Path) -> None:
-    """Raise OSError for a link that leads to itself, and for a file that this user may not replace: in a folder where
-    all may write, as /tmp, that is anybody else's (unlink(2), sticky bit).
-    """
-    with suppress(FileNotFoundError):
-        owner, folder = path.stat().st_uid, _whole(path).parent.stat()
-        if folder.st_mode & stat.S_ISVTX and os.geteuid() not in (0, owner, folder.st_uid):
-            raise PermissionError(errno.EPERM, "it is another user's where all may write")
 
 
 def _is_stream(path: Path) -> bool:
@@ -219,16 +201,6 @@ def _is_stream(path: Path) -> bool:
     folder = os.path.realpath(path.parent)
     of_kernel = folder == "/dev" or f"{folder}/".startswith("/proc/")
     return of_kernel or (os.path.exists(path) and not stat.S_ISREG(path.stat().st_mode))  # noqa: PTH110
-
-
-def _whole(path: Path) -> Path:
-    """The path without links. Path.resolve raises what is no OSError where a link leads to itself."""
-    return Path(os.path.realpath(path))
-
-
-def _part_of(path: Path) -> Path:
-    whole = _whole(path)
-    return whole.with_name(f".{whole.name}.{os.getpid()}.part")
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -333,14 +305,13 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack) -> bool
 
                 write_frames(file.path.parent, options.suffix, options.df_filetype, summary)
         _report(options, child, summary, monitor)
-    return not monitor.sampler.hung
+    return not monitor.hung
 
 
 def _measure(options: argparse.Namespace, child: Child, monitor: PowerMonitor, clock: SystemClock) -> None:
     """Idle phase, then the command, its start and end marked in the trace."""
-    sampler = monitor.sampler
     if options.idle:
-        within(ANSWER_S, sampler.sample)  # so that all of the idle phase is covered
+        within(ANSWER_S, monitor.sample)  # so that all of the idle phase is covered
     idle_end_s = clock.now_s() + options.idle
     while clock.now_s() < idle_end_s and not child.asked_to_end:
         clock.sleep_until(min(idle_end_s, clock.now_s() + 0.1))
@@ -348,12 +319,12 @@ def _measure(options: argparse.Namespace, child: Child, monitor: PowerMonitor, c
         child.exit_code = child.not_started()
         return
 
-    edges = EdgeReader(sampler, clock)
+    edges = EdgeReader(monitor, clock)
 
     def on_marks(marks: Sequence[Mark]) -> None:
         now_s = clock.now_s()
         for mark in marks:
-            sampler.event(mark.event, now_s if mark.time_s is None else mark.time_s, region=mark.region)
+            monitor.event(mark.event, now_s if mark.time_s is None else mark.time_s, region=mark.region)
         if child.exit_code is None:
             edges.begin_beside()
 
@@ -367,25 +338,28 @@ def _measure(options: argparse.Namespace, child: Child, monitor: PowerMonitor, c
     except JpwrError as error:
         say(str(error))
         environ[MARKS_VARIABLE] = os.devnull  # a program that writes marks finds a file all the same
-    within(ANSWER_S, EdgeReader(sampler, clock).whole)
-    sampler.event("command_started", clock.now_s())
+    within(ANSWER_S, EdgeReader(monitor, clock).whole)
+    monitor.event("command_started", clock.now_s())
     try:
         exit_code = child.run(environ)
         ended_s = child.ended_s if child.ended_s is not None else clock.now_s()
         with _whatever_happens(child, "in the last sample"):
-            within(ANSWER_S, EdgeReader(sampler, clock).whole)
-        sampler.event("command_ended", ended_s, exit_code=exit_code)
+            within(ANSWER_S, EdgeReader(monitor, clock).whole)
+        monitor.event("command_ended", ended_s, exit_code=exit_code)
     finally:
         if marks is not None:
-            marks.stop(patience=lambda: not sampler.hung)
-            edges.stop(JOIN_S if sampler.hung else ANSWER_S)
+            marks.stop(patience=lambda: not monitor.hung)
+            edges.stop(JOIN_S if monitor.hung else ANSWER_S)
 
 
 def _report(options: argparse.Namespace, child: Child, summary: Summary, monitor: PowerMonitor) -> None:
-    sampler = monitor.sampler
     if options.json or options.json_out is not None:
-        about = {"command": options.command, "exit_code": child.exit_code, "skipped_ticks": sampler.skipped_ticks}
-        line = json.dumps({**about, "hung": sampler.hung, **summary.to_dict()}) + "\n"
+        about = {
+            "command": options.command,
+            "exit_code": child.exit_code,
+            "skipped_ticks": monitor.recorder.skipped_ticks,
+        }
+        line = json.dumps({**about, "hung": monitor.hung, **summary.to_dict()}) + "\n"
         if options.json_out is not None:
             with _whatever_happens(child, f"--json-out {options.json_out} could not be written"):
                 _write_json(options.json_out, line)
@@ -394,9 +368,9 @@ def _report(options: argparse.Namespace, child: Child, summary: Summary, monitor
             return
     for text in [*summary.lines(), *summary.notes()]:
         say(text)
-    if sampler.skipped_ticks:
+    if monitor.recorder.skipped_ticks:
         why = f"reading took longer than {options.interval:g} ms, or the CPU was busy"
-        say(f"{sampler.skipped_ticks} ticks were skipped: {why}")
+        say(f"{monitor.recorder.skipped_ticks} ticks were skipped: {why}")
 
 
 def _write_json(path: Path, line: str) -> None:
@@ -407,29 +381,14 @@ def _write_json(path: Path, line: str) -> None:
         with open(file, "w", encoding="utf-8") as stream:
             stream.write(line)
         return
-    part = _part_of(path)
-    with open(part, "x", encoding="utf-8") as whole:
-        try:
-            whole.write(line)
-            whole.flush()
-            with suppress(FileNotFoundError):
-                part.chmod(stat.S_IMODE(path.stat().st_mode))  # who may read it stays
-            part.replace(_whole(path))
-        except BaseException:
-            part.unlink()
-            raise
+    with replacing(path) as whole:
+        whole.write(line)
 
 
 def _meta(options: argparse.Namespace, epoch_offset_s: float) -> dict[str, Any]:
-    try:
-        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        boot_id = ""
     return {
         "jpwr_version": __version__,
-        "hostname": os.environ.get("SLURMD_NODENAME") or os.uname().nodename,
-        "boot_id": boot_id,
-        "epoch_offset_s": epoch_offset_s,
+        **described(epoch_offset_s),
         "interval_s": options.interval / 1000,
         "random_phase": True,
         "idle_s": options.idle,

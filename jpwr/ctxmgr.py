@@ -11,7 +11,7 @@ from jpwr.backends import open_methods
 from jpwr.energy import integral_j
 from jpwr.errors import JpwrError, NotEnoughSamples
 from jpwr.frames import COUNTER_TABLE, counted_wh, has_counter_table, ticks
-from jpwr.sampler import PowerMonitor
+from jpwr.sampling import PowerMonitor
 from jpwr.summary import JOULES_PER_WH
 from jpwr.trace import Series, Trace
 

@@ -9,9 +9,9 @@ import math
 import threading
 from typing import Sequence
 
-from jpwr import threads
-from jpwr.clock import Clock
-from jpwr.sampler import Sampler
+from jpwr.process import threads
+from jpwr.process.clock import Clock
+from jpwr.sampling import PowerMonitor
 
 STEP_S = 0.004
 MOST_S = 0.12  # a counter that is renewed less often is not waited for
@@ -21,8 +21,8 @@ PAUSE_S = 1.0  # marks that come faster than this do not make it read without en
 class EdgeReader:
     """Reads beside one edge at a time. A sensor that hangs keeps whoever calls it: do so by `threads.within`."""
 
-    def __init__(self, sampler: Sampler, clock: Clock) -> None:
-        self._sampler, self._clock = sampler, clock
+    def __init__(self, monitor: PowerMonitor, clock: Clock) -> None:
+        self._monitor, self._clock = monitor, clock
         self._before_j: Sequence[float] = ()
         self._end_s = self._next_s = -math.inf
         self._asked, self._ended = threading.Event(), False
@@ -30,21 +30,17 @@ class EdgeReader:
 
     def whole(self) -> None:
         """There is an edge now: read all, then counters until there is nothing more to wait for."""
-        self._sampler.sample()
+        self._monitor.sample()
         self._begin_to_wait()
         while self.waits:
             self._clock.sleep_until(self._clock.now_s() + STEP_S)
-            self.step()
+            self._monitor.sample_counters()
 
     def begin(self) -> None:
         """There is an edge now: read counters, and wait for the next values unless another edge was just before."""
-        self._sampler.sample_counters()
+        self._monitor.sample_counters()
         if self._clock.now_s() >= self._next_s:
             self._begin_to_wait()
-
-    def step(self) -> None:
-        """Read counters once more."""
-        self._sampler.sample_counters()
 
     def begin_beside(self) -> None:
         """The same as begin() in the thread that start() has started: no sensor is waited for here."""
@@ -64,19 +60,19 @@ class EdgeReader:
             self._asked.clear()
             self.begin()
             while self.waits and not self._asked.wait(STEP_S):
-                self.step()
+                self._monitor.sample_counters()
 
     @property
     def waits(self) -> bool:
         """Whether there is something to wait for."""
         if self._clock.now_s() >= self._end_s:
             return False
-        if all(now != before or now != now for before, now in zip(self._before_j, self._sampler.counters_j)):
+        if all(now != before or now != now for before, now in zip(self._before_j, self._monitor.recorder.counters_j)):
             self._end_s = -math.inf
             return False
         return True
 
     def _begin_to_wait(self) -> None:
         now_s = self._clock.now_s()
-        self._before_j = list(self._sampler.counters_j)
+        self._before_j = list(self._monitor.recorder.counters_j)
         self._end_s, self._next_s = now_s + MOST_S, now_s + PAUSE_S

@@ -8,9 +8,9 @@ import time
 from collections import defaultdict
 from typing import Any, Sequence
 
-from jpwr import threads
 from jpwr.channel import FRESH_S, ChannelInfo
 from jpwr.errors import JpwrError
+from jpwr.process import threads
 from jpwr.trace import Row
 
 BLOCKS = "▁▂▃▄▅▆▇█"

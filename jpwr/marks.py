@@ -22,9 +22,9 @@ from collections import Counter
 from contextlib import contextmanager, suppress
 from typing import Callable, Iterator, NamedTuple, Sequence
 
-from jpwr import threads
 from jpwr.errors import JpwrError
-from jpwr.private_folder import PrivateFolder
+from jpwr.process import threads
+from jpwr.process.private_folder import PrivateFolder
 from jpwr.say import printable, short
 
 MARKS_VARIABLE = "JPWR_MARKS"
@@ -62,8 +62,8 @@ def region(name: str) -> Iterator[None]:
 def _mark(kind: str, name: str) -> None:
     name = printable(str(name))
     line = f"{kind} {name} @{time.monotonic():.6f}\n"
-    sampler = sys.modules.get("jpwr.sampler")  # who has not imported it has no monitor
-    for monitor in sampler.active_monitors() if sampler else []:
+    sampling = sys.modules.get("jpwr.sampling.monitor")  # who has not imported it has no monitor
+    for monitor in sampling.active_monitors() if sampling else []:
         monitor.mark(KINDS[kind], name)
     path = os.environ.get(MARKS_VARIABLE)
     if path:

@@ -10,16 +10,8 @@ import json
 import statistics
 from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
-EPOCH, BATCH, FORWARD, BACKWARD, COMM, IO, UPDATE, OTHER = (
-    "Epoch",
-    "Batch",
-    "Forward",
-    "Backward",
-    "Comm",
-    "IO",
-    "Update",
-    "Other",
-)
+EPOCH, BATCH, OTHER = "Epoch", "Batch", "Other"
+FORWARD, BACKWARD, COMM, IO, UPDATE = "Forward", "Backward", "Comm", "IO", "Update"
 HOST, DEVICE = "host", "device"  # lanes of the thread that made the timer, by the two clocks
 FRAMES = (EPOCH, BATCH)  # what they do not share out to others is Other
 
@@ -59,10 +51,14 @@ def steps_of(spans: Sequence[Span], lane: str = HOST) -> list[Step]:
             (span for span in spans if span.key == BATCH and span.lane == lane), key=lambda span: span.start_s
         )
     ]
-    _share_out([span for span in spans if span.lane == lane and span.key not in FRAMES], steps)
+    pieces = _pieces(span for span in spans if span.lane == lane and span.key not in FRAMES)
+    for step, parts in zip(steps, _cut(pieces, steps)):
+        for seconds, key in parts:
+            step.own_s[key] = step.own_s.get(key, 0.0) + seconds
     for key in {span.key for span in spans} - set(FRAMES):
         intervals = _merged((span.start_s, span.end_s) for span in spans if span.key == key)
-        for step, whole_s in zip(steps, _within(intervals, steps)):
+        for step, parts in zip(steps, _cut(intervals, steps)):
+            whole_s = sum(seconds for seconds, _ in parts)
             if whole_s or key in step.own_s:
                 step.whole_s[key] = whole_s
     for step in steps:
@@ -125,13 +121,6 @@ def state_times(spans: Sequence[Span], lane: str) -> dict[str, float]:
     return {name: seconds / len(steps) for name, seconds in total_s.items()}
 
 
-def _share_out(spans: Sequence[Span], steps: Sequence[Step]) -> None:
-    """Give each moment of the steps to the region that began last of those that are open."""
-    for step, parts in zip(steps, _cut(_pieces(spans), steps)):
-        for seconds, key in parts:
-            step.own_s[key] = step.own_s.get(key, 0.0) + seconds
-
-
 def _pieces(spans: Iterable[Span]) -> list[tuple[float, float, str]]:
     """Of time, one after the other, each with the key of the region that began last of those that are open."""
     # At one moment ends come first, and of two beginnings that of the one which holds the other; a region that takes no
@@ -181,10 +170,6 @@ def _merged(intervals: Iterable[tuple[float, float]]) -> list[tuple[float, float
         else:
             found.append((start_s, end_s, ""))
     return found
-
-
-def _within(intervals: Sequence[tuple[float, float, str]], steps: Sequence[Step]) -> Iterator[float]:
-    return (sum(seconds for seconds, _ in parts) for parts in _cut(intervals, steps))
 
 
 def describe(steps: Sequence[Step], calls_per_batch: int = 1) -> dict[str, Any]:

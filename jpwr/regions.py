@@ -134,16 +134,6 @@ class RegionTimer:
                     found.append(Span(key, DEVICE, device_s[first], device_s[index]))
         return found + [self._added_span(one, device_s) for one in self._added]
 
-    def unpaired(self) -> int:
-        """How many marks have no partner: starts of regions that never ended, and ends of none."""
-        balance: dict[tuple[int, str], int] = {}
-        lost = 0
-        for key, starts, _, _, thread in self._marks:
-            now = balance.get((thread, key), 0) + (1 if starts else -1)
-            lost += now < 0
-            balance[thread, key] = max(0, now)
-        return lost + sum(balance.values())
-
     def _device_times_s(self) -> list[float]:
         """When each mark passed on the device, on the host's clock: the two meet where it was at rest, or at the first.
 

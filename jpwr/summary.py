@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from operator import eq, itemgetter
+from operator import itemgetter
 from typing import Any, NamedTuple, Sequence
 
 from jpwr.channel import ChannelInfo
 from jpwr.energy import EnergyEstimate
+from jpwr.notes import first_of, notes
 from jpwr.say import short
 from jpwr.trace import Trace
 
 JOULES_PER_WH = 3600.0
 HEADER = ("channel", "samples", "missing", "avg W", "peak W", "Wh", "+- Wh", "counter Wh", "differs", "")
-WIDE = 1.0  # times the energy: an interval that does not speak for itself
-LATE_END_S = 2.0  # a command's end is this long after the last reading at most, unless readings came seldom
-# Half-width of the integral, as a share, up to which it finds a counter that is a fifth off: with 5 % for the sensor's
-# accuracy, an E_n test allows sqrt(0.07^2 + 0.05^2) = 0.09, and twice that is below a fifth.
-CHECKED = 0.07
-REPEATED = 0.5  # share of samples that repeat the one before: more of them show a sensor that holds its values
-MANY = 20  # regions, or names in a note: a person reads no more
-
+MANY = 20  # regions: a person reads no more
 
 Estimates = Sequence["EnergyEstimate | None"]  # for each channel; None where it saw too little
 
@@ -69,115 +63,9 @@ class Summary:
             return []
         return [word for word in ("started", "ended") if self.trace.event_time_s(f"command_{word}") is None]
 
-    @property
-    def _beyond_s(self) -> float:
-        """How long after the last reading the command ended, in seconds."""
-        ended_s = self.trace.event_time_s("command_ended")
-        return 0.0 if ended_s is None else ended_s - self.trace.end_s
-
     def notes(self) -> list[str]:
-        """Sentences on what limits the numbers, one for each kind: counters not used or not there, regions lost."""
-        found = [
-            f"{info.name}: {estimate.reason}; the integral is used"
-            for info, estimate in zip(self.infos, self.command)
-            if estimate is not None and estimate.reason
-        ]
-        found += [
-            f"{info.name}: the counter {fault}, and there is no power to integrate: there is no energy"
-            for info, estimate, curve in zip(self.infos, self.command, self.trace.curves())
-            if estimate is None and curve.counter is not None and (fault := curve.counter.fault)
-        ]
-        counted = [
-            (info, estimate)
-            for info, estimate in zip(self.infos, self.command)
-            if estimate is not None and estimate.method == "counter"
-        ]
-        unchecked = {
-            info: share
-            for info, estimate in counted
-            if estimate.integral_j
-            and not info.from_counter
-            and info.seen_share >= 1
-            and (share := estimate.integral_uncertainty_j / abs(estimate.integral_j)) > CHECKED
-        }
-        if unchecked:
-            found.append(
-                f"{_first(list(unchecked))}: the integral of power is known to ±{100 * max(unchecked.values()):.2g} %, "
-                "too little to check the counter: sample faster or run longer"
-            )
-        if partly := [info for info, _ in counted if info.seen_share < 1]:
-            found.append(
-                f"{_first(partly)}: the power sensor sees {partly[0].seen_share:.0%} of the time, and nothing else "
-                "checks the counter"
-            )
-        for info, estimate, series in zip(self.infos, self.command, self.trace.series()):
-            repeats = _repeated_share(series.power_w)
-            if estimate is not None and estimate.method != "counter" and not info.held_s and repeats > REPEATED:
-                found.append(
-                    f"{info.name}: {repeats:.0%} of its samples repeat the one before: if the sensor holds its values, "
-                    "the interval is too narrow"
-                )
-        wide = {
-            info: estimate
-            for info, estimate in zip(self.infos, self.command)
-            if estimate is not None
-            and not estimate.reason
-            and estimate.uncertainty_j > WIDE * abs(estimate.energy_j) > 0
-        }
-        if wide:
-            info, estimate = max(wide.items(), key=lambda item: item[1].uncertainty_j / abs(item[1].energy_j))
-            share = estimate.uncertainty_j / abs(estimate.energy_j)
-            found.append(
-                f"{_first([info, *(other for other in wide if other is not info)])}: the energy is known only to ±"
-                f"{100 * share:.0f} %, by {estimate.samples} samples"
-                + (f", and {estimate.missing} are missing" if estimate.missing else ": sample faster or run longer")
-            )
-        if slopes := [info for info in self.infos if info.from_counter]:
-            found.append(f"{_first(slopes)}: power is the counter's own slope, and nothing checks it")
-        for info in self.infos:
-            resolves_s = max(info.period_s, info.averaging_s, self.interval_s)
-            brief = [region for region in self.regions.values() if region.shortest_s < resolves_s]
-            if brief:
-                shortest = min(brief, key=lambda region: region.shortest_s)
-                others = f"; so did {_others(len(brief) - 1, ' region')}" if len(brief) > 1 else ""
-                found.append(
-                    f"region '{short(shortest.name)}' lasted {shortest.shortest_s:.3f} s, "
-                    f"less than {info.name} can resolve ({resolves_s:g} s){others}"
-                )
-        if "started" in self.cut_short:
-            found.append("the trace does not tell when the command started: energies are of all that was sampled")
-        elif (beyond_s := self._beyond_s) > max(
-            LATE_END_S, 2 * max((info.period_s for info in self.infos), default=0.0)
-        ):
-            found.append(f"the command ended {beyond_s:.4g} s after the last reading: of that time nothing is known")
-        elif "ended" in self.cut_short:
-            found.append(
-                "the trace does not tell when the command ended: it still runs, or the sampler was killed, or its disk "
-                "was full; energies are of what was sampled until then"
-            )
-        alone = [(info, known) for info, known in zip(self.infos, self.command) if not info.has_counter]
-        if blind := [info for info, known in alone if known and info.held_s and info.seen_share >= 1]:
-            found.append(
-                f"{_first(blind)}: without a counter, a load that keeps step with the sensor's own "
-                f"{blind[0].held_s:g} s is not seen"
-            )
-        if partly := [info for info, _ in alone if info.seen_share < 1]:
-            found.append(
-                f"{_first(partly)}: the sensor sees {partly[0].seen_share:.0%} of the time, and there is no counter: "
-                "in the rest, power may have been anywhere between none and its limit"
-            )
-        for fault, names in self.trace.faulty_marks().items():
-            found.append(f"{_counted(names)} {fault}: there is no energy of that")
-        if at_once := [region for region in self.regions.values() if region.at_once]:
-            more = len(at_once) - 1
-            others = f"; so {'were' if more > 1 else 'was'} {_others(more, ' region')}" if more else ""
-            found.append(
-                f"region '{short(at_once[0].name)}' was gone through several times at once{others}: the energy of that "
-                "time is in its sum as often"
-            )
-        if self.outside:
-            found.append(f"{_counted(self.outside)} lies outside of what was sampled: there is no energy of that")
-        return found
+        """Return sentences on what limits the numbers."""
+        return notes(self)
 
     @property
     def peak_power_w(self) -> list[float]:
@@ -243,15 +131,10 @@ class Summary:
             systematic_percent = max(100 * one.systematic_j / abs(one.energy_j) for _, one in members)
             sensor = f"±{100 * accuracy:.2g} % ({source})" if accuracy else "not stated"
             lines.append(
-                f"{_first([info for info, _ in members])}: +- is of sampling, random ±{random_percent:.2g} %, "
+                f"{first_of([info for info, _ in members])}: +- is of sampling, random ±{random_percent:.2g} %, "
                 f"systematic ±{systematic_percent:.2g} %; accuracy of the sensor: {sensor}"
             )
         return lines
-
-
-def _repeated_share(values: Sequence[float]) -> float:
-    """Share of values that repeat the one before."""
-    return sum(map(bool, map(eq, values[1:], values))) / max(1, len(values) - 1)
 
 
 def _region(trace: Trace, name: str, windows: Sequence[tuple[float, float]]) -> RegionSum:
@@ -266,23 +149,6 @@ def _region(trace: Trace, name: str, windows: Sequence[tuple[float, float]]) -> 
         trace.known_sums(not_empty) if not_empty else [None] * len(trace.channels),
         any(start_s < before_s for (_, before_s), (start_s, _) in zip(not_empty, not_empty[1:])),
     )
-
-
-def _counted(names: dict[str, int]) -> str:
-    """Names with how often each was met, cut where there are many."""
-    shown = [f"'{short(name)}'" + (f" ({times} times)" if times > 1 else "") for name, times in list(names.items())[:3]]
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"region {', '.join(shown)}{more}"
-
-
-def _first(infos: list[ChannelInfo]) -> str:
-    others = f" and {_others(len(infos) - 1)}" if len(infos) > 1 else ""
-    return f"{infos[0].name}{others}"
-
-
-def _others(number: int, what: str = "") -> str:
-    """ "1 other" or "2 others", "1 other region" or "2 other regions"."""
-    return f"{number} other{what}" + "s" * (number > 1)
 
 
 def _row(title: str, info: ChannelInfo, estimate: EnergyEstimate | None, peak: str) -> tuple[str, ...]:

@@ -13,11 +13,11 @@ from typing import Callable, NamedTuple, Sequence
 from jpwr.backends import METHODS, MODELLED, open_method, plug_ins
 from jpwr.channel import Channel
 from jpwr.errors import JpwrError, TraceError
-from jpwr.parser import Parser
+from jpwr.process.parser import Parser
+from jpwr.process.threads import ANSWER_S, within
 from jpwr.rules import MAX_GAP_S, MAX_MISSING, MIN_RATE_HZ, MIN_SAMPLES
 from jpwr.say import say, write
 from jpwr.summary import Summary
-from jpwr.threads import ANSWER_S, within
 from jpwr.writers import read_trace
 
 

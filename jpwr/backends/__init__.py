@@ -13,8 +13,8 @@ from typing import Any, Callable, Dict, NamedTuple, Sequence
 
 from jpwr.channel import Channel, Scope, check_info
 from jpwr.errors import BackendUnavailable, JpwrError
+from jpwr.process.threads import within
 from jpwr.say import say
-from jpwr.threads import within
 
 METHODS: Dict[str, str] = {  # noqa: UP006 - a type that Python 3.8 evaluates
     "pynvml": "jpwr.backends.nvml",

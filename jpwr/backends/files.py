@@ -11,42 +11,34 @@ from jpwr.backends.parts import Part, attempt
 from jpwr.errors import BackendUnavailable, ReadError
 
 
-class NumberFile:
-    """A file whose first word is a number; `scale` turns it into watts or joules.
-
-    With `units` its second word is a unit, and has a scale of its own.
-    """
-
-    def __init__(self, stack: ExitStack, path: Path, scale: float, units: Mapping[str, float] | None = None) -> None:
-        self._scale = scale
-        self._units = units
-        try:
-            self._file: TextIO = stack.enter_context(open(path))
-        except PermissionError as error:
-            raise BackendUnavailable(
-                f"{path} may be read by root only: have your administrator run 'chmod a+r' on it"
-            ) from error
-        except OSError as error:
-            raise BackendUnavailable(f"{path} cannot be opened ({error.strerror})") from error
-
-    def read(self) -> float:
-        try:
-            self._file.seek(0)  # sysfs makes a new value at each read from the start
-            words = self._file.read().split(None, 2)
-            if self._units is None:
-                return int(words[0]) * self._scale
-            return float(words[0]) * self._units[words[1]] * self._scale
-        except KeyError as error:
-            known = ", ".join(self._units or ())
-            raise ReadError(f"{self._file.name}: the unit '{error.args[0]:.20}' is none of {known}") from error
-        except (OSError, ValueError, IndexError) as error:
-            raise ReadError(f"{self._file.name}: {error}") from error
-
-
 def open_reading(
     stack: ExitStack, path: Path, scale: float, units: Mapping[str, float] | None = None
 ) -> Callable[[], float]:
-    return NumberFile(stack, path, scale, units).read
+    """Return what reads a file whose first word is a number; `scale` turns it into watts or joules.
+
+    With `units` its second word is a unit, and has a scale of its own. Raises BackendUnavailable.
+    """
+    try:
+        file: TextIO = stack.enter_context(open(path))
+    except PermissionError as error:
+        raise BackendUnavailable(
+            f"{path} may be read by root only: have your administrator run 'chmod a+r' on it"
+        ) from error
+    except OSError as error:
+        raise BackendUnavailable(f"{path} cannot be opened ({error.strerror})") from error
+
+    def read() -> float:
+        try:
+            file.seek(0)  # sysfs makes a new value at each read from the start
+            words = file.read().split(None, 2)
+            return int(words[0]) * scale if units is None else float(words[0]) * units[words[1]] * scale
+        except KeyError as error:
+            known = ", ".join(units or ())
+            raise ReadError(f"{file.name}: the unit '{error.args[0]:.20}' is none of {known}") from error
+        except (OSError, ValueError, IndexError) as error:
+            raise ReadError(f"{file.name}: {error}") from error
+
+    return read
 
 
 def reading_of(stack: ExitStack, path: Path, scale: float, units: Mapping[str, float] | None = None) -> Part:

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from jpwr.channel import Channel, ChannelInfo, Scope
-from jpwr.clock import Clock, SystemClock
 from jpwr.errors import BackendUnavailable, ReadError
+from jpwr.process.clock import Clock, SystemClock
 
 # Graphcore's documentation of the attribute "ipu power" states neither how often it is renewed nor an accuracy: a
 # summary notes where most readings repeat the one before.

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import os
-import struct
 from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any, Callable, Mapping, Union
 
 from jpwr.backends.parts import Lost, attempt, channel_of, in_time, seconds_of, unless_all_are_lost
 from jpwr.backends.visible import visible
-from jpwr.channel import Channel, ChannelInfo, InPlace, Scope
+from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import BackendUnavailable, ReadError
 
 VISIBLE = (("CUDA_VISIBLE_DEVICES",),)
@@ -19,9 +18,6 @@ VISIBLE = (("CUDA_VISIBLE_DEVICES",),)
 AVERAGED_S = 1.0
 COUNTER_STEP_J = 0.001  # it counts millijoules
 _Number = Union[ctypes.c_uint, ctypes.c_ulonglong]
-# Fields of nvmlDeviceGetFieldValues, in milliwatts and millijoules, and what they are to struct.
-INSTANT_POWER = ("NVML_FI_DEV_POWER_INSTANT", "I")
-ENERGY = ("NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "Q")
 # Yang et al. 2023 (arXiv:2312.02741): the longest time that they saw between two values of the sensor; and on the chips
 # GA100 and GH100, which have a compute capability of their own, a value is of 25 ms of each 100 ms.
 REFRESH_S = 0.1
@@ -76,12 +72,7 @@ def _channel(nvml: Any, index: int) -> tuple[Channel, list[str]]:
         power, kind, averaging_s = averaged, "averaged power", AVERAGED_S
     if isinstance(power, Lost):
         kind, averaging_s = "energy", 0.0
-    energy, in_place = attempt(device.energy), None
-    takes_s = seconds_of(energy)
-    if not isinstance(instant, Lost) and not isinstance(energy, Lost) and not takes_s:
-        together = attempt(partial(device.together, energy))
-        if not isinstance(together, Lost):
-            energy, in_place = together
+    energy = attempt(device.energy)
     uuid, capability = device.text("nvmlDeviceGetUUID"), device.compute_capability()
     name = device.text("nvmlDeviceGetName") or "NVIDIA GPU"
     divided = "; divided by MIG: all its instances together" if device.is_divided() else ""
@@ -99,8 +90,7 @@ def _channel(nvml: Any, index: int) -> tuple[Channel, list[str]]:
         seen_share=SEEN_SHARE if capability in SEEN_IN_PART else 1.0,
         limit_w=device.limit_w(),
     )
-    channel = channel_of(info, power, energy, device.status())
-    return channel._replace(in_place=in_place, counter_takes_s=takes_s), ids
+    return channel_of(info, power, energy, device.status())._replace(counter_takes_s=seconds_of(energy)), ids
 
 
 class _Device:
@@ -123,77 +113,21 @@ class _Device:
         return self._number("nvmlDeviceGetTotalEnergyConsumption", kind=ctypes.c_ulonglong, per_unit=1000)
 
     def instant_power(self) -> Callable[[], float]:
-        """What reads watts of this moment, which newer drivers have as a field."""
-        take, place, told = self._fields(INSTANT_POWER)
+        """Return what reads watts of this moment, which newer drivers have as a field."""
+        try:
+            field = self._nvml.c_nvmlFieldValue_t(fieldId=self._nvml.NVML_FI_DEV_POWER_INSTANT)
+        except AttributeError as error:
+            raise ReadError("this nvidia-ml-py does not know that field") from error
+        take = self._call("nvmlDeviceGetFieldValues", 1, ctypes.byref(field))
 
         def read() -> float:
-            failed, milliwatts = take(), 0
-            if not failed:
-                failed, milliwatts = told(place)
+            failed = take() or field.nvmlReturn
             if failed:
                 raise self._error(failed)
-            return milliwatts / 1000
+            return float(field.value.uiVal / 1000)  # of milliwatts
 
         read()
         return read
-
-    def together(self, energy: Callable[[], float]) -> tuple[Callable[[], float], InPlace]:
-        """What reads joules, and what takes watts of this moment and joules in one call.
-
-        Raises ReadError where the driver does not tell both as fields, or not the same joules as `energy`.
-        """
-        take_alone, place_alone, told_alone = self._fields(ENERGY)
-        take, place, told = self._fields(INSTANT_POWER, ENERGY)
-
-        def read_energy() -> float:
-            failed, millijoules = (1, 0) if take_alone() else told_alone(place_alone)
-            return energy() if failed else millijoules / 1000
-
-        def tell(failed: int, copy: bytes) -> tuple[float | ReadError, float | ReadError]:
-            if failed:
-                raise self._error(failed)
-            power_failed, milliwatts, energy_failed, millijoules = told(copy)
-            return (
-                self._error(power_failed) if power_failed else milliwatts / 1000,
-                self._error(energy_failed) if energy_failed else millijoules / 1000,
-            )
-
-        def read_both() -> float:
-            watts, joules = tell(take(), bytes(place))
-            if isinstance(watts, ReadError):
-                raise watts
-            if isinstance(joules, ReadError):
-                raise joules
-            return joules
-
-        for read in (read_energy, read_both):
-            if not energy() <= read() <= energy():
-                raise ReadError("the field and the function tell two counters")
-        return read_energy, InPlace(take, place, tell)
-
-    def _fields(
-        self, *asked: tuple[str, str]
-    ) -> tuple[Callable[[], int], bytearray, Callable[[bytes | bytearray], tuple[int, ...]]]:
-        """What reads these fields, the place where it leaves them, and what finds the error code and value of each
-        there, one after the other.
-        """
-        try:
-            layout = self._nvml.c_nvmlFieldValue_t
-            numbers = [getattr(self._nvml, name) for name, _ in asked]
-        except AttributeError as error:
-            raise ReadError("this nvidia-ml-py does not know that field") from error
-        size, code, value = ctypes.sizeof(layout), layout.nvmlReturn, layout.value
-        place = bytearray(size * len(asked))
-        fields = (layout * len(asked)).from_buffer(place)
-        for field, number in zip(fields, numbers):
-            field.fieldId = number
-        take = self._call("nvmlDeviceGetFieldValues", len(asked), ctypes.byref(fields))
-        one = "{}xi{}x{}{}x".format
-        form = "".join(
-            one(code.offset, value.offset - code.offset - code.size, kind, size - value.offset - struct.calcsize(kind))
-            for _, kind in asked
-        )
-        return take, place, struct.Struct("=" + form).unpack
 
     def compute_capability(self) -> tuple[int, int] | None:
         """Its major and minor number, None where it is not known."""

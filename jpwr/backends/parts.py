@@ -8,7 +8,7 @@ from typing import Any, Callable, Container, TypeVar, Union
 
 from jpwr.channel import Channel, ChannelInfo
 from jpwr.errors import BackendUnavailable, ReadError
-from jpwr.threads import within
+from jpwr.process.threads import within
 
 
 class Lost:

@@ -11,11 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Callable
 
-from jpwr.backends.files import NumberFile, text_of
+from jpwr.backends.files import open_reading, text_of
 from jpwr.backends.parts import attempt, channel_of, unique, unless_all_are_lost
 from jpwr.channel import Channel, ChannelInfo, Scope
-from jpwr.clock import Clock, SystemClock
 from jpwr.errors import BackendUnavailable
+from jpwr.process.clock import Clock, SystemClock
 
 POWERCAP = Path("/sys/class/powercap")
 MICROJOULE = 1e-6
@@ -47,7 +47,7 @@ def open_channels(stack: ExitStack, powercap: Path = POWERCAP, clock: Clock | No
 
 def _open(stack: ExitStack, zone: Path, clock: Clock) -> Callable[[], float]:
     counter_range = text_of(zone / "max_energy_range_uj")
-    counter = NumberFile(stack, zone / "energy_uj", 1)
+    counter = open_reading(stack, zone / "energy_uj", 1)
     return _Counter(counter, int(counter_range) if counter_range.isdigit() else 0, clock).read_j
 
 
@@ -71,17 +71,17 @@ class _Counter:
     Where it may have gone round more often than is seen, or was set back, nobody knows how far it went: then it falls.
     """
 
-    def __init__(self, file: NumberFile, counter_range_uj: int, clock: Clock) -> None:
-        self._file = file
+    def __init__(self, read_uj: Callable[[], float], counter_range_uj: int, clock: Clock) -> None:
+        self._read_uj = read_uj
         self._range_uj = counter_range_uj
         self._clock = clock
-        self._last_uj = int(file.read())
+        self._last_uj = int(read_uj())
         self._last_s = clock.now_s()
         self._total_uj = 0
         self._most_w = LEAST_MOST_W
 
     def read_j(self) -> float:
-        now_uj, now_s = int(self._file.read()), self._clock.now_s()
+        now_uj, now_s = int(self._read_uj()), self._clock.now_s()
         step_uj, step_s = counter_step(self._last_uj, now_uj, self._range_uj), now_s - self._last_s
         most_uj_each_s = self._most_w / MICROJOULE
         is_set_back = now_uj < self._last_uj and step_uj > most_uj_each_s * (step_s + WRAP_S)

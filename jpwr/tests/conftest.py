@@ -17,8 +17,8 @@ from typing import Any, Callable
 
 import pytest
 
-from jpwr.clock import Clock
-from jpwr.node import GLOBAL_RANKS, LOCAL_RANKS
+from jpwr.process.clock import Clock
+from jpwr.process.node import GLOBAL_RANKS, LOCAL_RANKS
 from tests.needs import need, not_run
 
 HERE = Path(__file__).parent

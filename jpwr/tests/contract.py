@@ -35,11 +35,6 @@ def keep_contract(method: str, *places: Any) -> list[str]:
                 first_j, second_j = channel.read_energy_j(), channel.read_energy_j()
                 assert math.isfinite(first_j) and second_j >= first_j
                 assert info.counter_resolution_j > 0
-            if channel.in_place:
-                assert channel.read_power_w and channel.read_energy_j
-                take, place, tell = channel.in_place
-                watts, joules = tell(take(), bytes(place))
-                assert 0 < watts < 1e6 and second_j <= joules <= channel.read_energy_j()
             if channel.read_status:
                 assert channel.read_status()
     return names

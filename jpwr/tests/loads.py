@@ -12,7 +12,7 @@ from typing import Callable, NamedTuple, Sequence
 
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.energy import ChannelEnergy, EnergyEstimate
-from jpwr.sampler import PROBES
+from jpwr.sampling.pace import PROBES
 
 LOW_W, HIGH_W = 100.0, 500.0
 LOOKS_S, LOOKS_EVERY_S = 0.025, 0.1  # A100 and H100, Yang et al. 2023 (arXiv:2312.02741)

@@ -1,6 +1,6 @@
 /* A stand-in for NVIDIA's management library; shapes.h tells what it draws. Device i draws (i + 1) times that.
  *   STAND_IN_DEVICES   number of devices (default 2)
- *   STAND_IN_INSTANT   1: instant power and the counter are there as field values
+ *   STAND_IN_INSTANT   1: instant power is there as a field value
  *   STAND_IN_LATE_S, STAND_IN_MEAN_S, STAND_IN_HELD_S   how late power is, over which time it is a mean, and for how long
  *                      a reading is shown (default: not); STAND_IN_COUNTED_S   for how long the counter's is
  *   STAND_IN_COUNTER_TAKES_S   CPU time of a call that asks for the counter (default: next to none)
@@ -8,7 +8,7 @@
  *   STAND_IN_CAPABILITY   the compute capability of each device, such as 9.0 (default: not known)
  *   STAND_IN_MIG       1: the devices are divided by MIG
  * Faults: no-driver, no-counter, no-power, no-limit, lost (from the beginning), vanish, error, hang, counter-reset,
- * counter-wrap-32, counter-still, no-counter-field, other-counter-field (from the beginning)
+ * counter-wrap-32, counter-still (from the beginning)
  */
 #include <stdio.h>
 
@@ -16,13 +16,13 @@
 
 enum { INSTANCES = 1000 }; /* handles of a GPU's instances begin at so many times its own */
 enum { SUCCESS = 0, NOT_SUPPORTED = 3, NOT_FOUND = 6, DRIVER_NOT_LOADED = 9, GPU_IS_LOST = 15, UNKNOWN = 999 };
-enum { TOTAL_ENERGY = 83, POWER_INSTANT = 186 };
+enum { POWER_INSTANT = 186 };
 
 typedef struct {
     unsigned field, scope;
     long long timestamp, latency_us;
     int value_type, result;
-    union { double as_double; unsigned as_unsigned; unsigned long long wide; } value;
+    union { double as_double; unsigned as_unsigned; } value;
 } field_value;
 
 /* A handle is the device's number plus one: null is none. */
@@ -127,15 +127,10 @@ int nvmlDeviceGetFieldValues(void *handle, int count, field_value *values) {
     int newer = is("STAND_IN_INSTANT", "1");
     for (int i = 0; i < count; i++) {
         unsigned milliwatts = 0;
-        unsigned long long millijoules = 0;
         values[i].result = NOT_SUPPORTED;
         if (newer && values[i].field == POWER_INSTANT) {
             values[i].result = nvmlDeviceGetPowerUsage(handle, &milliwatts);
             values[i].value.as_unsigned = milliwatts;
-        }
-        if (newer && values[i].field == TOTAL_ENERGY && !fault("no-counter-field", device(handle))) {
-            values[i].result = nvmlDeviceGetTotalEnergyConsumption(handle, &millijoules);
-            values[i].value.wide = millijoules / (fault("other-counter-field", device(handle)) ? 2 : 1);
         }
     }
     return SUCCESS;

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from jpwr.backends import open_methods
-from jpwr.sampler import PowerMonitor
+from jpwr.sampling import PowerMonitor
 from jpwr.summary import Summary
 from jpwr.tests.conftest import SteppedClock
 from jpwr.writers import CsvWriter

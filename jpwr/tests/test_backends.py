@@ -790,36 +790,6 @@ def test_a_gpu_whose_power_is_not_supported_is_read_by_its_counter(sampled_nvml,
     assert [other.lacks for other in trace.channels if other is not info] == [""] * 3
 
 
-@pytest.mark.parametrize(
-    ("variables", "in_one_call"),
-    [
-        ({}, [True, True]),
-        ({"STAND_IN_INSTANT": "0"}, [False, False]),
-        ({"STAND_IN_FAULT": "no-counter-field", "STAND_IN_FAULT_DEVICE": "1"}, [True, False]),
-        ({"STAND_IN_FAULT": "other-counter-field", "STAND_IN_FAULT_DEVICE": "0"}, [False, True]),
-        ({"STAND_IN_FAULT": "no-counter", "STAND_IN_FAULT_DEVICE": "0"}, [False, True]),
-    ],
-)
-def test_power_and_counter_are_read_in_one_call_where_the_driver_tells_the_same_in_it(
-    nvml_folder, variables, in_one_call
-):
-    program = (
-        "from contextlib import ExitStack\n"
-        "from jpwr.backends.nvml import open_channels\n"
-        "for index, (_, read_power_w, read_energy_j, _, in_place, _) in enumerate(open_channels(ExitStack())):\n"
-        "    print(in_place is not None)\n"
-        "    true_w = 300 * (index + 1)\n"
-        "    assert read_power_w() == true_w\n"
-        "    if in_place:\n"
-        "        before_j, taken, after_j = read_energy_j(), in_place.take(), read_energy_j()\n"
-        "        watts, joules = in_place.tell(taken, bytes(in_place.place))\n"
-        "        assert watts == true_w and before_j <= joules <= after_j <= before_j + 60 * true_w\n"
-    )
-    library = {"LD_LIBRARY_PATH": str(nvml_folder), "STAND_IN_SHAPE": "constant", "STAND_IN_INSTANT": "1"}
-    done = run(sys.executable, "-c", program, **{**library, **variables})
-    assert done.stdout.split() == list(map(str, in_one_call)), done.stderr
-
-
 def test_a_counter_that_takes_long_is_read_beside_power(nvml_folder, tmp_path):
     slow = {"STAND_IN_SHAPE": "constant", "STAND_IN_INSTANT": "1", "STAND_IN_COUNTER_TAKES_S": "0.003"}
     slow["LD_LIBRARY_PATH"] = str(nvml_folder)
@@ -827,7 +797,7 @@ def test_a_counter_that_takes_long_is_read_beside_power(nvml_folder, tmp_path):
         "from contextlib import ExitStack\n"
         "from jpwr.backends.nvml import open_channels\n"
         "for channel in open_channels(ExitStack()):\n"
-        "    assert channel.in_place is None and channel.read_power_w and channel.read_energy_j\n"
+        "    assert channel.read_power_w and channel.read_energy_j\n"
         "    assert channel.counter_takes_s >= 0.003\n"
     )
     done = run(sys.executable, "-c", program, **slow)

@@ -7,9 +7,7 @@ import json
 import os
 import re
 import select
-import signal
 import stat
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -20,9 +18,9 @@ import jpwr
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import JpwrError
 from jpwr.marks import MAX_LINE_BYTES, POLL_S, PRECAUTION_S, Mark, MarkReader, _waiter, parse_mark
-from jpwr.sampler import PowerMonitor, active_monitors
+from jpwr.sampling.monitor import PowerMonitor, active_monitors
 from jpwr.say import printable
-from jpwr.tests.conftest import DEADLINE_S, environment, run, wait_until
+from jpwr.tests.conftest import DEADLINE_S, run, wait_until
 
 JPWR = [sys.executable, "-m", "jpwr", "--methods", "estimate"]
 
@@ -270,7 +268,7 @@ def test_without_a_sampler_a_region_is_nothing_and_a_monitor_has_its_marks_besid
 ):
     monkeypatch.delenv("JPWR_MARKS", raising=False)
     with monkeypatch.context() as patched:
-        patched.delitem(sys.modules, "jpwr.sampler")  # as where nobody has imported it
+        patched.delitem(sys.modules, "jpwr.sampling.monitor")  # as where nobody has imported it
         with jpwr.region("a"):
             pass
     monkeypatch.setenv("JPWR_MARKS", str(tmp_path / "marks"))
@@ -306,43 +304,11 @@ def test_the_folder_of_marks_is_this_users_alone_and_gone_at_the_end(monkeypatch
     finally:
         os.umask(umask)
     file = Path(reader.path)
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
     assert [stat.S_IMODE(path.stat().st_mode) for path in (file.parent, file)] == [0o700, 0o600]
-    assert re.fullmatch(rf"jpwr-{boot}-[0-9a-f]{{16}}", file.parent.name)
+    assert re.fullmatch(r"jpwr-[0-9a-f]{16}", file.parent.name)
     (file.parent / "more").mkdir()
     reader.start()
     reader.stop()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_that_nobody_holds_is_removed_by_the_next_reader(monkeypatch, tmp_path):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    held = MarkReader([].append, [].append)
-    in_use = Path(held.path).parent
-    left = in_use.with_name(in_use.name[:-4] + "0000")
-    for folder in (left, tmp_path / "another"):
-        folder.mkdir()
-        (folder / "marks").touch()
-    elsewhere = left.with_name(left.name[:-4] + "1111")
-    elsewhere.symlink_to(tmp_path / "another")
-    MarkReader([].append, [].append)._folder.remove()
-    assert sorted(tmp_path.iterdir()) == sorted([in_use, tmp_path / "another", elsewhere])
-    assert (tmp_path / "another" / "marks").exists()
-    held._folder.remove()
-
-
-def test_a_killed_samplers_folder_stays_for_as_long_as_its_command_may_write_there(monkeypatch, tmp_path):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    reader = MarkReader([].append, [].append)
-    environ = {**os.environ, "JPWR_MARKS": reader.path}
-    command = subprocess.Popen(["sh", "-c", "read go; echo begin a >> $JPWR_MARKS"], env=environ, stdin=subprocess.PIPE)
-    told = Path(f"/proc/{command.pid}/environ")
-    wait_until(lambda: b"JPWR_MARKS" in told.read_bytes(), "the command's environment")
-    os.close(reader._folder._lock)  # as the kernel does when it is killed
-    MarkReader([].append, [].append)._folder.remove()
-    command.communicate(b"go\n")
-    assert (command.returncode, Path(reader.path).read_text()) == (0, "begin a\n")
-    MarkReader([].append, [].append)._folder.remove()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -354,7 +320,6 @@ def test_where_no_folder_can_be_made_each_is_named_with_its_reason(monkeypatch, 
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "mkdir", full)
-    monkeypatch.setattr("jpwr.private_folder._remove_left_behind", lambda parent: None)  # of /tmp
     with pytest.raises(JpwrError) as told:
         MarkReader([].append, [].append)
     reasons = f"{tmp_path}: others may replace what somebody has there, "
@@ -372,7 +337,7 @@ def test_where_the_file_of_marks_cannot_be_made_its_folder_is_removed_and_the_ne
     opened, tried = os.open, []
 
     def open_or_full(path, flags, *mode, **where):
-        if path == "marks":
+        if str(path).endswith("/marks"):
             tried.append(path)
             if len(tried) <= full:
                 raise OSError(errno.ENOSPC, "No space left on device")
@@ -400,7 +365,6 @@ def test_nothing_is_removed_through_a_link_in_place_of_the_folder(monkeypatch, t
     folder.symlink_to(other)
     reader._folder.remove()
     assert (other / "marks").exists()
-    assert list((tmp_path / "moved").iterdir()) == []
 
 
 @pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.rename(path.with_name("moved"))])
@@ -501,8 +465,8 @@ def test_where_the_folder_for_temporary_files_is_missing_another_serves(tmp_path
 def test_where_no_folder_will_do_the_command_runs_without_marks(tmp_path):
     program = """
 import os, sys
-import jpwr.cli, jpwr.private_folder
-jpwr.private_folder.os = type("", (), {**vars(os), "mkdir": lambda *_: os.mkdir("/proc/none")})
+import jpwr.cli, jpwr.process.private_folder
+jpwr.process.private_folder.os = type("", (), {**vars(os), "mkdir": lambda *_: os.mkdir("/proc/none")})
 sys.exit(jpwr.cli.main())
 """
     script = 'echo begin a >>"$JPWR_MARKS" && exit 5'
@@ -538,35 +502,6 @@ def test_the_file_of_marks_is_the_users_alone_and_has_a_name_that_nobody_can_gue
     assert all(len(name.rpartition("-")[2]) == 16 for name in names)
 
 
-def test_what_a_killed_sampler_left_is_removed_by_the_next_and_what_is_in_use_is_not(tmp_path):
-    script = "echo $JPWR_MARKS $$ >marks.part; mv marks.part $0; exec sleep 1000"
-    variables = environment(TMPDIR=str(tmp_path))
-
-    def start(name):
-        command = [*JPWR, "--", "bash", "-c", script, name]
-        process = subprocess.Popen(command, cwd=tmp_path, env=variables, start_new_session=True)
-        wait_until((tmp_path / name).exists, name)
-        marks, command_pid = (tmp_path / name).read_text().split()
-        return process, Path(marks), int(command_pid)
-
-    def kill(process, command_pid):
-        for pid in (process.pid, command_pid):
-            os.kill(pid, signal.SIGKILL)
-        process.wait(DEADLINE_S)
-
-    first, left, first_pid = start("first")
-    second, in_use, second_pid = start("second")
-    try:
-        assert left.exists()
-        kill(first, first_pid)
-        assert left.exists()
-        run(*JPWR, "--", "true", cwd=tmp_path, TMPDIR=str(tmp_path))
-        assert not left.parent.exists()
-        assert in_use.exists()
-    finally:
-        kill(second, second_pid)
-
-
 def test_a_file_that_has_grown_wakes_once(tmp_path):
     path = tmp_path / "marks"
     path.touch()
@@ -593,10 +528,9 @@ def test_links_that_lie_in_wait_are_not_followed(tmp_path):
     folder.chmod(0o1777)
     script = f"""
 for name in jpwr-$(id -u)-$$.lock jpwr-$(id -u)-$$.marks; do ln -s {victim} {folder}/$name; done
-ln -s {tmp_path} {folder}/jpwr-$(head -c 8 /proc/sys/kernel/random/boot_id)-0123456789abcdef
 {" ".join(JPWR)} --use-mpi -- true
 """
     done = run("bash", "-c", script, cwd=tmp_path, TMPDIR=str(folder))
     assert done.returncode == 0, done.stderr
     assert victim.read_text() == "precious"
-    assert len(list(folder.iterdir())) == 3
+    assert len(list(folder.iterdir())) == 2

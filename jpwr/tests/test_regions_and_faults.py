@@ -165,7 +165,7 @@ def test_ten_thousand_regions_make_one_note_of_a_kind_and_a_table_that_can_be_re
             writer.event("region_begin", 1.0, region=f"never ended {number}")
     done = run(sys.executable, "-m", "jpwr", "read", str(path))
     assert len(done.stdout.splitlines()) < 60
-    assert "lasted 0.050 s, less than made:0 can resolve (0.1 s); so did 9999 other regions" in done.stdout
+    assert "lasted 0.050 s, less than made:0 can resolve (0.1 s); so did 9,999 other regions" in done.stdout
     assert "and 9997 more never ended" in done.stdout
     assert "9980 shorter regions" in done.stdout
 

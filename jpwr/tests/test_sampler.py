@@ -13,22 +13,38 @@ import time
 import weakref
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import jpwr
-from jpwr.channel import Channel, ChannelInfo, InPlace, Scope
-from jpwr.clock import SystemClock
+from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.edges import MOST_S, EdgeReader
 from jpwr.errors import JpwrError, ReadError
+from jpwr.process.clock import SystemClock
 from jpwr.rules import MIN_RATE_HZ
-from jpwr.sampler import COUNTER_SHARE, HUNG_S, PROBES, WATCH_INTERVAL_S, PowerMonitor, Sampler, any_moment
+from jpwr.sampling.lane import HUNG_S
+from jpwr.sampling.monitor import WATCH_INTERVAL_S, PowerMonitor, any_moment
+from jpwr.sampling.pace import COUNTER_SHARE, PROBES
+from jpwr.say import say
 from jpwr.slope import Slope
 from jpwr.tests.conftest import DEADLINE_S, wait_until
 from jpwr.tests.loads import HIGH_W, LOW_W, counter_of, square
 from jpwr.trace import Region, Row, Trace, _extend
 
 INFO = ChannelInfo("sensor", Scope.DEVICE, "a test")
+
+
+class Sampler(PowerMonitor):
+    """One that samples in the test's own thread."""
+
+    def __init__(self, channels, sinks, interval_s, clock, warn=say, chance=lambda: 0.0):
+        super().__init__(channels, interval_s, sinks, clock, warn, chance)
+
+    def run(self, stopped):
+        self.recorder.began_s = self.clock.now_s()
+        self.lanes[0].loop(stopped)
+        self.finish()
 
 
 def times_of(trace):
@@ -49,7 +65,7 @@ def sample(clock, read_power_w, interval_s=0.1, until_s=0.55, read_energy_j=None
 def test_samples_are_at_multiples_of_the_interval_and_at_the_end(clock):
     trace, sampler, _ = sample(clock, lambda: 1.0)
     assert list(times_of(trace)) == pytest.approx([0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
-    assert sampler.skipped_ticks == 0
+    assert sampler.recorder.skipped_ticks == 0
 
 
 def test_a_slow_read_skips_ticks_and_never_bursts(clock):
@@ -60,7 +76,7 @@ def test_a_slow_read_skips_ticks_and_never_bursts(clock):
     trace, sampler, _ = sample(clock, slow, until_s=0.7)
     # A reading is of the middle of its call.
     assert list(times_of(trace)) == pytest.approx([0.125, 0.425, 0.725, 0.975])
-    assert sampler.skipped_ticks == 4
+    assert sampler.recorder.skipped_ticks == 4
 
 
 @pytest.mark.parametrize(("took_s", "left_out"), [(0.04, 0), (0.06, 1), (0.45, 1)])
@@ -74,8 +90,8 @@ def test_a_reading_that_took_longer_than_others_is_of_no_known_moment(clock, too
     # The counter is that of a moment that is known, and beside one that is not there is power alone.
     slow_s = [time_s for time_s in series.counter_times_s if 2.0 < time_s < 2.0 + took_s]
     assert len(slow_s) == 1 - left_out
-    assert (series.missing, sampler.failed_reads["sensor"], told) == (0, 0, [])
-    assert sampler.skipped_ticks >= left_out
+    assert (series.missing, sampler.recorder.failed_reads["sensor"], told) == (0, 0, [])
+    assert sampler.recorder.skipped_ticks >= left_out
 
 
 @pytest.mark.parametrize("took_s", [0.06, 0.3])
@@ -136,7 +152,7 @@ def test_who_tells_of_an_edge_waits_for_no_sensor(clock):
     asked_for = []
 
     class Stuck:
-        counters_j = (1.0,)
+        recorder = SimpleNamespace(counters_j=(1.0,))
 
         def sample_counters(self) -> None:
             asked_for.append(clock.time_s)
@@ -237,7 +253,7 @@ def test_moments_that_are_close_together_are_no_skipped_ticks(clock):
     chances = itertools.cycle([0.99, 0.0])
     sampler = Sampler([Channel(INFO, read)], [trace], 0.1, clock, chance=lambda: next(chances))
     sampler.run(lambda: clock.time_s >= 5)
-    assert sampler.skipped_ticks == 0
+    assert sampler.recorder.skipped_ticks == 0
     assert len(times_of(trace)) >= 50
 
 
@@ -250,7 +266,7 @@ def test_a_failed_read_is_missing_counted_and_warned_about_once(clock):
     trace, sampler, warnings = sample(clock, read)
     [series] = trace.series()
     assert [math.isnan(power_w) for power_w in series.power_w] == [False, False, True, True, True, False, False]
-    assert sampler.failed_reads == {"sensor": 3}
+    assert sampler.recorder.failed_reads == {"sensor": 3}
     assert warnings == ["sensor: the bus is busy; readings that fail are recorded as missing"]
 
 
@@ -353,12 +369,12 @@ def test_a_reader_with_a_bug_is_told_at_once_and_costs_no_other_sensor_its_readi
     told: list[str] = []
     with PowerMonitor(channels, clock=stepped, warn=told.append, chance=even) as monitor:
         stepped.move_to(3.0)
-        monitor.sampler.hand_on()
+        monitor.hand_on()
         assert told == [f"bad: {words}; readings that fail are recorded as missing"]
     bad, good = monitor.trace.series()
     assert list(good.power_w) == [7.0] * len(deadlines(0.1, 3.0)) + [7.0]
     assert [math.isnan(power_w) for power_w in bad.power_w] == [time_s > 1.05 for time_s in bad.times_s]
-    assert monitor.sampler.failed_reads == {"bad": sum(map(math.isnan, bad.power_w)), "good": 0}
+    assert monitor.recorder.failed_reads == {"bad": sum(map(math.isnan, bad.power_w)), "good": 0}
 
 
 @pytest.mark.parametrize("key", ["time_s", "event", "channel", 7])
@@ -377,7 +393,7 @@ def test_a_region_in_a_signals_handler_waits_for_nobody_who_handles_it():
     class Sink:
         def extend(self, rows):
             if not marked:  # a handler comes just then
-                monitor.sampler.sample()
+                monitor.sample()
                 monitor.mark("region_begin", "first")
             seen_s.extend(row.time_s for row in rows)
 
@@ -389,9 +405,9 @@ def test_a_region_in_a_signals_handler_waits_for_nobody_who_handles_it():
     monitor = PowerMonitor([Channel(INFO, lambda: 5.0)], sinks=[Sink()])
 
     def mark():
-        monitor.sampler.sample()
+        monitor.sample()
         monitor.mark("region_begin", "outer")
-        monitor.sampler.hand_on()
+        monitor.hand_on()
 
     thread = threading.Thread(target=mark, daemon=True)
     thread.start()
@@ -433,7 +449,7 @@ def test_a_status_that_does_not_answer_is_left_behind_and_that_of_others_goes_on
     assert len(told) == 1
     seconds = [event.details["second"] for event in monitor.trace.events if event.details["channel"] == "good"]
     assert set(range(3)) | set(range(12, 50)) <= set(seconds)
-    assert monitor.sampler.hung == []
+    assert monitor.hung == []
 
 
 def test_an_error_of_who_takes_the_rows_reaches_the_one_who_waits():
@@ -446,71 +462,6 @@ def test_an_error_of_who_takes_the_rows_reaches_the_one_who_waits():
 
     with pytest.raises(ZeroDivisionError), PowerMonitor([Channel(INFO, lambda: 1.0)], sinks=[Full()]):
         pass
-
-
-def in_place(watts=lambda: 6.0, joules=lambda: 0.0, taken=lambda: 0):
-    """What a library leaves in memory, in a place that its next reading overwrites; an exception fails there."""
-    place, left = bytearray(8), itertools.count()
-    found: dict[int, tuple[object, object]] = {}
-
-    def take():
-        number = next(left)
-        place[:] = number.to_bytes(8, "little")
-        found[number] = watts(), joules()
-        return taken()
-
-    def tell(failed, copy):
-        if failed:
-            raise ReadError("no answer")
-        return found[int.from_bytes(copy, "little")]
-
-    return InPlace(take, place, tell)
-
-
-@pytest.mark.parametrize(
-    ("what", "told"),
-    [
-        ("", []),
-        ("power", ["sensor: no power"]),
-        ("counter", ["sensor: no counter"]),
-        ("both", ["sensor: no answer"]),
-        ("call", ["sensor: no call"]),
-    ],
-)
-def test_readings_that_are_left_in_place_are_those_of_their_moments(clock, what, told):
-    def failing(name, found):
-        def read():
-            if what == name and 0.25 < clock.time_s < 0.65:
-                return ReadError(f"no {name}")
-            return found()
-
-        return read
-
-    def taken():
-        fails = 0.25 < clock.time_s < 0.65
-        if what == "call" and fails:
-            raise ReadError("no call")
-        return what == "both" and fails
-
-    info, said = INFO._replace(has_counter=True), []
-    reading = in_place(failing("power", lambda: 6 * clock.time_s), failing("counter", lambda: 5 * clock.time_s), taken)
-    channel = Channel(info, lambda: 1.0, lambda: 5 * clock.time_s, in_place=reading)
-    trace = Trace([info])
-    sampler = Sampler([channel], [trace], 0.1, clock, said.append, chance=even)
-    sampler.run(lambda: clock.time_s >= 1.0)
-    [series] = trace.series()
-    assert len(series.power_w) == 11
-    for found, times_s, slope, fails in (
-        (series.power_w, series.times_s, 6, what in ("power", "both", "call")),
-        (series.energy_j, series.counter_times_s, 5, what in ("counter", "both", "call")),
-    ):
-        failed = [index for index, number in enumerate(found) if math.isnan(number)]
-        assert failed == [index for index in failed if 0.25 < times_s[index] < 0.65]
-        assert len(failed) == 4 * fails
-        sound = [(t, number) for t, number in zip(times_s, found) if not math.isnan(number)]
-        assert [number for _, number in sound] == pytest.approx([slope * time_s for time_s, _ in sound])
-    assert sampler.failed_reads["sensor"] == sum(math.isnan(number) for number in [*series.power_w, *series.energy_j])
-    assert said == [f"{words}; readings that fail are recorded as missing" for words in told]
 
 
 def test_a_counter_that_fails_later_than_power_is_told_too(clock):
@@ -529,28 +480,6 @@ def test_a_counter_that_fails_later_than_power_is_told_too(clock):
     assert [words.split(";")[0] for words in told] == ["sensor: no watts", "sensor: counter: no joules"]
 
 
-@pytest.mark.parametrize(
-    ("pair", "words"),
-    [
-        (None, "TypeError: cannot unpack non-iterable NoneType object"),
-        ((1.0, 2.0, 3.0), "ValueError: too many values to unpack (expected 2)"),
-        ((None, 5.0), "it tells None, which is no number"),
-        ((5.0, "N/A"), "it tells 'N/A', which is no number"),
-    ],
-)
-def test_what_is_no_pair_of_numbers_is_missing_and_told_with_its_channel(clock, pair, words):
-    info = INFO._replace(has_counter=True)
-    bad = Channel(info, lambda: 5.0, lambda: 5.0, in_place=InPlace(int, bytearray(), lambda taken, copy: pair))
-    good = Channel(info._replace(name="good"), lambda: 7.0, lambda: 7.0, in_place=in_place(lambda: 7.0))
-    trace, told = Trace([bad.info, good.info]), []
-    sampler = Sampler([bad, good], [trace], 0.1, clock, told.append, chance=even)
-    sampler.run(lambda: clock.time_s >= 1.0)
-    assert told == [f"sensor: {words}; readings that fail are recorded as missing"]
-    of_bad, of_good = trace.series()
-    assert set(of_good.power_w) == {7.0}
-    assert math.isnan(sum(of_bad.power_w) + sum(of_bad.energy_j))
-
-
 def test_a_device_that_answers_while_it_is_left_behind_changes_no_other_reading():
     taken, told = [], []
     released, went_on = threading.Event(), threading.Event()
@@ -558,8 +487,6 @@ def test_a_device_that_answers_while_it_is_left_behind_changes_no_other_reading(
     def number() -> float:
         taken.append(float(len(taken)))
         return taken[-1]
-
-    reading = in_place(number)
 
     def stuck_w() -> float:
         if told:
@@ -575,8 +502,7 @@ def test_a_device_that_answers_while_it_is_left_behind_changes_no_other_reading(
             wait_until(lambda: len(taken) > seen + 5, "more readings")
             went_on.set()
 
-    info = INFO._replace(has_counter=True)
-    beside = Channel(info, lambda: 1.0, lambda: 1.0, in_place=reading)
+    beside = Channel(INFO, number)
     stuck = Channel(INFO._replace(name="stuck"), stuck_w)
     with PowerMonitor([beside, stuck], interval_s=0.01, warn=warn) as monitor:
         wait_until(lambda: len(told) > 1 and went_on.is_set(), "an answer")
@@ -619,14 +545,13 @@ def test_where_nobody_hears_what_fails_the_readings_go_on(clock, monkeypatch, er
     assert list(trace.series()[1].power_w) == [7.0] * 11
 
 
-@pytest.mark.parametrize("where", ["take", "tell", "read"])
-def test_a_reading_that_fails_keeps_nothing_of_what_it_had(clock, where):
+def test_a_reading_that_fails_keeps_nothing_of_what_it_had(clock):
     class Large:
         """What a failing reader had in its hands."""
 
     seen: list[weakref.ref[Large]] = []
 
-    def failing(*_):
+    def failing():
         large = Large()
         seen.append(weakref.ref(large))
         try:
@@ -634,11 +559,7 @@ def test_a_reading_that_fails_keeps_nothing_of_what_it_had(clock, where):
         except OSError as error:
             raise ReadError("no watts") from error
 
-    take, tell = failing if where == "take" else int, failing if where == "tell" else lambda *_: (1.0, 2.0)
-    reading = None if where == "read" else InPlace(take, bytearray(), tell)
-    info = INFO._replace(has_counter=True)
-    channel = Channel(info, failing, lambda: 1.0, in_place=reading)
-    sampler = Sampler([channel], [Trace([info])], 0.1, clock, lambda words: None, chance=even)
+    sampler = Sampler([Channel(INFO, failing)], [Trace([INFO])], 0.1, clock, lambda words: None, chance=even)
     gc.disable()
     try:
         sampler.run(lambda: clock.time_s >= 3.0)
@@ -691,7 +612,7 @@ def test_where_several_devices_hang_the_others_go_on_by_themselves(stepped):
     told: list[str] = []
     with PowerMonitor(channels, interval_s=0.1, clock=stepped, warn=told.append, chance=even) as monitor:
         stepped.move_to(30.0)
-        assert sorted(monitor.sampler.hung) == names[1:-1]
+        assert sorted(monitor.hung) == names[1:-1]
         stepped.move_to(61.0)
     seen_s = [time_s for time_s in monitor.trace.series()[-1].times_s if time_s < 60.0]
     assert max(steps(seen_s)) < 3 * (HUNG_S + WATCH_INTERVAL_S + 0.2)  # the first, the second, and all others together
@@ -706,7 +627,7 @@ def test_devices_that_hang_from_the_start_keep_others_from_being_read_for_a_mome
     channels = [Channel(INFO._replace(name=name), stuck_w if name in "bc" else lambda: 1.0) for name in "abcd"]
     with PowerMonitor(channels, interval_s=0.1, clock=stepped, warn=[].append, chance=even) as monitor:
         stepped.move_to(10.0)
-        assert sorted(monitor.sampler.hung) == ["b", "c"]
+        assert sorted(monitor.hung) == ["b", "c"]
         stepped.move_to(61.0)
     for series in (monitor.trace.series()[0], monitor.trace.series()[3]):
         assert len([time_s for time_s in series.times_s if 2 * (HUNG_S + HUNG_S + 0.2) < time_s < 10.0]) > 60
@@ -714,7 +635,7 @@ def test_devices_that_hang_from_the_start_keep_others_from_being_read_for_a_mome
 
 def test_a_process_that_was_forked_waits_for_no_thread_that_it_has_not():
     with PowerMonitor([Channel(INFO, lambda: 5.0)]) as monitor:
-        with monitor.sampler._emitting:  # as when a thread is handing on at that moment
+        with monitor.recorder.lock:  # as when a thread is handing on at that moment
             process = os.fork()
             if process == 0:
                 monitor.__exit__(None, None, None)
@@ -729,7 +650,7 @@ def test_a_process_that_was_forked_waits_for_no_thread_that_it_has_not():
 
 def test_a_block_begins_when_all_channels_have_been_read(monkeypatch):
     """Else what the program does first is not covered, where the sampler's thread has to wait for a core."""
-    monkeypatch.setattr("jpwr.sampler.MARK_S", DEADLINE_S)  # who answers may have to wait for one, too
+    monkeypatch.setattr("jpwr.sampling.monitor.MARK_S", DEADLINE_S)  # who answers may have to wait for one, too
     reading, answers = threading.Event(), threading.Event()
 
     def slow_w() -> float:
@@ -781,7 +702,7 @@ def test_a_process_that_was_forked_as_rows_were_put_away_has_whole_columns(monke
 
 
 def test_a_counter_that_does_not_answer_at_a_mark_holds_up_no_program(monkeypatch):
-    monkeypatch.setattr("jpwr.sampler.MARK_S", 0.01)
+    monkeypatch.setattr("jpwr.sampling.monitor.MARK_S", 0.01)
     marks, answers = threading.Event(), threading.Event()
 
     def stuck_j() -> float:
@@ -831,7 +752,7 @@ def test_a_slow_counter_delays_no_power_and_is_read_less_often_where_it_takes_lo
     assert list(series.times_s) == pytest.approx([*deadlines(0.02, 4.0), 4.0])
     steps_s = steps(series.counter_times_s)[:-2]
     assert len(steps_s) > len(PROBES) and min(steps_s) >= takes_s / COUNTER_SHARE - 1e-9
-    assert monitor.sampler.skipped_ticks == 0
+    assert monitor.recorder.skipped_ticks == 0
 
 
 def test_a_quick_counter_stays_beside_its_power_and_a_slow_one_where_there_is_time(stepped):
@@ -859,13 +780,13 @@ class Taken:
 @pytest.mark.parametrize(("interval_s", "lanes"), [(0.01, 2), (0.1, 1)])
 def test_a_mark_waits_for_no_slow_counter(clock, interval_s, lanes):
     monitor = PowerMonitor([slow_counter(clock, 0.004)], interval_s, clock=clock)
-    assert len(monitor.sampler._lanes) == lanes
-    for lane in monitor.sampler._lanes:
+    assert len(monitor.lanes) == lanes
+    for lane in monitor.lanes:
         lane.lock = Taken()
     monitor.mark("region_begin", "step")
-    assert not any(lane.lock.asked for lane in monitor.sampler._lanes)
-    monitor.sampler.sample_counters()
-    assert monitor.sampler._lanes[-1].lock.asked
+    assert not any(lane.lock.asked for lane in monitor.lanes)
+    monitor.sample_counters()
+    assert monitor.lanes[-1].lock.asked
 
 
 def test_a_device_whose_power_and_counter_hang_is_said_once(stepped):
@@ -877,7 +798,7 @@ def test_a_device_whose_power_and_counter_hang_is_said_once(stepped):
     channel = Channel(INFO._replace(has_counter=True), hangs, hangs, counter_takes_s=0.03)
     with PowerMonitor([channel], interval_s=0.02, clock=stepped, warn=words.append, chance=even) as monitor:
         stepped.move_to(4.0)
-        assert monitor.sampler.hung == ["sensor"]
+        assert monitor.hung == ["sensor"]
     assert len([said for said in words if "does not answer" in said]) == 1
     [series] = monitor.trace.series()
     missing_s = [time_s for time_s, watts in zip(series.times_s, series.power_w) if math.isnan(watts)]
@@ -895,10 +816,10 @@ def test_a_device_that_does_not_answer_is_left_behind_until_it_does(stepped):
     words: list[str] = []
     with PowerMonitor(channels, interval_s=0.02, clock=stepped, warn=words.append, chance=even) as monitor:
         stepped.move_to(2.5)
-        assert monitor.sampler.hung == ["b"]
-        assert monitor.sampler.failed_reads == {"a": 0, "b": 1, "c": 0}
+        assert monitor.hung == ["b"]
+        assert monitor.recorder.failed_reads == {"a": 0, "b": 1, "c": 0}
         stepped.move_to(4.0)
-        assert monitor.sampler.hung == []
+        assert monitor.hung == []
     a, b, c = ([time_s for time_s in series.times_s if time_s < 4.0] for series in monitor.trace.series())
     assert [time_s for time_s in a if time_s not in c] == pytest.approx([1.0])  # read before b hung
     assert not set(c) - set(a)
@@ -906,7 +827,7 @@ def test_a_device_that_does_not_answer_is_left_behind_until_it_does(stepped):
     gaps_s = sorted(steps(a))
     assert HUNG_S < gaps_s[-1] <= HUNG_S + WATCH_INTERVAL_S + 0.04
     assert gaps_s[-2] < 0.04
-    assert monitor.sampler.skipped_ticks >= int((gaps_s[-1] - 0.04) / 0.02)
+    assert monitor.recorder.skipped_ticks >= int((gaps_s[-1] - 0.04) / 0.02)
     of_b = monitor.trace.series()[1]
     silent = [watts for time_s, watts in zip(of_b.times_s, of_b.power_w) if 1.01 < time_s < 2.99]
     assert len(silent) == pytest.approx(99, abs=1)
@@ -936,7 +857,7 @@ def test_whoever_waits_for_its_turn_reads_what_is_then_to_be_read(clock):
     read: list[str] = []
     channels = [Channel(INFO._replace(name=name), lambda name=name: read.append(name) or 1.0) for name in "ab"]
     sampler = Sampler(channels, [], 0.1, clock)
-    [lane] = sampler._lanes
+    [lane] = sampler.lanes
 
     class Turn:
         """It comes when the second channel has been left behind, and the first is read in another thread."""
@@ -969,7 +890,7 @@ def test_beside_a_sensor_that_hangs_nothing_is_lost_at_the_end():
     trace = Trace(infos)
     channels = [Channel(info, read_w) for info, read_w in zip(infos, reads)]
     with PowerMonitor(channels, 0.02, sinks=[trace], warn=lambda _: None) as monitor:
-        wait_until(lambda: monitor.sampler.hung and read["b"] and read["slow"], "the word that a hangs")
+        wait_until(lambda: monitor.hung and read["b"] and read["slow"], "the word that a hangs")
     assert [series.samples for series in trace.series()] == [0, read["b"], read["slow"]]
     answers.set()
 
@@ -985,7 +906,7 @@ def test_a_sensor_that_hangs_at_the_very_end_is_left_behind_too():
     words: list[str] = []
     with PowerMonitor([Channel(INFO, stuck_w)], interval_s=0.02, warn=words.append) as monitor:
         ending.set()
-    assert monitor.sampler.hung == ["sensor"]
+    assert monitor.hung == ["sensor"]
     assert words == ["sensor: does not answer; it is left behind, and the other channels go on"]
     answers.set()
 
@@ -1053,7 +974,7 @@ def test_marks_for_no_power_and_glitches_are_missing_and_counted(stepped, scope,
         stepped.move_to(3.0)
     [series] = monitor.trace.series()
     assert (series.missing > 0) == (not is_power)
-    assert monitor.sampler.failed_reads == {info.name: series.missing}
+    assert monitor.recorder.failed_reads == {info.name: series.missing}
     assert len(told) == (not is_power)
     assert series.samples + series.missing == len(series.power_w)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from jpwr.child import SETTLE_S
+from jpwr.process.child import SETTLE_S
 from jpwr.tests.conftest import DEADLINE_S, environment, rows_of, wait_until
 from jpwr.writers import read_trace
 
@@ -22,9 +22,9 @@ from jpwr.writers import read_trace
 # of them are two requests, however short the time between them.
 PATCHED = """
 import os, signal, sys
-import jpwr.child, jpwr.cli, jpwr.__main__
+import jpwr.process.child, jpwr.cli, jpwr.__main__
 
-jpwr.child.SETTLE_S = 0
+jpwr.process.child.SETTLE_S = 0
 
 def arrive():
     os.kill(os.getpid(), signal.{name})

@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Callable, Iterator, Sequence, TypeVar
 
+from jpwr.process.threads import FORWARDED_SIGNALS
 from jpwr.say import settle_streams
-from jpwr.threads import FORWARDED_SIGNALS
 
 EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127

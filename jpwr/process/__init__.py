@@ -1,0 +1,1 @@
+"""What a command that runs another one needs: jpwr and ioprof share it."""
