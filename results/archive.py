@@ -320,9 +320,10 @@ def _problems(result: Path) -> Iterator[str]:
         if words := busier_elsewhere(again.get(key) or {}):
             yield f"{key} is not that of the work: the trace has {words}"
     yield from _not_marked(stored, read_traces(result.parent))
-    yield from _differences(_without_states(stored.get("energy")), _without_states(again.get("energy")), "energy")
     yield from _other_states(stored.get("energy") or {}, again.get("energy") or {})
-    for key in sorted((stored.keys() | again.keys()) - {"energy"}):
+    for record in (stored, again):
+        (record.get("energy") or {}).pop("states", None)
+    for key in sorted(stored.keys() | again.keys()):
         yield from _differences(stored.get(key), again.get(key), key)
 
 
@@ -352,25 +353,28 @@ def _not_marked(record: Record, traces: Sequence[Trace]) -> Iterator[str]:
             )
 
 
-def _without_states(energy: Any) -> Any:
-    return {key: value for key, value in energy.items() if key != "states"} if isinstance(energy, dict) else energy
-
-
 def _other_states(stored: dict[str, Any], again: dict[str, Any]) -> Iterator[str]:
-    """States' energies that are fitted to the readings, which no two machines do to the last digit."""
-    ours, theirs = ((one.get("states") or {}).get("states") or [] for one in (stored, again))
-    told = {tuple(one["states"]): one for one in theirs}
-    for one in ours:
-        name, other = f"energy.states of {' and '.join(one['states'])}", told.get(tuple(one["states"])) or {}
-        if one["energy_wh"] is not None and other.get("energy_wh") is None:
-            yield f"{name} is stored as {one['energy_wh']:.6g} Wh, but its origin gives none"
-        elif one["energy_wh"] is not None:
-            width_wh = max(other["high_wh"] - other["low_wh"], 0.0)
-            if any(
-                abs(one[key] - other[key]) > STATE_TOLERANCE * width_wh for key in ("energy_wh", "low_wh", "high_wh")
-            ):
-                yield f"{name} is stored as {one['energy_wh']:.6g} Wh, but its origin gives {other['energy_wh']:.6g} Wh"
-    yield from _differences([one["states"] for one in ours], [one["states"] for one in theirs], "energy.states")
+    """States' energies (experimental), which are fitted: no two machines get the same to the last digit."""
+    ours, theirs = (
+        {" and ".join(row["states"]): row for row in (energy.get("states") or {}).get("states") or []}
+        for energy in (stored, again)
+    )
+    keys = ("energy_wh", "low_wh", "high_wh")
+    for name, one in ours.items():
+        other = {key: (theirs.get(name) or {}).get(key) for key in keys}
+        if one["energy_wh"] is None:
+            continue
+        stored_words, words = (
+            f"energy.states of {name} is stored as {one['energy_wh']:.6g} Wh, but its origin gives",
+            "",
+        )
+        if None in other.values():
+            words = "none"
+        elif any(abs(one[key] - other[key]) > STATE_TOLERANCE * (other["high_wh"] - other["low_wh"]) for key in keys):
+            words = f"{other['energy_wh']:.6g} Wh"
+        if words:
+            yield f"{stored_words} {words}"
+    yield from _differences(list(ours), list(theirs), "energy.states")
 
 
 def _differences(stored: Any, again: Any, name: str) -> Iterator[str]:

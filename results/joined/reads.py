@@ -16,7 +16,7 @@ from ioprof.counts import SIZE_CLASSES, Profile
 from ioprof.errors import IoprofError
 from ioprof.folder import load
 from ioprof.summary import Sum, by_file, by_folder, most, over_time, reading_s, stretches, total
-from results.derived import windows_of
+from results.derived import of_node, windows_of
 from results.records import Record
 
 PROFILES = "io/*/profile.json"
@@ -79,7 +79,7 @@ def reads_of(record: Record, folder: Path) -> dict[str, Any] | None:
     ranks = _ranks(folder)
     for kind, found in of_kinds.items():
         for hostname, windows in windows_of(record, kind).items():
-            profile = _profile_of(windows[0], profiles)
+            profile = of_node(windows[0], profiles, lambda one: one.about)
             node = (hostname, windows[0]["boot_id"])
             if profile:
                 edges = Times((window["start_s"], window["end_s"], kind) for window in windows)
@@ -150,13 +150,6 @@ def _merge(files: dict[str, Sum], path: str, one: Sum) -> None:
         files[path] = Sum(files=1)
     files[path].add(one)
     files[path].size_bytes = max(files[path].size_bytes, one.size_bytes)
-
-
-def _profile_of(window: dict[str, Any], profiles: Sequence[Profile]) -> Profile | None:
-    """Of the node of a window: a node's name can differ in and outside of a container, its kernel's boot id cannot."""
-    same_boot = [one for one in profiles if one.about.get("boot_id") == window["boot_id"]]
-    same_name = [one for one in same_boot if one.about.get("hostname") == window["hostname"]]
-    return next(iter(same_name or same_boot), None)
 
 
 def _ranks(folder: Path) -> list[Rank]:

@@ -47,7 +47,7 @@ from results.tables.reads import sentences as of_reads
 from results.tables.regions import region_rows, split_notes
 from results.tables.states import closing_notes, state_rows
 from results.tables.summary import sentences, summary_rows
-from results.values import PER_DEVICE, WORK
+from results.values import PER_DEVICE, WORK, grouped
 from results.verdicts.accept import accept
 from results.verdicts.cost import Costs
 from results.verdicts.outcome import Outcome
@@ -115,9 +115,7 @@ def write_report(
 
 
 def _sections(records: Sequence[Record], costs: Costs | None, with_published: bool) -> list[Section]:
-    workloads: dict[tuple[str, ...], list[PointResults]] = {}
-    for one in by_point(records):
-        workloads.setdefault((one.point.benchmark, one.point.model), []).append(one)
+    workloads = grouped(by_point(records), lambda one: one.point[:2])
     split: list[list[PointResults]] = []
     for group in workloads.values():
         # Failed points do not know their data: they are with the first that do.

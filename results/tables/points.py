@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from results.points.repeats import PointResults, half_width
+from results.points.repeats import PointResults
 from results.points.sensors import accuracy_text, sampling_share
 from results.tables.table import column_of, ordered, told
 from results.values import PER_DEVICE, THROUGHPUT, WORK, Number, rounded, value_at
@@ -62,7 +62,7 @@ def points_in_order(results: Sequence[PointResults], title: str, largest_first: 
 
 
 def _interval(path: str, one: PointResults) -> float | None:
-    return half_width(one.summary(path))
+    return one.half_width(path)
 
 
 def _median(path: str, one: PointResults) -> float | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ioprof.summary import MANY, MB, SMALL_BYTES, size
-from results.points.repeats import PointResults
+from results.points.repeats import PointResults, point_of
 from results.records import Record
 from results.tables.points import PLACE, place_of
 from results.values import Number, rounded, value_at
@@ -125,15 +125,10 @@ def sentences(results: Sequence[PointResults], tier: float | None = None) -> lis
     found = []
     for one in counted(results):
         record = one.good[0]
-        place = ", ".join(filter(None, (record["system"], record["model"], _batch(record))))
+        place = ", ".join(filter(None, (record["system"], record["model"], point_of(record).place)))
         for tell in (_again, _small, _storage, _mapped, _not_seen):
             found += [f"{place}: {text}" for text in tell(record, tier)]
     return list(dict.fromkeys(found))
-
-
-def _batch(record: Record) -> str:
-    devices, batch = (value_at(record, f"layout.{key}") for key in ("num_devices", "global_batch_size"))
-    return f"{devices} device{'' if devices == 1 else 's'}, batch {batch}"
 
 
 def _again(record: Record, tier: float | None) -> Iterator[str]:

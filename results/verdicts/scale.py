@@ -14,7 +14,7 @@ from typing import NamedTuple
 from results.points.estimate import Estimate, exactly, product
 from results.points.repeats import PointResults
 from results.points.setups import CPUS, DEVICE, FLOPS, OPTION, Setup, differences, setup_of
-from results.values import PER_DEVICE, devices_text, is_accelerated
+from results.values import PER_DEVICE, devices_text, grouped, is_accelerated
 from results.verdicts.cost import HOURS_PER_YEAR, Costs, Price, unseen_w
 from results.verdicts.quality import energy_kind, why_not_ranked
 from results.verdicts.ranking import best_by_devices, ranked_points
@@ -68,10 +68,7 @@ def setup_at_scale(one: PointResults) -> Setup:
 
 def by_setup(results: Iterable[PointResults]) -> dict[Setup, list[PointResults]]:
     """The points of each setup: within one they tell of scaling."""
-    found: dict[Setup, list[PointResults]] = {}
-    for one in results:
-        found.setdefault(setup_at_scale(one), []).append(one)
-    return found
+    return grouped(results, setup_at_scale)
 
 
 def unlike_words(few: PointResults, many: PointResults) -> str:
