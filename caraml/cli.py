@@ -37,8 +37,7 @@ from results.tables.comparison import comparison_data, comparison_text
 from results.tables.doubts import alike
 from results.tables.points import point_rows, points_in_order
 from results.tables.published import published_text
-from results.tables.reads import file_rows, read_rows
-from results.tables.reads import sentences as of_reads
+from results.tables.reads import file_rows, of_reads, read_rows
 from results.tables.regions import region_rows
 from results.tables.states import closing_notes, refusals, state_rows
 from results.tracking.servers import MODES, log_to_mlflow, log_to_wandb
@@ -275,7 +274,9 @@ def _add_table(command: argparse.ArgumentParser) -> None:
     shape = command.add_mutually_exclusive_group()
     shape.add_argument("--repeats", action="store_true", help="one row per point: median, interval, quality")
     shape.add_argument("--regions", action="store_true", help="one row per region: where the time of a step goes")
-    shape.add_argument("--states", action="store_true", help="one row per state: where the energy of a step goes")
+    shape.add_argument(
+        "--states", action="store_true", help="experimental: one row per state, where the energy of a step goes"
+    )
     shape.add_argument("--reads", action="store_true", help="what was read, and what a faster storage would give")
     shape.add_argument("--titles", choices=TITLES, help="caraml: those of the original suite")
     command.add_argument("--tier", type=float, metavar="MB/S", help="with --reads: a storage of that bandwidth")
@@ -509,7 +510,9 @@ def _report(options: argparse.Namespace) -> int:
 
 def _add_predict(command: argparse.ArgumentParser) -> None:
     command.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help=A_SWEEP)
-    command.add_argument("--system", default="", help="of these runs, or of 'caraml systems': from its datasheet")
+    command.add_argument(
+        "--system", default="", help="of these runs, or of 'caraml systems': from its datasheet (experimental)"
+    )
     command.add_argument("--size", default="", metavar="MODEL", help="of these runs, or another of the same workload")
     command.add_argument("--precision", default="", help="of these runs")
     command.add_argument("--devices", type=int, nargs="+", default=[], metavar="N", help="default: those measured")

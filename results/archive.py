@@ -18,7 +18,16 @@ from jpwr.say import printable
 from jpwr.trace import Trace
 from results.collect import RECORD_NAME, collect, read_traces
 from results.derived import busier_elsewhere
-from results.records import RESULT_NAME, Record, RecordError, Skipped, find_records, read_record, results_below
+from results.records import (
+    RESULT_NAME,
+    Record,
+    RecordError,
+    Skipped,
+    find_records,
+    read_record,
+    results_below,
+    whole_file,
+)
 from results.signature import sign, signer_of
 from results.workloads import FILE
 
@@ -110,10 +119,9 @@ def _name(folder: Path) -> PurePosixPath:
 def _write(files: dict[str, Path], archive: Path, key: Path | None) -> None:
     import zstandard
 
-    part = archive.with_name(f".{archive.name}.part")
     archive.parent.mkdir(parents=True, exist_ok=True)
     sums = ""
-    try:
+    with whole_file(archive) as part:
         with (
             part.open("wb") as file,
             zstandard.ZstdCompressor(LEVEL).stream_writer(file) as packed,
@@ -128,9 +136,6 @@ def _write(files: dict[str, Path], archive: Path, key: Path | None) -> None:
                 _add(tar, SIGNATURE, sign(os.fsencode(sums), key))
         with part.open("rb+") as written:
             written.write(_seal(written))
-        part.replace(archive)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _seal(file: IO[bytes], size: int | None = None) -> bytes:
@@ -361,7 +366,7 @@ def _other_states(stored: dict[str, Any], again: dict[str, Any]) -> Iterator[str
     )
     keys = ("energy_wh", "low_wh", "high_wh")
     for name, one in ours.items():
-        other = {key: (theirs.get(name) or {}).get(key) for key in keys}
+        other: dict[str, Any] = {key: (theirs.get(name) or {}).get(key) for key in keys}
         if one["energy_wh"] is None:
             continue
         stored_words, words = (

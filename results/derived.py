@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeGuard, TypeVar
 
@@ -295,7 +295,7 @@ def _energies(run: _Run) -> Relations:
         devices, window_s = run.layout.get("num_devices"), energy.get("window_s")
         for name, again, of in (
             (f"{run.unit}_per_wh", _ratio(work, energy_wh), "its work and energy"),
-            ("uncertainty_wh", math.fsum(parts_wh) if all(map(is_number, parts_wh)) else None, "its components"),
+            ("uncertainty_wh", _sum_of_all(parts_wh), "its components"),
             ("energy_wh_per_device", _ratio(energy_wh, devices), "its energy and devices"),
             ("avg_power_w", _ratio(_product(energy_wh, JOULES_PER_WH), window_s), "its energy and time"),
         ):
@@ -303,8 +303,7 @@ def _energies(run: _Run) -> Relations:
         channels = energy.get("channels") or []
         for name in SUMS:
             parts = [channel.get(name) for channel in channels]
-            if parts and all(map(is_number, parts)):
-                yield f"{key}.{name}", energy.get(name), math.fsum(parts), "its channels"
+            yield f"{key}.{name}", energy.get(name), _sum_of_all(parts), "its channels"
 
 
 def _energies_of_states(run: _Run) -> Relations:
@@ -314,8 +313,7 @@ def _energies_of_states(run: _Run) -> Relations:
         percent = None if closing is None else 100 * (closing - 1)
         yield f"{key}.states.closing_percent", states.get("closing_percent"), percent, "all states' energy"
         parts_wh = [row.get("energy_wh") for row in states.get("states") or []]
-        if parts_wh and all(map(is_number, parts_wh)):
-            yield f"{key}.states.all_wh", states.get("all_wh"), math.fsum(parts_wh), "its states"
+        yield f"{key}.states.all_wh", states.get("all_wh"), _sum_of_all(parts_wh), "its states"
 
 
 def _energies_of_channels(run: _Run) -> Relations:
@@ -363,7 +361,7 @@ def _channels_have_measured(run: _Run) -> Sentences:
             yield f"{name}, its energy is by {method!r}, which is none of {', '.join(SOURCES)}"
         elif not all(map(is_number, read_wh)):
             yield f"{name}, the record does not say {' and '.join(sources)}, from which its energy is"
-        elif _exceeds(energy_wh, math.fsum(read_wh)):
+        elif _exceeds(energy_wh, _sum(read_wh)):
             yield f"{name}, its energy is {energy_wh:.6g} Wh, more than it read"
 
 
@@ -566,9 +564,14 @@ def is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _sum(values: Any) -> float:
+def _sum(values: Iterable[Any]) -> float:
     """The sum of those values that are numbers."""
     return math.fsum(filter(is_number, values))
+
+
+def _sum_of_all(values: Sequence[Any]) -> float | None:
+    """The sum; None without values, and unless all are numbers."""
+    return math.fsum(values) if values and all(map(is_number, values)) else None
 
 
 def _ratio(value: Any, by: Any) -> float | None:

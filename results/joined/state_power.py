@@ -97,7 +97,8 @@ def readings_of(curve: ChannelEnergy, use_counter: bool, start_s: float, end_s: 
         found = _of_counter([one for one in curve.counter.renewals() if start_s <= one[0] <= end_s])
     else:
         inside = [both for both in zip(power.times_s, power.power_w, strict=True) if start_s <= both[0] <= end_s]
-        found = _of_power(*np.array(inside).reshape(-1, 2).T, curve.info.held_s)
+        times_s, power_w = np.array(inside).reshape(-1, 2).T
+        found = _of_power(times_s, power_w, curve.info.held_s)
     _refuse_few(len(found.watts))
     return found
 

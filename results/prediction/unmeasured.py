@@ -1,4 +1,4 @@
-"""A system of which nothing was measured, or another model on one that was: from datasheets, and points of others."""
+"""Experimental: a system or model of which nothing was measured, from datasheets and points of others."""
 
 from __future__ import annotations
 

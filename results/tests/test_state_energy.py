@@ -115,7 +115,7 @@ def test_a_record_with_states_is_read_and_says_what_sensor_it_found(tmp_path, nv
     made = made_steps(random.Random(1), BLOCK_S, 30.0, smoothed_s=0.03)
     result = job(tmp_path, nvml_folder, made, "instant")
     assert main([str(tmp_path)]) == 0
-    assert "collect: all states are" in capsys.readouterr().err
+    assert "collect: all states (experimental) are" in capsys.readouterr().err
     [sensor] = result["energy"]["states"]["sensors"]
     assert (sensor["channel"], sensor["by"]) == ("pynvml:0", "power")
     assert sensor["lag_s"] == pytest.approx(0, abs=0.005)

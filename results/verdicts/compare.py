@@ -14,7 +14,7 @@ from results.points.sensors import accuracy_text
 from results.points.setups import LONGEST, OPTION, UNKNOWN, machine_of, work_of
 from results.records import Record, RecordError, Skipped
 from results.values import energy_source
-from results.verdicts.outcome import Outcome
+from results.verdicts.outcome import Outcome, judge
 from results.verdicts.quality import ESTIMATE, grade, why_not_ranked
 
 # What is compared: its title and where it is; for all of them more is better.
@@ -269,12 +269,8 @@ def _judged(requirement: Requirement, value: Estimate | None) -> tuple[Outcome, 
         return Outcome.OPEN, "has no value"
     if value.interval is None:
         return Outcome.OPEN, f"is {value.value:.4g}, and one run gives no interval"
-    ends = [requirement.holds(end) for end in value.interval]
-    if all(ends):
-        return Outcome.PASSED, ""
-    low, high = value.interval
-    words = f"is {value.value:.4g}, between {low:.4g} and {high:.4g}"
-    return (Outcome.OPEN if any(ends) else Outcome.FAILED), words
+    outcome, (low, high) = judge(requirement.holds, value.interval), value.interval
+    return outcome, f"is {value.value:.4g}, between {low:.4g} and {high:.4g}"
 
 
 def _number(one: PointResults, name: str) -> Estimate | None:
