@@ -83,7 +83,7 @@ def unlike_words(few: PointResults, many: PointResults) -> str:
 def speed_of(results: Sequence[PointResults], devices: int) -> Speed:
     """Throughput of one system on so many devices, each number of them at its best point; between two, of one setup."""
     good = ranked_points(results)
-    best = {number: estimate for number, one in best_by_devices(good).items() if (estimate := one.estimate(PER_DEVICE))}
+    best = _best(good)
     if not best:
         return Speed(None, "no good run")
     if devices in best:
@@ -105,11 +105,15 @@ def speed_of(results: Sequence[PointResults], devices: int) -> Speed:
     return max(speeds, key=lambda one: one.estimate.value if one.estimate else 0.0)
 
 
+def _best(points: Sequence[PointResults]) -> dict[int, Estimate]:
+    """Throughput per device by the number of devices, the fewest first."""
+    every = ((number, one.estimate(PER_DEVICE)) for number, one in best_by_devices(points).items())
+    return {number: estimate for number, estimate in every if estimate}
+
+
 def _between(alike: Sequence[PointResults], devices: int) -> Speed | None:
     """Of the points of one setup; None where none are of fewer devices, or none of more."""
-    best = {
-        number: estimate for number, one in best_by_devices(alike).items() if (estimate := one.estimate(PER_DEVICE))
-    }
+    best = _best(alike)
     numbers = sorted(best)
     more = bisect(numbers, devices)
     if not 0 < more < len(numbers):
