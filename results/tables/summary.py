@@ -8,7 +8,7 @@ from results.points.repeats import PointResults
 from results.values import PER_DEVICE, THROUGHPUT, WORK, devices_text, grouped, rounded
 from results.verdicts.cost import time_to_report
 from results.verdicts.quality import energy_kind, why_not_ranked
-from results.verdicts.ranking import by_energy_kind, by_precision, devices_of_all, fastest, rank, ranked_points
+from results.verdicts.ranking import by_energy_kind, devices_of_all, fastest, rank, ranked_points
 
 
 def sentences(results: Sequence[PointResults]) -> list[str]:
@@ -16,7 +16,7 @@ def sentences(results: Sequence[PointResults]) -> list[str]:
     unit = results[0].any["work_unit"]
     ranked = ranked_points(results)
     found = []
-    for precision, mine in by_precision(ranked).items():
+    for precision, mine in grouped(ranked, lambda one: one.precision).items():
         words = f" in {precision}"
         found += _ranking(mine, PER_DEVICE, f"Fastest per device{words}", f"{unit}/s")
         for kind, of_kind in by_energy_kind([one for one in mine if not why_not_ranked(one)]).items():

@@ -11,11 +11,6 @@ from results.values import PER_DEVICE, grouped
 from results.verdicts.quality import energy_kind
 
 
-def by_precision(results: Sequence[PointResults]) -> dict[str, list[PointResults]]:
-    """The points of each precision: within one they may be ranked."""
-    return grouped(results, lambda one: one.precision)
-
-
 def why_left_out(one: PointResults) -> str:
     """What keeps a point with good runs out of all rankings and verdicts, in words; empty where nothing does."""
     if not one.is_comparable:
@@ -29,7 +24,7 @@ def ranked_points(results: Sequence[PointResults]) -> list[PointResults]:
 
 
 def by_energy_kind(results: Sequence[PointResults]) -> dict[str, list[PointResults]]:
-    """The points of each kind of energy: within one they may be ranked."""
+    """Return the points of each kind of energy: within one they may be ranked."""
     return grouped(results, lambda one: energy_kind(one.any))
 
 

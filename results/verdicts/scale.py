@@ -66,11 +66,6 @@ def setup_at_scale(one: PointResults) -> Setup:
     return tuple(sorted((options | chosen).items()))
 
 
-def by_setup(results: Iterable[PointResults]) -> dict[Setup, list[PointResults]]:
-    """The points of each setup: within one they tell of scaling."""
-    return grouped(results, setup_at_scale)
-
-
 def unlike_words(few: PointResults, many: PointResults) -> str:
     """In what two points of unlike setups differ, in words."""
     of_few, of_many = (", ".join(words) for words in differences([setup_at_scale(one) for one in (few, many)]))
@@ -98,7 +93,7 @@ def speed_of(results: Sequence[PointResults], devices: int) -> Speed:
         rest = f", {devices_text(idle)} idle" if idle else ""
         words = f"jobs of {devices_text(most)} side by side, the most that were measured{rest}"
         return Speed(best[most] * (jobs * most), words)
-    speeds = [speed for alike in by_setup(good).values() if (speed := _between(alike, devices))]
+    speeds = [speed for alike in grouped(good, setup_at_scale).values() if (speed := _between(alike, devices))]
     if not speeds:
         few, many = (best_by_devices(good)[numbers[index]] for index in (more - 1, more))
         return Speed(None, f"{unlike_words(few, many)}: what is between them cannot be told")
