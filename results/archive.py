@@ -369,16 +369,11 @@ def _other_states(stored: dict[str, Any], again: dict[str, Any]) -> Iterator[str
         other: dict[str, Any] = {key: (theirs.get(name) or {}).get(key) for key in keys}
         if one["energy_wh"] is None:
             continue
-        stored_words, words = (
-            f"energy.states of {name} is stored as {one['energy_wh']:.6g} Wh, but its origin gives",
-            "",
-        )
+        stored_words = f"energy.states of {name} is stored as {one['energy_wh']:.6g} Wh, but its origin gives"
         if None in other.values():
-            words = "none"
+            yield f"{stored_words} none"
         elif any(abs(one[key] - other[key]) > STATE_TOLERANCE * (other["high_wh"] - other["low_wh"]) for key in keys):
-            words = f"{other['energy_wh']:.6g} Wh"
-        if words:
-            yield f"{stored_words} {words}"
+            yield f"{stored_words} {other['energy_wh']:.6g} Wh"
     yield from _differences(list(ours), list(theirs), "energy.states")
 
 

@@ -58,7 +58,7 @@ ADDED_TO = {"cpu": "dram"}
 
 
 class Reading(NamedTuple):
-    """What a channel says of the windows of its node."""
+    """A channel's energy in the windows of its node, and its idle power."""
 
     info: ChannelInfo
     estimate: EnergyEstimate
@@ -66,7 +66,7 @@ class Reading(NamedTuple):
 
 
 class EnergyError(Exception):
-    """The energy of a run cannot be told from its traces."""
+    """The traces do not give the energy of a run."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -100,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def collect(folder: Path) -> Record:
-    """The record with its energy; a run whose energy cannot be told has failed, and says why."""
+    """Return the record with its energy; a run without one has failed, and says why."""
     result = read_record(folder / RECORD_NAME)
     _name_nodes(result)
     before = folder / RESULT_NAME
@@ -182,12 +182,12 @@ def _of_ranks(record: Record, traces: Sequence[Trace]) -> Iterator[tuple[int, st
 
 
 def read_traces(folder: Path) -> list[Trace]:
-    """The trace of every node that sampled."""
+    """Return the trace of every node that sampled."""
     return [read_trace(path) for path in sorted(folder.glob(TRACES))]
 
 
 def failed_result(folder: Path, exit_code: int, reason: str) -> Record:
-    """A result that says why there is none, from what the job left behind."""
+    """Return a result that says why there is none, from what the job left behind."""
     try:
         result = read_record(folder / RECORD_NAME)
     except RecordError:
@@ -199,7 +199,7 @@ def failed_result(folder: Path, exit_code: int, reason: str) -> Record:
 
 
 def cause(exit_code: int, errors: Path) -> str:
-    """Why a program failed, from its exit code and the last telling line that it wrote to a file."""
+    """Return why a program failed, from its exit code and the last telling line that it wrote to a file."""
     if 128 < exit_code < 128 + 65:
         number = exit_code - 128
         name = signal.Signals(number).name if number in signal.Signals.__members__.values() else "unknown"
@@ -360,14 +360,13 @@ class _Node:
 def _note_twins(node: _Node) -> Iterator[str]:
     for info, twin in node.twins.items():
         if twin in node.chosen:
-            yield (
-                f"{info.name} of node {node.hostname} shows the same readings as {twin.name}: one sensor, counted once"
-            )
+            words = f"shows the same readings as {twin.name}: one sensor, counted once"
+            yield f"{info.name} of node {node.hostname} {words}"
 
 
 def _note_devices_of_processors(node: _Node) -> Iterator[str]:
     if node.is_accelerated is False and node.scope == "device":
-        yield (f"node {node.hostname}: processors trained, and only the power of devices was measured: that is counted")
+        yield f"node {node.hostname}: processors trained, and only the power of devices was measured: that is counted"
 
 
 def _note_untrained_devices(node: _Node) -> Iterator[str]:

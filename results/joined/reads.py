@@ -142,7 +142,7 @@ def _most_read(files: dict[str, Sum], found: WindowReads) -> list[dict[str, Any]
 
 
 def _add_node(found: WindowReads, windows: Times, profile: Profile, ranks: Sequence[Times]) -> None:
-    """What one node read in windows of one kind, while its ranks did what `ranks` tells."""
+    """Add what one node read in windows of one kind, while its ranks were in the regions of `ranks`."""
     parts = []
     for process in profile.processes:
         for one in process.stretches:

@@ -1,4 +1,4 @@
-"""What a requirement comes to, and the exit code of several."""
+"""Outcomes of requirements, and the exit code of several."""
 
 from __future__ import annotations
 

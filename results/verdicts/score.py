@@ -213,7 +213,7 @@ class _Comparison:
         return Scored(system, value, interval, size.devices, self._speeds[system], total, why_not)
 
     def _turns(self, first: str, other: str) -> Iterator[Turn]:
-        """For each weight the factor at which another system draws level with the first, and the first one's price."""
+        """For each weight, and the price of the first, the factor at which another system ties with the first."""
         leads = {}
         for name in self._weights:
             ratio = self._speeds[first][name].estimate, self._speeds[other][name].estimate
