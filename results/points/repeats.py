@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from results.points.estimate import Estimate, Interval, Part, half_interval, of_runs
 from results.points.sensors import sensor_models, standard_uncertainty
-from results.points.setups import Setup, differences, options_of, setup_of
+from results.points.setups import differences, options_of, setup_of
 from results.records import Record
-from results.values import devices_text, energy_source, sort_key, value_at
+from results.values import devices_text, energy_source, grouped, sort_key, value_at
 
 # What makes a run unsteady: of fewer steps a trend may be chance.
 FEWEST_STEPS = 12
@@ -138,15 +138,13 @@ def by_point(records: Sequence[Record]) -> list[PointResults]:
     several, nobody knows whose it is, and it is apart.
     """
     ordered = sorted(records, key=sort_key)
-    made: dict[tuple[str, Point, tuple[str, ...]], dict[Setup, list[Record]]] = {}
-    for record in ordered:
-        if record["status"] == "ok":
-            key = (record["system"], point_of(record), variant_of(record))
-            made.setdefault(key, {}).setdefault(setup_of(record), []).append(record)
+    good = (record for record in ordered if record["status"] == "ok")
+    made = grouped(good, lambda record: (record["system"], point_of(record), variant_of(record)))
     found = []
-    for (system, point, variant), groups in made.items():
-        for good, differs in zip(groups.values(), differences(list(groups)), strict=True):
-            found.append(PointResults(system, point, (*variant, *differs), good, []))
+    for (system, point, variant), records_of_point in made.items():
+        groups = grouped(records_of_point, setup_of)
+        for runs, differs in zip(groups.values(), differences(list(groups)), strict=True):
+            found.append(PointResults(system, point, (*variant, *differs), runs, []))
     failed: dict[tuple[Any, ...], PointResults] = {}
     for record in ordered:
         if record["status"] != "ok":

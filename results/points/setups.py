@@ -103,7 +103,7 @@ def work_of(record: Record) -> dict[str, str]:
 
 def _of_devices(record: Record, names: Sequence[str]) -> dict[str, str]:
     """What the devices are by those names, several values beside each other; what none of them says is not in it."""
-    return _together(
+    return together(
         {path: value for path, value in flat(one) if any(f"{path}.".startswith(f"{name}.") for name in names)}
         for one in devices_of(record)
     )
@@ -113,7 +113,7 @@ def _of_nodes(record: Record) -> dict[str, str]:
     """The processors of the nodes, in the same way; older records know one node."""
     origin = record.get("provenance") or {}
     nodes = origin.get("nodes") or [origin]
-    return _together({name: str(node[name]) for name in OF_A_NODE if node.get(name) is not None} for node in nodes)
+    return together({name: str(node[name]) for name in OF_A_NODE if node.get(name) is not None} for node in nodes)
 
 
 def _of_processes(record: Record) -> dict[str, str]:
@@ -126,7 +126,7 @@ def _of_processes(record: Record) -> dict[str, str]:
         {name: str(value) for name, value in ((DEVICE, one.get("name")), (CPUS, _cpus(one.get("cpus")))) if value}
         for one in record.get("devices") or []
     ]
-    return _together([*devices, *limits])
+    return together([*devices, *limits])
 
 
 def _cpus(text: str | None) -> int:
@@ -144,8 +144,8 @@ def _environment(record: Record) -> dict[str, str]:
     return {name: value for name, value in found.items() if name not in OF_A_JOB and not name.startswith(OF_SLURM)}
 
 
-def _together(several: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Different values of a name beside each other."""
+def together(several: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Return the values of each name in any of several mappings, different ones joined."""
     found: dict[str, set[str]] = {}
     for one in several:
         for name, value in one.items():

@@ -11,7 +11,7 @@ from results.points.estimate import Estimate, product
 from results.points.regions import changes
 from results.points.repeats import Point, PointResults, by_point, disturbances, energy_of_path, point_of, step_times_s
 from results.points.sensors import accuracy_text
-from results.points.setups import LONGEST, OPTION, UNKNOWN, machine_of, work_of
+from results.points.setups import LONGEST, OPTION, UNKNOWN, machine_of, together, work_of
 from results.records import Record, RecordError, Skipped
 from results.values import energy_source
 from results.verdicts.outcome import Outcome, judge
@@ -195,16 +195,12 @@ def _machine(record: Record) -> dict[str, str | None]:
 
 def _differences(facts: Callable[[Record], Mapping[str, str | None]], *sides: Sequence[Record]) -> list[str]:
     """Say in which facts the records of two sides differ."""
-    values: list[dict[str, set[str]]] = [{}, {}]
-    for found, side in zip(values, sides, strict=True):
-        for record in side:
-            for name, value in facts(record).items():
-                if value:
-                    found.setdefault(name, set()).add(value[:LONGEST])
-    base, other = values
+    base, other = (
+        together({name: value[:LONGEST] for name, value in facts(record).items() if value} for record in side)
+        for side in sides
+    )
     return [
-        f"{name} {' and '.join(sorted(base.get(name, {UNKNOWN})))} against "
-        f"{' and '.join(sorted(other.get(name, {UNKNOWN})))}"
+        f"{name} {base.get(name, UNKNOWN)} against {other.get(name, UNKNOWN)}"
         for name in sorted(base.keys() | other.keys())
         if base.get(name) != other.get(name)
     ]

@@ -43,8 +43,7 @@ def best_by_devices(results: Sequence[PointResults]) -> dict[int, PointResults]:
 
 def best_of_systems(results: Sequence[PointResults], path: str) -> list[PointResults]:
     """The point with the highest value of each system that has one, the highest first."""
-    systems = dict.fromkeys(one.system for one in results)
-    best = [one for system in systems if (one := fastest((one for one in results if one.system == system), path))]
+    best = [one for mine in grouped(results, lambda one: one.system).values() if (one := fastest(mine, path))]
     return sorted(best, key=lambda one: one.value(path) or 0.0, reverse=True)
 
 
