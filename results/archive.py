@@ -18,7 +18,16 @@ from jpwr.say import printable
 from jpwr.trace import Trace
 from results.collect import RECORD_NAME, collect, read_traces
 from results.derived import busier_elsewhere
-from results.records import RESULT_NAME, Record, RecordError, Skipped, find_records, read_record, results_below
+from results.records import (
+    RESULT_NAME,
+    Record,
+    RecordError,
+    Skipped,
+    find_records,
+    read_record,
+    results_below,
+    whole_file,
+)
 from results.signature import sign, signer_of
 from results.workloads import FILE
 
@@ -110,10 +119,9 @@ def _name(folder: Path) -> PurePosixPath:
 def _write(files: dict[str, Path], archive: Path, key: Path | None) -> None:
     import zstandard
 
-    part = archive.with_name(f".{archive.name}.part")
     archive.parent.mkdir(parents=True, exist_ok=True)
     sums = ""
-    try:
+    with whole_file(archive) as part:
         with (
             part.open("wb") as file,
             zstandard.ZstdCompressor(LEVEL).stream_writer(file) as packed,
@@ -128,9 +136,6 @@ def _write(files: dict[str, Path], archive: Path, key: Path | None) -> None:
                 _add(tar, SIGNATURE, sign(os.fsencode(sums), key))
         with part.open("rb+") as written:
             written.write(_seal(written))
-        part.replace(archive)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _seal(file: IO[bytes], size: int | None = None) -> bytes:
@@ -320,9 +325,10 @@ def _problems(result: Path) -> Iterator[str]:
         if words := busier_elsewhere(again.get(key) or {}):
             yield f"{key} is not that of the work: the trace has {words}"
     yield from _not_marked(stored, read_traces(result.parent))
-    yield from _differences(_without_states(stored.get("energy")), _without_states(again.get("energy")), "energy")
     yield from _other_states(stored.get("energy") or {}, again.get("energy") or {})
-    for key in sorted((stored.keys() | again.keys()) - {"energy"}):
+    for record in (stored, again):
+        (record.get("energy") or {}).pop("states", None)
+    for key in sorted(stored.keys() | again.keys()):
         yield from _differences(stored.get(key), again.get(key), key)
 
 
@@ -352,25 +358,23 @@ def _not_marked(record: Record, traces: Sequence[Trace]) -> Iterator[str]:
             )
 
 
-def _without_states(energy: Any) -> Any:
-    return {key: value for key, value in energy.items() if key != "states"} if isinstance(energy, dict) else energy
-
-
 def _other_states(stored: dict[str, Any], again: dict[str, Any]) -> Iterator[str]:
-    """States' energies that are fitted to the readings, which no two machines do to the last digit."""
-    ours, theirs = ((one.get("states") or {}).get("states") or [] for one in (stored, again))
-    told = {tuple(one["states"]): one for one in theirs}
-    for one in ours:
-        name, other = f"energy.states of {' and '.join(one['states'])}", told.get(tuple(one["states"])) or {}
-        if one["energy_wh"] is not None and other.get("energy_wh") is None:
-            yield f"{name} is stored as {one['energy_wh']:.6g} Wh, but its origin gives none"
-        elif one["energy_wh"] is not None:
-            width_wh = max(other["high_wh"] - other["low_wh"], 0.0)
-            if any(
-                abs(one[key] - other[key]) > STATE_TOLERANCE * width_wh for key in ("energy_wh", "low_wh", "high_wh")
-            ):
-                yield f"{name} is stored as {one['energy_wh']:.6g} Wh, but its origin gives {other['energy_wh']:.6g} Wh"
-    yield from _differences([one["states"] for one in ours], [one["states"] for one in theirs], "energy.states")
+    """States' energies (experimental), which are fitted: no two machines get the same to the last digit."""
+    ours, theirs = (
+        {" and ".join(row["states"]): row for row in (energy.get("states") or {}).get("states") or []}
+        for energy in (stored, again)
+    )
+    keys = ("energy_wh", "low_wh", "high_wh")
+    for name, one in ours.items():
+        other: dict[str, Any] = {key: (theirs.get(name) or {}).get(key) for key in keys}
+        if one["energy_wh"] is None:
+            continue
+        stored_words = f"energy.states of {name} is stored as {one['energy_wh']:.6g} Wh, but its origin gives"
+        if None in other.values():
+            yield f"{stored_words} none"
+        elif any(abs(one[key] - other[key]) > STATE_TOLERANCE * (other["high_wh"] - other["low_wh"]) for key in keys):
+            yield f"{stored_words} {other['energy_wh']:.6g} Wh"
+    yield from _differences(list(ours), list(theirs), "energy.states")
 
 
 def _differences(stored: Any, again: Any, name: str) -> Iterator[str]:

@@ -11,7 +11,7 @@ import re
 import signal
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from jpwr.energy import ChannelEnergy, EnergyEstimate, energy_of_passes
 from jpwr.errors import JpwrError, NotEnoughSamples
 from jpwr.trace import Series, Trace
 from jpwr.writers import read_trace
-from results.derived import JOULES_PER_WH, longest_s, windows_of
+from results.derived import JOULES_PER_WH, longest_s, of_node, windows_of
 from results.joined.clocks import clocks_of
 from results.joined.reads import reads_of
 from results.records import RESULT_NAME, Record, RecordError, read_record, write_record
@@ -58,7 +58,7 @@ ADDED_TO = {"cpu": "dram"}
 
 
 class Reading(NamedTuple):
-    """What a channel says of the windows of its node."""
+    """A channel's energy in the windows of its node, and its idle power."""
 
     info: ChannelInfo
     estimate: EnergyEstimate
@@ -66,7 +66,7 @@ class Reading(NamedTuple):
 
 
 class EnergyError(Exception):
-    """The energy of a run cannot be told from its traces."""
+    """The traces do not give the energy of a run."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -91,7 +91,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     for note in result.get("energy", {}).get("notes", []):
         print(f"collect: {note}", file=sys.stderr)
     if states := result.get("energy", {}).get("states"):
-        print(f"collect: all states are {states['closing_percent']:+.1f} % off the window's energy", file=sys.stderr)
+        off = f"all states (experimental) are {states['closing_percent']:+.1f} % off the window's energy"
+        print(f"collect: {off}", file=sys.stderr)
     if result["status"] != "ok":
         print(f"collect: {result['error']}", file=sys.stderr)
         return 1
@@ -99,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def collect(folder: Path) -> Record:
-    """The record with its energy; a run whose energy cannot be told has failed, and says why."""
+    """Return the record with its energy; a run without one has failed, and says why."""
     result = read_record(folder / RECORD_NAME)
     _name_nodes(result)
     before = folder / RESULT_NAME
@@ -149,7 +150,7 @@ def _add_job(result: Record, before: Record) -> None:
 
 
 def _add_states(record: Record, traces: Sequence[Trace], folder: Path) -> None:
-    """The energy of a step's states, where it was asked for; a run is none the worse without."""
+    """Add the energy of a step's states (experimental), where it was asked for; a run without it is as good."""
     try:
         from results.joined.state_energy import OfRank, energy_of_states
 
@@ -164,33 +165,29 @@ def _add_states(record: Record, traces: Sequence[Trace], folder: Path) -> None:
 
 
 def _of_ranks(record: Record, traces: Sequence[Trace]) -> Iterator[tuple[int, str, ChannelEnergy, bool]]:
-    """The channels of the energy: rank, name, readings, and whether its counter was believed.
+    """The channels of the energy: rank, name, readings, and whether its counter was used.
 
     Raises EnergyError for one that measures several ranks' devices.
     """
     methods = {(one["hostname"], one["name"]): one["method"] for one in record["energy"]["channels"]}
     for hostname, windows in windows_of(record, "measured").items():
-        trace = _trace_of(windows[0], traces)
-        devices = [device for device in record["devices"] if device["hostname"] == hostname]
-        chosen = _choose(_once(trace), [device["device_id"] for device in devices], is_accelerated(record))
-        for info, curve in zip(trace.channels, trace.curves(), strict=True):
-            if info not in chosen:
-                continue
+        node = _Node(record, hostname, windows, traces)
+        for info, curve in node.curves():
             ids = set(same_ids(info.device_id))
-            own = {device["rank"] for device in devices if ids & set(same_ids(device["device_id"]))}
-            ranks = own or {device["rank"] for device in devices}
+            own = {device["rank"] for device in node.devices if ids & set(same_ids(device["device_id"]))}
+            ranks = own or {device["rank"] for device in node.devices}
             if len(ranks) > 1:
                 raise EnergyError(f"channel {info.name} measures {len(ranks)} processes, each with steps of its own")
             yield ranks.pop(), info.name, curve, methods.get((hostname, info.name)) == "counter"
 
 
 def read_traces(folder: Path) -> list[Trace]:
-    """The trace of every node that sampled."""
+    """Return the trace of every node that sampled."""
     return [read_trace(path) for path in sorted(folder.glob(TRACES))]
 
 
 def failed_result(folder: Path, exit_code: int, reason: str) -> Record:
-    """A result that says why there is none, from what the job left behind."""
+    """Return a result that says why there is none, from what the job left behind."""
     try:
         result = read_record(folder / RECORD_NAME)
     except RecordError:
@@ -202,7 +199,7 @@ def failed_result(folder: Path, exit_code: int, reason: str) -> Record:
 
 
 def cause(exit_code: int, errors: Path) -> str:
-    """Why a program failed, from its exit code and the last telling line that it wrote to a file."""
+    """Return why a program failed, from its exit code and the last telling line that it wrote to a file."""
     if 128 < exit_code < 128 + 65:
         number = exit_code - 128
         name = signal.Signals(number).name if number in signal.Signals.__members__.values() else "unknown"
@@ -246,128 +243,198 @@ def _lines(path: Path) -> list[str]:
 
 
 def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, Any]:
-    """Energy and power of the devices that trained, over the windows of one kind: those of a throughput.
+    """Return energy and power of the devices that trained, over the windows of one kind: those of a throughput.
 
     Energy in watt-hours, power in watts, both summed over all devices. Raises EnergyError when a node has no trace
     of its window, or a device no channel.
     """
-    nodes = windows_of(record, kind)
+    nodes = [_Node(record, hostname, windows, traces) for hostname, windows in windows_of(record, kind).items()]
     if not nodes:
         raise EnergyError(f"the record has no {kind} window")
-    channels = []
-    notes = []
-    by_scope_wh: dict[str, list[float]] = {}  # of each node that has it
-    busy_w: list[tuple[float, float]] = []
-    scopes: dict[str, str] = {}  # of each node
-    counted: dict[tuple[str, str], str] = {}  # for which node a sensor is
-    accelerated = is_accelerated(record)
-    for hostname, windows in nodes.items():
-        trace = _trace_of(windows[0], traces)
-        device_ids = [device["device_id"] for device in record["devices"] if device["hostname"] == hostname]
-        twins = _twins(trace)
-        chosen = _choose(_once(trace), device_ids, accelerated)
-        notes += [
-            f"{info.name} of node {hostname} shows the same readings as {twin.name}: one sensor, counted once"
-            for info, twin in twins.items()
-            if twin in chosen
-        ]
-        scopes[hostname] = "+".join(sorted({info.scope.value for info in chosen}))
-        if accelerated is False and scopes[hostname] == "device":
-            notes.append(
-                f"node {hostname}: processors trained, and only the power of devices was measured: that is counted"
-            )
-        heard = {info: reading for info, reading in _heard(trace, windows).items() if info not in twins}
-        for place in {info.scope.value for info in heard}:
-            joules = (reading.estimate.energy_j for info, reading in heard.items() if info.scope.value == place)
-            by_scope_wh.setdefault(place, []).append(math.fsum(joules) / JOULES_PER_WH)
-        for info, trained in chosen.items():
-            if (other := counted.setdefault(_sensor(trace, info), hostname)) != hostname and not info.estimated:
-                raise EnergyError(f"channel {info.name} is one sensor, and is counted for {other} and for {hostname}")
-            if info not in heard:
-                raise EnergyError(f"channel {info.name} {info.lacks or _why_unknown(trace, info, windows)}")
-            channels.append(_describe(heard[info], hostname) | _clocks(trace, info.name, windows))
-            if trained < info.num_devices and any(device_ids):
-                notes.append(f"channel {info.name} of node {hostname} {_counted(info, trained)}")
-        busy_w.append(_busy_w(trace, chosen, [one for one in record["windows"] if one["hostname"] == hostname]))
-        if twice := [info.name for info in _left_out(trace.channels, chosen) if info not in twins]:
-            notes.append(f"{', '.join(twice)} of node {hostname} show the same by another method: not counted")
-    if len(set(scopes.values())) > 1:
-        known = ", ".join(f"{scope} on {hostname}" for hostname, scope in scopes.items())
-        raise EnergyError(f"the nodes were measured at different places, whose sum means nothing: {known}")
-    duration_s = longest_s(nodes)
-    num_devices = record["layout"]["num_devices"]
+    _refuse_a_sensor_of_two_nodes(nodes)
+    channels = [channel for node in nodes for channel in node.channels()]
+    scope = _only_scope(nodes)
     energy_wh = math.fsum(channel["energy_wh"] for channel in channels)
-    [scope] = set(scopes.values())
-    estimated = any(channel["estimated"] for channel in channels)
+    _refuse_nothing(channels, energy_wh)
+    duration_s = max(node.duration_s for node in nodes)
+    power_kind = "estimated" if any(channel["estimated"] for channel in channels) else "measured"
     unit = record["work_unit"]
-    if not energy_wh > 0:
-        raise EnergyError(f"its channels measured {energy_wh:g} Wh, and no run uses none")
-    for channel in channels:
-        if not channel["energy_wh"] > 0:
-            raise EnergyError(f"channel {channel['name']} measured {channel['energy_wh']:g} Wh, and no run uses none")
-    windows_w, elsewhere_w = (math.fsum(of_nodes) for of_nodes in zip(*busy_w, strict=True))
-    unsure_w = math.fsum(channel["uncertainty_wh"] for channel in channels) * JOULES_PER_WH / duration_s
-    is_busier = elsewhere_w > MOST_ELSEWHERE * windows_w + unsure_w
     work_per_wh = record["metrics"][f"{kind}_{unit}"] / energy_wh
     epoch = record["metrics"].get(f"{unit}_per_epoch")
     return {
         "energy_wh": energy_wh,
-        "energy_wh_per_device": energy_wh / num_devices,
+        "energy_wh_per_device": energy_wh / record["layout"]["num_devices"],
         "avg_power_w": energy_wh * JOULES_PER_WH / duration_s,
-        # Devices that are read at the same moments under the same load are off in the same direction: sums are linear.
+        # Devices that are read at the same moments under the same load err in the same direction: sums are linear.
         **{name: math.fsum(channel[name] for channel in channels) for name in UNCERTAINTIES},
         **_accuracy(channels, energy_wh),
         "idle_power_w": _sum_or_none([channel["idle_power_w"] for channel in channels]),
         f"{unit}_per_wh": work_per_wh,
         "epoch_wh": epoch / work_per_wh if epoch else None,
         "window_s": duration_s,
-        "power_kind": "estimated" if estimated else "measured",
+        "power_kind": power_kind,
         "power_scope": scope,
-        "power_source": f"{'ESTIMATED' if estimated else 'measured'}, {scope}",
+        "power_source": f"{'ESTIMATED' if power_kind == 'estimated' else power_kind}, {scope}",
         "samples": sum(channel["samples"] for channel in channels),
         "missing": sum(channel["missing"] for channel in channels),
         "sampling_interval_s": traces[0].meta.get("interval_s"),
         "jpwr_version": traces[0].meta.get("jpwr_version"),
         "channels": channels,
-        "notes": notes,
-        # Of all that was sampled, used or not; scopes contain each other and are not to be added up. A scope that some
-        # nodes lack has no sum that others could be compared with.
-        "sampled_by_scope": {
-            f"{place}_wh": _none_if_nan(math.fsum(of_nodes)) if len(of_nodes) == len(nodes) else None
-            for place, of_nodes in sorted(by_scope_wh.items())
-        },
-        **({"windows_w": windows_w, "elsewhere_w": elsewhere_w} if is_busier else {}),
+        "notes": [words for node in nodes for note in NOTES for words in note(node)],
+        "sampled_by_scope": _sampled_by_scope(nodes),
+        **_busier_elsewhere(nodes, channels, duration_s),
     }
 
 
-def _busy_w(trace: Trace, chosen: Iterable[ChannelInfo], windows: Sequence[dict[str, Any]]) -> tuple[float, float]:
-    """Mean power of a node's channels from its first window to its last, and the highest over as long a time of the
-    command, in watts.
+class _Node:
+    """One node's windows and trace, with the channels that count."""
+
+    def __init__(
+        self, record: Record, hostname: str, windows: Sequence[dict[str, Any]], traces: Sequence[Trace]
+    ) -> None:
+        trace = of_node(windows[0], traces, lambda one: one.meta)
+        if trace is None:
+            raise EnergyError(f"node {hostname} has no power trace of the boot that it trained under")
+        self.hostname, self.trace = hostname, trace
+        self.duration_s = longest_s({hostname: list(windows)})
+        self.devices = [device for device in record["devices"] if device["hostname"] == hostname]
+        self.device_ids = [device["device_id"] for device in self.devices]
+        self.is_accelerated = is_accelerated(record)
+        self.twins = _twins(trace)
+        own = [info for info in trace.channels if info not in self.twins]
+        self.chosen = _choose(own, self.device_ids, self.is_accelerated)
+        self.scope = "+".join(sorted({info.scope.value for info in self.chosen}))
+        self._windows, self._edges_s = windows, [(window["start_s"], window["end_s"]) for window in windows]
+        self._all_windows = [window for window in record["windows"] if window["hostname"] == hostname]
+        # A channel that is lost in a window has no energy, and takes no other's along.
+        self.heard = {
+            info: Reading(info, estimate, idle_w)
+            for info, estimate, idle_w in zip(
+                trace.channels, trace.known_sums(self._edges_s), trace.idle_power_w(), strict=True
+            )
+            if estimate is not None and info not in self.twins
+        }
+
+    def curves(self) -> list[tuple[ChannelInfo, ChannelEnergy]]:
+        """Return the readings of the channels that count."""
+        both = zip(self.trace.channels, self.trace.curves(), strict=True)
+        return [(info, curve) for info, curve in both if info in self.chosen]
+
+    def channels(self) -> Iterator[dict[str, Any]]:
+        """Yield what the record has of each channel that counts; raises EnergyError for one without an energy."""
+        for info in self.chosen:
+            if info not in self.heard:
+                raise EnergyError(f"channel {info.name} {info.lacks or self._why_unknown(info)}")
+            clocks = clocks_of(self.trace, info.name, self._windows)
+            yield _describe(self.heard[info], self.hostname) | ({"clocks": clocks} if clocks else {})
+
+    def _why_unknown(self, info: ChannelInfo) -> str:
+        try:
+            energy_of_passes(dict(self.curves())[info], self._edges_s)
+        except NotEnoughSamples as error:
+            return str(error).removeprefix(f"{info.name} ")
+        return NOT_SAMPLED
+
+    def busy_w(self) -> tuple[float, float]:
+        """Return the mean power in watts from the first window to the last, and the highest over as long a time."""
+        begin_s = min(window["start_s"] for window in self._all_windows)
+        end_s = max(window["end_s"] for window in self._all_windows)
+        started_s, ended_s = (self.trace.event_time_s(f"command_{word}") for word in ("started", "ended"))
+        curves = [curve.power for _, curve in self.curves()]
+        edges_s = [(one.times_s[0], one.times_s[-1]) for one in curves if len(one.times_s) > 1]
+        if started_s is None or len(edges_s) < len(curves):
+            return 0.0, 0.0
+        least_s, most_s = max(edge[0] for edge in edges_s), min(edge[1] for edge in edges_s)
+        if not least_s <= begin_s < end_s <= most_s:
+            return 0.0, 0.0
+        least_s, most_s = max(started_s, least_s), min(most_s, math.inf if ended_s is None else ended_s)
+        length_s = end_s - begin_s
+        places = math.floor(PLACES * (most_s - least_s - length_s) / length_s) + 1
+        own_w, *others_w = (
+            math.fsum(curve.until_j(from_s + length_s) - curve.until_j(from_s) for curve in curves) / length_s
+            for from_s in (begin_s, *(least_s + place * length_s / PLACES for place in range(places)))
+        )
+        return own_w, max(others_w, default=own_w)
+
+
+def _note_twins(node: _Node) -> Iterator[str]:
+    for info, twin in node.twins.items():
+        if twin in node.chosen:
+            words = f"shows the same readings as {twin.name}: one sensor, counted once"
+            yield f"{info.name} of node {node.hostname} {words}"
+
+
+def _note_devices_of_processors(node: _Node) -> Iterator[str]:
+    if node.is_accelerated is False and node.scope == "device":
+        yield f"node {node.hostname}: processors trained, and only the power of devices was measured: that is counted"
+
+
+def _note_untrained_devices(node: _Node) -> Iterator[str]:
+    for info, trained in node.chosen.items():
+        if trained < info.num_devices and any(node.device_ids):
+            words = f"measures {info.num_devices} devices, of which {trained} trained: the energy of all is counted"
+            unknown = "has no id of a device that trained: its energy is counted all the same"
+            yield f"channel {info.name} of node {node.hostname} {words if trained else unknown}"
+
+
+def _note_other_methods(node: _Node) -> Iterator[str]:
+    """Channels of the scopes that count, unless those that count were found by their ids."""
+    scopes = {info.scope for info in node.chosen}
+    own = [info for info in node.trace.channels if info.mine and info.scope in scopes and info not in node.twins]
+    others = [info.name for info in own if info not in node.chosen]
+    if others and not any(node.chosen.values()):
+        yield f"{', '.join(others)} of node {node.hostname} show the same by another method: not counted"
+
+
+NOTES = (_note_twins, _note_devices_of_processors, _note_untrained_devices, _note_other_methods)
+
+
+def _refuse_a_sensor_of_two_nodes(nodes: Sequence[_Node]) -> None:
+    counted: dict[tuple[str, str], str] = {}
+    for node in nodes:
+        for info in node.chosen:
+            other = counted.setdefault(_sensor(node.trace, info), node.hostname)
+            if other != node.hostname and not info.estimated:
+                raise EnergyError(
+                    f"channel {info.name} is one sensor, and is counted for {other} and for {node.hostname}"
+                )
+
+
+def _only_scope(nodes: Sequence[_Node]) -> str:
+    if len({node.scope for node in nodes}) > 1:
+        known = ", ".join(f"{node.scope} on {node.hostname}" for node in nodes)
+        raise EnergyError(f"the nodes were measured at different places, whose sum means nothing: {known}")
+    return nodes[0].scope
+
+
+def _refuse_nothing(channels: Sequence[dict[str, Any]], energy_wh: float) -> None:
+    every = [("its channels", energy_wh), *((f"channel {one['name']}", one["energy_wh"]) for one in channels)]
+    for name, measured_wh in every:
+        if not measured_wh > 0:
+            raise EnergyError(f"{name} measured {measured_wh:g} Wh, and no run uses none")
+
+
+def _sampled_by_scope(nodes: Sequence[_Node]) -> dict[str, float | None]:
+    """Energy of all that was sampled, used or not: scopes contain each other and are not to be added up.
+
+    A scope that some nodes lack has no sum that others could be compared with.
     """
-    begin_s, end_s = min(window["start_s"] for window in windows), max(window["end_s"] for window in windows)
-    started_s, ended_s = trace.event_time_s("command_started"), trace.event_time_s("command_ended")
-    curves = [curve.power for info, curve in zip(trace.channels, trace.curves(), strict=True) if info in chosen]
-    is_covered = all(len(one.times_s) > 1 and one.times_s[0] <= begin_s and end_s <= one.times_s[-1] for one in curves)
-    if started_s is None or not is_covered:
-        return 0.0, 0.0
-    least_s = max(started_s, *(curve.times_s[0] for curve in curves))
-    most_s = min(math.inf if ended_s is None else ended_s, *(curve.times_s[-1] for curve in curves))
-    length_s = end_s - begin_s
-    places = math.floor(PLACES * (most_s - least_s - length_s) / length_s) + 1
-    own_w, *others_w = (
-        math.fsum(curve.until_j(from_s + length_s) - curve.until_j(from_s) for curve in curves) / length_s
-        for from_s in (begin_s, *(least_s + place * length_s / PLACES for place in range(places)))
-    )
-    return own_w, max(others_w, default=own_w)
+    found = {}
+    for scope in sorted({info.scope.value for node in nodes for info in node.heard}):
+        of_nodes = [[one.estimate for info, one in node.heard.items() if info.scope.value == scope] for node in nodes]
+        joules = math.fsum(estimate.energy_j for of_node in of_nodes for estimate in of_node)
+        found[f"{scope}_wh"] = _none_if_nan(joules / JOULES_PER_WH) if all(of_nodes) else None
+    return found
 
 
-def _trace_of(window: dict[str, Any], traces: Sequence[Trace]) -> Trace:
-    # A node's name can differ in and outside of a container; its kernel's boot id cannot.
-    same_boot = [trace for trace in traces if trace.meta.get("boot_id") == window["boot_id"]]
-    same_name = [trace for trace in same_boot if trace.meta.get("hostname") == window["hostname"]]
-    if same_name or (same_boot and window["boot_id"]):
-        return (same_name or same_boot)[0]
-    raise EnergyError(f"node {window['hostname']} has no power trace of the boot that it trained under")
+def _busier_elsewhere(
+    nodes: Sequence[_Node], channels: Sequence[dict[str, Any]], duration_s: float
+) -> dict[str, float]:
+    """Return both powers where the run took clearly more power outside of its windows."""
+    windows_w, elsewhere_w = (math.fsum(of_nodes) for of_nodes in zip(*(node.busy_w() for node in nodes), strict=True))
+    unsure_w = math.fsum(channel["uncertainty_wh"] for channel in channels) * JOULES_PER_WH / duration_s
+    is_busier = elsewhere_w > MOST_ELSEWHERE * windows_w + unsure_w
+    return {"windows_w": windows_w, "elsewhere_w": elsewhere_w} if is_busier else {}
 
 
 def _twins(trace: Trace) -> dict[ChannelInfo, ChannelInfo]:
@@ -380,11 +447,6 @@ def _twins(trace: Trace) -> dict[ChannelInfo, ChannelInfo]:
         if earlier.info not in found and _same_readings(earlier, later):
             found.setdefault(later.info, earlier.info)
     return found
-
-
-def _once(trace: Trace) -> list[ChannelInfo]:
-    twins = _twins(trace)
-    return [info for info in trace.channels if info not in twins]
 
 
 def _same_readings(one: Series, other: Series) -> bool:
@@ -401,26 +463,6 @@ def _same_readings(one: Series, other: Series) -> bool:
     steps = [(after[0] - before[0], after[1] - before[1]) for before, after in pairwise(zip(*columns, strict=False))]
     moved = [abs(first - second) <= READING_STEP for first, second in steps if abs(first) + abs(second) > READING_STEP]
     return len(moved) >= TWIN_CHANGES and sum(moved) >= TWIN_SHARE * len(moved)
-
-
-def _heard(trace: Trace, windows: Sequence[dict[str, Any]]) -> dict[ChannelInfo, Reading]:
-    """What the channels say of the windows; one that is lost in a window says nothing, and takes no other's along."""
-    estimates = trace.known_sums((window["start_s"], window["end_s"]) for window in windows)
-    return {
-        info: Reading(info, estimate, idle_w)
-        for info, estimate, idle_w in zip(trace.channels, estimates, trace.idle_power_w(), strict=True)
-        if estimate is not None
-    }
-
-
-def _why_unknown(trace: Trace, info: ChannelInfo, windows: Sequence[dict[str, Any]]) -> str:
-    """Say why a channel has no energy in the windows."""
-    curve = dict(zip(trace.channels, trace.curves(), strict=True))[info]
-    try:
-        energy_of_passes(curve, [(window["start_s"], window["end_s"]) for window in windows])
-    except NotEnoughSamples as error:
-        return str(error).removeprefix(f"{info.name} ")
-    return NOT_SAMPLED
 
 
 def _choose(
@@ -472,14 +514,6 @@ def _method(info: ChannelInfo) -> str:
     return method if colon else ""
 
 
-def _left_out(found: Sequence[ChannelInfo], chosen: dict[ChannelInfo, int]) -> list[ChannelInfo]:
-    """Channels of the scopes that were chosen, where it is not by ids that they are none of it."""
-    scopes = {info.scope for info in chosen}
-    if any(chosen.values()):
-        return []
-    return [info for info in found if info.mine and info.scope in scopes and info not in chosen]
-
-
 def _sensor(trace: Trace, info: ChannelInfo) -> tuple[str, str]:
     """What two traces have in common that show the same sensor: names are of a container, addresses of a node."""
     if info.scope.value == "supply" and info.device_id:
@@ -494,13 +528,6 @@ def _of_devices(found: Sequence[ChannelInfo], scope: str, device_ids: Sequence[s
         if info.scope.value == scope:
             by_id.update(dict.fromkeys(same_ids(info.device_id), info))
     return [next((by_id[one] for one in same_ids(text) if one in by_id), None) for text in device_ids]
-
-
-def _counted(info: ChannelInfo, trained: int) -> str:
-    """What is in the energy of a channel that is not all of devices known to have trained."""
-    if not trained:
-        return "has no id of a device that trained: its energy is counted all the same"
-    return f"measures {info.num_devices} devices, of which {trained} trained: the energy of all is counted"
 
 
 def _describe(reading: Reading, hostname: str) -> dict[str, Any]:
@@ -547,11 +574,6 @@ def _accuracy(channels: Sequence[dict[str, Any]], energy_wh: float) -> dict[str,
     bound_wh = math.fsum(channel["accuracy"] * channel["energy_wh"] for channel in channels)
     sources = dict.fromkeys(channel["accuracy_from"] for channel in channels)
     return {"accuracy": bound_wh / energy_wh, "accuracy_from": " and ".join(sources)}
-
-
-def _clocks(trace: Trace, channel: str, windows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    found = clocks_of(trace, channel, windows)
-    return {"clocks": found} if found else {}
 
 
 def _none_if_nan(value: float) -> float | None:

@@ -83,7 +83,7 @@ FIELDS = (
 
 
 def frame(*folders: str | Path, meters: Sequence[str | Path] = ()) -> DataFrame:
-    """A data frame of all runs below some folders, or of records given as files, failed ones among them.
+    """Return a data frame of all runs below some folders, or of records given as files, failed ones among them.
 
     What a run does not know is missing (`pandas.NA`), never 0. `meters`: files of meters in the supply line. Raises
     RecordError where there is no record, or a file cannot be used; records that cannot be are warned of.
@@ -105,19 +105,15 @@ def frame(*folders: str | Path, meters: Sequence[str | Path] = ()) -> DataFrame:
 
 
 def frame_of(records: Sequence[Record]) -> DataFrame:
-    """The same of records that were read."""
+    """Return the data frame of records that were read."""
     import pandas
 
-    columns = {field.name: [_value(field, record) for record in records] for field in FIELDS}
-    series = {}
+    values = {field.name: [_value(field, record) for record in records] for field in FIELDS}
+    made = pandas.DataFrame(values, dtype="object")
     for field in FIELDS:
-        values = columns[field.name]
         if field.kind == TIME:
-            moments = pandas.to_datetime(pandas.Series(values, dtype="object"), utc=True, errors="coerce")
-            series[field.name] = moments.astype(TIME)
-        else:
-            series[field.name] = pandas.Series(values, dtype=field.kind)
-    return pandas.DataFrame(series)
+            made[field.name] = pandas.to_datetime(made[field.name], utc=True, errors="coerce")
+    return made.astype({field.name: field.kind for field in FIELDS})
 
 
 def _value(field: Field, record: Record) -> Any:

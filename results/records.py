@@ -7,6 +7,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -191,9 +192,19 @@ MIGRATIONS: dict[Any, Callable[[Record], None]] = {1: _from_version_1, 2: _from_
 
 def write_record(record: Record, path: Path) -> None:
     """Store a record so that a reader sees the old one or the new one, never half of one."""
+    with whole_file(path) as part:
+        part.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Yield the path of a file to write, which takes the place of another one when the block has ended well."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    part.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
-    part.replace(path)
+    try:
+        yield part
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def find_records(folders: Iterable[Path]) -> Found:

@@ -22,20 +22,36 @@ LENGTH, NOT_HASHED = "sequence_length", "run"
 SWITCH = {"on": True, "off": False}
 
 
-def statements(record: dict[str, Any]) -> Iterator[tuple[str, Any, Any, str]]:
-    """Yield each value that another source states, too: its name, the value, what the source states, and the source."""
-    config, origin = record.get("config") or {}, record.get("provenance") or {}
-    groups = {name: options for name, options in config.items() if isinstance(options, dict)}
-    flags = _flags(origin.get("command") or [])
-    hashed = {name: options for name, options in config.items() if name != NOT_HASHED}
+Statements = Iterator[tuple[str, Any, Any, str]]  # a value's name, the value, what another source states, the source
+
+
+def statements(record: dict[str, Any]) -> Statements:
+    """Yield each value that another source states, too."""
+    for source in (_by_the_hash, _by_model_options, _by_options, _by_the_workload, _by_the_table_of_systems):
+        yield from source(record)
+
+
+def _groups(record: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The options of a run, group by group."""
+    return {name: group for name, group in (record.get("config") or {}).items() if isinstance(group, dict)}
+
+
+def _by_the_hash(record: dict[str, Any]) -> Statements:
+    hashed = {name: options for name, options in (record.get("config") or {}).items() if name != NOT_HASHED}
     digest = hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()
-    yield "provenance.config_hash", origin.get("config_hash"), digest, "its config"
-    asked = groups.get("model") or {}
+    yield "provenance.config_hash", (record.get("provenance") or {}).get("config_hash"), digest, "its config"
+
+
+def _by_model_options(record: dict[str, Any]) -> Statements:
+    asked = _groups(record).get("model") or {}
     for option in MODEL_OPTIONS:
         if asked.get(option) is not None:
             yield "model", record["model"].rpartition(" ")[2], str(asked[option]), f"config.model.{option}"
-    layout, peak = record["layout"], (record.get("metrics") or {}).get(PEAK_USED)
-    for group, option, value in ((group, *one) for group, options in groups.items() for one in options.items()):
+
+
+def _by_options(record: dict[str, Any]) -> Statements:
+    flags, layout = _flags((record.get("provenance") or {}).get("command") or []), record["layout"]
+    for group, option, value in ((name, *one) for name, mine in _groups(record).items() for one in mine.items()):
         source = f"config.{group}.{option}"
         if option in flags:  # which leaves no option at its own default
             yield source, "null" if value is None else value, _as_used(flags[option], value), "its command line"
@@ -44,13 +60,10 @@ def statements(record: dict[str, Any]) -> Iterator[tuple[str, Any, Any, str]]:
         elif value and option in layout:  # 0 asks for none
             yield f"layout.{option}", layout[option], value, source
         elif value and option == PEAK_USED:
-            yield f"metrics.{PEAK_USED}", peak, value, source
-    yield from _of_workload(record, asked)
-    if known := peaks().get((record["system"], str(record.get("precision")))):
-        yield f"metrics.{PEAK_USED}", peak, known, f"{SYSTEMS.name} for {record['system']}"
+            yield f"metrics.{PEAK_USED}", (record.get("metrics") or {}).get(PEAK_USED), value, source
 
 
-def _of_workload(record: dict[str, Any], asked: dict[str, Any]) -> Iterator[tuple[str, Any, Any, str]]:
+def _by_the_workload(record: dict[str, Any]) -> Statements:
     from results.workloads import workloads  # which needs records, and they what is stated of them
 
     facts = workloads().get(record["benchmark"])
@@ -64,11 +77,17 @@ def _of_workload(record: dict[str, Any], asked: dict[str, Any]) -> Iterator[tupl
     if record["model"] in facts.flops_per_length and length:
         own, of_own = next(iter(known.items()))
         flops = of_own + facts.flops_per_length[record["model"]] * (length - int(own.split()[0]))
-        if asked.get(LENGTH, length) is None:
+        if (_groups(record).get("model") or {}).get(LENGTH, length) is None:
             yield "sample", sample, own, "its model"
     name = f"model_flops_per_{facts.work_unit[:-1]}"
     if flops:
         yield f"metrics.{name}", metrics.get(name), flops, "its model and sample"
+
+
+def _by_the_table_of_systems(record: dict[str, Any]) -> Statements:
+    if known := peaks().get((record["system"], str(record.get("precision")))):
+        stored = (record.get("metrics") or {}).get(PEAK_USED)
+        yield f"metrics.{PEAK_USED}", stored, known, f"{SYSTEMS.name} for {record['system']}"
 
 
 def _flags(command: list[Any]) -> dict[str, str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, TypeVar
 
 from results.records import Record
 
@@ -11,6 +12,8 @@ THROUGHPUT, WORK = "metrics.{unit}_per_s", "energy.{unit}_per_wh"
 PER_DEVICE = "metrics.{unit}_per_s_per_device"
 EFFECTIVE = "metrics.effective_{unit}_per_s"
 SIGNIFICANT = 4  # digits of a number without an interval
+Item = TypeVar("Item")
+Key = TypeVar("Key")
 
 
 def value_at(record: Record, path: str) -> Any:
@@ -41,6 +44,15 @@ def is_accelerated(record: Record) -> bool | None:
 def count(number: int, noun: str) -> str:
     """So many of them, in words."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def grouped(items: Iterable[Item], key: Callable[[Item], Key | None]) -> dict[Key, list[Item]]:
+    """Return items by a key of each, in the order of their first ones; those whose key is None are left out."""
+    found: dict[Key, list[Item]] = {}
+    for item in items:
+        if (of_item := key(item)) is not None:
+            found.setdefault(of_item, []).append(item)
+    return found
 
 
 def devices_text(number: int) -> str:

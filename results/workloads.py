@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
@@ -86,6 +86,25 @@ def title_of(benchmark: str) -> str:
     return known.title if known else benchmark
 
 
+def _has_flops(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(samples, dict) and samples for samples in value.values())
+
+
+def _has_reasons(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        vendor in VENDORS and isinstance(why, str) and why for vendor, why in value.items()
+    )
+
+
+# Blocks of a file: which class each part becomes, and what each of the others holds.
+PARTS: dict[str, Callable[..., Any]] = {"data": Data, "costed": Amount, "reported": Amount}
+BLOCKS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "flops": (_has_flops, "models with samples and their FLOPs"),
+    "parameters": (lambda value: isinstance(value, dict), "names with their values"),
+    "refused": (_has_reasons, f"vendors of {', '.join(VENDORS)} with the reasons"),
+}
+
+
 def _read(path: Path) -> Facts:
     try:
         found = read_yaml(path)
@@ -95,32 +114,12 @@ def _read(path: Path) -> Facts:
     if not isinstance(found, dict) or not known >= set(found):
         unknown = sorted(set(found) - known) if isinstance(found, dict) else []
         raise RecordError(f"{path} is not that of a workload: it may have {', '.join(sorted(known))}, not {unknown}")
-    for name, kind in (("data", Data), ("costed", Amount), ("reported", Amount)):
-        if name in found:
-            try:
-                found[name] = kind(**found[name])
-                if isinstance(found[name], Amount):
-                    found[name] = found[name]._replace(amount=float(found[name].amount))
-            except (TypeError, ValueError) as error:
-                raise RecordError(f"{path}: '{name}' has {', '.join(kind._fields)}, not {found[name]!r}") from error
-    flops = found.get("flops", {})
-    if not isinstance(flops, dict) or not all(isinstance(samples, dict) and samples for samples in flops.values()):
-        raise RecordError(f"{path}: 'flops' has models with samples and their FLOPs, not {flops!r}")
-    parameters = found.setdefault("parameters", {})
-    if not isinstance(parameters, dict):
-        raise RecordError(f"{path}: 'parameters' has names with their values, not {parameters!r}")
-    refused = found.get("refused", {})
-    if not isinstance(refused, dict) or not all(
-        vendor in VENDORS and isinstance(why, str) and why for vendor, why in refused.items()
-    ):
-        raise RecordError(f"{path}: 'refused' has vendors of {', '.join(VENDORS)} with the reasons, not {refused!r}")
-    for name in ("model", "batches"):
-        found[name] = str(found.get(name, ""))
-        if found[name].startswith("$") and found[name][1:] not in parameters:
-            raise RecordError(f"{path}: '{name}' is {found[name]}, and there is no such parameter")
-    for name, value in parameters.items():
-        if any(":" not in one for one in str(value).split(";")[1:]):
-            raise RecordError(f"{path}: '{name}' is {value!r}, but after a ';' comes 'MODEL: VALUE'")
+    for name in PARTS.keys() & found.keys():
+        found[name] = _part(path, name, found[name])
+    for name, (is_good, words) in BLOCKS.items():
+        if not is_good(value := found.setdefault(name, {})):
+            raise RecordError(f"{path}: '{name}' has {words}, not {value!r}")
+    _check_parameters(path, found)
     try:
         facts = Facts(path.parent.name, **found)
     except TypeError as error:
@@ -128,3 +127,21 @@ def _read(path: Path) -> Facts:
     if facts.framework not in FRAMEWORKS:
         raise RecordError(f"{path}: 'framework' is one of {', '.join(FRAMEWORKS)}, not {facts.framework!r}")
     return facts
+
+
+def _part(path: Path, name: str, values: Any) -> Any:
+    kind: Any = PARTS[name]
+    try:
+        return kind(**values | ({"amount": float(values["amount"])} if kind is Amount else {}))
+    except (TypeError, ValueError, LookupError) as error:
+        raise RecordError(f"{path}: '{name}' has {', '.join(kind._fields)}, not {values!r}") from error
+
+
+def _check_parameters(path: Path, found: dict[str, Any]) -> None:
+    for name in ("model", "batches"):
+        found[name] = str(found.get(name, ""))
+        if found[name].startswith("$") and found[name][1:] not in found["parameters"]:
+            raise RecordError(f"{path}: '{name}' is {found[name]}, and there is no such parameter")
+    for name, value in found["parameters"].items():
+        if any(":" not in one for one in str(value).split(";")[1:]):
+            raise RecordError(f"{path}: '{name}' is {value!r}, but after a ';' comes 'MODEL: VALUE'")

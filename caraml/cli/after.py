@@ -25,8 +25,7 @@ from results.tables.comparison import comparison_data, comparison_text
 from results.tables.doubts import alike
 from results.tables.points import point_rows, points_in_order
 from results.tables.published import published_text
-from results.tables.reads import file_rows, read_rows
-from results.tables.reads import sentences as of_reads
+from results.tables.reads import file_rows, of_reads, read_rows
 from results.tables.regions import region_rows
 from results.tables.states import closing_notes, refusals, state_rows
 from results.tracking.servers import MODES, log_to_mlflow, log_to_wandb
@@ -77,7 +76,7 @@ def out(help: str = "default: %(default)s", default: Path | None = None) -> Argu
     either(
         flag("--repeats", "one row per point: median, interval, quality"),
         flag("--regions", "one row per region: where the time of a step goes"),
-        flag("--states", "one row per state: where the energy of a step goes"),
+        flag("--states", "experimental: one row per state, where the energy of a step goes"),
         flag("--reads", "what was read, and what a faster storage would give"),
         argument("--titles", choices=TITLES, help="caraml: those of the original suite"),
         argument("--pivot", metavar="KEY", help="one value, devices x batch: metrics.tokens_per_s"),
@@ -245,7 +244,7 @@ def compare(options: argparse.Namespace) -> int:
 
 @COMMANDS.command(
     folders(nargs="*", help=A_SWEEP),
-    argument("--system", default="", help="of these runs, or of 'caraml systems': from its datasheet"),
+    argument("--system", default="", help="of these runs, or of 'caraml systems': from its datasheet (experimental)"),
     argument("--size", default="", metavar="MODEL", help="of these runs, or another of the same workload"),
     argument("--precision", default="", help="of these runs"),
     argument("--devices", type=int, nargs="+", default=[], metavar="N", help="default: those measured"),

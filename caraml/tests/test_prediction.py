@@ -65,7 +65,7 @@ def test_a_question_is_answered_for_the_system_it_names(runs, capsys):
 def test_a_system_without_a_run_is_predicted_from_its_datasheet(runs, capsys):
     assert main(["predict", runs, "--system", "H100", "--batch", "128", "--devices", "4", "--format", "csv"]) == 0
     [found] = rows(capsys)
-    assert found["level"] == "datasheet"
+    assert found["level"] == "datasheet (experimental)"
     assert found["energy"].startswith("Q0, ESTIMATED")
     # Where published figures of an H100 PCIe are.
     assert float(found["low tokens/s"]) < 4 * 30e3 < float(found["high tokens/s"])
@@ -147,7 +147,7 @@ def test_validation_tells_each_level(runs, tmp_path, capsys):
     further.write_text("\n".join([lines[0], *lines[20:40]]))
     assert main(["predict", runs, "--validate", "--points", str(further), "--format", "csv"]) == 0
     found = rows(capsys)
-    assert {one["level"] for one in found} == {"interpolated", "calibrated", "datasheet"}
+    assert {one["level"] for one in found} == {"interpolated", "calibrated", "datasheet (experimental)"}
     assert {"these runs", "further.csv"} <= {word for one in found for word in one["of"].split(", ")}
     for one in found:
         assert int(one["N"]) > 0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,7 @@ from ioprof.counts import SIZE_CLASSES, Profile
 from ioprof.errors import IoprofError
 from ioprof.folder import load
 from ioprof.summary import Sum, by_file, by_folder, most, over_time, reading_s, stretches, total
-from results.derived import windows_of
+from results.derived import of_node, windows_of
 from results.records import Record
 
 PROFILES = "io/*/profile.json"
@@ -25,6 +26,7 @@ KINDS = ("measured", "effective")
 WAITING = "IO"  # the region in which a step waits for its input
 KEPT = 20  # files, and folders
 DIGITS = 6  # of the time of a part
+Sizes = defaultdict[str, float]
 
 
 @dataclass
@@ -35,9 +37,9 @@ class WindowReads:
     reads: float = 0.0
     read_s: float = 0.0  # over all threads
     reading_s: float = 0.0  # in which a node read something; of the node that did so longest
-    by_region: dict[str, float] = field(default_factory=dict)  # bytes that came while the host did that
-    files: dict[str, float] = field(default_factory=dict)
-    files_waited_for: dict[str, float] = field(default_factory=dict)  # bytes that came while a step waited
+    by_region: Sizes = field(default_factory=lambda: defaultdict(float))  # bytes that came while the host did that
+    files: Sizes = field(default_factory=lambda: defaultdict(float))
+    files_waited_for: Sizes = field(default_factory=lambda: defaultdict(float))  # bytes that came while a step waited
 
 
 class Times:
@@ -71,56 +73,76 @@ class Rank(NamedTuple):
 
 
 def reads_of(record: Record, folder: Path) -> dict[str, Any] | None:
-    """The record's `io`, from a job's folder; None where no reads were counted. Raises IoprofError."""
+    """Return the record's `io`, from a job's folder; None where no reads were counted. Raises IoprofError."""
     profiles = [load(path.parent) for path in sorted(folder.glob(PROFILES))]
     if not profiles:
         return None
-    of_kinds = {kind: WindowReads() for kind in KINDS}
-    ranks = _ranks(folder)
-    for kind, found in of_kinds.items():
-        for hostname, windows in windows_of(record, kind).items():
-            profile = _profile_of(windows[0], profiles)
-            node = (hostname, windows[0]["boot_id"])
-            if profile:
-                edges = Times((window["start_s"], window["end_s"], kind) for window in windows)
-                here = [rank.times[kind] for rank in ranks if (rank.hostname, rank.boot_id) == node]
-                _add_node(found, edges, profile, here)
-    files: dict[str, Sum] = {}
-    for profile in profiles:
-        for path, one in by_file(profile).items():
-            _merge(files, path, one)
+    of_kinds = {kind: _of_windows(windows_of(record, kind), kind, profiles, _ranks(folder)) for kind in KINDS}
+    files = _by_file(profiles)
     in_windows = {path for found in of_kinds.values() for path in found.files}
-    told = of_kinds["effective"] if of_kinds["effective"].reads else of_kinds["measured"]
-    first = sorted(files, key=lambda path: (-told.files.get(path, 0.0), -files[path].bytes, path))[:KEPT]
-    processes = [process for profile in profiles for process in profile.processes]
-    covered = [profile.coverage for profile in profiles if profile.coverage]
-    kernel_bytes, seen_bytes = sum(one.kernel_bytes for one in covered), sum(one.seen_bytes for one in covered)
     return {
         "source": profiles[0].about.get("source"),
-        "coverage_percent": min(100.0, 100 * seen_bytes / kernel_bytes) if kernel_bytes else None,
-        "missing": [_printable(text) for one in covered for text in one.missing],
-        "notes": [_printable(text) for one in covered for text in one.notes],
-        "lost_opens": sum(process.lost_files for process in processes) + sum(one.without_room for one in profiles),
-        "lost_stretches": sum(process.lost_stretches for process in processes),
+        **_what_was_missed(profiles),
         "job": _dict(total(files.values())),
         "data": _dict(total(files[path] for path in in_windows)),  # of the files that windows read
         "windows": {kind: _window(one) for kind, one in of_kinds.items() if windows_of(record, kind)},
-        "files": [
-            {
-                "path": _printable(path),
-                **_dict(files[path]),
-                "window_bytes": round(told.files.get(path, 0.0)),
-                "waited_for_bytes": round(told.files_waited_for.get(path, 0.0)),
-            }
-            for path in first
-        ],
+        "files": _most_read(files, of_kinds["effective"] if of_kinds["effective"].reads else of_kinds["measured"]),
         "folders": [{"path": _printable(path), **_dict(one)} for path, one in most(by_folder(files), KEPT)],
         "over_time": [_over_time(profile) for profile in profiles],
     }
 
 
+def _of_windows(
+    nodes: dict[str, list[dict[str, Any]]], kind: str, profiles: Sequence[Profile], ranks: Sequence[Rank]
+) -> WindowReads:
+    found = WindowReads()
+    for hostname, windows in nodes.items():
+        if profile := of_node(windows[0], profiles, lambda one: one.about):
+            edges = Times((window["start_s"], window["end_s"], kind) for window in windows)
+            node = (hostname, windows[0]["boot_id"])
+            _add_node(found, edges, profile, [one.times[kind] for one in ranks if (one.hostname, one.boot_id) == node])
+    return found
+
+
+def _by_file(profiles: Sequence[Profile]) -> dict[str, Sum]:
+    """All reads of each file: one that several nodes read is one file."""
+    files: dict[str, Sum] = {}
+    for profile in profiles:
+        for path, one in by_file(profile).items():
+            known = files.setdefault(path, Sum(files=1))
+            known.add(one)
+            known.size_bytes = max(known.size_bytes, one.size_bytes)
+    return files
+
+
+def _what_was_missed(profiles: Sequence[Profile]) -> dict[str, Any]:
+    processes = [process for profile in profiles for process in profile.processes]
+    covered = [profile.coverage for profile in profiles if profile.coverage]
+    kernel_bytes, seen_bytes = sum(one.kernel_bytes for one in covered), sum(one.seen_bytes for one in covered)
+    return {
+        "coverage_percent": min(100.0, 100 * seen_bytes / kernel_bytes) if kernel_bytes else None,
+        "missing": [_printable(text) for one in covered for text in one.missing],
+        "notes": [_printable(text) for one in covered for text in one.notes],
+        "lost_opens": sum(process.lost_files for process in processes) + sum(one.without_room for one in profiles),
+        "lost_stretches": sum(process.lost_stretches for process in processes),
+    }
+
+
+def _most_read(files: dict[str, Sum], found: WindowReads) -> list[dict[str, Any]]:
+    first = sorted(files, key=lambda path: (-found.files.get(path, 0.0), -files[path].bytes, path))[:KEPT]
+    return [
+        {
+            "path": _printable(path),
+            **_dict(files[path]),
+            "window_bytes": round(found.files.get(path, 0.0)),
+            "waited_for_bytes": round(found.files_waited_for.get(path, 0.0)),
+        }
+        for path in first
+    ]
+
+
 def _add_node(found: WindowReads, windows: Times, profile: Profile, ranks: Sequence[Times]) -> None:
-    """What one node read in windows of one kind, while its ranks did what `ranks` tells."""
+    """Add what one node read in windows of one kind, while its ranks were in the regions of `ranks`."""
     parts = []
     for process in profile.processes:
         for one in process.stretches:
@@ -131,32 +153,13 @@ def _add_node(found: WindowReads, windows: Times, profile: Profile, ranks: Seque
                 found.bytes += size
                 found.reads += one.reads * share
                 found.read_s += one.busy_s * share
-                _count(found.files, path, size)
+                found.files[path] += size
                 for rank in ranks:
                     for name, _, _, of_part in rank.shares(begin_s, end_s):
-                        _count(found.by_region, name, size * of_part / len(ranks))
+                        found.by_region[name] += size * of_part / len(ranks)
                         if name == WAITING:
-                            _count(found.files_waited_for, path, size * of_part / len(ranks))
+                            found.files_waited_for[path] += size * of_part / len(ranks)
     found.reading_s = max(found.reading_s, reading_s(parts))
-
-
-def _count(into: dict[str, float], name: str, number: float) -> None:
-    into[name] = into.get(name, 0.0) + number
-
-
-def _merge(files: dict[str, Sum], path: str, one: Sum) -> None:
-    """A file that several nodes read is one file."""
-    if path not in files:
-        files[path] = Sum(files=1)
-    files[path].add(one)
-    files[path].size_bytes = max(files[path].size_bytes, one.size_bytes)
-
-
-def _profile_of(window: dict[str, Any], profiles: Sequence[Profile]) -> Profile | None:
-    """Of the node of a window: a node's name can differ in and outside of a container, its kernel's boot id cannot."""
-    same_boot = [one for one in profiles if one.about.get("boot_id") == window["boot_id"]]
-    same_name = [one for one in same_boot if one.about.get("hostname") == window["hostname"]]
-    return next(iter(same_name or same_boot), None)
 
 
 def _ranks(folder: Path) -> list[Rank]:

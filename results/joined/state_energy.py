@@ -1,13 +1,14 @@
-"""The energy of each state of a step, from steps with pauses and the readings of the devices' sensors.
+"""Experimental: the energy of each state of a step, from steps with pauses and the readings of the devices' sensors.
 
-The power of each state, from the steps with pauses, times the time that the window's own steps were in it. What all
-states make is held against the window's energy.
+The power of a state in the steps with pauses, times the time that the window's own steps were in it. The sum over all
+states is compared with the window's energy.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import statistics
 from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -25,6 +26,7 @@ STATES_NAME = "record.states.json"
 MOST_OFF = 0.02  # of the window's energy
 WIDEST = 0.2  # half-width of an interval, relative
 LEAST_SHARE = 0.01  # of a step
+SHORTEST_S = 0.002  # each time that a step is in a state: several times what a moment is known to
 LONGEST_S = 3600.0  # of steps with pauses
 
 
@@ -34,27 +36,11 @@ class OfRank(NamedTuple):
     rank: int
     name: str
     curve: ChannelEnergy
-    by_counter: bool  # its energy is told
-
-
-class Energy(NamedTuple):
-    """Of some states over the window, in joules, with the interval that holds the truth in 95 of 100 cases."""
-
-    energy_j: float
-    low_j: float
-    high_j: float
-
-    @property
-    def unusable(self) -> str:
-        """Why it cannot be told; empty where it can."""
-        if not self.low_j <= self.energy_j <= self.high_j:
-            return "what its readings tell lies beyond its own interval"
-        half = (self.high_j - self.low_j) / 2 / self.energy_j if self.energy_j > 0 else math.inf
-        return "" if half <= WIDEST else f"its interval is ±{100 * half:.0f} %"
+    by_counter: bool
 
 
 def energy_of_states(record: Record, channels: Sequence[OfRank], folder: Path) -> dict[str, Any]:
-    """What the record says of its states' energy over the measured window; of a state that is refused, why.
+    """Return what the record has of its states' energy over the measured window; of a state that is refused, why.
 
     Raises NoPower where no state's can be told.
     """
@@ -64,32 +50,21 @@ def energy_of_states(record: Record, channels: Sequence[OfRank], folder: Path) -
         raise NoPower("the record does not say what its steps are made of") from error
     states = read_states(folder / STATES_NAME, len(steps.seconds))
     if any(channel.rank >= len(states) for channel in channels):
-        raise NoPower(f"the record tells of {len(states)} processes, and more trained")
+        raise NoPower(f"the record has {len(states)} processes, and more trained")
     fits = [(channel, _fitted(channel, states[channel.rank])) for channel in channels]
-    rows = [steps.row(fits, {name}, steps.refusal(fits, name)) for name in steps.names]
-    refused = {name for row in rows if row["refused"] for name in row["states"]}
-    if len(refused) > 1:
-        rows.append(steps.row(fits, refused, steps.energy(fits, refused).unusable))
-    all_wh = steps.energy(fits, steps.names).energy_j / JOULES_PER_WH
+    all_wh = steps.energy(fits, steps.names)[0] / JOULES_PER_WH
     closing = all_wh / record["energy"]["energy_wh"] - 1
-    if not abs(closing) <= MOST_OFF:
-        off = f"all states together are {100 * closing:+.1f} % off the window's energy"
-        rows = [_without(row, off) for row in rows if len(row["states"]) == 1]
+    off = f"all states together are {100 * closing:+.1f} % off the window's energy" * (not abs(closing) <= MOST_OFF)
     return {
         "closing_percent": 100 * closing,
         "all_wh": all_wh,
-        "states": rows,
+        "states": [steps.row(fits, name, off or steps.refusal(fits, states, name)) for name in steps.names],
         "sensors": [
             {
                 "channel": channel.name,
                 "rank": channel.rank,
                 "by": "counter" if channel.by_counter else "power",
-                "lag_s": fit.lag_s,
-                "mean_s": fit.mean_s,
-                "smoothing_s": fit.smoothing_s,
-                "condition": fit.condition,
-                "readings": fit.readings,
-                "parts": fit.parts,
+                **{name: getattr(fit, name) for name in ("lag_s", "mean_s", "smoothing_s", "condition", "readings")},
             }
             for channel, fit in fits
         ],
@@ -102,11 +77,11 @@ def _fitted(channel: OfRank, states: Sequence[State]) -> Fit:
     except NoPower as error:
         raise NoPower(f"channel {channel.name}: {error}") from error
     except (np.linalg.LinAlgError, RuntimeError) as error:
-        raise NoPower(f"channel {channel.name}: its readings make no powers ({error})") from error
+        raise NoPower(f"channel {channel.name}: no power fits its readings ({error})") from error
 
 
 def read_states(path: Path, ranks: int) -> list[list[State]]:
-    """What went on in each rank at each moment of the steps with pauses; raises NoPower for what is no such file."""
+    """Return the states of each rank in the steps with pauses; raises NoPower for what is no such file."""
     try:
         found = [
             [
@@ -116,11 +91,11 @@ def read_states(path: Path, ranks: int) -> list[list[State]]:
             for one in json.loads(path.read_text())
         ]
         if len(found) != ranks or not all(found):
-            raise ValueError(f"it tells of {len(found)} processes, and {ranks} trained")
+            raise ValueError(f"it has {len(found)} processes, and {ranks} trained")
         if any(not 0 <= state.end_s - state.start_s < math.inf for own in found for state in own):
             raise ValueError("its moments do not follow each other")
         if any(own[-1].end_s - own[0].start_s > LONGEST_S for own in found):
-            raise ValueError(f"it tells of more than {LONGEST_S:g} s")
+            raise ValueError(f"it has more than {LONGEST_S:g} s")
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
         raise NoPower(f"{path} cannot be used ({error})") from error
     return found
@@ -143,40 +118,40 @@ class _Steps:
             raise NoPower("the record's steps take no time")
 
     def _devices_s(self, names: Collection[str]) -> float:
-        """Time in states, of all devices."""
+        """Time in states, summed over all devices."""
         return math.fsum(self.devices[rank] * own[name] for rank, own in enumerate(self.seconds) for name in names)
 
-    def energy(self, fits: Fits, names: Collection[str]) -> Energy:
-        """Of some states, over all channels: sensors of one kind are off in the same direction."""
+    def energy(self, fits: Fits, names: Collection[str]) -> list[float]:
+        """Energy of states in joules, and the ends of its interval: sensors of one kind err in the same direction."""
         parts = [fit.energy({name: self.seconds[channel.rank][name] for name in names}) for channel, fit in fits]
-        return Energy(*(math.fsum(values) for values in zip(*parts, strict=True)))
+        return [math.fsum(values) for values in zip(*parts, strict=True)]
 
-    def refusal(self, fits: Fits, name: str) -> str:
-        """Why the energy of a state cannot be told; empty where it can."""
+    def refusal(self, fits: Fits, states: Sequence[Sequence[State]], name: str) -> str:
+        """Return why the energy of a state cannot be told; empty where it can."""
         share = self._devices_s([name]) / self._devices_s(self.names)
         if share < LEAST_SHARE:
             return f"it has {100 * share:.1f} % of the time"
         if any(self.seconds[channel.rank][name] and name not in fit.states for channel, fit in fits):
             return "it was not there in the steps with pauses"
-        alike = {other for _, fit in fits for together in fit.together if name in together for other in together}
-        if len(alike) > 1:
-            return f"it cannot be told apart from {', '.join(sorted(alike - {name}))}"
-        return self.energy(fits, [name]).unusable
+        visits_s = [state.end_s - state.start_s for own in states for state in own if state.name == name]
+        if statistics.fmean(visits_s) < SHORTEST_S:
+            return f"it lasts less than {1000 * SHORTEST_S:g} ms at a time"
+        energy_j, low_j, high_j = self.energy(fits, [name])
+        if not low_j <= energy_j <= high_j:
+            return "its energy is outside of its own interval"
+        half = (high_j - low_j) / 2 / energy_j if energy_j > 0 else math.inf
+        return "" if half <= WIDEST else f"its interval is ±{100 * half:.0f} %"
 
-    def row(self, fits: Fits, names: Collection[str], refused: str) -> dict[str, Any]:
-        """What the record says of some states together."""
-        found, devices_s = self.energy(fits, names), self._devices_s(names)
-        row = {
-            "states": sorted(names),
-            "time_s": devices_s / self.devices.total() / self.steps,
-            "energy_wh": found.energy_j / JOULES_PER_WH,
-            "low_wh": found.low_j / JOULES_PER_WH,
-            "high_wh": found.high_j / JOULES_PER_WH,
-            "avg_power_w": found.energy_j / devices_s if devices_s else None,
-            "refused": "",
+    def row(self, fits: Fits, name: str, refused: str) -> dict[str, Any]:
+        """Return what the record has of a state."""
+        energy_j, low_j, high_j = self.energy(fits, [name])
+        devices_s = self._devices_s([name])
+        numbers = {
+            "energy_wh": energy_j / JOULES_PER_WH,
+            "low_wh": low_j / JOULES_PER_WH,
+            "high_wh": high_j / JOULES_PER_WH,
+            "avg_power_w": energy_j / devices_s if devices_s else None,
         }
-        return _without(row, refused) if refused else row
-
-
-def _without(row: dict[str, Any], refused: str) -> dict[str, Any]:
-    return row | dict.fromkeys(("energy_wh", "low_wh", "high_wh", "avg_power_w")) | {"refused": refused}
+        time_s = devices_s / self.devices.total() / self.steps
+        known = dict.fromkeys(numbers) if refused else numbers
+        return {"states": [name], "time_s": time_s, **known, "refused": refused}

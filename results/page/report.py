@@ -7,7 +7,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,12 +42,11 @@ from results.tables.decision import (
 from results.tables.doubts import alike, deviations_once, energies_apart, failures_once
 from results.tables.points import point_rows
 from results.tables.prediction import disturbed_words, prediction_rows
-from results.tables.reads import file_rows, read_rows
-from results.tables.reads import sentences as of_reads
+from results.tables.reads import file_rows, of_reads, read_rows
 from results.tables.regions import region_rows, split_notes
 from results.tables.states import closing_notes, state_rows
 from results.tables.summary import sentences, summary_rows
-from results.values import PER_DEVICE, WORK
+from results.values import PER_DEVICE, WORK, grouped
 from results.verdicts.accept import accept
 from results.verdicts.cost import Costs
 from results.verdicts.outcome import Outcome
@@ -61,6 +60,8 @@ TEMPLATE = Path(__file__).with_name("report.html.j2")
 ENDINGS = (".html", ".htm", ".pdf")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 PDF_TIMEOUT_S = 600
+# What the template calls for each section, with the results of its points.
+OF_A_SECTION = (point_rows, region_rows, split_notes, state_rows, closing_notes, of_reads, read_rows, file_rows)
 
 
 class Section(NamedTuple):
@@ -115,9 +116,7 @@ def write_report(
 
 
 def _sections(records: Sequence[Record], costs: Costs | None, with_published: bool) -> list[Section]:
-    workloads: dict[tuple[str, ...], list[PointResults]] = {}
-    for one in by_point(records):
-        workloads.setdefault((one.point.benchmark, one.point.model), []).append(one)
+    workloads = grouped(by_point(records), lambda one: one.point[:2])
     split: list[list[PointResults]] = []
     for group in workloads.values():
         # Failed points do not know their data: they are with the first that do.
@@ -348,45 +347,53 @@ def _render(
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.globals |= {function.__name__: function for function in OF_A_SECTION}
+    points = [one for section in sections for one in section.results]
     return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
-        runs=len(records),
-        systems=list(dict.fromkeys(record["system"] for record in records)),
-        dates=sorted(
-            str(record["provenance"]["created"])[:10]
-            for record in records
-            if (record.get("provenance") or {}).get("created")
-        ),
         sections=sections,
         summary=summary_rows([(section.title, section.results) for section in sections]),
-        regions={section.anchor: region_rows(section.results) for section in sections},
-        states={section.anchor: state_rows(section.results) for section in sections},
-        reads={section.anchor: read_rows(section.results) for section in sections},
-        read_files={section.anchor: file_rows(section.results) for section in sections},
-        of_reads={section.anchor: of_reads(section.results) for section in sections},
-        closing_notes={section.anchor: closing_notes(section.results) for section in sections},
-        split_notes={section.anchor: split_notes(section.results) for section in sections},
-        tables={section.anchor: point_rows(section.results, without=("model", "data")) for section in sections},
         decision=decision,
         disturbed=[words for section in sections for group in section.groups for words in disturbed_words(group)],
-        deviations=deviations_once([one for section in sections for one in section.results]),
+        deviations=deviations_once(points),
         energies_apart={section.title: energies_apart(section.results) for section in sections},
         quality=_quality(records),
         grades=GRADES,
-        costs=cost_rows([section.results for section in sections], costs) if costs else [],
-        cost_words=[cost_words(section.results, costs, decision.failed if decision else ()) for section in sections]
-        if costs
-        else [],
-        assumptions=costs.assumptions() if costs else [],
-        failures=failures_once(records),
         skipped=alike(skipped),
-        origins=_origins(records),
         commands=_commands(sections),
-        published_series=list(dict.fromkeys(one.label for section in sections for one in section.published)),
-        published_sources=list(
-            dict.fromkeys((one.figure.source, one.figure.note) for section in sections for one in section.published)
-        ),
-        files=[(record["file"]["path"], record["file"]["sha256"]) for record in records if "file" in record],
+        **_about_records(records),
+        **_about_costs(sections, costs, decision.failed if decision else ()),
+        **_about_published(sections),
     )
+
+
+def _about_records(records: Sequence[Record]) -> dict[str, Any]:
+    created = [(record.get("provenance") or {}).get("created") for record in records]
+    return {
+        "runs": len(records),
+        "systems": list(dict.fromkeys(record["system"] for record in records)),
+        "dates": sorted(str(date)[:10] for date in created if date),
+        "failures": failures_once(records),
+        "origins": _origins(records),
+        "files": [(record["file"]["path"], record["file"]["sha256"]) for record in records if "file" in record],
+    }
+
+
+def _about_costs(sections: Sequence[Section], costs: Costs | None, failed: Collection[str]) -> dict[str, Any]:
+    if costs is None:
+        return {"costs": [], "cost_words": [], "assumptions": []}
+    return {
+        "costs": cost_rows([section.results for section in sections], costs),
+        "cost_words": [cost_words(section.results, costs, failed) for section in sections],
+        "assumptions": costs.assumptions(),
+    }
+
+
+def _about_published(sections: Sequence[Section]) -> dict[str, Any]:
+    every = [one for section in sections for one in section.published]
+    return {
+        "published_series": list(dict.fromkeys(one.label for one in every)),
+        "published_sources": list(dict.fromkeys((one.figure.source, one.figure.note) for one in every)),
+    }
 
 
 def _browser(page: Path) -> str:

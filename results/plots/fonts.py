@@ -1,10 +1,9 @@
-"""Names in scripts that the plots' own font lacks: by another font of this machine, else by the characters' codes."""
+"""Fonts of this machine for names in scripts that the plots' own font lacks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -13,8 +12,8 @@ OWN = "DejaVu Sans"  # comes with matplotlib
 PLACEHOLDERS = "Last Resort"  # a font that has a box for every character
 
 
-def fonts_for(figure: Figure) -> tuple[list[str], set[str]]:
-    """Fonts for all texts of a figure, the plots' own first, and the characters that none of them has."""
+def fonts_for(figure: Figure) -> list[str]:
+    """Return fonts for all texts of a figure, the plots' own first."""
     from matplotlib.text import Text
 
     missing = {char for text in figure.findobj(Text) for char in text.get_text() if not char.isspace()} - _own()
@@ -25,7 +24,7 @@ def fonts_for(figure: Figure) -> tuple[list[str], set[str]]:
             break
         families.append(family)
         missing -= found
-    return families, missing
+    return families
 
 
 @cache
@@ -49,30 +48,3 @@ def _covered(chars: frozenset[str]) -> dict[str, set[str]]:
                 continue
             found[font.name] = {char for char in chars if ord(char) in codes}
     return found
-
-
-def code_of(char: str) -> str:
-    return char.encode("unicode_escape").decode()
-
-
-def canvas_with_codes(figure: Figure, chars: Iterable[str]) -> Any:
-    """A canvas that draws these characters as their codes."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
-
-    codes = str.maketrans({char: code_of(char) for char in chars})
-
-    class Renderer(RendererAgg):
-        def draw_text(self, gc: Any, x: Any, y: Any, s: str, *rest: Any, **more: Any) -> None:
-            super().draw_text(gc, x, y, s.translate(codes), *rest, **more)  # type: ignore[no-untyped-call]
-
-        def get_text_width_height_descent(self, s: str, *rest: Any) -> Any:
-            return super().get_text_width_height_descent(s.translate(codes), *rest)  # type: ignore[no-untyped-call]
-
-    class Canvas(FigureCanvasAgg):
-        def get_renderer(self) -> Any:
-            key = (*self.figure.bbox.size, self.figure.dpi)
-            if getattr(self, "key", None) != key:
-                self.renderer, self.key = Renderer(*key), key  # type: ignore[no-untyped-call]
-            return self.renderer
-
-    return Canvas(figure)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ioprof.counts import SIZE_CLASSES
 from ioprof.summary import MB, size
 from results.plots.style import COLOURS, Chart, new_figure, styled
-from results.points.repeats import PointResults
+from results.points.repeats import PointResults, point_of
 from results.records import Record
 from results.tables.reads import counted
 
@@ -77,6 +77,4 @@ def _first(results: Sequence[PointResults]) -> Record | None:
 
 
 def _where(record: Record) -> str:
-    devices = record["layout"]["num_devices"]
-    batch = record["layout"].get("global_batch_size")
-    return f"{record['system']}, {devices} device{'' if devices == 1 else 's'}, batch {batch}"
+    return f"{record['system']}, {point_of(record).place}"

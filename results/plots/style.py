@@ -9,12 +9,12 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from html import escape
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
-from results.plots.fonts import canvas_with_codes, code_of, fonts_for
+from results.plots.fonts import fonts_for
 from results.points.repeats import PointResults, Summary
-from results.values import PER_DEVICE, WORK
-from results.verdicts.quality import ESTIMATE, energy_kind, grade
+from results.values import PER_DEVICE, WORK, grouped
+from results.verdicts.quality import energy_kind
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -83,13 +83,9 @@ class Chart(NamedTuple):
     figure: Figure
 
     def svg(self) -> str:
-        """For the inside of a page: in the page's colour and font size, with the words as its description."""
-        import matplotlib as mpl
-
+        """Return it for the inside of a page: in the page's colour and font size, with the words as its description."""
         file = io.StringIO()
-        with warnings.catch_warnings(), mpl.rc_context({**STYLE, "font.sans-serif": fonts_for(self.figure)[0]}):
-            warnings.simplefilter("ignore")  # a page's reader may have the font that this machine lacks
-            self.figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+        self._save(file, format="svg", metadata={"Date": None, "Creator": None})
         text = file.getvalue()
         text = text[text.index("<svg") :].replace(INK, "currentColor")
         text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
@@ -106,26 +102,17 @@ class Chart(NamedTuple):
         return f'width="{float(found[1]) * PIXELS_PER_PT:.0f}"'
 
     def png(self) -> bytes:
-        """For a document: on white."""
-        import matplotlib as mpl
-
+        """Return it for a document: on white."""
         file = io.BytesIO()
-        fonts, missing = fonts_for(self.figure)
-        with mpl.rc_context({**STYLE, "font.sans-serif": fonts, "savefig.transparent": False}):
-            canvas_with_codes(self.figure, missing).print_figure(file, format="png", dpi=150, facecolor="white")
+        self._save(file, format="png", dpi=150, facecolor="white", transparent=False)
         return file.getvalue()
 
-    @property
-    def codes(self) -> str:
-        """For the caption: what stands in the PNG for names that no font of this machine has; empty without any."""
-        from matplotlib.text import Text
+    def _save(self, file: IO[Any], **options: Any) -> None:
+        import matplotlib as mpl
 
-        missing = fonts_for(self.figure)[1]
-        words = " ".join(text.get_text() for text in self.figure.findobj(Text)).split()
-        names = {word for word in words if missing & set(word)}
-        codes = str.maketrans({char: code_of(char) for char in missing})
-        told = [f"{name.translate(codes)} is {name}" for name in sorted(names)]
-        return f"In the PNG, {', '.join(told)}." if told else ""
+        with warnings.catch_warnings(), mpl.rc_context({**STYLE, "font.sans-serif": fonts_for(self.figure)}):
+            warnings.simplefilter("ignore")  # of characters that no font has; a page's reader may have one
+            self.figure.savefig(file, **options)
 
 
 def new_figure(
@@ -167,27 +154,25 @@ def styles_of_systems(results: Iterable[PointResults]) -> Styles:
 
 def kinds_alike(results: Iterable[PointResults], of_energy: bool = False) -> dict[str, list[PointResults]]:
     """Good points that one plot may have beside each other, by what they share: precision, and kind of energy."""
-    found: dict[str, list[PointResults]] = {}
-    for one in results:
-        kind = (energy_kind(one.any) or "") if of_energy else ""
-        if one.good and (kind or not of_energy):
-            found.setdefault(", ".join(filter(None, [one.precision, kind])), []).append(one)
-    return found
+
+    def kind(one: PointResults) -> str | None:
+        energy = energy_kind(one.any) if of_energy else ""
+        return None if energy is None else ", ".join(filter(None, [one.precision, energy]))
+
+    return grouped((one for one in results if one.good), kind)
 
 
 def unit_of(results: Sequence[PointResults]) -> str:
+    """Return the unit of work of some points."""
     return str(results[0].any["work_unit"])
-
-
-def is_estimate(results: PointResults) -> bool:
-    return any(grade(record) == ESTIMATE for record in results.good)
 
 
 def error_bars(summary: Summary) -> tuple[float, float]:
     """From the median down and up to the ends of the interval; nothing for a single run."""
-    if summary.low is None or summary.high is None:
+    if summary.interval is None:
         return 0.0, 0.0
-    return max(0.0, summary.median - summary.low), max(0.0, summary.high - summary.median)
+    low, high = summary.interval
+    return max(0.0, summary.median - low), max(0.0, high - summary.median)
 
 
 def legend_below(figure: Figure, axes: Sequence[Axes]) -> None:

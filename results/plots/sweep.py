@@ -23,7 +23,7 @@ from results.plots.style import (
 )
 from results.points.repeats import PointResults, Summary
 from results.published import Throughput
-from results.values import PER_DEVICE, THROUGHPUT, devices_text, rounded
+from results.values import PER_DEVICE, THROUGHPUT, devices_text, grouped, rounded
 from results.verdicts.ranking import best_by_devices
 
 if TYPE_CHECKING:
@@ -132,10 +132,10 @@ def _draw(axes: Axes, of_systems: Lines, styles: Styles) -> None:
 
 
 def _per_device(published: Sequence[Throughput]) -> dict[str, list[tuple[int, float]]]:
-    found: dict[str, list[tuple[int, float]]] = {}
-    for one in published:
-        found.setdefault(one.label, []).append((one.global_batch, one.units_per_s / one.devices))
-    return {label: sorted(points) for label, points in found.items()}
+    return {
+        label: sorted((one.global_batch, one.units_per_s / one.devices) for one in mine)
+        for label, mine in grouped(published, lambda one: one.label).items()
+    }
 
 
 def _draw_theirs(axes: Axes, theirs: dict[str, list[tuple[int, float]]]) -> None:

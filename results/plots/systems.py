@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from results.plots.style import FULL, GREY, INK, PALE, SIZE_IN, Chart, Styles, error_bars, new_figure, styled, unit_of
-from results.points.repeats import PointResults, Ratio, ratio_of
+from results.points.estimate import exactly
+from results.points.repeats import PointResults, Summary
 from results.published import PUBLISHED, Throughput
 from results.values import EFFECTIVE, THROUGHPUT, rounded
 from results.verdicts.ranking import best_of_systems
@@ -19,22 +20,19 @@ def ratios(results: Sequence[PointResults], path: str, title: str, name: str, st
     if len(estimates) < max(2, len(best)):
         return None
     base = best[-1]
-    found = [ratio_of(one / estimates[-1]) for one in estimates[:-1]] + [Ratio(1.0, None, None)]
-    errors = [
-        [max(0.0, ratio.ratio - (ratio.low or ratio.ratio)) for ratio in found],
-        [max(0.0, (ratio.high or ratio.ratio) - ratio.ratio) for ratio in found],
-    ]
+    found = [*(one / estimates[-1] for one in estimates[:-1]), exactly(1.0)]
+    errors = list(zip(*(error_bars(Summary(ratio.value, ratio.interval)) for ratio in found), strict=True))
     figure, [axes] = new_figure((SIZE_IN[0], 0.9 + 0.38 * len(best)))
-    names, values = [one.system for one in best], [ratio.ratio for ratio in found]
+    names, values = [one.system for one in best], [ratio.value for ratio in found]
     bars = axes.barh(
         names, values, 0.6, xerr=errors, capsize=3, color=[styles[name]["color"] for name in names], ecolor=INK
     )
-    axes.bar_label(bars, [f"{ratio.ratio:.2f}" for ratio in found], padding=6, color=INK)
+    axes.bar_label(bars, [f"{ratio.value:.2f}" for ratio in found], padding=6, color=INK)
     axes.margins(x=0.12)
     axes.invert_yaxis()
     axes.set_xlabel(f"times {base.system}")
     axes.grid(axis="y", visible=False)
-    words = "; ".join(f"{one.system} {ratio}" for one, ratio in zip(best, found, strict=True))
+    words = "; ".join(f"{one.system} {ratio.text}" for one, ratio in zip(best, found, strict=True))
     return Chart(name, f"{title}, each system at its best point", words, figure)
 
 

@@ -72,6 +72,13 @@ class Estimate(NamedTuple):
         """Student's interval of the geometric mean; None for a single run."""
         return self.interval_of_best(1)
 
+    @property
+    def text(self) -> str:
+        """The value with its interval, as of a ratio."""
+        return f"{self.value:.3f}" + (
+            " [{:.3f}, {:.3f}]".format(*self.interval) if self.interval and self.parts else ""
+        )
+
     def interval_of_best(self, choices: int) -> Interval | None:
         """Return the interval if this is the best of so many estimates."""
         if self.parts is None:

@@ -60,14 +60,14 @@ def _of_runs(window: str, told: Sequence[dict[str, Any]]) -> StepRegions:
                 statistics.median(run.get("median_s") or 0.0 for run in runs),
                 statistics.median(run.get("p95_s") or 0.0 for run in runs),
                 statistics.fmean(run.get("share_percent") or 0.0 for run in runs),
-                _median([run.get("whole_s") for run in runs]),
-                _median([run.get("imbalance_percent") for run in runs]),
+                median_of_all([run.get("whole_s") for run in runs]),
+                median_of_all([run.get("imbalance_percent") for run in runs]),
                 TOLD_BY.get(known.get("from") or told[0].get("clock", ""), ""),
             )
         )
     step_s = statistics.median(one["step_s"] for one in told)
     return StepRegions(
-        window, step_s, regions, _median([(one.get("in_parts") or {}).get("longer_percent") for one in told])
+        window, step_s, regions, median_of_all([(one.get("in_parts") or {}).get("longer_percent") for one in told])
     )
 
 
@@ -77,7 +77,8 @@ def _place(name: str) -> tuple[int, str]:
     return (ORDER.index(name), "") if name in ORDER else (len(ORDER), name)
 
 
-def _median(values: Sequence[float | None]) -> float | None:
+def median_of_all(values: Sequence[float | None]) -> float | None:
+    """Return the median; None without values, and unless all are known."""
     known = [value for value in values if value is not None]
     return statistics.median(known) if known and len(known) == len(values) else None
 

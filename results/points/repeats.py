@@ -7,11 +7,11 @@ import statistics
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from results.points.estimate import Estimate, Part, half_interval, of_runs
+from results.points.estimate import Estimate, Interval, Part, half_interval, of_runs
 from results.points.sensors import sensor_models, standard_uncertainty
-from results.points.setups import Setup, differences, options_of, setup_of
+from results.points.setups import differences, options_of, setup_of
 from results.records import Record
-from results.values import devices_text, energy_source, sort_key, value_at
+from results.values import devices_text, energy_source, grouped, sort_key, value_at
 
 # What makes a run unsteady: of fewer steps a trend may be chance.
 FEWEST_STEPS = 12
@@ -45,23 +45,8 @@ class Point(NamedTuple):
 class Summary(NamedTuple):
     """Repeats of one value; the interval is that of the mean, None with fewer than two repeats."""
 
-    repeats: int
     median: float
-    smallest: float
-    largest: float
-    low: float | None
-    high: float | None
-
-
-class Ratio(NamedTuple):
-    """Of two medians; the interval is that of the ratio of geometric means, None with fewer than two repeats each."""
-
-    ratio: float
-    low: float | None
-    high: float | None
-
-    def __str__(self) -> str:
-        return f"{self.ratio:.3f}" + (f" [{self.low:.3f}, {self.high:.3f}]" if self.low is not None else "")
+    interval: Interval | None
 
 
 class PointResults(NamedTuple):
@@ -91,6 +76,11 @@ class PointResults(NamedTuple):
         """The median of a value of the good runs."""
         summary = self.summary(path)
         return summary.median if summary else None
+
+    def half_width(self, path: str) -> float | None:
+        """Return half of the interval of a value, None for a single run."""
+        summary = self.summary(path)
+        return summary.interval.half if summary and summary.interval else None
 
     def values(self, path: str) -> list[float]:
         """A value of each of the good runs; empty where `summary` has none."""
@@ -148,15 +138,13 @@ def by_point(records: Sequence[Record]) -> list[PointResults]:
     several, nobody knows whose it is, and it is apart.
     """
     ordered = sorted(records, key=sort_key)
-    made: dict[tuple[str, Point, tuple[str, ...]], dict[Setup, list[Record]]] = {}
-    for record in ordered:
-        if record["status"] == "ok":
-            key = (record["system"], point_of(record), variant_of(record))
-            made.setdefault(key, {}).setdefault(setup_of(record), []).append(record)
+    good = (record for record in ordered if record["status"] == "ok")
+    made = grouped(good, lambda record: (record["system"], point_of(record), variant_of(record)))
     found = []
-    for (system, point, variant), groups in made.items():
-        for good, differs in zip(groups.values(), differences(list(groups)), strict=True):
-            found.append(PointResults(system, point, (*variant, *differs), good, []))
+    for (system, point, variant), records_of_point in made.items():
+        groups = grouped(records_of_point, setup_of)
+        for runs, differs in zip(groups.values(), differences(list(groups)), strict=True):
+            found.append(PointResults(system, point, (*variant, *differs), runs, []))
     failed: dict[tuple[Any, ...], PointResults] = {}
     for record in ordered:
         if record["status"] != "ok":
@@ -263,24 +251,12 @@ def point_of(record: Record) -> Point:
 
 
 def summarise(values: Sequence[float]) -> Summary:
-    """Median, range, and Student's 95 % interval of the mean; raises ValueError without a value."""
+    """Return the median, and Student's 95 % interval of the mean; raises ValueError without a value."""
     if not values:
         raise ValueError("a summary needs at least one value")
-    low = high = None
-    if len(values) > 1:
-        mean, variance = statistics.fmean(values), statistics.variance(values)
-        half = half_interval([Part(variance / len(values), len(values) - 1)])
-        low, high = mean - half, mean + half
-    return Summary(len(values), statistics.median(values), min(values), max(values), low, high)
-
-
-def ratio_of(estimate: Estimate) -> Ratio:
-    """An estimate that is a ratio of two others, as one."""
-    return Ratio(estimate.value, *(estimate.interval or (None, None)))
-
-
-def half_width(summary: Summary | None) -> float | None:
-    """Of the interval, None for a single run."""
-    if summary is None or summary.low is None or summary.high is None:
-        return None
-    return (summary.high - summary.low) / 2
+    median = statistics.median(values)
+    if len(values) < 2:
+        return Summary(median, None)
+    mean, variance = statistics.fmean(values), statistics.variance(values)
+    half = half_interval([Part(variance / len(values), len(values) - 1)])
+    return Summary(median, Interval(mean - half, mean + half))

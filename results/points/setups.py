@@ -59,7 +59,7 @@ def options_of(record: Record) -> Setup:
     Each by its own name, and with its group's where several groups have one of that name.
     """
     config = record.get("config") or {}
-    options = dict(_flat({name: options for name, options in config.items() if name not in NO_OPTIONS}))
+    options = dict(flat({name: options for name, options in config.items() if name not in NO_OPTIONS}))
     names = Counter(_own_name(path) for path in options)
     return tuple(
         sorted((name if names[name := _own_name(path)] == 1 else path, value) for path, value in options.items())
@@ -70,7 +70,7 @@ def software_of(record: Record) -> dict[str, str]:
     """The version of each part of the software and of the drivers; what a record does not say is not in it."""
     origin = record.get("provenance") or {}
     found = {name: str(origin[name]) for name in SOFTWARE if origin.get(name)}
-    return found | dict(_flat(origin.get("packages") or {})) | _of_devices(record, DRIVER)
+    return found | dict(flat(origin.get("packages") or {})) | _of_devices(record, DRIVER)
 
 
 def platform_of(record: Record) -> Setup:
@@ -103,8 +103,8 @@ def work_of(record: Record) -> dict[str, str]:
 
 def _of_devices(record: Record, names: Sequence[str]) -> dict[str, str]:
     """What the devices are by those names, several values beside each other; what none of them says is not in it."""
-    return _together(
-        {path: value for path, value in _flat(one) if any(f"{path}.".startswith(f"{name}.") for name in names)}
+    return together(
+        {path: value for path, value in flat(one) if any(f"{path}.".startswith(f"{name}.") for name in names)}
         for one in devices_of(record)
     )
 
@@ -113,7 +113,7 @@ def _of_nodes(record: Record) -> dict[str, str]:
     """The processors of the nodes, in the same way; older records know one node."""
     origin = record.get("provenance") or {}
     nodes = origin.get("nodes") or [origin]
-    return _together({name: str(node[name]) for name in OF_A_NODE if node.get(name) is not None} for node in nodes)
+    return together({name: str(node[name]) for name in OF_A_NODE if node.get(name) is not None} for node in nodes)
 
 
 def _of_processes(record: Record) -> dict[str, str]:
@@ -126,7 +126,7 @@ def _of_processes(record: Record) -> dict[str, str]:
         {name: str(value) for name, value in ((DEVICE, one.get("name")), (CPUS, _cpus(one.get("cpus")))) if value}
         for one in record.get("devices") or []
     ]
-    return _together([*devices, *limits])
+    return together([*devices, *limits])
 
 
 def _cpus(text: str | None) -> int:
@@ -144,8 +144,8 @@ def _environment(record: Record) -> dict[str, str]:
     return {name: value for name, value in found.items() if name not in OF_A_JOB and not name.startswith(OF_SLURM)}
 
 
-def _together(several: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Different values of a name beside each other."""
+def together(several: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Return the values of each name in any of several mappings, different ones joined."""
     found: dict[str, set[str]] = {}
     for one in several:
         for name, value in one.items():
@@ -168,14 +168,14 @@ def _words(name: str, value: str | None) -> str:
     return f"{name} {UNKNOWN if value is None else value[:LONGEST]}"
 
 
-def _flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
-    """What is in each other by its path; what is not given is left out, and a quantity is one with its unit."""
+def flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+    """Yield nested values as text by their path; without those that are missing, and a quantity with its unit."""
     for name, value in values.items():
         path = f"{above}.{name}" if above else name
         if isinstance(value, Mapping) and value.keys() == {"value", "unit"}:
             yield path, f"{value['value']} {value['unit']}"
         elif isinstance(value, Mapping):
-            yield from _flat(value, path)
+            yield from flat(value, path)
         elif value is not None:
             yield path, str(value)
 

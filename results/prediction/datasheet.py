@@ -1,4 +1,4 @@
-"""The time of a step from what a datasheet says of a device, with factors that measured points of other devices give.
+"""Experimental: the time of a step from a device's datasheet, with factors that measured points of others give.
 
 A step is a non-negative sum: matrix multiplications at peak; attention and activations at the memory's bandwidth (what
 limits attention, its tiles and exponentials, has grown with that and not with the peak); the optimizer's bytes; what is
@@ -17,8 +17,6 @@ from results.prediction.step_work import Work
 if TYPE_CHECKING:
     import numpy as np
 
-TERMS = ("matrix multiplications", "attention", "activations", "optimizer", "exchange", "tensor parallelism")
-SOFTWARE = "start of layers"
 # nnls wants columns of one size: attention has many FLOPs for each byte, and layers are started in milliseconds.
 SCALES, START_SCALE = (1.0, 1e-2, 1e2, 1.0, 1.0, 1.0), 1e-3
 
@@ -73,12 +71,6 @@ class Datasheet:
     def step_s(self, work: Work, hardware: Hardware, devices: int, source: str) -> float:
         """Of one step; software of which there is no point is the middle of those known."""
         return float(self._row(work, hardware, devices, source) @ self._factors)
-
-    def parts(self, work: Work, hardware: Hardware, devices: int, source: str) -> dict[str, float]:
-        """Of a step, the share that each term takes."""
-        parts = self._row(work, hardware, devices, source) * self._factors
-        shares = (parts / parts.sum()).tolist()
-        return {**dict(zip(TERMS, shares, strict=False)), SOFTWARE: sum(shares[len(TERMS) :])}
 
     def _row(self, work: Work, hardware: Hardware, devices: int, source: str) -> np.ndarray:
         """The seconds of each term at the datasheet's figures, and the layers started by each source."""

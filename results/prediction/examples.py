@@ -1,4 +1,4 @@
-"""Published points of training as examples for a datasheet: who published them with what software, on which device."""
+"""Experimental: published points of training as examples for a datasheet, each with its source and device."""
 
 from __future__ import annotations
 

@@ -10,12 +10,12 @@ from typing import NamedTuple
 from results.derived import JOULES_PER_WH
 from results.points.estimate import CONFIDENCE, Interval
 from results.points.repeats import Point, PointResults, variant_of
-from results.points.setups import Setup, differences, platform_of
+from results.points.setups import differences, platform_of
 from results.prediction.curve import Curve, Input, Measured
 from results.prediction.leave_out import LEVELS, LeftOut, distance, disturbed, half_interval, left_out
 from results.published import throughputs
 from results.records import Record, RecordError
-from results.values import EFFECTIVE, THROUGHPUT, devices_text
+from results.values import EFFECTIVE, THROUGHPUT, devices_text, grouped
 from results.verdicts.quality import energy_kind, why_not_ranked
 
 FEWEST_POINTS = 3  # of a system, so that at least one can be left out
@@ -251,19 +251,16 @@ def published_errors(far: str, without: str = "") -> list[float]:
 
 def groups_of(results: Iterable[PointResults]) -> list[Group]:
     """Points that one curve may go through: those of other software or devices, or with other options, never."""
-    alike: dict[tuple[object, ...], list[PointResults]] = {}
-    for one in results:
-        if one.good and one.value(THROUGHPUT):
-            variant = variant_of(one.any, micro_batch=False)
-            key = (one.system, one.point._replace(devices=0, global_batch=0), variant, one.precision)
-            alike.setdefault(key, []).append(one)
+
+    def key(one: PointResults) -> tuple[object, ...]:
+        variant = variant_of(one.any, micro_batch=False)
+        return one.system, one.point._replace(devices=0, global_batch=0), variant, one.precision
+
     found = []
-    for points in alike.values():
+    for points in grouped((one for one in results if one.good and one.value(THROUGHPUT)), key).values():
         # A workload that sums no gradients up has the micro batch that its batch gives; else it is an option.
         is_option = any(_accumulates(one.any) for one in points)
-        platforms: dict[tuple[tuple[str, ...], Setup], list[PointResults]] = {}
-        for one in points:
-            platforms.setdefault((variant_of(one.any, is_option), platform_of(one.any)), []).append(one)
+        platforms = grouped(points, lambda one: (variant_of(one.any, is_option), platform_of(one.any)))  # noqa: B023
         words = differences([platform for _, platform in platforms])
         for ((variant, _), mine), differs in zip(platforms.items(), words, strict=True):
             found.append(Group(mine, (*variant, *differs)))

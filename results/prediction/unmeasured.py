@@ -1,4 +1,4 @@
-"""A system of which nothing was measured, or another model on one that was: from datasheets, and points of others."""
+"""Experimental: a system or model of which nothing was measured, from datasheets and points of others."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from results.prediction.datasheet import Datasheet, Example, Hardware
 from results.prediction.examples import examples
 from results.prediction.predict import PredictionError
 from results.prediction.step_work import Work
+from results.values import grouped
 
 OWN = "these runs"
 PRECISIONS = ("bf16", "fp16", "fp8")  # of the published points
@@ -80,12 +81,11 @@ def half_of(errors: Iterable[Missed], fewest: int = FEWEST_GROUPS) -> float:
     """
     from scipy import stats
 
-    groups: dict[tuple[str, ...], list[float]] = {}
-    for one in errors:
-        groups.setdefault(one.group, []).append(one.error**2)
+    groups = grouped(errors, lambda one: one.group)
     if len(groups) < fewest:
         return math.inf
-    spread = math.sqrt(statistics.fmean(map(statistics.fmean, groups.values())))
+    squares = [statistics.fmean(one.error**2 for one in group) for group in groups.values()]
+    spread = math.sqrt(statistics.fmean(squares))
     return float(stats.t.ppf((1 + CONFIDENCE) / 2, len(groups))) * spread
 
 

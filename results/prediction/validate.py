@@ -11,8 +11,9 @@ from typing import NamedTuple
 from results.prediction.examples import examples, read_training
 from results.prediction.leave_out import DATASHEET, LEVELS, LeftOut, half_interval
 from results.prediction.predict import Group, published_errors, published_left_out
-from results.prediction.unmeasured import FEWEST_GROUPS, Missed, half_of, missed, missed_like, missed_of
+from results.prediction.unmeasured import FEWEST_GROUPS, half_of, missed, missed_like, missed_of
 from results.records import RecordError
+from results.values import grouped
 from results.workloads import title_of
 
 PUBLISHED = "published"
@@ -83,19 +84,11 @@ def validated_datasheets() -> Iterator[Errors]:
 
     An interval is made without any point of the same source, so from one group fewer than a prediction needs.
     """
-    for (what, source, precision, device), errors in _alike(missed(examples(BENCHMARK))).items():
+    for (what, source, precision, device), mine in grouped(missed(examples(BENCHMARK)), lambda one: one[:4]).items():
         others = [one for one in examples(BENCHMARK) if one.source != source]
         half = half_of(missed_like(others, what, precision), FEWEST_GROUPS - 1)
         of = f"{title_of(BENCHMARK)}, {source}, {precision}, {device}"
-        yield errors_of(DATASHEET, what, of, [(error, half) for error in errors])
-
-
-def _alike(found: Iterable[Missed]) -> dict[tuple[str, str, str, str], list[float]]:
-    """Return errors by what was left out, source, precision and device."""
-    alike: dict[tuple[str, str, str, str], list[float]] = {}
-    for one in found:
-        alike.setdefault(one[:4], []).append(one.error)
-    return alike
+        yield errors_of(DATASHEET, what, of, [(one.error, half) for one in mine])
 
 
 def validated_points(path: Path) -> Iterator[Errors]:
@@ -107,7 +100,7 @@ def validated_points(path: Path) -> Iterator[Errors]:
     if not asked:
         raise RecordError(f"{path} has no dense decoder that was trained from the start: there is nothing to predict")
     kept = [one for one in examples(BENCHMARK) if one not in asked]
-    for (what, source, precision, device), errors in _alike(missed_of(kept, asked)).items():
+    for (what, source, precision, device), mine in grouped(missed_of(kept, asked), lambda one: one[:4]).items():
         half = half_of(missed_like(kept, what, precision))
         of = f"{path.name}, {source}, {precision}, {device}"
-        yield errors_of(DATASHEET, what, of, [(error, half) for error in errors])
+        yield errors_of(DATASHEET, what, of, [(one.error, half) for one in mine])

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from results.points.estimate import Estimate
-from results.points.repeats import ratio_of
 from results.verdicts.compare import METRICS, Comparison
 from results.verdicts.outcome import Outcome
 
@@ -31,7 +30,7 @@ def comparison_text(comparison: Comparison, base: str, other: str) -> str:
 
 
 def _ratio(estimate: Estimate | None) -> str:
-    return str(ratio_of(estimate)) if estimate else "-"
+    return estimate.text if estimate else "-"
 
 
 def comparison_data(

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from results.points.repeats import PointResults, point_of, variant_of
 from results.records import Record
+from results.values import grouped
 from results.verdicts.quality import deviations
 from results.verdicts.ranking import by_energy_kind, ranked_points
 
@@ -39,9 +40,7 @@ class Said(NamedTuple):
 
 def once(found: Iterable[tuple[Place, str]]) -> list[Said]:
     """Pairs of a place and a sentence, those that differ in nothing but numbers said once; the most frequent first."""
-    kinds: dict[str, list[tuple[Place, str]]] = {}
-    for place, words in found:
-        kinds.setdefault(NUMBER.sub("#", words), []).append((place, words))
+    kinds = grouped(found, lambda pair: NUMBER.sub("#", pair[1]))
     said = [
         Said(pairs[0][1], list(dict.fromkeys(place for place, _ in pairs)), len({words for _, words in pairs}) > 1)
         for pairs in kinds.values()
@@ -51,9 +50,7 @@ def once(found: Iterable[tuple[Place, str]]) -> list[Said]:
 
 def alike(sentences: Sequence[str]) -> list[str]:
     """Sentences, of those that differ in nothing but numbers the first, with how many more there are."""
-    kinds: dict[str, list[str]] = {}
-    for sentence in sentences:
-        kinds.setdefault(NUMBER.sub("#", sentence), []).append(sentence)
+    kinds = grouped(sentences, lambda sentence: NUMBER.sub("#", sentence))
     return [f"{first}{f' (and {len(more)} more like it)' if more else ''}" for first, *more in kinds.values()]
 
 

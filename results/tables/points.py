@@ -5,9 +5,10 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import methodcaller
 from typing import Any, NamedTuple
 
-from results.points.repeats import PointResults, half_width
+from results.points.repeats import PointResults
 from results.points.sensors import accuracy_text, sampling_share
 from results.tables.table import column_of, ordered, told
 from results.values import PER_DEVICE, THROUGHPUT, WORK, Number, rounded, value_at
@@ -59,10 +60,6 @@ def points_in_order(results: Sequence[PointResults], title: str, largest_first: 
     """By a column's value; points without a value come last. Raises RecordError for a title of no column."""
     column = column_of(title, COLUMNS, [one.any for one in results])
     return ordered(results, column.value, largest_first)
-
-
-def _interval(path: str, one: PointResults) -> float | None:
-    return half_width(one.summary(path))
 
 
 def _median(path: str, one: PointResults) -> float | None:
@@ -130,14 +127,14 @@ COLUMNS: tuple[PointColumn, ...] = (
     PointColumn("options", lambda one: ", ".join(text for text in one.variant if text != one.precision)),
     PointColumn("status", status),
     PointColumn("runs", lambda one: len(one.good)),
-    PointColumn("{unit}/s", partial(_median, THROUGHPUT), partial(_interval, THROUGHPUT)),
-    PointColumn("± 95 %", partial(_interval, THROUGHPUT), partial(_interval, THROUGHPUT)),
-    PointColumn("{unit}/s/device", partial(_median, PER_DEVICE), partial(_interval, PER_DEVICE)),
+    PointColumn("{unit}/s", partial(_median, THROUGHPUT), methodcaller("half_width", THROUGHPUT)),
+    PointColumn("± 95 %", methodcaller("half_width", THROUGHPUT), methodcaller("half_width", THROUGHPUT)),
+    PointColumn("{unit}/s/device", partial(_median, PER_DEVICE), methodcaller("half_width", PER_DEVICE)),
     PointColumn("TFLOP/s/device", partial(_median, "metrics.tflops_per_device")),
     PointColumn("MFU [%]", _mfu_percent),
     PointColumn("avg power [W]", partial(_median, "energy.avg_power_w")),
-    PointColumn("{unit}/Wh", partial(_median, WORK), partial(_interval, WORK)),
-    PointColumn("± 95 %", partial(_interval, WORK), partial(_interval, WORK)),
+    PointColumn("{unit}/Wh", partial(_median, WORK), methodcaller("half_width", WORK)),
+    PointColumn("± 95 %", methodcaller("half_width", WORK), methodcaller("half_width", WORK)),
     PointColumn("sampling ± [%]", sampling_percent),
     PointColumn("sensor accuracy", _accuracy),
     PointColumn("energy", _energy_kinds),

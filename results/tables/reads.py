@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ioprof.summary import MANY, MB, SMALL_BYTES, size
-from results.points.repeats import PointResults
+from results.points.regions import WINDOWS, median_of_all
+from results.points.repeats import PointResults, point_of
 from results.records import Record
 from results.tables.points import PLACE, place_of
 from results.values import Number, rounded, value_at
@@ -54,50 +54,32 @@ def read_rows(results: Sequence[PointResults], number: Number = rounded) -> list
     """The header and rows for the windows and the whole job of each point, medians over its runs; empty without any."""
     rows = []
     for one in counted(results):
-        for kind in ("measured", "effective"):
-            if all(kind in record["io"]["windows"] for record in one.good):
-                values = [_of_window(record["io"]["windows"][kind]) for record in one.good]
-                rows.append([*place_of(one), f"{kind} window", *_cells(values, number), _seen(one, number)])
-        values = [_of_job(record["io"]["job"]) for record in one.good]
-        rows.append([*place_of(one), JOB, *_cells(values, number), _seen(one, number)])
+        parts = {f"{kind} window": [record["io"]["windows"].get(kind) for record in one.good] for kind in WINDOWS}
+        parts[JOB] = [record["io"]["job"] for record in one.good]
+        seen = number(median_of_all([record["io"]["coverage_percent"] for record in one.good]))
+        for name, runs in parts.items():
+            if all(runs):
+                rows.append([*place_of(one), name, *_cells([_numbers(run) for run in runs], number), seen])
     return [list(HEADER), *rows] if rows else []
 
 
-def _of_window(one: dict[str, Any]) -> list[float | None]:
-    waited = one["by_region"].get(WAITING, 0) if one["by_region"] else None
-    return [
-        *_common(one),
-        one["reading_s"],
-        _ratio(one["bytes"] / MB, one["reading_s"]),
-        None if waited is None else _percent(waited, one["bytes"]),
-    ]
-
-
-def _of_job(one: dict[str, Any]) -> list[float | None]:
-    return [*_common(one), None, None, None]
-
-
-def _common(one: dict[str, Any]) -> list[float | None]:
-    return [one["files"], one["bytes"] / MB, one["reads"], _ratio(one["bytes"] / 1e3, one["reads"])]
+def _numbers(one: dict[str, Any]) -> list[float | None]:
+    """Values under the titles from files on; times are those of a window alone."""
+    reading_s, waited = one.get("reading_s"), None
+    if regions := one.get("by_region"):
+        waited = _percent(regions.get(WAITING, 0), one["bytes"])
+    sizes = [one["files"], one["bytes"] / MB, one["reads"], _ratio(one["bytes"] / 1e3, one["reads"])]
+    return [*sizes, reading_s, _ratio(one["bytes"] / MB, reading_s), waited]
 
 
 def _cells(runs: Sequence[Sequence[float | None]], number: Number) -> list[str]:
-    medians = [_median(values) for values in zip(*runs, strict=True)]
+    medians = [median_of_all(values) for values in zip(*runs, strict=True)]
     return [
         f"{median:.0f}" if at in COUNTED and median is not None else number(median) for at, median in enumerate(medians)
     ]
 
 
-def _seen(one: PointResults, number: Number) -> str:
-    return number(_median([record["io"]["coverage_percent"] for record in one.good]))
-
-
-def _median(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if len(known) == len(values) else None
-
-
-def _ratio(value: float, by: float) -> float | None:
+def _ratio(value: float, by: float | None) -> float | None:
     return value / by if by else None
 
 
@@ -120,20 +102,15 @@ def file_rows(results: Sequence[PointResults], number: Number = rounded) -> list
     return [list(FILE_HEADER), *rows] if rows else []
 
 
-def sentences(results: Sequence[PointResults], tier: float | None = None) -> list[str]:
+def of_reads(results: Sequence[PointResults], tier: float | None = None) -> list[str]:
     """What follows from the numbers of each point's first run, each sentence once; a `tier` is in MB/s."""
     found = []
     for one in counted(results):
         record = one.good[0]
-        place = ", ".join(filter(None, (record["system"], record["model"], _batch(record))))
+        place = ", ".join(filter(None, (record["system"], record["model"], point_of(record).place)))
         for tell in (_again, _small, _storage, _mapped, _not_seen):
             found += [f"{place}: {text}" for text in tell(record, tier)]
     return list(dict.fromkeys(found))
-
-
-def _batch(record: Record) -> str:
-    devices, batch = (value_at(record, f"layout.{key}") for key in ("num_devices", "global_batch_size"))
-    return f"{devices} device{'' if devices == 1 else 's'}, batch {batch}"
 
 
 def _again(record: Record, tier: float | None) -> Iterator[str]:

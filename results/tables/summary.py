@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from results.points.repeats import PointResults, half_width
-from results.values import PER_DEVICE, THROUGHPUT, WORK, devices_text, rounded
+from results.points.repeats import PointResults
+from results.values import PER_DEVICE, THROUGHPUT, WORK, devices_text, grouped, rounded
 from results.verdicts.cost import time_to_report
 from results.verdicts.quality import energy_kind, why_not_ranked
-from results.verdicts.ranking import by_energy_kind, by_precision, devices_of_all, fastest, rank, ranked_points
+from results.verdicts.ranking import by_energy_kind, devices_of_all, fastest, rank, ranked_points
 
 
 def sentences(results: Sequence[PointResults]) -> list[str]:
@@ -16,18 +16,14 @@ def sentences(results: Sequence[PointResults]) -> list[str]:
     unit = results[0].any["work_unit"]
     ranked = ranked_points(results)
     found = []
-    for precision, mine in by_precision(ranked).items():
+    for precision, mine in grouped(ranked, lambda one: one.precision).items():
         words = f" in {precision}"
         found += _ranking(mine, PER_DEVICE, f"Fastest per device{words}", f"{unit}/s")
         for kind, of_kind in by_energy_kind([one for one in mine if not why_not_ranked(one)]).items():
             found += _ranking(of_kind, WORK, f"Most work per energy{words} ({kind})", f"{unit}/Wh")
-    reasons: dict[str, list[str]] = {}
-    for one in ranked:
-        if one.value(WORK) is not None and (reason := why_not_ranked(one)):
-            reasons.setdefault(reason, []).append(one.system)
-    found += [
-        f"Energy of {', '.join(dict.fromkeys(systems))} is not ranked: {reason}." for reason, systems in reasons.items()
-    ]
+    with_energy = [one for one in ranked if one.value(WORK) is not None]
+    for reason, mine in grouped(with_energy, lambda one: why_not_ranked(one) or None).items():
+        found.append(f"Energy of {', '.join(dict.fromkeys(one.system for one in mine))} is not ranked: {reason}.")
     comparable = [one for one in results if one.good and one.is_comparable]
     if not comparable and any(one.good for one in results):
         found.append("These are runs of a smaller workload, to try the suite: not comparable with other results.")
@@ -55,7 +51,7 @@ def _ranking(results: Sequence[PointResults], path: str, title: str, unit: str) 
         if ranking.by_accuracy:
             names = ", ".join(one.system for one in ranking.by_accuracy)
             text += f"; without the accuracy of the sensors, {names} would be behind"
-    ratios = [f"{1 / ranking.over_first[one.system].ratio:.2f} times {one.system}" for one in ranking.behind]
+    ratios = [f"{1 / ranking.over_first[one.system].value:.2f} times {one.system}" for one in ranking.behind]
     return [text + (f"; {first.system} has " if level and ratios else ", " if ratios else "") + ", ".join(ratios) + "."]
 
 
@@ -120,5 +116,5 @@ def precision_text(precision: str, results: Sequence[PointResults]) -> str:
 def _best(one: PointResults | None, path: str, unit: str) -> str:
     if one is None:
         return ""
-    half = half_width(one.summary(path))
+    half = one.half_width(path)
     return f"{rounded(one.value(path), half)}{f' ± {rounded(half, half)}' if half else ''} {unit}"

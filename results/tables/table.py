@@ -119,11 +119,6 @@ def failures(records: Sequence[Record]) -> list[str]:
     ]
 
 
-def text_table(records: Sequence[Record]) -> str:
-    """The table in plain text."""
-    return aligned(rows(records))
-
-
 def render(records: Sequence[Record], form: str, columns: Sequence[Column] = COLUMNS) -> str:
     """The table in one of FORMS; csv has the numbers as they are, the others as people read them."""
     if form != "csv":

@@ -40,10 +40,10 @@ def thrice(speed, batch=8, **options):
 def test_repeats_are_summarised_as_scipy_does():
     values = [10.0, 11.0, 13.0]
     found = summarise(values)
-    assert (found.repeats, found.median, found.smallest, found.largest) == (3, 11.0, 10.0, 13.0)
+    assert found.median == 11.0
     low, high = stats.t.interval(0.95, 2, loc=sum(values) / 3, scale=stats.sem(values))
-    assert (found.low, found.high) == pytest.approx((low, high), rel=1e-9)
-    assert summarise([5.0])[-2:] == (None, None)
+    assert found.interval == pytest.approx((low, high), rel=1e-9)
+    assert summarise([5.0]).interval is None
     with pytest.raises(ValueError, match="at least one"):
         summarise([])
 

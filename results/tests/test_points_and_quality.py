@@ -9,7 +9,8 @@ import pytest
 from scipy import stats
 
 from caraml.cli import main
-from results.points.repeats import Ratio, by_point, energy_of_path, half_width, point_of, unsteady
+from results.points.estimate import Estimate, Part
+from results.points.repeats import by_point, energy_of_path, point_of, unsteady
 from results.points.setups import _cpus, _own_name
 from results.tables.points import notes, place_of, point_rows, points_in_order
 from results.tests import made_up
@@ -23,8 +24,8 @@ def test_repeats_become_one_row_with_the_median_and_scipys_interval():
     summary = one.summary("metrics.{unit}_per_s")
     low, high = stats.t.interval(0.95, 2, loc=np.mean(speeds), scale=stats.sem(speeds))
     assert summary.median == 101.0
-    assert (summary.low, summary.high) == pytest.approx((low, high), rel=1e-9)
-    assert half_width(summary) == pytest.approx((high - low) / 2, rel=1e-9)
+    assert summary.interval == pytest.approx((low, high), rel=1e-9)
+    assert one.half_width("metrics.{unit}_per_s") == pytest.approx((high - low) / 2, rel=1e-9)
     header, row = point_rows([one])
     assert row[header.index("tokens/s")] == "101.0"
     assert row[header.index("± 95 %")] == "3.8"
@@ -34,7 +35,7 @@ def test_repeats_become_one_row_with_the_median_and_scipys_interval():
     [two] = by_point([made_up.result(tokens_per_s=speed) for speed in (100.0, 102.0)])
     low, high = stats.t.interval(0.95, 1, loc=101.0, scale=1.0)
     summary = two.summary("metrics.tokens_per_s")
-    assert (summary.low, summary.high) == pytest.approx((low, high), rel=1e-9)
+    assert summary.interval == pytest.approx((low, high), rel=1e-9)
 
 
 def test_what_a_point_does_not_tell_has_no_column():
@@ -276,7 +277,8 @@ def test_points_and_ratios_are_told_in_words():
     assert (
         str(point_of(made_up.result(devices=2))) == "llm_training, tiny, text, 2048 tokens, 2 devices, global batch 8"
     )
-    assert (str(Ratio(2.0, 1.9, 2.125)), str(Ratio(2.0, None, None))) == ("2.000 [1.900, 2.125]", "2.000")
+    several, one = (Estimate(2.0, math.log(2.0), parts) for parts in ((Part(1e-4, math.inf),), None))
+    assert (several.text, one.text) == ("2.000 [1.961, 2.040]", "2.000")
 
 
 def test_of_several_paths_the_first_with_a_value_counts():

@@ -15,7 +15,7 @@ from results.derived import contradictions
 from results.joined.reads import Times, reads_of
 from results.points.repeats import by_point
 from results.records import find_records, write_record
-from results.tables.reads import HEADER, file_rows, read_rows, sentences
+from results.tables.reads import HEADER, file_rows, of_reads, read_rows
 from results.tests import made_up
 from results.tests.conftest import CPU, make_record
 
@@ -182,10 +182,10 @@ def test_a_collected_run_tells_what_it_read_and_a_table_shows_it(job, capsys):
 
 def test_a_faster_storage_never_gives_more_than_steps_wait(job):
     record = run(job, input_wait_percent=0.5)
-    [sentence] = [text for text in sentences(by_point([record]), tier=1e6) if "effective windows" in text]
+    [sentence] = [text for text in of_reads(by_point([record]), tier=1e6) if "effective windows" in text]
     assert sentence.endswith("(0.5 %): a faster storage gives nothing")
     record = run(job, input_wait_percent=2.0)
-    told = sentences(by_point([record]), tier=1e6)
+    told = of_reads(by_point([record]), tier=1e6)
     assert any("saves 0.12 s (2.0 %) at most" in text for text in told)
 
 
@@ -194,7 +194,7 @@ def test_what_was_not_seen_is_told_first(job):
     record["io"] |= {"coverage_percent": 60.0, "missing": ["4 MB in 'loader', which is linked statically"]}
     assert any(
         "ONLY 60 % of what the kernel counted was seen: 4 MB in 'loader'" in text
-        for text in sentences(by_point([record]))
+        for text in of_reads(by_point([record]))
     )
 
 
@@ -203,7 +203,7 @@ def test_many_small_files_are_told(job):
     record["io"]["data"] |= {"files": 5000, "size_bytes": 5000 * 20_000, "opens": 10_000, "open_s": 12.0}
     assert any(
         "SMALL FILES: 5,000 files of 20 kB on average were opened 10,000 times" in text
-        for text in sentences(by_point([record]))
+        for text in of_reads(by_point([record]))
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from caraml.cli import main
 from results.derived import contradictions
 from results.points.repeats import by_point
-from results.tables.states import closing_notes, state_rows, states_of
+from results.tables.states import closing_notes, state_rows
 from results.tests.made_up import result
 from results.values import plain
 
@@ -47,7 +47,7 @@ def rows_of(*records):
 
 def test_a_row_says_power_share_and_how_sure_it_is():
     [row] = rows_of(run(told(0.25)))
-    assert row["state"] == "Forward"
+    assert row["state (experimental)"] == "Forward"
     assert [float(row[key]) for key in ("time [ms]", "power [W/device]", "energy [%]")] == pytest.approx([100, 300, 25])
     assert float(row["± [%]"]) == pytest.approx(10)
     assert row["not told, as"] == ""
@@ -58,7 +58,7 @@ def test_a_point_tells_the_median_of_its_runs_largest_first_and_what_is_refused_
         run(told(0.1, names=("IO",)), told(share), told(0.0, "it is short", names=("Update",)))
         for share in (0.5, 0.7, 0.4)
     ]
-    assert [(row["state"], row["energy [%]"][:2]) for row in rows_of(*runs)] == [
+    assert [(row["state (experimental)"], row["energy [%]"][:2]) for row in rows_of(*runs)] == [
         ("Forward", "50"),
         ("IO", "10"),
         ("Update", ""),
@@ -72,14 +72,10 @@ def test_what_one_run_refuses_is_not_told_of_the_point():
 
 
 def test_runs_of_which_one_does_not_tell_are_not_told():
-    assert states_of([run(told(0.5)), result()]) == []
-    assert states_of([]) == []
-    assert rows_of_none() == []
+    assert state_rows(by_point([run(told(0.5)), result()])) == []
+    assert state_rows(by_point([result()])) == []
+    assert state_rows([]) == []
     assert closing_notes(by_point([result()])) == []
-
-
-def rows_of_none():
-    return state_rows(by_point([result()]))
 
 
 def test_the_closing_error_is_said():
@@ -99,7 +95,7 @@ def test_the_table_of_states_and_a_sentence_where_there_is_none(tmp_path, capsys
     assert len(capsys.readouterr().out.splitlines()) == 3
     assert main(["report", str(folder), "-o", str(tmp_path / "report.html")]) == 0
     report = (tmp_path / "report.html").read_text()
-    assert "Where the energy of a step goes, state by state" in report
+    assert "Experimental: where the energy of a step goes, state by state" in report
     assert "off the windows&#39; own energy" in report or "off the windows' own energy" in report
     assert main(["table", str(folder), "--states", "--sort", "devices"]) == 2
     assert "--states has its own order" in capsys.readouterr().err

@@ -45,7 +45,7 @@ def test_each_rank_has_the_channel_of_its_device(job, asked, capsys):
     result = collect(job.path)
     assert result["energy"]["states"]["told"] == 2
     assert main([str(job.path)]) == 0
-    assert capsys.readouterr().err == "collect: all states are +0.8 % off the window's energy\n"
+    assert capsys.readouterr().err == "collect: all states (experimental) are +0.8 % off the window's energy\n"
     asked.pop()
     [(system, channels, folder)] = asked
     assert (system, folder) == ("CPU", job.path)
@@ -138,7 +138,7 @@ def test_a_state_that_its_origin_does_not_tell_is_named():
 
 def test_other_states_than_the_stored_ones_are_a_difference():
     assert other([state("Forward")], [state("Forward"), state("Update")]) == [
-        "energy.states is stored as [['Forward']], but its origin gives [['Forward'], ['Update']]"
+        "energy.states is stored as ['Forward'], but its origin gives ['Forward', 'Update']"
     ]
     assert other([], [state("Forward")])
     assert list(_other_states({}, {})) == []

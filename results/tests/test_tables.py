@@ -6,7 +6,7 @@ import io
 import pytest
 
 from results.records import RecordError
-from results.tables.table import CARAML_COLUMNS, failures, in_order, pivot_rows, render, rows, select, text_table
+from results.tables.table import CARAML_COLUMNS, failures, in_order, pivot_rows, render, rows, select
 from results.tests import made_up
 from results.tests.conftest import make_record
 from results.values import sort_key
@@ -44,7 +44,7 @@ def test_a_failed_run_has_no_numbers_and_says_so():
 
 
 def test_the_text_table_is_aligned():
-    text = text_table([good(1, 8, 100), failed(16)])
+    text = render([good(1, 8, 100), failed(16)], "text")
     assert len({len(line) for line in text.splitlines()}) == 1
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from results.collect import TRACES
 from results.derived import is_number
 from results.points.repeats import point_of
+from results.points.setups import flat
 from results.records import Record, RecordError
 
 RUN_TAG = "caraml.run_id"
@@ -44,8 +45,7 @@ def told(record: Record) -> Told:
     """Everything that was chosen is a parameter, every number a metric."""
     parts = ("system", "model", "precision", "data", "sample", "status", "error")
     parameters = {key: str(record[key]) for key in parts if record.get(key)}
-    parameters |= dict(_flat(record.get("config") or {}, "config"))
-    parameters |= dict(_flat(record["layout"], "layout"))
+    parameters |= dict(flat({"config": record.get("config") or {}, "layout": record["layout"]}))
     parameters |= {f"choice.{title}": str(value) for title, value in (record.get("choices") or {}).items()}
     metrics = {
         _name(f"{group}.{key}" if group != "metrics" else key): float(value)
@@ -72,14 +72,6 @@ def told(record: Record) -> Told:
         [float(time_s) for time_s in record.get("step_times_s") or [] if time_s is not None],
         {str(found.relative_to(path.parent)): found for found in (path, *beside)},
     )
-
-
-def _flat(values: dict[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
-    for key, value in values.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}.{key}")
-        else:
-            yield f"{prefix}.{key}", str(value)
 
 
 def _name(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from results.points.estimate import Interval
@@ -10,7 +11,7 @@ from results.points.repeats import PointResults
 from results.records import RecordError, Skipped
 from results.values import count, rounded
 from results.verdicts.measures import Answer, answer, check_alike, points_of
-from results.verdicts.outcome import Outcome
+from results.verdicts.outcome import Outcome, judge
 from results.verdicts.requirements import Item, Requirements
 
 USUAL_PRECISIONS = ("", "fp32", "tf32", "bf16", "fp16")
@@ -68,27 +69,21 @@ def missing_words(skipped: Sequence[Skipped], system: str) -> str:
 
 
 def _judge(item: Item, system: str, found: Answer) -> Verdict:
+    reason = ""
     if found.why_not:
-        return Verdict(item, system, Outcome.FAILED if found.is_failure else Outcome.OPEN, found, found.why_not)
-    if found.estimate is None:
-        kept = _keeps(item, found.exact)
-        return Verdict(item, system, Outcome.PASSED if kept else Outcome.FAILED, found, "")
-    interval = found.interval
-    if interval is None:
-        return Verdict(item, system, Outcome.OPEN, found, "one run gives no interval")
-    ends = [_keeps(item, end) for end in interval]
-    if all(ends):
-        return Verdict(item, system, Outcome.PASSED, found, "")
-    if not any(ends):
-        return Verdict(item, system, Outcome.FAILED, found, "")
-    low, high = (rounded(end) for end in interval)
-    narrower = found.by_sampling.interval_of_best(found.points) if found.by_sampling else None
-    if narrower and all(_keeps(item, end) for end in narrower):
-        words = f"it passes only without the accuracy of the sensor; with it, {low} to {high}"
-        return Verdict(item, system, Outcome.OPEN, found, words)
-    return Verdict(
-        item, system, Outcome.OPEN, found, f"the limit is within the interval, {low} to {high}{_of_best(found)}"
-    )
+        outcome, reason = Outcome.FAILED if found.is_failure else Outcome.OPEN, found.why_not
+    elif found.estimate is None:
+        outcome = Outcome.PASSED if _keeps(item, found.exact) else Outcome.FAILED
+    elif found.interval is None:
+        outcome, reason = Outcome.OPEN, "one run gives no interval"
+    elif (outcome := judge(partial(_keeps, item), found.interval)) is Outcome.OPEN:
+        ends = " to ".join(rounded(end) for end in found.interval)
+        narrower = found.by_sampling.interval_of_best(found.points) if found.by_sampling else None
+        if narrower and judge(partial(_keeps, item), narrower) is Outcome.PASSED:
+            reason = f"it passes only without the accuracy of the sensor; with it, {ends}"
+        else:
+            reason = f"the limit is within the interval, {ends}{_of_best(found)}"
+    return Verdict(item, system, outcome, found, reason)
 
 
 def _of_best(found: Answer) -> str:

@@ -11,10 +11,10 @@ from results.points.estimate import Estimate, product
 from results.points.regions import changes
 from results.points.repeats import Point, PointResults, by_point, disturbances, energy_of_path, point_of, step_times_s
 from results.points.sensors import accuracy_text
-from results.points.setups import LONGEST, OPTION, UNKNOWN, machine_of, work_of
+from results.points.setups import LONGEST, OPTION, UNKNOWN, machine_of, together, work_of
 from results.records import Record, RecordError, Skipped
 from results.values import energy_source
-from results.verdicts.outcome import Outcome
+from results.verdicts.outcome import Outcome, judge
 from results.verdicts.quality import ESTIMATE, grade, why_not_ranked
 
 # What is compared: its title and where it is; for all of them more is better.
@@ -195,16 +195,12 @@ def _machine(record: Record) -> dict[str, str | None]:
 
 def _differences(facts: Callable[[Record], Mapping[str, str | None]], *sides: Sequence[Record]) -> list[str]:
     """Say in which facts the records of two sides differ."""
-    values: list[dict[str, set[str]]] = [{}, {}]
-    for found, side in zip(values, sides, strict=True):
-        for record in side:
-            for name, value in facts(record).items():
-                if value:
-                    found.setdefault(name, set()).add(value[:LONGEST])
-    base, other = values
+    base, other = (
+        together({name: value[:LONGEST] for name, value in facts(record).items() if value} for record in side)
+        for side in sides
+    )
     return [
-        f"{name} {' and '.join(sorted(base.get(name, {UNKNOWN})))} against "
-        f"{' and '.join(sorted(other.get(name, {UNKNOWN})))}"
+        f"{name} {base.get(name, UNKNOWN)} against {other.get(name, UNKNOWN)}"
         for name in sorted(base.keys() | other.keys())
         if base.get(name) != other.get(name)
     ]
@@ -269,12 +265,8 @@ def _judged(requirement: Requirement, value: Estimate | None) -> tuple[Outcome, 
         return Outcome.OPEN, "has no value"
     if value.interval is None:
         return Outcome.OPEN, f"is {value.value:.4g}, and one run gives no interval"
-    ends = [requirement.holds(end) for end in value.interval]
-    if all(ends):
-        return Outcome.PASSED, ""
-    low, high = value.interval
-    words = f"is {value.value:.4g}, between {low:.4g} and {high:.4g}"
-    return (Outcome.OPEN if any(ends) else Outcome.FAILED), words
+    outcome, (low, high) = judge(requirement.holds, value.interval), value.interval
+    return outcome, f"is {value.value:.4g}, between {low:.4g} and {high:.4g}"
 
 
 def _number(one: PointResults, name: str) -> Estimate | None:

@@ -9,11 +9,11 @@ from typing import NamedTuple
 from results.points.estimate import Estimate, Interval, exactly, of_the_middle
 from results.points.repeats import PointResults
 from results.records import RecordError
-from results.values import PER_DEVICE, THROUGHPUT, devices_text
+from results.values import PER_DEVICE, THROUGHPUT, devices_text, grouped
 from results.verdicts.quality import ESTIMATE, deviations, energy_kind, grade, why_not_ranked, window_too_short
 from results.verdicts.ranking import fastest, ranked_points, why_left_out
 from results.verdicts.requirements import PATHS, SECONDS, Asked, Wanted
-from results.verdicts.scale import by_setup, unlike_words
+from results.verdicts.scale import setup_at_scale, unlike_words
 
 NO_NUMBER = "no run has this number"
 
@@ -174,7 +174,9 @@ def _scaling(mine: Sequence[PointResults], good: Sequence[PointResults], asked: 
     of_many = [one for one in good if one.point.devices == many_devices]
     if not of_few:
         return Answer(why_not=f"no run on {devices_text(few_devices)}")
-    few, many = ({setup: fastest(alike) for setup, alike in by_setup(side).items()} for side in (of_few, of_many))
+    few, many = (
+        {setup: fastest(alike) for setup, alike in grouped(side, setup_at_scale).items()} for side in (of_few, of_many)
+    )
     pairs = [(one, few[setup]) for setup, one in many.items() if setup in few]
     if not pairs:
         return Answer(why_not=unlike_words(fastest(of_few) or of_few[0], fastest(of_many) or of_many[0]))

@@ -12,7 +12,7 @@ from results.derived import INSIDE, busier_elsewhere, longest_s, windows_of
 from results.points.repeats import PointResults, step_times_s, unsteady
 from results.points.sensors import accuracy_text, sampling_share
 from results.records import Record
-from results.values import is_accelerated, value_at
+from results.values import count, is_accelerated, value_at
 
 ESTIMATE = "Q0"
 GRADES = {
@@ -69,7 +69,7 @@ def energy_rules(record: Record, of: str = "energy") -> list[Rule]:
     channels, layout = energy["channels"], record["layout"]
     window_s = energy.get("window_s")
     samples, lost, gaps = (_of_all(channels, key) for key in ("samples", "missing", "largest_gap_s"))
-    rates = [count / window_s for count in samples] if window_s else []
+    rates = [number / window_s for number in samples] if window_s else []
     missing = [one / max(1, one + there) for one, there in zip(lost, samples, strict=False)]
     differences = [abs(one) for channel in channels if (one := channel.get("integral_vs_counter")) is not None]
     nodes = len({channel["hostname"] for channel in channels})
@@ -191,7 +191,7 @@ def deviations(results: PointResults, with_energy: bool = True) -> list[str]:
     """How the runs of a point deviate from the rules of a run that counts, in words."""
     found = list(filter(None, [window_too_short(results)]))
     if results.good and len(results.good) < MIN_REPEATS:
-        found.append(f"{_repeats(len(results.good))}, {MIN_REPEATS} wanted")
+        found.append(f"{count(len(results.good), 'run')}, {MIN_REPEATS} wanted")
     if results.bad and results.good:
         found.append(f"{len(results.bad)} of {len(results.bad) + len(results.good)} runs failed")
     for record in results.good:
@@ -257,7 +257,3 @@ def _origin(origin: dict[str, Any]) -> list[str]:
         )
         if words
     ]
-
-
-def _repeats(count: int) -> str:
-    return f"{count} run{'' if count == 1 else 's'}"

@@ -5,18 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from results.points.estimate import overlap
-from results.points.repeats import PointResults, Ratio, ratio_of
-from results.values import PER_DEVICE
+from results.points.estimate import Estimate, overlap
+from results.points.repeats import PointResults
+from results.values import PER_DEVICE, grouped
 from results.verdicts.quality import energy_kind
-
-
-def by_precision(results: Sequence[PointResults]) -> dict[str, list[PointResults]]:
-    """The points of each precision: within one they may be ranked."""
-    found: dict[str, list[PointResults]] = {}
-    for one in results:
-        found.setdefault(one.precision, []).append(one)
-    return found
 
 
 def why_left_out(one: PointResults) -> str:
@@ -32,12 +24,8 @@ def ranked_points(results: Sequence[PointResults]) -> list[PointResults]:
 
 
 def by_energy_kind(results: Sequence[PointResults]) -> dict[str, list[PointResults]]:
-    """The points of each kind of energy: within one they may be ranked."""
-    found: dict[str, list[PointResults]] = {}
-    for one in results:
-        if kind := energy_kind(one.any):
-            found.setdefault(kind, []).append(one)
-    return found
+    """Return the points of each kind of energy: within one they may be ranked."""
+    return grouped(results, lambda one: energy_kind(one.any))
 
 
 def fastest(results: Iterable[PointResults], path: str = PER_DEVICE) -> PointResults | None:
@@ -55,18 +43,15 @@ def best_by_devices(results: Sequence[PointResults]) -> dict[int, PointResults]:
 
 def best_of_systems(results: Sequence[PointResults], path: str) -> list[PointResults]:
     """The point with the highest value of each system that has one, the highest first."""
-    systems = dict.fromkeys(one.system for one in results)
-    best = [one for system in systems if (one := fastest((one for one in results if one.system == system), path))]
+    best = [one for mine in grouped(results, lambda one: one.system).values() if (one := fastest(mine, path))]
     return sorted(best, key=lambda one: one.value(path) or 0.0, reverse=True)
 
 
 def devices_of_all(results: Sequence[PointResults]) -> int | None:
     """The largest number of devices on which every system and precision with a good run has one."""
-    found: dict[tuple[str, str], set[int]] = {}
-    for one in results:
-        if one.good:
-            found.setdefault((one.system, one.precision), set()).add(one.point.devices)
-    shared = set.intersection(*found.values()) if found else set()
+    good = grouped((one for one in results if one.good), lambda one: (one.system, one.precision))
+    devices = [{one.point.devices for one in mine} for mine in good.values()]
+    shared = set.intersection(*devices) if devices else set()
     return max(shared, default=None)
 
 
@@ -76,7 +61,7 @@ class Ranking(NamedTuple):
     first: PointResults
     level: list[PointResults]  # those that chance may have put behind the first
     behind: list[PointResults]
-    over_first: dict[str, Ratio]  # by the system, of all but the first
+    over_first: dict[str, Estimate]  # by the system, of all but the first
     by_accuracy: list[PointResults]  # of those that tie, the ones that do so by the accuracy of the sensors alone
 
 
@@ -90,7 +75,7 @@ def rank(results: Sequence[PointResults], path: str) -> Ranking | None:
     if not best:
         return None
     first, *others = best
-    over_first = {one.system: ratio_of(ratio) for one in others if (ratio := one.over(first, path))}
+    over_first = {one.system: ratio for one in others if (ratio := one.over(first, path))}
     level = [one for one in others if _ties(one, first, path)]
     behind = [one for one in others if one not in level]
     by_accuracy = [one for one in level if not _ties(one, first, path, with_accuracy=False)]

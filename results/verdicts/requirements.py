@@ -23,7 +23,6 @@ PATHS = {
     "work_per_energy": WORK,
     "mfu": "metrics.mfu",
 }
-LESS_IS_BETTER = ("time_to_solution", "failed_runs")
 WHATS = (*PATHS, "time_to_solution", "scaling_efficiency", "failed_runs", "energy_grade")
 # Shares, of which a limit in percent would be kept or broken by everything.
 MOST_OF_SHARES = {"mfu": 1.0, "scaling_efficiency": 2.0}

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from results.points.estimate import Estimate, exactly, product
 from results.points.repeats import PointResults
 from results.points.setups import CPUS, DEVICE, FLOPS, OPTION, Setup, differences, setup_of
-from results.values import PER_DEVICE, devices_text, is_accelerated
+from results.values import PER_DEVICE, devices_text, grouped, is_accelerated
 from results.verdicts.cost import HOURS_PER_YEAR, Costs, Price, unseen_w
 from results.verdicts.quality import energy_kind, why_not_ranked
 from results.verdicts.ranking import best_by_devices, ranked_points
@@ -66,14 +66,6 @@ def setup_at_scale(one: PointResults) -> Setup:
     return tuple(sorted((options | chosen).items()))
 
 
-def by_setup(results: Iterable[PointResults]) -> dict[Setup, list[PointResults]]:
-    """The points of each setup: within one they tell of scaling."""
-    found: dict[Setup, list[PointResults]] = {}
-    for one in results:
-        found.setdefault(setup_at_scale(one), []).append(one)
-    return found
-
-
 def unlike_words(few: PointResults, many: PointResults) -> str:
     """In what two points of unlike setups differ, in words."""
     of_few, of_many = (", ".join(words) for words in differences([setup_at_scale(one) for one in (few, many)]))
@@ -86,7 +78,7 @@ def unlike_words(few: PointResults, many: PointResults) -> str:
 def speed_of(results: Sequence[PointResults], devices: int) -> Speed:
     """Throughput of one system on so many devices, each number of them at its best point; between two, of one setup."""
     good = ranked_points(results)
-    best = {number: estimate for number, one in best_by_devices(good).items() if (estimate := one.estimate(PER_DEVICE))}
+    best = _best(good)
     if not best:
         return Speed(None, "no good run")
     if devices in best:
@@ -101,18 +93,22 @@ def speed_of(results: Sequence[PointResults], devices: int) -> Speed:
         rest = f", {devices_text(idle)} idle" if idle else ""
         words = f"jobs of {devices_text(most)} side by side, the most that were measured{rest}"
         return Speed(best[most] * (jobs * most), words)
-    speeds = [speed for alike in by_setup(good).values() if (speed := _between(alike, devices))]
+    speeds = [speed for alike in grouped(good, setup_at_scale).values() if (speed := _between(alike, devices))]
     if not speeds:
         few, many = (best_by_devices(good)[numbers[index]] for index in (more - 1, more))
         return Speed(None, f"{unlike_words(few, many)}: what is between them cannot be told")
     return max(speeds, key=lambda one: one.estimate.value if one.estimate else 0.0)
 
 
+def _best(points: Sequence[PointResults]) -> dict[int, Estimate]:
+    """Throughput per device by the number of devices, the fewest first."""
+    every = ((number, one.estimate(PER_DEVICE)) for number, one in best_by_devices(points).items())
+    return {number: estimate for number, estimate in every if estimate}
+
+
 def _between(alike: Sequence[PointResults], devices: int) -> Speed | None:
     """Of the points of one setup; None where none are of fewer devices, or none of more."""
-    best = {
-        number: estimate for number, one in best_by_devices(alike).items() if (estimate := one.estimate(PER_DEVICE))
-    }
+    best = _best(alike)
     numbers = sorted(best)
     more = bisect(numbers, devices)
     if not 0 < more < len(numbers):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from results.points.estimate import Estimate, Interval, Part, exactly, half_interval, overlap, product
@@ -16,7 +16,7 @@ from results.verdicts.measures import Answer, answer, check_alike, points_of
 from results.verdicts.outcome import Outcome
 from results.verdicts.ranking import fastest, ranked_points
 from results.verdicts.requirements import Asked, Requirements, Wanted
-from results.verdicts.scale import Size, Speed, Total, devices_per_node, energy_kinds, hungriest, sizes, total_of
+from results.verdicts.scale import Power, Size, Speed, Total, devices_per_node, energy_kinds, hungriest, sizes, total_of
 
 NOT_SHARED = "no good run in a precision that all have"
 EQUAL_DEVICES = "per device"  # where no budget says how many
@@ -69,51 +69,73 @@ def scores(
 
     A system that fails a requirement has no score. Raises RecordError for a reference that is not among the systems.
     """
-    failed = {one.system: f"it fails the requirement '{one.item}'" for one in verdicts if one.outcome is Outcome.FAILED}
     systems = list(dict.fromkeys(one.system for one in results))
     reference = requirements.reference or systems[0]
     if reference not in systems:
         raise RecordError(f"the reference {reference} is not among the systems: {', '.join(systems)}")
     check_alike(results, requirements.workloads)
+    failed = {one.system: f"it fails the requirement '{one.item}'" for one in verdicts if one.outcome is Outcome.FAILED}
     if requirements.score:
         return [_by_formula(results, systems, requirements, reference, failed)]
-    alike = {name: _of_one_precision(results, wanted) for name, wanted in requirements.workloads.items()}
     budget = requirements.budget
-    if (budget.money and costs is None) or (budget.power_kw and costs is None) or (budget.racks and costs is None):
+    if (budget.money or budget.power_kw or budget.racks) and costs is None:
         raise RecordError("a budget of money, power or racks needs what the machines are: give --prices FILE")
-    mine = {
-        system: {name: [one for one in points if one.system == system] for name, points in alike.items()}
-        for system in systems
-    }
-    powers = {system: hungriest(mine[system], costs) for system in systems}
-    allowed = {}
+    weights = _weights(requirements.workloads)
+    offers = _offers(results, systems, requirements, costs)
+    _refuse_unlike_energies(offers, reference, requirements)
+    ways = list(offers[systems[0]].sizes)
+    ways = [*ways[:1], *([EQUAL_DEVICES] if "devices" not in ways else []), *ways[1:]]
+    return [_Comparison(way, offers, reference, weights, costs, failed).ranked() for way in ways]
+
+
+class _Offer(NamedTuple):
+    """One system: its points by the workload, its power at the supply, and how much of it the budget allows."""
+
+    points: Mapping[str, Sequence[PointResults]]
+    power: Power
+    sizes: dict[str, Size]  # by the way to make systems equal
+
+    def speed(self, way: str, name: str) -> Speed:
+        """Throughput at a workload."""
+        points = self.points[name]
+        return _per_device(points) if way == EQUAL_DEVICES else self.sizes[way].speed(points)
+
+    def size(self, way: str) -> Size:
+        """How much of the system there is."""
+        return Size(1) if way == EQUAL_DEVICES else self.sizes[way]
+
+
+def _offers(
+    results: Sequence[PointResults], systems: Sequence[str], requirements: Requirements, costs: Costs | None
+) -> dict[str, _Offer]:
+    alike = {name: _of_one_precision(results, wanted) for name, wanted in requirements.workloads.items()}
+    found = {}
     for system in systems:
-        price = costs.systems.get(system) if costs else None
+        mine = {name: [one for one in points if one.system == system] for name, points in alike.items()}
+        power, price = hungriest(mine, costs), costs.systems.get(system) if costs else None
         per_node = devices_per_node((one for one in results if one.system == system), price)
-        allowed[system] = sizes(powers[system], system, budget, costs, per_node)
-    kinds = {system: energy_kinds(mine[system]) for system in systems}
-    for system, found_sizes in allowed.items():
-        why = _unlike_energies(kinds[system], kinds[reference], reference)
-        for way in {*budget.by_energy, "budget"} & found_sizes.keys() if why and budget.by_energy else ():
-            if found_sizes[way].devices:
-                found_sizes[way] = Size(None, why)
-    ways = list(next(iter(allowed.values())))
-    found = []
-    for way in [*ways[:1], *([EQUAL_DEVICES] if "devices" not in ways else []), *ways[1:]]:
-        speeds = {
-            system: {
-                name: _per_device(points) if way == EQUAL_DEVICES else allowed[system][way].speed(points)
-                for name, points in mine[system].items()
-            }
-            for system in systems
-        }
-        size = {system: Size(1) if way == EQUAL_DEVICES else allowed[system][way] for system in systems}
-        totals = {
-            system: None if way == EQUAL_DEVICES else total_of(size[system], system, powers[system], costs)
-            for system in systems
-        }
-        found.append(_ranked(way, speeds, size, totals, reference, requirements.workloads, costs, failed))
+        found[system] = _Offer(mine, power, sizes(power, system, requirements.budget, costs, per_node))
     return found
+
+
+def _refuse_unlike_energies(offers: Mapping[str, _Offer], reference: str, requirements: Requirements) -> None:
+    """Take the sizes that follow from an energy from systems whose energy is not of the reference's kind."""
+    by_energy = requirements.budget.by_energy
+    if not by_energy:
+        return
+    kinds = {system: energy_kinds(one.points) for system, one in offers.items()}
+    for system, one in offers.items():
+        if why := _unlike_energies(kinds[system], kinds[reference], reference):
+            for way in {*by_energy, "budget"} & one.sizes.keys():
+                if one.sizes[way].devices:
+                    one.sizes[way] = Size(None, why)
+
+
+def _weights(wanted: Mapping[str, Wanted]) -> dict[str, float]:
+    total = math.fsum(one.weight for one in wanted.values())
+    if not total:
+        raise RecordError("all weights of the requirements are 0: one above 0 is needed")
+    return {name: one.weight / total for name, one in wanted.items() if one.weight}
 
 
 def _unlike_energies(kinds: set[str], of_reference: set[str], reference: str) -> str:
@@ -146,80 +168,73 @@ def _per_device(points: Sequence[PointResults]) -> Speed:
     return Speed(estimate, best.point.place if best else NOT_SHARED)
 
 
-def _ranked(
-    way: str,
-    speeds: Mapping[str, Mapping[str, Speed]],
-    size: Mapping[str, Size],
-    totals: Mapping[str, Total | None],
-    reference: str,
-    wanted: Mapping[str, Wanted],
-    costs: Costs | None,
-    failed: Mapping[str, str],
-) -> Ranked:
-    total = math.fsum(one.weight for one in wanted.values())
-    if not total:
-        raise RecordError("all weights of the requirements are 0: one above 0 is needed")
-    weights = {name: one.weight / total for name, one in wanted.items() if one.weight}
+class _Comparison:
+    """All systems at one way to make them equal, by the weighted geometric mean of their throughputs."""
 
-    def over(system: str, base: str) -> Estimate | str:
+    def __init__(
+        self,
+        way: str,
+        offers: Mapping[str, _Offer],
+        reference: str,
+        weights: Mapping[str, float],
+        costs: Costs | None,
+        failed: Mapping[str, str],
+    ) -> None:
+        self._way, self._offers, self._reference, self._weights = way, offers, reference, weights
+        self._costs, self._failed = costs, failed
+        self._speeds = {system: {name: one.speed(way, name) for name in one.points} for system, one in offers.items()}
+
+    def ranked(self) -> Ranked:
+        """Return the ranking."""
+        rows, level = _in_order([self._scored(system) for system in self._offers])
+        first, *others = (one.system for one in rows if one.value is not None or one is rows[0])
+        turns = [turn for system in others[:NEAREST] for turn in self._turns(first, system)]
+        return Ranked(self._way, TITLES[self._way], rows, level, turns, self._reference)
+
+    def _over(self, system: str, base: str) -> Estimate | str:
+        """The ratio of two scores, or why there is none."""
         ratios = []
-        for name, weight in weights.items():
-            ours, theirs = speeds[system][name], speeds[base][name]
-            for one, who in ((ours, system), (theirs, base)):
-                if one.estimate is None:
-                    return f"{name} of {who}: {one.words}"
-            assert ours.estimate and theirs.estimate
-            ratios.append((ours.estimate / theirs.estimate, weight))
+        for name, weight in self._weights.items():
+            both = {one: self._speeds[one][name] for one in (system, base)}
+            if missing := next((one for one, speed in both.items() if speed.estimate is None), ""):
+                return f"{name} of {missing}: {both[missing].words}"
+            ours, theirs = both[system].estimate, both[base].estimate
+            assert ours and theirs
+            ratios.append((ours / theirs, weight))
         return product(ratios)
 
-    rows = []
-    for system in speeds:
-        found = exactly(1.0) if system == reference else over(system, reference)
-        own = over(system, system)
-        if isinstance(own, str) or system in failed:
-            found = failed.get(system, own)
-        if isinstance(found, str):
-            rows.append(Scored(system, None, None, size[system].devices, speeds[system], totals[system], found))
-        else:
-            rows.append(
-                Scored(system, found.value, found.interval, size[system].devices, speeds[system], totals[system])
-            )
-    rows.sort(key=lambda one: -math.inf if one.value is None else one.value, reverse=True)
+    def _scored(self, system: str) -> Scored:
+        own = self._failed.get(system) or self._over(system, system)
+        if not isinstance(own, str):
+            own = exactly(1.0) if system == self._reference else self._over(system, self._reference)
+        value, interval, why_not = (None, None, own) if isinstance(own, str) else (own.value, own.interval, "")
+        offer, size = self._offers[system], self._offers[system].size(self._way)
+        total = None if self._way == EQUAL_DEVICES else total_of(size, system, offer.power, self._costs)
+        return Scored(system, value, interval, size.devices, self._speeds[system], total, why_not)
+
+    def _turns(self, first: str, other: str) -> Iterator[Turn]:
+        """For each weight, and the price of the first, the factor at which another system ties with the first."""
+        leads = {}
+        for name in self._weights:
+            ratio = self._speeds[first][name].estimate, self._speeds[other][name].estimate
+            assert ratio[0] and ratio[1]
+            leads[name] = math.log(ratio[0].value / ratio[1].value)
+        for name, lead in leads.items():
+            of_others = math.fsum(self._weights[one] * value for one, value in leads.items() if one != name)
+            factor = -of_others / (self._weights[name] * lead) if lead else math.nan
+            if factor > 0:
+                yield Turn(other, f"weight of {name}", factor)
+        if self._way == "money" and self._costs:
+            behind = self._over(other, first)
+            assert isinstance(behind, Estimate)
+            yield Turn(other, f"price of {first}", 1 / behind.value)
+
+
+def _in_order(rows: Sequence[Scored], sign: int = 1) -> tuple[list[Scored], list[str]]:
+    """The best first, those without a score last; and the systems that cannot be told apart from the first."""
+    rows = sorted(rows, key=lambda one: -math.inf if one.value is None else sign * one.value, reverse=True)
     first, *others = rows
-    others = [one for one in others if one.value is not None]
-    level = [one.system for one in others if overlap(one.interval, first.interval)]
-    turns = []
-    for one in others[:NEAREST]:
-        behind = over(one.system, first.system)
-        assert isinstance(behind, Estimate)
-        turns += _turns(first.system, one, speeds, weights, behind, way, costs)
-    return Ranked(way, TITLES[way], rows, level, turns, reference)
-
-
-def _turns(
-    first: str,
-    other: Scored,
-    speeds: Mapping[str, Mapping[str, Speed]],
-    weights: Mapping[str, float],
-    behind: Estimate,
-    way: str,
-    costs: Costs | None,
-) -> list[Turn]:
-    """For each weight the factor at which another system draws level with the first, and the first one's price."""
-    found = []
-    leads = {}
-    for name in weights:
-        ours, theirs = speeds[first][name].estimate, speeds[other.system][name].estimate
-        assert ours and theirs
-        leads[name] = math.log(ours.value / theirs.value)
-    for name, lead in leads.items():
-        of_others = math.fsum(weights[one] * value for one, value in leads.items() if one != name)
-        factor = -of_others / (weights[name] * lead) if lead else math.nan
-        if factor > 0:
-            found.append(Turn(other.system, f"weight of {name}", factor))
-    if way == "money" and costs:
-        found.append(Turn(other.system, f"price of {first}", 1 / behind.value))
-    return found
+    return rows, [one.system for one in others if one.value is not None and overlap(one.interval, first.interval)]
 
 
 def _by_formula(
@@ -251,10 +266,7 @@ def _by_formula(
         half = None if parts is None else half_interval(parts)
         interval = None if half is None else Interval(value - half, value + half)
         rows.append(Scored(system, value, interval, None, {}))
-    sign = 1 if score.better == "higher" else -1
-    rows.sort(key=lambda one: -math.inf if one.value is None else sign * one.value, reverse=True)
-    first, *others = rows
-    level = [one.system for one in others if one.value is not None and overlap(one.interval, first.interval)]
+    rows, level = _in_order(rows, 1 if score.better == "higher" else -1)
     title = f"by {score.formula}, {score.better} is better"
     return Ranked(str(score.formula), title, rows, level, [])
 
