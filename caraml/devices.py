@@ -116,7 +116,10 @@ def _gc_info() -> list[Device]:
 
 
 def _json(*command: str) -> Any:
-    """What a tool says as JSON, which can follow on lines of warnings."""
+    """Return a tool's JSON output, which may follow lines of warnings.
+
+    Raises ProgramError if the tool fails or prints no JSON.
+    """
     done = ask(*command, limit_s=LIMIT_S)
     start = re.search(r"^[{\[]", done.stdout, re.MULTILINE)
     try:

@@ -108,7 +108,7 @@ def _to_try(systems: Mapping[str, Block]) -> Finding:
 
 
 def cost(block: Block, site: Site) -> Iterator[Finding]:
-    """What one run of each workflow would take, and how to take less."""
+    """Yield the expected cost of one run of each workflow, and how to reduce it."""
     for facts in workloads().values():
         workflow = f"jube/{facts.workflow}.yaml"
         if why := refusal(facts, block):
@@ -228,12 +228,12 @@ def data(site: Site) -> Iterator[Finding]:
         if there:
             yield Finding(f"data, {what}", GOOD, f"{folder}: {', '.join(there)}")
         else:
-            to_do = f"the first run makes a small set; python -m {program} --help tells of more"
+            to_do = f"the first run makes a small set; python -m {program} --help shows how to get more"
             yield Finding(f"data, {what}", WARNING, f"none in {folder}", to_do)
 
 
 def sensors(block: Block, runtime: str) -> Iterator[Finding]:
-    """Of this machine: a login node may have others than the compute nodes."""
+    """Yield the sensors of this machine; those of a login node may differ from those of the compute nodes."""
     home = find_checkout()
     python = str(home / "jube" / "include" / "python.sh") if home else sys.executable
     try:

@@ -1,4 +1,4 @@
-"""What a person can mend: each is one sentence with what was asked, what was found and what to do."""
+"""Errors that a user can fix; each message says what was asked, what was found and what to do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class CaramlError(Exception):
 
 
 class NoCheckout(CaramlError):
-    """What was asked for is in a checkout, and there is none."""
+    """The request needs a checkout of the suite, and there is none."""
 
 
 class SiteError(CaramlError):
@@ -27,7 +27,7 @@ class SchedulerError(CaramlError):
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """How to go on after a name that there is not."""
+    """Return a hint for an unknown name: the closest known one, or all of them."""
     known = list(known)
     found = difflib.get_close_matches(name, known, n=1)
     return f"did you mean '{found[0]}'?" if found else f"choose one of {', '.join(known)}"

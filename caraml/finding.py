@@ -1,4 +1,4 @@
-"""What was found where something is needed for a job."""
+"""Finding of a check for something that a job needs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ GOOD, WARNING, BAD = "ok", "look", "FAIL"
 
 
 class Finding(NamedTuple):
-    """One thing that was looked at."""
+    """Result of one check."""
 
     what: str
     state: str

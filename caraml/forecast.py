@@ -1,4 +1,4 @@
-"""What a sweep will take, before it is submitted: jobs, node-hours and kilowatt-hours.
+"""Forecast of a sweep before it is submitted: jobs, node-hours and kilowatt-hours.
 
 An estimate from the system's figures: every step at ASSUMED_MFU of the peak, every device of each node at its thermal
 design power for the whole time, and START_S of each run before its first step.
@@ -22,7 +22,7 @@ WATTS_PER_KW = 1000.0
 
 
 class Forecast(NamedTuple):
-    """Of one run of a workflow on a system without further tags; None: the system's figures do not tell."""
+    """Forecast of one run of a workflow on a system without further tags; None: the system lacks the figures."""
 
     workflow: str
     model: str
@@ -44,7 +44,7 @@ class Forecast(NamedTuple):
 
 
 def forecast(known: Workload, block: Block, site: Site) -> Forecast:
-    """What all points of a workload's sweep take; raises SiteError where it cannot run."""
+    """Return the forecast for all points of a workload's sweep; raises SiteError if it cannot run."""
     facts = known.facts
     model = facts.default_model(block)
     per_node, repeats = int(block["devices_per_node"]), int(block["default_repeats"])

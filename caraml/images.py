@@ -51,7 +51,7 @@ class Image:
 
     @property
     def commands(self) -> list[str]:
-        """What is run in the base to make the image of it."""
+        """Return the commands that turn the base image into this image."""
         install = "python3 -m pip install --no-cache-dir"
         found = [f"{install} {_quoted(self.pip)}"] if self.pip else []
         if self.without_dependencies:
@@ -60,7 +60,7 @@ class Image:
 
 
 def architecture_of(path: Path) -> str | None:
-    """What processor an image is for, as `uname -m` prints it, from the image itself; None where it does not say.
+    """Return the processor architecture of an image, as `uname -m` prints it; None if the image does not state it.
 
     Sources: the header of a SIF file (sylabs/sif, type header), an OCI archive's configuration, and ELF's e_machine.
     """
@@ -137,7 +137,7 @@ def definition(image: Image, form: str) -> str:
 
 
 def image_path(folder: Path, name: str, runtime: str) -> Path:
-    """Where an image is kept, as containers/run.sh finds it."""
+    """Return the path of an image, as containers/run.sh expects it."""
     return folder / f"{name}{ENDINGS[runtime]}"
 
 

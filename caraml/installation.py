@@ -1,4 +1,4 @@
-"""What of the suite is here: a checkout, the tables of systems and images, and the packages that a command needs.
+"""Installed parts of the suite: a checkout, the tables of systems and images, and packages that a command needs.
 
 Workflows, images and site.yaml are in a checkout alone. An installed `caraml` takes the checkout that the current
 folder is in; without one it still has the tables, as copies that setup.py puts into the package.
@@ -53,7 +53,7 @@ def checkout() -> Path:
 
 
 def table_file(name: Path) -> Path:
-    """Where SYSTEMS, REFUSED or IMAGES is: in the checkout, else the package's copy."""
+    """Return the path of SYSTEMS, REFUSED or IMAGES in the checkout, else that of the package's copy."""
     found = find_checkout()
     return found / name if found else PACKAGE / "tables" / name.name
 

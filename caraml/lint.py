@@ -47,7 +47,7 @@ SHELL = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 @dataclass(frozen=True)
 class Finding:
-    """What is wrong, and where."""
+    """Problem in a workflow file, with its line."""
 
     file: Path
     line: int
@@ -125,7 +125,7 @@ def _compose(file: Path) -> Any:
 
 
 def _included(file: Path, node: Any) -> Any:
-    """What `!include FILE:["KEY"]` takes from another file; a Finding when it is not there."""
+    """Return the node that `!include FILE:["KEY"]` takes from another file; a Finding if it is missing."""
     found = INCLUDE.fullmatch(node.value)
     line = node.start_mark.line + 1
     if not found:

@@ -1,4 +1,4 @@
-"""What a user asks to be predicted, answered from runs, and from datasheets where these runs do not tell."""
+"""Predictions that a user asks for, from runs, or from datasheets if the runs are not enough."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FULL_RECOMPUTATION = "full"
 
 
 class Question(NamedTuple):
-    """What to predict; what is empty is what was measured."""
+    """Points to predict; an empty field stands for the measured values."""
 
     system: str = ""  # as records have it
     size: str = ""  # the model
@@ -41,9 +41,9 @@ class Answer(NamedTuple):
 
 
 def answer(results: Sequence[PointResults], groups: Sequence[Group], question: Question) -> Answer:
-    """Of every system, model and variant that was measured and fits the question; `groups` are those of the results.
+    """Predict for every measured system, model and variant that fits the question; `groups` are those of the results.
 
-    Raises PredictionError where none fits, and where nothing is missing that could be predicted.
+    Raises PredictionError if none fits, or if no point is missing that could be predicted.
     """
     _check(question)
     if not groups:
@@ -183,7 +183,7 @@ def _work_per_sample(record: Record) -> float:
 
 
 def _hardware(block: Block, precision: str) -> Hardware:
-    """What a system's block says; raises PredictionError where it does not say enough."""
+    """Return the hardware from a system's block; raises PredictionError if the block lacks a figure."""
     peak = 1e12 * float(block[f"peak_tflops_{precision}"])
     memory, link, network = (GB * float(block[f"{what}_gb_per_s_per_device"]) for what in ("memory", "link", "network"))
     missing = [
@@ -223,7 +223,7 @@ def _shape(known: Workload, model: str) -> Shape | None:
 
 
 def _work(known: Workload, groups: Sequence[Group], model: str, devices: int, batch: int) -> Work:
-    """Of a step; raises PredictionError for a model of which it is not known."""
+    """Return the work of a step; raises PredictionError for a model whose work is not known."""
     record = next((one.first.any for one in groups if one.first.point.model == model), None)
     shape, decoder = _shape(known, model), known.decoder(model)
     if shape and decoder:
@@ -250,7 +250,7 @@ def _work(known: Workload, groups: Sequence[Group], model: str, devices: int, ba
 
 
 def _check_scale(target: _Target, devices: int) -> None:
-    """Raise PredictionError for more devices than points tell of, and for a network that is not known."""
+    """Raise PredictionError for more devices than the points can predict, and for a network that is not known."""
     most = max((one.devices for one in [*examples(target.known.facts.name), *target.own]), default=devices)
     if devices > FURTHEST * most:
         raise PredictionError(

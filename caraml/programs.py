@@ -10,7 +10,10 @@ class ProgramError(Exception):
 
 
 def ask(*command: str, limit_s: float) -> subprocess.CompletedProcess[str]:
-    """What a program said, whatever its exit code; raises ProgramError when it does not start, or not end in time."""
+    """Return a completed program with its output, whatever its exit code.
+
+    Raises ProgramError if it does not start, or does not end in time.
+    """
     try:
         return subprocess.run(
             command,

@@ -1,4 +1,4 @@
-"""What a site decides: accounts, partitions, folders, modules.
+"""Settings of a site: accounts, partitions, folders, modules.
 
 From `site.yaml` in the checkout (site.example.yaml shows all keys), each key overridden by the environment variable
 CARAML_KEY, and for one system by a block under `systems`. Also a command, for
@@ -166,7 +166,7 @@ def submit_of(site: Site, block: Mapping[str, Any]) -> str:
 
 
 def sbatch_flags(site: Site) -> list[str]:
-    """What sbatch is given beside the job script."""
+    """Return the options for sbatch in addition to the job script."""
     return [*(f"--{key}={site[key]}" for key in SBATCH_FLAGS if site[key]), *site["sbatch"]]
 
 

@@ -1,4 +1,4 @@
-"""What Slurm knows of a job."""
+"""State and accounting of a job, as Slurm reports them."""
 
 from __future__ import annotations
 

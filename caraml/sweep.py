@@ -1,4 +1,4 @@
-"""What became of a sweep: JUBE itself exits with 0 when points failed."""
+"""Outcome of a sweep: JUBE itself exits with 0 even if points failed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run_folder(folder: Path) -> Path:
 
 
 def _last_error(run: Path) -> str:
-    """What JUBE said of a run that it ended before the first step, or the program that it asked."""
+    """Return the last error of a run that ended before its first step, from JUBE or from a program that JUBE ran."""
     log = run / "run.log"
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
     said = next((line for line in reversed(lines) if line.partition("ERROR: ")[2].strip()), "").partition("ERROR: ")[2]

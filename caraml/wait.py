@@ -46,7 +46,7 @@ SETTLE_S = 2.0  # for a shared file system, between a job's end and our looking 
 
 
 class Standing(NamedTuple):
-    """Where a point is: not started, queued, running, open (no job has it, nor has it ended), ok or failed."""
+    """State of a point: not started, queued, running, open (not ended, and without a job), ok or failed."""
 
     state: str
     reason: str = ""  # why it is queued, as the scheduler says
@@ -95,9 +95,9 @@ def check_schedulers(run: Path) -> None:
 
 
 def settle(run: Path) -> list[Standing]:
-    """Where each point is; those whose job has ended get their result.
+    """Return the state of each point, after writing the results of those whose job has ended.
 
-    Raises SchedulerError, with all results as they were, when a scheduler does not answer.
+    Raises SchedulerError, and leaves all results unchanged, if a scheduler does not answer.
     """
     found = points(run)
     asked: dict[str, Scheduler] = {}

@@ -12,7 +12,7 @@ from results.workloads import FOLDERS, Facts, workloads
 
 
 class Workload:
-    """What its facts and its points say; without points any number of devices shares any batch that it divides."""
+    """Facts and points of a workload; without points any number of devices can share a batch that it divides."""
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts

@@ -1,1 +1,1 @@
-"""What a program reads, file by file: `python -m ioprof --out DIR -- command`."""
+"""Profile of a program's reads, file by file: `python -m ioprof --out DIR -- command`."""

@@ -1,7 +1,7 @@
-"""What preload.c counts of a process, as it lies in the file that the process shares.
+"""Reader of the counters that preload.c keeps for a process, in the file that the process shares.
 
-The file is of blocks. The first is the header; the others hold files, each of its own length, or stretches: the reads
-of one thread from one file within 10 ms. Its numbers are in the machine's own byte order.
+The file consists of blocks. The first is the header; the others hold files, each of its own length, or stretches: the
+reads of one thread from one file within 10 ms. Numbers are in the machine's own byte order.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is known of what a command read: the numbers, without where they come from."""
+"""Data types for a command's reads, independent of the source of the numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SIZE_CLASSES = ("0-100", "100-1K", "1K-10K", "10K-100K", "100K-1M", "1M-4M", "4M
 
 
 class FileCounts(NamedTuple):
-    """What one process read of one file."""
+    """Reads of one file by one process."""
 
     path: str  # as the kernel has it; bytes that are no UTF-8 as in os.fsdecode
     opens: int
@@ -55,7 +55,7 @@ class Stretches:
 
 
 class ProcessCounts(NamedTuple):
-    """What one process read, from its start, fork or exec on."""
+    """Reads of one process, since its start, fork or exec."""
 
     pid: int
     parent: int

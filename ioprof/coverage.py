@@ -12,7 +12,7 @@ MEGABYTE = 1e6
 
 
 class Watched(NamedTuple):
-    """What was seen of a process from outside while it ran."""
+    """Observations of a process from outside while it ran."""
 
     pid: int
     command: str

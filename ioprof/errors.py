@@ -1,4 +1,4 @@
-"""What can go wrong while reads are counted; every message is one sentence for a person."""
+"""Errors raised while reads are counted; every message is one sentence for a person."""
 
 
 class IoprofError(Exception):

@@ -81,7 +81,7 @@ def _compiler() -> list[str]:
 
 
 def _name() -> str:
-    """Of the built file: another source, machine or C library has another one."""
+    """Return the name of the built file, which differs for another source, machine, C library or compiler option."""
     key = [SOURCE.read_bytes(), platform.machine().encode(), " ".join(platform.libc_ver()).encode()]
     key.append(" ".join([os.environ.get("CC", ""), *FLAGS]).encode())
     return f"libioprof-{hashlib.sha256(b'|'.join(key)).hexdigest()[:16]}.so"

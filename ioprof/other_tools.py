@@ -146,7 +146,7 @@ def _added(name: str, parts: list[FileCounts]) -> FileCounts:
 
 
 class _Reads:
-    """What one process read of one file, event by event."""
+    """Reads of one file by one process, added event by event."""
 
     def __init__(self) -> None:
         self.opens = self.reads = self.bytes = self.sequential = self.largest = 0
@@ -155,7 +155,7 @@ class _Reads:
         self.expected: int | None = 0  # where a read that goes on begins; None after a seek
 
     def read(self, size: int, offset: int | None, busy_s: float) -> None:
-        """A read of so many bytes, at an offset or where the one before has ended."""
+        """Add a read of `size` bytes, at an offset or, if it is None, where the previous one ended."""
         at = self.expected if offset is None else offset
         self.sequential += at is not None and at == self.expected
         self.expected = (at or 0) + size

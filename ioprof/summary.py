@@ -1,4 +1,4 @@
-"""What a profile says, for a person and for a machine. Pure arithmetic."""
+"""Summary of a profile, for a person and for a machine. Pure arithmetic."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOMENT = 1e-6  # of a part: so short a stretch is in one
 
 @dataclass
 class Sum:
-    """Of reads of some files."""
+    """Sum over the reads of some files."""
 
     files: int = 0
     opens: int = 0
@@ -41,7 +41,7 @@ class Sum:
 
     @property
     def sequential_percent(self) -> float | None:
-        """Of reads, those that began where the one before had ended; None where no read is known one by one."""
+        """Percentage of reads that began where the previous one ended; None if no read is known individually."""
         told = sum(self.sizes)
         return 100 * self.sequential_reads / told if told else None
 
@@ -70,7 +70,7 @@ def by_folder(files: dict[str, Sum]) -> dict[str, Sum]:
 
 
 def total(files: Iterable[Sum]) -> Sum:
-    """Of different files."""
+    """Return the sum over different files."""
     found = Sum()
     for one in files:
         _include(found, one)
@@ -84,7 +84,7 @@ def _include(into: Sum, one: Sum) -> None:
 
 
 def stretches(profile: Profile) -> Iterator[Stretch]:
-    """Of all processes."""
+    """Yield the stretches of all processes."""
     for process in profile.processes:
         yield from process.stretches
 
@@ -211,7 +211,7 @@ def _coverage(profile: Profile) -> Iterator[str]:
 
 
 def advice(profile: Profile, whole: Sum, busy_s: float, tier: float | None) -> list[str]:
-    """What follows from the numbers, as arithmetic in words."""
+    """Return conclusions from the numbers, one sentence each."""
     found = []
     again = whole.times_read
     if again is not None and again > 1.05 and whole.size_bytes > MB:

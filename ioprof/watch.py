@@ -1,4 +1,4 @@
-"""What the kernel says of the processes of a command while they run."""
+"""Watch the processes of a command through the kernel's /proc while they run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PT_INTERP = 3
 
 
 def rchar(path: Path) -> int | None:
-    """Bytes that reads returned, of a process or thread; None where it is gone or may not be looked at."""
+    """Return the bytes that the reads of a process or thread returned; None if it is gone or not accessible."""
     try:
         with open(path / "io", "rb") as file:
             return int(file.readline().split()[1])
@@ -31,7 +31,7 @@ def rchar(path: Path) -> int | None:
 
 
 def _words(command_line: bytes) -> str:
-    """A command line without the folders of its program, which may be longer than what tells it from others."""
+    """Return a command line without the folder of its program, which may be longer than the part that matters."""
     program, *others = os.fsdecode(command_line.rstrip(b"\0")).split("\0")
     return " ".join([Path(program).name, *others])
 

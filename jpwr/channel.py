@@ -1,4 +1,4 @@
-"""What a sensor is to the rest of jpwr: a named channel with a scope."""
+"""Interface of a sensor to the rest of jpwr: a named channel with a scope."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ FRESH_S = 5  # what was read longer ago is not power now
 
 
 class Scope(enum.Enum):
-    """What a channel's watts cover.
+    """Part of the node that a channel's watts cover.
 
-    A module contains its device, a node contains all, and so does the supply line, with what the power supply itself
-    takes: watts are added within one scope and never across two.
+    A module contains its device, and a node contains everything. The supply line contains the node and the losses of
+    the power supply. Watts are added within one scope and never across two.
     """
 
     DEVICE = "device"
@@ -26,7 +26,7 @@ class Scope(enum.Enum):
 
 
 class ChannelInfo(NamedTuple):
-    """What is known of a channel without reading it; this is what a trace stores."""
+    """Properties of a channel that are known without reading it; a trace stores them."""
 
     name: str  # unique on its node, such as "pynvml:0"
     scope: Scope
@@ -103,7 +103,7 @@ class Channel(NamedTuple):
     counter_takes_s: float = 0.0
 
     def sampled_info(self, interval_s: float) -> ChannelInfo:
-        """What a trace says of it. The counter's slope is a mean from one reading to the next."""
+        """Return the properties that a trace stores; the slope of a counter is a mean from one reading to the next."""
         if self.read_power_w:
             return self.info
         held_s = max(self.info.held_s, self.info.period_s, interval_s)

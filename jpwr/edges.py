@@ -1,6 +1,7 @@
-"""Counters read at short distances beside a moment that is a window's edge, until each has been renewed.
+"""Extra readings of counters at short intervals around a window's edge, until each counter has refreshed.
 
-A counter tells of the moments of its refreshes alone: a window's edge is as sharp as the refresh beside it is known.
+A counter is exact only at the moment of a refresh: the energy at a window's edge is as accurate as the time of the
+refresh next to it.
 """
 
 from __future__ import annotations

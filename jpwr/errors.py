@@ -1,4 +1,4 @@
-"""What can go wrong while power is sampled; every message is one sentence for a person."""
+"""Errors raised while power is sampled; every message is one sentence for a person."""
 
 
 class JpwrError(Exception):

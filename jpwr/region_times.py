@@ -1,7 +1,7 @@
-"""What the steps of a program are made of, from the spans of its regions.
+"""Split the steps of a program into times per region, from the spans of its regions.
 
-A region's own time is what no region that began later takes of it, so that own times sum up to the step; what is left
-of a step is Other. Its whole time is the time in which it is open anywhere. Pure arithmetic.
+A region's own time excludes every region that began later while it was open, so that own times sum up to the step; the
+rest of a step is Other. Its whole time is the time in which it is open in any lane. Pure arithmetic.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Span(NamedTuple):
 
 
 class State(NamedTuple):
-    """What goes on from one moment to another: states follow each other without a gap."""
+    """Activity between two moments, in seconds; states follow each other without a gap."""
 
     name: str
     start_s: float
@@ -34,7 +34,7 @@ class State(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What one step (a Batch) is made of, in seconds: own times sum up to its duration, whole times may exceed it."""
+    """Region times of one step (a Batch), in seconds: own times sum up to its duration, whole times may exceed it."""
 
     start_s: float
     duration_s: float
@@ -43,7 +43,7 @@ class Step(NamedTuple):
 
 
 def steps_of(spans: Sequence[Span], lane: str = HOST) -> list[Step]:
-    """What each Batch of a lane is made of: its own times from that lane, whole times from all lanes of its clock."""
+    """Return the region times of each Batch of a lane: own times from it, whole times from all lanes of its clock."""
     spans = _of_clock(spans, lane)
     steps = [
         Step(start_s, end_s - start_s, {}, {})
@@ -67,16 +67,16 @@ def steps_of(spans: Sequence[Span], lane: str = HOST) -> list[Step]:
 
 
 def _of_clock(spans: Sequence[Span], lane: str) -> list[Span]:
-    """Without what the other clock says of the same regions: a host runs ahead of its device."""
+    """Return the spans without those of the other clock, as a host runs ahead of its device."""
     if lane == DEVICE:
         return [span for span in spans if not span.lane.startswith(HOST)]
     return [span for span in spans if span.lane != DEVICE]
 
 
 def states_of(spans: Sequence[Span], lane: str, start_s: float, end_s: float) -> list[State]:
-    """What goes on at each moment between two: the lane's region, and communication beside it.
+    """Return the states between two moments: the lane's region, plus communication in other lanes.
 
-    While something is communicated, Other is Comm: nothing hides it.
+    During communication, Other becomes Comm, because no marked region hides the communication.
     """
     spans = _of_clock(spans, lane)
     own = _pieces([span for span in spans if span.lane == lane and span.key not in FRAMES])
@@ -97,7 +97,7 @@ def states_of(spans: Sequence[Span], lane: str, start_s: float, end_s: float) ->
 
 
 def _keys(pieces: Sequence[tuple[float, float, str]], edges_s: Sequence[float]) -> Iterator[str | None]:
-    """From each edge to the next, the key of the piece that is open; None where there is none."""
+    """Yield the key of the open piece from each edge to the next; None if no piece is open."""
     index = 0
     for time_s in edges_s[:-1]:
         while index < len(pieces) and pieces[index][1] <= time_s:
@@ -122,7 +122,7 @@ def state_times(spans: Sequence[Span], lane: str) -> dict[str, float]:
 
 
 def _pieces(spans: Iterable[Span]) -> list[tuple[float, float, str]]:
-    """Of time, one after the other, each with the key of the region that began last of those that are open."""
+    """Return consecutive pieces of time, each with the key of the open region that began last."""
     # At one moment ends come first, and of two beginnings that of the one which holds the other; a region that takes no
     # time has no part.
     spans = sorted(spans, key=lambda span: (span.start_s, -span.end_s))
@@ -147,7 +147,7 @@ def _pieces(spans: Iterable[Span]) -> list[tuple[float, float, str]]:
 
 
 def _cut(pieces: Sequence[tuple[float, float, str]], steps: Sequence[Step]) -> Iterator[list[tuple[float, str]]]:
-    """For each step the parts of the pieces within it; both are in the order of time."""
+    """Yield, for each step, the parts of the pieces within it; both are in the order of time."""
     first = 0
     for step in steps:
         end_s = step.start_s + step.duration_s
@@ -173,7 +173,7 @@ def _merged(intervals: Iterable[tuple[float, float]]) -> list[tuple[float, float
 
 
 def describe(steps: Sequence[Step], calls_per_batch: int = 1) -> dict[str, Any]:
-    """Times of one process's regions as plain data; where a Batch was of several steps, of one of them."""
+    """Return the times of one process's regions as plain data, per step if a Batch consists of several."""
     keys = sorted({key for step in steps for key in step.own_s} | {key for step in steps for key in step.whole_s})
     durations_s = [step.duration_s / calls_per_batch for step in steps]
     total_s = sum(durations_s)
@@ -196,9 +196,9 @@ def _p95(values: Sequence[float]) -> float:
 
 
 def merge(processes: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What `describe` said in each process, as of all: medians of medians, the highest 95th percentile, mean shares.
+    """Merge what `describe` returned in each process: medians of medians, highest 95th percentile, mean shares.
 
-    A region's imbalance is how far the processes' mean own times lie apart, in percent of a step.
+    A region's imbalance is the range of the processes' mean own times, in percent of a step.
     """
     told = [one for one in processes if one["steps"]]
     if not told:
@@ -223,7 +223,7 @@ def merge(processes: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def table(steps: Sequence[Step]) -> str:
-    """For a person: what the steps of this process are made of."""
+    """Return the region times of this process's steps as a table for a person."""
     found = describe(steps)
     if not steps:
         return "no step was marked: put 'with timer.region(\"Batch\"):' around each"

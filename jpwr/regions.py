@@ -47,7 +47,7 @@ class Region(ContextDecorator):
 
 
 class RegionTimer:
-    """Takes marks while `recording`; what they make is told afterwards.
+    """Timer that takes marks while `recording` and evaluates them afterwards.
 
     `record_event` makes a moment in the device's own time, such as `torch_events()`: an object with `elapsed_s(since)`
     in seconds, to be asked when both have passed. Frameworks call back on threads of their own for the same device: all
@@ -85,7 +85,7 @@ class RegionTimer:
         return Region(self, key)
 
     def io(self, items: Iterable[Item]) -> Iterator[Item]:
-        """The items, each of which is waited for in IO."""
+        """Yield the items; the wait for each one counts as IO."""
         iterator = iter(items)
         while True:
             with self.region(IO):
@@ -96,24 +96,24 @@ class RegionTimer:
             yield item
 
     def moment(self) -> Moment:
-        """Now, for `add`."""
+        """Return the current moment, for `add`."""
         return Moment(self._now_s(), self.record_event() if self.record_event else None, len(self._marks))
 
     def add(self, key: str, lane: str, start: Moment, end: Moment) -> None:
-        """A region on a lane beside the program's own, such as what a communication library does meanwhile."""
+        """Add a region on another lane than the program's own, such as the work of a communication library."""
         self._added.append((key, lane, start, end))
 
     def count(self) -> int:
-        """How many marks were taken."""
+        """Number of marks taken."""
         return len(self._marks)
 
     def device_at_rest(self) -> None:
-        """The device has done all it was given: here its time and the host's meet."""
+        """Note that the device is idle now: at this moment its clock is aligned with the host's."""
         self._at_rest.add(len(self._marks))
 
     @property
     def lane(self) -> str:
-        """That steps are told by: the device's where it has events."""
+        """Lane by which steps are timed: the device's if it has events."""
         return DEVICE if self.record_event else HOST
 
     def spans(self) -> list[Span]:
@@ -162,7 +162,7 @@ class RegionTimer:
         return Span(key, lane, start_s, start_s + end.event.elapsed_s(start.event))
 
     def steps(self) -> list[Step]:
-        """What each Batch is made of."""
+        """Return the region times of each Batch."""
         return steps_of(self.spans(), self.lane)
 
 
@@ -181,7 +181,7 @@ class TorchEvent:
 
 
 def torch_events() -> Callable[[], TorchEvent]:
-    """For RegionTimer: events of PyTorch's current GPU; raises JpwrError where there is none."""
+    """Return the type of events of PyTorch's current GPU, for RegionTimer; raise JpwrError if there is no GPU."""
     try:
         import torch
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""What jpwr says, on stderr: it is never what ends a run, also where nobody listens or the disk is full."""
+"""Messages on stderr; a message never ends a run, even if nobody reads stderr or the disk is full."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ WAIT_S = 1.0  # for who reads a pipe that is full and may not be waited for
 
 
 def say(message: str) -> None:
-    """One line, which begins with `jpwr: `."""
+    """Print one line on stderr, which begins with `jpwr: `."""
     write(f"jpwr: {message}\n")
 
 
 def write(text: str) -> None:
-    """Text on stderr as it is; what cannot be written is left."""
+    """Write text to stderr unchanged; drop what cannot be written."""
     # Past Python's stream: what that could not write, it tries again at the end, and changes the exit code.
     rest = text.encode("utf-8", "backslashreplace")
     with suppress(OSError):
@@ -34,12 +34,12 @@ def write(text: str) -> None:
 
 
 def printable(text: str) -> str:
-    """The text with what no terminal can show, such as control characters, escaped."""
+    """Return the text with characters that no terminal can show, such as control characters, escaped."""
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 def short(name: str) -> str:
-    """A name as it fits into a sentence."""
+    """Return a name, shortened to fit into a sentence."""
     shown = printable(name)
     return shown if len(shown) <= MOST_OF_A_NAME else f"{shown[: MOST_OF_A_NAME - 1]}…"
 

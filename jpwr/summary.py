@@ -1,4 +1,4 @@
-"""What came out of a run, per channel and region."""
+"""Results of a run, per channel and region."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Estimates = Sequence["EnergyEstimate | None"]  # for each channel; None where it
 
 
 class RegionSum(NamedTuple):
-    """All the times that a region was gone through."""
+    """Sum over all windows of a region."""
 
     name: str
     times: int
@@ -58,7 +58,7 @@ class Summary:
 
     @property
     def cut_short(self) -> list[str]:
-        """What the trace of a command does not tell of it: its start, its end."""
+        """Events of a command that its trace lacks: "started", "ended"."""
         if "command" not in self.trace.meta:
             return []
         return [word for word in ("started", "ended") if self.trace.event_time_s(f"command_{word}") is None]
@@ -73,7 +73,7 @@ class Summary:
         return [curve.power.peak_w for curve in self.trace.curves()]
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: units in the keys; what is not known is null."""
+        """Return the summary for JSON: units in the keys, unknown values null."""
         return {
             "interval_s": self.interval_s,
             "random_phase": bool(self.trace.meta.get("random_phase")),
@@ -101,7 +101,7 @@ class Summary:
         }
 
     def lines(self) -> list[str]:
-        """A table that a person reads at a glance."""
+        """Return the lines of a table for a person."""
         rows: list[tuple[str, ...]] = [HEADER]
         for info, estimate, peak_w in zip(self.infos, self.command, self.peak_power_w):
             rows.append(_row(info.name, info, estimate, f"{peak_w:.1f}"))
@@ -138,7 +138,7 @@ class Summary:
 
 
 def _region(trace: Trace, name: str, windows: Sequence[tuple[float, float]]) -> RegionSum:
-    """Of all its times; one of no time used nothing."""
+    """Sum a region over all its windows; a window of zero length adds no energy."""
     durations_s = [end_s - start_s for start_s, end_s in windows]
     not_empty = sorted([(start_s, end_s) for start_s, end_s in windows if end_s > start_s], key=itemgetter(1))
     return RegionSum(

@@ -21,7 +21,7 @@ NEVER_ENDED, NEVER_BEGUN, BACKWARDS = "never ended", "ended without a beginning"
 
 
 class Row(NamedTuple):
-    """What was read at one moment, for each channel; None was not read then, `nan` is a reading that failed."""
+    """Readings at one moment, one per channel; None: not read then, `nan`: the reading failed."""
 
     time_s: float
     power_w: Sequence[float | None]
@@ -117,7 +117,7 @@ class Trace:
         self.events.append(Event(name, time_s, details))
 
     def event_time_s(self, name: str) -> float | None:
-        """When the first event of that name happened, or None."""
+        """Return the time of the first event of that name, in seconds, or None."""
         return next((event.time_s for event in self.events if event.name == name), None)
 
     def regions(self) -> list[Region]:
@@ -181,8 +181,9 @@ class Trace:
         return [curve.between(start_s, end_s) for curve in self.curves()]
 
     def known_energies(self, start_s: float, end_s: float, also_beyond: bool = False) -> list[EnergyEstimate | None]:
-        """The same with None for a channel that has too few readings in the window; `also_beyond` the trace, where
-        power may have been any that was seen.
+        """Return the energies as above, with None for a channel that has too few readings in the window.
+
+        With `also_beyond`, the window may reach beyond the trace, where power may have been any value that was read.
         """
         if not also_beyond:
             self._check_covered(start_s, end_s)
@@ -244,7 +245,7 @@ class Trace:
 
 
 def _paired(name: str, marks: Sequence[Event]) -> tuple[list[Region], Counter[str]]:
-    """The regions that marks of one name make, and how often each kind of fault is met."""
+    """Return the regions from the marks of one name, and the number of faults of each kind."""
     opened_s: list[float] = []
     found: list[Region] = []
     faults: Counter[str] = Counter()

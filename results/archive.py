@@ -65,7 +65,7 @@ GB = 1e9
 
 
 class Checked(NamedTuple):
-    """What is known of an archive that was looked through."""
+    """Outcome of checking an archive."""
 
     problems: list[str]  # a sentence each
     runs: int  # whose numbers were computed again
@@ -111,7 +111,7 @@ def _attempts(folder: Path) -> list[Path]:
 
 
 def _name(folder: Path) -> PurePosixPath:
-    """What a folder is called in an archive: a run of JUBE, which is a number, with the folder above it."""
+    """Return the name of a folder in an archive; a JUBE run, whose name is a number, keeps its parent folder."""
     *_, above, name = folder.absolute().parts
     return PurePosixPath(above, name) if name.isdigit() else PurePosixPath(name)
 
@@ -300,7 +300,7 @@ def _check_sums(sums: dict[str, str], folder: Path) -> Iterator[str]:
 
 
 def _check_run(result: Path) -> list[str]:
-    """What is wrong with a run, whose every number is computed again, from the record and the traces."""
+    """Return the problems of a run, after computing all its numbers again from the record and the traces."""
     found: list[str] = []
     try:
         for problem in _problems(result):

@@ -141,7 +141,7 @@ def _name_nodes(record: Record) -> None:
 
 
 def _add_job(result: Record, before: Record) -> None:
-    """What the scheduler said of the job; of an image it alone may know which one was taken."""
+    """Copy the scheduler's facts about the job to the result; only the scheduler may know the image's digest."""
     result |= {key: value for key, value in before.items() if key in SCHEDULERS}
     digest, origin = result.get("kubernetes", {}).get("image_digest"), result.get("provenance")
     if digest and origin:
@@ -214,7 +214,7 @@ def cause(exit_code: int, errors: Path) -> str:
 
 
 def _reason(lines: Sequence[str]) -> str:
-    """The line that says most: that of the rank which failed first, else what its launcher says of it."""
+    """Return the most informative line: that of the rank that failed first, else its launcher's line about it."""
     launcher = next((index for index, line in enumerate(lines) if OF_LAUNCHER.search(line)), len(lines))
     ranks, of_launcher = lines[:launcher], list(_of_first(lines[launcher:]))
     killed = [line for line in of_launcher if KILLED.search(line)]
@@ -224,7 +224,7 @@ def _reason(lines: Sequence[str]) -> str:
 
 
 def _of_first(lines: Sequence[str]) -> Iterator[str]:
-    """Of what a launcher says, what is of the rank that failed first: spawn's one line, or torchrun's last block."""
+    """Return a launcher's lines about the rank that failed first: spawn's one line, or torchrun's last block."""
     begin = next((index for index, line in enumerate(lines) if line.startswith("Root Cause")), None)
     if begin is None:
         return iter(lines[:1])
@@ -509,13 +509,16 @@ def _of_one_method(found: Sequence[ChannelInfo], beside: ChannelInfo | None = No
 
 
 def _method(info: ChannelInfo) -> str:
-    """The method that shows it, by its name; of another package's it may not be told."""
+    """Return the name of the method that reads a channel; empty if the channel's name has none."""
     method, colon, _ = info.name.partition(":")
     return method if colon else ""
 
 
 def _sensor(trace: Trace, info: ChannelInfo) -> tuple[str, str]:
-    """What two traces have in common that show the same sensor: names are of a container, addresses of a node."""
+    """Return a key that two traces of the same sensor share.
+
+    A host name belongs to a container, a device address to a node; hence the node's boot ID.
+    """
     if info.scope.value == "supply" and info.device_id:
         return "", info.device_id
     return trace.meta.get("boot_id") or str(id(trace)), info.device_id or info.name

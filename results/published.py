@@ -70,7 +70,7 @@ class Throughput(NamedTuple):
 
     @property
     def place(self) -> tuple[str, int, int]:
-        """What tells published points of a workload apart."""
+        """Key that identifies a published point within a workload."""
         return self.system, self.devices, self.global_batch
 
     @property

@@ -106,7 +106,7 @@ def _parse(content: bytes, path: Path) -> Record:
 
 
 def _names(record: Record) -> Iterator[str]:
-    """What tables show in cells of their own: a line break in it would be another row."""
+    """Return the texts that tables show in cells of their own, where a line break would start another row."""
     variant, choices = record.get("variant"), record.get("choices")
     values = [record.get(key) for key in NAMES]
     values += variant if isinstance(variant, list) else []

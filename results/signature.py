@@ -22,9 +22,9 @@ def sign(content: bytes, key: Path) -> bytes:
 
 
 def signer_of(content: bytes, signature: bytes, signers: Path) -> str:
-    """Who signed some bytes, by a file of allowed signers (ssh-keygen(1)).
+    """Return the name of the signer of some bytes, from a file of allowed signers (ssh-keygen(1)).
 
-    Raises RecordError unless it is one of them, and the bytes are those that were signed.
+    Raises RecordError unless an allowed signer signed exactly these bytes.
     """
     if not signers.is_file():
         raise RecordError(f"there is no file {signers}: a line of it is a name and a public key")

@@ -1,4 +1,4 @@
-"""What a record's options, its workload and the table of systems state of its words and numbers."""
+"""Values of a record that its options, its workload or the table of systems also state."""
 
 from __future__ import annotations
 

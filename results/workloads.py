@@ -1,4 +1,4 @@
-"""What the suite knows of each workload: from benchmarks/NAME/workload.yaml, without a workload's code."""
+"""Facts about each workload, from benchmarks/NAME/workload.yaml, without importing the workload's code."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ VENDORS = ("nvidia", "amd", "graphcore", "none")  # of devices, as systems have 
 
 
 class Amount(NamedTuple):
-    """Of work, with its name."""
+    """Amount of work, with its name."""
 
     amount: float
     words: str
 
 
 class Data(NamedTuple):
-    """What is trained on: in words, its files in the data folder, and the program that makes them."""
+    """Training data: a description, its files in the data folder, and the program that makes them."""
 
     what: str
     files: str
@@ -34,7 +34,7 @@ class Data(NamedTuple):
 
 @dataclass(frozen=True)
 class Facts:
-    """Of one workload."""
+    """Facts about one workload."""
 
     name: str  # of its folder, and of the benchmark in records
     title: str
@@ -61,16 +61,16 @@ class Facts:
         return values.get(model or self.default_model(block), usual).strip() if values else usual
 
     def resolve(self, text: str, block: Mapping[str, Any], model: str = "") -> str:
-        """A text, or the value of the parameter that it names after a $."""
+        """Return a text, or the value of the parameter that it names after a $."""
         return self.value(text[1:], block, model) if text.startswith("$") else text
 
     def default_model(self, block: Mapping[str, Any]) -> str:
-        """What a system's sweep is of without a tag."""
+        """Return the model of a system's sweep without a tag."""
         return self.resolve(self.model, block, "usual")
 
 
 def names() -> list[str]:
-    """Of all workloads; nothing is read, so that it needs the standard library alone."""
+    """Return the names of all workloads; reads no file, so that the standard library is enough."""
     return sorted(path.parent.name for path in FOLDERS.glob(f"*/{FILE}"))
 
 

@@ -28,10 +28,10 @@ class YamlError(Exception):
 
 
 def read_yaml(path: Path, as_text: bool = False) -> Any:
-    """What a file holds, None where it is empty.
+    """Return the content of a file; None if it is empty.
 
-    as_text: each value as it is written, so that 0123 and no stay that, and null is None.
-    Raises YamlError when it cannot be read, is not in UTF-8, is no YAML, or has a key twice.
+    as_text: keep each value as it is written, so that 0123 and no stay texts; null is None.
+    Raises YamlError if the file cannot be read, is not UTF-8, is not valid YAML, or has a key twice.
     """
     return _read(path, as_text, lambda loader, root: loader.construct_document(root))
 

@@ -1,1 +1,1 @@
-"""What every benchmark of the suite shares."""
+"""Code that all benchmarks of the suite share."""

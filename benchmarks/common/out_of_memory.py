@@ -1,4 +1,4 @@
-"""Which errors say that memory was too small: only the frameworks' own allocators have a type of error for that."""
+"""Detection of errors that mean too little memory: only the frameworks' own allocators raise a type of their own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 def telling_line(error: Exception) -> str:
-    """The first line of what an error says, with the one that tells of memory: libraries put it further down."""
+    """Return the first line of an error's message, with the line on memory, which libraries put further down."""
     lines = [line.strip() for line in str(error).strip().splitlines()] or ["no message"]
     said = next((line for one in _causes(error) for line in str(one).splitlines() if WORDS.search(line)), "")
     return lines[0] if not said or WORDS.search(lines[0]) else f"{lines[0]} ({said.strip()})"

@@ -39,7 +39,7 @@ class MadeOptions:
 
     @property
     def plan(self) -> dict[str, Any]:
-        """What decides what is made."""
+        """Return the options that determine the content of the data."""
         return {key: value for key, value in asdict(self).items() if key not in ("out", "jobs")}
 
 
@@ -54,10 +54,11 @@ def write_missing(
     tasks: Callable[[list[int]], Sequence[Callable[[], Written]]],
     jobs: int | None,
 ) -> list[Written]:
-    """What became of each file that was not there: of those with these indices `tasks` makes what writes them.
+    """Write the files that are missing; return the outcome of each of them.
 
-    `pattern` is that of all files of the kind; a task can be sent to another process. Raises ConfigError where the
-    folder is another plan's, is in use or cannot be written to.
+    `tasks` takes the indices of the missing files and returns the tasks that write them; a task must be able to run in
+    another process. `pattern` matches all files of the kind. Raises ConfigError if the folder belongs to another plan,
+    is in use or cannot be written to.
     """
     folder = plan_file.parent
     try:
@@ -78,7 +79,7 @@ def write_missing(
 
 
 def _check_plan(plan_file: Path, plan: Mapping[str, Any], pattern: str) -> None:
-    """Files of two plans in one folder would be a mixture that nobody can reproduce."""
+    """Raise ConfigError if the folder belongs to another plan: nobody could reproduce a mixture of two plans."""
     folder = plan_file.parent
     if plan_file.exists():
         found = json.loads(plan_file.read_text())
@@ -118,7 +119,7 @@ def _in_processes(tasks: Sequence[Callable[[], Written]], jobs: int) -> Iterator
 
 @contextmanager
 def _progress(total: int, folder: Path) -> Iterator[Callable[[], None]]:
-    """A bar on a terminal, nothing elsewhere."""
+    """Show a progress bar on a terminal, and nothing elsewhere."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

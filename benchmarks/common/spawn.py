@@ -43,7 +43,7 @@ class Place:
     master_port: int
 
     def environ(self, local_rank: int) -> dict[str, str]:
-        """What a rank is told."""
+        """Return the environment variables of a rank."""
         return {
             "RANK": str(self.node_rank * self.processes + local_rank),
             "WORLD_SIZE": str(self.nodes * self.processes),

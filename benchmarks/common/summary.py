@@ -1,4 +1,4 @@
-"""What a run says at its end, for the person who started it by hand."""
+"""Summary that a run prints at its end, for the person who started it by hand."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a workload gives the frame that measures it, and what the frame gives the workload.
+"""Interface between a workload and the frame that measures it.
 
-A workload is a folder of benchmarks/: `workload.yaml` says what the suite knows of it, a class that follows Workload is
-all that the frame asks of its code. No framework here: what belongs to one is a Target.
+A workload is a folder of benchmarks/: `workload.yaml` describes it to the suite, and a class that follows Workload is
+all the code that the frame needs from it. This module uses no framework: the framework's part is a Target.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Options(Protocol):
 
 
 class Target(Protocol):
-    """What this process computes on, by a framework."""
+    """Devices on which this process computes, as a framework drives them."""
 
     @property
     def kind(self) -> str:
@@ -47,7 +47,7 @@ class Target(Protocol):
 
     @property
     def record_event(self) -> Callable[[], Event] | None:
-        """What makes a moment in the device's own time; None where its host waits for it."""
+        """Function that records an event in the device's own time; None if the host waits for the device."""
 
     def gather(self, value: Any) -> list[Any]:
         """The value of every rank, in the order of ranks, on every rank. Anything that JSON holds."""
@@ -56,14 +56,14 @@ class Target(Protocol):
         """This process's devices and the most memory each held."""
 
     def software(self) -> Mapping[str, Any]:
-        """Versions of what the framework stands on."""
+        """Return the versions of the libraries that the framework uses."""
 
     @property
     def profile(self) -> Callable[[Path], AbstractContextManager[object]] | None:
         """The framework's own profiler for as long as a block lasts: files for TensorBoard in that folder."""
 
     def statistics(self) -> Mapping[str, int | None]:
-        """What the framework counted, for the record's metrics."""
+        """Return the framework's own counts, for the record's metrics."""
 
 
 class Feed(Protocol):
@@ -74,13 +74,13 @@ class Feed(Protocol):
 
 
 class BatchFeed(Feed, Protocol):
-    """A Feed whose batches can be told from the steps on them."""
+    """A Feed that takes a batch and steps on it in separate calls."""
 
     def take(self) -> Any:
-        """The next batch."""
+        """Return the next batch."""
 
     def step(self, batch: Any) -> None:
-        """One optimizer step on it."""
+        """Make one optimizer step on the batch."""
 
 
 class Input(BatchFeed, Protocol):
@@ -89,9 +89,9 @@ class Input(BatchFeed, Protocol):
     steps_ahead: int  # so many steps' batches may have been made ahead
 
     def read_so_far(self) -> dict[str, float]:
-        """What was read, by keys with a unit, such as input_bytes; seconds that a part of it took, as input_reading_s.
+        """Return the amounts read, by keys with a unit such as input_bytes, and seconds per part, as input_reading_s.
 
-        Of parts that go on side by side each counts.
+        The times of parts that run in parallel are all added.
         """
 
     def copy_batch_s(self) -> float | None:
@@ -116,15 +116,15 @@ class Training(Protocol):
         """Wait until the device has done all it was given."""
 
     def losses(self) -> list[float]:
-        """Of every call, warm-up included, the mean over all ranks, on every rank."""
+        """Return the loss of every call, warm-up included, as the mean over all ranks, on every rank."""
 
     def conclude(self, record: RunRecord) -> str:
-        """Fill in what else is known at the end; why the run is not a good one, or an empty string."""
+        """Complete the record; return why the run is not valid, or an empty string."""
 
 
 @runtime_checkable
 class InParts(Protocol):
-    """A Training whose usual step tells nothing of its regions, and which has a slower one that does."""
+    """A Training whose usual step cannot be split into regions, and which has a slower step that can."""
 
     def step_in_parts(self) -> None:
         """One optimizer step on the data that was asked for, with regions; its loss is not kept."""
@@ -175,7 +175,7 @@ class Workload(ABC):
     @staticmethod
     @abstractmethod
     def model(options: Any) -> str:
-        """Its size or variant, as in tables."""
+        """Return the model's size or variant, as tables show it."""
 
     def plan(self) -> Iterator[str]:
         """Lines of --dry-run, after the layout."""

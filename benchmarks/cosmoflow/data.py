@@ -1,4 +1,4 @@
-"""What CosmoFlow is trained on: made counts, or TFRecords of one volume each."""
+"""Training data of CosmoFlow: synthetic counts, or TFRecords of one volume each."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def made_batch(size: int, seed: int, count: int, rank: int) -> tuple[tf.Tensor, 
 
 
 def decoder(size: int) -> Any:
-    """From a serialised example to counts and targets."""
+    """Return the decoder of a serialised example into counts and targets."""
     shape = (size, size, size, REDSHIFTS)
 
     def decode(serialised: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -1,4 +1,4 @@
-"""What is computed from counts."""
+"""Metrics computed from counts: layers, parameters and floating-point operations of the network."""
 
 from __future__ import annotations
 
@@ -50,5 +50,8 @@ def forward_flops_per_sample(size: int) -> int:
 
 
 def training_flops_per_sample(size: int) -> int:
-    """Forward, and twice as much backward but for the first layer: 192.1 GFLOP for 128 voxels along an edge."""
+    """FLOPs of training on one volume: forward, and twice as much backward except for the first layer.
+
+    192.1 GFLOP for 128 voxels along an edge.
+    """
     return 3 * forward_flops_per_sample(size) - next(layers(size)).flops

@@ -49,7 +49,7 @@ BASE_BATCH = 64
 
 
 def build_trainer(config: Config, target: Target, regions: RegionTimer) -> Trainer:
-    """Of the model's size."""
+    """Build the trainer for the configured model size."""
     options, batch = config.training, config.batch.global_batch_size
 
     def trained() -> Trained:
@@ -70,9 +70,9 @@ def build_trainer(config: Config, target: Target, regions: RegionTimer) -> Train
 
 
 def prepared(counts: Any, target: Target) -> Any:
-    """What the network takes of counts of particles: log(1 + x), of shape [samples, size, size, size, 4] or 4 first.
+    """Turn particle counts into the network's input: log(1 + x), as [samples, size, size, size, 4] or channels first.
 
-    They are counted in int16 until here: half the bytes of float32 on their way to a device.
+    Counts stay int16 until here, which halves the bytes copied to a device compared with float32.
     """
     volumes = tf.cast(tf.math.log1p(tf.cast(counts, tf.float32)), DTYPES[target.precision])
     return tf.transpose(volumes, (0, 4, 1, 2, 3)) if target.data_format == "channels_first" else volumes

@@ -18,21 +18,21 @@ LEAST, MOST = "climate/minval", "climate/maxval"  # in stats.h5, of shape [16]
 
 
 class Scale(NamedTuple):
-    """Of each channel: what is taken off, and what the rest is multiplied by."""
+    """Normalization of each channel: subtract `shift`, then multiply by `factor`."""
 
     shift: Any
     factor: Any
 
 
 def reader(height: int, width: int, stats: Path) -> Read:
-    """Of pictures of a size; raises ConfigError where the statistics cannot be used."""
+    """Return the reader of images of one size; raise ConfigError if the statistics cannot be used."""
     scale = read_scale(stats)
     sample, labels = ((height, width, CHANNELS), np.float32), ((height, width), np.uint8)
     return Read(sample, labels, read_file, partial(to_range, scale=scale))
 
 
 def read_scale(path: Path) -> Scale:
-    """From stats.h5; raises ConfigError where it cannot be used."""
+    """Read the scale from stats.h5; raise ConfigError if it cannot be used."""
     try:
         with h5py.File(path, "r") as file:
             least, most = (np.asarray(file[name], np.float32) for name in (LEAST, MOST))
@@ -44,7 +44,10 @@ def read_scale(path: Path) -> Scale:
 
 
 def read_file(path: Path, fields: Any, labels: Any) -> int:
-    """One file into arrays of a sample's shape, classes from 0; the bytes that it stores, before HDF5 unpacks them."""
+    """Read one file into arrays of a sample's shape, classes from 0; return the bytes that it stores, before unpacking.
+
+    Raises Damaged if the file cannot be used.
+    """
     try:
         with h5py.File(path, "r") as file:
             stored, classes = file[DATA], file[LABELS]

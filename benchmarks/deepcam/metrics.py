@@ -1,4 +1,4 @@
-"""What is computed from counts: the network's layers as numbers."""
+"""Metrics computed from counts: the network's layers as numbers."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class Xception(nn.Module):
         self.rest = nn.Sequential(*with_relu, Residual((728, 728, 1024)), *ends)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Both features."""
+        """Return the high-level and the low-level features."""
         low_level = self.start(x)
         return self.rest(low_level), low_level
 
@@ -98,7 +98,7 @@ class Mean(nn.Module):
         self.scale, self.shift = nn.Parameter(torch.ones(outputs, 1, 1)), nn.Parameter(torch.zeros(outputs, 1, 1))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Of the input's height and width."""
+        """Return the mean, expanded to the input's height and width."""
         mean = self.convolution(x.mean((2, 3), keepdim=True))
         return torch.relu(self.scale * mean + self.shift).expand(-1, -1, *x.shape[2:])
 
@@ -161,7 +161,7 @@ OPTIMIZERS: dict[str, Any] = {"adam": partial(torch.optim.AdamW, fused=True), "l
 
 
 def build_trainer(config: Config, passes: int, target: Target, regions: RegionTimer) -> Trainer:
-    """Of steps of so many passes."""
+    """Build the trainer whose optimizer steps take `passes` passes each."""
     options = config.training
     torch.backends.cudnn.benchmark = True
     model = build_model(options.seed).to(target.device, memory_format=torch.channels_last)  # type: ignore[call-overload]

@@ -62,7 +62,10 @@ class DeepCam(PyTorchWorkload):
         return chance.random((*shape, CHANNELS), np.float32), chance.integers(0, CLASSES, shape, np.uint8)
 
     def reader(self) -> Read:
-        """Of HDF5 files, whose statistics lie beside them or a folder above."""
+        """Return the reader of HDF5 files, whose statistics are in their folder or in the one above.
+
+        Raises ConfigError if there are no statistics.
+        """
         from benchmarks.deepcam.data import reader
 
         folder = Path(self.config.data.data_dir)

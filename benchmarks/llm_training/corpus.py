@@ -1,4 +1,4 @@
-"""Where text comes from: files, packed files, the network, or what every machine has. One document at a time."""
+"""Sources of text: files, packed files, the network, or texts installed on every machine. One document at a time."""
 
 from __future__ import annotations
 

@@ -96,9 +96,9 @@ Samples = SyntheticSamples | TextSamples
 
 
 class _Vocabulary:
-    """What GPTDataset wants to know of a tokenizer.
+    """Attributes of a tokenizer that GPTDataset needs.
 
-    Its stored index is named after `unique_identifiers`, so that data made anew gets an index anew.
+    GPTDataset names its stored index after `unique_identifiers`, so that regenerated data gets a new index.
     """
 
     def __init__(self, prefix: str, vocab_size: int) -> None:
@@ -112,7 +112,10 @@ class _Vocabulary:
 
 
 def describe_prefix(prefix: str) -> dict[str, Any]:
-    """What PREFIX.json tells of the data, where prepare made it; empty for data that came from elsewhere."""
+    """Return the content of PREFIX.json, which prepare writes; empty for data from elsewhere.
+
+    Raises ConfigError if the file is damaged.
+    """
     try:
         described: dict[str, Any] = json.loads(Path(f"{prefix}.json").read_text())
     except FileNotFoundError:
@@ -123,7 +126,7 @@ def describe_prefix(prefix: str) -> dict[str, Any]:
 
 
 def describe(prefix: str, sequence_length: int) -> dict[str, Any]:
-    """What the record tells of text that was opened; empty for made tokens."""
+    """Return the record's description of a text data set; empty for synthetic tokens."""
     return {**describe_prefix(prefix), "packing": packing(prefix, sequence_length)} if prefix else {}
 
 
@@ -168,7 +171,7 @@ def check_prefix(prefix: str, vocab_size: int) -> None:
     expected_bytes = _tokens(index, sequences) * token_type.itemsize
     if tokens.stat().st_size != expected_bytes:
         raise ConfigError(
-            f"{tokens} has {tokens.stat().st_size} bytes, but its index tells of {expected_bytes}: {remade}"
+            f"{tokens} has {tokens.stat().st_size} bytes, but its index expects {expected_bytes}: {remade}"
         )
     largest = int(np.fromfile(tokens, token_type, TOKENS_CHECKED).max(initial=0))
     if largest >= vocab_size:

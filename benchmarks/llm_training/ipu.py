@@ -29,7 +29,7 @@ LOSS_SCALE = 2.0**10  # of fp16
 
 
 class Target:
-    """What this process computes on: some IPUs."""
+    """IPUs on which this process computes."""
 
     kind = "ipu"
     record_event = None
@@ -181,7 +181,7 @@ class Trainer:
         """Nothing: a call of a PopTorch model returns when its step is done."""
 
     def losses(self) -> list[float]:
-        """Of every step."""
+        """Return the loss of every step."""
         return [float(loss) for loss in self._losses]
 
     def conclude(self, record: RunRecord) -> str:

@@ -1,4 +1,4 @@
-"""What a run computes with: what was asked for, and what is there."""
+"""Choice of a run's kernels, from the options and from the software that is installed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GRAPH_WARMUP_STEPS = 2  # one as it comes, one to capture
 
 @dataclass(frozen=True)
 class Kernels:
-    """The choice for a run, as the record tells it."""
+    """Kernels chosen for a run, as the record stores them."""
 
     layers: str  # "megatron" or "transformer-engine"
     compile: str  # "off", "parts" or "layers"
@@ -37,7 +37,7 @@ PLAIN = Kernels("megatron", "off", "auto", cuda_graph=False, fused_gradients=Fal
 
 
 def choose_kernels(config: Config, target: Target, layout: Layout) -> Kernels:
-    """What runs on this device; raises ConfigError for what was asked for and cannot be."""
+    """Return the kernels for this device; raise ConfigError if a requested one is unavailable."""
     asked = config.kernels
     layers = asked.layers
     if layers == "auto":
@@ -86,7 +86,7 @@ def _choose_compile(asked: str, layers: str, target: Target) -> str:
 
 
 def _missing_compiler(target: Target) -> str:
-    """What torch.compile would miss on this machine, or an empty string."""
+    """Return the name of what torch.compile lacks on this machine, or an empty string."""
     if target.on_gpu and importlib.util.find_spec("triton") is None:
         return "Triton"
     compilers = ("cc", "gcc", "clang") if target.on_gpu else ("c++", "g++", "clang++")

@@ -1,4 +1,4 @@
-"""What is computed from counts, times and losses."""
+"""Metrics computed from counts, times and losses."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class MegatronOptimizer:
 
     @property
     def scale_loss(self) -> Callable[[torch.Tensor], torch.Tensor]:
-        """What the loss is scaled with before the backward pass."""
+        """Function that scales the loss before the backward pass."""
         scale: Callable[[torch.Tensor], torch.Tensor] = self._optimizer.scale_loss
         return scale
 

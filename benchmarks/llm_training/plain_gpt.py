@@ -75,6 +75,6 @@ class PlainGpt(nn.Module):
         return self.loss(self.blocks(self.embedding(tokens_BT)), labels_BT)
 
     def loss(self, x_BTD: Tensor, labels_BT: Tensor) -> Tensor:
-        """Of the last layer's output."""
+        """Return the cross-entropy loss for the last layer's output."""
         logits_BTV = functional.linear(self.norm(x_BTD), self.embedding.weight)
         return functional.cross_entropy(logits_BTV.flatten(0, 1).float(), labels_BT.flatten())

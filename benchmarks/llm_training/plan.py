@@ -1,4 +1,4 @@
-"""What a run will do, before it does it: layout, batch arithmetic, parameters, FLOPs and memory of a device."""
+"""Plan of a run before it starts: layout, batch arithmetic, parameters, FLOPs and memory of a device."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ ENDINGS = {"-recv": COMM, "-send": COMM, "-grads-sync": COMM, "-all-reduce": COM
 
 
 class MegatronTimers:
-    """What megatron-core's configurations take as `timers`: called with a name, it gives what starts and stops."""
+    """Timers for megatron-core's configurations: called with a name, return a timer that starts and stops."""
 
     def __init__(self, timer: RegionTimer) -> None:
         self._timer = timer

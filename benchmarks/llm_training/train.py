@@ -93,11 +93,11 @@ class Gpt(Workload):
 
     @staticmethod
     def model(options: Config) -> str:
-        """The model's size."""
+        """Return the model's size."""
         return options.model.size
 
     def plan(self) -> Iterator[str]:
-        """What the model takes, on accelerators unless --device cpu is given."""
+        """Yield the lines of the plan: the model's demands, on accelerators unless --device cpu is given."""
         model, asked, compute = self.config.model, self.config.parallel, self.config.compute
         on_gpu = compute.device != "cpu"
         sequence_parallel = asked.is_sequence_parallel(on_gpu, self.shares.tensor_parallel_size)
@@ -283,7 +283,7 @@ class Trainer:
             self._losses.append(sum(one["loss"] for one in passes) / len(passes))
 
     def losses(self) -> list[float]:
-        """Of every step, the mean over all replicas, on every rank."""
+        """Return the loss of every step, as the mean over all replicas, on every rank."""
         from benchmarks.llm_training import parallel
 
         return parallel.average_losses(self._losses, self._target.device)

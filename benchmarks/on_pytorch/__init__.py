@@ -1,1 +1,1 @@
-"""What every workload on PyTorch shares: devices, events, process groups."""
+"""Code that all workloads on PyTorch share: devices, events, process groups."""

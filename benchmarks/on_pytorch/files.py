@@ -25,7 +25,7 @@ class Damaged(Exception):
 
 
 class Counts(NamedTuple):
-    """What was read from files."""
+    """Amounts read from files, and the seconds that this took."""
 
     samples: float = 0
     bytes: float = 0
@@ -167,7 +167,7 @@ class Feed:
 
     @property
     def counts(self) -> Counts:
-        """What was read for the passes that were taken."""
+        """Amounts read for the passes taken so far."""
         return self._files.counts if self._files else Counts()
 
     def read_so_far(self) -> dict[str, float]:

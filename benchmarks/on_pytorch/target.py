@@ -24,7 +24,7 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, 
 
 @dataclass(frozen=True)
 class Target:
-    """What this process computes on; a Target of benchmarks.common.workload."""
+    """Device on which this process computes; a Target of benchmarks.common.workload."""
 
     on_gpu: bool
     device: torch.device
@@ -46,7 +46,7 @@ class Target:
 
     @property
     def record_event(self) -> type[TorchEvent] | None:
-        """What makes a moment in the device's own time; None on a CPU, which is never ahead of its host."""
+        """Type that records an event in the device's own time; None on a CPU, where the host is never ahead."""
         return TorchEvent if self.on_gpu else None
 
     def gather(self, value: Any) -> list[Any]:
@@ -66,7 +66,7 @@ class Target:
         return [Device(hostname, rank, f"CPU, {torch.get_num_threads()} threads", "", peak_bytes, usable_cpus())]
 
     def software(self) -> dict[str, Any]:
-        """What PyTorch computes and communicates with: versions, null for what it was built without."""
+        """Return the versions of PyTorch's compute and communication libraries, null for any it was built without."""
         nccl = torch.cuda.nccl.version() if self.on_gpu else None  # type: ignore[no-untyped-call]
         return {
             "cuda": torch.version.cuda,
@@ -83,7 +83,7 @@ class Target:
         return profiler.profile(activities=activities, on_trace_ready=profiler.tensorboard_trace_handler(str(folder)))
 
     def statistics(self) -> dict[str, int | None]:
-        """Of PyTorch's caching allocator on this rank's GPU; null on a CPU, which has none."""
+        """Return statistics of PyTorch's caching allocator on this rank's GPU; null on a CPU, which has none."""
         names = {
             "peak_reserved_bytes": "reserved_bytes.all.peak",
             "peak_allocated_bytes": "allocated_bytes.all.peak",

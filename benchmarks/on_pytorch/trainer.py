@@ -72,7 +72,7 @@ class Trainer:
         self._losses.append(torch.stack(losses).sum())
 
     def losses(self) -> list[float]:
-        """Of every step, the mean over all ranks, on every rank."""
+        """Return the loss of every step, as the mean over all ranks, on every rank."""
         of_ranks = self._target.gather([float(loss) for loss in self._losses])
         return [statistics.fmean(of_step) for of_step in zip(*of_ranks, strict=True)]
 
@@ -81,7 +81,7 @@ class Trainer:
         return torch.autocast(self._target.device.type, dtype, enabled=dtype != torch.float32)
 
     def _average(self, bucket: Any) -> torch.futures.Future[Tensor]:
-        """What DistributedDataParallel does with gradients that are ready; while steps are marked, when is kept."""
+        """Average a bucket of ready gradients for DistributedDataParallel; keep its times while recording regions."""
         timer = self._regions
         started = timer.moment() if timer.recording else None
         work: Any = dist.all_reduce(bucket.buffer().div_(self._target.launch.world_size), async_op=True)

@@ -62,7 +62,7 @@ class PyTorchWorkload(SampleWorkload):
 
     @abstractmethod
     def reader(self) -> Read:
-        """What reads one of `files`; raises ConfigError where it lacks something."""
+        """Return the reader for one of `files`; raise ConfigError if something that it needs is missing."""
 
     def file_passes(self, device: torch.device) -> FilePasses:
         """Return the passes of this rank's files."""

@@ -1,1 +1,1 @@
-"""What every workload on TensorFlow shares: devices, distribution over processes, TFRecords."""
+"""Code that all workloads on TensorFlow share: devices, distribution over processes, TFRecords."""

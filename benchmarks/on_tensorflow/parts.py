@@ -86,14 +86,14 @@ class StepInParts:
             del inner._all_reduce_sum_gradients
 
     def _wait_for(self, values: Tensors) -> None:
-        """Until the last of them is there, on each replica of this process."""
+        """Wait until the last of the values is computed, on each replica of this process."""
         for last_first in (values[-1], values[0]):
             for value in self._strategy.experimental_local_results(last_first):
                 float(tf.reshape(value, [-1])[0])
 
 
 def first_sample(labels: Any) -> Any:
-    """Where in the global batch a replica's first sample is, within its part of a step."""
+    """Return the index in the global batch of a replica's first sample, within its part of a step."""
     return tf.constant(_replica()) * tf.shape(labels)[0]
 
 

@@ -34,7 +34,7 @@ SILENCE_MS = 60_000
 
 @dataclass(frozen=True)
 class Target:
-    """What this process computes on, and how; a Target of benchmarks.common.workload."""
+    """Devices and settings with which this process computes; a Target of benchmarks.common.workload."""
 
     kind: str  # cpu, gpu or ipu
     precision: str
@@ -96,7 +96,7 @@ class Target:
         ]
 
     def software(self) -> dict[str, Any]:
-        """What TensorFlow was built with: versions, null for what it was built without."""
+        """Return the versions of the libraries TensorFlow was built with, null for any it was built without."""
         built = tf.sysconfig.get_build_info()
         return {key: built.get(f"{key}_version") for key in ("cuda", "cudnn", "rocm")}
 

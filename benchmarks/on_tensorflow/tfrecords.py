@@ -31,7 +31,7 @@ class Parallel(NamedTuple):
 
 
 class Counts:
-    """What was read from files so far."""
+    """Counts of what has been read from files so far."""
 
     def __init__(self) -> None:
         with tf.device("CPU:0"):
@@ -44,7 +44,7 @@ class Counts:
             self.parts_s = {name: counter(tf.float64) for name in PARTS}
 
     def timed(self, part: str, work: Callable[[Any], Any], given: Any) -> Any:
-        """What a part makes of a tensor, within a data set's function; its time is counted."""
+        """Apply one part's work to a tensor within a data set's function, and count its time."""
         with tf.control_dependencies([given]):
             begun_s = tf.timestamp()
         with tf.control_dependencies([begun_s]):
@@ -132,7 +132,7 @@ class Batches:
         return time.monotonic() - start_s
 
     def read_so_far(self, unit: str) -> dict[str, float]:
-        """What was read from files; of what is not told apart, nothing."""
+        """Return the amounts read from files; leave out those that are not counted separately."""
         counts = self._counts
         found = {f"input_{unit}s": int(counts.used), "input_bytes": int(counts.size_bytes)}
         if counts.opens:
@@ -140,7 +140,7 @@ class Batches:
         return found | {f"input_{name}_s": float(spent_s) for name, spent_s in counts.parts_s.items() if spent_s}
 
     def records(self) -> tuple[int, int]:
-        """How many records were read from files, and how many of them could not be used."""
+        """Return the number of records read from files, and how many of them could not be used."""
         counts, before = self._counts, None
         while before != (now := (int(counts.tried), int(counts.used), int(counts.opens))):  # some may be in the works
             before = now
@@ -162,7 +162,7 @@ def to_device(dataset: tf.data.Dataset, target: Target, prefetch_batches: int) -
 
 
 def counted(decode: Decode, counts: Counts) -> Decode:
-    """The same, of a record whose use or damage is counted."""
+    """Return the same decoder, which also counts each record as used or damaged."""
 
     def decode_counted(serialised: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         size = tf.strings.length(serialised)

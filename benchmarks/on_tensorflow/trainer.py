@@ -21,7 +21,7 @@ def as_they_are(gradients: Sequence[Any]) -> Sequence[Any]:
 
 
 class Trained(NamedTuple):
-    """What is trained, and how; made in the scope of the target's strategy."""
+    """Model, optimizer and loss of a training, made in the scope of the target's strategy."""
 
     model: keras.Model
     optimizer: Any  # of keras; of losses that are scaled in fp16
@@ -32,7 +32,7 @@ class Trained(NamedTuple):
 
 
 class Trainer:
-    """What this process trains: `call` from batches, or `step` on one that is at hand."""
+    """Training of this process: `call` takes from batches, `step` trains on one given batch."""
 
     def __init__(
         self, trained: Callable[[], Trained], target: Target, regions: RegionTimer, steps_per_call: int

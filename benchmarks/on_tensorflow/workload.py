@@ -63,9 +63,9 @@ class TensorFlowWorkload(SampleWorkload):
 
     @abstractmethod
     def open_batches(self, target: TensorFlowTarget, on_device: bool = False) -> Batches:
-        """What this process trains on, or a batch of the same kind that is on the device already.
+        """Return the batches that this process trains on, or one of the same kind that is already on the device.
 
-        Raises ConfigError where there is no data to read.
+        Raises ConfigError if there is no data to read.
         """
 
 
@@ -85,12 +85,12 @@ class TensorFlowTraining:
             self.on_device = BatchesFeed(self.trainer, run.open_batches(target, on_device=True), run.unit)
 
     def step_in_parts(self) -> None:
-        """One optimizer step, each part of which is waited for; on IPUs, whose steps are one program, none."""
+        """Make one optimizer step and wait for each of its parts; do nothing on IPUs, whose steps are one program."""
         if not self._target.on_ipu:
             self.trainer.in_parts(*self.data.take())
 
     def losses(self) -> list[float]:
-        """Of the last step of every call, a mean over the global batch."""
+        """Return the loss of the last step of every call, a mean over the global batch."""
         return [float(loss) for loss in self.trainer.losses]
 
     def conclude(self, record: RunRecord) -> str:
@@ -105,21 +105,21 @@ class BatchesFeed:
         self._trainer, self.batches, self._unit, self.steps_ahead = trainer, batches, unit, steps_ahead
 
     def call(self) -> None:
-        """One call into TensorFlow, of some optimizer steps."""
+        """Make one call into TensorFlow, which covers some optimizer steps."""
         self._trainer.call(self.batches)
 
     def take(self) -> tuple[Any, Any]:
-        """The next batch."""
+        """Return the next batch."""
         return next(self.batches)
 
     def step(self, batch: tuple[Any, Any]) -> None:
-        """One optimizer step on it."""
+        """Make one optimizer step on the batch."""
         self._trainer.step(*batch)
 
     def read_so_far(self) -> dict[str, float]:
-        """What was read from files."""
+        """Return the amounts read from files."""
         return self.batches.read_so_far(self._unit)
 
     def copy_batch_s(self) -> float | None:
-        """Seconds that a batch takes to the GPU."""
+        """Return the seconds that copying a batch to the GPU takes."""
         return self.batches.copy_s()

@@ -78,7 +78,7 @@ class ModelOptions:
 
     @property
     def warning(self) -> str:
-        """What is unusual about the options, empty where nothing is."""
+        """Return a warning about unusual options, or an empty string."""
         if self.image_size % STRIDE_OF_THE_WHOLE:
             return f"image_size {self.image_size} is not a multiple of {STRIDE_OF_THE_WHOLE}: borders are padded"
         return ""

@@ -1,4 +1,4 @@
-"""What ResNet-50 is trained on: made images, or JPEGs from TFRecords."""
+"""Training data of ResNet-50: synthetic images, or JPEGs from TFRecords."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Where the pictures of ImageNet are: in TFRecords, or in folders or tar files as they are handed out.
+"""Location of ImageNet's images: in TFRecords, or in folders or tar files as they are distributed.
 
-A tar file is not unpacked: what is found is where in it each picture begins and ends.
+A tar file is not unpacked: an image is found by the offsets at which it begins and ends.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is computed from counts and times."""
+"""Metrics computed from counts: parameters and floating-point operations of the network."""
 
 from __future__ import annotations
 

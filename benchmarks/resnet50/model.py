@@ -121,7 +121,7 @@ def build_model(variant: str, image_size: int, data_format: str, seed: int) -> k
 
 
 def build_trainer(config: Config, target: Target, regions: RegionTimer) -> Trainer:
-    """Of the model that the options name."""
+    """Build the trainer for the model that the options name."""
     options, batch = config.training, config.batch.global_batch_size
 
     def trained() -> Trained:

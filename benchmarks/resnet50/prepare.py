@@ -62,7 +62,7 @@ class Example(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What became of one file."""
+    """Outcome of writing one file."""
 
     path: Path
     records: int

@@ -1,4 +1,4 @@
-"""What a subcommand is made of: a function with its options, whose docstring is the help."""
+"""Parts of a subcommand: its options, and a function whose docstring is the help."""
 
 from __future__ import annotations
 

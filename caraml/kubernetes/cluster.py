@@ -163,7 +163,7 @@ def _bring_files(job: KubernetesJob, point: Path) -> str:
         done = job.where.try_to("logs", name_of(pod))
         if done.returncode:
             job.where("version")  # which raises an error where it is Kubernetes itself that does not answer
-            trouble = f"the log of pod {name_of(pod)} is not to be had: {words(done)}"
+            trouble = f"the log of pod {name_of(pod)} is unavailable: {words(done)}"
             continue
         lines = done.stdout.splitlines(keepends=True)
         said = [line for line in lines if not line.startswith(f"{in_pod.WORD} ")]

@@ -23,7 +23,10 @@ class Kubectl(NamedTuple):
     namespace: str = ""
 
     def try_to(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """What kubectl said, whatever its exit code; raises SchedulerError when there is none, or it does not end."""
+        """Return the completed kubectl process, whatever its exit code.
+
+        Raises SchedulerError if kubectl is missing or does not end in time.
+        """
         where = [f"--context={self.context}"] if self.context else []
         where += [f"--namespace={self.namespace}"] if self.namespace else []
         try:
@@ -32,7 +35,7 @@ class Kubectl(NamedTuple):
             raise SchedulerError(f"Kubernetes does not answer: {error}") from error
 
     def __call__(self, *arguments: str) -> str:
-        """What kubectl printed; raises SchedulerError when it failed."""
+        """Return the output of kubectl; raises SchedulerError if it fails."""
         done = self.try_to(*arguments)
         if done.returncode:
             raise SchedulerError(f"Kubernetes does not answer: {words(done)}")

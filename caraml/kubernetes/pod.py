@@ -41,17 +41,17 @@ MOST_BYTES = 8 * 1024 * 1024
 
 
 def folders(point: Path, runs: int) -> list[Path]:
-    """Where the runs of a point are."""
+    """Return the folders of the runs of a point."""
     return [point, *(point / f"run_{number}" for number in range(2, runs + 1))]
 
 
 def output_names(node: int) -> tuple[str, str]:
-    """Of what one node's part of a run writes."""
+    """Return the names of the output and error files of one node's part of a run."""
     return ("job.out", "job.err") if node == 0 else (f"job.{node}.out", f"job.{node}.err")
 
 
 class Signals:
-    """What ends a pod is passed on to the run, which then writes what it has."""
+    """Forward signals that end a pod to the run, which then writes its results so far."""
 
     def __init__(self) -> None:
         self.caught = 0
@@ -65,7 +65,10 @@ class Signals:
             self.child.send_signal(number)
 
     def run(self, command: Sequence[str], folder: Path, node: int, environ: Mapping[str, str]) -> int:
-        """The exit code of a command in a folder, as a shell counts it; its output goes to files and to our own."""
+        """Run a command in a folder and return its exit code, as a shell counts it.
+
+        Copies its output to files and to our own output.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         child = subprocess.Popen(
             command, cwd=folder, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL

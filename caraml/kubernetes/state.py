@@ -1,4 +1,4 @@
-"""What a Job and its pods say of themselves: waiting and for what, running, or ended and why. Nothing is asked here.
+"""State of a Job and its pods: waiting and for what, running, or ended and why. Sends no request to the cluster.
 
 Sources: the API reference of Kubernetes (JobStatus, PodStatus, ContainerStatus) and its guide on a pod's life cycle.
 """
@@ -41,7 +41,7 @@ class KubernetesJob(Job):
         return replace(self, state=state, reason=reason, has_ended=True)
 
     def to_record(self) -> dict[str, Any]:
-        """What a result says of it: also where its pods were, and which image each had."""
+        """Return the job's entry in a result, with the node and the image of each pod."""
         pods = [describe(pod) for pod in self.pods]
         digests = {pod["image_id"].rpartition("@")[2] for pod in pods} - {""}
         return {
@@ -59,7 +59,7 @@ class KubernetesJob(Job):
 
 
 def describe(pod: Object) -> dict[str, Any]:
-    """Where a pod was, its image as it was pulled, and how it ended; texts are empty where Kubernetes does not say."""
+    """Return a pod's node, its pulled image and how it ended; texts are empty if Kubernetes does not state them."""
     container = container_of(pod)
     ended = terminated(pod)
     return {
@@ -123,7 +123,7 @@ def judge(
 
 
 def _waits_for(pod: Object, warning: Callable[[Sequence[str]], str]) -> tuple[str, str]:
-    """What keeps a pod from its start, and in more words; nothing while it goes on."""
+    """Return the reason why a pod does not start, and the message with details; empty while it makes progress."""
     for condition in pod["status"].get("conditions") or []:
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return condition.get("reason", "Unschedulable"), condition.get("message", "")
@@ -150,7 +150,7 @@ def _failed(job: KubernetesJob, condition: Object) -> KubernetesJob:
 
 
 def _ended_by(pod: Object) -> tuple[str, str]:
-    """What ended a pod, where that was not its own program."""
+    """Return the reason and the message of a pod's end; empty if its own program ended it."""
     status, ended = pod["status"], terminated(pod)
     if status.get("reason", "") not in ORDINARY:
         return status["reason"], status.get("message", "")

@@ -44,7 +44,7 @@ LONGEST_NAME = 50  # of 63, with the number of a pod
 
 
 class Request(NamedTuple):
-    """What a point asks of a cluster: one pod on each of its nodes."""
+    """Resources that a point requests from a cluster: one pod on each of its nodes."""
 
     benchmark: str
     nodes: int
@@ -60,7 +60,7 @@ class Request(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where the point is on this machine, and who submits it."""
+    """Location of a point on this machine, and the user who submits it."""
 
     name: str
     repo: str
@@ -307,7 +307,7 @@ def _name_of(one: Any) -> Any:
 
 
 def _name(request: Request, folder: Path) -> str:
-    """Of a Job: the workload and the point, for people, and what tells it from all others."""
+    """Return the name of a Job: the workload and the point, for people, and a random suffix that makes it unique."""
     parts = [request.benchmark, *(part.partition("_")[0] for part in folder.parts[-3:-1])]
     readable = re.sub(r"[^a-z0-9]+", "-", "-".join(parts).lower()).strip("-")
     return f"{readable[: LONGEST_NAME - 7].strip('-')}-{secrets.token_hex(3)}"
@@ -382,7 +382,7 @@ def _nobodys(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def _current_context() -> str:
-    """Of kubectl's own configuration; empty where it has none, as in a pod."""
+    """Return the current context of kubectl's configuration; empty if it has none, as in a pod."""
     done = Kubectl().try_to("config", "current-context")
     return "" if done.returncode else done.stdout.strip()
 

@@ -14,9 +14,9 @@ from jpwr.errors import BackendUnavailable, ReadError
 def open_reading(
     stack: ExitStack, path: Path, scale: float, units: Mapping[str, float] | None = None
 ) -> Callable[[], float]:
-    """Return what reads a file whose first word is a number; `scale` turns it into watts or joules.
+    """Return a function that reads a file whose first word is a number; `scale` turns it into watts or joules.
 
-    With `units` its second word is a unit, and has a scale of its own. Raises BackendUnavailable.
+    With `units`, the second word is a unit, which has a scale of its own. Raises BackendUnavailable.
     """
     try:
         file: TextIO = stack.enter_context(open(path))
@@ -42,18 +42,18 @@ def open_reading(
 
 
 def reading_of(stack: ExitStack, path: Path, scale: float, units: Mapping[str, float] | None = None) -> Part:
-    """What reads a file that a sensor may have, None where there is none."""
+    """Return the reading of a sensor's optional file; None if the file does not exist."""
     return attempt(partial(open_reading, stack, path, scale, units)) if path.exists() else None
 
 
 def seconds_of_file(path: Path) -> float:
-    """Time in seconds that a file states in milliseconds, 0 where it states none."""
+    """Return the time in seconds that a file states in milliseconds; 0 if it states none."""
     text = text_of(path)
     return int(text) / 1000 if text.isdigit() else 0.0
 
 
 def text_of(path: Path) -> str:
-    """The file's text without its ends' white space, empty where it cannot be read."""
+    """Return the file's text without white space at both ends; empty if it cannot be read."""
     try:
         return path.read_text(errors="replace").strip()
     except OSError:

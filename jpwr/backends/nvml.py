@@ -96,8 +96,8 @@ def _channel(nvml: Any, index: int) -> tuple[Channel, list[str]]:
 class _Device:
     """One GPU.
 
-    What is read at each sample calls the library that nvidia-ml-py has opened, but not through its wrappers: these make
-    a new place for each result, which takes about as long as the call.
+    Each sample calls the library that nvidia-ml-py has opened, but not through its wrappers: these allocate memory for
+    each result, which takes about as long as the call.
     """
 
     def __init__(self, nvml: Any, handle: Any) -> None:
@@ -105,11 +105,11 @@ class _Device:
         self._handle = handle
 
     def averaged_power(self) -> Callable[[], float]:
-        """What reads watts; this and the next two raise ReadError where there is no such reading."""
+        """Return a function that reads watts; this and the next two raise ReadError if the reading is unavailable."""
         return self._number("nvmlDeviceGetPowerUsage", per_unit=1000)  # of milliwatts
 
     def energy(self) -> Callable[[], float]:
-        """What reads joules."""
+        """Return a function that reads the energy counter, in joules."""
         return self._number("nvmlDeviceGetTotalEnergyConsumption", kind=ctypes.c_ulonglong, per_unit=1000)
 
     def instant_power(self) -> Callable[[], float]:
@@ -143,7 +143,7 @@ class _Device:
         return 0.0 if isinstance(found, Lost) else found
 
     def status(self) -> Callable[[], dict[str, Any]] | None:
-        """What reads clocks in MHz, limit in W, temperature in degrees Celsius, and why clocks are held back."""
+        """Return a function that reads clocks in MHz, power limit in W, temperature in °C and throttle reasons."""
         nvml = self._nvml
         asked: list[tuple[str, str, tuple[int, ...], type[_Number], Callable[[int], Any]]] = [
             ("sm_clock_mhz", "nvmlDeviceGetClockInfo", (nvml.NVML_CLOCK_SM,), ctypes.c_uint, int),
@@ -177,7 +177,7 @@ class _Device:
         return found
 
     def text(self, name: str) -> str:
-        """What nvidia-ml-py's function of that name tells, empty where it cannot."""
+        """Return the text from nvidia-ml-py's function of that name; empty if the function fails."""
         try:
             value = getattr(self._nvml, name)(self._handle)
         except (self._nvml.NVMLError, UnicodeError):
@@ -195,7 +195,7 @@ class _Device:
     def _number(
         self, name: str, *arguments: int, kind: type[Any] = ctypes.c_uint, per_unit: int = 1
     ) -> Callable[[], Any]:
-        """What reads one number, which it has done once; raises ReadError where it cannot."""
+        """Return a function that reads one number, after a first read; raise ReadError if that read fails."""
         number = kind()
         take = self._call(name, *arguments, ctypes.byref(number))
 
@@ -209,7 +209,10 @@ class _Device:
         return read
 
     def _call(self, name: str, *arguments: Any) -> Callable[[], int]:
-        """What calls a function of the library for this GPU; it returns the error code."""
+        """Return a function that calls the library for this GPU and returns the error code.
+
+        Raises ReadError if the driver's library lacks it.
+        """
         try:
             return partial(self._nvml.nvmlLib[name], self._handle, *arguments)
         except AttributeError as error:

@@ -12,7 +12,7 @@ from jpwr.process.threads import within
 
 
 class Lost:
-    """What stands for a reading that is known of and cannot be had: it fails, always, and says why."""
+    """Placeholder for a reading that exists but is unavailable: every call raises ReadError with the reason."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -29,7 +29,7 @@ Part = Union[Callable[[], float], Lost, None]  # None: such a sensor has none
 
 
 def attempt(make: Callable[[], T]) -> T | Lost:
-    """What `make` gives, or why it cannot."""
+    """Return the result of `make`, or a Lost with the reason if it fails."""
     try:
         return make()
     except (BackendUnavailable, ReadError) as error:
@@ -37,7 +37,10 @@ def attempt(make: Callable[[], T]) -> T | Lost:
 
 
 def in_time(make: Callable[[], T], otherwise: Callable[[Lost], T]) -> T:
-    """What `make` gives of one device, or `otherwise` where that does not answer: it holds up no other."""
+    """Return the result of `make` for one device, or of `otherwise` if the device does not answer in time.
+
+    One device that hangs therefore does not delay the others.
+    """
     found: list[T] = []
     if within(ANSWERS_S, lambda: found.append(make())):
         return found[0]

@@ -53,7 +53,7 @@ class Device(NamedTuple):
 
 
 class Sensor(NamedTuple):
-    """What a device's two readings gave when they were tried."""
+    """Power and energy readings of a device, after a first try of both."""
 
     power: Part
     energy: Part
@@ -301,7 +301,7 @@ def _rocm_smi_device(smi: Any, index: int) -> Device:
             raise ReadError(f"ROCm SMI: error {code}")
 
     def number(kind: Any, name: str, *arguments: Any) -> int:
-        """What a function gives that fills in one number, 0 where it cannot."""
+        """Return the number that a library function fills in; 0 if the function fails."""
         value = kind()
         called = attempt(partial(call, name, *arguments, ctypes.byref(value)))
         return 0 if isinstance(called, Lost) else int(value.value)

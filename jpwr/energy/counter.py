@@ -21,7 +21,7 @@ NEIGHBOURS = 8  # values on each side of a moment that bound it; more would narr
 
 
 class CounterEnergy(NamedTuple):
-    """What a counter counted in a window, in joules; only `fault` is set where it cannot be used."""
+    """Energy that a counter counted in a window, in joules; only `fault` is set if the counter cannot be used."""
 
     low_j: float = math.nan
     high_j: float = math.nan

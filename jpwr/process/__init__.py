@@ -1,1 +1,1 @@
-"""What a command that runs another one needs: jpwr and ioprof share it."""
+"""Helpers for a command that runs another one; jpwr and ioprof share them."""

@@ -80,9 +80,9 @@ class PowerMonitor:
 
     @property
     def trace(self) -> Trace:
-        """What was read until now; within the block whoever keeps it sees what comes later up to a second late.
+        """Trace of the readings so far; within the block, later readings reach it up to a second late.
 
-        In a process that was forked meanwhile it has what had been handed on.
+        In a process that was forked in the meantime, it holds only the rows that had been handed on before.
         """
         if self.is_of_this_process:
             self.hand_on()

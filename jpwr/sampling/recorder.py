@@ -24,7 +24,7 @@ LONG_S = 0.05
 
 
 class Sink(Protocol):
-    """Where rows go, about a second's together: a Trace, a file, running totals."""
+    """Receiver of rows, in groups of about one second: a Trace, a file, running totals."""
 
     def extend(self, rows: Sequence[Row]) -> None: ...
 
@@ -32,9 +32,9 @@ class Sink(Protocol):
 
 
 class Recorder:
-    """Takes rounds of readings from any thread; hand_on() makes rows of them.
+    """Collector of rounds of readings from any thread; hand_on() turns them into rows.
 
-    A reading that fails, for whatever reason, is `nan`, is counted, and is warned about once.
+    A reading that fails, for any reason, is `nan`, is counted, and is reported once.
     """
 
     def __init__(

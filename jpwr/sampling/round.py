@@ -1,4 +1,4 @@
-"""What is read: the calls of a round, one after the other, and what each of them returned."""
+"""Calls of a sampling round, one after the other, and the value that each returned."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jpwr.errors import ReadError
 
 
 class Kind(enum.Enum):
-    """What a reading is."""
+    """Kind of a reading."""
 
     POWER = "power"
     COUNTER = "counter"
@@ -18,7 +18,7 @@ class Kind(enum.Enum):
 
 
 class Part(enum.Enum):
-    """Which calls of a round are made."""
+    """Subset of a round's calls to make."""
 
     ALL = "all"
     COUNTERS = "counters"
@@ -34,7 +34,7 @@ class Step(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What one call returned, and the moments in seconds between which it did."""
+    """Value that one call returned, and the times in seconds at which the call began and ended."""
 
     channel: int  # its place among all
     kind: Kind
@@ -44,7 +44,7 @@ class Reading(NamedTuple):
 
 
 class Silence(ReadError):
-    """Stands for each reading of a channel that hangs, which is reported already."""
+    """Placeholder for each reading of a channel that hangs, which has already been reported."""
 
 
 def steps_of(channels: Sequence[Channel], indices: Sequence[int]) -> dict[Part, list[Step]]:

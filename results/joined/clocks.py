@@ -1,4 +1,4 @@
-"""What devices' clocks did in the windows of a run, and what held them back, from the sampler's looks once a second."""
+"""Clocks of devices in the windows of a run, and the reasons for throttling, as the sampler reads them each second."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ REASONS = {
 
 
 def clocks_of(trace: Trace, channel: str, windows: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Of one channel over the windows of its node: clock, temperature, and the share of time with each reason.
+    """Return clock, temperature and the share of time with each throttle reason of a channel, over its node's windows.
 
-    A look holds until the next that differs. None where the sampler did not look, or not before the windows' end;
-    without `throttled` where a look did not tell of it.
+    A reading is valid until the next one that differs. Returns None if the sampler has no reading before the windows'
+    end, and omits `throttled` if a reading lacks the reasons.
     """
     looks = [event for event in trace.events if event.name == "status" and event.details.get("channel") == channel]
     held = [(seconds, look.details) for window in windows for seconds, look in _in_window(looks, window)]

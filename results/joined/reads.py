@@ -1,4 +1,4 @@
-"""What a run read: profiles of its nodes, joined with its windows and with what the host did in them.
+"""File reads of a run: the profiles of its nodes, joined with its windows and with the host's activity in them.
 
 Standard library, ioprof's and jpwr's core only, as it runs where jobs are collected.
 """
@@ -43,14 +43,14 @@ class WindowReads:
 
 
 class Times:
-    """What goes on from one moment to another, with nothing in between."""
+    """Named periods of time, which do not overlap."""
 
     def __init__(self, pieces: Iterable[tuple[float, float, str]]) -> None:
         self._pieces = sorted(pieces)
         self._begins_s = [piece[0] for piece in self._pieces]
 
     def shares(self, begin_s: float, end_s: float) -> Iterator[tuple[str, float, float, float]]:
-        """What goes on between two moments: its name, its begin and end in there, and its share of that time."""
+        """Yield the name, begin, end and share of the time of each period between two moments, in seconds."""
         at = max(0, bisect_right(self._begins_s, begin_s) - 1)
         while at < len(self._pieces) and self._pieces[at][0] <= end_s:
             first_s, last_s, name = self._pieces[at]
@@ -65,7 +65,7 @@ class Times:
 
 
 class Rank(NamedTuple):
-    """What one process's host did, by kind of window."""
+    """Activity of one process's host, by kind of window."""
 
     hostname: str
     boot_id: str
@@ -163,7 +163,10 @@ def _add_node(found: WindowReads, windows: Times, profile: Profile, ranks: Seque
 
 
 def _ranks(folder: Path) -> list[Rank]:
-    """Of each rank what its host did in the windows; empty where nobody wrote it down. Raises IoprofError."""
+    """Return the activity of each rank's host in the windows; empty without its file.
+
+    Raises IoprofError if the file cannot be read.
+    """
     path = folder / TIMES_NAME
     try:
         return [

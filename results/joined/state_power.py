@@ -43,7 +43,7 @@ MOST_ALIKE = 0.99  # correlation of the errors of one reading and the next
 SAMPLES = 400  # of the bootstrap
 BLOCK_S, BLOCK_MEANS = 1.0, 3.0  # a block has at least this length, and so many averaging times of the sensor
 WIDENED = 1.25  # intervals of the bootstrap held 91 of 100 truths in simulations
-UNSURE = 0.01  # standard deviation, relative: the power of a state is not constant
+MODEL_ERROR = 0.01  # standard deviation, relative: the power of a state is not constant
 SEED = 20260101
 
 
@@ -237,7 +237,7 @@ class _Model:
         return np.asarray(rows[1:] - self._likeness * rows[:-1])
 
     def _left_w(self, sensor: Sensor) -> Array:
-        """What the states leave of the readings, in watts."""
+        """Residuals of the readings after the fit of the states' power, in watts."""
         columns, watts = self._alone(self.columns(sensor)), self._alone(self._readings.watts)
         return np.asarray(watts - columns @ _solved(columns.T @ columns, columns.T @ watts))
 
@@ -267,7 +267,7 @@ class _Model:
         drawn_w = self._drawn(self._alone(np.column_stack([columns, *slopes])), watts, sum(sensor[1:]))
         chance = np.random.default_rng(SEED + 1)
         samples_w = power_w + WIDENED * (drawn_w[:, : len(power_w)] - power_w)
-        return power_w, samples_w + UNSURE * power_w * chance.standard_normal(samples_w.shape)
+        return power_w, samples_w + MODEL_ERROR * power_w * chance.standard_normal(samples_w.shape)
 
     def _drawn(self, equations: Array, watts: Array, mean_s: float) -> Array:
         """Solutions for blocks of readings that are drawn at random."""

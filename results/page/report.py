@@ -1,4 +1,4 @@
-"""One self-contained HTML page: what is fastest, for how much energy, how sure that is, and how to reproduce it."""
+"""One self-contained HTML page: the fastest systems, their energy, the uncertainty, and how to reproduce it."""
 
 from __future__ import annotations
 
@@ -301,7 +301,7 @@ def _commands(sections: Sequence[Section]) -> list[tuple[str, str]]:
 
 
 class Decision(NamedTuple):
-    """What requirements make of the results."""
+    """Assessment of the results against the requirements."""
 
     systems: list[str]
     items: list[tuple[str, list[Cell]]]

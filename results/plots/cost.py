@@ -1,4 +1,4 @@
-"""What training costs, drawn: side by side, and how it hangs on each assumption."""
+"""Charts of the cost of training: systems side by side, and the sensitivity to each assumption."""
 
 from __future__ import annotations
 

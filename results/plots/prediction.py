@@ -25,7 +25,7 @@ HOLLOW: dict[str, Any] = {"markerfacecolor": "none", "linestyle": "none", "marke
 
 
 def beyond(group: Group) -> list[Prediction]:
-    """Of the fastest point on the most devices, with as many samples on each of up to FURTHEST times as many."""
+    """Predict the fastest point on the most devices for 2 and FURTHEST times the devices, with the same batch each."""
     every = best_by_devices(group.results)
     if not every:
         return []

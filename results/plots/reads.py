@@ -1,4 +1,4 @@
-"""What runs read, drawn: bandwidth over time with the windows, and sizes of reads."""
+"""Charts of file reads: bandwidth over time with the windows, and sizes of reads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_NODES = 6  # lines in a plot
 
 @styled
 def bandwidth_over_time(results: Sequence[PointResults]) -> Chart | None:
-    """Of the first run that tells, node by node; the windows are shaded. None where no run tells."""
+    """Draw the read bandwidth of the first run that records it, node by node, with shaded windows; None without one."""
     record = _first(results)
     if record is None:
         return None

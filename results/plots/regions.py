@@ -1,4 +1,4 @@
-"""Where the time of training steps goes, drawn: a bar for each point."""
+"""Chart of the time of training steps by region: a bar for each point."""
 
 from __future__ import annotations
 

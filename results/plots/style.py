@@ -62,7 +62,7 @@ Styles = Mapping[str, Mapping[str, Any]]  # of systems
 
 
 class Quantity(NamedTuple):
-    """What is plotted: a number of a record, of which more is better."""
+    """Number of a record to plot, where higher is better."""
 
     name: str
     title: str
@@ -176,7 +176,7 @@ def error_bars(summary: Summary) -> tuple[float, float]:
 
 
 def legend_below(figure: Figure, axes: Sequence[Axes]) -> None:
-    """What is drawn in any of them, once, below a figure that grows by it; of theirs, which are grey, one line."""
+    """Draw one legend of all axes below the figure, which grows by its height; a repeated label appears once."""
     found = {label: handle for one in axes for handle, label in zip(*one.get_legend_handles_labels(), strict=True)}
     if not found:
         return

@@ -17,14 +17,14 @@ LARGEST_LOG = 700.0  # of what a float can be
 
 
 class Interval(NamedTuple):
-    """In which the truth is, with CONFIDENCE."""
+    """Interval that holds the true value with probability CONFIDENCE."""
 
     low: float
     high: float
 
     @property
     def half(self) -> float:
-        """Of its width."""
+        """Half-width of the interval."""
         return (self.high - self.low) / 2
 
 
@@ -34,7 +34,7 @@ def overlap(one: Interval | None, other: Interval | None) -> bool:
 
 
 class Part(NamedTuple):
-    """One independent cause of error: its variance, and of how many degrees of freedom that is known."""
+    """One independent component of the uncertainty: its variance, and the degrees of freedom of the variance."""
 
     variance: float
     freedom: float
@@ -61,7 +61,7 @@ def _quantile(freedom: float, choices: int) -> float:
 
 
 class Estimate(NamedTuple):
-    """The median of runs, or what follows from several; `parts` is None where one run tells of no spread."""
+    """Median of runs, or a value from several estimates; `parts` is None for a single run: no confidence interval."""
 
     value: float
     log: float  # the middle of the interval, as a logarithm: the geometric mean, where the value is the median
@@ -121,12 +121,12 @@ def of_runs(values: Sequence[float], sensor: float = 0.0) -> Estimate:
 
 
 def _of_sensor(sensor: float) -> Part:
-    """What runs share, and no number of them makes less."""
+    """Return the systematic component, which all runs share: more runs do not reduce it."""
     return Part(sensor**2, math.inf)
 
 
 def of_the_middle(values: Sequence[float], smallest: int, largest: int, sensor: float = 0.0) -> Estimate:
-    """The mean without so many of the smallest and largest values; sensor: as for all of them.
+    """Return the mean without so many of the smallest and largest values; sensor: as in `of_runs`.
 
     Its error is that of Tukey and McLaughlin 1963, of the values with those left out replaced by the next. Raises
     ValueError where none is left, or one is not above 0.
@@ -145,7 +145,7 @@ def of_the_middle(values: Sequence[float], smallest: int, largest: int, sensor: 
 
 
 def product(factors: Iterable[tuple[Estimate, float]]) -> Estimate:
-    """Of estimates that are independent of each other, each with its exponent."""
+    """Return the product of independent estimates, each raised to its exponent."""
     found = exactly(1.0)
     for estimate, exponent in factors:
         found = found * estimate**exponent

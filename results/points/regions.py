@@ -1,4 +1,4 @@
-"""Where the time of training steps goes, of all runs of a point, and what changed between two sides."""
+"""Time of training steps by region, over all runs of a point, and the changes between two sides."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ class RegionTime(NamedTuple):
 
 
 class StepRegions(NamedTuple):
-    """Where the steps of one kind of window spend their time."""
+    """Time of the steps in one kind of window, by region."""
 
     window: str
     step_s: float
     regions: list[RegionTime]
-    longer_percent: float | None  # by which split steps took longer than those that they tell of
+    longer_percent: float | None  # by which split steps took longer than those that they represent
 
 
 def regions_of(records: Sequence[Record]) -> list[StepRegions]:
-    """Of runs of one point, those kinds of windows that all of them tell of."""
+    """Return the regions of a point's runs, for each kind of window that all of the runs record."""
     found = []
     for window in WINDOWS:
         told = [(record.get("regions") or {}).get(window) or {} for record in records]
@@ -84,7 +84,7 @@ def median_of_all(values: Sequence[float | None]) -> float | None:
 
 
 def changes(base: Sequence[Record], other: Sequence[Record]) -> str:
-    """What became of a step's time region by region, in words; empty where one of the two does not tell."""
+    """Describe how a step's time changed, region by region; empty if a side has no regions."""
     sides = [{steps.window: steps for steps in regions_of(side)}.get(WINDOWS[0]) for side in (base, other)]
     if sides[0] is None or sides[1] is None:
         return ""
@@ -100,7 +100,7 @@ def changes(base: Sequence[Record], other: Sequence[Record]) -> str:
 
 
 def _seconds(steps: StepRegions, region: RegionTime) -> float:
-    """Of a typical step, so that regions sum up to it."""
+    """Return a region's time in a typical step, in seconds; the regions sum up to the step."""
     return steps.step_s * region.share_percent / 100
 
 

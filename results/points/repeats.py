@@ -23,7 +23,7 @@ ENERGIES = ("energy", "energy_effective")
 
 
 class Point(NamedTuple):
-    """What is measured: equal for repeats, and for two systems that are compared."""
+    """Workload and size of a measurement: equal for repeats, and for two systems that are compared."""
 
     benchmark: str
     model: str
@@ -38,7 +38,7 @@ class Point(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Where in a sweep it is."""
+        """Position of the point in a sweep, in words."""
         return f"{devices_text(self.devices)}, batch {self.global_batch}"
 
 
@@ -64,7 +64,7 @@ class PointResults(NamedTuple):
         return (self.good or self.bad)[0]
 
     def summary(self, path: str) -> Summary | None:
-        """Of a value of the good runs; None unless all of them have it, an energy of one kind and scope."""
+        """Summarise a value of the good runs; None unless all of them have it, an energy with one kind and scope."""
         if (energy := energy_of_path(path)) and len({energy_source(record, energy) for record in self.good}) > 1:
             return None
         values = [value_at(record, path) for record in self.good]
@@ -94,7 +94,7 @@ class PointResults(NamedTuple):
         return of_runs(values, self.error_of_each(path, with_accuracy))
 
     def error_of_each(self, path: str, with_accuracy: bool = False) -> float:
-        """Standard uncertainty that a value of one run has by itself, as a share of it: an energy's."""
+        """Standard uncertainty of an energy value of a single run, as a share of the value."""
         energy = energy_of_path(path)
         return max(standard_uncertainty(one, energy, with_accuracy) for one in self.good) if energy else 0.0
 
@@ -109,23 +109,23 @@ class PointResults(NamedTuple):
         return ours / theirs if ours and theirs else None
 
     def sensors(self, path: str) -> frozenset[tuple[str, str]]:
-        """Sensor models of the energy that a value is of; empty for a value of none."""
+        """Sensor models of the energy that a value comes from; empty for any other value."""
         energy = energy_of_path(path)
         return frozenset().union(*(sensor_models(one, energy) for one in self.good)) if energy else frozenset()
 
     @property
     def precision(self) -> str:
-        """In which it was trained: speeds in different ones are not ranked with each other."""
+        """Precision of the training; speeds in different precisions are not ranked together."""
         return str(self.any.get("precision") or "")
 
     @property
     def is_comparable(self) -> bool:
-        """Is it of the workload of the comparison, and not of a smaller one?"""
+        """Whether the point runs the full workload of the comparison, and not a smaller one."""
         return value_at(self.any, "metrics.comparable") is not False
 
 
 def energy_of_path(path: str) -> str:
-    """Which energy of a record a value is of; empty for a value that is of none."""
+    """Return the energy of a record that a value comes from; empty for a value from none."""
     energy = path.partition(".")[0]
     return energy if energy in ENERGIES else ""
 
@@ -162,7 +162,7 @@ def by_point(records: Sequence[Record]) -> list[PointResults]:
 
 
 def variant_of(record: Record, micro_batch: bool = True) -> tuple[str, ...]:
-    """What can differ between two runs of one point, in words; the micro batch, too, unless it is not asked for."""
+    """Return the choices that can differ between two runs of one point, in words, if wanted with the micro batch."""
     layout = record["layout"]
     parallel = [
         f"{name}{layout[key]}"
@@ -207,12 +207,12 @@ def _change(before: Sequence[float], after: Sequence[float]) -> float:
 
 
 def step_times_s(record: Record) -> list[float]:
-    """Of the measured steps, those that are known."""
+    """Return the known times of the measured steps, in seconds."""
     return [time_s for time_s in record.get("step_times_s", []) if time_s]
 
 
 def unsteady(times_s: Sequence[float]) -> list[str]:
-    """Why the steps of a run are no steady state, or why that cannot be told, in words; empty where they are one."""
+    """Return why a run's steps are not in steady state, or why that is not known, in words; empty if they are."""
     found = disturbances(times_s)
     if len(times_s) < FEWEST_STEPS:
         found.append(f"{len(times_s)} steps do not tell whether they are steady, {FEWEST_STEPS} wanted")
@@ -220,7 +220,7 @@ def unsteady(times_s: Sequence[float]) -> list[str]:
 
 
 def disturbances(times_s: Sequence[float]) -> list[str]:
-    """What disturbed the steps of a run, in words.
+    """Return the disturbances of the steps of a run, in words.
 
     A trend is a change of the median from the first third to the last of more than TREND that chance does not explain
     (Kendall's test of rank against order, at 1 %), or one from before to after a third, a half or two thirds of the

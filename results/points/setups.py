@@ -1,4 +1,4 @@
-"""What a run was made with: runs that were made with something else are no repeats of each other."""
+"""Setup of a run: runs with different setups are not repeats of each other."""
 
 from __future__ import annotations
 
@@ -67,21 +67,19 @@ def options_of(record: Record) -> Setup:
 
 
 def software_of(record: Record) -> dict[str, str]:
-    """The version of each part of the software and of the drivers; what a record does not say is not in it."""
+    """The version of each part of the software and of the drivers; omits what the record lacks."""
     origin = record.get("provenance") or {}
     found = {name: str(origin[name]) for name in SOFTWARE if origin.get(name)}
     return found | dict(flat(origin.get("packages") or {})) | _of_devices(record, DRIVER)
 
 
 def platform_of(record: Record) -> Setup:
-    """Software and devices, each by its name; what a record does not say is not in it."""
+    """Software and devices, each by its name; omits what the record lacks."""
     return tuple(sorted((software_of(record) | _of_devices(record, OF_A_DEVICE)).items()))
 
 
 def setup_of(record: Record) -> Setup:
-    """Options, layout, software, devices, nodes and environment, each by its name; what a record does not say is not
-    in it.
-    """
+    """Options, layout, software, devices, nodes and environment, each by its name; omits what the record lacks."""
     machine, work = machine_of(record), work_of(record)
     work = {name if name not in machine else f"{OPTION}{name}": value for name, value in work.items()}
     return tuple(sorted((machine | work).items()))
@@ -102,7 +100,7 @@ def work_of(record: Record) -> dict[str, str]:
 
 
 def _of_devices(record: Record, names: Sequence[str]) -> dict[str, str]:
-    """What the devices are by those names, several values beside each other; what none of them says is not in it."""
+    """Return the devices' facts of those names, with different values next to each other; omits missing facts."""
     return together(
         {path: value for path, value in flat(one) if any(f"{path}.".startswith(f"{name}.") for name in names)}
         for one in devices_of(record)
@@ -117,8 +115,9 @@ def _of_nodes(record: Record) -> dict[str, str]:
 
 
 def _of_processes(record: Record) -> dict[str, str]:
-    """What the processes and the power's sensors say of the devices, which a container may hide from the vendor's
-    tool.
+    """Return the facts about devices that the processes and the power sensors record.
+
+    A container may hide these from the vendor's tool.
     """
     channels = (record.get("energy") or {}).get("channels") or []
     limits = [{LIMIT: str(limit)} for one in channels if (limit := (one.get("clocks") or {}).get("power_limit_w"))]
@@ -130,7 +129,7 @@ def _of_processes(record: Record) -> dict[str, str]:
 
 
 def _cpus(text: str | None) -> int:
-    """How many CPUs a list such as 0-3,8 has; 0 where it is none."""
+    """Return the number of CPUs in a list such as 0-3,8; 0 if it is not such a list."""
     ends = [part.partition("-")[::2] for part in (text or "").split(",")]
     try:
         return sum(int(last or first) - int(first) + 1 for first, last in ends)
@@ -154,7 +153,7 @@ def together(several: Iterable[Mapping[str, str]]) -> dict[str, str]:
 
 
 def differences(setups: Sequence[Setup]) -> list[tuple[str, ...]]:
-    """For each of several setups, in words, what it has where they differ."""
+    """Return for each of several setups, in words, its values where the setups differ."""
     known = [dict(setup) for setup in setups]
     names = sorted(
         name for name in {name for one in known for name in one} if len({one.get(name) for one in known}) > 1

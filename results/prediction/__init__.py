@@ -1,1 +1,1 @@
-"""What was not measured, predicted with its error: never in a ranking, always with the level it was predicted at."""
+"""Predictions of points that were not measured, with error and level; a ranking never includes them."""

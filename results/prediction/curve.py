@@ -32,7 +32,7 @@ class Measured(NamedTuple):
 
     @property
     def samples(self) -> float:
-        """Of a device in a step."""
+        """Samples per device in a step."""
         return self.batch / self.devices
 
 

@@ -22,7 +22,7 @@ SCALES, START_SCALE = (1.0, 1e-2, 1e2, 1.0, 1.0, 1.0), 1e-3
 
 
 class Hardware(NamedTuple):
-    """What a datasheet says of one device; bandwidths are one way, to other devices. 0: not known."""
+    """Datasheet of one device; bandwidths are one way, to other devices. 0: not known."""
 
     name: str
     peak_flops: float  # in the precision that is asked for
@@ -45,7 +45,7 @@ class Example(NamedTuple):
 
     @property
     def software(self) -> tuple[str, str]:
-        """Its source and its precision, whose kernels are its own."""
+        """Source and precision of the point; each precision has its own kernels."""
         return self.source, self.hardware.precision
 
 
@@ -69,7 +69,7 @@ class Datasheet:
         self._factors = nnls(np.array(rows) * weights[:, None], weights)[0]
 
     def step_s(self, work: Work, hardware: Hardware, devices: int, source: str) -> float:
-        """Of one step; software of which there is no point is the middle of those known."""
+        """Predict the time of one step, in seconds; software without a point is taken as the mean of known ones."""
         return float(self._row(work, hardware, devices, source) @ self._factors)
 
     def _row(self, work: Work, hardware: Hardware, devices: int, source: str) -> np.ndarray:

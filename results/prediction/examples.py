@@ -29,7 +29,7 @@ def examples(benchmark: str) -> tuple[Example, ...]:
 
 @cache
 def accelerators() -> Mapping[str, Mapping[str, str]]:
-    """What datasheets say of devices that points were published of, by name."""
+    """Return the datasheets of all devices with published points, by name."""
     with ACCELERATORS.open(newline="", encoding="utf-8") as file:
         return {row["name"]: row for row in csv.DictReader(file)}
 
@@ -72,7 +72,7 @@ def hardware(name: str, precision: str, devices_per_node: int) -> Hardware:
 
 
 def read_training(path: Path) -> list[Example]:
-    """Of a file of the form of training.csv, its dense decoders that were trained from the start.
+    """Return the dense decoders trained from scratch, from a file of the form of training.csv.
 
     Raises RecordError for a file that is not of this form.
     """

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from results.points.estimate import CONFIDENCE
 from results.prediction.curve import FEWEST_POINTS, Curve, Measured
 
-# How far a point is from those that tell of it, the nearest first.
+# Distance of a point from those that predict it, the nearest first.
 BETWEEN = "between its neighbours"
 SPARSE = "between batches further apart"
 NEXT = "up to twice or half a batch"
@@ -85,7 +85,7 @@ def left_out(points: Sequence[Measured]) -> list[LeftOut]:
 
 
 def _ways(points: Sequence[Measured]) -> Iterator[tuple[list[Measured], list[Measured]]]:
-    """What is kept, and what is asked for."""
+    """Yield each split of the points: those to keep, and those to predict."""
     numbers = sorted({one.devices for one in points})
     rows = [sorted((one for one in points if one.devices == number), key=lambda one: one.batch) for number in numbers]
     for one in points:
@@ -102,7 +102,7 @@ def _ways(points: Sequence[Measured]) -> Iterator[tuple[list[Measured], list[Mea
 
 
 def half_interval(errors: Sequence[float]) -> float:
-    """Of logarithms: what so many errors are within that the next is, too, in CONFIDENCE of all cases.
+    """Half-width, as a logarithm, of the interval that holds the next error in CONFIDENCE of all cases.
 
     The split-conformal quantile (Vovk, Gammerman and Shafer 2005; Lei et al. 2018, arXiv:1604.04173, section 2.2), of
     errors of points that are like the one asked for. Infinite for fewer than 19.
@@ -112,7 +112,7 @@ def half_interval(errors: Sequence[float]) -> float:
 
 
 def disturbed(errors: Sequence[LeftOut], points: int) -> list[LeftOut]:
-    """Of so many points those that all others predict otherwise: of neighbours, the one that is further off."""
+    """Return the outliers among so many points; of two neighbouring outliers, only the one with the larger error."""
     alone = [one for one in errors if one.kept == points - 1]
     if len(alone) < FEWEST_TO_JUDGE:
         return []

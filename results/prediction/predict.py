@@ -1,4 +1,4 @@
-"""What a system would do at a point that was not measured, from its own points: throughput, power, work per energy."""
+"""Predict throughput, power and work per energy of a system at an unmeasured point, from its own points."""
 
 from __future__ import annotations
 
@@ -24,11 +24,14 @@ PUBLISHED_SWEEPS = (("llm_training", "800M"), ("resnet50", "ResNet-50"))
 
 
 class PredictionError(RecordError):
-    """What was asked for cannot be predicted from what was measured: one sentence with what to do."""
+    """The measurements do not allow the prediction; the message is one sentence with what to do."""
 
 
 class Prediction(NamedTuple):
-    """Of one point. Throughput is that of all devices, in units of work per second; intervals are of 95 %."""
+    """Prediction of one point.
+
+    Throughput is that of all devices, in units of work per second; intervals are of 95 %.
+    """
 
     system: str
     point: Point
@@ -68,7 +71,7 @@ class Group:
 
     @cached_property
     def errors(self) -> list[LeftOut]:
-        """Of its points, each predicted without it."""
+        """Errors of the group's points, each predicted from the other points."""
         return left_out(self.points)
 
     @cached_property
@@ -76,7 +79,7 @@ class Group:
         return Curve(self.points)
 
     def predict(self, devices: int, batch: int) -> Prediction:
-        """At a point; raises PredictionError where what was measured does not tell."""
+        """Predict a point; raises PredictionError if the measurements are not enough."""
         if devices < 1 or batch < 1:
             raise PredictionError(f"{devices_text(devices)} and batch {batch} were asked for: both are at least 1")
         if len(self.points) < FEWEST_POINTS:
@@ -123,7 +126,10 @@ class Group:
         return are_processes and all(len({device["hostname"] for device in run}) <= 1 for run in runs)
 
     def half(self, far: str) -> float:
-        """Of the interval, as a logarithm: from its own errors where they are enough, else with those published."""
+        """Return the half-width of the interval, as a logarithm, from the group's errors.
+
+        Adds published errors if these are too few.
+        """
         own = [one.error for one in self.errors if one.distance == far]
         half = half_interval(own)
         return half if half < math.inf else half_interval([*own, *published_errors(far, self.first.system)])
@@ -138,7 +144,7 @@ class Group:
 
     @cached_property
     def _input(self) -> tuple[Input, float] | None:
-        """The input path, and half of the interval of a point's logarithm; None where too few points were measured."""
+        """Return the input path, and the half-width of a point's interval, as a logarithm; None for too few points."""
         points = [
             Measured(one.point.devices, one.point.global_batch, value)
             for one in self.results
@@ -153,7 +159,7 @@ class Group:
         return Input(self._curve, points), _students_half(errors)
 
     def _power(self, per_s: float) -> tuple[float | None, float, str]:
-        """A device's power at a throughput of it, half of its interval as a logarithm, and of what kind it is."""
+        """Return a device's power at its throughput, the interval's half-width as a logarithm, and the kind."""
         kinds = {energy_kind(one.any) for one in self.results}
         if len(kinds) != 1 or self._watts is None:
             return None, 0.0, ""
@@ -169,22 +175,22 @@ class Group:
         return Power(known) if len(known) >= FEWEST_POINTS else None
 
     def disturbed(self) -> list[LeftOut]:
-        """Points that their neighbours predict otherwise."""
+        """Return outliers against neighbouring points."""
         return disturbed(self.errors, len(self.points))
 
 
 def around(value: float, half: float) -> Interval:
-    """The interval around a value, of half its width as a logarithm."""
+    """Return the interval around a value, from its half-width as a logarithm."""
     return Interval(value * math.exp(-half), value * math.exp(half))
 
 
 def work_per_wh(per_s: float, power_w: float) -> float:
-    """Of a throughput and the power of all that it is of."""
+    """Return the work per watt-hour, from a throughput per second and the power of all its devices, in watts."""
     return per_s * JOULES_PER_WH / power_w
 
 
 class Power:
-    """Of a device over its throughput, of pairs of both: what it takes without work, and what each unit of work takes.
+    """Power of a device as a line over its throughput, fitted to pairs of both: a base and a part per unit of work.
 
     Neither is below 0 (SciPy's nnls), and none above the most that was measured. The interval is Student's, of each
     pair predicted by the others; `half` is half of it as a logarithm.
@@ -199,12 +205,12 @@ class Power:
         self.half = _students_half(errors)
 
     def at(self, per_s: float) -> float:
-        """In watts."""
+        """Return the power at a throughput, in watts."""
         return min(self._line(per_s), self._most_w)
 
 
 def _students_half(errors: Sequence[float]) -> float:
-    """Half of the interval of a further one, of errors around 0."""
+    """Return the half-width of the interval of a further error, from errors around 0."""
     from scipy import stats
 
     spread = math.sqrt(math.fsum(error**2 for error in errors) / len(errors))
@@ -240,7 +246,7 @@ def published_left_out() -> Mapping[tuple[str, str], list[LeftOut]]:
 
 
 def published_errors(far: str, without: str = "") -> list[float]:
-    """Of predictions so far from what was measured, of all systems but one."""
+    """Return the errors of published predictions at that distance, of all systems but one."""
     return [
         one.error
         for (_, system), errors in published_left_out().items()

@@ -1,4 +1,4 @@
-"""What training takes of a device in one step: counts, of no machine."""
+"""Work of a device in one training step: counts that do not depend on the machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ STATE_BYTES = 16.0  # that the optimizer reads and writes of a parameter: weight
 
 
 class Shape(NamedTuple):
-    """Of a decoder; lengths in numbers, not bytes."""
+    """Shape of a decoder; sizes are numbers of elements, not bytes."""
 
     layers: int
     hidden: int
@@ -36,7 +36,7 @@ class Layout(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Of one device in one step."""
+    """Work of one device in one step."""
 
     matmul_flops: float
     attention_flops: float
@@ -49,7 +49,7 @@ class Work(NamedTuple):
 
 
 def decoder_work(shape: Shape, layout: Layout) -> Work:
-    """Of a step.
+    """Return the work of one device in a training step of a decoder.
 
     FLOPs are those of Narayanan et al. 2021 (arXiv:2104.04473), section 5.1, with the layer's own widths and attention
     of which half is masked; activations are bytes that a layer's elementwise parts move, as their number times width;
@@ -80,7 +80,7 @@ def decoder_work(shape: Shape, layout: Layout) -> Work:
 
 
 def image_work(flops_per_sample: float, parameters: float, devices: int, global_batch: int) -> Work:
-    """Of a step of a convolutional network, data parallel: its activations' bytes go with its FLOPs."""
+    """Return the work of a data-parallel step of a convolutional network; activation bytes scale with FLOPs."""
     samples = global_batch / devices
     flops = flops_per_sample * samples
     exchanged = 4 * parameters if devices > 1 else 0.0

@@ -37,7 +37,7 @@ class Missed(NamedTuple):
 
     @property
     def group(self) -> tuple[str, ...]:
-        """What was left out with it, and is off together."""
+        """Key of the points that were left out together and share their error."""
         return (self.source, self.device) if self.what == KNOWN_SOFTWARE else (self.source,)
 
 

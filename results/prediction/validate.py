@@ -23,7 +23,7 @@ SMALLEST = 1e-4  # an error counts as at least this in a geometric mean, which o
 
 
 class Errors(NamedTuple):
-    """Of one level on one set of points; errors as shares of what was measured."""
+    """Errors of one level on one set of points, as shares of the measured values."""
 
     level: str
     what: str  # that was left out, or how far it was from the rest
@@ -38,7 +38,7 @@ class Errors(NamedTuple):
 
 
 def errors_of(level: str, what: str, of: str, cases: Sequence[tuple[float, float]]) -> Errors:
-    """Of pairs of an error and half of its interval, both logarithms."""
+    """Return the statistics of pairs of an error and the half-width of its interval, both logarithms."""
     sizes = sorted(abs(math.expm1(error)) for error, _ in cases)
     held = [abs(error) <= half for error, half in cases]
     return Errors(
@@ -56,9 +56,9 @@ def errors_of(level: str, what: str, of: str, cases: Sequence[tuple[float, float
 
 
 def validated(groups: Iterable[Group] = ()) -> Iterator[Errors]:
-    """Of every level, on points that were published and on our own.
+    """Yield the errors of every level, on published points and on our own.
 
-    The interval of each is made without any point of its system, so what they hold says what they hold of a new one.
+    Each interval is computed without any point of its system, so their coverage is that for a new system.
     """
     for benchmark in dict.fromkeys(name for name, _ in published_left_out()):
         theirs = {system: errors for (name, system), errors in published_left_out().items() if name == benchmark}
@@ -80,9 +80,9 @@ def _by_distance(of: str, errors: dict[str, list[LeftOut]]) -> Iterator[Errors]:
 
 
 def validated_datasheets() -> Iterator[Errors]:
-    """Yield what datasheets tell of published points, by source, precision and device.
+    """Yield the errors of datasheet predictions of published points, by source, precision and device.
 
-    An interval is made without any point of the same source, so from one group fewer than a prediction needs.
+    An interval is computed without any point of the same source, so from one group fewer than a prediction needs.
     """
     for (what, source, precision, device), mine in grouped(missed(examples(BENCHMARK)), lambda one: one[:4]).items():
         others = [one for one in examples(BENCHMARK) if one.source != source]

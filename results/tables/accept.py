@@ -30,7 +30,7 @@ def _row(one: Verdict) -> list[str]:
 
 
 def outcome_text(outcome: Outcome) -> str:
-    """With a mark, as colours are not for all."""
+    """Return the outcome with a mark, for readers who do not see the colours."""
     return f"{MARKS[outcome]} {outcome.value}"
 
 
@@ -46,7 +46,7 @@ def found_text(verdict: Verdict) -> str:
 
 
 def interval_text(interval: Interval | None) -> str:
-    """Both of its ends, with the digits that its width supports."""
+    """Return both ends of the interval, with the digits that its width supports."""
     if interval is None:
         return ""
     return " to ".join(rounded(end, interval.half) for end in interval)

@@ -1,4 +1,4 @@
-"""The answer: what is reached, who is first and how sure that is, what it costs, in tables and sentences."""
+"""The decision in tables and sentences: requirements met, the ranking with its uncertainty, and the cost."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def form_of_score(requirements: Requirements, rankings: Sequence[Ranked]) -> str
 
 
 def beyond_measured(rankings: Sequence[Ranked]) -> list[str]:
-    """Where scores stand on numbers of devices that were not measured, each kind once, and why some have none."""
+    """Return the ways in which scores use unmeasured numbers of devices, each once, and why some systems have none."""
     found: dict[str, list[str]] = {}
     for ranked in rankings:
         for one in ranked.scores:

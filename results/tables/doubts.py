@@ -1,4 +1,4 @@
-"""What to doubt before one signs: deviations and failures, each kind said once, and energies of several kinds."""
+"""Doubts to clear before signing: deviations and failures, each kind once, and energies of several kinds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXAMPLES = 3  # places that are named of many
 
 
 class Place(NamedTuple):
-    """Where in a sweep something was found; points with other options are others, and are called the same."""
+    """Point of a sweep with a finding; points with different options differ but share their words."""
 
     words: str
     options: tuple[str, ...]
@@ -39,7 +39,7 @@ class Said(NamedTuple):
 
 
 def once(found: Iterable[tuple[Place, str]]) -> list[Said]:
-    """Pairs of a place and a sentence, those that differ in nothing but numbers said once; the most frequent first."""
+    """Merge pairs of a place and a sentence if only numbers in the sentences differ; the most frequent first."""
     kinds = grouped(found, lambda pair: NUMBER.sub("#", pair[1]))
     said = [
         Said(pairs[0][1], list(dict.fromkeys(place for place, _ in pairs)), len({words for _, words in pairs}) > 1)
@@ -49,18 +49,18 @@ def once(found: Iterable[tuple[Place, str]]) -> list[Said]:
 
 
 def alike(sentences: Sequence[str]) -> list[str]:
-    """Sentences, of those that differ in nothing but numbers the first, with how many more there are."""
+    """Merge sentences that differ only in numbers: the first one, with the number of the others."""
     kinds = grouped(sentences, lambda sentence: NUMBER.sub("#", sentence))
     return [f"{first}{f' (and {len(more)} more like it)' if more else ''}" for first, *more in kinds.values()]
 
 
 def deviations_once(results: Sequence[PointResults]) -> list[Said]:
-    """How points deviate from the rules of a run."""
+    """Return how points deviate from the rules of a run."""
     return once((_place(one.any, one.variant), words) for one in results for words in deviations(one))
 
 
 def failures_once(records: Sequence[Record]) -> list[Said]:
-    """Why runs failed."""
+    """Return why runs failed."""
     return once(
         (
             _place(record, variant_of(record)),
@@ -79,7 +79,7 @@ def _place(record: Record, options: tuple[str, ...]) -> Place:
 
 
 def energies_apart(results: Sequence[PointResults]) -> list[str]:
-    """Where systems' energies cannot be ranked with each other, what to measure so that they can be."""
+    """Say what to measure so that all systems' energies can be ranked together; empty if they can be already."""
     kinds = {
         kind: list(dict.fromkeys(one.system for one in mine))
         for kind, mine in by_energy_kind(ranked_points(results)).items()

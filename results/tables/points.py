@@ -16,7 +16,7 @@ from results.verdicts.quality import deviations, energy_kind
 
 
 def status(results: PointResults) -> str:
-    """What became of the runs of a point."""
+    """Return the outcome of a point's runs, in words."""
     if not results.bad:
         return "ok"
     bad = " and ".join(dict.fromkeys(str(record["status"]) for record in results.bad))
@@ -57,7 +57,7 @@ def place_of(one: PointResults) -> list[str]:
 
 
 def points_in_order(results: Sequence[PointResults], title: str, largest_first: bool = False) -> list[PointResults]:
-    """By a column's value; points without a value come last. Raises RecordError for a title of no column."""
+    """Sort points by a column's value, those without one last. Raises RecordError for an unknown title."""
     column = column_of(title, COLUMNS, [one.any for one in results])
     return ordered(results, column.value, largest_first)
 
@@ -87,7 +87,7 @@ def _accuracy(one: PointResults) -> str:
 
 
 def notes(results: Sequence[PointResults]) -> list[tuple[str, list[str]]]:
-    """For each point that deviates from the rules its name, and how it does."""
+    """Return the name of each point that deviates from the rules, with its deviations."""
     return [(f"{one.system}: {one.point}", found) for one in results if (found := deviations(one))]
 
 
@@ -112,7 +112,7 @@ def _clock_mhz(one: PointResults) -> float | None:
 
 
 def _held_back_percent(one: PointResults) -> float | None:
-    """Of the window, by the reason and on the device that held most."""
+    """Return the largest share of the window with a throttle reason, over devices and reasons, in percent."""
     found = [clocks["throttled"] for clocks in _clocks(one) if clocks.get("throttled") is not None]
     return max((percent for reasons in found for percent in reasons.values()), default=0.0) if found else None
 

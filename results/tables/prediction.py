@@ -73,7 +73,7 @@ def _held(one: Errors) -> str:
 
 
 def disturbed_words(group: Group) -> list[str]:
-    """Of each point that its neighbours predict otherwise, a sentence."""
+    """Return a sentence about each outlier against neighbouring points."""
     return [_disturbed(group, one) for one in group.disturbed()]
 
 

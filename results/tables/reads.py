@@ -1,4 +1,4 @@
-"""What runs read, from records: tables, and what a faster storage could give."""
+"""Tables of file reads from records, and the possible gain of faster storage."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ FILE_HEADER = (
 
 
 def counted(results: Sequence[PointResults]) -> list[PointResults]:
-    """Points all of whose good runs tell what they read."""
+    """Return the points whose good runs all record their reads."""
     return [one for one in results if one.good and all(record.get("io") for record in one.good)]
 
 
@@ -103,7 +103,7 @@ def file_rows(results: Sequence[PointResults], number: Number = rounded) -> list
 
 
 def of_reads(results: Sequence[PointResults], tier: float | None = None) -> list[str]:
-    """What follows from the numbers of each point's first run, each sentence once; a `tier` is in MB/s."""
+    """Return the conclusions from each point's first run, each sentence once; `tier` is a storage bandwidth in MB/s."""
     found = []
     for one in counted(results):
         record = one.good[0]
@@ -132,7 +132,7 @@ def _small(record: Record, tier: float | None) -> Iterator[str]:
 
 
 def _storage(record: Record, tier: float | None) -> Iterator[str]:
-    """What a faster storage gives is no more than what steps wait for."""
+    """Yield the largest gain of a faster storage: at most the time that steps wait for their input."""
     window = record["io"]["windows"].get("effective")
     wait_percent, window_s = (value_at(record, f"metrics.{key}") for key in ("input_wait_percent", "effective_s"))
     if not window or wait_percent is None or not window_s or not window["reading_s"]:

@@ -1,4 +1,4 @@
-"""Where the time of training steps goes, from records: tables, and what changed between two sides."""
+"""Tables of the time of training steps by region, from records, and the changes between two sides."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEADER = (
 
 
 def region_rows(results: Sequence[PointResults], number: Number = rounded) -> list[list[str]]:
-    """The header and a row for each region of each point whose runs tell of them; empty where none does."""
+    """Return a header and a row for each region of each point whose runs record them; empty if none does."""
     rows = []
     for one in results:
         for steps in regions_of(one.good):
@@ -36,7 +36,7 @@ def region_rows(results: Sequence[PointResults], number: Number = rounded) -> li
 
 
 def split_notes(results: Sequence[PointResults]) -> list[str]:
-    """By how much split steps were longer than those that they tell of, in words."""
+    """Return how much longer split steps were than the steps that they represent, in words."""
     every = [steps.longer_percent for one in results for steps in regions_of(one.good)]
     found = [longer for longer in every if longer is not None]
     if not found:

@@ -1,4 +1,4 @@
-"""What results say, in words and in one table: only what may be ranked is ranked."""
+"""Summary of results in words and in one table; only comparable values are ranked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from results.verdicts.ranking import by_energy_kind, devices_of_all, fastest, ra
 
 
 def sentences(results: Sequence[PointResults]) -> list[str]:
-    """What the points of a workload say, in words. Ranks only what may be ranked."""
+    """Summarise the points of a workload in sentences; only comparable values are ranked."""
     unit = results[0].any["work_unit"]
     ranked = ranked_points(results)
     found = []
@@ -38,7 +38,7 @@ def sentences(results: Sequence[PointResults]) -> list[str]:
 
 
 def _ranking(results: Sequence[PointResults], path: str, title: str, unit: str) -> list[str]:
-    """The first, and how far the others are behind; those that chance may have put behind are first with it."""
+    """Return the ranking in words: the first with those that tie with it, and how far the others are behind."""
     ranking = rank(results, path)
     if not ranking:
         return []
@@ -90,7 +90,7 @@ def summary_rows(workloads: Sequence[tuple[str, Sequence[PointResults]]]) -> lis
 
 
 def _energy(one: PointResults) -> str:
-    """Of which kind it is, and what keeps it from being ranked."""
+    """Return the kind of a point's energy, with the reason if it is not ranked."""
     why_not = why_not_ranked(one)
     return f"{energy_kind(one.any) or ''}{f'; not ranked: {why_not}' if why_not else ''}"
 
@@ -109,7 +109,7 @@ def by_system_and_precision(
 
 
 def precision_text(precision: str, results: Sequence[PointResults]) -> str:
-    """As a table has it: of good runs it should be known."""
+    """Return the precision for a table; "not known" if it is missing although a run is good."""
     return precision or ("not known" if any(one.good for one in results) else "")
 
 

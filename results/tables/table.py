@@ -45,7 +45,7 @@ COLUMNS = (
     Column("avg power [W]", "energy.avg_power_w", ".1f"),
     Column("energy [Wh/device]", "energy.energy_wh_per_device", ".4f"),
     Column("{unit}/Wh", "energy.{unit}_per_wh", ".0f"),
-    Column("Slurm, whole job [Wh]", "slurm.consumed_energy_wh", ".4f"),  # another witness, of a longer time
+    Column("Slurm, whole job [Wh]", "slurm.consumed_energy_wh", ".4f"),  # another source, over a longer time
     Column("power source", "energy.power_source"),
     Column("status", "status"),
 )
@@ -73,7 +73,7 @@ CARAML_COLUMNS = (
 
 
 def name(record: Record) -> str:
-    """What ran on what, in words."""
+    """Return the system, model and devices of a record, in words."""
     small = f", {record.get('sample')}" if value_at(record, "metrics.comparable") is False else ""
     return f"{record['system']}, {record['model']}{small}, {devices_text(value_at(record, 'layout.num_devices'))}"
 
@@ -104,7 +104,7 @@ def _text(record: Record, column: Column) -> str:
 
 
 def _value(record: Record, column: Column) -> Any:
-    """What a record has for a column; a run that is not good has measured nothing, whatever it has noted down."""
+    """Return a record's value for a column; None for a measured value of a run that is not good."""
     is_measured = column.path.startswith(("metrics.", "energy."))
     return None if is_measured and record["status"] != "ok" else value_at(record, column.path)
 
@@ -183,7 +183,7 @@ def column_of(title: str, columns: Sequence[AnyColumn], records: Sequence[Record
 
 
 def ordered(rows: Sequence[Row], value: Callable[[Row], Any], largest_first: bool) -> list[Row]:
-    """By a value of each, texts after numbers; those without a value come last."""
+    """Sort by a value of each, texts after numbers, those without a value last."""
     values = [value(row) for row in rows]
     known = [(isinstance(one, str), one, row) for one, row in zip(values, rows, strict=True) if one not in (None, "")]
     known.sort(key=lambda one: one[:2], reverse=largest_first)

@@ -86,7 +86,7 @@ def _write_reads(tf: Any, record: Record) -> None:
 
 
 def _read_sizes(folder: Path) -> Iterator[float]:
-    """Of each read, as stretches tell it: their reads are taken to be equal."""
+    """Yield the size of each read, in bytes, assuming that the reads of a stretch are equal; thinned if too many."""
     every = []
     for path in sorted(folder.glob(PROFILES)):
         try:

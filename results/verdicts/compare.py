@@ -76,7 +76,7 @@ class Requirement(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where two sides are matched; the system is empty where each side has one, of whatever name."""
+    """Key that matches two sides; the system is empty if each side has only one, whatever its name."""
 
     system: str
     point: Point
@@ -224,10 +224,10 @@ def broken(
     other: Sequence[Record],
     skipped: Sequence[Skipped] = (),
 ) -> list[tuple[Outcome, str]]:
-    """What `other` does not keep, and what cannot be told, each in a sentence.
+    """Return the requirements that `other` fails or that remain open, each with a sentence.
 
-    A requirement is kept where the whole interval of its value keeps it, at every point that has one; without runs that
-    tell of a spread, without a value, with an energy that is not ranked, or of two precisions it cannot be told.
+    A requirement passes if the whole interval of its value meets it, at every point that has one. It is open without
+    repeated runs, without a value, with an energy that is not ranked, or with two precisions.
     """
     means = dict(zip(("ratio", "energy_ratio"), comparison.means(), strict=True))
     narrower = dict(zip(means, comparison.means(by_sampling=True), strict=True))

@@ -1,4 +1,4 @@
-"""What training costs: money and carbon dioxide per unit of work, from prices that the reader states.
+"""Cost of training: money and carbon dioxide per unit of work, from prices that the reader states.
 
 Money for a unit of work is the electricity that it takes, times the site's PUE (power usage effectiveness), and the
 share of the machine's price for the time that it takes.
@@ -37,7 +37,7 @@ ASSUMPTIONS = {
 
 @dataclass(frozen=True)
 class Price:
-    """Of one device with its share of node, network and storage."""
+    """Price of one device with its share of node, network and storage."""
 
     price_per_device: float
     overhead_w_per_device: float = 0.0  # what the devices' sensors do not see: processors, fans, network
@@ -47,7 +47,7 @@ class Price:
 
 @dataclass(frozen=True)
 class Costs:
-    """What the prices file states."""
+    """Content of the prices file."""
 
     currency: str
     electricity_per_kwh: float
@@ -62,7 +62,7 @@ class Costs:
         return f"there is no price of {system}: the prices file has {', '.join(self.systems)}"
 
     def assumptions(self) -> list[str]:
-        """What the costs stand on, in words."""
+        """Return the assumptions of the costs, in words."""
         found = [
             f"electricity {self.electricity_per_kwh:g} {self.currency}/kWh, PUE {self.pue:g}",
             f"lifetime {self.lifetime_years:g} years, used {self.utilisation:.0%} of the time",
@@ -78,7 +78,7 @@ class Costs:
 
 @dataclass(frozen=True)
 class Cost:
-    """Of an amount of work on one system."""
+    """Cost of an amount of work on one system."""
 
     energy_kwh: float  # at the supply: with overhead and PUE
     electricity: float
@@ -94,7 +94,7 @@ class Cost:
 
 
 def read_prices(path: Path) -> Costs:
-    """The prices file; raises RecordError for what it lacks, does not know, or cannot be."""
+    """Read the prices file; raises RecordError for a missing or unknown key or an invalid value."""
     content = read_mapping(path, "prices")
     systems = content.get("systems")
     if not isinstance(systems, dict) or not systems:
@@ -111,9 +111,9 @@ def read_prices(path: Path) -> Costs:
 def cost(
     work: float, units_per_s: float, units_per_wh: float, devices: int, price: Price, costs: Costs, unseen_w: float
 ) -> Cost:
-    """Of an amount of work at a throughput and a work per energy, both of all devices together.
+    """Return the cost of an amount of work, from throughput and work per watt-hour of all devices together.
 
-    unseen_w: power per device that is not in that energy.
+    unseen_w: power per device that this energy does not include, in watts.
     """
     hours = work / units_per_s / 3600
     energy_kwh = (work / units_per_wh + unseen_w * devices * hours) / 1000 * costs.pue
@@ -135,7 +135,7 @@ def unseen_w(one: PointResults, costs: Costs) -> float:
 
 
 def time_to_report(one: PointResults) -> str:
-    """How long the work of JUPITER's rules takes at a point, in words; empty for another kind of work."""
+    """Return how long the work of JUPITER's rules takes at a point, in words; empty for another kind of work."""
     speed = one.value(THROUGHPUT)
     known = workloads().get(one.point.benchmark)
     if not speed or not known or not known.reported or not one.is_comparable:
@@ -145,7 +145,7 @@ def time_to_report(one: PointResults) -> str:
 
 
 def costed_work(one: PointResults) -> Amount:
-    """What a cost is stated for; nothing for a workload that states none."""
+    """Return the amount of work that a cost refers to; 0 for a workload that states none."""
     known = workloads().get(one.point.benchmark)
     return (known.costed if known else None) or Amount(0.0, "")
 
@@ -158,7 +158,7 @@ def _duration(seconds: float) -> str:
 
 
 class Kind(NamedTuple):
-    """What costs must share to be ranked with each other."""
+    """Precision and kind of energy that costs must share to be ranked together."""
 
     precision: str
     energy: str
@@ -171,7 +171,7 @@ Cheapest = Mapping[str, tuple[PointResults, Cost]]  # by the system, where it is
 
 
 def cheapest(results: Sequence[PointResults], costs: Costs) -> dict[Kind, Cheapest]:
-    """In each precision and kind of energy, of each system with a cost its cheapest point."""
+    """Return the cheapest point of each system with a cost, for each precision and kind of energy."""
     found: dict[Kind, dict[str, tuple[PointResults, Cost]]] = {}
     for one in results:
         if at := cost_of(one, costs):
@@ -182,19 +182,19 @@ def cheapest(results: Sequence[PointResults], costs: Costs) -> dict[Kind, Cheape
 
 
 def level_with_cheapest(found: Cheapest) -> list[str]:
-    """The systems that cost the least as far as can be told: one, or those of which chance may have put it first."""
+    """Return the cheapest system, followed by those that tie with it."""
     first, *others = sorted(found, key=lambda system: found[system][1].total)
     return [first, *(system for system in others if not _is_dearer(found[system][1], found[first][1]))]
 
 
 def _is_dearer(one: Cost, other: Cost) -> bool:
-    """Beyond the intervals of both."""
+    """Return whether one cost exceeds the other by more than their combined uncertainty."""
     ratio = one.estimate / other.estimate if one.estimate and other.estimate else None
     return bool(ratio and ratio.interval and ratio.interval.low > 1)
 
 
 def why_not_costed(one: PointResults, costs: Costs) -> str:
-    """What keeps a point from having a cost, in words; empty where nothing does."""
+    """Return the reason why a point has no cost, in words; empty if it has one."""
     if one.system not in costs.systems:
         return costs.no_price(one.system)
     if not one.good:
@@ -211,7 +211,7 @@ def why_not_costed(one: PointResults, costs: Costs) -> str:
 
 
 def cost_of(one: PointResults, costs: Costs) -> Cost | None:
-    """Of the work that costs are stated for, at one point; None where `why_not_costed` says why."""
+    """Return the cost at one point of its workload's amount of work; None if `why_not_costed` gives a reason."""
     speed, work = one.value(THROUGHPUT), one.value(WORK)
     if not speed or not work or why_not_costed(one, costs):
         return None
@@ -229,7 +229,7 @@ def cost_of(one: PointResults, costs: Costs) -> Cost | None:
 
 
 def sensitivity(one: PointResults, costs: Costs) -> dict[str, tuple[float, float]]:
-    """By how much of itself a point's total changes when an assumption is half as large, and half as large again."""
+    """Return the relative changes of a point's total if an assumption is lower or higher by the share SENSITIVITY."""
     at = cost_of(one, costs)
     if at is None:
         return {}
@@ -244,7 +244,7 @@ def sensitivity(one: PointResults, costs: Costs) -> dict[str, tuple[float, float
 
 
 class Crossing(NamedTuple):
-    """At what price of a device a system costs as much as the cheapest, all else as it is; below 0: at none."""
+    """Device price at which a system costs as much as another, all else equal; below 0: no such price."""
 
     system: str
     price: float
@@ -252,8 +252,10 @@ class Crossing(NamedTuple):
 
 
 def crossings(found: Cheapest, costs: Costs) -> list[Crossing]:
-    """Of the systems at their cheapest points: the price at which the cheapest loses its place, and at which each other
-    one gets it; of those that are dearer beyond doubt.
+    """Return the prices at which the order of the systems changes, at their cheapest points.
+
+    These are the price at which the cheapest loses its place, and the price at which each other system gets it. Systems
+    that tie with the cheapest are omitted.
     """
     first, *level = level_with_cheapest(found)
     dearer = [system for system in found if system not in (first, *level)]

@@ -1,4 +1,4 @@
-"""What a system's runs answer to what is asked of it: a number with its interval, or why there is none."""
+"""Answers to requirements from a system's runs: a number with its interval, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def check_alike(results: Sequence[PointResults], workloads: Mapping[str, Wanted]
 
 
 def answer(mine: Sequence[PointResults], asked: Asked) -> Answer:
-    """What one system's points of the workload answer."""
+    """Return the answer that one system's points of the workload give."""
     if not mine:
         return Answer(why_not="no run of this workload")
     there = _at(mine, asked)

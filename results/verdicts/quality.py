@@ -107,7 +107,7 @@ def _idle_power(idle_w: float | None, power_w: float | None) -> Rule:
 
 
 def why_not_ranked(results: PointResults, energy: str = "energy") -> str:
-    """What keeps a point's energy from being ranked or costed, in words; empty where nothing does."""
+    """Return the reason why a point's energy is not ranked or costed, in words; empty if it is."""
     for record in results.good:
         found = grade(record, energy)
         if found is None:
@@ -217,8 +217,9 @@ def deviations(results: PointResults, with_energy: bool = True) -> list[str]:
 
 
 def _held_back(record: Record) -> list[str]:
-    """What held clocks back for more than MAX_HELD_BACK of the window, by the device that it held back most; or that
-    an accelerator's sensor does not tell.
+    """Return the throttle reasons active for more than MAX_HELD_BACK of the window, each on its most affected device.
+
+    Also reports an accelerator whose sensor does not record throttling.
     """
     worst: dict[str, float] = {QUOTA: value_at(record, "metrics.cpu_throttled_percent") or 0.0}
     of_channels = [
@@ -245,7 +246,7 @@ def _rising(record: Record) -> list[str]:
 
 
 def _origin(origin: dict[str, Any]) -> list[str]:
-    """What speaks against the code and the node of a run, or is not known of them."""
+    """Return the deviations of a run's code and node, and the unknown facts about them."""
     changed = {"True": "the code had local changes", "False": ""}
     shared = {"no": "the node was shared with other jobs", "yes": ""}
     return [

@@ -12,7 +12,7 @@ from results.verdicts.quality import energy_kind
 
 
 def why_left_out(one: PointResults) -> str:
-    """What keeps a point with good runs out of all rankings and verdicts, in words; empty where nothing does."""
+    """Return why a point with good runs is left out of all rankings and verdicts, in words; empty if it is not."""
     if not one.is_comparable:
         return "it is of a smaller workload, which is not comparable"
     return "" if one.precision else "its precision is not known"

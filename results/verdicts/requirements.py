@@ -1,4 +1,4 @@
-"""What a buyer writes down before the offers are opened: what must be reached, what counts, what there is to spend."""
+"""Requirements that a buyer writes before the offers are opened: limits to meet, weights of the score, the budget."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Asked:
 
     @property
     def words(self) -> str:
-        """What is asked, and where."""
+        """Quantity that is asked for, with its devices and batch, in words."""
         place = [
             *([devices_text(self.devices)] if self.devices else []),
             *([f"global batch {self.global_batch}"] if self.global_batch else []),
@@ -95,7 +95,7 @@ class Item(Asked):
 
     @property
     def limit_words(self) -> str:
-        """What it must reach."""
+        """Limit that must be met, in words."""
         sign, limit = ("at least", self.at_least) if self.at_least is not None else ("at most", self.at_most)
         number = f"{limit:,.6g}" if isinstance(limit, int | float) else str(limit)
         return f"{sign} {number}{f' {self.unit}' if self.what == 'time_to_solution' else ''}"
@@ -103,7 +103,7 @@ class Item(Asked):
 
 @dataclass(frozen=True)
 class Budget:
-    """What there is: each system is scaled to it."""
+    """Budget that each system is scaled to."""
 
     devices: int | None = None
     racks: int | None = None
@@ -113,7 +113,7 @@ class Budget:
 
     @property
     def by_energy(self) -> list[str]:
-        """Of what it limits, that which lets a system be as large as its energy says."""
+        """Limits under which a system's size depends on its energy."""
         by_money = bool(self.money) and self.money_covers == "ownership"
         return [*(["money"] if by_money else []), *(["power"] if self.power_kw else [])]
 

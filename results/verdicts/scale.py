@@ -1,4 +1,4 @@
-"""Each system as large as a budget lets it be: how many devices, and how fast they are together.
+"""Largest size of each system within a budget: the number of devices, and their total throughput.
 
 Between numbers of devices that were measured in one setup, throughput per device is taken to follow a power of the
 number; beyond the largest, the machine is taken to run several jobs of that size side by side. Either is said.
@@ -25,14 +25,14 @@ NO_ENERGY = "there is no energy that counts for each workload"
 
 
 class Speed(NamedTuple):
-    """Of a number of devices at one workload."""
+    """Throughput of a number of devices at one workload."""
 
     estimate: Estimate | None
     words: str  # how it follows from what was measured, or why it does not; empty where it was measured
 
 
 class Size(NamedTuple):
-    """How much of a system there is; `devices` is None where `why_not` says why."""
+    """Size of a system; `devices` is None if `why_not` gives a reason."""
 
     devices: int | None
     why_not: str = ""
@@ -49,9 +49,9 @@ class Size(NamedTuple):
 
 
 def setup_at_scale(one: PointResults) -> Setup:
-    """What a point was made with, apart from what goes with the number of devices: nodes, batches, parallel sizes.
+    """Return a point's setup without what depends on the number of devices: nodes, batches, parallel sizes.
 
-    Only points that share it tell how a system scales.
+    Only points with the same setup show how a system scales.
     """
     record = one.any
     with_number = {"devices", "nodes", CPUS, *record["layout"]}
@@ -67,7 +67,7 @@ def setup_at_scale(one: PointResults) -> Setup:
 
 
 def unlike_words(few: PointResults, many: PointResults) -> str:
-    """In what two points of unlike setups differ, in words."""
+    """Return the differences between the setups of two points, in words."""
     of_few, of_many = (", ".join(words) for words in differences([setup_at_scale(one) for one in (few, many)]))
     return (
         f"the runs on {devices_text(few.point.devices)} are of {of_few}, "
@@ -107,7 +107,7 @@ def _best(points: Sequence[PointResults]) -> dict[int, Estimate]:
 
 
 def _between(alike: Sequence[PointResults], devices: int) -> Speed | None:
-    """Of the points of one setup; None where none are of fewer devices, or none of more."""
+    """Interpolate the throughput from points of one setup; None unless some have fewer devices and some have more."""
     best = _best(alike)
     numbers = sorted(best)
     more = bisect(numbers, devices)
@@ -120,15 +120,16 @@ def _between(alike: Sequence[PointResults], devices: int) -> Speed | None:
 
 
 class Power(NamedTuple):
-    """Of one device at the supply, in watts: with what its sensors do not see, and the site's overhead."""
+    """Power of one device at the supply, in watts, with what its sensors do not see and the site's overhead."""
 
     estimate: Estimate | None
     why_not: str = ""
 
 
 def power_at_supply(one: PointResults, costs: Costs) -> Power:
-    """At a point; none where the energy does not count, or the system has no price, which states what sensors do not
-    see.
+    """Return the power at a point, in watts.
+
+    There is none if the energy does not count, or if the system has no price: its entry states what sensors do not see.
     """
     power = one.estimate(POWER, with_accuracy=True)
     if one.system not in costs.systems:
@@ -186,7 +187,7 @@ def _by_limit(power: Power, system: str, budget: Budget, costs: Costs | None) ->
 
 
 def hungriest(of_workloads: Mapping[str, Sequence[PointResults]], costs: Costs | None) -> Power:
-    """Of one system, at the workload that takes most; none unless each tells of it."""
+    """Return one system's power at the workload with the highest; none unless every workload has one."""
     powers = {name: _power(results, costs) for name, results in of_workloads.items()} if costs else {}
     missing = [f"{name}: {power.why_not}" for name, power in powers.items() if power.estimate is None]
     known = [power.estimate for power in powers.values() if power.estimate]
@@ -196,13 +197,13 @@ def hungriest(of_workloads: Mapping[str, Sequence[PointResults]], costs: Costs |
 
 
 def _power(results: Sequence[PointResults], costs: Costs) -> Power:
-    """At a workload's best point on the most devices, which fill their nodes if any do."""
+    """Return the power at a workload's best point on the most devices, if possible on full nodes."""
     best = _on_most_devices(results)
     return power_at_supply(best, costs) if best else Power(None, "no run that counts")
 
 
 def energy_kinds(of_workloads: Mapping[str, Sequence[PointResults]]) -> set[str]:
-    """Of which kinds the energies are that tell of a system's power."""
+    """Return the kinds of the energies that a system's power comes from."""
     best = [one for results in of_workloads.values() if (one := _on_most_devices(results))]
     return {kind for one in best if (kind := energy_kind(one.any))}
 
@@ -231,7 +232,7 @@ def _bought(money: float, covers: str, system: str, power: Power, costs: Costs) 
 
 
 class Total(NamedTuple):
-    """A machine over its life, in money; what hangs on a power that is not known is None."""
+    """Cost of a machine over its lifetime, in money; values that need an unknown power are None."""
 
     purchase: float
     power_kw: float | None  # at the supply, while it works
@@ -244,7 +245,7 @@ class Total(NamedTuple):
 
 
 def total_of(size: Size, system: str, power: Power, costs: Costs | None) -> Total | None:
-    """Of as much of a system; None without a price, or without any."""
+    """Return the total for a system of that size; None without a price or a size."""
     price = costs.systems.get(system) if costs else None
     if costs is None or price is None or size.devices is None:
         return None

@@ -1,4 +1,4 @@
-"""One number of each system over all workloads, as tenders are decided: with its interval, and what it hangs on."""
+"""Score of each system over all workloads, as tenders use it, with interval and sensitivity to weights and prices."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Scored(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """What would have to change for a system to overtake the first."""
+    """Change of a weight or price with which a system would overtake the first."""
 
     system: str
     what: str  # weight of NAME, or price of SYSTEM
@@ -139,7 +139,7 @@ def _weights(wanted: Mapping[str, Wanted]) -> dict[str, float]:
 
 
 def _unlike_energies(kinds: set[str], of_reference: set[str], reference: str) -> str:
-    """Why a system's energies are not ranked with those of the reference, in words; empty where they may be."""
+    """Return why a system's energies are not ranked with the reference's, in words; empty if they are."""
     if len(kinds | of_reference) < 2:
         return ""
     names = [" and ".join(sorted(one)) or "not there" for one in (kinds, of_reference)]
@@ -169,7 +169,7 @@ def _per_device(points: Sequence[PointResults]) -> Speed:
 
 
 class _Comparison:
-    """All systems at one way to make them equal, by the weighted geometric mean of their throughputs."""
+    """Comparison of systems made equal in one way, by the weighted geometric mean of their throughputs."""
 
     def __init__(
         self,
@@ -231,7 +231,7 @@ class _Comparison:
 
 
 def _in_order(rows: Sequence[Scored], sign: int = 1) -> tuple[list[Scored], list[str]]:
-    """The best first, those without a score last; and the systems that cannot be told apart from the first."""
+    """Return the scores, the best first and missing ones last, and the systems that tie with the first."""
     rows = sorted(rows, key=lambda one: -math.inf if one.value is None else sign * one.value, reverse=True)
     first, *others = rows
     return rows, [one.system for one in others if one.value is not None and overlap(one.interval, first.interval)]
@@ -244,7 +244,7 @@ def _by_formula(
     reference: str,
     failed: Mapping[str, str],
 ) -> Ranked:
-    """By what the buyer wrote; the interval follows from those of the terms to first order."""
+    """Rank the systems by the buyer's formula; the interval follows from those of the terms to first order."""
     score = requirements.score
     assert score
     terms = {
@@ -274,7 +274,7 @@ def _by_formula(
 def _term(
     results: Sequence[PointResults], systems: Sequence[str], wanted: Wanted, asked: Asked, reference: str
 ) -> dict[str, Answer]:
-    """Of each system, in one precision and of one kind of energy; where it has none such, why not."""
+    """Return each system's answer, in one precision and with one kind of energy, or the reason why it has none."""
     alike = _of_one_precision(results, wanted)
     found = {}
     for system in systems:

@@ -54,7 +54,7 @@ def check_key(name: Any, known: Mapping[str, Any], where: str) -> None:
 
 
 def _wanted(field: Field[Any], value: Any) -> str:
-    """What is needed in the place of a value that a field cannot have; empty where it can."""
+    """Describe the values that a field accepts; empty if it accepts this one."""
     kinds = str(field.type).split(" | ")
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < LARGEST
     if "str" in kinds and isinstance(value, str):

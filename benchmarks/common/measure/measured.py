@@ -56,7 +56,7 @@ class Session(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What one process measured."""
+    """Measurements of one process."""
 
     windows: list[Window]  # of this node
     step_times_s: list[float]

@@ -1,4 +1,4 @@
-"""Where the steps of a window spend their time: marked in it, described for the record, drawn as a trace."""
+"""Time that steps spend in each region: mark regions, describe them for the record, draw them as a trace."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ class MarkedSteps:
         timer.recording = False
 
     def begin_window(self, start_s: float, every_step: bool = False) -> None:
-        """By the host's monotonic clock; the device is at rest."""
+        """Begin a window, by the host's monotonic clock, while the device is idle."""
         self._in_window, self._every_step, self._start_s = True, every_step, start_s
         self._timer.device_at_rest()
         self._at_begin = quota_periods()
 
     def end_window(self, kind: str, end_s: float) -> None:
-        """The device is at rest."""
+        """End the window while the device is idle."""
         self._in_window = self._timer.recording = False
         self._windows.append((kind, self._start_s, end_s))
         self._periods.setdefault(kind, []).append(list(zip(self._at_begin, quota_periods(), strict=False)))
@@ -73,7 +73,7 @@ class MarkedSteps:
         return 100 * max(shares)
 
     def begin(self) -> None:
-        """Before a step, or before those that are waited for together."""
+        """Begin a Batch: one step, or the steps that are waited for together."""
         if self._in_window:
             if self._timer.count() > self._many_marks:
                 self._every, self._many_marks = 2 * self._every, 2 * self._many_marks
@@ -82,11 +82,11 @@ class MarkedSteps:
             self._timer.start(BATCH)
 
     def end(self) -> None:
-        """After it."""
+        """End the Batch."""
         self._timer.end(BATCH)
 
     def spans(self) -> dict[str, list[Span]]:
-        """Of each kind of window."""
+        """Return the spans of each kind of window."""
         found: dict[str, list[Span]] = {kind: [] for kind, _, _ in self._windows}
         for span in self._timer.spans():
             middle_s = (span.start_s + span.end_s) / 2  # a device's clock drifts by microseconds
@@ -96,7 +96,7 @@ class MarkedSteps:
         return found
 
     def times(self) -> list[dict[str, Any]]:
-        """What the host did at each moment of each window of a throughput, as plain data."""
+        """Return the host's states over time in each window that gives a throughput, as plain data."""
         spans = self.spans()
         return [
             {"kind": kind, **packed(states_of(spans[kind], HOST, start_s, end_s))}
@@ -105,7 +105,7 @@ class MarkedSteps:
         ]
 
     def states(self, kind: str, lane: str) -> list[State]:
-        """What went on at each moment of the last window of that kind."""
+        """Return the states of a lane over time in the last window of that kind."""
         start_s, end_s = next((start, end) for found, start, end in reversed(self._windows) if found == kind)
         return states_of(self.spans()[kind], lane, start_s, end_s)
 
@@ -117,10 +117,11 @@ def regions_of(
     gather: Callable[[Any], list[Any]],
     host_is_ahead: bool = False,
 ) -> dict[str, Any]:
-    """What the record says of each kind of window, over all ranks; what steps in parts tell is told of `measured`.
+    """Return the region times that the record holds for each kind of window, over all ranks.
 
-    A Batch is of one step in the block in parts. Where the host is ahead of a device without events, its regions in a
-    usual step say nothing of the device's time.
+    The times of steps that ran in parts also split Other in the window `measured`. In the block of steps in parts, a
+    Batch is one step. If the host runs ahead of a device without events, the regions of a usual step say nothing about
+    the device's time, and only its Batch counts.
     """
     found = {}
     for kind, of_kind in spans.items():
@@ -136,10 +137,10 @@ def regions_of(
 
 
 def with_parts(usual: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
-    """What a step's Other is made of, by steps that were split, scaled to it.
+    """Return the usual step's regions with Other split as it was in the steps that ran in parts.
 
-    The split steps' own regions fill the time that the usual step does not tell, each in its share and none beyond its
-    own length; `in_parts` then says how much longer they were in percent of a usual step's Other.
+    Each region of the split steps gets its share of the usual step's Other, but no more than its own length. `in_parts`
+    then reports how much longer the split regions were, in percent of the usual step's Other.
     """
     told = {key: values for key, values in parts["regions"].items() if key not in (OTHER, *usual["regions"])}
     unknown = usual["regions"].get(OTHER)
@@ -190,7 +191,7 @@ def step_states(
 
 
 def write_states(path: Path, of_ranks: Sequence[dict[str, Any]]) -> None:
-    """What went on in each rank at each moment, rank by rank; raises OSError."""
+    """Write the states of each rank over time, rank by rank, as JSON; raise OSError."""
     path.write_text(json.dumps(of_ranks) + "\n")
 
 

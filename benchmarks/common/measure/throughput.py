@@ -1,4 +1,4 @@
-"""What every benchmark says of its measured steps and blocks."""
+"""Metrics that every benchmark reports for its measured steps and blocks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Block:
 
 @dataclass
 class Turns:
-    """What was measured; every block of one kind has the same number of calls."""
+    """Measured blocks and steps; every block of one kind has the same number of calls."""
 
     calls_per_block: int
     blocks: list[Block] = field(default_factory=list)  # compute and effective in turns

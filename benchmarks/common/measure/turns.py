@@ -199,7 +199,7 @@ def _calls_per_block(session: Session) -> tuple[int, list[float]]:
 
 
 class ReadCounts:
-    """What this process read between pairs of edges: by its data set's own count, and by the kernel's."""
+    """Amounts that this process read between pairs of edges, as its data set and as the kernel counted them."""
 
     def __init__(self, read_so_far: Callable[[], Mapping[str, float]], counters: Path = IO_COUNTERS) -> None:
         self._read_so_far, self._counters = read_so_far, counters
@@ -216,7 +216,7 @@ class ReadCounts:
         return found | {"io_rchar_bytes": int(lines["rchar"]), "io_read_bytes": int(lines["read_bytes"])}
 
     def edge(self, edge: str) -> None:
-        """To be told of "begin" and "end"."""
+        """Begin or end a pair of edges: `edge` is "begin" or "end"."""
         if edge == "begin":
             self._begin = self._now()
         else:

@@ -1,6 +1,7 @@
-"""What control groups allow this process: CPUs, memory, and how often the kernel held it back for its CPU quota.
+"""Limits that control groups set for this process: CPUs, memory, and how often its CPU quota throttled it.
 
-cgroup v1 (cpu.cfs_quota_us) and v2 (cpu.max), of this process's group and all groups above it: the tightest counts.
+Reads cgroup v1 (cpu.cfs_quota_us) and v2 (cpu.max) of this process's group and all groups above it; the tightest
+limit counts.
 https://docs.kernel.org/scheduler/sched-bwc.html, https://docs.kernel.org/admin-guide/cgroup-v2.html
 """
 

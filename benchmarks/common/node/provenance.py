@@ -1,4 +1,4 @@
-"""Where a result comes from: code, software, machine, job. What cannot be found out is null, and named as missing."""
+"""Provenance of a result: code, software, machine, job. Unavailable facts are null and listed as missing."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _nvidia_devices() -> list[dict[str, str]] | None:
 
 
 def _amd_devices() -> Any:
-    """What `amd-smi static` says of each device."""
+    """Return the output of `amd-smi static` for each device; None if it is unavailable."""
     text = _run("amd-smi", "static", "--json")
     try:
         return json.loads(text) if text else None
@@ -153,7 +153,7 @@ def _git(*arguments: str) -> str | None:
 
 
 def _commit() -> str | None:
-    """Of this checkout; in a copy of it, or where there is no git, that of which it was made."""
+    """Return this checkout's commit; in a copy of it or without git, the commit from which the copy was made."""
     return _git("rev-parse", "HEAD") or os.environ.get("CARAML_GIT_COMMIT") or None
 
 
@@ -179,5 +179,5 @@ def _first_match(path: str, pattern: str) -> str | None:
 
 
 def environment() -> dict[str, str]:
-    """What of the environment changes a run, as it is now."""
+    """Return the current environment variables that can change a run."""
     return {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
