@@ -14,6 +14,19 @@ PLACEHOLDERS = "Last Resort"  # a font that has a box for every character
 
 def fonts_for(figure: Figure) -> list[str]:
     """Return fonts for all texts of a figure, the plots' own first."""
+    return _fonts_and_missing(figure)[0]
+
+
+def names_without_font(figure: Figure) -> list[str]:
+    """Return the words of a figure that have a character which no font of this machine has."""
+    from matplotlib.text import Text
+
+    missing = _fonts_and_missing(figure)[1]
+    words = {word for text in figure.findobj(Text) for word in text.get_text().split()}
+    return sorted(word for word in words if missing & set(word))
+
+
+def _fonts_and_missing(figure: Figure) -> tuple[list[str], set[str]]:
     from matplotlib.text import Text
 
     missing = {char for text in figure.findobj(Text) for char in text.get_text() if not char.isspace()} - _own()
@@ -24,7 +37,7 @@ def fonts_for(figure: Figure) -> list[str]:
             break
         families.append(family)
         missing -= found
-    return families
+    return families, missing
 
 
 @cache

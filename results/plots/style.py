@@ -11,7 +11,7 @@ from functools import wraps
 from html import escape
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
-from results.plots.fonts import fonts_for
+from results.plots.fonts import fonts_for, names_without_font
 from results.points.repeats import PointResults, Summary
 from results.values import PER_DEVICE, WORK, grouped
 from results.verdicts.quality import energy_kind
@@ -106,6 +106,12 @@ class Chart(NamedTuple):
         file = io.BytesIO()
         self._save(file, format="png", dpi=150, facecolor="white", transparent=False)
         return file.getvalue()
+
+    @property
+    def boxes(self) -> str:
+        """Sentence on names that the PNG shows as boxes, because no font of this machine has their characters."""
+        names = ", ".join(names_without_font(self.figure))
+        return f"In the PNG, boxes stand for {names}." if names else ""
 
     def _save(self, file: IO[Any], **options: Any) -> None:
         import matplotlib as mpl

@@ -37,6 +37,8 @@ def test_a_name_without_a_font_is_itself_in_the_page(monkeypatch):
     one = chart()
     assert "曙光-A" in one.svg()  # the page's reader may have the font
     assert one.png() != chart("A").png()
+    assert one.boxes == "In the PNG, boxes stand for 曙光-A."
+    assert chart("A").boxes == ""
 
 
 def test_a_font_that_has_the_characters_is_used(monkeypatch):
