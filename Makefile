@@ -41,6 +41,7 @@ lint:
 	ruff check
 	ruff format --check
 	lint-imports --no-logo
+	python scripts/language.py
 	mypy
 
 bench: ## speed and memory, as ratios against a peer in the same run
