@@ -38,7 +38,7 @@ def docstrings(path: Path) -> Iterator[tuple[int, str]]:
 def main(root: Path) -> int:
     """Print what is not plain; return the exit code."""
     found = []
-    documents = sorted(path for pattern in DOCUMENTS for path in root.glob(pattern))
+    documents = sorted(path for pattern in DOCUMENTS for path in root.glob(pattern) if ".pytest" not in str(path))
     prose = [one for path in documents for one in sentences(path.read_text(encoding="utf-8"))]
     for name, average, most in (
         ("words", sum(len(one.split()) for one in prose) / len(prose), MOST_WORDS),
