@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from jpwr import backends, threads
+from jpwr import backends
 from jpwr.backends import cray, estimate, files, grace_hopper, graphcore, hwmon, ipmi, open_methods, rapl
 from jpwr.backends.parts import Lost, seconds_of
 from jpwr.backends.visible import visible
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import BackendUnavailable, JpwrError, ReadError
+from jpwr.process import threads
 from jpwr.tests.conftest import REPOSITORY, SteppedClock, install_method, run, wait_until
 from jpwr.writers import read_trace
 
