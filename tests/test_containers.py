@@ -179,7 +179,8 @@ def fabric():
     device.unlink()
 
 
-@pytest.mark.parametrize("runtime", [pytest.param("podman", marks=pytest.mark.slow), "charliecloud"])
+@pytest.mark.slow
+@pytest.mark.parametrize("runtime", ["podman", "charliecloud"])
 def test_the_workflow_trains_in_a_container(runtime, environ, checkout, jube_command, fabric):
     environ = {**environ, "CARAML_CONTAINER_RUNTIME": runtime, "PYTHONPATH": SITE_PACKAGES}
 

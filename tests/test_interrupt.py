@@ -81,9 +81,9 @@ PREPARES, TRAINS = ("benchmarks.resnet50.prepare",), ("-u", "benchmarks.llm_trai
     [
         pytest.param(DEMO, PREPARES, 0, 143, id="demo, SIGTERM while data is made"),
         pytest.param(DEMO, TRAINS, 0, 143, id="demo, SIGTERM", marks=pytest.mark.slow),
-        pytest.param(DEMO, TRAINS, 1, 130, id="demo, Ctrl-C"),
+        pytest.param(DEMO, TRAINS, 1, 130, id="demo, Ctrl-C", marks=pytest.mark.slow),
         pytest.param(JUBE, TRAINS, 1, "", id="jube run, Ctrl-C"),
-        pytest.param(JUBE, TRAINS, 20, "", id="jube run, Ctrl-C again and again"),
+        pytest.param(JUBE, TRAINS, 20, "", id="jube run, Ctrl-C again and again", marks=pytest.mark.slow),
     ],
 )
 def test_what_is_interrupted_leaves_no_process(checkout, command, busy_with, presses, code):

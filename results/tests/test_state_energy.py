@@ -128,6 +128,7 @@ def test_a_record_with_states_is_read_and_says_what_sensor_it_found(tmp_path, nv
     assert backward["time_s"] == pytest.approx(0.45 * 10 / STEPS)
 
 
+@pytest.mark.slow
 def test_energy_that_is_not_what_the_readings_give_is_found(tmp_path, nvml_folder):
     made = made_steps(random.Random(10), BLOCK_S, 30.0)
     result = job(tmp_path, nvml_folder, made, "instant")

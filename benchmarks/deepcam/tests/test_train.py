@@ -50,6 +50,7 @@ def made(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_layouts_of_one_global_batch_have_the_same_losses(tmp_path):
     """Each pass is normalised by itself, so that passes are of the same samples."""
     flags = ["--learning-rate-warmup-steps", "1", "--learning-rate", "0.000001", "--micro-batch-size", "1"]

@@ -133,7 +133,7 @@ def test_memory_of_the_tiny_run_stays_below_its_limit(one_rank):
         (2, ["--pipeline-parallel-size", "2"], "fp32"),
         (4, ["--tensor-parallel-size", "2", "--pipeline-parallel-size", "2"], "fp32"),
         (2, ["--pipeline-parallel-size", "2"], "bf16"),
-        (2, ["--tensor-parallel-size", "2", "--compile", "layers"], "fp32"),
+        pytest.param(2, ["--tensor-parallel-size", "2", "--compile", "layers"], "fp32", marks=pytest.mark.slow),
     ],
 )
 def test_every_layout_has_the_losses_of_one_rank(one_rank, text, imported, ranks, flags, precision, tmp_path):

@@ -82,6 +82,7 @@ def test_two_workers_train_together(tmp_path):
     assert found["metrics"]["comm_percent"] > 0
 
 
+@pytest.mark.slow
 def test_one_process_drives_two_devices(tmp_path):
     record = tmp_path / "record.json"
     one = [sys.executable, "-m", FEW_STAGES]
