@@ -201,9 +201,9 @@ def test_the_refresh_of_a_counter_is_found_by_readings_that_are_close_together(s
     [work] = monitor.trace.regions()
     [estimate] = monitor.trace.energies(work.start_s, work.end_s)
     [curve] = monitor.trace.curves()
-    assert 0.9 * refresh_s <= curve.counter.refresh_s <= 2.8 * refresh_s + 0.004
+    assert 0.9 * refresh_s <= curve.counter.refresh_s <= 3.2 * refresh_s + 0.04
     assert estimate.method == "counter"
-    assert abs(estimate.energy_j - 2400.0) <= estimate.uncertainty_j <= 2.4 + 2 * 300.0 * min(1.5 * refresh_s, 0.03)
+    assert abs(estimate.energy_j - 2400.0) <= estimate.uncertainty_j <= 2.4 + 2 * 300.0 * 0.03
 
 
 @pytest.mark.parametrize("refresh_s", [0.02, 0.05, 0.1])
