@@ -16,7 +16,7 @@ setup: ## make .venv and install JUBE where it is missing
 demo: setup ## the main job on this machine: train, measure, table and report
 	@scripts/demo.sh
 
-test: lint ## set up what is missing; lint, types, tests: 13 minutes on two cores
+test: lint ## set up what is missing; lint, types, tests: 11 minutes on two cores
 	pytest $(PARALLEL)
 
 test-all: lint ## every test, also the slow ones: 35 minutes
