@@ -58,6 +58,11 @@ class Found(NamedTuple):
     records: list[Record]  # each with its file: {"path", "sha256"}
     skipped: list[Skipped]
 
+    def systems_below(self, folder: Path) -> tuple[str, ...]:
+        """Return the systems of the records below a folder."""
+        mine = (record for record in self.records if Path(record["file"]["path"]).is_relative_to(folder))
+        return tuple(dict.fromkeys(record["system"] for record in mine))
+
 
 def read_record(path: Path) -> Record:
     """One record, brought to this schema version; raises RecordError when it is missing, cut short or something else.
@@ -248,7 +253,7 @@ def find_records(folders: Iterable[Path]) -> Found:
     for index, one in enumerate(found.skipped):
         if one.systems == ():
             folder = next(folder for folder in folders if one.path.is_relative_to(folder))
-            found.skipped[index] = Skipped(one, one.path, _below(found, folder))
+            found.skipped[index] = Skipped(one, one.path, found.systems_below(folder))
     return found
 
 
@@ -260,12 +265,6 @@ def _system_of(path: Path) -> tuple[str, ...]:
         return ()
     system = content.get("system") if isinstance(content, dict) else None
     return (printable(system),) if isinstance(system, str) else ()
-
-
-def _below(found: Found, folder: Path) -> tuple[str, ...]:
-    """Return the systems of the records below a folder."""
-    mine = (record for record in found.records if Path(record["file"]["path"]).is_relative_to(folder))
-    return tuple(dict.fromkeys(record["system"] for record in mine))
 
 
 def _at_once(records: Sequence[Record]) -> list[tuple[str, str]]:

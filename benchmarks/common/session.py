@@ -188,7 +188,7 @@ def _describe_machines(session: Session, measured: Measured, record: RunRecord) 
 
 
 def _describe_steps(session: Session, measured: Measured, record: RunRecord) -> None:
-    """Fill in where the steps' time went; write what was asked for beside the record."""
+    """Describe the regions of the steps in the record, and write the requested files next to it."""
     run, options, gather, marked = session.run, session.options.run, session.target.gather, session.marked
     spans, lane, steps_per_batch = marked.spans(), run.regions.lane, measured.steps_per_batch
     record.regions = regions_of(spans, lane, steps_per_batch, gather, session.is_waited_for_together)
@@ -199,7 +199,7 @@ def _describe_steps(session: Session, measured: Measured, record: RunRecord) -> 
         profile(session)
     if options.region_times:
         times = gather({"hostname": node_name(), "boot_id": boot_id(), "windows": marked.times()})
-        session.write_beside(TIMES_SUFFIX, write_states, times, "reads will not be told by region")
+        session.write_next_to_record(TIMES_SUFFIX, write_states, times, "reads will not be reported by region")
     first_steps = gather(traced(spans, lane, session.launch.world_size))
     if options.record:
-        session.write_beside(TRACE_SUFFIX, write_trace, first_steps, "there is no picture of the steps")
+        session.write_next_to_record(TRACE_SUFFIX, write_trace, first_steps, "there is no picture of the steps")

@@ -143,7 +143,7 @@ def to_device(samples: torch.Tensor, labels: torch.Tensor, device: torch.device)
 
 
 class Feed:
-    """An Input: steps on passes, one after the other; made ones tell how long a copy takes."""
+    """An Input that takes steps on one pass after the other; with synthetic passes it measures the time of a copy."""
 
     def __init__(
         self, trainer: Trainer, regions: RegionTimer, unit: str, made: MadePasses, passes: Iterable[Pass]

@@ -156,7 +156,7 @@ def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
     file("--prices", "state costs, after prices.example.yaml"),
     file("--requirements", REQUIREMENTS),
     OFFER,
-    flag("--published", "draw published figures beside ours, marked"),
+    flag("--published", "draw published figures next to measured ones, marked"),
 )
 def report(options: argparse.Namespace) -> int:
     """Write a page, HTML or PDF, that ranks the systems with their uncertainty; its plots as PNG, too."""
@@ -399,10 +399,7 @@ def _records(folders: Sequence[Path]) -> Found:
     found.skipped.extend(empty)
     for run in filter(is_run, map(run_folder, folders)):
         if words := missing_runs(run):
-            systems = dict.fromkeys(
-                one["system"] for one in found.records if Path(one["file"]["path"]).is_relative_to(run)
-            )
-            found.skipped.append(Skipped(words, run, tuple(systems)))
+            found.skipped.append(Skipped(words, run, found.systems_below(run)))
     for sentence in alike(found.skipped):
         say(f"skipped: {sentence}")
     if not found.records:

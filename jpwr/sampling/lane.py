@@ -11,7 +11,7 @@ from jpwr.sampling.pace import COUNTER_SHARE, PROBES, beside, deadlines, rests
 from jpwr.sampling.recorder import Recorder
 from jpwr.sampling.round import Part, Reading, Silence, Step, reason, steps_of
 
-# Counters that take a larger share of the interval are read beside power, in a thread of their own.
+# Counters that take a larger share of the interval are read in a thread of their own.
 SLOW_SHARE = 0.05
 # Rounds that take a larger share of the interval would too often keep the next one from its moment.
 BUSY_SHARE = 0.1

@@ -44,8 +44,8 @@ class Session(NamedTuple):
         of_ranks: list[float] = self.target.gather(sum(times_s) if self.launch.is_first_on_node else 0.0)
         return max(of_ranks)
 
-    def write_beside(self, suffix: str, write: Callable[[Path, Any], None], content: Any, without: str) -> None:
-        """Write a file beside the record, on rank 0; a run is none the worse without."""
+    def write_next_to_record(self, suffix: str, write: Callable[[Path, Any], None], content: Any, without: str) -> None:
+        """Write a file next to the record, on rank 0; a failure is reported and does not fail the run."""
         if self.launch.rank:
             return
         path = Path(self.options.run.record).with_suffix(suffix)

@@ -71,5 +71,5 @@ def paused(session: Session, record: RunRecord, step_s: dict[str, list[float]]) 
             print(f"step {index + 1} of {steps} with pauses, for the energy of regions", flush=True)
     marked.end_window(PAUSED, time.monotonic())
     of_ranks = session.target.gather(packed(marked.states(PAUSED, timer.lane)))
-    session.write_beside(STATES_SUFFIX, write_states, of_ranks, "the energy of regions will not be told")
+    session.write_next_to_record(STATES_SUFFIX, write_states, of_ranks, "the energy of regions will not be reported")
     return {"step_s": step_s, "paused_steps": steps}

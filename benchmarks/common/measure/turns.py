@@ -44,7 +44,7 @@ def measure_in_turns(
     """Fill in `turns`; yields the number of rounds done after each.
 
     Some calls that are not measured come before each block: while the other kind of data was in use, batches were made
-    ahead. `before_effective` comes before those of the effective blocks; `block_edge` is told "begin" or "end", the
+    ahead. `before_effective` comes before those of the effective blocks; `block_edge` gets "begin" or "end", the
     kind, and the time at which the block begins or has ended.
     """
 

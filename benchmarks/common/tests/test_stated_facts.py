@@ -1,4 +1,4 @@
-"""What workload.yaml states of models and samples is what the workloads themselves compute."""
+"""Facts about models and samples in workload.yaml agree with the workloads' own computation."""
 
 from __future__ import annotations
 
