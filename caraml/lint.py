@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from caraml.installation import SYSTEMS
-from caraml.nodes import entries, read_otherwise, text_of
-from caraml.systems import find_mistakes
+from caraml.plan.nodes import entries, read_otherwise, text_of
+from caraml.plan.systems import find_mistakes
 
 # For each place the keys that it may have; a place is the key that holds it.
 KEYS: dict[str, set[str]] = {

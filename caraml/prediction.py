@@ -6,17 +6,17 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from benchmarks.common.options import ConfigError
-from caraml.systems import Block, read_systems
-from caraml.workloads import Workload, workload
+from caraml.plan.systems import Block, read_systems
+from caraml.plan.workloads import Workload, workload
 from results.points.repeats import PointResults
-from results.prediction.datasheet import Example, Hardware
-from results.prediction.examples import examples, kernels
-from results.prediction.leave_out import DATASHEET, FURTHEST
-from results.prediction.predict import Group, Prediction, PredictionError, around, not_measured, work_per_wh
-from results.prediction.step_work import Layout, Shape, Work, decoder_work, image_work
-from results.prediction.unmeasured import OWN, PRECISIONS, predict_step
-from results.records import Record
-from results.values import PER_DEVICE, devices_text, value_at
+from results.predict.datasheet import Example, Hardware
+from results.predict.examples import examples, kernels
+from results.predict.leave_out import DATASHEET, FURTHEST
+from results.predict.predict import Group, Prediction, PredictionError, around, not_measured, work_per_wh
+from results.predict.step_work import Layout, Shape, Work, decoder_work, image_work
+from results.predict.unmeasured import OWN, PRECISIONS, predict_step
+from results.record.records import Record
+from results.record.values import PER_DEVICE, devices_text, value_at
 
 GB = 1e9
 FROM_TDP = "Q0, ESTIMATED from thermal design power"

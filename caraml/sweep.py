@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from caraml.errors import SweepError
-from results.records import RESULT_NAME, RecordError, read_record
-from results.tables.table import failures
+from results.record.records import RESULT_NAME, RecordError, read_record
+from results.show.tables.table import failures
 
 WORKPACKAGES = "workpackages.xml"  # JUBE's list of what a run consists of
 CONFIGURATION = "configuration.xml"  # what JUBE writes first

@@ -17,12 +17,12 @@ from typing import NamedTuple
 
 from caraml.errors import SchedulerError, SweepError
 from caraml.installation import checkout
-from caraml.job import Job
-from caraml.schedulers import SCHEDULERS, Scheduler
+from caraml.schedulers.job import Job
+from caraml.schedulers.schedulers import SCHEDULERS, Scheduler
 from caraml.sweep import check_run, no_results, not_started, points, runs_of
-from results.collect import failed_result
-from results.records import ATTEMPTS, RESULT_NAME, read_record, write_record
-from results.values import count
+from results.record.collect import failed_result
+from results.record.records import ATTEMPTS, RESULT_NAME, read_record, write_record
+from results.record.values import count
 
 JOB_ID, SUBMITTED = "job.id", "submitted"
 # What a point's folder has before its job; all else belongs to one attempt.

@@ -1,6 +1,6 @@
 """jpwr samples the power of every device of a node while a command runs."""
 
-from jpwr.marks import region
+from jpwr.trace.marks import region
 
 __all__ = ["region"]
 __version__ = "1.0.0.dev0"

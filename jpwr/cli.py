@@ -15,9 +15,7 @@ from typing import Any, Iterator, Sequence
 
 from jpwr import __version__
 from jpwr.backends import METHODS, open_methods
-from jpwr.edges import EdgeReader
 from jpwr.errors import JpwrError
-from jpwr.marks import MARKS_VARIABLE, Mark, MarkReader
 from jpwr.process.child import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Child, given_environ
 from jpwr.process.clock import SystemClock
 from jpwr.process.host import described
@@ -25,12 +23,14 @@ from jpwr.process.node import GLOBAL_RANKS, rank_of, why_not_sampling
 from jpwr.process.parser import EXIT_FAILED, Parser
 from jpwr.process.threads import ANSWER_S, within
 from jpwr.process.whole_file import part_of, replacing, without_links
+from jpwr.report.summary import Summary
+from jpwr.sampling.edges import EdgeReader
 from jpwr.sampling.monitor import DEFAULT_INTERVAL_S, JOIN_S, MIN_INTERVAL_S, PowerMonitor
 from jpwr.sampling.recorder import Sink
 from jpwr.say import open_standard_streams, say, settle_streams, write
-from jpwr.summary import Summary
-from jpwr.trace import Trace
-from jpwr.writers import CsvWriter
+from jpwr.trace.marks import MARKS_VARIABLE, Mark, MarkReader
+from jpwr.trace.trace import Trace
+from jpwr.trace.writers import CsvWriter
 
 TRACE_NAME = "trace.csv"
 CLOSE_S = 2.0  # a method that takes longer to close does not hold up the end
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else list(argv)
     try:
         if arguments and arguments[0] in TOOLS:
-            from jpwr.tools import run_tool
+            from jpwr.report.tools import run_tool
 
             return run_tool(arguments)
         return _run(_parse(arguments))
@@ -169,7 +169,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
 def _suffix(options: argparse.Namespace) -> str:
     if not (options.df_out or options.df_suffix):
         return ""
-    from jpwr.frames import suffix_of
+    from jpwr.trace.frames import suffix_of
 
     return suffix_of(options.df_suffix, rank_of(os.environ, GLOBAL_RANKS) if options.use_mpi else None)
 
@@ -268,7 +268,7 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack) -> bool
     sinks: list[Sink] = [trace]
     file = None
     if options.df_out:
-        from jpwr.frames import check_file_type
+        from jpwr.trace.frames import check_file_type
 
         check_file_type(options.df_filetype)
         file = stack.enter_context(CsvWriter(options.df_out / TRACE_NAME, infos, meta))
@@ -279,12 +279,12 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack) -> bool
             )
         sinks.append(file)
     if options.prometheus is not None:
-        from jpwr.prometheus import Exporter
+        from jpwr.report.prometheus import Exporter
 
         sinks.append(stack.enter_context(Exporter(infos, options.prometheus)))
     view = stack.enter_context(ExitStack())
     if options.live:
-        from jpwr.live import LiveView
+        from jpwr.report.live import LiveView
 
         sinks.append(view.enter_context(LiveView(infos)))
 
@@ -301,7 +301,7 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack) -> bool
                 where = "tables could not be written"
                 say(f"the trace {file.path} was removed or replaced meanwhile: what was sampled is not in it")
             with _whatever_happens(child, where):
-                from jpwr.frames import write_frames
+                from jpwr.trace.frames import write_frames
 
                 write_frames(file.path.parent, options.suffix, options.df_filetype, summary)
         _report(options, child, summary, monitor)

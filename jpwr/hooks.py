@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Callable
 
 from jpwr.errors import JpwrError
-from jpwr.region_times import BACKWARD, BATCH, EPOCH, FORWARD, UPDATE
 from jpwr.regions import Moment, RegionTimer
+from jpwr.regions.times import BACKWARD, BATCH, EPOCH, FORWARD, UPDATE
 
 
 def keras_callback(timer: RegionTimer) -> Any:

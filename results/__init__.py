@@ -3,6 +3,6 @@
 `results.frame(FOLDER)` is for notebooks.
 """
 
-from results.notebook import frame
+from results.show.notebook import frame
 
 __all__ = ["frame"]

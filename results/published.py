@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from results.values import devices_text
+from results.record.values import devices_text
 
 FIGURES = Path(__file__).parent / "reference" / "published.csv"
 # Our benchmark and model, or how its name begins, for theirs.

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from benchmarks.common.launch import mark, node_window
 from benchmarks.common.record import EFFECTIVE, MEASURED, Device, RunRecord, Window
-from jpwr.region_times import describe, merge
 from jpwr.regions import RegionTimer
+from jpwr.regions.times import describe, merge
 
 ROWS = 3  # of the sampler, in the window: a busy machine may take a while
 

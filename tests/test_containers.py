@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from caraml.errors import SiteError
-from caraml.images import architecture_of, definition, image_path, make_image, read_image, read_images
-from caraml.systems import read_systems
-from results.records import RecordError
+from caraml.machine.images import architecture_of, definition, image_path, make_image, read_image, read_images
+from caraml.plan.systems import read_systems
+from results.record.records import RecordError
 from tests.conftest import SMALL, made_up_system, make_checkout
 from tests.needs import need
 from tests.waiting import PATIENCE_S

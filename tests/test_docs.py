@@ -20,9 +20,9 @@ import pytest
 import yaml
 
 from caraml.cli import COMMANDS
-from caraml.site import DEFAULTS, defaults
-from caraml.systems import read_systems
-from caraml.tags import known_tags
+from caraml.plan.site import DEFAULTS, defaults
+from caraml.plan.systems import read_systems
+from caraml.plan.tags import known_tags
 from jpwr.backends import METHODS
 from results.workloads import workloads
 from tests.conftest import REPOSITORY, SHIPPED, make_checkout, run_in_place_of_training

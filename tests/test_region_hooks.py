@@ -8,8 +8,8 @@ import pytest
 
 from jpwr.errors import JpwrError
 from jpwr.hooks import keras_callback, mark_torch
-from jpwr.region_times import BATCH
 from jpwr.regions import RegionTimer, torch_events
+from jpwr.regions.times import BATCH
 from tests.later import Later
 
 pytestmark = pytest.mark.long

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from caraml.systems import OPTIONAL, read_refused, read_systems
+from caraml.plan.systems import OPTIONAL, read_refused, read_systems
 from results.workloads import workloads
 from tests.conftest import SHIPPED, SYSTEMS, made_up_system, make_checkout
 from tests.waiting import PATIENCE_S

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from jpwr.writers import read_trace
+from jpwr.trace.writers import read_trace
 from tests.conftest import SMALL, made_up_system, make_checkout, run_in_place_of_training
 from tests.needs import need
 from tests.waiting import NEVER_S, PATIENCE_S, processes, sleeper, until

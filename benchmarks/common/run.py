@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from benchmarks.common.launch import Launch
+from benchmarks.common.node.out_of_memory import is_out_of_memory, telling_line
 from benchmarks.common.options import EXIT_BAD_OPTIONS, ConfigError, RunOptions
-from benchmarks.common.out_of_memory import is_out_of_memory, telling_line
 from benchmarks.common.record import FAILED, OK, OUT_OF_MEMORY, RunRecord
 from benchmarks.common.summary import summary
 

@@ -26,7 +26,7 @@ from benchmarks.llm_training.metrics import (
     recomputed_flops_per_token,
 )
 from benchmarks.llm_training.plan import describe, stage_memory
-from jpwr.region_times import BACKWARD, FORWARD, UPDATE
+from jpwr.regions.times import BACKWARD, FORWARD, UPDATE
 
 if TYPE_CHECKING:
     import torch
@@ -123,7 +123,7 @@ class Gpt(Workload):
         """The device with megatron-core's process groups, or the IPUs."""
         config, shares = self.config, self.shares
         if config.compute.device == "ipu":
-            from benchmarks.llm_training import ipu
+            from benchmarks.llm_training.gpt import ipu
 
             yield ipu.choose_target(config, self.launch, shares)
             return
@@ -132,7 +132,7 @@ class Gpt(Workload):
             os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")
         # PyTorch takes seconds to import: only once the options are known to be good.
         warnings.filterwarnings("ignore", module=r"megatron\.")
-        from benchmarks.llm_training import kernels, parallel, regions
+        from benchmarks.llm_training.gpt import kernels, parallel, regions
         from benchmarks.on_pytorch.target import choose_target
 
         target = choose_target(config.compute, self.launch)
@@ -153,7 +153,7 @@ class Gpt(Workload):
     def build(self, target: Any) -> Training:
         """Model, optimizer and data of this rank."""
         if target.kind == "ipu":
-            from benchmarks.llm_training import ipu
+            from benchmarks.llm_training.gpt import ipu
 
             return ipu.Trainer(self.config, self.batches, target, self.conclude)
         trainer = Trainer(self, target)
@@ -202,7 +202,8 @@ class Trainer:
         from megatron.core.full_cuda_graph import FullCudaGraphWrapper
         from megatron.core.pipeline_parallel import get_forward_backward_func
 
-        from benchmarks.llm_training import data, model, optimizer, parallel, regions
+        from benchmarks.llm_training import data
+        from benchmarks.llm_training.gpt import model, optimizer, parallel, regions
 
         config, plan, kernels = run.config, run.batches, run.kernels
         shape, length = config.model.shape, config.model.tokens_per_sample
@@ -284,7 +285,7 @@ class Trainer:
 
     def losses(self) -> list[float]:
         """Return the loss of every step, as the mean over all replicas, on every rank."""
-        from benchmarks.llm_training import parallel
+        from benchmarks.llm_training.gpt import parallel
 
         return parallel.average_losses(self._losses, self._target.device)
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch.distributed as dist
 
-from jpwr.region_times import COMM
 from jpwr.regions import Moment, RegionTimer
+from jpwr.regions.times import COMM
 
 LANE = "communication"
 COLLECTIVES = (

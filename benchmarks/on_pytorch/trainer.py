@@ -15,8 +15,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks.on_pytorch.communication import LANE, end_of
 from benchmarks.on_pytorch.target import Target
-from jpwr.region_times import BACKWARD, COMM, FORWARD, UPDATE
 from jpwr.regions import Moment, RegionTimer
+from jpwr.regions.times import BACKWARD, COMM, FORWARD, UPDATE
 
 BUFFERS = "forward_sync_buffers", "broadcast_buffers"  # one option's names, a newer PyTorch's first
 KNOWN = signature(DistributedDataParallel).parameters

@@ -7,8 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from jpwr.region_times import BACKWARD, COMM, FORWARD, UPDATE
 from jpwr.regions import RegionTimer
+from jpwr.regions.times import BACKWARD, COMM, FORWARD, UPDATE
 
 Tensors = Sequence[Any]
 

@@ -11,8 +11,8 @@ import tensorflow as tf
 from benchmarks.on_tensorflow.parts import StepInParts, first_sample
 from benchmarks.on_tensorflow.target import Target
 from benchmarks.on_tensorflow.tfrecords import Batches
-from jpwr.region_times import IO
 from jpwr.regions import RegionTimer
+from jpwr.regions.times import IO
 
 
 def as_they_are(gradients: Sequence[Any]) -> Sequence[Any]:

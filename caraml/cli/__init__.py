@@ -14,7 +14,7 @@ from caraml.cli.command import say
 from caraml.errors import CaramlError, SchedulerError
 from caraml.installation import missing_package
 from jpwr import __version__
-from results.records import RecordError
+from results.record.records import RecordError
 from results.workloads import workloads
 
 EXIT_CODES = f"""exit codes:

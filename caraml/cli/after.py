@@ -13,24 +13,24 @@ from caraml.cli.command import A_SWEEP, Argument, Group, above_0, argument, eith
 from caraml.errors import SweepError
 from caraml.installation import checkout
 from caraml.sweep import is_run, missing_runs, no_results, run_folder
-from results import archive as archives
-from results.joined.meter import add_meter, read_meter
-from results.notebook import frame_of
+from results.join.meter import add_meter, read_meter
 from results.points.repeats import by_point
 from results.published import read_published
-from results.records import RESULT_NAME, Found, Record, RecordError, Skipped, find_records
-from results.tables import table as tables
-from results.tables.accept import counts_text, verdict_rows, verdicts_json
-from results.tables.comparison import comparison_data, comparison_text
-from results.tables.doubts import alike
-from results.tables.points import point_rows, points_in_order
-from results.tables.published import published_text
-from results.tables.reads import file_rows, of_reads, read_rows
-from results.tables.regions import region_rows
-from results.tables.states import closing_notes, refusals, state_rows
-from results.tracking.servers import MODES, log_to_mlflow, log_to_wandb
-from results.tracking.tensorboard import log_to_tensorboard
-from results.values import count, plain, rounded, sort_key
+from results.record import archive as archives
+from results.record.records import RESULT_NAME, Found, Record, RecordError, Skipped, find_records
+from results.record.values import count, plain, rounded, sort_key
+from results.show.notebook import frame_of
+from results.show.tables import table as tables
+from results.show.tables.accept import counts_text, verdict_rows, verdicts_json
+from results.show.tables.comparison import comparison_data, comparison_text
+from results.show.tables.doubts import alike
+from results.show.tables.points import point_rows, points_in_order
+from results.show.tables.published import published_text
+from results.show.tables.reads import file_rows, of_reads, read_rows
+from results.show.tables.regions import region_rows
+from results.show.tables.states import closing_notes, refusals, state_rows
+from results.show.tracking.servers import MODES, log_to_mlflow, log_to_wandb
+from results.show.tracking.tensorboard import log_to_tensorboard
 from results.verdicts import accept as acceptance
 from results.verdicts import compare as comparing
 from results.verdicts.offers import names_of_offers, split_offers
@@ -160,7 +160,7 @@ def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
 )
 def report(options: argparse.Namespace) -> int:
     """Write a page, HTML or PDF, that ranks the systems with their uncertainty; its plots as PNG, too."""
-    from results.page.report import check_page, write_report
+    from results.show.page.report import check_page, write_report
     from results.verdicts.cost import read_prices
 
     check_page(options.out)
@@ -257,9 +257,9 @@ def compare(options: argparse.Namespace) -> int:
 def predict(options: argparse.Namespace) -> int:
     """Predict what was not measured, always with its error: another batch, more devices, another system."""
     from caraml.prediction import Question, answer
-    from results.prediction.predict import groups_of
-    from results.prediction.validate import validated, validated_datasheets, validated_points
-    from results.tables.prediction import disturbed_words, error_rows, prediction_rows
+    from results.predict.predict import groups_of
+    from results.predict.validate import validated, validated_datasheets, validated_points
+    from results.show.tables.prediction import disturbed_words, error_rows, prediction_rows
 
     if options.points and not options.validate:
         raise RecordError("--points are for --validate: predictions are made from runs")
@@ -299,7 +299,7 @@ def published(options: argparse.Namespace) -> int:
         raise RecordError(f"--plot draws all figures of its kind: leave out {' '.join(options.words)}")
     if options.out and options.out.suffix.lower() not in (".png", ".svg"):
         raise RecordError(f"--out {options.out}: a plot is a .png or a .svg")
-    from results.plots.published import published_bars, published_heat_maps
+    from results.show.plots.published import published_bars, published_heat_maps
 
     if options.plot == "bars":
         chart = published_bars(read_published())

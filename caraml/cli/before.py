@@ -6,13 +6,13 @@ import argparse
 from pathlib import Path
 
 from caraml.cli.command import Group, argument, either, flag
-from caraml.doctor import examine, identify, report
 from caraml.errors import SiteError
-from caraml.finding import BAD
-from caraml.images import ENDINGS, FORMATS, definition, make_image, read_image
-from caraml.plan import plan as plan_of
-from caraml.site import read_site
-from caraml.systems import read_system, read_systems, systems_table
+from caraml.machine.doctor import examine, identify, report
+from caraml.machine.finding import BAD
+from caraml.machine.images import ENDINGS, FORMATS, definition, make_image, read_image
+from caraml.plan.plan import plan as plan_of
+from caraml.plan.site import read_site
+from caraml.plan.systems import read_system, read_systems, systems_table
 
 COMMANDS = Group()
 

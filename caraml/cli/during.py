@@ -6,11 +6,11 @@ import argparse
 
 from caraml.cli.command import Group, above_0, argument, flag, folders, say
 from caraml.lint import lint
-from caraml.paths import wrong_path
+from caraml.plan.paths import wrong_path
 from caraml.sweep import problems, run_folder
 from caraml.wait import NOT_IN_TIME, check_open, check_schedulers, retry_failed
 from caraml.wait import wait as wait_for
-from results.values import count
+from results.record.values import count
 
 COMMANDS = Group()
 

@@ -13,7 +13,7 @@ import pytest
 from caraml import __main__, cli
 from caraml.errors import SiteError
 from caraml.installation import checkout
-from caraml.tags import check_tags
+from caraml.plan.tags import check_tags
 from results.tests import made_up
 
 REQUIREMENTS = """
@@ -81,7 +81,7 @@ def test_names_of_folders_reach_a_script_as_they_are_from_any_terminal(folder, t
     variables = {"CARAML_DATA_FOLDER": "/dat\u00e4", **TERMINALS[2]}
     code, out, _ = ended(started(folder, "plan", "CPU", "llm_training", **variables))
     assert (code, ast.literal_eval(out)["data_folder"]) == (0, "/dat\u00e4")
-    assert ended(started(tmp_path, "CPU", module="caraml.site", **variables)) == (0, "", "")
+    assert ended(started(tmp_path, "CPU", module="caraml.plan.site", **variables)) == (0, "", "")
     assert "export CARAML_DATA_FOLDER='/dat\u00e4'" in (tmp_path / "site.sh").read_text(encoding="utf-8")
 
 

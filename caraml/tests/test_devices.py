@@ -7,10 +7,10 @@ import platform
 
 import pytest
 
-from caraml import devices, doctor
 from caraml.cli import main
-from caraml.devices import Device, candidates, find_devices
-from caraml.systems import read_systems
+from caraml.machine import devices, doctor
+from caraml.machine.devices import Device, candidates, find_devices
+from caraml.plan.systems import read_systems
 
 HERE = platform.machine()
 ELSEWHERE = "riscv64"

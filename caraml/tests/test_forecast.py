@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from caraml.forecast import ASSUMED_MFU, START_S, forecast
-from caraml.site import read_site
-from caraml.systems import read_systems
-from caraml.workloads import Workload
+from caraml.plan.forecast import ASSUMED_MFU, START_S, forecast
+from caraml.plan.site import read_site
+from caraml.plan.systems import read_systems
+from caraml.plan.workloads import Workload
 from results.workloads import Facts, workloads
 
 BLOCK = {

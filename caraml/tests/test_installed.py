@@ -19,7 +19,7 @@ import pytest
 
 from caraml.cli import main
 from caraml.installation import SYSTEMS, checkout
-from caraml.systems import read_systems
+from caraml.plan.systems import read_systems
 from jpwr import __version__
 from results.tests import made_up
 
@@ -296,12 +296,12 @@ def test_the_workflows_question_for_the_site_is_one_sentence_too(bare, copy, tmp
     (tmp_path / "jube" / "include").mkdir(parents=True)
     shutil.copy(copy / SYSTEMS, tmp_path / SYSTEMS)
     (tmp_path / "site.yaml").write_text("account: me\n")
-    done = run(bare.bin / "python", "-m", "caraml.site", "CPU", cwd=tmp_path)
+    done = run(bare.bin / "python", "-m", "caraml.plan.site", "CPU", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("site: ")
     assert len(done.stderr.splitlines()) == 1
     (tmp_path / "site.yaml").unlink()
-    done = run(bare.bin / "python", "-m", "caraml.site", "CPU", cwd=tmp_path)
+    done = run(bare.bin / "python", "-m", "caraml.plan.site", "CPU", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert f"DATA_FOLDER={tmp_path / 'data'}\n" in (tmp_path / "site.sh").read_text()
 

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from caraml.errors import SiteError
-from caraml.kubernetes import submit
-from caraml.kubernetes.submit import Place, Request, merged, objects, read_request, tolerations
-from caraml.site import defaults, read_site
+from caraml.plan.site import defaults, read_site
+from caraml.schedulers.kubernetes import submit
+from caraml.schedulers.kubernetes.submit import Place, Request, merged, objects, read_request, tolerations
 
 REQUEST = Request(
     "llm_training", 1, "nvidia", 4, "nvidia.com/gpu", 16, 1800, "pytorch-nvidia-x86_64", True, 3, "make data"
@@ -239,11 +239,16 @@ def test_an_archive_has_what_runs_in_a_pod_and_the_points_files(tmp_path):
     point = tmp_path / "work"
     point.mkdir()
     (point / "node.sh").write_text("true")
-    repo = Path(submit.__file__).resolve().parents[2]
+    repo = Path(submit.__file__).resolve().parents[3]
     with tarfile.open(fileobj=io.BytesIO(submit._archive(repo, point))) as tar:
         members = tar.getmembers()
     names = {f"/{member.name}" for member in members}
-    for name in ("benchmarks/llm_training/__main__.py", "jpwr/cli.py", "ioprof/preload.c", "caraml/kubernetes/pod.py"):
+    for name in (
+        "benchmarks/llm_training/__main__.py",
+        "jpwr/cli.py",
+        "ioprof/preload.c",
+        "caraml/schedulers/kubernetes/pod.py",
+    ):
         assert f"{repo}/{name}" in names
     assert str(point / "node.sh") in names
     assert {member.uid for member in members} == {0}
@@ -253,7 +258,7 @@ def test_an_archive_has_what_runs_in_a_pod_and_the_points_files(tmp_path):
 def test_a_checkout_that_no_object_takes_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(submit, "MOST_ARCHIVE_BYTES", 1000)
     with pytest.raises(SiteError, match=r"a ConfigMap takes 1: give site\.yaml a kubernetes_claim"):
-        submit._archive(Path(submit.__file__).resolve().parents[2], tmp_path)
+        submit._archive(Path(submit.__file__).resolve().parents[3], tmp_path)
 
 
 @pytest.mark.parametrize(

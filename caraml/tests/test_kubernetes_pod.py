@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from caraml.kubernetes import pod
+from caraml.schedulers.kubernetes import pod
 from tests.waiting import PATIENCE_S, until
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -24,7 +24,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 def start(point, *flags, **environ):
     return subprocess.Popen(
-        [sys.executable, "-m", "caraml.kubernetes.pod", *flags],
+        [sys.executable, "-m", "caraml.schedulers.kubernetes.pod", *flags],
         cwd=point,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), **environ},
         stdout=subprocess.PIPE,
@@ -185,7 +185,7 @@ def test_no_file_leaves_the_folder(tmp_path, name):
 
 def test_a_pod_needs_nothing_but_the_standard_library():
     """Whatever an image has; names of modules from a Python that has nothing else."""
-    code = "import sys, caraml.kubernetes.pod; import json; print(json.dumps(sorted(sys.modules)))"
+    code = "import sys, caraml.schedulers.kubernetes.pod; import json; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); {code}"],
         capture_output=True,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from caraml.kubernetes.kubectl import Kubectl, job_id, read_job_id
-from caraml.kubernetes.state import START_LIMIT_S, KubernetesJob, judge
+from caraml.schedulers.kubernetes.kubectl import Kubectl, job_id, read_job_id
+from caraml.schedulers.kubernetes.state import START_LIMIT_S, KubernetesJob, judge
 
 BEGAN, BEGAN_S = "2026-01-01T00:00:00Z", 1767225600.0
 SCHEDULED = {"type": "PodScheduled", "status": "True"}

@@ -7,7 +7,7 @@ import pytest
 from caraml.errors import SiteError
 from caraml.installation import SYSTEMS, checkout
 from caraml.lint import lint
-from caraml.systems import read_systems
+from caraml.plan.systems import read_systems
 
 GOOD = """\
 name: work

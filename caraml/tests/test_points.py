@@ -6,10 +6,10 @@ import pytest
 
 from benchmarks.common.options import ConfigError
 from caraml.errors import SiteError
-from caraml.points import fitting_batches, fitting_devices, numbers, sweep
-from caraml.site import read_site
-from caraml.systems import read_system
-from caraml.workloads import workload
+from caraml.plan.points import fitting_batches, fitting_devices, numbers, sweep
+from caraml.plan.site import read_site
+from caraml.plan.systems import read_system
+from caraml.plan.workloads import workload
 
 GPT = workload("llm_training")
 

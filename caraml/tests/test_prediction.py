@@ -8,7 +8,7 @@ import io
 import pytest
 
 from caraml.cli import main
-from results.prediction.examples import TRAINING
+from results.predict.examples import TRAINING
 from results.tests.made_up import failed, result, store
 
 BATCHES = (16, 32, 64, 128, 256, 512)

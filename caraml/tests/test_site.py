@@ -8,13 +8,14 @@ import subprocess
 
 import pytest
 
-from caraml import doctor, site
 from caraml.cli import main
 from caraml.errors import SiteError
-from caraml.finding import BAD
 from caraml.installation import checkout
-from caraml.site import defaults, job_lines, read_site, sbatch_flags
-from caraml.systems import read_system
+from caraml.machine import doctor
+from caraml.machine.finding import BAD
+from caraml.plan import site
+from caraml.plan.site import defaults, job_lines, read_site, sbatch_flags
+from caraml.plan.systems import read_system
 
 REPOSITORY = checkout()
 

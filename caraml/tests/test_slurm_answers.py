@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from caraml import slurm
 from caraml import wait as waiting
 from caraml.cli import main
 from caraml.errors import SchedulerError
-from caraml.slurm import Slurm
+from caraml.schedulers import slurm
+from caraml.schedulers.slurm import Slurm
 from caraml.wait import settle, wait
 
 HERE = Path("/somewhere")

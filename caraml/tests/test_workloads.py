@@ -10,13 +10,13 @@ import pytest
 from benchmarks.cosmoflow.train import CosmoFlow
 from benchmarks.deepcam.train import DeepCam
 from caraml.cli import main
-from caraml.doctor import cost, report
 from caraml.errors import SiteError
-from caraml.site import read_site
-from caraml.systems import read_refused, read_system, read_systems
-from caraml.workloads import Workload, refusal
+from caraml.machine.doctor import cost, report
+from caraml.plan.site import read_site
+from caraml.plan.systems import read_refused, read_system, read_systems
+from caraml.plan.workloads import Workload, refusal
 from results import workloads
-from results.records import RecordError
+from results.record.records import RecordError
 from results.workloads import Facts, title_of
 
 MADE_UP = """

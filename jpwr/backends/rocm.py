@@ -16,8 +16,8 @@ from typing import Any, Callable, Mapping, NamedTuple, TypeVar
 from jpwr.backends.parts import Lost, Part, attempt, channel_of, in_time, unless_all_are_lost
 from jpwr.backends.visible import visible
 from jpwr.channel import Channel, ChannelInfo, Scope
-from jpwr.device_ids import amd_id, pci_address, same_ids
 from jpwr.errors import BackendUnavailable, ReadError
+from jpwr.process.device_ids import amd_id, pci_address, same_ids
 
 MICRO = 1e-6
 ENERGY_STEP_J = 15.3e-6  # ROCm SMI's documentation of the counter's resolution

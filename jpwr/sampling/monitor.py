@@ -21,7 +21,7 @@ from jpwr.sampling.round import Part
 from jpwr.sampling.status import StatusWatch
 from jpwr.sampling.watchdog import hung_channels, leave_behind
 from jpwr.say import say
-from jpwr.trace import Trace, storing
+from jpwr.trace.trace import Trace, storing
 
 # NVML averages over a window of its own, so sampling much faster than it refreshes
 # adds rows and no information (Yang et al. 2023, arXiv:2312.02741).

@@ -13,9 +13,9 @@ from jpwr.errors import ReadError
 from jpwr.process.clock import Clock
 from jpwr.sampling.pace import FEW_ROUNDS
 from jpwr.sampling.round import Kind, Reading, Silence, shown
-from jpwr.sentinels import NO_POWER_W, TIMES_LIMIT, bounds_w
-from jpwr.slope import Slope
-from jpwr.trace import Row
+from jpwr.sampling.sentinels import NO_POWER_W, TIMES_LIMIT, bounds_w
+from jpwr.sampling.slope import Slope
+from jpwr.trace.trace import Row
 
 # Readings that are no further apart are of one moment: at 1 kW, 0.2 J may pass in between.
 SAME_MOMENT_S = 0.0002

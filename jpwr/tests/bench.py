@@ -22,7 +22,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jpwr.writers import read_trace
+from jpwr.trace.writers import read_trace
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]
@@ -246,7 +246,7 @@ class Bench:
         script = (
             "import resource, sys; from pathlib import Path\n"
             "from jpwr.channel import ChannelInfo, Scope\n"
-            "from jpwr.trace import Row, Trace; from jpwr.writers import CsvWriter; import jpwr.cli\n"
+            "from jpwr.trace.trace import Row, Trace; from jpwr.trace.writers import CsvWriter; import jpwr.cli\n"
             f"infos = [ChannelInfo(f'a:{{i}}', Scope.DEVICE, '', has_counter=True) for i in range({DEVICES})]\n"
             "sinks = [Trace(infos), CsvWriter(Path(sys.argv[1]), infos, {})]\n"
             "for row in range(int(sys.argv[2])):\n"

@@ -13,10 +13,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from jpwr.backends import open_methods
+from jpwr.report.summary import Summary
 from jpwr.sampling import PowerMonitor
-from jpwr.summary import Summary
 from jpwr.tests.conftest import SteppedClock
-from jpwr.writers import CsvWriter
+from jpwr.trace.writers import CsvWriter
 
 LIBRARIES = {"pynvml": "libnvidia-ml.so.1", "rocm": "libamd_smi.so"}
 START_S = 1000.0

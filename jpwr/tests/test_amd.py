@@ -13,9 +13,9 @@ from jpwr.backends import hwmon, rocm
 from jpwr.backends.parts import Lost
 from jpwr.backends.rocm import Device, Sensor, _cards
 from jpwr.channel import Scope
-from jpwr.device_ids import same_ids
+from jpwr.process.device_ids import same_ids
 from jpwr.tests.conftest import HERE, run
-from jpwr.writers import read_trace
+from jpwr.trace.writers import read_trace
 
 IDS = [f"GPU-0f1182f2988c0a{number:02x}" for number in range(0x40, 0x60)]
 NVIDIA = "6e8a3b1c-2d4f-4a6b-8c0d-1e2f3a4b5c6d"

@@ -19,7 +19,7 @@ from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import BackendUnavailable, JpwrError, ReadError
 from jpwr.process import threads
 from jpwr.tests.conftest import REPOSITORY, SteppedClock, install_method, run, wait_until
-from jpwr.writers import read_trace
+from jpwr.trace.writers import read_trace
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from jpwr.tests.conftest import (
     wait_until,
 )
 from jpwr.tests.loads import square
-from jpwr.writers import read_trace
+from jpwr.trace.writers import read_trace
 
 ESTIMATE = ["--methods", "estimate"]
 

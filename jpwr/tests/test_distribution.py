@@ -13,7 +13,7 @@ import pytest
 
 import jpwr
 from jpwr.tests.conftest import DEADLINE_S, REPOSITORY, interpreter, needed
-from jpwr.writers import read_trace
+from jpwr.trace.writers import read_trace
 
 NOT_SOURCE = ("__pycache__", "build", "*.egg-info")
 SOURCES = ("benchmarks", "caraml", "jpwr", "results")

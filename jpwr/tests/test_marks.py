@@ -17,10 +17,10 @@ import pytest
 import jpwr
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import JpwrError
-from jpwr.marks import MAX_LINE_BYTES, POLL_S, PRECAUTION_S, Mark, MarkReader, _waiter, parse_mark
 from jpwr.sampling.monitor import PowerMonitor, active_monitors
 from jpwr.say import printable
 from jpwr.tests.conftest import DEADLINE_S, run, wait_until
+from jpwr.trace.marks import MAX_LINE_BYTES, POLL_S, PRECAUTION_S, Mark, MarkReader, _waiter, parse_mark
 
 JPWR = [sys.executable, "-m", "jpwr", "--methods", "estimate"]
 
@@ -149,7 +149,7 @@ def test_how_many_lines_were_left_out_is_said_of_several(reader, lines, told):
 
 @pytest.mark.parametrize(("limit", "names"), [(16, ["a", "b"]), (15, [])])
 def test_at_the_end_no_more_is_read_than_what_takes_some_seconds(reader, monkeypatch, limit, names):
-    monkeypatch.setattr("jpwr.marks.MAX_LATE_BYTES", limit)
+    monkeypatch.setattr("jpwr.trace.marks.MAX_LATE_BYTES", limit)
     reader.write(b"begin early\n")
     reader.reader._stop.set()
     reader.write(b"begin a\nbegin b\n")
@@ -164,7 +164,7 @@ def test_a_last_mark_that_ends_with_no_new_line_is_one(reader, monkeypatch, too_
     reader.write(b"begin a\nend a")
     assert reader.names == ["a"]
     if too_fast:  # the line goes on in what is left out
-        monkeypatch.setattr("jpwr.marks.MAX_LATE_BYTES", 3)
+        monkeypatch.setattr("jpwr.trace.marks.MAX_LATE_BYTES", 3)
         reader.reader._stop.set()
         reader.write(b"pple\n")
         reader.reader._run()
@@ -225,7 +225,7 @@ def test_marks_are_seen_as_they_come(monkeypatch, tmp_path, inotify):
 
 def test_a_reader_that_is_held_up_is_not_waited_for_without_end(monkeypatch, tmp_path):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("jpwr.marks.WAIT_S", 0.01)
+    monkeypatch.setattr("jpwr.trace.marks.WAIT_S", 0.01)
     hangs, answers = threading.Event(), threading.Event()
 
     def on_marks(marks):
@@ -251,7 +251,7 @@ def in_python(program, **variables):
 
 
 def test_a_reader_that_nobody_stops_keeps_no_process_from_ending(tmp_path):
-    program = "from jpwr.marks import MarkReader; MarkReader(print, print).start()"
+    program = "from jpwr.trace.marks import MarkReader; MarkReader(print, print).start()"
     done = in_python(program, TMPDIR=str(tmp_path))
     assert (done.returncode, done.stderr) == (0, "")
 

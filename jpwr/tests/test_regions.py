@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jpwr.errors import JpwrError
-from jpwr.region_times import (
+from jpwr.regions import RegionTimer, torch_events
+from jpwr.regions.times import (
     BACKWARD,
     BATCH,
     COMM,
@@ -32,7 +33,6 @@ from jpwr.region_times import (
     steps_of,
     table,
 )
-from jpwr.regions import RegionTimer, torch_events
 
 
 class Clock:

@@ -17,13 +17,13 @@ import pytest
 
 import jpwr
 from jpwr.channel import ChannelInfo, Scope
-from jpwr.marks import Mark, parse_mark
-from jpwr.prometheus import Exporter
+from jpwr.report.prometheus import Exporter
 from jpwr.tests.conftest import DEADLINE_S, REPOSITORY, environment, install_method, needed, run, wait_until
 from jpwr.tests.loads import square
 from jpwr.tests.test_command import simulate
-from jpwr.trace import Event, Row
-from jpwr.writers import CsvWriter, open_trace, read_trace
+from jpwr.trace.marks import Mark, parse_mark
+from jpwr.trace.trace import Event, Row
+from jpwr.trace.writers import CsvWriter, open_trace, read_trace
 
 CONSTANT = {"STAND_IN_SHAPE": "constant", "STAND_IN_DEVICES": "1"}
 

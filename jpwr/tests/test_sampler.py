@@ -19,18 +19,18 @@ import pytest
 
 import jpwr
 from jpwr.channel import Channel, ChannelInfo, Scope
-from jpwr.edges import MOST_S, EdgeReader
 from jpwr.errors import JpwrError, ReadError
 from jpwr.process.clock import SystemClock
-from jpwr.rules import MIN_RATE_HZ
+from jpwr.report.rules import MIN_RATE_HZ
+from jpwr.sampling.edges import MOST_S, EdgeReader
 from jpwr.sampling.lane import HUNG_S
 from jpwr.sampling.monitor import WATCH_INTERVAL_S, PowerMonitor, any_moment
 from jpwr.sampling.pace import COUNTER_SHARE, PROBES
+from jpwr.sampling.slope import Slope
 from jpwr.say import say
-from jpwr.slope import Slope
 from jpwr.tests.conftest import DEADLINE_S, wait_until
 from jpwr.tests.loads import HIGH_W, LOW_W, counter_of, square
-from jpwr.trace import Region, Row, Trace, _extend
+from jpwr.trace.trace import Region, Row, Trace, _extend
 
 INFO = ChannelInfo("sensor", Scope.DEVICE, "a test")
 
@@ -681,7 +681,7 @@ def test_a_process_that_was_forked_as_rows_were_put_away_has_whole_columns(monke
 
     trace, extend = Trace([INFO]), _extend
     trace.extend([Row(float(number), [5.0], [None]) for number in range(3)])
-    monkeypatch.setattr("jpwr.trace._extend", slowly)
+    monkeypatch.setattr("jpwr.trace.trace._extend", slowly)
     other = threading.Thread(target=trace.series)
     other.start()
     assert storing.wait(DEADLINE_S)

@@ -16,7 +16,7 @@ import pytest
 
 from jpwr.process.child import SETTLE_S
 from jpwr.tests.conftest import DEADLINE_S, environment, rows_of, wait_until
-from jpwr.writers import read_trace
+from jpwr.trace.writers import read_trace
 
 # The command with a signal that arrives at a moment of a test's choice: `arrive` returns when it has been handled. Two
 # of them are two requests, however short the time between them.

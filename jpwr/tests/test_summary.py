@@ -9,10 +9,10 @@ import pytest
 
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.energy import EnergyEstimate
-from jpwr.summary import MANY, RegionSum, Summary
+from jpwr.report.summary import MANY, RegionSum, Summary
+from jpwr.report.tools import rule_findings
 from jpwr.tests.loads import moments, square
-from jpwr.tools import rule_findings
-from jpwr.trace import Trace
+from jpwr.trace.trace import Trace
 
 COUNTED = ChannelInfo(
     "gpu:0",

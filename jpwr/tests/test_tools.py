@@ -9,13 +9,13 @@ import sys
 
 import pytest
 
-from jpwr import rules
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.errors import JpwrError
+from jpwr.report import rules
+from jpwr.report.tools import check_trace, show_trace
 from jpwr.tests.conftest import DEADLINE_S, REPOSITORY, install_method, needed, run
-from jpwr.tools import check_trace, show_trace
-from jpwr.trace import Row
-from jpwr.writers import CsvWriter
+from jpwr.trace.trace import Row
+from jpwr.trace.writers import CsvWriter
 from results.verdicts import quality
 
 

@@ -11,7 +11,7 @@ import pytest
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.energy import ChannelEnergy
 from jpwr.errors import NotEnoughSamples
-from jpwr.trace import BACKWARDS, NEVER_BEGUN, NEVER_ENDED, Region, Trace
+from jpwr.trace.trace import BACKWARDS, NEVER_BEGUN, NEVER_ENDED, Region, Trace
 
 POWER = ChannelInfo("power", Scope.DEVICE, "", limit_w=700.0)
 COUNTED = ChannelInfo(

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from jpwr import frames
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.errors import TraceError
-from jpwr.files import own_name
-from jpwr.frames import ticks, write_frames
-from jpwr.summary import Summary
+from jpwr.report.summary import Summary
 from jpwr.tests.conftest import DEADLINE_S, environment, needed
-from jpwr.trace import Event, Row, Trace
-from jpwr.writers import CsvWriter, read_trace
+from jpwr.trace import frames
+from jpwr.trace.files import own_name
+from jpwr.trace.frames import ticks, write_frames
+from jpwr.trace.trace import Event, Row, Trace
+from jpwr.trace.writers import CsvWriter, read_trace
 
 CHANNELS = [
     ChannelInfo("pynvml:0", Scope.DEVICE, "a board, measured", device_id="GPU-0", has_counter=True),
@@ -279,8 +279,8 @@ def test_samplers_that_begin_at_once_have_each_a_trace_of_its_own(tmp_path):
 import os, sys, time
 from pathlib import Path
 from jpwr.tests.test_writers import CHANNELS
-from jpwr.trace import Row
-from jpwr.writers import CsvWriter
+from jpwr.trace.trace import Row
+from jpwr.trace.writers import CsvWriter
 number = int(sys.argv[1])
 Path(f"up-{number}").touch()
 while len(list(Path().glob("up-*"))) < 8:

@@ -11,7 +11,7 @@ here=$(cd -- "$(dirname -- "$0")" && pwd)
 
 fail() {
     for run in "${runs[@]}"; do
-        "$here/python.sh" -m results.collect "$run" --exit-code "$1" --reason "$2"
+        "$here/python.sh" -m results.record.collect "$run" --exit-code "$1" --reason "$2"
     done
     touch error
     exit 1
@@ -37,7 +37,7 @@ for run in "${runs[@]:1}"; do
     mkdir -p "$run"
     cp result.json "$run"
 done
-"$here/python.sh" -m caraml.site "$system" 2>submit.err || fail $? "$(tail -n 1 submit.err)" # site.sh, sbatch.flags
+"$here/python.sh" -m caraml.plan.site "$system" 2>submit.err || fail $? "$(tail -n 1 submit.err)" # site.sh, sbatch.flags
 case $how in
 bash)
     { : >/dev/tty; } 2>/dev/null && show_progress >/dev/tty &
@@ -61,7 +61,7 @@ sbatch)
     mv submit.out job.id
     ;;
 kubernetes)
-    "$here/python.sh" -m caraml.kubernetes.submit "$system" 2>submit.err || fail $? "$(tail -n 1 submit.err)"
+    "$here/python.sh" -m caraml.schedulers.kubernetes.submit "$system" 2>submit.err || fail $? "$(tail -n 1 submit.err)"
     ;;
 *)
     fail 2 "no way to submit is called '$how': bash, sbatch or kubernetes"

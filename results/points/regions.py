@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from results.records import Record
-from results.values import rounded
+from results.record.records import Record
+from results.record.values import rounded
 
 # In the order of a step; regions of a workload's own come after them, and last what is in none.
 ORDER = ("IO", "Forward", "Forward+Backward", "Backward", "Comm", "Update")

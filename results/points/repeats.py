@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from results.points.estimate import Estimate, Interval, Part, half_interval, of_runs
 from results.points.sensors import sensor_models, standard_uncertainty
 from results.points.setups import differences, options_of, setup_of
-from results.records import Record
-from results.values import devices_text, energy_source, grouped, sort_key, value_at
+from results.record.records import Record
+from results.record.values import devices_text, energy_source, grouped, sort_key, value_at
 
 # What makes a run unsteady: of fewer steps a trend may be chance.
 FEWEST_STEPS = 12

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from results.records import Record
+from results.record.records import Record
 
 NORMAL_95 = 1.959964  # standard uncertainties in a half-width at 95 %
 BOUND = math.sqrt(3)  # standard uncertainties in a bound (JCGM 100:2008, 4.3.7)

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from results.derived import devices_of
-from results.records import Record
-from results.values import count
+from results.record.derived import devices_of
+from results.record.records import Record
+from results.record.values import count
 
 # Of the configuration: where a record goes is no option of what is measured.
 NO_OPTIONS = ("run",)

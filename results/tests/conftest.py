@@ -11,8 +11,8 @@ import pytest
 
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.tests.conftest import amdsmi_folder as amdsmi_folder
-from jpwr.trace import Row
-from jpwr.writers import CsvWriter
+from jpwr.trace.trace import Row
+from jpwr.trace.writers import CsvWriter
 
 
 def make_record(**changes: Any) -> dict[str, Any]:

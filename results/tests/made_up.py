@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from jpwr.channel import ChannelInfo, Scope
-from jpwr.trace import Row
-from jpwr.writers import CsvWriter
-from results.collect import collect
-from results.records import write_record
-from results.stated import peaks
+from jpwr.trace.trace import Row
+from jpwr.trace.writers import CsvWriter
+from results.record.collect import collect
+from results.record.records import write_record
+from results.record.stated import peaks
 from results.tests.conftest import make_record
 from results.workloads import workloads
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from jpwr.region_times import State
+from jpwr.regions.times import State
 
 PAUSE, OTHER = "Pause", "Other"
 # Of a step the share, and watts.

@@ -9,7 +9,7 @@ import pytest
 
 from caraml.cli import main
 from results.points.repeats import by_point
-from results.records import RecordError
+from results.record.records import RecordError
 from results.tests import made_up
 from results.verdicts.accept import accept
 from results.verdicts.outcome import Outcome, exit_code

@@ -10,8 +10,8 @@ from scipy import stats
 
 from caraml.cli import main
 from results.points.repeats import by_point, point_of, summarise
-from results.records import RecordError
-from results.tables.comparison import comparison_text
+from results.record.records import RecordError
+from results.show.tables.comparison import comparison_text
 from results.tests import made_up
 from results.tests.conftest import make_record
 from results.verdicts.compare import broken, compare, read_requirement

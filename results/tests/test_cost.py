@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from results.plots.cost import cost_charts
-from results.plots.style import styles_of_systems
 from results.points.repeats import by_point
-from results.records import RecordError
-from results.tables.cost import cost_rows
-from results.tables.decision import cost_words
+from results.record.records import RecordError
+from results.show.plots.cost import cost_charts
+from results.show.plots.style import styles_of_systems
+from results.show.tables.cost import cost_rows
+from results.show.tables.decision import cost_words
 from results.tests import made_up
 from results.tests.made_up import of_scope
 from results.verdicts.cost import (

@@ -8,10 +8,10 @@ import random
 import pytest
 
 from caraml.cli import main
-from results.page.report import decide
 from results.points.repeats import by_point
-from results.records import find_records
-from results.tables.decision import cost_words
+from results.record.records import find_records
+from results.show.page.report import decide
+from results.show.tables.decision import cost_words
 from results.tests import made_up
 from results.verdicts.accept import accept
 from results.verdicts.cost import Costs, Price

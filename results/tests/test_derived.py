@@ -9,8 +9,8 @@ from copy import deepcopy
 import pytest
 
 from caraml.cli import main
-from results.derived import contradictions
-from results.records import find_records
+from results.record.derived import contradictions
+from results.record.records import find_records
 from results.tests import made_up
 
 STEPS, STEP_S = 60, 1.0

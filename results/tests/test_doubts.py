@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from results.points.repeats import by_point
-from results.tables.doubts import alike, deviations_once, energies_apart, failures_once
+from results.show.tables.doubts import alike, deviations_once, energies_apart, failures_once
 from results.tests import made_up
 
 

@@ -9,8 +9,8 @@ import warnings
 import pytest
 
 from caraml.cli import main
-from results.plots import fonts
-from results.plots.style import Chart, new_figure
+from results.show.plots import fonts
+from results.show.plots.style import Chart, new_figure
 from results.tests import made_up
 
 NAMES = "曙光", "富岳", "सर्वर"

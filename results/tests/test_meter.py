@@ -7,9 +7,9 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from caraml.cli import main
-from results.joined.meter import add_meter, read_meter
+from results.join.meter import add_meter, read_meter
 from results.points.repeats import by_point
-from results.records import RecordError
+from results.record.records import RecordError
 from results.tests import made_up
 from results.verdicts.quality import grade, why_not_ranked
 

@@ -12,9 +12,9 @@ from caraml.cli import main
 from results.points.estimate import Estimate, Part
 from results.points.repeats import by_point, energy_of_path, point_of, unsteady
 from results.points.setups import _cpus, _own_name
-from results.tables.points import notes, place_of, point_rows, points_in_order
+from results.record.values import plain, rounded, sort_key, value_at
+from results.show.tables.points import notes, place_of, point_rows, points_in_order
 from results.tests import made_up
-from results.values import plain, rounded, sort_key, value_at
 from results.verdicts.quality import deviations, energy_kind, energy_rules, grade, why_not_ranked
 
 

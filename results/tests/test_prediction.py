@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from results.page.report import write_report
 from results.points.repeats import by_point
-from results.prediction.curve import Curve, Measured
-from results.prediction.datasheet import Datasheet, Example, Hardware
-from results.prediction.examples import TRAINING, hardware, read_training
-from results.prediction.leave_out import (
+from results.predict.curve import Curve, Measured
+from results.predict.datasheet import Datasheet, Example, Hardware
+from results.predict.examples import TRAINING, hardware, read_training
+from results.predict.leave_out import (
     BETWEEN,
     BEYOND,
     CALIBRATED,
@@ -30,7 +29,7 @@ from results.prediction.leave_out import (
     half_interval,
     left_out,
 )
-from results.prediction.predict import (
+from results.predict.predict import (
     Power,
     PredictionError,
     groups_of,
@@ -38,11 +37,12 @@ from results.prediction.predict import (
     published_left_out,
     published_sweeps,
 )
-from results.prediction.step_work import Layout, Shape, decoder_work, image_work
-from results.prediction.unmeasured import KNOWN_SOFTWARE, OTHER_SOFTWARE, OWN, Missed, half_of, predict_step
-from results.prediction.validate import errors_of, validated, validated_datasheets, validated_points
-from results.records import RecordError
-from results.tables.prediction import disturbed_words, error_rows, prediction_rows
+from results.predict.step_work import Layout, Shape, decoder_work, image_work
+from results.predict.unmeasured import KNOWN_SOFTWARE, OTHER_SOFTWARE, OWN, Missed, half_of, predict_step
+from results.predict.validate import errors_of, validated, validated_datasheets, validated_points
+from results.record.records import RecordError
+from results.show.page.report import write_report
+from results.show.tables.prediction import disturbed_words, error_rows, prediction_rows
 from results.tests.made_up import failed, result
 
 pytestmark = pytest.mark.arithmetic

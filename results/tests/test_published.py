@@ -6,13 +6,13 @@ from html import escape
 import pytest
 
 from caraml.cli import main
-from results.page.report import write_report
-from results.plots.style import GREY, SPEED, styles_of_systems
-from results.plots.sweep import over_batch, short
-from results.plots.systems import compute_and_effective
 from results.points.repeats import by_point
 from results.published import EFFECTIVE, read_published, throughputs
-from results.records import find_records
+from results.record.records import find_records
+from results.show.page.report import write_report
+from results.show.plots.style import GREY, SPEED, styles_of_systems
+from results.show.plots.sweep import over_batch, short
+from results.show.plots.systems import compute_and_effective
 from results.tests import made_up
 
 

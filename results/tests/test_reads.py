@@ -10,12 +10,12 @@ import pytest
 from caraml.cli import main as caraml
 from ioprof.counts import Coverage, FileCounts, ProcessCounts, Profile, Stretch, Stretches
 from ioprof.folder import save
-from results.collect import collect
-from results.derived import contradictions
-from results.joined.reads import Times, reads_of
+from results.join.reads import Times, reads_of
 from results.points.repeats import by_point
-from results.records import find_records, write_record
-from results.tables.reads import HEADER, file_rows, of_reads, read_rows
+from results.record.collect import collect
+from results.record.derived import contradictions
+from results.record.records import find_records, write_record
+from results.show.tables.reads import HEADER, file_rows, of_reads, read_rows
 from results.tests import made_up
 from results.tests.conftest import CPU, make_record
 

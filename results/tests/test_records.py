@@ -11,7 +11,7 @@ import fastjsonschema
 import pytest
 
 from results.points.repeats import by_point
-from results.records import SCHEMA, RecordError, _without_references, find_records, read_record, write_record
+from results.record.records import SCHEMA, RecordError, _without_references, find_records, read_record, write_record
 from results.tests import made_up
 from results.tests.conftest import make_record
 

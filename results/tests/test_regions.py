@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from results.derived import contradictions
-from results.plots.regions import steps_by_region
 from results.points.regions import changes, regions_of
 from results.points.repeats import by_point
-from results.records import find_records
-from results.tables.comparison import comparison_text
-from results.tables.regions import region_rows, split_notes
+from results.record.derived import contradictions
+from results.record.records import find_records
+from results.show.plots.regions import steps_by_region
+from results.show.tables.comparison import comparison_text
+from results.show.tables.regions import region_rows, split_notes
 from results.tests.made_up import result
 from results.verdicts.compare import compare
 

@@ -9,13 +9,13 @@ import struct
 import pytest
 
 from caraml.cli import main
-from results.page.report import BROWSERS, write_pdf, write_report
-from results.plots.energy import pareto
-from results.plots.style import EFFICIENCY, SPEED, styles_of_systems
-from results.plots.sweep import heat_map_of_system, lines, over_batch, scaling
-from results.plots.systems import compute_and_effective
 from results.points.repeats import by_point
-from results.records import RecordError, find_records
+from results.record.records import RecordError, find_records
+from results.show.page.report import BROWSERS, write_pdf, write_report
+from results.show.plots.energy import pareto
+from results.show.plots.style import EFFICIENCY, SPEED, styles_of_systems
+from results.show.plots.sweep import heat_map_of_system, lines, over_batch, scaling
+from results.show.plots.systems import compute_and_effective
 from results.tests import made_up
 from results.verdicts.requirements import read_requirements
 from tests.needs import need
@@ -305,7 +305,7 @@ def test_a_pdf_without_a_browser_is_refused_in_one_sentence_before_any_work(tmp_
 )
 def test_a_browser_that_does_not_print_is_refused_in_one_sentence(tmp_path, monkeypatch, script, limit_s, message):
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("results.page.report.PDF_TIMEOUT_S", limit_s)
+    monkeypatch.setattr("results.show.page.report.PDF_TIMEOUT_S", limit_s)
     (tmp_path / BROWSERS[0]).write_text(f"#!/bin/sh\n{script}\n")
     (tmp_path / BROWSERS[0]).chmod(0o755)
     with pytest.raises(RecordError, match=message):

@@ -9,8 +9,8 @@ from collections import Counter
 import pytest
 
 from results.points.repeats import by_point
-from results.records import RecordError
-from results.tables.decision import beyond_measured, cost_words, ranking_rows, ranking_words
+from results.record.records import RecordError
+from results.show.tables.decision import beyond_measured, cost_words, ranking_rows, ranking_words
 from results.tests import made_up
 from results.tests.made_up import of_scope
 from results.verdicts.cost import HOURS_PER_YEAR, Costs, Price, cheapest, cheapest_in, cost_of, crossings

@@ -11,13 +11,13 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from jpwr.region_times import State
+from jpwr.regions.times import State
 from jpwr.tests.conftest import nvml_folder as nvml_folder
 from jpwr.tests.conftest import run
-from results.archive import _check_run
-from results.collect import collect, main
-from results.joined.state_power import Readings, fit_states
-from results.records import RESULT_NAME, find_records, write_record
+from results.join.state_power import Readings, fit_states
+from results.record.archive import _check_run
+from results.record.collect import collect, main
+from results.record.records import RESULT_NAME, find_records, write_record
 from results.tests.conftest import make_record
 from results.tests.steps import PAUSE, USUAL, Made, made_steps
 

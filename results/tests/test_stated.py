@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from caraml.cli import main
-from results import stated
-from results.derived import contradictions
+from results.record import stated
+from results.record.derived import contradictions
 from results.tests.test_derived import place
 
 RECORDS = Path(__file__).parents[1] / "records" / "H200"

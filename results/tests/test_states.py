@@ -7,11 +7,11 @@ import json
 import pytest
 
 from caraml.cli import main
-from results.derived import contradictions
 from results.points.repeats import by_point
-from results.tables.states import closing_notes, state_rows
+from results.record.derived import contradictions
+from results.record.values import plain
+from results.show.tables.states import closing_notes, state_rows
 from results.tests.made_up import result
-from results.values import plain
 
 
 def told(energy_wh, refused="", time_s=0.1, names=("Forward",)):

@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from jpwr.channel import ChannelInfo, Scope
-from results.archive import _other_states
-from results.collect import collect, main
-from results.joined import state_energy
+from results.join import state_energy
+from results.record.archive import _other_states
+from results.record.collect import collect, main
 from results.tests.conftest import CPU, GPU0, GPU1, PACKAGE, make_record
 
 
@@ -99,13 +99,13 @@ def test_power_that_was_estimated_tells_of_no_state(job, asked):
 
 
 def test_what_the_fit_needs_is_named_where_it_is_missing(job, monkeypatch):
-    monkeypatch.setitem(sys.modules, "results.joined.state_energy", None)
+    monkeypatch.setitem(sys.modules, "results.join.state_energy", None)
     job.record(states={"states": []}, devices=[device(0, "GPU-0")])
     job.trace([GPU0], lambda channel, _: 100.0)
     result = collect(job.path)
     assert result["status"] == "ok"
     assert result["energy"]["notes"] == [
-        "no energy of states: results.joined.state_energy is not installed where jobs are collected"
+        "no energy of states: results.join.state_energy is not installed where jobs are collected"
     ]
 
 

@@ -5,11 +5,11 @@ import io
 
 import pytest
 
-from results.records import RecordError
-from results.tables.table import CARAML_COLUMNS, failures, in_order, pivot_rows, render, rows, select
+from results.record.records import RecordError
+from results.record.values import sort_key
+from results.show.tables.table import CARAML_COLUMNS, failures, in_order, pivot_rows, render, rows, select
 from results.tests import made_up
 from results.tests.conftest import make_record
-from results.values import sort_key
 
 
 def good(devices: int, batch: int, tokens_per_s: float) -> dict:

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from caraml.cli import main
-from results.derived import contradictions
-from results.page.report import _origins, _quality
 from results.points.repeats import by_point
-from results.records import find_records
-from results.tables.doubts import deviations_once
-from results.tables.summary import sentences
+from results.record.derived import contradictions
+from results.record.records import find_records
+from results.show.page.report import _origins, _quality
+from results.show.tables.doubts import deviations_once
+from results.show.tables.summary import sentences
 
 ROOT = Path(__file__).parents[2]
 [REAL] = (ROOT / "results" / "records").glob("H200/llm_800M_micro4_batch16_*/result.json")

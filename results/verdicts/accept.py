@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from results.points.estimate import Interval
 from results.points.repeats import PointResults
-from results.records import RecordError, Skipped
-from results.values import count, rounded
+from results.record.records import RecordError, Skipped
+from results.record.values import count, rounded
 from results.verdicts.measures import Answer, answer, check_alike, points_of
 from results.verdicts.outcome import Outcome, judge
 from results.verdicts.requirements import Item, Requirements

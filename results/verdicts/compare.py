@@ -12,8 +12,8 @@ from results.points.regions import changes
 from results.points.repeats import Point, PointResults, by_point, disturbances, energy_of_path, point_of, step_times_s
 from results.points.sensors import accuracy_text
 from results.points.setups import LONGEST, OPTION, UNKNOWN, machine_of, together, work_of
-from results.records import Record, RecordError, Skipped
-from results.values import energy_source
+from results.record.records import Record, RecordError, Skipped
+from results.record.values import energy_source
 from results.verdicts.outcome import Outcome, judge
 from results.verdicts.quality import ESTIMATE, grade, why_not_ranked
 

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from results.points.estimate import Estimate, of_runs
 from results.points.repeats import PointResults
-from results.records import RecordError
-from results.values import THROUGHPUT, WORK, devices_text, value_at
+from results.record.records import RecordError
+from results.record.values import THROUGHPUT, WORK, devices_text, value_at
 from results.verdicts.quality import energy_kind, why_not_ranked
 from results.verdicts.ranking import why_left_out
 from results.verdicts.written import filled, read_mapping

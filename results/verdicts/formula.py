@@ -7,7 +7,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 
-from results.records import RecordError
+from results.record.records import RecordError
 
 OPERATORS: dict[type[ast.AST], Callable[..., float]] = {
     ast.Add: operator.add,

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from results.points.estimate import Estimate, Interval, exactly, of_the_middle
 from results.points.repeats import PointResults
-from results.records import RecordError
-from results.values import PER_DEVICE, THROUGHPUT, devices_text, grouped
+from results.record.records import RecordError
+from results.record.values import PER_DEVICE, THROUGHPUT, devices_text, grouped
 from results.verdicts.quality import ESTIMATE, deviations, energy_kind, grade, why_not_ranked, window_too_short
 from results.verdicts.ranking import fastest, ranked_points, why_left_out
 from results.verdicts.requirements import PATHS, SECONDS, Asked, Wanted

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from results.records import Found, RecordError, Skipped
+from results.record.records import Found, RecordError, Skipped
 
 
 def names_of_offers(texts: Sequence[str], folders: Sequence[Path]) -> dict[Path, str]:

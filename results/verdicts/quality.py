@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from jpwr.rules import MAX_GAP_S, MAX_MISSING, MIN_RATE_HZ, MIN_SAMPLES
-from results.derived import INSIDE, busier_elsewhere, longest_s, windows_of
+from jpwr.report.rules import MAX_GAP_S, MAX_MISSING, MIN_RATE_HZ, MIN_SAMPLES
 from results.points.repeats import PointResults, step_times_s, unsteady
 from results.points.sensors import accuracy_text, sampling_share
-from results.records import Record
-from results.values import count, is_accelerated, value_at
+from results.record.derived import INSIDE, busier_elsewhere, longest_s, windows_of
+from results.record.records import Record
+from results.record.values import count, is_accelerated, value_at
 
 ESTIMATE = "Q0"
 GRADES = {

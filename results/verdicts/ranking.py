@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from results.points.estimate import Estimate, overlap
 from results.points.repeats import PointResults
-from results.values import PER_DEVICE, grouped
+from results.record.values import PER_DEVICE, grouped
 from results.verdicts.quality import energy_kind
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from results.points.repeats import PointResults
-from results.records import RecordError
-from results.values import PER_DEVICE, THROUGHPUT, WORK, devices_text
+from results.record.records import RecordError
+from results.record.values import PER_DEVICE, THROUGHPUT, WORK, devices_text
 from results.verdicts.formula import Formula
 from results.verdicts.quality import GRADES
 from results.verdicts.written import check_key, filled, read_mapping

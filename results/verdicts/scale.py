@@ -14,7 +14,7 @@ from typing import NamedTuple
 from results.points.estimate import Estimate, exactly, product
 from results.points.repeats import PointResults
 from results.points.setups import CPUS, DEVICE, FLOPS, OPTION, Setup, differences, setup_of
-from results.values import PER_DEVICE, devices_text, grouped, is_accelerated
+from results.record.values import PER_DEVICE, devices_text, grouped, is_accelerated
 from results.verdicts.cost import HOURS_PER_YEAR, Costs, Price, unseen_w
 from results.verdicts.quality import energy_kind, why_not_ranked
 from results.verdicts.ranking import best_by_devices, ranked_points

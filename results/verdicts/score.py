@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from results.points.estimate import Estimate, Interval, Part, exactly, half_interval, overlap, product
 from results.points.repeats import PointResults
-from results.records import RecordError
-from results.values import PER_DEVICE
+from results.record.records import RecordError
+from results.record.values import PER_DEVICE
 from results.verdicts.accept import Verdict
 from results.verdicts.cost import Costs
 from results.verdicts.measures import Answer, answer, check_alike, points_of

@@ -9,7 +9,7 @@ from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from results.records import LARGEST, RecordError
+from results.record.records import LARGEST, RecordError
 from results.yaml_files import YamlError, read_yaml
 
 Kind = TypeVar("Kind")

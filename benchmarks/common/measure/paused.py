@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from benchmarks.common.measure.measured import Session
 from benchmarks.common.measure.regions import PARTS, PAUSE, PAUSED, STATES_SUFFIX, packed, write_states
-from benchmarks.common.out_of_memory import telling_line
+from benchmarks.common.node.out_of_memory import telling_line
 from benchmarks.common.progress import Pace
 from benchmarks.common.record import MEASURED, RunRecord
 from benchmarks.common.workload import InParts

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks.common.measure.measured import Session
+from benchmarks.common.node.out_of_memory import telling_line
 from benchmarks.common.options import ConfigError, RunOptions
-from benchmarks.common.out_of_memory import telling_line
 
 PROFILE_SUFFIX = ".profile"
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from benchmarks.common.node.cgroup import Periods, quota_periods
 from benchmarks.common.record import EFFECTIVE, MEASURED
-from jpwr.region_times import (
+from jpwr.regions import RegionTimer
+from jpwr.regions.times import (
     BATCH,
     COMM,
     HOST,
@@ -26,7 +27,6 @@ from jpwr.region_times import (
     states_of,
     steps_of,
 )
-from jpwr.regions import RegionTimer
 
 # Above so many marks every second step of the window is marked, then every fourth: memory has an end.
 MANY_MARKS = 100_000

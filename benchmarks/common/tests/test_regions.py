@@ -15,8 +15,8 @@ from benchmarks.common.measure.regions import (
     with_parts,
     write_trace,
 )
-from jpwr.region_times import BATCH, COMM, FORWARD, IO, OTHER, UPDATE, Span, describe, merge, steps_of
 from jpwr.regions import RegionTimer
+from jpwr.regions.times import BATCH, COMM, FORWARD, IO, OTHER, UPDATE, Span, describe, merge, steps_of
 
 
 @pytest.fixture

@@ -30,8 +30,8 @@ from benchmarks.llm_training.config import GPT2_VOCAB_SIZE, ModelSize, TrainingO
 from benchmarks.llm_training.corpus import installed_texts
 from benchmarks.llm_training.prepare import train_tokenizer, write_indexed
 from benchmarks.llm_training.train import Gpt
-from jpwr.region_times import BATCH
 from jpwr.regions import RegionTimer
+from jpwr.regions.times import BATCH
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def plain_gpt_step(shape: ModelSize, plan: BatchPlan, options: TrainingOptions) 
     import torch
 
     from benchmarks.llm_training.data import SyntheticSamples, micro_batches
-    from benchmarks.llm_training.plain_gpt import PlainGpt
+    from benchmarks.llm_training.gpt.plain_gpt import PlainGpt
 
     model = PlainGpt(shape, shape.sequence_length)
     adam = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=options.weight_decay, fused=True)

@@ -14,8 +14,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.common.launch import read_launch
 from benchmarks.common.options import ComputeOptions
-from benchmarks.llm_training import model, parallel
 from benchmarks.llm_training.config import SIZES, Layout
+from benchmarks.llm_training.gpt import model, parallel
 from benchmarks.on_pytorch.target import choose_target
 
 

@@ -39,7 +39,7 @@ from torch.utils._pytree import tree_leaves  # noqa: E402
 from benchmarks.common.launch import Launch  # noqa: E402
 from benchmarks.common.record import RunRecord  # noqa: E402
 from benchmarks.common.session import parse_options  # noqa: E402
-from benchmarks.llm_training import kernels, parallel  # noqa: E402
+from benchmarks.llm_training.gpt import kernels, parallel  # noqa: E402
 from benchmarks.llm_training.train import Gpt  # noqa: E402
 from jpwr.regions import RegionTimer  # noqa: E402
 

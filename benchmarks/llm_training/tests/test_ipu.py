@@ -18,7 +18,7 @@ from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.long
 
-ipu = Later("benchmarks.llm_training.ipu")
+ipu = Later("benchmarks.llm_training.gpt.ipu")
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 STAND_IN = Path(__file__).with_name("poptorch_stand_in.py")

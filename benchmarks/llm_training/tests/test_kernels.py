@@ -122,7 +122,7 @@ def choose(precision: str = "bf16", recompute: str = "none", warmup_steps: int =
 
 @pytest.fixture
 def with_transformer_engine(monkeypatch):
-    monkeypatch.setattr("benchmarks.llm_training.kernels.HAVE_TE", True)
+    monkeypatch.setattr("benchmarks.llm_training.gpt.kernels.HAVE_TE", True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "GPU 1")
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 0))
 
@@ -150,7 +150,7 @@ def test_a_gpu_takes_transformer_engines_layers_where_they_are(with_transformer_
 
 
 def test_nothing_is_compiled_without_a_compiler(monkeypatch):
-    monkeypatch.setattr("benchmarks.llm_training.kernels._missing_compiler", lambda target: "Triton")
+    monkeypatch.setattr("benchmarks.llm_training.gpt.kernels._missing_compiler", lambda target: "Triton")
     assert choose().compile == "off"
     with pytest.raises(ConfigError, match="--compile parts needs Triton, which is not installed"):
         choose(compile="parts")

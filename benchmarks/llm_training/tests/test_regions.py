@@ -7,14 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from jpwr.region_times import BACKWARD, BATCH, COMM, FORWARD, UPDATE
 from jpwr.regions import RegionTimer
+from jpwr.regions.times import BACKWARD, BATCH, COMM, FORWARD, UPDATE
 from tests.later import Later
 
 pytestmark = pytest.mark.long
 
 torch, dist = Later("torch"), Later("torch.distributed")
-regions, communication = Later("benchmarks.llm_training.regions"), Later("benchmarks.on_pytorch.communication")
+regions, communication = Later("benchmarks.llm_training.gpt.regions"), Later("benchmarks.on_pytorch.communication")
 
 
 @pytest.fixture

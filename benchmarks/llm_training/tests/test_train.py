@@ -24,7 +24,7 @@ from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.long
 
-torch, cpu_stand_ins = Later("torch"), Later("benchmarks.llm_training.cpu_stand_ins")
+torch, cpu_stand_ins = Later("torch"), Later("benchmarks.llm_training.gpt.cpu_stand_ins")
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}

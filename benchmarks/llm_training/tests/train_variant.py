@@ -24,7 +24,7 @@ import torch  # noqa: E402
 from benchmarks.common.launch import Launch  # noqa: E402
 from benchmarks.common.options import ComputeOptions  # noqa: E402
 from benchmarks.common.session import parse_options  # noqa: E402
-from benchmarks.llm_training import kernels, parallel  # noqa: E402
+from benchmarks.llm_training.gpt import kernels, parallel  # noqa: E402
 from benchmarks.llm_training.train import Gpt  # noqa: E402
 from benchmarks.on_pytorch.target import choose_target  # noqa: E402
 from jpwr.regions import RegionTimer  # noqa: E402

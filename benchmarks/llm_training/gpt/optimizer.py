@@ -1,0 +1,154 @@
+"""AdamW under megatron-core's data parallelism."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import torch
+from megatron.core import parallel_state
+from megatron.core.distributed import DistributedDataParallel
+from megatron.core.optimizer import OptimizerConfig, clip_grads, get_megatron_optimizer
+from megatron.core.tensor_parallel.layers import param_is_not_tensor_parallel_duplicate
+from megatron.core.transformer.module import param_is_not_shared
+from megatron.core.utils import local_multi_tensor_l2_norm
+
+from benchmarks.llm_training.config import ADAM_BETAS, ADAM_EPS, TrainingOptions
+from benchmarks.llm_training.gpt.regions import MegatronTimers
+from benchmarks.on_pytorch.target import Target
+
+INITIAL_LOSS_SCALE = 2.0**16  # of fp16; halved when a gradient overflows
+
+
+def build_optimizer(
+    model: DistributedDataParallel, options: TrainingOptions, target: Target, timers: MegatronTimers
+) -> MegatronOptimizer | CpuOptimizer:
+    """Return the optimizer for the device, which tells the timers what it does."""
+    return MegatronOptimizer(model, options, target, timers) if target.on_gpu else CpuOptimizer(model, options)
+
+
+class MegatronOptimizer:
+    """megatron-core's distributed optimizer; its `description` says whose AdamW it is."""
+
+    def __init__(
+        self, model: DistributedDataParallel, options: TrainingOptions, target: Target, timers: MegatronTimers
+    ) -> None:
+        if clip_grads.l2_norm_impl is local_multi_tensor_l2_norm:
+            clip_grads.l2_norm_impl, clip_grads.multi_tensor_scale_impl = norm_of_all, scale_all
+        self._optimizer = get_megatron_optimizer(
+            OptimizerConfig(
+                optimizer="adam",
+                lr=options.learning_rate,
+                min_lr=options.learning_rate,
+                weight_decay=options.weight_decay,
+                adam_beta1=ADAM_BETAS[0],
+                adam_beta2=ADAM_BETAS[1],
+                adam_eps=ADAM_EPS,
+                clip_grad=options.gradient_clip,
+                bf16=target.precision in ("bf16", "fp8"),
+                fp16=target.precision == "fp16",
+                initial_loss_scale=INITIAL_LOSS_SCALE,
+                params_dtype=target.dtype,
+                use_distributed_optimizer=True,
+                overlap_param_gather=model.ddp_config.overlap_param_gather,
+                timers=timers,
+            ),
+            [model],
+            use_gloo_process_groups=False,
+        )
+        inner = [chained.optimizer for chained in self._optimizer.chained_optimizers]
+        for adam in inner:
+            if isinstance(adam, torch.optim.AdamW):  # without TransformerEngine and apex
+                for group in adam.param_groups:
+                    group["fused"] = True
+        self.description = " ".join(
+            {f"{type(adam).__module__.partition('.')[0]} {type(adam).__name__}" for adam in inner}
+        )
+
+    def zero_grad(self) -> None:
+        """Forget the gradients of the step before."""
+        self._optimizer.zero_grad()
+
+    @property
+    def scale_loss(self) -> Callable[[torch.Tensor], torch.Tensor]:
+        """Function that scales the loss before the backward pass."""
+        scale: Callable[[torch.Tensor], torch.Tensor] = self._optimizer.scale_loss
+        return scale
+
+    def step(self, learning_rate: float) -> bool:
+        """Update the weights; return False where a gradient in fp16 was not finite, and the step was left out."""
+        for group in self._optimizer.param_groups:
+            group["lr"] = learning_rate
+        done, _, _ = self._optimizer.step()
+        return bool(done)
+
+
+def norm_of_all(
+    chunk_size: int, overflow: torch.Tensor, tensor_lists: list[list[torch.Tensor]], per_tensor: bool
+) -> tuple[torch.Tensor, None]:
+    """Norm over all tensors, without a word to the host: megatron-core's own, without apex, waits once for each."""
+    return torch.stack(torch._foreach_norm(tensor_lists[0])).norm().reshape(1), None
+
+
+def scale_all(chunk_size: int, overflow: torch.Tensor, tensor_lists: list[list[torch.Tensor]], scale: float) -> None:
+    """Sources times `scale` to targets, in few kernels."""
+    sources, targets = tensor_lists
+    if sources is not targets:
+        torch._foreach_copy_(targets, sources)
+    torch._foreach_mul_(targets, scale)
+
+
+class CpuOptimizer:
+    """PyTorch's fused AdamW: megatron-core's optimizers refuse parameters on a CPU.
+
+    Same rules: weights below float32 have a float32 copy, only matrices decay, the norm is that of the whole model.
+    """
+
+    def __init__(self, model: DistributedDataParallel, options: TrainingOptions) -> None:
+        self._clip = options.gradient_clip
+        self._weights = [weight for weight in model.parameters() if weight.requires_grad]
+        self._masters = [
+            weight if weight.dtype is torch.float32 else weight.detach().float() for weight in self._weights
+        ]
+        groups = [
+            {"params": [m for m in self._masters if m.dim() > 1], "weight_decay": options.weight_decay},
+            {"params": [m for m in self._masters if m.dim() == 1], "weight_decay": 0.0},
+        ]
+        self._adam = torch.optim.AdamW(groups, lr=options.learning_rate, betas=ADAM_BETAS, eps=ADAM_EPS, fused=True)
+
+    description = "torch AdamW"
+    scale_loss = None
+
+    def zero_grad(self) -> None:
+        """Nothing: the gradients that count are in the model's own buffer."""
+
+    @torch.no_grad()
+    def step(self, learning_rate: float) -> bool:
+        """Update the weights."""
+        for weight, master in zip(self._weights, self._masters, strict=True):
+            master.grad = _gradient(weight)
+        norm = _global_norm(self._weights)
+        torch.nn.utils.clip_grads_with_norm_(self._masters, self._clip, norm)
+        for group in self._adam.param_groups:
+            group["lr"] = learning_rate
+        self._adam.step()
+        for weight, master in zip(self._weights, self._masters, strict=True):
+            master.grad = None
+            if weight is not master:
+                weight.copy_(master)
+        return True
+
+
+def _gradient(weight: torch.nn.Parameter) -> torch.Tensor:
+    """The gradient in the buffer of megatron-core's DistributedDataParallel."""
+    gradient: torch.Tensor = weight.main_grad  # type: ignore[attr-defined]
+    return gradient
+
+
+def _global_norm(weights: Iterable[torch.nn.Parameter]) -> torch.Tensor:
+    """Norm of the gradient over the whole model, each parameter counted on one rank only."""
+    own = [_gradient(w) for w in weights if param_is_not_shared(w) and param_is_not_tensor_parallel_duplicate(w)]
+    square = torch.nn.utils.get_total_norm(own).square()
+    group = parallel_state.get_model_parallel_group()
+    if group.size() > 1:
+        torch.distributed.all_reduce(square, group=group)
+    return square.sqrt()

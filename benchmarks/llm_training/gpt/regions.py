@@ -1,0 +1,85 @@
+"""megatron-core's own regions as those of the suite, without the waits for the device of its own timers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from megatron.core.distributed import param_and_grad_buffer
+from megatron.core.tensor_parallel import layers, mappings, utils
+
+from benchmarks.on_pytorch.communication import MarkedWork, end_of, marked_collectives
+from jpwr.regions import RegionTimer
+from jpwr.regions.times import BACKWARD, COMM, FORWARD, UPDATE
+
+# By how megatron-core's names begin, or else end; others, such as forward-backward, are made of these.
+BEGINNINGS = {"forward-compute": FORWARD, "backward-compute": BACKWARD, "optimizer-": UPDATE, "params-all-gather": COMM}
+ENDINGS = {"-recv": COMM, "-send": COMM, "-grads-sync": COMM, "-all-reduce": COMM}
+
+
+class MegatronTimers:
+    """Timers for megatron-core's configurations: called with a name, return a timer that starts and stops."""
+
+    def __init__(self, timer: RegionTimer) -> None:
+        self._timer = timer
+        self._known: dict[str, MegatronTimer] = {}
+
+    def __call__(self, name: str, log_level: int | None = None) -> MegatronTimer:
+        if name not in self._known:
+            self._known[name] = MegatronTimer(self._timer, region_of(name))
+        return self._known[name]
+
+
+class MegatronTimer:
+    """One of megatron-core's regions; one without a region of ours is not marked."""
+
+    def __init__(self, timer: RegionTimer, key: str | None) -> None:
+        self._timer, self._key = timer, key
+
+    def start(self, barrier: bool = False) -> None:
+        """A barrier would change what is measured: there is none."""
+        if self._key:
+            self._timer.start(self._key)
+
+    def stop(self, barrier: bool = False) -> None:
+        """See start."""
+        if self._key:
+            self._timer.end(self._key)
+
+
+def region_of(name: str) -> str | None:
+    """Our key for megatron-core's name of a region."""
+    for beginning, key in BEGINNINGS.items():
+        if name.startswith(beginning):
+            return key
+    return next((key for ending, key in ENDINGS.items() if name.endswith(ending)), None)
+
+
+def marked_communication(timer: RegionTimer) -> AbstractContextManager[None]:
+    """Collectives within layers, of tensor parallelism, and those of norms, are Comm."""
+    return marked_collectives(timer, (param_and_grad_buffer, layers, mappings, utils))
+
+
+def mark_overlapped_sums(timer: RegionTimer, model: Any, on_gpu: bool) -> None:
+    """Sums of gradients that are under way while the backward pass goes on, and weights on their way to the forward."""
+    for group in [*model.bucket_groups, *model.expert_parallel_bucket_groups]:
+        for start, handle in (("start_grad_sync", "grad_reduce_handle"), ("start_param_sync", "param_gather_handle")):
+            setattr(group, start, _started(timer, group, getattr(group, start), handle, on_gpu))
+
+
+def _started(
+    timer: RegionTimer, group: Any, start: Callable[..., Any], handle: str, on_gpu: bool
+) -> Callable[..., Any]:
+    def marked(*args: Any, **options: Any) -> Any:
+        if not timer.recording:
+            return start(*args, **options)
+        before, began = getattr(group, handle), timer.moment()
+        result = start(*args, **options)
+        under_way = getattr(group, handle)
+        if under_way is not None and under_way is not before:
+            works = getattr(under_way, "works", [under_way])
+            setattr(group, handle, MarkedWork(timer, under_way, began, end_of(timer, works, on_gpu)))
+        return result
+
+    return marked

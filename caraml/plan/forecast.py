@@ -1,0 +1,66 @@
+"""Forecast of a sweep before it is submitted: jobs, node-hours and kilowatt-hours.
+
+An estimate from the system's figures: every step at ASSUMED_MFU of the peak, every device of each node at its thermal
+design power for the whole time, and START_S of each run before its first step.
+"""
+
+from __future__ import annotations
+
+from math import ceil, inf
+from typing import NamedTuple
+
+from caraml.plan.points import sweep
+from caraml.plan.site import Site
+from caraml.plan.systems import Block
+from caraml.plan.workloads import Workload
+from results.record.values import count
+
+ASSUMED_MFU = 0.3
+START_S = 90.0
+SECONDS_PER_HOUR = 3600.0
+WATTS_PER_KW = 1000.0
+
+
+class Forecast(NamedTuple):
+    """Forecast of one run of a workflow on a system without further tags; None: the system lacks the figures."""
+
+    workflow: str
+    model: str
+    points: int  # and so many jobs, as the runs of a point share one
+    runs: int
+    devices: int  # of the smallest point
+    batch: int
+    node_hours: float | None
+    energy_kwh: float | None  # of the devices
+
+    def __str__(self) -> str:
+        """In words."""
+        if self.node_hours is None:
+            cost = "how long is not known, as no peak of the devices is, or no FLOPs of the model are"
+        else:
+            energy = "" if self.energy_kwh is None else f" and {self.energy_kwh:.2g} kWh of the devices"
+            cost = f"about {self.node_hours:.2g} node-hours{energy}"
+        return f"{self.model}: {count(self.points, 'job')} with {count(self.runs, 'run')}, {cost}"
+
+
+def forecast(known: Workload, block: Block, site: Site) -> Forecast:
+    """Return the forecast for all points of a workload's sweep; raises SiteError if it cannot run."""
+    facts = known.facts
+    model = facts.default_model(block)
+    per_node, repeats = int(block["devices_per_node"]), int(block["default_repeats"])
+    peak_flops = float(block[f"peak_tflops_{block['default_precision']}"]) * 1e12
+    flops = known.flops_per_sample(block, model)
+    points = [(devices, batch) for devices, batches in sweep(known, block, site, model).items() for batch in batches]
+    node_s = 0.0
+    for devices, batch in points if peak_flops and flops else ():
+        step_s = batch * flops / (devices * peak_flops * ASSUMED_MFU)
+        node_s += ceil(devices / per_node) * repeats * _run_s(block, step_s, facts.max_measured_s or inf)
+    node_hours = node_s / SECONDS_PER_HOUR if peak_flops and flops else None
+    tdp_w = float(block["tdp_w_per_device"]) * per_node
+    energy_kwh = node_hours * tdp_w / WATTS_PER_KW if node_hours and tdp_w else None
+    return Forecast(facts.workflow, model, len(points), len(points) * repeats, *points[0], node_hours, energy_kwh)
+
+
+def _run_s(block: Block, step_s: float, max_measured_s: float) -> float:
+    warmup_s, measured_s = int(block["warmup_steps"]) * step_s, int(block["measured_steps"]) * step_s
+    return START_S + warmup_s + max(step_s, min(max(measured_s, float(block["min_measured_s"])), max_measured_s))

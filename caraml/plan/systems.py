@@ -1,0 +1,228 @@
+"""The systems that are described in jube/include/systems.yaml, for people."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from caraml.errors import SiteError, near
+from caraml.installation import REFUSED, SYSTEMS, table_file
+from caraml.plan.nodes import entries, read_otherwise, text_of, value_of
+from results.show.tables.table import aligned
+from results.workloads import VENDORS, workloads
+from results.yaml_files import YamlError, read_nodes, read_yaml
+
+COLUMNS = (
+    ("system", "system_name"),
+    ("accelerator", "accelerator"),
+    ("per node", "devices_per_node"),
+    ("memory [GB]", "memory_gb_per_device"),
+    ("fp8 [TFLOP/s]", "peak_tflops_fp8"),
+    ("bf16 [TFLOP/s]", "peak_tflops_bf16"),
+    ("fp16 [TFLOP/s]", "peak_tflops_fp16"),
+    ("power methods", "power_methods"),
+    ("runs by", "submit"),
+    ("source of the figures", "hardware_source"),
+)
+
+RUNTIMES = ("apptainer", "podman", "charliecloud", "none")
+SUBMITS = ("bash", "sbatch", "kubernetes")
+
+
+class Kind(NamedTuple):
+    """Allowed values of a key: in words, and as a regular expression for the text in the file."""
+
+    words: str
+    pattern: str
+    convert: Callable[[str], str | int | float] = str
+
+
+def _one_of(*choices: str) -> Kind:
+    return Kind(f"one of {', '.join(choices)}", "|".join(map(re.escape, choices)))
+
+
+ANY_TEXT = Kind('a text, or "" for none', r"(?s:.*)")
+TEXT = Kind("a text", r"(?s:.*\S.*)")
+FROM_0 = Kind("a whole number from 0 on", r"0|[1-9][0-9]*", int)
+FROM_1 = Kind("a whole number from 1 on", r"[1-9][0-9]*", int)
+FIGURE = Kind(
+    "a number from 0 on",
+    r"[0-9]*\.?[0-9]+([eE][-+]?[0-9]+)?",
+    lambda text: int(text) if text.isdecimal() else float(text),
+)
+SWEEP = Kind("whole numbers from 1 on with spaces between them", rf" *{FROM_1.pattern}( +{FROM_1.pattern})* *")
+
+# Every key of a block; the head of systems.yaml explains them.
+KEYS: dict[str, Kind] = {
+    "system_name": TEXT,
+    "vendor": _one_of(*VENDORS),
+    "cpu_arch": TEXT,
+    "accelerator": TEXT,
+    "device_words": ANY_TEXT,
+    "devices_per_node": FROM_1,
+    "devices_sweep": SWEEP,
+    "cpus_per_task": FROM_1,
+    "memory_gb_per_device": FIGURE,
+    "tdp_w_per_device": FIGURE,
+    "memory_gb_per_s_per_device": FIGURE,
+    "link_gb_per_s_per_device": FIGURE,
+    "network_gb_per_s_per_device": FIGURE,
+    "peak_tflops_fp32": FIGURE,
+    "peak_tflops_fp16": FIGURE,
+    "peak_tflops_bf16": FIGURE,
+    "peak_tflops_fp8": FIGURE,
+    "hardware_source": TEXT,
+    "power_methods": TEXT,
+    "image": TEXT,
+    "container_runtime": _one_of(*RUNTIMES),
+    "submit": _one_of(*SUBMITS),
+    "gres": ANY_TEXT,
+    "kubernetes_resource": ANY_TEXT,
+    "launcher": ANY_TEXT,
+    "launcher_args": ANY_TEXT,
+    "host_suffix": ANY_TEXT,
+    "network_env": ANY_TEXT,
+    "default_precision": _one_of("fp32", "bf16", "fp16", "fp8"),
+    "warmup_steps": FROM_0,
+    "measured_steps": FROM_1,
+    "min_measured_s": FIGURE,
+    "default_repeats": FROM_1,
+}
+# What a block need not state, with what it then is.
+OPTIONAL: Mapping[str, Any] = {
+    "kubernetes_resource": "",
+    "memory_gb_per_s_per_device": 0,
+    "link_gb_per_s_per_device": 0,
+    "network_gb_per_s_per_device": 0,
+}
+COMMANDS = ("cpu_arch", "cpus_per_task")  # JUBE alone reads their values, so `mode: shell` may find them
+Block = dict[str, Any]
+
+
+def read_systems(file: Path | None = None) -> dict[str, Block]:
+    """For each system its keys with their values; of a key with several tags, the value without a tag asked for.
+
+    Raises SiteError when the file cannot be read, and for the first mistake in it.
+    """
+    file = file or table_file(SYSTEMS)
+    try:
+        root = read_nodes(file)
+    except YamlError as error:
+        raise SiteError(f"{file} cannot be read: {error}") from error
+    for node, text in find_mistakes(root):
+        raise SiteError(f"{file}:{node.start_mark.line + 1}: {text}")
+    found: dict[str, Block] = {}
+    kinds = _known_keys()
+    for block in entries(root, "parameterset"):
+        values: Block = {}
+        for parameter in _untagged(block):
+            key, text = text_of(parameter, "name"), text_of(parameter)
+            values[key] = text if text_of(parameter, "mode") else kinds[key].convert(text)
+        found[text_of(block, "tag")] = values | {key: OPTIONAL[key] for key in OPTIONAL if key not in values}
+    if not found:
+        raise SiteError(f"{file} describes no system: it needs a 'parameterset' with a block for each")
+    return found
+
+
+def find_mistakes(root: Any) -> Iterator[tuple[Any, str]]:
+    """Find the mistakes in the blocks of systems, each with its node in the file."""
+    known = _known_keys()
+    first: dict[str, int] = {}
+    for block in entries(root, "parameterset"):
+        name, line = text_of(block, "tag"), block.start_mark.line + 1
+        if not name or text_of(block, "name") != "system":
+            yield block, "the block of a system has 'name: system', and the system's name as its 'tag'"
+            continue
+        if name in first:
+            yield block, f"system {name} is described twice, first in line {first[name]}: give one of them another tag"
+        first.setdefault(name, line)
+        if not entries(block, "parameter"):
+            yield block, f"system {name} has no 'parameter', which holds its keys"
+            continue
+        for parameter in entries(block, "parameter"):
+            key = text_of(parameter, "name")
+            if key not in known:
+                yield parameter, f"system {name} has a key '{key}', which nothing reads: {near(key, known)}"
+            elif wrong := _wrong_value(parameter, key, known[key]):
+                yield parameter, f"system {name} {wrong}"
+            elif key == "system_name" and text_of(parameter) != name:
+                yield parameter, f"system {name} has '{text_of(parameter)}' as its system_name: write {name}"
+        for node, words in read_otherwise(block):
+            yield node, f"system {name} {words}"
+        stated = {text_of(parameter, "name") for parameter in _untagged(block)}
+        for key in KEYS:
+            if key not in stated and key not in OPTIONAL:
+                yield block, f"system {name} has no '{key}': add it, with {KEYS[key].words}"
+
+
+def _wrong_value(parameter: Any, key: str, kind: Kind) -> str:
+    """Describe what is wrong with the value of a key; empty if nothing is."""
+    value = value_of(parameter, "_")
+    if value is None or value.tag.rpartition(":")[2] in ("null", "seq", "map"):
+        return f"has no value for {key}: write {kind.words}"
+    text = text_of(value)
+    if key in COMMANDS and text_of(parameter, "mode"):
+        kind = TEXT
+    if not re.fullmatch(kind.pattern, text):
+        return f"has '{text}' as its {key}: write {kind.words}"
+    if "," in text and not text_of(parameter, "separator"):
+        return f"has a comma in its {key}, where JUBE takes it for two values: add 'separator: \"|\"'"
+    return ""
+
+
+def _untagged(block: Any) -> list[Any]:
+    """The parameters of a block that count where no tag is asked for."""
+    return [one for one in entries(block, "parameter") if (text_of(one, "tag") or "!").startswith("!")]
+
+
+@cache
+def _known_keys() -> Mapping[str, Kind]:
+    """Keys of systems and parameters of workloads; a parameter is numbers where its usual value is."""
+    number = FROM_1.pattern
+    of_one = rf" *({number}( +{number})*)? *"
+    numbers = Kind("whole numbers, such as '8 16; 117M: 2 4'", rf"{of_one}(; *[^;:]+:{of_one})*")
+    return KEYS | {
+        name: numbers if re.fullmatch(numbers.pattern, str(usual)) else TEXT
+        for facts in workloads().values()
+        for name, usual in facts.parameters.items()
+    }
+
+
+def read_system(name: str, file: Path | None = None) -> Block:
+    """One system; raises SiteError when there is none of that name, and when it is known and cannot be run."""
+    systems = read_systems(file)
+    if name not in systems and name in (reasons := read_refused()):
+        raise SiteError(refusal(name, reasons[name]))
+    if name not in systems:
+        raise SiteError(f"there is no system {name}: the systems are {', '.join(systems)}")
+    return systems[name]
+
+
+def read_refused(file: Path | None = None) -> dict[str, str]:
+    """For each system that is known and cannot be run the reason; raises SiteError when the file cannot be used."""
+    file = file or table_file(REFUSED)
+    try:
+        return {
+            str(block["tag"]): next(one["_"] for one in block["parameter"] if one["name"] == "refused")
+            for block in read_yaml(file)["parameterset"]
+        }
+    except YamlError as error:
+        raise SiteError(f"{file} cannot be read: {error}") from error
+    except (AttributeError, KeyError, StopIteration, TypeError) as error:
+        raise SiteError(f"{file}: a block is not that of a system that is refused ({error!r})") from error
+
+
+def refusal(name: str, reason: str) -> str:
+    """The sentence for who asked for it."""
+    return f"{name} was asked for, but {reason}"
+
+
+def systems_table(systems: dict[str, Block]) -> str:
+    """A table for people; a figure of 0 is not known."""
+    rows = [[title for title, _ in COLUMNS]]
+    for block in systems.values():
+        rows.append(["-" if block[key] in (0, "") else str(block[key]) for _, key in COLUMNS])
+    return aligned(rows, str.ljust, "  ", "  ")

@@ -1,0 +1,53 @@
+"""Refuse a tag that a workflow does not know: JUBE would ignore it."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+from caraml.errors import SiteError
+from caraml.plan.systems import read_refused, refusal
+from results.workloads import workloads
+
+CONFIGURATION = "configuration.xml"  # what JUBE stores of a run first, and of a dry run never
+PRECISIONS = {"fp32", "bf16", "fp16", "fp8"}
+TAG_ENTRY = re.compile(r"""^(?!\s*#).*?\btag:\s*("[^"]*"|'[^']*'|[^,}\s#]+)""", re.MULTILINE)
+NAME = re.compile(r"^name:\s*(\S+)", re.MULTILINE)
+
+
+def check_tags(folder: Path, name: str, run: Path) -> None:
+    """Raise SiteError for a tag that was asked for in a run of JUBE, and that the workflow of that name has not.
+
+    `folder` is that of the workflows. A system that cannot be run is refused with its reason.
+    """
+    tree = ElementTree.parse(run / CONFIGURATION)
+    asked = {(tag.text or "").strip() for tag in tree.iter("tag")}
+    refused = read_refused()
+    for tag in sorted(asked & set(refused)):
+        raise SiteError(refusal(tag, refused[tag]))
+    known = known_tags(folder, name)
+    for tag in sorted(asked - known):
+        near = difflib.get_close_matches(tag, known, n=1)
+        hint = f"did you mean {near[0]}? Its" if near else "its"
+        raise SiteError(f"{name} has no tag {tag}: {hint} tags are {' '.join(sorted(known))}")
+
+
+def known_tags(folder: Path, name: str) -> set[str]:
+    """Return the tags in the workflow's own file, and those that all workflows share: which no other's file has.
+
+    Of precisions those in which the workload trains, and of systems those that can be run.
+    """
+    files = {file: NAME.search(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.yaml"))}
+    workflows = {found[1]: _tags_of(file) for file, found in files.items() if found}
+    own = workflows.pop(name)
+    shared = set().union(*map(_tags_of, folder.glob("include/*.yaml"))) - set().union(*workflows.values())
+    facts = workloads().get(name)
+    return (own | shared) - (PRECISIONS - set(facts.precisions.split() if facts else PRECISIONS)) - set(read_refused())
+
+
+def _tags_of(file: Path) -> set[str]:
+    """Return every name in a tag expression such as `!(117M|800M)+synthetic`."""
+    found = TAG_ENTRY.findall(file.read_text(encoding="utf-8"))
+    return {name for expression in found for name in re.findall(r"[\w.-]+", expression)}

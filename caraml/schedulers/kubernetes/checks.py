@@ -1,0 +1,137 @@
+"""Is everything there for the first Job in a cluster?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from caraml.errors import SchedulerError, SiteError
+from caraml.installation import checkout
+from caraml.machine.finding import BAD, GOOD, WARNING, Finding
+from caraml.machine.programs import words
+from caraml.plan.site import Site
+from caraml.plan.systems import Block
+from caraml.schedulers.kubernetes.kubectl import Kubectl
+from caraml.schedulers.kubernetes.submit import image_of, is_below, tolerations
+
+RIGHTS = (
+    *(("create", kind) for kind in ("jobs.batch", "services", "configmaps")),
+    *(("list", kind) for kind in ("jobs.batch", "pods", "events")),
+    ("get", "pods/log"),
+    ("delete", "jobs.batch"),
+)
+INDEXED_SINCE = (1, 24)
+
+
+def check_cluster(block: Block, site: Site, images: Sequence[str]) -> Iterator[Finding]:
+    """Each thing that is looked at; nothing more where the cluster does not answer."""
+    kubectl = Kubectl(site["kubernetes_context"], site["kubernetes_namespace"])
+    try:
+        version = kubectl.json("version")["serverVersion"]
+        yield from _version(version, block)
+        yield from _rights(kubectl)
+        yield from _images(site, images)
+        yield from _storage(kubectl, site)
+        yield from _nodes(kubectl, block, site)
+        yield from _queue(kubectl, site)
+    except (SchedulerError, KeyError) as error:
+        to_do = "is kubectl there, and does 'kubectl version' show a server? See kubernetes_context in site.yaml"
+        yield Finding("Kubernetes", BAD, str(error), to_do)
+    if not site["kubernetes_memory"]:
+        yield Finding("memory", WARNING, "a pod has no limit", "state kubernetes_memory, such as 64Gi, in site.yaml")
+
+
+def _version(server: dict[str, Any], block: Block) -> Iterator[Finding]:
+    yield Finding("Kubernetes", GOOD, server["gitVersion"])
+    numbers = tuple(int("".join(filter(str.isdigit, server[key])) or 0) for key in ("major", "minor"))
+    most = max(int(number) for number in str(block["devices_sweep"]).split())
+    if numbers < INDEXED_SINCE and most > int(block["devices_per_node"]):
+        to_do = "CARAML_DEVICES leaves out points of several nodes"
+        yield Finding("several nodes", BAD, f"{server['gitVersion']} has no Indexed Jobs: 1.24 is the first", to_do)
+
+
+def _rights(kubectl: Kubectl) -> Iterator[Finding]:
+    refused = [
+        f"{verb} {kind}" for verb, kind in RIGHTS if kubectl.try_to("auth", "can-i", verb, kind).stdout.strip() == "no"
+    ]
+    if refused:
+        to_do = "ask for these rights in the namespace, or state another kubernetes_namespace in site.yaml"
+        yield Finding("rights", BAD, f"you may not {', '.join(refused)}", to_do)
+    else:
+        yield Finding("rights", GOOD, "Jobs can be made, read and deleted")
+
+
+def _images(site: Site, images: Sequence[str]) -> Iterator[Finding]:
+    for name in images:
+        try:
+            yield Finding("image", GOOD, f"{image_of(name, site)}; whether it is there, the first pod says")
+        except SiteError as error:
+            yield Finding("image", BAD, str(error), "see docs/kubernetes.md")
+
+
+def _storage(kubectl: Kubectl, site: Site) -> Iterator[Finding]:
+    name, path = site["kubernetes_claim"], site["kubernetes_claim_path"]
+    if not name:
+        found = "no claim: a ConfigMap takes the checkout to the pods, which make their data and log their files"
+        yield Finding("storage", GOOD, found, "with data of your own, state kubernetes_claim in site.yaml")
+        return
+    done = kubectl.try_to("get", "persistentvolumeclaim", name, "-o", "jsonpath={.status.phase} {.spec.accessModes}")
+    if done.returncode:
+        yield Finding("storage", BAD, words(done), "state another kubernetes_claim in site.yaml")
+        return
+    phase, _, modes = done.stdout.partition(" ")
+    yield Finding("storage", GOOD if phase == "Bound" else WARNING, f"claim {name} is {phase}")
+    if "ReadWriteMany" not in modes:
+        yield Finding("storage", WARNING, f"claim {name} is {modes}", "points of several nodes need ReadWriteMany")
+    for what, folder in (("the checkout", str(checkout())), ("data_folder", site["data_folder"])):
+        if not (path and is_below(folder, path)):
+            to_do = "kubernetes_claim_path is the folder of this machine that is on the claim"
+            yield Finding("storage", BAD, f"{what}, {folder}, is not in {path or 'kubernetes_claim_path'}", to_do)
+
+
+def _nodes(kubectl: Kubectl, block: Block, site: Site) -> Iterator[Finding]:
+    labels = ",".join(site["kubernetes_node_selector"])
+    tolerated = {one["key"] for one in tolerations(site)}
+    done = kubectl.try_to("get", "nodes", "-l", labels, "-o", "name")
+    if done.returncode:
+        yield Finding("nodes", WARNING, f"cannot be seen: {words(done)}", "the first pod says whether one fits")
+        return
+    wanted = {block["kubernetes_resource"] or "cpu": int(block["devices_per_node"])}
+    if not block["kubernetes_resource"]:
+        wanted["cpu"] = int(site["kubernetes_cpus"] or 1)
+    [(resource, number)] = wanted.items()
+    nodes = kubectl.json("get", "nodes", "-l", labels)["items"]
+    fitting = [
+        node["metadata"]["name"]
+        for node in nodes
+        if _number(node["status"].get("allocatable", {}).get(resource, "0")) >= number
+        and all(
+            taint["key"] in tolerated or taint["effect"] == "PreferNoSchedule"
+            for taint in node["spec"].get("taints", [])
+        )
+    ]
+    where = f" with {labels}" if labels else ""
+    state = GOOD if fitting else BAD
+    found = f"{len(fitting)} of {len(nodes)}{where} have {number} {resource} and no taint that is not tolerated"
+    to_do = (
+        ""
+        if fitting
+        else "see kubernetes_node_selector and kubernetes_tolerations in site.yaml, and the system's block"
+    )
+    yield Finding("nodes", state, found, to_do)
+
+
+def _number(text: str) -> float:
+    """An amount of devices or cores; those of cores may be in thousandths, as 3500m."""
+    return float(text[:-1]) / 1000 if text.endswith("m") else float(text)
+
+
+def _queue(kubectl: Kubectl, site: Site) -> Iterator[Finding]:
+    name = site["kubernetes_queue"]
+    if not name:
+        return
+    done = kubectl.try_to("get", "localqueues.kueue.x-k8s.io", name, "-o", "name")
+    if done.returncode:
+        yield Finding("queue", BAD, words(done), "is Kueue in the cluster, and kubernetes_queue in site.yaml right?")
+    else:
+        yield Finding("queue", GOOD, name)

@@ -1,0 +1,62 @@
+"""kubectl, with the user's own configuration and rights."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import Any, NamedTuple
+
+from caraml.errors import SchedulerError
+from caraml.machine.programs import ProgramError, ask, words
+
+Object = dict[str, Any]  # of the API
+
+PART, NAME = "app.kubernetes.io/name", "app.kubernetes.io/instance"  # labels: of this suite, and of one Job
+LIMIT_S = 120
+REQUEST_LIMIT = "--request-timeout=60s"
+
+
+class Kubectl(NamedTuple):
+    """One cluster and namespace; empty: those of kubectl's own configuration."""
+
+    context: str = ""
+    namespace: str = ""
+
+    def try_to(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Return the completed kubectl process, whatever its exit code.
+
+        Raises SchedulerError if kubectl is missing or does not end in time.
+        """
+        where = [f"--context={self.context}"] if self.context else []
+        where += [f"--namespace={self.namespace}"] if self.namespace else []
+        try:
+            return ask("kubectl", *where, REQUEST_LIMIT, *arguments, limit_s=LIMIT_S)
+        except ProgramError as error:
+            raise SchedulerError(f"Kubernetes does not answer: {error}") from error
+
+    def __call__(self, *arguments: str) -> str:
+        """Return the output of kubectl; raises SchedulerError if it fails."""
+        done = self.try_to(*arguments)
+        if done.returncode:
+            raise SchedulerError(f"Kubernetes does not answer: {words(done)}")
+        return done.stdout
+
+    def json(self, *arguments: str) -> dict[str, Any]:
+        """The same, as it is meant for programs."""
+        text = self(*arguments, "-o", "json")
+        try:
+            found: dict[str, Any] = json.loads(text)
+        except ValueError as error:
+            raise SchedulerError(f"Kubernetes does not answer: kubectl {arguments[0]} printed no JSON") from error
+        return found
+
+
+def job_id(name: str, where: Kubectl) -> str:
+    """Return what is written to `job.id`."""
+    return f"{name};{where.namespace};{where.context}"
+
+
+def read_job_id(text: str) -> tuple[str, Kubectl]:
+    """Return the Job's name and where it is."""
+    name, namespace, context = (*text.split(";"), "", "")[:3]
+    return name, Kubectl(context, namespace)

@@ -1,0 +1,201 @@
+"""State of a Job and its pods: waiting and for what, running, or ended and why. Sends no request to the cluster.
+
+Sources: the API reference of Kubernetes (JobStatus, PodStatus, ContainerStatus) and its guide on a pod's life cycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from typing import Any
+
+from caraml.schedulers.job import Job
+from caraml.schedulers.kubernetes.kubectl import Kubectl, Object
+
+# Of jube/include/pod.yaml.in: the container that trains, and what a Job is annotated with.
+CONTAINER, FOLDER, PATIENCE = "train", "caraml/folder", "caraml/patience-s"
+# Why a container is not started; no later try changes those of NEVER.
+NOT_STARTED = {
+    *("ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError", "InvalidImageName"),
+    *("ErrImageNeverPull", "CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
+}
+NEVER = {"InvalidImageName", "ErrImageNeverPull"}
+START_LIMIT_S = 600.0  # of tries to create a pod, to get its image, or a volume
+LOST_S = 60.0  # after the last second of its grace a pod's node is lost
+# Reasons of a container or a Job beside which the exit code says more.
+ORDINARY = {"", "Error", "Completed", "BackoffLimitExceeded"}
+
+
+@dataclass(frozen=True)
+class KubernetesJob(Job):
+    """A Job of Kubernetes; its state is in the words of Kubernetes, where it has one."""
+
+    where: Kubectl = Kubectl()
+    end: str = ""
+    version: str = ""  # of the cluster
+    pods: Sequence[Object] = field(default=(), repr=False)
+
+    def ended(self, state: str, reason: str) -> KubernetesJob:
+        """The same job, which Kubernetes has ended, or to which it will do nothing more."""
+        return replace(self, state=state, reason=reason, has_ended=True)
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the job's entry in a result, with the node and the image of each pod."""
+        pods = [describe(pod) for pod in self.pods]
+        digests = {pod["image_id"].rpartition("@")[2] for pod in pods} - {""}
+        return {
+            "job_id": self.job_id,
+            "namespace": self.where.namespace,
+            "context": self.where.context,
+            "cluster_version": self.version,
+            "state": self.state,
+            "reason": self.reason,
+            "start": self.start,
+            "end": self.end,
+            "image_digest": " ".join(sorted(digests)),
+            "pods": pods,
+        }
+
+
+def describe(pod: Object) -> dict[str, Any]:
+    """Return a pod's node, its pulled image and how it ended; texts are empty if Kubernetes does not state them."""
+    container = container_of(pod)
+    ended = terminated(pod)
+    return {
+        "pod": name_of(pod),
+        "node": pod["spec"].get("nodeName", ""),
+        "image": container.get("image", ""),
+        "image_id": container.get("imageID", ""),
+        "exit_code": ended.get("exitCode"),
+        "reason": pod["status"].get("reason") or ended.get("reason", ""),
+    }
+
+
+def judge(
+    job: KubernetesJob, found: Object, warning: Callable[[Sequence[str]], str], quiet_since_s: float, now_s: float
+) -> KubernetesJob:
+    """The state of a Job of which Kubernetes says `found`; `job` has its pods.
+
+    `warning` tells the last warning about any of these names, and `quiet_since_s` since when no pod of ours has run: a
+    node may be waited for while one does. Both times are seconds of the wall clock.
+    """
+    status = found.get("status", {})
+    conditions = {one["type"]: one for one in status.get("conditions") or [] if one["status"] == "True"}
+    job = replace(job, start=status.get("startTime", ""))
+    if end := conditions.get("Complete"):
+        moment = end.get("lastTransitionTime", "")
+        return replace(job, state="Complete", end=moment, has_ended=True, ended_by_itself=True)
+    if end := conditions.get("Failed"):
+        return _failed(job, end)
+    if found["spec"].get("suspend"):
+        why = warning([job.job_id]) or "its queue has not admitted it"
+        return replace(job, state="Suspended", reason=why, is_queued=True)
+    for pod in job.pods:
+        if _is_lost(pod, now_s):
+            why = f"node {pod['spec'].get('nodeName', '')} no longer answers for pod {name_of(pod)}"
+            return job.ended("NodeLost", why)
+    begun_s = max(_seconds(job.start or found["metadata"]["creationTimestamp"]), quiet_since_s)
+    patience_s = float(found["metadata"].get("annotations", {}).get(PATIENCE, START_LIMIT_S))
+    start_limit_s = min(patience_s, START_LIMIT_S)
+    if not job.pods:
+        why = warning([job.job_id])
+        if why and now_s - begun_s > start_limit_s:
+            return job.ended("FailedCreate", why)
+        return replace(job, state="Pending", reason=why, is_queued=True)
+    waiting = [pod for pod in job.pods if pod["status"].get("phase", "Pending") == "Pending"]
+    for pod in waiting:
+        state, why = _waits_for(pod, warning)
+        if not state:
+            continue
+        waited_s = now_s - (begun_s if state == "Unschedulable" else _seconds(pod["metadata"]["creationTimestamp"]))
+        limit_s = 0.0 if state in NEVER else patience_s if state == "Unschedulable" else start_limit_s
+        if waited_s > limit_s:
+            return job.ended(state, why)
+        return replace(job, state=state, reason=f"{state}: {why}" if why else state, is_queued=True)
+    limits_s = [
+        _seconds(pod["status"]["startTime"]) + pod["spec"].get("activeDeadlineSeconds", 0)
+        for pod in job.pods
+        if pod["status"].get("startTime")
+    ]
+    latest = datetime.fromtimestamp(max(limits_s), timezone.utc).isoformat() if limits_s else ""
+    return replace(job, state="Pending" if waiting else "Running", is_queued=bool(waiting), latest_end=latest)
+
+
+def _waits_for(pod: Object, warning: Callable[[Sequence[str]], str]) -> tuple[str, str]:
+    """Return the reason why a pod does not start, and the message with details; empty while it makes progress."""
+    for condition in pod["status"].get("conditions") or []:
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return condition.get("reason", "Unschedulable"), condition.get("message", "")
+    waiting = container_of(pod).get("state", {}).get("waiting", {})
+    if waiting.get("reason") in NOT_STARTED:
+        return waiting["reason"], waiting.get("message", "")
+    why = warning([name_of(pod)])
+    return ("ContainerCreating", why) if why and not why.startswith("FailedScheduling") else ("", "")
+
+
+def _failed(job: KubernetesJob, condition: Object) -> KubernetesJob:
+    """Why a Job has failed: what Kubernetes did to a pod comes before what a program did."""
+    job = replace(job, end=condition.get("lastTransitionTime", ""))
+    reason, message = condition.get("reason", ""), condition.get("message", "")
+    if reason not in ORDINARY:
+        return job.ended(reason, message)
+    for pod in job.pods:
+        state, why = _ended_by(pod)
+        if state:
+            return job.ended(state, f"pod {name_of(pod)}{': ' if why else ''}{why}")
+    if not any(map(terminated, job.pods)):
+        return job.ended("Failed", f"{reason}: {message}; nothing is left of its pods: was one deleted?")
+    return replace(job, state="Failed", reason=f"{reason}: {message}", has_ended=True, ended_by_itself=True)
+
+
+def _ended_by(pod: Object) -> tuple[str, str]:
+    """Return the reason and the message of a pod's end; empty if its own program ended it."""
+    status, ended = pod["status"], terminated(pod)
+    if status.get("reason", "") not in ORDINARY:
+        return status["reason"], status.get("message", "")
+    for condition in status.get("conditions") or []:
+        if condition["type"] == "DisruptionTarget" and condition["status"] == "True":
+            return condition.get("reason", "DisruptionTarget"), condition.get("message", "")
+    if ended.get("reason", "") not in ORDINARY:
+        return ended["reason"], ended.get("message") or f"exit code {ended.get('exitCode')}"
+    return "", ""
+
+
+def _is_lost(pod: Object, now_s: float) -> bool:
+    """Has the node of a pod been silent for so long that nobody will hear of its end?"""
+    if pod["status"].get("phase") == "Unknown" or pod["status"].get("reason") == "NodeLost":
+        return True
+    deletion = pod["metadata"].get("deletionTimestamp")
+    return bool(deletion) and not terminated(pod) and now_s > _seconds(deletion) + LOST_S
+
+
+def name_of(pod: Object) -> str:
+    """A pod's own name."""
+    return str(pod["metadata"]["name"])
+
+
+def container_of(pod: Object) -> Object:
+    """The status of the container that trains."""
+    statuses = pod["status"].get("containerStatuses") or []
+    return next((one for one in statuses if one.get("name") == CONTAINER), {})
+
+
+def terminated(pod: Object) -> Object:
+    """How that container ended; empty while it has not."""
+    found: Object = container_of(pod).get("state", {}).get("terminated", {})
+    return found
+
+
+def has_run(pod: Object) -> bool:
+    """Has the container started, so that there is a log?"""
+    return bool(terminated(pod) or container_of(pod).get("state", {}).get("running"))
+
+
+def end_s(pod: Object) -> float:
+    """When the container ended, in seconds of the wall clock; 0 where it has not."""
+    return _seconds(end) if (end := terminated(pod).get("finishedAt")) else 0.0
+
+
+def _seconds(moment: str) -> float:
+    return datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()

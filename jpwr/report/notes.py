@@ -1,0 +1,196 @@
+"""Sentences on what limits the numbers of a summary: one function for each kind."""
+
+from __future__ import annotations
+
+from operator import eq
+from typing import TYPE_CHECKING, Iterator, Sequence
+
+from jpwr.channel import ChannelInfo
+from jpwr.energy import EnergyEstimate
+from jpwr.process.words import number_of
+from jpwr.say import short
+
+if TYPE_CHECKING:
+    from jpwr.report.summary import Summary
+
+WIDE = 1.0  # times the energy: an interval that does not speak for itself
+LATE_END_S = 2.0  # a command's end is this long after the last reading at most, unless readings came seldom
+# Half-width of the integral, as a share, up to which it finds a counter that is a fifth off: with 5 % for the sensor's
+# accuracy, an E_n test allows sqrt(0.07^2 + 0.05^2) = 0.09, and twice that is below a fifth.
+CHECKED = 0.07
+REPEATED = 0.5  # share of samples that repeat the one before: more of them show a sensor that holds its values
+
+
+def notes(summary: Summary) -> list[str]:
+    """Return all sentences on a summary."""
+    return [sentence for kind in KINDS for sentence in kind(summary)]
+
+
+def _known(summary: Summary) -> list[tuple[ChannelInfo, EnergyEstimate]]:
+    return [(info, one) for info, one in zip(summary.infos, summary.command) if one is not None]
+
+
+def _counters_not_used(summary: Summary) -> Iterator[str]:
+    for info, estimate in _known(summary):
+        if estimate.reason:
+            yield f"{info.name}: {estimate.reason}; the integral is used"
+
+
+def _faulty_counters_without_power(summary: Summary) -> Iterator[str]:
+    for info, estimate, curve in zip(summary.infos, summary.command, summary.trace.curves()):
+        if estimate is None and curve.counter is not None and curve.counter.fault:
+            fault = curve.counter.fault
+            yield f"{info.name}: the counter {fault}, and there is no power to integrate: there is no energy"
+
+
+def _integral_too_wide_to_check(summary: Summary) -> Iterator[str]:
+    shares = {
+        info: estimate.integral_uncertainty_j / abs(estimate.integral_j)
+        for info, estimate in _known(summary)
+        if estimate.method == "counter" and estimate.integral_j and not info.from_counter and info.seen_share >= 1
+    }
+    unchecked = [info for info, share in shares.items() if share > CHECKED]
+    if unchecked:
+        yield (
+            f"{first_of(unchecked)}: the integral of power is known to ±{100 * max(shares.values()):.2g} %, "
+            "too little to check the counter: sample faster or run longer"
+        )
+
+
+def _counters_beside_a_blind_sensor(summary: Summary) -> Iterator[str]:
+    counted = [info for info, estimate in _known(summary) if estimate.method == "counter"]
+    if partly := [info for info in counted if info.seen_share < 1]:
+        yield (
+            f"{first_of(partly)}: the power sensor sees {partly[0].seen_share:.0%} of the time, and nothing else "
+            "checks the counter"
+        )
+
+
+def _sensors_that_hold_values(summary: Summary) -> Iterator[str]:
+    for info, estimate, series in zip(summary.infos, summary.command, summary.trace.series()):
+        repeats = repeated_share(series.power_w)
+        if estimate is not None and estimate.method != "counter" and not info.held_s and repeats > REPEATED:
+            yield (
+                f"{info.name}: {repeats:.0%} of its samples repeat the one before: if the sensor holds its values, "
+                "the interval is too narrow"
+            )
+
+
+def _wide_intervals(summary: Summary) -> Iterator[str]:
+    wide = [
+        (info, estimate)
+        for info, estimate in _known(summary)
+        if not estimate.reason and estimate.uncertainty_j > WIDE * abs(estimate.energy_j) > 0
+    ]
+    if not wide:
+        return
+    widest, estimate = max(wide, key=lambda one: one[1].uncertainty_j / abs(one[1].energy_j))
+    names = first_of([widest, *(info for info, _ in wide if info is not widest)])
+    share = estimate.uncertainty_j / abs(estimate.energy_j)
+    missing = f", and {estimate.missing} are missing" if estimate.missing else ": sample faster or run longer"
+    yield f"{names}: the energy is known only to ±{100 * share:.0f} %, by {estimate.samples} samples{missing}"
+
+
+def _slopes_of_counters(summary: Summary) -> Iterator[str]:
+    if slopes := [info for info in summary.infos if info.from_counter]:
+        yield f"{first_of(slopes)}: power is the counter's own slope, and nothing checks it"
+
+
+def _brief_regions(summary: Summary) -> Iterator[str]:
+    for info in summary.infos:
+        resolves_s = max(info.period_s, info.averaging_s, summary.interval_s)
+        brief = [region for region in summary.regions.values() if region.shortest_s < resolves_s]
+        if brief:
+            shortest = min(brief, key=lambda region: region.shortest_s)
+            others = f"; so did {number_of(len(brief) - 1, 'other region')}" if len(brief) > 1 else ""
+            yield (
+                f"region '{short(shortest.name)}' lasted {shortest.shortest_s:.3f} s, "
+                f"less than {info.name} can resolve ({resolves_s:g} s){others}"
+            )
+
+
+def _unknown_ends(summary: Summary) -> Iterator[str]:
+    if "started" in summary.cut_short:
+        yield "the trace does not tell when the command started: energies are of all that was sampled"
+        return
+    ended_s = summary.trace.event_time_s("command_ended")
+    beyond_s = 0.0 if ended_s is None else ended_s - summary.trace.end_s
+    if beyond_s > max(LATE_END_S, 2 * max((info.period_s for info in summary.infos), default=0.0)):
+        yield f"the command ended {beyond_s:.4g} s after the last reading: of that time nothing is known"
+    elif "ended" in summary.cut_short:
+        yield (
+            "the trace does not tell when the command ended: it still runs, or the sampler was killed, or its disk "
+            "was full; energies are of what was sampled until then"
+        )
+
+
+def _loads_in_step(summary: Summary) -> Iterator[str]:
+    alone = [info for info, _ in _known(summary) if not info.has_counter and info.seen_share >= 1]
+    if blind := [info for info in alone if info.held_s]:
+        yield (
+            f"{first_of(blind)}: without a counter, a load that keeps step with the sensor's own "
+            f"{blind[0].held_s:g} s is not seen"
+        )
+
+
+def _blind_sensors(summary: Summary) -> Iterator[str]:
+    if partly := [info for info in summary.infos if not info.has_counter and info.seen_share < 1]:
+        yield (
+            f"{first_of(partly)}: the sensor sees {partly[0].seen_share:.0%} of the time, and there is no counter: "
+            "in the rest, power may have been anywhere between none and its limit"
+        )
+
+
+def _faulty_marks(summary: Summary) -> Iterator[str]:
+    for fault, names in summary.trace.faulty_marks().items():
+        yield f"{_counted(names)} {fault}: there is no energy of that"
+
+
+def _regions_at_once(summary: Summary) -> Iterator[str]:
+    if at_once := [region for region in summary.regions.values() if region.at_once]:
+        more = len(at_once) - 1
+        others = f"; so {'were' if more > 1 else 'was'} {number_of(more, 'other region')}" if more else ""
+        yield (
+            f"region '{short(at_once[0].name)}' was gone through several times at once{others}: the energy of that "
+            "time is in its sum as often"
+        )
+
+
+def _regions_outside(summary: Summary) -> Iterator[str]:
+    if summary.outside:
+        yield f"{_counted(summary.outside)} lies outside of what was sampled: there is no energy of that"
+
+
+KINDS = (
+    _counters_not_used,
+    _faulty_counters_without_power,
+    _integral_too_wide_to_check,
+    _counters_beside_a_blind_sensor,
+    _sensors_that_hold_values,
+    _wide_intervals,
+    _slopes_of_counters,
+    _brief_regions,
+    _unknown_ends,
+    _loads_in_step,
+    _blind_sensors,
+    _faulty_marks,
+    _regions_at_once,
+    _regions_outside,
+)
+
+
+def repeated_share(values: Sequence[float]) -> float:
+    """Return the share of values that repeat the one before."""
+    return sum(map(bool, map(eq, values[1:], values))) / max(1, len(values) - 1)
+
+
+def first_of(infos: Sequence[ChannelInfo]) -> str:
+    """Return the name of the first channel, and how many others there are."""
+    return infos[0].name + (f" and {number_of(len(infos) - 1, 'other')}" if len(infos) > 1 else "")
+
+
+def _counted(names: dict[str, int]) -> str:
+    """Names with how often each was met, cut where there are many."""
+    shown = [f"'{short(name)}'" + (f" ({times} times)" if times > 1 else "") for name, times in list(names.items())[:3]]
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"region {', '.join(shown)}{more}"

@@ -1,0 +1,212 @@
+"""`jpwr list`, `jpwr read TRACE` and `jpwr check TRACE`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+from contextlib import ExitStack, suppress
+from functools import partial
+from pathlib import Path
+from typing import Callable, NamedTuple, Sequence
+
+from jpwr.backends import METHODS, MODELLED, open_method, plug_ins
+from jpwr.channel import Channel
+from jpwr.errors import JpwrError, TraceError
+from jpwr.process.parser import Parser
+from jpwr.process.threads import ANSWER_S, within
+from jpwr.report.rules import MAX_GAP_S, MAX_MISSING, MIN_RATE_HZ, MIN_SAMPLES
+from jpwr.report.summary import Summary
+from jpwr.say import say, write
+from jpwr.trace.writers import read_trace
+
+
+def run_tool(argv: Sequence[str]) -> int:
+    """Run the subcommand that the first argument names, and return the exit code; raises JpwrError."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as in `jpwr read TRACE | head`
+    parser = Parser(prog="jpwr", allow_abbrev=False)
+    commands = parser.add_subparsers(dest="tool", required=True)
+    about = "the sensors of this machine with their readings, and why others cannot be used; exits with 1 without any"
+    commands.add_parser("list", description=about)
+    about = "summary of a trace on stdout, and a plot of its power over time where matplotlib is installed"
+    read = commands.add_parser("read", description=about)
+    read.add_argument("trace", type=Path, metavar="TRACE", help="a trace.csv that jpwr has written")
+    read.add_argument("--json", action="store_true", help="the summary as JSON")
+    read.add_argument("--plot", type=Path, metavar="FILE", help="the plot (default: the trace's name, ending in .png)")
+    about = "whether a trace keeps the rules of a measurement that counts, rule by rule; exits with 1 where it does not"
+    check = commands.add_parser("check", description=about)
+    check.add_argument("trace", type=Path, metavar="TRACE", help="a trace.csv that jpwr has written")
+    options = parser.parse_args(argv)
+    try:
+        code = _run(options)
+        print(end="", flush=True)
+    except OSError as error:
+        raise JpwrError(f"the output cannot be written ({error.strerror}): give stdout another place") from error
+    return code
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.tool == "list":
+        return list_sensors()
+    if options.tool == "read":
+        return show_trace(options.trace, options.json, options.plot)
+    return check_trace(options.trace)
+
+
+def list_sensors() -> int:
+    """Print every channel that can be read here, with one reading, then a line on each method that cannot be used."""
+    reasons: list[str] = []
+    found = False
+    for method in [*METHODS, *plug_ins()]:
+        stack = ExitStack()
+        try:
+            channels = open_method(method, stack)
+        except (JpwrError, OSError) as error:
+            reasons.append(f"{method}: not here: {error}")
+            continue
+        found = found or method not in MODELLED
+        for channel in channels:
+            print(_described(channel))
+        within(ANSWER_S, partial(_close, stack))
+    print(*reasons, sep="\n")
+    if not found:
+        say(f"no power sensor is here; '--methods {MODELLED[0]}' models power from CPU load")
+    return 0 if found else 1
+
+
+def _close(stack: ExitStack) -> None:
+    with suppress(BaseException):  # nothing more is asked of it
+        stack.close()
+
+
+def _described(channel: Channel) -> str:
+    info = channel.info
+    power = _reading(channel.read_power_w) if channel.read_power_w else "counter only"
+    period = f"a new value every {info.period_s:g} s" if info.period_s else "update period not known"
+    remarks = [info.scope.value, power, period, "energy counter" if info.has_counter else "no counter"]
+    remarks += ["ESTIMATED, only when asked for by name"] if info.estimated else []
+    remarks += [info.lacks] if info.lacks else []
+    remarks += [] if info.mine else ["hidden from this job"]
+    return f"{info.name}: {', '.join(remarks)}; {info.source}"
+
+
+def _reading(read_power_w: Callable[[], float]) -> str:
+    found: list[str] = []
+
+    def read() -> None:
+        try:
+            found.append(f"{float(read_power_w()):.1f} W")
+        except JpwrError as error:
+            found.append(f"cannot be read ({error})")
+        except BaseException as error:  # whatever a vendor's library or another package does
+            found.append(f"cannot be read ({type(error).__name__}: {error})")
+
+    return found[0] if within(ANSWER_S, read) else f"cannot be read (it did not answer within {ANSWER_S:g} s)"
+
+
+def summarise(path: Path) -> Summary:
+    """The summary of a trace on disk; raises TraceError."""
+    trace = read_trace(path)
+    if not trace.channels:
+        raise TraceError(f"{path} has no channel: there is nothing to tell")
+    return Summary(trace)
+
+
+def show_trace(path: Path, as_json: bool = False, picture: Path | None = None) -> int:
+    """Print the summary, and draw power over time where matplotlib is installed: beside the trace, or as `picture`.
+
+    Raises TraceError for the trace, and JpwrError where `picture` cannot be written.
+    """
+    summary = summarise(path)
+    print(json.dumps(summary.to_dict()) if as_json else "\n".join([*summary.lines(), *summary.notes()]))
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        say("no plot was drawn: pip install matplotlib")
+        return 0
+    except Exception as error:  # one that was made for another numpy
+        say(f"no plot was drawn: matplotlib cannot be used ({type(error).__name__}: {error})")
+        return 0
+    if not path.is_file():
+        say("no plot was drawn: a pipe can be read only once")
+        return 0
+    trace = summary.trace
+    figure = Figure(figsize=(9, 4), dpi=120, layout="constrained")
+    axes = figure.add_subplot()
+    for series in trace.series():
+        label = f"{series.info.name} (ESTIMATED)" if series.info.estimated else series.info.name
+        axes.plot([time_s - trace.start_s for time_s in series.times_s], series.power_w, label=label, linewidth=1)
+    start_s, end_s = trace.event_time_s("command_started"), trace.event_time_s("command_ended")
+    if start_s is not None:
+        end_s = trace.end_s if end_s is None else end_s
+        axes.axvspan(start_s - trace.start_s, end_s - trace.start_s, alpha=0.1, label="command")
+    for region in trace.regions()[:100]:
+        axes.axvspan(region.start_s - trace.start_s, region.end_s - trace.start_s, alpha=0.15, color="tab:green")
+    axes.set_xlabel("time [s]")
+    axes.set_ylabel("power [W]")
+    axes.set_ylim(bottom=0)
+    axes.grid(alpha=0.3)
+    try:
+        figure.legend(loc="outside right upper", frameon=False, fontsize="small")
+    except ValueError:  # before matplotlib 3.7
+        axes.legend(frameon=False, fontsize="small")
+    file = picture or (path.with_suffix(".png") if path.suffix == ".csv" else path.with_name(f"{path.name}.png"))
+    if picture is None and file.is_symlink():
+        say(f"no plot was drawn: {file} is a link; choose a file with --plot")
+        return 0
+    if file.exists() and file.samefile(path):
+        raise JpwrError(f"--plot {file} is the trace itself: choose another file")
+    try:
+        figure.savefig(file, format=file.suffix[1:] or "png")  # else it gets an ending
+    except (OSError, ValueError) as error:
+        words = f"the plot cannot be written to {file} ({error}): choose another file with --plot"
+        if picture is not None:
+            raise JpwrError(words) from error
+        say(words)  # it was not asked for
+        return 0
+    write(f"{file}\n")
+    return 0
+
+
+class Finding(NamedTuple):
+    """One rule on one channel, and whether it is kept."""
+
+    kept: bool
+    text: str
+
+
+def check_trace(path: Path) -> int:
+    """Print each rule on each channel; returns 1 when one is not kept."""
+    summary = summarise(path)
+    findings = rule_findings(summary)
+    for name, found in findings.items():
+        for finding in found:
+            print(f"{'ok  ' if finding.kept else 'FAIL'}  {name}: {finding.text}")
+    return 0 if all(finding.kept for found in findings.values() for finding in found) else 1
+
+
+def rule_findings(summary: Summary) -> dict[str, list[Finding]]:
+    """Every rule on every channel, over the command's time."""
+    findings: dict[str, list[Finding]] = {}
+    for info, estimate in zip(summary.infos, summary.command):
+        found = findings.setdefault(info.name, [])
+        found += [Finding(False, f"the trace does not tell when the command {word}") for word in summary.cut_short]
+        if estimate is None:
+            found.append(Finding(False, "there are too few samples for any energy"))
+            continue
+        rate_hz = estimate.samples / estimate.duration_s
+        missing = estimate.missing / max(1, estimate.samples + estimate.missing)
+        gap_s = estimate.largest_gap_s
+        found += [
+            Finding(not info.estimated, "a measurement" if not info.estimated else "an estimate, not a measurement"),
+            Finding(estimate.energy_j > 0, f"{estimate.avg_power_w:.1f} W on average, more than 0 needed"),
+            Finding(rate_hz >= MIN_RATE_HZ, f"{rate_hz:.1f} samples per second, {MIN_RATE_HZ:g} needed"),
+            Finding(estimate.samples >= MIN_SAMPLES, f"{estimate.samples} samples, {MIN_SAMPLES} needed"),
+            Finding(gap_s <= MAX_GAP_S, f"largest gap {gap_s:.2f} s, {MAX_GAP_S:g} s allowed"),
+            Finding(missing <= MAX_MISSING, f"{100 * missing:.1f} % missing, {100 * MAX_MISSING:g} % allowed"),
+        ]
+        if info.has_counter:
+            differ = f"counter and integral differ by {100 * estimate.difference:+.2f} %"
+            words = "a counter that nothing checks" if info.from_counter else differ
+            found.append(Finding(not estimate.reason, estimate.reason or words))
+    return findings

@@ -1,0 +1,181 @@
+"""A trace as the data frames of jpwr 0.0.10: its files keep their names and columns.
+
+power.SUFFIX: `timestamps` in seconds since 1970, and a column in watts per channel; energy.SUFFIX: watt-hours per
+channel; energy_from_counter.SUFFIX, where ROCm's channels have a counter: watt-hours by that. Both energies are the
+command's. CSV is written row by row with the standard library, HDF5 and Parquet with pandas.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import os
+import re
+from functools import partial
+from heapq import merge
+from io import TextIOWrapper
+from itertools import repeat
+from operator import le
+from pathlib import Path
+from typing import BinaryIO, Callable, Iterator, Mapping, Sequence, TextIO
+
+from jpwr.channel import ChannelInfo
+from jpwr.errors import JpwrError
+from jpwr.report.summary import JOULES_PER_WH, Summary
+from jpwr.say import printable
+from jpwr.trace.files import new_table
+from jpwr.trace.trace import Series
+
+ENGINES = {"csv": (), "h5": ("pandas", "tables"), "parquet": ("pandas", "pyarrow")}
+COUNTER_TABLE = "energy_from_counter"
+MAX_NAME_BYTES = 255  # of a file's name, on all file systems that a trace may lie on
+
+
+def check_file_type(file_type: str) -> None:
+    """Raise JpwrError unless what writes the files of that type is installed."""
+    missing = [name for name in ENGINES[file_type] if importlib.util.find_spec(name) is None]
+    if missing:
+        raise JpwrError(f"--df-filetype {file_type} needs {' and '.join(missing)}: pip install {' '.join(missing)}")
+
+
+def suffix_of(asked: str, rank: int | None, environ: Mapping[str, str] = os.environ) -> str:
+    """The files' suffix: what was asked for, with %q{NAME} replaced from the environment, then node and process.
+
+    Without a suffix, a launcher's rank is it. Raises JpwrError for one that no file's name can have in it, and for a
+    variable that is not set.
+    """
+
+    def value_of(found: re.Match[str]) -> str:
+        value = environ.get(found[1], "")
+        if not value:
+            raise JpwrError(
+                f"--df-suffix {asked} asks for ${found[1]}, which is not set or empty: set it, or choose another suffix"
+            )
+        return value
+
+    own = f"{os.uname().nodename}.{os.getpid()}"
+    if not asked:
+        return own if rank is None else str(rank)
+    suffix = re.sub(r"%q\{(.*?)\}", value_of, asked) + f".{own}"
+    if "%q{" in suffix:
+        raise JpwrError(f"--df-suffix {asked} has a %q{{ without its }}: write %q{{NAME}}")
+    if "/" in suffix or not suffix.isprintable():
+        made = printable(suffix)
+        raise JpwrError(
+            f"--df-suffix makes '{made}', which no file's name can have: leave out '/' and what no terminal shows"
+        )
+    if len(os.fsencode(f"{COUNTER_TABLE}.{suffix}.parquet")) > MAX_NAME_BYTES:
+        raise JpwrError(f"--df-suffix makes names that are longer than {MAX_NAME_BYTES} bytes: choose a shorter one")
+    return suffix
+
+
+def write_frames(folder: Path, suffix: str, file_type: str, summary: Summary) -> list[Path]:
+    """Write the files into a folder; returns their paths. An older file of a name is kept as NAME.old."""
+    series, counted_wh_of = summary.trace.series(), _counted(summary)
+    tables: dict[str, Callable[[TextIO], None]] = {
+        "power": partial(_write_power, series, summary.trace.meta.get("epoch_offset_s", 0.0)),
+        "energy": partial(_write_energy, summary),
+    }
+    if counted_wh_of:
+        tables[COUNTER_TABLE] = partial(_write_counters, counted_wh_of)
+    paths = []
+    for name, write in tables.items():
+        path = folder / f"{name}.{suffix}.{file_type}"
+        with new_table(path) as file:
+            _write_table(file, write, file_type)
+        paths.append(path)
+    return paths
+
+
+def has_counter_table(info: ChannelInfo) -> bool:
+    """Whether jpwr 0.0.10 had the energy of that channel's counter, too: it did for ROCm alone."""
+    return info.has_counter and info.name.startswith("rocm:")
+
+
+def ticks(every: Sequence[Series]) -> Iterator[tuple[float, Sequence[float | None]]]:
+    """Time in seconds and the power of each channel, tick by tick: what was read until a channel came again.
+
+    A tick has the time of its first reading; None is a channel that it did not read.
+    """
+    if len({len(series.times_s) for series in every}) == 1:
+        moments_s = list(zip(*(series.times_s for series in every)))
+        firsts_s = list(map(min, moments_s))
+        if all(map(le, map(max, moments_s), firsts_s[1:])):  # as where no reading was left out
+            yield from zip(firsts_s, zip(*(series.power_w for series in every)))
+            return
+    readings = merge(*(zip(series.times_s, repeat(index), series.power_w) for index, series in enumerate(every)))
+    nothing: list[float | None] = [None] * len(every)
+    first_s, tick_w = math.nan, nothing[:]
+    for time_s, index, power_w in readings:
+        if tick_w[index] is not None:
+            yield first_s, tick_w
+            first_s, tick_w = math.nan, nothing[:]
+        if first_s != first_s:
+            first_s = time_s
+        tick_w[index] = power_w
+    if first_s == first_s:
+        yield first_s, tick_w
+
+
+def counted_wh(series: Series) -> float:
+    """Watt-hours by the first and the last value of a counter, `nan` where there is none."""
+    seen_j = [counter_j for counter_j in series.energy_j or () if math.isfinite(counter_j)]
+    return (seen_j[-1] - seen_j[0]) / JOULES_PER_WH if seen_j else math.nan
+
+
+def _write_power(every: Sequence[Series], epoch_offset_s: float, file: TextIO) -> None:
+    file.write(",".join(["", "timestamps", *(series.info.name for series in every)]) + "\n")
+    row = "%d,%.6f" + ",%.3f" * len(every) + "\n"
+    for number, (time_s, power_w) in enumerate(ticks(every)):
+        if None in power_w:
+            power_w = [math.nan if watts is None else watts for watts in power_w]
+        file.write((row % (number, time_s + epoch_offset_s, *power_w)).replace("nan", ""))
+
+
+def _write_energy(summary: Summary, file: TextIO) -> None:
+    file.write(",0\n")
+    for info, estimate in zip(summary.infos, summary.command):
+        file.write(f"{info.name},{'' if estimate is None else f'{estimate.energy_j / JOULES_PER_WH:.9f}'}\n")
+
+
+def _counted(summary: Summary) -> dict[str, float]:
+    """Watt-hours of the command by each channel's counter; without power by its values while the command ran."""
+    started_s, ended_s = (summary.trace.event_time_s(f"command_{word}") for word in ("started", "ended"))
+    during = summary.trace.series(
+        -math.inf if started_s is None else started_s, math.inf if ended_s is None else ended_s
+    )
+    return {
+        one.info.name: counted_wh(one) if estimate is None else estimate.counter_j / JOULES_PER_WH
+        for one, estimate in zip(during, summary.command)
+        if has_counter_table(one.info)
+    }
+
+
+def _write_counters(counted_wh_of: Mapping[str, float], file: TextIO) -> None:
+    values = ["" if math.isnan(watt_hours) else f"{watt_hours:.9f}" for watt_hours in counted_wh_of.values()]
+    file.write(",".join(["", *counted_wh_of]) + "\n" + ",".join(["0", *values]) + "\n")
+
+
+def _write_table(file: BinaryIO, write: Callable[[TextIO], None], file_type: str) -> None:
+    if file_type == "csv":
+        plain = TextIOWrapper(file, encoding="utf-8")
+        write(plain)
+        plain.detach()
+        return
+    import shutil
+    import tempfile
+
+    import pandas
+
+    # pandas opens files by name, and the name may be another sampler's by then.
+    with tempfile.TemporaryDirectory() as folder:
+        csv, made = Path(folder) / "table.csv", Path(folder) / "table"
+        with open(csv, "w", encoding="utf-8") as text:
+            write(text)
+        frame = pandas.read_csv(csv, index_col=0)
+        if file_type == "h5":  # energies are a series there, as from jpwr 0.0.10
+            (frame["0"].rename(None) if list(frame) == ["0"] else frame).to_hdf(made, key="jpwr", mode="w")
+        else:
+            frame.to_parquet(made)
+        with open(made, "rb") as whole:
+            shutil.copyfileobj(whole, file)

@@ -1,0 +1,293 @@
+"""Traces on disk: streamed as CSV, and read back, also after a crash.
+
+The first line is a comment with all that is known of the run as JSON, the second names the columns, and then a row
+per moment. A field that is empty was not read in that row, `nan` is a reading that failed. An event is a comment line
+between the rows. Lines are handed to the kernel as they come.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from itertools import chain, compress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Iterator, Sequence, TextIO
+
+from jpwr.channel import MOST, MOST_W, ChannelInfo, Scope, check_info, check_number
+from jpwr.errors import TraceError
+from jpwr.say import printable, say
+from jpwr.trace.files import create_trace
+from jpwr.trace.trace import Event, Row, Trace
+
+FORMAT = 1
+HEADER = "# jpwr-trace "
+EVENT = "# event "
+MOST_LINE = 2**24  # characters: more is no line of a trace
+COMMAND = {"command_started", "command_ended"}
+NUMBERS = {"interval_s", "epoch_offset_s", "idle_s"}  # of the header, where they are there
+
+
+class CsvWriter:
+    """A sink that appends rows to a file. An older trace of that name is kept; see create_trace for when and how.
+
+    `path` is the file's own, which another sampler in the folder can have made another than the one asked for.
+    When the file cannot be written to any more, as on a full disk, that is said once and the run goes on: `failed`.
+    """
+
+    def __init__(self, path: Path, channels: Sequence[ChannelInfo], meta: dict[str, Any]) -> None:
+        self.failed = False
+        self._is_column = [is_one for info in channels for is_one in (True, info.has_counter)]
+        self._forms = ["%.6f"]
+        for info in channels:
+            self._forms += ["%.3f", "%.6f"] if info.has_counter else ["%.3f"]
+        self._whole_row = ",".join(self._forms) + "\n"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            described = [dict(info._asdict(), scope=info.scope.value) for info in channels]
+            header = HEADER + json.dumps({"format": FORMAT, **meta, "channels": described}) + "\n"
+            self.path, file = create_trace(path, header + ",".join(_columns(channels)) + "\n")
+            self._file = open(file, "a", buffering=1, encoding="utf-8")
+            self._size = os.fstat(file).st_size
+        except OSError as error:
+            raise TraceError(
+                f"the trace cannot be written to {path} ({error.strerror}): choose another folder with --df-out"
+            ) from error
+
+    def extend(self, rows: Sequence[Row]) -> None:
+        self._write("".join(self._line(*row) for row in rows))
+
+    def event(self, name: str, time_s: float, /, **details: Any) -> None:
+        self._write(EVENT + json.dumps({"event": name, "time_s": time_s, **details}) + "\n")
+
+    def _line(self, time_s: float, power_w: Sequence[float | None], energy_j: Sequence[float | None]) -> str:
+        values = [time_s, *compress(chain.from_iterable(zip(power_w, energy_j)), self._is_column)]
+        if None not in values:
+            return self._whole_row % tuple(values)
+        return ",".join(["" if value is None else form % value for form, value in zip(self._forms, values)]) + "\n"
+
+    def _write(self, lines: str) -> None:
+        if self.failed or not lines:
+            return
+        try:
+            self._file.write(lines)
+            self._size += len(lines)  # JSON and numbers: a byte each
+        except OSError as error:
+            self.failed = True
+            say(
+                f"the trace {self.path} cannot be written any more ({error.strerror}): what was written so far is "
+                "kept, and the command goes on"
+            )
+
+    def is_in_place(self) -> bool:
+        """Whether the file's name still leads to it, with all that was written."""
+        try:
+            there = self.path.stat()
+            return os.path.samestat(there, os.fstat(self._file.fileno())) and there.st_size >= self._size
+        except OSError:
+            return False
+
+    def __enter__(self) -> CsvWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        try:
+            self._file.close()
+        except OSError:
+            self.failed = True  # the rest of a line that did not fit was said to be lost
+
+
+def _look_forward(row: Row, last_s: list[float]) -> None:
+    """Raise ValueError where power or a counter was read before its last reading: rows of several may cross."""
+    for index, value in enumerate([*row.power_w, *row.energy_j]):
+        if value is None:
+            continue
+        if row.time_s < last_s[index]:
+            raise ValueError(f"its time goes back from {last_s[index]:.6f} s to {row.time_s:.6f} s")
+        last_s[index] = row.time_s
+
+
+def _columns(channels: Sequence[ChannelInfo]) -> list[str]:
+    columns = ["time_s"]
+    for info in channels:
+        columns.append(f"{info.name}.power_w")
+        if info.has_counter:
+            columns.append(f"{info.name}.energy_j")
+    return columns
+
+
+def read_trace(path: Path) -> Trace:
+    """Read a trace back. A last line that was cut short is left out; anything else that is wrong raises TraceError."""
+    with open_trace(path) as reader:
+        trace = Trace(reader.channels, reader.meta)
+        for entry in reader:
+            if isinstance(entry, Event):
+                trace.event(entry.name, entry.time_s, **entry.details)
+            else:
+                trace.append(*entry)
+    return trace
+
+
+class open_trace:  # noqa: N801 - used as a function is
+    """A trace to go through row by row, in constant memory: `with open_trace(path) as reader: for entry in reader`.
+
+    Raises TraceError for a file that is no trace, and for a line that is damaged unless it is a cut last one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._number = 0
+        self._has_more = False  # than what was read in whole lines
+        try:
+            self._file: TextIO = open(path, encoding="utf-8", errors="replace")
+        except IsADirectoryError as error:
+            raise TraceError(f"{path} is a folder: give the trace in it, such as {path / 'trace.csv'}") from error
+        except OSError as error:
+            raise self._unreadable(error) from error
+        try:
+            self._read_header()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _read_header(self) -> None:
+        header = self._line()
+        if header is None or not header.startswith(HEADER):
+            reason = f"it has no first line that begins with '{HEADER.strip()}'"
+            if header is None:
+                reason = "its first line has no end" if self._has_more else "it is empty"
+            raise TraceError(f"{self.path} is not a trace of jpwr: {reason}")
+        try:
+            meta = _object(header[len(HEADER) :])
+            if meta.pop("format", None) != FORMAT:
+                raise TraceError(
+                    f"{self.path} has a trace format that this version does not know: use the jpwr that wrote it"
+                )
+            channels = meta.pop("channels", None)
+            if not isinstance(channels, list):
+                raise ValueError("its channels are no list")
+            self.channels = [_channel(described) for described in channels]
+            known = [info.name for info in self.channels]
+            if twice := [name for name in known if known.count(name) > 1]:
+                raise ValueError(f"two of its channels are named '{printable(twice[0])}'")
+            for name in NUMBERS.intersection(meta):
+                check_number(meta[name], name)
+            self.meta: dict[str, Any] = meta
+        except ValueError as error:
+            raise self._damaged(error) from error
+        names = self._line()
+        if names is None:
+            raise TraceError(f"{self.path} has no rows: its sampler was stopped as it began")
+        if names.split(",") != _columns(self.channels):
+            raise self._damaged(ValueError("its columns are not those of its channels"))
+
+    def _line(self) -> str | None:
+        """The next whole line: one without its newline may be half a line."""
+        try:
+            line = self._file.readline(MOST_LINE)
+        except OSError as error:
+            raise self._unreadable(error) from error
+        self._number += 1
+        self._has_more = bool(line)
+        return line[:-1] if line.endswith("\n") else None
+
+    def _unreadable(self, error: OSError) -> TraceError:
+        to_do = "give the path of a trace.csv"
+        if isinstance(error, PermissionError):
+            to_do = "its owner must let you read it, and look into its folders"
+        return TraceError(f"{self.path} cannot be read ({error.strerror}): {to_do}")
+
+    def _damaged(self, error: ValueError) -> TraceError:
+        whole = self._number - 1
+        to_do = f"'head -n {whole}' of it can be read" if whole > 1 else "copy it once more from where it was measured"
+        return TraceError(f"{self.path} is damaged in line {self._number}: {error}; {to_do}")
+
+    def __enter__(self) -> open_trace:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+    def __iter__(self) -> Iterator[Row | Event]:
+        expected = len(_columns(self.channels))
+        last_s = [-math.inf] * 2 * len(self.channels)
+        once = set(COMMAND)
+        while True:
+            line = self._line()
+            if line is None:
+                return
+            try:
+                entry = _event(line[len(EVENT) :]) if line.startswith(EVENT) else self._row(line.split(","), expected)
+                if isinstance(entry, Row):
+                    _look_forward(entry, last_s)
+                elif entry.name in COMMAND:
+                    if entry.name not in once:
+                        raise ValueError("a command starts or ends for the second time, as if two traces were one")
+                    once.discard(entry.name)
+            except ValueError as error:
+                raise self._damaged(error) from error
+            yield entry
+
+    def _row(self, fields: Sequence[str], expected: int) -> Row:
+        if len(fields) != expected:
+            raise ValueError(f"{len(fields)} columns where {expected} are expected")
+        time_s = float(fields[0])
+        check_number(time_s, "the time of a row")
+        powers_w: list[float | None] = []
+        energies_j: list[float | None] = []
+        at = 1
+        for info in self.channels:
+            width = 2 if info.has_counter else 1
+            power, energy = _numbers(fields[at : at + width])
+            powers_w.append(power)
+            energies_j.append(energy)
+            at += width
+        return Row(time_s, powers_w, energies_j)
+
+
+def _numbers(fields: Sequence[str]) -> tuple[float | None, float | None]:
+    numbers = [float(field) if field else None for field in fields]
+    if any(number is not None and abs(number) > MOST for number in numbers):  # nan is not
+        raise ValueError("a reading is beyond all numbers")
+    if numbers[0] is not None and (numbers[0] < 0 or numbers[0] > MOST_W):
+        raise ValueError(f"a power of {numbers[0]:.3g} W is no machine's")
+    return numbers[0], numbers[1] if len(numbers) > 1 else None
+
+
+def _object(text: str) -> dict[str, Any]:
+    """Raises ValueError for what is no JSON object, or one that nobody can have meant."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError("its JSON cannot be read") from error
+    if not isinstance(found, dict):
+        raise ValueError("its JSON is no object")
+    return found
+
+
+def _channel(described: Any) -> ChannelInfo:
+    if not isinstance(described, dict) or not {"name", "scope", "source"} <= set(described):
+        raise ValueError("a channel is described without name, scope and source")
+    unknown = set(described).difference(ChannelInfo._fields)
+    if unknown:
+        raise ValueError(f"a channel has a '{min(unknown)}', which this version does not know")
+    if not isinstance(described["scope"], str):
+        raise ValueError("the scope of a channel is not of type str")
+    info = ChannelInfo(**dict(described, scope=Scope(described["scope"])))
+    check_info(info)
+    return info
+
+
+def _event(text: str) -> Event:
+    details = _object(text)
+    name = details.pop("event", None)
+    time_s = details.pop("time_s", None)
+    check_number(time_s, "the time of an event")
+    if not isinstance(name, str) or (name.startswith("region_") and not isinstance(details.get("region"), str)):
+        raise ValueError("an event has no name")
+    if "region" in details:
+        details["region"] = printable(str(details["region"]))
+    return Event(name, time_s, details)

@@ -1,0 +1,114 @@
+"""Experimental: a system or model of which nothing was measured, from datasheets and points of others."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import NamedTuple
+
+from results.points.estimate import CONFIDENCE
+from results.predict.datasheet import Datasheet, Example, Hardware
+from results.predict.examples import examples
+from results.predict.predict import PredictionError
+from results.predict.step_work import Work
+from results.record.values import grouped
+
+OWN = "these runs"
+PRECISIONS = ("bf16", "fp16", "fp8")  # of the published points
+# Fewer groups of points that were left out together make no interval that could be checked by leaving out one more.
+FEWEST_GROUPS, FEWEST_ERRORS = 3, 19
+KNOWN_SOFTWARE, OTHER_SOFTWARE = "another device, software known", "software of which no point is known"
+LEFT_OUT: dict[str, Callable[[Example], tuple[str, ...]]] = {
+    KNOWN_SOFTWARE: lambda one: (one.source, one.hardware.name),
+    OTHER_SOFTWARE: lambda one: (one.source,),
+}
+
+
+class Missed(NamedTuple):
+    """A measured point, predicted without its device in that source, or without its source."""
+
+    what: str
+    source: str
+    precision: str
+    device: str
+    error: float  # logarithm of predicted by measured throughput
+
+    @property
+    def group(self) -> tuple[str, ...]:
+        """Key of the points that were left out together and share their error."""
+        return (self.source, self.device) if self.what == KNOWN_SOFTWARE else (self.source,)
+
+
+@cache
+def missed(known: tuple[Example, ...]) -> list[Missed]:
+    """Return every point in each way that leaves something to predict it from: without its device, or its source."""
+    found = []
+    for what, group in LEFT_OUT.items():
+        for asked in dict.fromkeys(map(group, known)):
+            kept = [one for one in known if group(one) != asked]
+            errors = missed_of(kept, [one for one in known if group(one) == asked]) if kept else []
+            found += [one for one in errors if one.what == what]
+    return found
+
+
+def missed_of(kept: Sequence[Example], left: Iterable[Example]) -> list[Missed]:
+    """Return points, each predicted from those that are kept."""
+    sheet, software = Datasheet(kept), {one.software for one in kept}
+    return [
+        Missed(
+            KNOWN_SOFTWARE if one.software in software else OTHER_SOFTWARE,
+            one.source,
+            one.hardware.precision,
+            one.hardware.name,
+            math.log(one.step_s / sheet.step_s(one.work, one.hardware, one.devices, one.source)),
+        )
+        for one in left
+    ]
+
+
+def missed_like(known: Iterable[Example], what: str, precision: str) -> list[Missed]:
+    """Return the points in this precision, each without what a question of this kind is asked without."""
+    return [one for one in missed(tuple(known)) if (one.what, one.precision) == (what, precision)]
+
+
+def half_of(errors: Iterable[Missed], fewest: int = FEWEST_GROUPS) -> float:
+    """Return half of the interval of a logarithm, by Student's t over what was left out together.
+
+    Points that were left out together are off together, so each group counts as one error around 0: the root of the
+    mean square of its points. Infinite with fewer groups.
+    """
+    from scipy import stats
+
+    groups = grouped(errors, lambda one: one.group)
+    if len(groups) < fewest:
+        return math.inf
+    squares = [statistics.fmean(one.error**2 for one in group) for group in groups.values()]
+    spread = math.sqrt(statistics.fmean(squares))
+    return float(stats.t.ppf((1 + CONFIDENCE) / 2, len(groups))) * spread
+
+
+class Step(NamedTuple):
+    """A predicted step: its time, half of the interval of its logarithm, and what was left out to find that."""
+
+    step_s: float
+    half: float
+    what: str
+
+
+def predict_step(benchmark: str, work: Work, hardware: Hardware, devices: int, own: Sequence[Example] = ()) -> Step:
+    """Return a step on a device that is known by its datasheet; raises PredictionError where too little is known."""
+    known = (*examples(benchmark), *own)
+    is_known = (OWN, hardware.precision) in {one.software for one in own}
+    what = KNOWN_SOFTWARE if is_known else OTHER_SOFTWARE
+    errors = missed_like(known, what, hardware.precision)
+    half = half_of(errors)
+    if half == math.inf or len(errors) < FEWEST_ERRORS:
+        groups = len({one.group for one in errors})
+        raise PredictionError(
+            f"{hardware.name} in {hardware.precision} is asked for by its datasheet, and {len(errors)} points of "
+            f"{groups} {'devices' if is_known else 'sources'} are known to tell how far that is off: measure on it, or "
+            f"give at least {FEWEST_ERRORS} points in this precision on {FEWEST_GROUPS} other systems"
+        )
+    return Step(Datasheet(known).step_s(work, hardware, devices, OWN), half, what)

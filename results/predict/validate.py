@@ -1,0 +1,106 @@
+"""How far predictions are off, and how many intervals hold the truth: of points that were measured, each left out."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from results.predict.examples import examples, read_training
+from results.predict.leave_out import DATASHEET, LEVELS, LeftOut, half_interval
+from results.predict.predict import Group, published_errors, published_left_out
+from results.predict.unmeasured import FEWEST_GROUPS, half_of, missed, missed_like, missed_of
+from results.record.records import RecordError
+from results.record.values import grouped
+from results.workloads import title_of
+
+PUBLISHED = "published"
+OURS = "these runs"
+BENCHMARK = "llm_training"  # of which enough was published
+SMALLEST = 1e-4  # an error counts as at least this in a geometric mean, which one of 0 would make 0
+
+
+class Errors(NamedTuple):
+    """Errors of one level on one set of points, as shares of the measured values."""
+
+    level: str
+    what: str  # that was left out, or how far it was from the rest
+    of: str
+    points: int
+    median: float
+    geometric_mean: float
+    mean: float
+    percentile_90: float
+    largest: float
+    held: int | None  # intervals with the truth in them; None where too few errors make none
+
+
+def errors_of(level: str, what: str, of: str, cases: Sequence[tuple[float, float]]) -> Errors:
+    """Return the statistics of pairs of an error and the half-width of its interval, both logarithms."""
+    sizes = sorted(abs(math.expm1(error)) for error, _ in cases)
+    held = [abs(error) <= half for error, half in cases]
+    return Errors(
+        level,
+        what,
+        of,
+        len(sizes),
+        statistics.median(sizes),
+        statistics.geometric_mean([max(one, SMALLEST) for one in sizes]),
+        statistics.fmean(sizes),
+        sizes[max(0, math.ceil(0.9 * len(sizes)) - 1)],
+        sizes[-1],
+        sum(held) if all(half < math.inf for _, half in cases) else None,
+    )
+
+
+def validated(groups: Iterable[Group] = ()) -> Iterator[Errors]:
+    """Yield the errors of every level, on published points and on our own.
+
+    Each interval is computed without any point of its system, so their coverage is that for a new system.
+    """
+    for benchmark in dict.fromkeys(name for name, _ in published_left_out()):
+        theirs = {system: errors for (name, system), errors in published_left_out().items() if name == benchmark}
+        yield from _by_distance(f"{title_of(benchmark)}, {PUBLISHED}", theirs)
+    for group in groups:
+        yield from _by_distance(f"{group}, {OURS}", {group.first.system: group.errors})
+
+
+def _by_distance(of: str, errors: dict[str, list[LeftOut]]) -> Iterator[Errors]:
+    for far, level in LEVELS.items():
+        cases = [
+            (one.error, half_interval(published_errors(far, system)))
+            for system, mine in errors.items()
+            for one in mine
+            if one.distance == far
+        ]
+        if cases:
+            yield errors_of(level, far, of, cases)
+
+
+def validated_datasheets() -> Iterator[Errors]:
+    """Yield the errors of datasheet predictions of published points, by source, precision and device.
+
+    An interval is computed without any point of the same source, so from one group fewer than a prediction needs.
+    """
+    for (what, source, precision, device), mine in grouped(missed(examples(BENCHMARK)), lambda one: one[:4]).items():
+        others = [one for one in examples(BENCHMARK) if one.source != source]
+        half = half_of(missed_like(others, what, precision), FEWEST_GROUPS - 1)
+        of = f"{title_of(BENCHMARK)}, {source}, {precision}, {device}"
+        yield errors_of(DATASHEET, what, of, [(one.error, half) for one in mine])
+
+
+def validated_points(path: Path) -> Iterator[Errors]:
+    """Yield errors of points that somebody else gives, in the form of training.csv, from all others that are published.
+
+    Raises RecordError for a file that is not of that form.
+    """
+    asked = read_training(path)
+    if not asked:
+        raise RecordError(f"{path} has no dense decoder that was trained from the start: there is nothing to predict")
+    kept = [one for one in examples(BENCHMARK) if one not in asked]
+    for (what, source, precision, device), mine in grouped(missed_of(kept, asked), lambda one: one[:4]).items():
+        half = half_of(missed_like(kept, what, precision))
+        of = f"{path.name}, {source}, {precision}, {device}"
+        yield errors_of(DATASHEET, what, of, [(one.error, half) for one in mine])

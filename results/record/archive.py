@@ -1,0 +1,391 @@
+"""Results as one file that does not change: the same results give the same bytes, and all of it can be checked."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import math
+import os
+import struct
+import tarfile
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, NamedTuple
+
+from jpwr.errors import JpwrError
+from jpwr.say import printable
+from jpwr.trace.trace import Trace
+from results.record.collect import RECORD_NAME, collect, read_traces
+from results.record.derived import busier_elsewhere
+from results.record.records import (
+    RESULT_NAME,
+    Record,
+    RecordError,
+    Skipped,
+    find_records,
+    read_record,
+    results_below,
+    whole_file,
+)
+from results.record.signature import sign, signer_of
+from results.workloads import FILE
+
+CHECKSUMS, SIGNATURE = "SHA256SUMS", "SHA256SUMS.sig"
+ENDING = ".tar.zst"
+RUNS, WORKFLOW = "runs", "workflow"
+# What belongs to a run, in its job's folder.
+OF_A_RUN = (
+    RESULT_NAME,
+    RECORD_NAME,
+    "job.sh",
+    "node.sh",
+    "job.out",
+    "job.err",
+    "record.trace.json",
+    "record.states.json",
+    "record.regions.json",
+    "io/*/*",
+    "power/*/*",
+)
+# A sweep's own, above its jobs' folders.
+OF_A_SWEEP = ("configuration.xml", "workpackages.xml")
+LEVEL = 10  # of Zstandard
+TOLERANCE = 1e-9  # relative, of a number that is computed again
+STATE_TOLERANCE = 0.2  # of an interval's width: what is fitted is another with another version of NumPy or SciPy
+MARK_S = 2e-6  # marks have six decimals
+CHUNK_BYTES = 1 << 20
+SKIPPED_FRAME = 0x184D2A50
+SEAL_BYTES = 8 + 32
+# What is unpacked at most: an hour of eight GPUs, ten times a second, is a trace of 0.006 GB. Millions of rows take
+# minutes to read.
+MOST_GB, SHARE_OF_A_FILE, MOST_FILES = 1.0, 0.05, 100_000
+HEADERS_BYTES = 1 << 20  # of one file in tar's format, with the buffers around it
+GB = 1e9
+
+
+class Checked(NamedTuple):
+    """Outcome of checking an archive."""
+
+    problems: list[str]  # a sentence each
+    runs: int  # whose numbers were computed again
+    is_signed: bool
+    signer: str = ""  # empty where no file of signers was given
+    commits: tuple[str, ...] = ()  # of the suite, at which the runs were made, where their numbers make problems
+
+
+def write_archive(folders: Iterable[Path], workflow: Path, archive: Path, key: Path | None = None) -> int:
+    """Store all runs below some folders with the workflow's files and checksums; returns the number of runs.
+
+    With a key the list of checksums is signed. Raises RecordError without a run, for two folders of one name, and
+    when OpenSSH does not sign.
+    """
+    if not archive.name.endswith(ENDING) or (archive.exists() and not archive.is_file()):
+        raise RecordError(f"--out {archive}: an archive is a file that ends with {ENDING}")
+    files: dict[str, Path] = {}
+    runs: set[Path] = set()
+    for folder in folders:
+        results = results_below(folder)
+        runs.update(results)
+        every = [*results, *_attempts(folder)]
+        own = [path for result in every for name in OF_A_RUN for path in result.parent.glob(name)]
+        own += [path for name in OF_A_SWEEP for path in folder.glob(name)]
+        for path in own:
+            name = str(PurePosixPath(RUNS, _name(folder), path.relative_to(folder)))
+            if files.setdefault(name, path) != path:
+                raise RecordError(f"two folders are called {_name(folder)}: give the folder above both")
+    if not runs:
+        raise RecordError(f"there is no {RESULT_NAME} below {', '.join(map(str, folders))}: run a sweep first")
+    for path in [*workflow.glob("*.yaml"), *workflow.glob("include/*")]:
+        if path.is_file():
+            files[str(PurePosixPath(WORKFLOW, path.relative_to(workflow)))] = path
+    for path in workflow.parent.glob(f"benchmarks/*/{FILE}"):
+        files[str(PurePosixPath(WORKFLOW, path.relative_to(workflow.parent)))] = path
+    _write(files, archive, key)
+    return len(runs)
+
+
+def _attempts(folder: Path) -> list[Path]:
+    """Results of what was run again: no runs any more, but as true as all others."""
+    return sorted(set(folder.rglob(RESULT_NAME)) - set(results_below(folder)))
+
+
+def _name(folder: Path) -> PurePosixPath:
+    """Return the name of a folder in an archive; a JUBE run, whose name is a number, keeps its parent folder."""
+    *_, above, name = folder.absolute().parts
+    return PurePosixPath(above, name) if name.isdigit() else PurePosixPath(name)
+
+
+def _write(files: dict[str, Path], archive: Path, key: Path | None) -> None:
+    import zstandard
+
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    sums = ""
+    with whole_file(archive) as part:
+        with (
+            part.open("wb") as file,
+            zstandard.ZstdCompressor(LEVEL).stream_writer(file) as packed,
+            tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar,
+        ):
+            for name, path in sorted(files.items()):
+                content = path.read_bytes()
+                sums += f"{hashlib.sha256(content).hexdigest()}  {name}\n"
+                _add(tar, name, content)
+            _add(tar, CHECKSUMS, os.fsencode(sums))
+            if key is not None:
+                _add(tar, SIGNATURE, sign(os.fsencode(sums), key))
+        with part.open("rb+") as written:
+            written.write(_seal(written))
+
+
+def _seal(file: IO[bytes], size: int | None = None) -> bytes:
+    """A frame that Zstandard skips (RFC 8878, section 3.1.2), with the SHA-256 of the first bytes of a file, or all."""
+    digest, left = hashlib.sha256(), math.inf if size is None else size
+    while chunk := file.read(int(min(CHUNK_BYTES, left))):
+        digest.update(chunk)
+        left -= len(chunk)
+    return struct.pack("<II", SKIPPED_FRAME, digest.digest_size) + digest.digest()
+
+
+def _is_sealed(archive: Path) -> bool:
+    size = archive.stat().st_size - SEAL_BYTES
+    with archive.open("rb") as file:
+        return size > 0 and _seal(file, size) == file.read()
+
+
+def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+    member = tarfile.TarInfo(name)  # without owner and time: only content counts
+    member.size, member.mode = len(content), 0o644
+    tar.addfile(member, io.BytesIO(content))
+
+
+def verify(archive: Path, signers: Path | None = None, most_gb: float = MOST_GB) -> Checked:
+    """Look through an archive; with a file of allowed signers, also at who signed it.
+
+    Raises RecordError when it cannot be read at all, or would unpack to more than `most_gb`.
+    """
+    found = _verify(archive, signers, most_gb)
+    # Names and texts are somebody else's: a terminal must not obey them.
+    return found._replace(
+        problems=[printable(one) for one in found.problems], commits=tuple(map(printable, found.commits))
+    )
+
+
+def _verify(archive: Path, signers: Path | None, most_gb: float) -> Checked:
+    with tempfile.TemporaryDirectory() as folder:
+        problems, sums = _unpack(archive, Path(folder), most_gb)
+        problems += _check_sums(sums, Path(folder))
+        if not problems and not _is_sealed(archive):
+            problems.append("its bytes are not those that were written, though each file in it is as it was")
+        signer = ""
+        if signers is not None and not problems:
+            try:
+                signer = _signer(Path(folder), signers)
+            except RecordError as error:
+                problems.append(str(error))
+        if problems:
+            return Checked(problems, 0, SIGNATURE in sums)
+        results = results_below(Path(folder))
+        if not results:
+            problems.append("it holds no run")
+        for record in results_below(Path(folder), RECORD_NAME):
+            if not record.with_name(RESULT_NAME).exists():
+                problems.append(f"{record.parent.relative_to(folder)}: it has a record and no {RESULT_NAME}")
+        for result in [*results, *_attempts(Path(folder))]:
+            name = result.parent.relative_to(folder)
+            problems += [f"{name}: {sentence}" for sentence in _check_run(result)]
+        try:
+            left_out = find_records([Path(folder)]).skipped
+        except RecordError as error:
+            left_out = [Skipped(str(error), Path(folder))]
+        named = (one.replace(f"{folder}/", "").replace(f"/{RESULT_NAME}", f": {RESULT_NAME}") for one in left_out)
+        problems = list(dict.fromkeys([*problems, *named]))
+        return Checked(problems, len(results), SIGNATURE in sums, signer, _commits(results) if problems else ())
+
+
+def _commits(results: Iterable[Path]) -> tuple[str, ...]:
+    found = set()
+    for result in results:
+        try:
+            found.add(str((read_record(result).get("provenance") or {}).get("git_commit") or ""))
+        except (RecordError, AttributeError):
+            continue  # a problem of its own
+    return tuple(sorted(found - {""}))
+
+
+def _signer(folder: Path, signers: Path) -> str:
+    if not (folder / SIGNATURE).is_file():
+        raise RecordError("it is not signed: 'caraml archive --sign KEY' makes one that is")
+    return signer_of((folder / CHECKSUMS).read_bytes(), (folder / SIGNATURE).read_bytes(), signers)
+
+
+class _Limited:
+    """A stream of which only so much is read as was allowed: headers of tar, too, are as long as they say."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream, self.left = stream, HEADERS_BYTES
+
+    def read(self, size: int) -> bytes:
+        content: bytes = self._stream.read(size)
+        self.left -= len(content)
+        if self.left < 0:
+            raise tarfile.ReadError("a header in it is too long")
+        return content
+
+
+def _unpack(archive: Path, folder: Path, most_gb: float) -> tuple[list[str], dict[str, str]]:
+    """Unpack into a folder; problems, and each file's checksum. What files say of their sizes decides, beforehand."""
+    import zstandard
+
+    problems, sums, declared_bytes, number = [], {}, 0, 0
+    try:
+        with (
+            archive.open("rb") as file,
+            zstandard.ZstdDecompressor().stream_reader(file) as unpacked,
+            tarfile.open(fileobj=(limited := _Limited(unpacked)), mode="r|") as tar,  # type: ignore[call-overload]
+        ):
+            for member in tar:
+                declared_bytes, number = declared_bytes + member.size, number + 1
+                is_large = max(declared_bytes, member.size / SHARE_OF_A_FILE) > most_gb * GB
+                if is_large or number > MOST_FILES:
+                    raise RecordError(
+                        f"{archive} was to be unpacked, but with {printable(member.name)} of {member.size / GB:.3g} GB "
+                        f"it is more than {most_gb:g} GB, {most_gb * SHARE_OF_A_FILE:g} GB a file, or {MOST_FILES} "
+                        "files: where you trust it, allow more by --most-gb"
+                    )
+                limited.left = member.size + HEADERS_BYTES
+                place = PurePosixPath(member.name)
+                if place.is_absolute() or ".." in place.parts or not member.isfile():
+                    problems.append(f"{member.name!r} is no plain file inside of the archive: it was not unpacked")
+                    continue
+                if str(place) in sums:
+                    problems.append(f"{member.name!r} is in it twice")
+                content = tar.extractfile(member)
+                assert content is not None  # as it is a file
+                sums[str(place)] = _store(content, folder / place)
+    except (OSError, EOFError, tarfile.TarError, zstandard.ZstdError) as error:
+        raise RecordError(f"{archive} cannot be read as an archive: {error}") from error
+    return problems, sums
+
+
+def _store(content: IO[bytes], path: Path) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    digest = hashlib.sha256()
+    with path.open("wb") as file:
+        while chunk := content.read(CHUNK_BYTES):
+            digest.update(chunk)
+            file.write(chunk)
+    return digest.hexdigest()
+
+
+def _check_sums(sums: dict[str, str], folder: Path) -> Iterator[str]:
+    if CHECKSUMS not in sums:
+        yield f"it has no {CHECKSUMS}: it is no archive of this suite, or it was cut short"
+        return
+    lines = os.fsdecode((folder / CHECKSUMS).read_bytes()).split("\n")
+    wanted: dict[str, str] = {}
+    for digest, _, name in (line.partition("  ") for line in lines):
+        if name in wanted:
+            yield f"{printable(name)} has two checksums"
+        if name:
+            wanted[name] = digest
+    for name in sorted(wanted.keys() | sums.keys() - {CHECKSUMS, SIGNATURE}):
+        words = printable(name)
+        if name not in sums:
+            yield f"{words} is missing"
+        elif name not in wanted:
+            yield f"{words} has no checksum: it was added later"
+        elif sums[name] != wanted[name]:
+            yield f"{words} was changed: its SHA-256 is {sums[name]}, and was {wanted[name]}"
+
+
+def _check_run(result: Path) -> list[str]:
+    """Return the problems of a run, after computing all its numbers again from the record and the traces."""
+    found: list[str] = []
+    try:
+        for problem in _problems(result):
+            found.append(problem)  # which stays where the next one is an error
+    except (RecordError, JpwrError, OSError) as error:
+        found.append(str(error).replace(f"{result.parent}/", ""))
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        found.append(f"{RECORD_NAME} and {RESULT_NAME} are not as a benchmark has written them: {error!r}")
+    return list(dict.fromkeys(found))
+
+
+def _problems(result: Path) -> Iterator[str]:
+    stored = read_record(result)
+    if stored["status"] != "ok":
+        yield from _not_so_bad(stored, result.with_name(RECORD_NAME))
+        return
+    again = collect(result.parent)
+    if again["status"] != "ok":
+        yield f"it is stored as ok, but {again['error']}"
+        return
+    for key in ("energy", "energy_effective"):
+        if words := busier_elsewhere(again.get(key) or {}):
+            yield f"{key} is not that of the work: the trace has {words}"
+    yield from _not_marked(stored, read_traces(result.parent))
+    yield from _other_states(stored.get("energy") or {}, again.get("energy") or {})
+    for record in (stored, again):
+        (record.get("energy") or {}).pop("states", None)
+    for key in sorted(stored.keys() | again.keys()):
+        yield from _differences(stored.get(key), again.get(key), key)
+
+
+def _not_so_bad(stored: Record, path: Path) -> Iterator[str]:
+    """A run that is stored as one that ended in a way that its own record does not know."""
+    of_run = read_record(path)["status"] if path.exists() else "unfinished"
+    allowed = {"ok": {"failed"}, "unfinished": {"failed", "unfinished"}}.get(of_run, {of_run})
+    if stored["status"] not in allowed:
+        yield f"it is stored as {stored['status']}, but its record is of a run that is {of_run}"
+
+
+def _not_marked(record: Record, traces: Sequence[Trace]) -> Iterator[str]:
+    """Windows of the record that the traces, which the sampler wrote, know nothing of."""
+    for window in record["windows"]:
+        start_s, end_s = window["start_s"], window["end_s"]
+        if not any(
+            region.name == f"{window['kind']} window"
+            and abs(region.start_s - start_s) <= MARK_S
+            and abs(region.end_s - end_s) <= MARK_S
+            for trace in traces
+            if trace.meta.get("boot_id") == window["boot_id"]
+            for region in trace.regions()
+        ):
+            yield (
+                f"its {window['kind']} window from {start_s:.3f} s to {end_s:.3f} s of node "
+                f"{window['hostname']} is not marked in the trace"
+            )
+
+
+def _other_states(stored: dict[str, Any], again: dict[str, Any]) -> Iterator[str]:
+    """States' energies (experimental), which are fitted: no two machines get the same to the last digit."""
+    ours, theirs = (
+        {" and ".join(row["states"]): row for row in (energy.get("states") or {}).get("states") or []}
+        for energy in (stored, again)
+    )
+    keys = ("energy_wh", "low_wh", "high_wh")
+    for name, one in ours.items():
+        other: dict[str, Any] = {key: (theirs.get(name) or {}).get(key) for key in keys}
+        if one["energy_wh"] is None:
+            continue
+        stored_words = f"energy.states of {name} is stored as {one['energy_wh']:.6g} Wh, but its origin gives"
+        if None in other.values():
+            yield f"{stored_words} none"
+        elif any(abs(one[key] - other[key]) > STATE_TOLERANCE * (other["high_wh"] - other["low_wh"]) for key in keys):
+            yield f"{stored_words} {other['energy_wh']:.6g} Wh"
+    yield from _differences(list(ours), list(theirs), "energy.states")
+
+
+def _differences(stored: Any, again: Any, name: str) -> Iterator[str]:
+    if isinstance(stored, dict) and isinstance(again, dict):
+        for key in sorted(stored.keys() | again.keys()):
+            yield from _differences(stored.get(key), again.get(key), f"{name}.{key}")
+    elif isinstance(stored, list) and isinstance(again, list) and len(stored) == len(again):
+        for index, (one, other) in enumerate(zip(stored, again, strict=True)):
+            yield from _differences(one, other, f"{name}[{index}]")
+    elif isinstance(stored, float) and isinstance(again, float):
+        if not math.isclose(stored, again, rel_tol=TOLERANCE):
+            yield f"{name} is stored as {stored:.10g}, but its origin gives {again:.10g}"
+    elif stored != again or isinstance(stored, bool) != isinstance(again, bool):
+        yield f"{name} is stored as {stored!r}, but its origin gives {again!r}"

@@ -1,0 +1,192 @@
+"""The look of all plots: colours, marks, axes and legends. A Chart is a figure with its words."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from html import escape
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
+
+from results.points.repeats import PointResults, Summary
+from results.record.values import PER_DEVICE, WORK, grouped
+from results.show.plots.fonts import fonts_for, names_without_font
+from results.verdicts.quality import energy_kind
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Arguments = ParamSpec("Arguments")
+Drawn = TypeVar("Drawn")
+# Okabe and Ito's colours, which people with any kind of colour vision tell apart, and a marker beside each.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+MARKERS = "osD^vP*X"
+# Stands for the colour of text in an SVG until the page decides: dark or light.
+INK = "#010203"
+GREY = "#8c8c8c"
+FULL, PALE = 1.0, 0.45  # of a system's colour, where it has two bars
+SIZE_IN = (5.6, 3.6)
+PIXELS_PER_PT = 1.25  # in a page
+LEGEND_ROW_IN = 0.17
+SHORT_LABEL = 24
+LONG_LABEL = 44  # characters: two of these do not fit beside each other
+STYLE: Any = {  # of matplotlib
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "grid.alpha": 0.25,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "savefig.transparent": True,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "results",  # the same plot is the same file
+    "hatch.linewidth": 0.6,
+}
+
+
+TITLED = "titled:"  # the beginning of the gid of what is named where the pointer is
+OF_SYSTEM = "of:"  # the beginning of the gid of what is one system's
+Styles = Mapping[str, Mapping[str, Any]]  # of systems
+
+
+class Quantity(NamedTuple):
+    """Number of a record to plot, where higher is better."""
+
+    name: str
+    title: str
+    label: str
+    path: str
+
+
+SPEED = Quantity("throughput", "Throughput per device", "{unit}/s per device", PER_DEVICE)
+EFFICIENCY = Quantity("efficiency", "Work per energy", "{unit}/Wh", WORK)
+
+
+class Chart(NamedTuple):
+    """A figure with its name, its title, and what it shows in words for those who cannot see it."""
+
+    name: str
+    title: str
+    words: str
+    figure: Figure
+
+    def svg(self) -> str:
+        """Return it for the inside of a page: in the page's colour and font size, with the words as its description."""
+        file = io.StringIO()
+        self._save(file, format="svg", metadata={"Date": None, "Creator": None})
+        text = file.getvalue()
+        text = text[text.index("<svg") :].replace(INK, "currentColor")
+        text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+        # Two plots of one page must not share the names of their parts.
+        text = re.sub(r'(id="|url\(#|href="#)', rf"\g<1>{self.name}-", text)
+        text = re.sub(r'width="([\d.]+)pt" height="[^"]*"', self._width, text, count=1)
+        text = re.sub(rf'<g id="{self.name}-{TITLED}([^"]*)">', r"<g><title>\1</title>", text)
+        text = re.sub(rf'<g id="{self.name}-{OF_SYSTEM}([^"]*)">', r'<g data-system="\1">', text)
+        label = f' role="img" aria-label="{escape(f"{self.title}. {self.words}", quote=True)}"'
+        return text.replace("<svg", f"<svg{label}", 1)
+
+    @staticmethod
+    def _width(found: re.Match[str]) -> str:
+        return f'width="{float(found[1]) * PIXELS_PER_PT:.0f}"'
+
+    def png(self) -> bytes:
+        """Return it for a document: on white."""
+        file = io.BytesIO()
+        self._save(file, format="png", dpi=150, facecolor="white", transparent=False)
+        return file.getvalue()
+
+    @property
+    def boxes(self) -> str:
+        """Sentence on names that the PNG shows as boxes, because no font of this machine has their characters."""
+        names = ", ".join(names_without_font(self.figure))
+        return f"In the PNG, boxes stand for {names}." if names else ""
+
+    def _save(self, file: IO[Any], **options: Any) -> None:
+        import matplotlib as mpl
+
+        with warnings.catch_warnings(), mpl.rc_context({**STYLE, "font.sans-serif": fonts_for(self.figure)}):
+            warnings.simplefilter("ignore")  # of characters that no font has; a page's reader may have one
+            self.figure.savefig(file, **options)
+
+
+def new_figure(
+    size_in: tuple[float, float] = SIZE_IN, rows: int = 1, columns: int = 1, share: bool = False
+) -> tuple[Figure, list[Axes]]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size_in, layout="constrained")
+    return figure, list(figure.subplots(rows, columns, squeeze=False, sharex=share, sharey=share).flat)
+
+
+def styled(draw: Callable[Arguments, Drawn]) -> Callable[Arguments, Drawn]:
+    """A function that draws in the style of all our plots."""
+
+    @wraps(draw)
+    def in_style(*arguments: Arguments.args, **options: Arguments.kwargs) -> Drawn:
+        import matplotlib as mpl
+
+        with mpl.rc_context(STYLE):
+            return draw(*arguments, **options)
+
+    return in_style
+
+
+def style_of(index: int) -> dict[str, Any]:
+    return {
+        "color": COLOURS[index % len(COLOURS)],
+        # Shifted where the colours and marks would come together again.
+        "marker": MARKERS[(index + index // math.lcm(len(COLOURS), len(MARKERS))) % len(MARKERS)],
+        "linestyle": ("-", "--", "-.")[index // len(COLOURS) % 3],
+        "markersize": 5,
+    }
+
+
+def styles_of_systems(results: Iterable[PointResults]) -> Styles:
+    """A style for each system, for all plots of a report."""
+    return {system: style_of(index) for index, system in enumerate(dict.fromkeys(one.system for one in results))}
+
+
+def kinds_alike(results: Iterable[PointResults], of_energy: bool = False) -> dict[str, list[PointResults]]:
+    """Good points that one plot may have beside each other, by what they share: precision, and kind of energy."""
+
+    def kind(one: PointResults) -> str | None:
+        energy = energy_kind(one.any) if of_energy else ""
+        return None if energy is None else ", ".join(filter(None, [one.precision, energy]))
+
+    return grouped((one for one in results if one.good), kind)
+
+
+def unit_of(results: Sequence[PointResults]) -> str:
+    """Return the unit of work of some points."""
+    return str(results[0].any["work_unit"])
+
+
+def error_bars(summary: Summary) -> tuple[float, float]:
+    """From the median down and up to the ends of the interval; nothing for a single run."""
+    if summary.interval is None:
+        return 0.0, 0.0
+    low, high = summary.interval
+    return max(0.0, summary.median - low), max(0.0, high - summary.median)
+
+
+def legend_below(figure: Figure, axes: Sequence[Axes]) -> None:
+    """Draw one legend of all axes below the figure, which grows by its height; a repeated label appears once."""
+    found = {label: handle for one in axes for handle, label in zip(*one.get_legend_handles_labels(), strict=True)}
+    if not found:
+        return
+    columns = 1 if max(map(len, found)) > LONG_LABEL else 3 if max(map(len, found)) < SHORT_LABEL else 2
+    width_in, height_in = figure.get_size_inches()
+    figure.set_size_inches(width_in, height_in + LEGEND_ROW_IN * -(-len(found) // columns))
+    figure.legend(found.values(), found, loc="outside lower center", ncols=columns)

@@ -1,0 +1,286 @@
+"""A sweep, drawn: over batch sizes and numbers of devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from results.points.repeats import PointResults, Summary
+from results.published import Throughput
+from results.record.values import PER_DEVICE, THROUGHPUT, devices_text, grouped, rounded
+from results.show.plots.style import (
+    GREY,
+    INK,
+    OF_SYSTEM,
+    SIZE_IN,
+    TITLED,
+    Chart,
+    Quantity,
+    Styles,
+    error_bars,
+    kinds_alike,
+    legend_below,
+    new_figure,
+    styled,
+    unit_of,
+)
+from results.verdicts.ranking import best_by_devices
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Lines = dict[str, list[tuple[int, Summary]]]  # of systems
+SQUASHED = 10  # by so much theirs may be above ours until ours lie on the axis
+PANEL_IN = 1.75  # height of one
+TITLE_IN = 0.085  # width of a letter
+MOST_TICKS = 6  # of a panel
+THEIRS: dict[str, Any] = {
+    "color": GREY,
+    "marker": "o",
+    "linestyle": ":",
+    "markerfacecolor": "none",
+    "markersize": 4,
+    "linewidth": 0.8,
+}
+
+
+def lines(results: Sequence[PointResults], quantity: Quantity) -> dict[int, Lines]:
+    """By the number of devices, for each system its points (global batch size, value), best of its options."""
+    best: dict[tuple[int, str, int], Summary] = {}
+    for one in results:
+        summary = one.summary(quantity.path)
+        place = (one.point.devices, one.system, one.point.global_batch)
+        if summary and (place not in best or summary.median > best[place].median):
+            best[place] = summary
+    found: dict[int, Lines] = {}
+    for (devices, system, batch), summary in sorted(best.items()):
+        found.setdefault(devices, {}).setdefault(system, []).append((batch, summary))
+    return found
+
+
+@styled
+def over_batch(
+    results: Sequence[PointResults], quantity: Quantity, styles: Styles, published: Sequence[Throughput] = ()
+) -> list[Chart]:
+    """Over the global batch size, a line for each system and a panel for each number of devices, with 95 % intervals.
+
+    A chart for each precision and kind of energy, none where no run has the value. What others published is grey, per
+    device, in a panel of its own.
+    """
+    groups = kinds_alike([one for one in results if one.summary(quantity.path)], quantity.path.startswith("energy."))
+    charts = []
+    for index, (kind, mine) in enumerate(groups.items()):
+        name = quantity.name if not index else f"{quantity.name}_{index}"
+        title = f"{quantity.title} over batch size" + (f": {kind}" if len(groups) > 1 else "")
+        charts.append(_panels(mine, quantity, styles, published if not index else (), name, title))
+    return charts
+
+
+def _panels(
+    results: Sequence[PointResults],
+    quantity: Quantity,
+    styles: Styles,
+    published: Sequence[Throughput],
+    name: str,
+    title: str,
+) -> Chart:
+    found = lines(results, quantity)
+    theirs = _per_device(published)
+    count = len(found) + bool(theirs)
+    columns = min(2, count)
+    rows = -(-count // columns)
+    height_in = SIZE_IN[1] if count == 1 else PANEL_IN * rows + 0.4
+    figure, panels = new_figure((SIZE_IN[0], height_in), rows, columns, share=True)
+    for axes, (devices, of_systems) in zip(panels, found.items(), strict=False):
+        _draw(axes, of_systems, styles)
+        axes.set_title(devices_text(devices) if count > 1 else "")
+    if theirs:
+        _draw_theirs(panels[len(found)], theirs)
+    ours = {
+        system: [summary.median for of_systems in found.values() for _, summary in of_systems.get(system, [])]
+        for system in dict.fromkeys(system for of_systems in found.values() for system in of_systems)
+    }
+    batches = {batch for of_systems in found.values() for points in of_systems.values() for batch, _ in points}
+    batches |= {batch for points in theirs.values() for batch, _ in points}
+    for index, axes in enumerate(panels):
+        if index >= count:
+            axes.set_axis_off()
+            continue
+        doublings_axis(axes, batches)
+        axes.tick_params(labelbottom=True)
+        if not index % columns:
+            axes.set_ylabel(quantity.label.format(unit=unit_of(results)))
+    _value_axis(panels[0], max(map(max, ours.values())), [value for points in theirs.values() for _, value in points])
+    legend_below(figure, panels[:count])
+    words = [
+        f"{system}: {' to '.join(dict.fromkeys(rounded(end(values)) for end in (min, max)))}"
+        for system, values in ours.items()
+    ]
+    if theirs:
+        words.append(f"grey: {len(theirs)} published series, per device; the pointer on one tells whose it is")
+    return Chart(name, title, "; ".join(words), figure)
+
+
+def _draw(axes: Axes, of_systems: Lines, styles: Styles) -> None:
+    for system, points in of_systems.items():
+        values = [summary.median for _, summary in points]
+        errors = list(zip(*(error_bars(summary) for _, summary in points), strict=True))
+        batches = [batch for batch, _ in points]
+        line, caps, bars = axes.errorbar(batches, values, yerr=errors, capsize=2, label=system, **styles[system])
+        for artist in (line, *caps, *bars):
+            artist.set_gid(f"{OF_SYSTEM}{system}")
+
+
+def _per_device(published: Sequence[Throughput]) -> dict[str, list[tuple[int, float]]]:
+    return {
+        label: sorted((one.global_batch, one.units_per_s / one.devices) for one in mine)
+        for label, mine in grouped(published, lambda one: one.label).items()
+    }
+
+
+def _draw_theirs(axes: Axes, theirs: dict[str, list[tuple[int, float]]]) -> None:
+    axes.set_title("published")
+    for index, (label, points) in enumerate(theirs.items()):
+        [line] = axes.plot(*zip(*points, strict=True), label="" if index else f"published ({len(theirs)})", **THEIRS)
+        line.set_gid(f"{TITLED}{label}")
+
+
+def _value_axis(axes: Axes, top: float, theirs: Sequence[float]) -> None:
+    """From 0 where ours can be seen beside theirs so, else logarithmic."""
+    from matplotlib.ticker import EngFormatter, NullFormatter
+
+    highest = max(theirs, default=0.0)
+    if highest > SQUASHED * top:
+        axes.set_yscale("log")
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    else:
+        axes.set_ylim(0, 1.1 * max(top, highest))
+    axes.yaxis.set_major_formatter(EngFormatter())
+
+
+def doublings_axis(axes: Axes, batches: Iterable[int], label: str = "global batch size") -> None:
+    """Ticks at batch sizes or numbers of devices, as many as have room."""
+    from matplotlib.ticker import NullFormatter
+
+    every = sorted(set(batches))
+    ticks = every[:: -(-len(every) // MOST_TICKS)]
+    axes.set_xlabel(label)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(ticks, [str(tick) for tick in ticks])
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+@styled
+def heat_map(title: str, cells: Mapping[tuple[int, int], float | str], unit: str, name: str) -> Chart:
+    """A value for each (devices, global batch); a text in the place of a number says what failed."""
+    devices, batches = (sorted({place[axis] for place in cells}) for axis in (0, 1))
+    heading = f"{title} [{unit}]"
+    width_in = max(3.2, 0.62 * len(batches) + 1.2, TITLE_IN * len(heading) + 1.0)
+    figure, [axes] = new_figure((width_in, max(1.5, 0.42 * len(devices) + 1.1)))
+    draw_heat_map(axes, cells, devices, batches)
+    axes.set_title(heading)
+    words = ", ".join(
+        f"{devices_text(number)} at batch {batch}: {value if isinstance(value, str) else rounded(value)}"
+        for (number, batch), value in sorted(cells.items())
+    )
+    return Chart(name, f"{title} over devices and batch size", words, figure)
+
+
+def draw_heat_map(
+    axes: Axes, cells: Mapping[tuple[int, int], float | str], devices: Sequence[int], batches: Sequence[int]
+) -> None:
+    """One cell for each (devices, global batch), as `heat_map` has them."""
+    import matplotlib as mpl
+    from matplotlib.patches import Rectangle
+
+    numbers = [value for value in cells.values() if not isinstance(value, str)]
+    low, high = min(numbers, default=0.0), max(numbers, default=1.0)
+    colours = mpl.colormaps["cividis"]
+    axes.set_xlim(-0.5, len(batches) - 0.5)
+    axes.set_ylim(-0.5, len(devices) - 0.5)
+    for (number, batch), value in cells.items():
+        x, y = batches.index(batch), devices.index(number)
+        if isinstance(value, str):
+            axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, fill=False, hatch="////", edgecolor="#D55E00", lw=0.5))
+            axes.text(
+                x,
+                y,
+                value,
+                ha="center",
+                va="center",
+                fontsize=6,
+                bbox={"fc": "white", "ec": "none", "pad": 1},
+                color="black",
+            )
+            continue
+        shade = (value - low) / (high - low) if high > low else 0.5
+        axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=colours(shade), edgecolor="none"))
+        axes.text(x, y, short(value), ha="center", va="center", fontsize=7, color="white" if shade < 0.55 else "black")
+    axes.set_xticks(range(len(batches)), [str(batch) for batch in batches])
+    axes.set_yticks(range(len(devices)), [str(number) for number in devices])
+    axes.set_xlabel("global batch size")
+    axes.set_ylabel("devices")
+    axes.grid(False)
+
+
+def short(value: float) -> str:
+    """Four characters or so: 947, 1.49k, 85.0k."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:.3g}{letter}"
+    return f"{value:.3g}"
+
+
+def heat_map_of_system(results: Sequence[PointResults], system: str, name: str) -> Chart | None:
+    """Throughput of one system over devices and batch, failed cells marked; None for a single row and column."""
+    cells: dict[tuple[int, int], float | str] = {}
+    for one in results:
+        if one.system != system:
+            continue
+        place = (one.point.devices, one.point.global_batch)
+        value = one.value(THROUGHPUT)
+        status = "OOM" if any(record["status"] == "out_of_memory" for record in one.bad) else "failed"
+        known = cells.get(place)
+        if value is not None and (not isinstance(known, float) or value > known):
+            cells[place] = value
+        elif value is None:
+            cells.setdefault(place, status)
+    if len(cells) < 2:
+        return None
+    return heat_map(f"{system}: throughput", cells, f"{unit_of(results)}/s", name)
+
+
+@styled
+def scaling(results: Sequence[PointResults], styles: Styles) -> list[Chart]:
+    """Throughput per device relative to the fewest devices, each number of them at its best batch; a chart for each
+    precision that was run on several numbers of devices.
+    """
+    found: dict[str, dict[str, list[tuple[int, float]]]] = {}
+    for precision, alike in kinds_alike(results).items():
+        for system in dict.fromkeys(one.system for one in alike):
+            mine = [one for one in alike if one.system == system]
+            points = [
+                (number, value) for number, one in best_by_devices(mine).items() if (value := one.value(PER_DEVICE))
+            ]
+            if len(points) > 1:
+                shares = [(number, 100 * value / points[0][1]) for number, value in points]
+                found.setdefault(precision, {})[system] = shares
+    charts = []
+    for index, (precision, of_systems) in enumerate(found.items()):
+        figure, [axes] = new_figure()
+        axes.axhline(100, color=INK, linewidth=0.8, linestyle=":")
+        for system, points in of_systems.items():
+            axes.plot(*zip(*points, strict=True), label=system, gid=f"{OF_SYSTEM}{system}", **styles[system])
+        every = [point for points in of_systems.values() for point in points]
+        doublings_axis(axes, {number for number, _ in every}, "devices")
+        axes.set_ylabel("scaling efficiency [%]")
+        axes.set_ylim(0, 1.1 * max(100.0, *(value for _, value in every)))
+        legend_below(figure, [axes])
+        words = "; ".join(
+            f"{system}: " + ", ".join(f"{value:.0f} % on {number}" for number, value in points)
+            for system, points in of_systems.items()
+        )
+        title = "Scaling: throughput per device, relative to the fewest devices"
+        title += f": {precision}" if len(found) > 1 else ""
+        charts.append(Chart("scaling" if not index else f"scaling_{index}", title, words, figure))
+    return charts

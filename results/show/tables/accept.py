@@ -1,0 +1,89 @@
+"""Verdicts on requirements as a table, and for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from results.points.estimate import Interval
+from results.record.records import Skipped
+from results.record.values import rounded
+from results.verdicts.accept import Verdict
+from results.verdicts.outcome import Outcome
+
+HEADER = ["system", "requirement", "outcome", "found", "95 % interval", "at", "why", "doubts"]
+ALWAYS = HEADER.index("at")  # columns before this one are always shown
+MARKS = {Outcome.PASSED: "✓", Outcome.FAILED: "✗", Outcome.OPEN: "?"}
+
+
+def verdict_rows(verdicts: Sequence[Verdict]) -> list[list[str]]:
+    """Return the header and a row for each requirement and system; the last columns only where one has something."""
+    rows = [HEADER, *map(_row, verdicts)]
+    used = [index for index in range(len(HEADER)) if index < ALWAYS or any(row[index] for row in rows[1:])]
+    return [[row[index] for index in used] for row in rows]
+
+
+def _row(one: Verdict) -> list[str]:
+    found = [outcome_text(one.outcome), found_text(one), interval_text(one.interval)]
+    return [one.system, str(one.item), *found, one.answer.at, one.reason, "; ".join(one.answer.doubts)]
+
+
+def outcome_text(outcome: Outcome) -> str:
+    """Return the outcome with a mark, for readers who do not see the colours."""
+    return f"{MARKS[outcome]} {outcome.value}"
+
+
+def found_text(verdict: Verdict) -> str:
+    """The number with its unit, empty without one."""
+    value = verdict.answer.value
+    if value is None:
+        return ""
+    interval = verdict.interval
+    half = interval.half if interval else None
+    text = rounded(value, half) if isinstance(value, float) else str(value)
+    return f"{text} {verdict.answer.unit}".rstrip()
+
+
+def interval_text(interval: Interval | None) -> str:
+    """Return both ends of the interval, with the digits that its width supports."""
+    if interval is None:
+        return ""
+    return " to ".join(rounded(end, interval.half) for end in interval)
+
+
+def counts_text(verdicts: Sequence[Verdict]) -> str:
+    """How many of each outcome, for each system, in words."""
+    lines = []
+    for system in dict.fromkeys(one.system for one in verdicts):
+        mine = [one.outcome for one in verdicts if one.system == system]
+        counts = ", ".join(f"{mine.count(outcome)} {outcome.value}" for outcome in Outcome if outcome in mine)
+        lines.append(f"{system}: {counts}")
+    return "\n".join(lines)
+
+
+def verdicts_json(verdicts: Sequence[Verdict], code: int, skipped: Sequence[Skipped] = ()) -> str:
+    """For programs: every number as it is, null where there is none."""
+    missing = [{"systems": one.systems, "reason": one} for one in skipped if one.systems is not None]
+    data = {"exit_code": code, "requirements": [_as_data(one) for one in verdicts], "missing": missing}
+    return json.dumps(data, indent=1)
+
+
+def _as_data(one: Verdict) -> dict[str, Any]:
+    item, interval = one.item, one.interval
+    return {
+        "system": one.system,
+        "requirement": str(item),
+        "workload": item.of,
+        "what": item.what,
+        "at_least": item.at_least,
+        "at_most": item.at_most,
+        "outcome": one.outcome.value,
+        "value": one.answer.value,
+        "low": interval.low if interval else None,
+        "high": interval.high if interval else None,
+        "unit": one.answer.unit,
+        "at": one.answer.at,
+        "reason": one.reason,
+        "doubts": one.answer.doubts,
+    }

@@ -1,0 +1,44 @@
+"""Costs as a table for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from results.points.repeats import PointResults
+from results.record.values import rounded
+from results.show.tables.accept import interval_text
+from results.show.tables.doubts import alike
+from results.show.tables.summary import by_system_and_precision, precision_text
+from results.verdicts.cost import Costs, cheapest, costed_work, why_not_costed
+
+
+def cost_rows(sections: Sequence[Sequence[PointResults]], costs: Costs) -> list[list[str]]:
+    """Each system at its cheapest point, beside those it may be ranked with; then those without a cost, and why."""
+    money = costs.currency
+    header = ["workload", "system", "precision", "energy is", "at", "for", f"total [{money}]", "95 % interval"]
+    header += [f"machine [{money}]", f"electricity [{money}]", "energy [kWh]", "CO₂ [kg]"]
+    body = []
+    for results in sections:
+        costed = set()
+        for kind, found in cheapest(results, costs).items():
+            for system, (one, at) in found.items():
+                costed.add((system, kind.precision))
+                interval = at.estimate.interval if at.estimate else None
+                body.append(
+                    [
+                        one.point.model,
+                        system,
+                        *kind,
+                        one.point.place,
+                        costed_work(one).words,
+                        rounded(at.total, interval.half if interval else None),
+                        interval_text(interval),
+                        *(rounded(value) for value in (at.machine, at.electricity, at.energy_kwh, at.co2_kg)),
+                    ]
+                )
+        for system, precision, mine in by_system_and_precision(results):
+            if (system, precision) not in costed:
+                reasons = alike([why_not_costed(one, costs) for one in [one for one in mine if one.good] or mine])
+                row = [results[0].point.model, system, precision_text(precision, mine), "", "; ".join(reasons)]
+                body.append([*row, *[""] * (len(header) - len(row))])
+    return [header, *body]

@@ -1,0 +1,94 @@
+"""Doubts to clear before signing: deviations and failures, each kind once, and energies of several kinds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from results.points.repeats import PointResults, point_of, variant_of
+from results.record.records import Record
+from results.record.values import grouped
+from results.verdicts.quality import deviations
+from results.verdicts.ranking import by_energy_kind, ranked_points
+
+NUMBER = re.compile(r"[-+±]?\d[\d.,]*")
+EXAMPLES = 3  # places that are named of many
+
+
+class Place(NamedTuple):
+    """Point of a sweep with a finding; points with different options differ but share their words."""
+
+    words: str
+    options: tuple[str, ...]
+
+
+class Said(NamedTuple):
+    """One finding, with the places where it was found; where its numbers differ, in the words of the first."""
+
+    words: str
+    places: list[Place]
+    differs: bool
+
+    def __str__(self) -> str:
+        known = list(dict.fromkeys(place.words for place in self.places))
+        such_as = ", such as" if len(known) > EXAMPLES else ":"
+        places = f"{len(self.places)} points{such_as} " if len(self.places) > 1 else ""
+        more = "; elsewhere with other numbers" if self.differs else ""
+        return f"{self.words} ({places}{'; '.join(known[:EXAMPLES])}{more})"
+
+
+def once(found: Iterable[tuple[Place, str]]) -> list[Said]:
+    """Merge pairs of a place and a sentence if only numbers in the sentences differ; the most frequent first."""
+    kinds = grouped(found, lambda pair: NUMBER.sub("#", pair[1]))
+    said = [
+        Said(pairs[0][1], list(dict.fromkeys(place for place, _ in pairs)), len({words for _, words in pairs}) > 1)
+        for pairs in kinds.values()
+    ]
+    return sorted(said, key=lambda one: -len(one.places))
+
+
+def alike(sentences: Sequence[str]) -> list[str]:
+    """Merge sentences that differ only in numbers: the first one, with the number of the others."""
+    kinds = grouped(sentences, lambda sentence: NUMBER.sub("#", sentence))
+    return [f"{first}{f' (and {len(more)} more like it)' if more else ''}" for first, *more in kinds.values()]
+
+
+def deviations_once(results: Sequence[PointResults]) -> list[Said]:
+    """Return how points deviate from the rules of a run."""
+    return once((_place(one.any, one.variant), words) for one in results for words in deviations(one))
+
+
+def failures_once(records: Sequence[Record]) -> list[Said]:
+    """Return why runs failed."""
+    return once(
+        (
+            _place(record, variant_of(record)),
+            f"{record['status'].replace('_', ' ')}: {record.get('error') or 'no reason was left'}",
+        )
+        for record in records
+        if record["status"] != "ok"
+    )
+
+
+def _place(record: Record, options: tuple[str, ...]) -> Place:
+    point = point_of(record)
+    return Place(
+        f"{record['system']}, {point.model}, {point.place}", (point.benchmark, point.data, point.sample, *options)
+    )
+
+
+def energies_apart(results: Sequence[PointResults]) -> list[str]:
+    """Say what to measure so that all systems' energies can be ranked together; empty if they can be already."""
+    kinds = {
+        kind: list(dict.fromkeys(one.system for one in mine))
+        for kind, mine in by_energy_kind(ranked_points(results)).items()
+    }
+    if len(kinds) < 2:
+        return []
+    known = "; ".join(f"{kind} of {', '.join(systems)}" for kind, systems in kinds.items())
+    return [
+        f"Energies are of {len(kinds)} kinds, and are not ranked across them: {known}. Measured at the node or in the "
+        "supply on all of them, they can be: jpwr's methods ipmi and cray read a node's sensor, and "
+        "'--meter FILE' takes what a meter in the supply line wrote."
+    ]

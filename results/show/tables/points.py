@@ -1,0 +1,145 @@
+"""Points as a table for people: the repeats of each in one row, with their interval and the quality of its energy."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import methodcaller
+from typing import Any, NamedTuple
+
+from results.points.repeats import PointResults
+from results.points.sensors import accuracy_text, sampling_share
+from results.record.values import PER_DEVICE, THROUGHPUT, WORK, Number, rounded, value_at
+from results.show.tables.table import column_of, ordered, told
+from results.verdicts.quality import deviations, energy_kind
+
+
+def status(results: PointResults) -> str:
+    """Return the outcome of a point's runs, in words."""
+    if not results.bad:
+        return "ok"
+    bad = " and ".join(dict.fromkeys(str(record["status"]) for record in results.bad))
+    return f"{len(results.bad)} of {len(results.good) + len(results.bad)} {bad}" if results.good else bad
+
+
+class PointColumn(NamedTuple):
+    """One column: a value of a point, and half of its interval, which says how many of its digits are written."""
+
+    title: str
+    value: Callable[[PointResults], str | int | float | None]  # a count is an int
+    half_width: Callable[[PointResults], float | None] = lambda one: None
+
+
+def point_rows(
+    results: Sequence[PointResults], without: Sequence[str] = (), number: Number = rounded
+) -> list[list[str]]:
+    """The header and one row per point, as text; a column without a value, or not wanted, is left out."""
+    units = dict.fromkeys(one.any["work_unit"] for one in results)
+    rows = [[column.title.format(unit=" or ".join(units)) for column in COLUMNS]]
+    rows += [[_text(one, column, number) for column in COLUMNS] for one in results]
+    return told(rows, without)
+
+
+def _text(one: PointResults, column: PointColumn, number: Number) -> str:
+    value = column.value(one)
+    return str(value) if isinstance(value, str | int) else number(value, column.half_width(one))
+
+
+GIB = 1 << 30
+PLACE = ("system", "model", "devices", "global batch", "options")  # what tells points apart in tables of their parts
+
+
+def place_of(one: PointResults) -> list[str]:
+    """The text under each of PLACE."""
+    point = one.point
+    return [one.system, point.model, str(point.devices), str(point.global_batch), ", ".join(one.variant)]
+
+
+def points_in_order(results: Sequence[PointResults], title: str, largest_first: bool = False) -> list[PointResults]:
+    """Sort points by a column's value, those without one last. Raises RecordError for an unknown title."""
+    column = column_of(title, COLUMNS, [one.any for one in results])
+    return ordered(results, column.value, largest_first)
+
+
+def _median(path: str, one: PointResults) -> float | None:
+    value = one.value(path)
+    return None if value is None else float(value)
+
+
+def _mfu_percent(one: PointResults) -> float | None:
+    mfu = one.value("metrics.mfu")
+    return None if mfu is None else 100.0 * mfu
+
+
+def _energy_kinds(one: PointResults) -> str:
+    return " and ".join(sorted({kind for record in one.good if (kind := energy_kind(record))}))
+
+
+def sampling_percent(one: PointResults) -> float | None:
+    """Half-width of the interval of one run's energy by sampling and counter, the largest of the runs."""
+    shares = [share for record in one.good if (share := sampling_share(record)) is not None]
+    return 100 * max(shares) if shares else None
+
+
+def _accuracy(one: PointResults) -> str:
+    return " and ".join(dict.fromkeys(accuracy_text(record) for record in one.good if record.get("energy")))
+
+
+def notes(results: Sequence[PointResults]) -> list[tuple[str, list[str]]]:
+    """Return the name of each point that deviates from the rules, with its deviations."""
+    return [(f"{one.system}: {one.point}", found) for one in results if (found := deviations(one))]
+
+
+def _p95_over_median_percent(one: PointResults) -> float | None:
+    median, slow = one.value("metrics.step_time_median_s"), one.value("metrics.step_time_p95_s")
+    return 100 * (slow / median - 1) if median and slow else None
+
+
+def _peak_memory_gib(one: PointResults) -> float | None:
+    known = [device.get("peak_memory_bytes") for record in one.good for device in record.get("devices") or []]
+    return max((value for value in known if value), default=0) / GIB or None
+
+
+def _clocks(one: PointResults) -> list[dict[str, Any]]:
+    channels = [channel for record in one.good for channel in value_at(record, "energy.channels") or []]
+    return [channel["clocks"] for channel in channels if channel.get("clocks")]
+
+
+def _clock_mhz(one: PointResults) -> float | None:
+    known = [clocks["mean_mhz"] for clocks in _clocks(one) if clocks.get("mean_mhz")]
+    return statistics.fmean(known) if known else None
+
+
+def _held_back_percent(one: PointResults) -> float | None:
+    """Return the largest share of the window with a throttle reason, over devices and reasons, in percent."""
+    found = [clocks["throttled"] for clocks in _clocks(one) if clocks.get("throttled") is not None]
+    return max((percent for reasons in found for percent in reasons.values()), default=0.0) if found else None
+
+
+COLUMNS: tuple[PointColumn, ...] = (
+    PointColumn("system", lambda one: one.system),
+    PointColumn("model", lambda one: one.point.model),
+    PointColumn("data", lambda one: one.point.data),
+    PointColumn("devices", lambda one: one.point.devices),
+    PointColumn("global batch", lambda one: one.point.global_batch),
+    PointColumn("precision", lambda one: one.precision),
+    PointColumn("options", lambda one: ", ".join(text for text in one.variant if text != one.precision)),
+    PointColumn("status", status),
+    PointColumn("runs", lambda one: len(one.good)),
+    PointColumn("{unit}/s", partial(_median, THROUGHPUT), methodcaller("half_width", THROUGHPUT)),
+    PointColumn("± 95 %", methodcaller("half_width", THROUGHPUT), methodcaller("half_width", THROUGHPUT)),
+    PointColumn("{unit}/s/device", partial(_median, PER_DEVICE), methodcaller("half_width", PER_DEVICE)),
+    PointColumn("TFLOP/s/device", partial(_median, "metrics.tflops_per_device")),
+    PointColumn("MFU [%]", _mfu_percent),
+    PointColumn("avg power [W]", partial(_median, "energy.avg_power_w")),
+    PointColumn("{unit}/Wh", partial(_median, WORK), methodcaller("half_width", WORK)),
+    PointColumn("± 95 %", methodcaller("half_width", WORK), methodcaller("half_width", WORK)),
+    PointColumn("sampling ± [%]", sampling_percent),
+    PointColumn("sensor accuracy", _accuracy),
+    PointColumn("energy", _energy_kinds),
+    PointColumn("p95 step over median [%]", _p95_over_median_percent),
+    PointColumn("peak memory [GiB]", _peak_memory_gib),
+    PointColumn("clock [MHz]", _clock_mhz),
+    PointColumn("throttled [%]", _held_back_percent),
+)

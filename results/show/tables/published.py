@@ -1,0 +1,41 @@
+"""Published figures as a table for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from results.published import Published
+from results.record.records import RecordError
+from results.show.tables.table import aligned, told
+
+
+def published_text(figures: Iterable[Published], words: Sequence[str]) -> str:
+    """The figures that have all these words, a table for each benchmark, and their sources below.
+
+    Raises RecordError without any.
+    """
+    chosen = [
+        one for one in figures if all(any(word.lower() in field.lower() for field in one[1:-1]) for word in words)
+    ]
+    if not chosen:
+        raise RecordError(f"no published figure has {' and '.join(words)}: 'caraml published' without words shows all")
+    sources = {source: index for index, source in enumerate(dict.fromkeys(one.source for one in chosen), 1)}
+    # In one table of all, the longest name of any would widen every line.
+    benchmarks = list(dict.fromkeys(one.benchmark for one in chosen))
+    parts = []
+    for benchmark in benchmarks:
+        title = [f"{benchmark}:"] if len(benchmarks) > 1 else []
+        parts.append("\n".join([*title, _table([one for one in chosen if one.benchmark == benchmark], sources)]))
+    return "\n".join(["\n\n".join(parts), *(f"[{index}] {source}" for source, index in sources.items())])
+
+
+def _table(figures: Sequence[Published], sources: Mapping[str, int]) -> str:
+    header = ["system", "accelerator", "model", "data", "precision", "devices", "batch", "metric", "value", "unit"]
+    lines = [
+        [
+            *(one.system, one.accelerator, one.model, one.dataset, one.precision, one.devices, one.global_batch_size),
+            *(one.metric, one.value, one.unit, f"[{sources[one.source]}]"),
+        ]
+        for one in figures
+    ]
+    return aligned(told([[*header, "source"], *lines]))

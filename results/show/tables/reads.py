@@ -1,0 +1,173 @@
+"""Tables of file reads from records, and the possible gain of faster storage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ioprof.summary import MANY, MB, SMALL_BYTES, size
+from results.points.regions import WINDOWS, median_of_all
+from results.points.repeats import PointResults, point_of
+from results.record.records import Record
+from results.record.values import Number, rounded, value_at
+from results.show.tables.points import PLACE, place_of
+
+JOB = "whole job"
+WAITING = "IO"
+SHOWN_FILES = 8
+ENOUGH_PERCENT = 95.0  # of what the kernel counted
+LITTLE_PERCENT = 1.0  # of the time of steps: a wait of less is not worth a faster storage
+AGAIN = 1.05  # times that each byte is read, from which on it is told
+HEADER = (
+    *PLACE,
+    "reads of",
+    "files",
+    "read [MB]",
+    "reads",
+    "kB a read",
+    "reading [s]",
+    "MB/s",
+    "while steps waited [%]",
+    "seen [%]",
+)
+COUNTED = (0, 2)  # of these numbers, files and reads
+FILE_HEADER = (
+    *PLACE,
+    "file",
+    "size [MB]",
+    "opens",
+    "reads",
+    "read [MB]",
+    "in the window [MB]",
+    "while steps waited [MB]",
+    "sequential [%]",
+    "mapped [MB]",
+)
+
+
+def counted(results: Sequence[PointResults]) -> list[PointResults]:
+    """Return the points whose good runs all record their reads."""
+    return [one for one in results if one.good and all(record.get("io") for record in one.good)]
+
+
+def read_rows(results: Sequence[PointResults], number: Number = rounded) -> list[list[str]]:
+    """The header and rows for the windows and the whole job of each point, medians over its runs; empty without any."""
+    rows = []
+    for one in counted(results):
+        parts = {f"{kind} window": [record["io"]["windows"].get(kind) for record in one.good] for kind in WINDOWS}
+        parts[JOB] = [record["io"]["job"] for record in one.good]
+        seen = number(median_of_all([record["io"]["coverage_percent"] for record in one.good]))
+        for name, runs in parts.items():
+            if all(runs):
+                rows.append([*place_of(one), name, *_cells([_numbers(run) for run in runs], number), seen])
+    return [list(HEADER), *rows] if rows else []
+
+
+def _numbers(one: dict[str, Any]) -> list[float | None]:
+    """Values under the titles from files on; times are those of a window alone."""
+    reading_s, waited = one.get("reading_s"), None
+    if regions := one.get("by_region"):
+        waited = _percent(regions.get(WAITING, 0), one["bytes"])
+    sizes = [one["files"], one["bytes"] / MB, one["reads"], _ratio(one["bytes"] / 1e3, one["reads"])]
+    return [*sizes, reading_s, _ratio(one["bytes"] / MB, reading_s), waited]
+
+
+def _cells(runs: Sequence[Sequence[float | None]], number: Number) -> list[str]:
+    medians = [median_of_all(values) for values in zip(*runs, strict=True)]
+    return [
+        f"{median:.0f}" if at in COUNTED and median is not None else number(median) for at, median in enumerate(medians)
+    ]
+
+
+def _ratio(value: float, by: float | None) -> float | None:
+    return value / by if by else None
+
+
+def _percent(value: float, of: float) -> float | None:
+    return 100 * value / of if of else None
+
+
+def file_rows(results: Sequence[PointResults], number: Number = rounded) -> list[list[str]]:
+    """The header and the files from which most was read in each point's first run, in its windows if in them any."""
+    rows = []
+    for one in counted(results):
+        files = one.good[0]["io"]["files"]
+        of_windows = [file for file in files if file["window_bytes"]]
+        for file in (of_windows or files)[:SHOWN_FILES]:
+            sequential = _percent(file["sequential_reads"], file["reads"])
+            values = [file["bytes"] / MB, file["window_bytes"] / MB, file["waited_for_bytes"] / MB, sequential]
+            cells = [number(file["size_bytes"] / MB), str(file["opens"]), str(file["reads"]), *map(number, values)]
+            mapped = number(file["mapped_bytes"] / MB) if file["maps"] else ""
+            rows.append([*place_of(one), file["path"], *cells, mapped and f"{mapped}, not timed"])
+    return [list(FILE_HEADER), *rows] if rows else []
+
+
+def of_reads(results: Sequence[PointResults], tier: float | None = None) -> list[str]:
+    """Return the conclusions from each point's first run, each sentence once; `tier` is a storage bandwidth in MB/s."""
+    found = []
+    for one in counted(results):
+        record = one.good[0]
+        place = ", ".join(filter(None, (record["system"], record["model"], point_of(record).place)))
+        for tell in (_again, _small, _storage, _mapped, _not_seen):
+            found += [f"{place}: {text}" for text in tell(record, tier)]
+    return list(dict.fromkeys(found))
+
+
+def _again(record: Record, tier: float | None) -> Iterator[str]:
+    data = record["io"]["data"]
+    times = _ratio(data["bytes"], data["size_bytes"])
+    if times is not None and times > AGAIN:
+        yield f"the files that steps read have {size(data['size_bytes'])}, and the job read each byte {times:.1f} times"
+
+
+def _small(record: Record, tier: float | None) -> Iterator[str]:
+    data = record["io"]["data"]
+    mean_bytes = _ratio(data["size_bytes"], data["files"])
+    if mean_bytes is not None and mean_bytes < SMALL_BYTES and data["files"] >= MANY:
+        yield (
+            f"SMALL FILES: {data['files']:,} files of {size(mean_bytes)} on average were opened {data['opens']:,} "
+            f"times, which took {data['open_s']:.3g} s beside {data['read_s']:.3g} s of reads: fewer and larger files "
+            "save opens"
+        )
+
+
+def _storage(record: Record, tier: float | None) -> Iterator[str]:
+    """Yield the largest gain of a faster storage: at most the time that steps wait for their input."""
+    window = record["io"]["windows"].get("effective")
+    wait_percent, window_s = (value_at(record, f"metrics.{key}") for key in ("input_wait_percent", "effective_s"))
+    if not window or wait_percent is None or not window_s or not window["reading_s"]:
+        return
+    wait_s, reading_s = wait_percent / 100 * window_s, window["reading_s"]
+    rate = window["bytes"] / MB / reading_s
+    told = (
+        f"in {window_s:.3g} s of effective windows {size(window['bytes'])} were read in {reading_s:.3g} s "
+        f"({rate:,.4g} MB/s), and steps waited {wait_s:.3g} s for their input ({wait_percent:.1f} %)"
+    )
+    if wait_percent < LITTLE_PERCENT:
+        yield f"{told}: a faster storage gives nothing"
+        return
+    yield f"{told}: a faster storage saves {_saved(min(wait_s, reading_s), window_s)} at most"
+    if tier is not None:
+        there_s = window["bytes"] / MB / tier
+        saved_s = min(wait_s, max(0.0, reading_s - there_s))
+        yield f"storage of {tier:,g} MB/s reads that in {there_s:.3g} s and saves {_saved(saved_s, window_s)} at most"
+
+
+def _saved(saved_s: float, of_s: float) -> str:
+    return f"{saved_s:.3g} s ({100 * saved_s / of_s:.1f} %)"
+
+
+def _mapped(record: Record, tier: float | None) -> Iterator[str]:
+    job = record["io"]["job"]
+    if job["maps"]:
+        yield f"{size(job['mapped_bytes'])} were mapped into memory: what of them was read is not counted and not timed"
+
+
+def _not_seen(record: Record, tier: float | None) -> Iterator[str]:
+    found = record["io"]
+    seen = found["coverage_percent"]
+    if seen is not None and seen < ENOUGH_PERCENT:
+        why = "; ".join(found["missing"]) or "little was read"
+        yield f"ONLY {seen:.0f} % of what the kernel counted was seen: {why}"
+    if found["lost_opens"] or found["lost_stretches"]:
+        yield "there was no room for all counts: make room in TMPDIR"

@@ -1,0 +1,48 @@
+"""Tables of the time of training steps by region, from records, and the changes between two sides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from results.points.regions import regions_of
+from results.points.repeats import PointResults
+from results.record.values import Number, rounded
+from results.show.tables.points import PLACE, place_of
+
+HEADER = (
+    *PLACE,
+    "window",
+    "region",
+    "median [ms]",
+    "95th percentile [ms]",
+    "share [%]",
+    "whole [ms]",
+    "imbalance [%]",
+    "told by",
+)
+
+
+def region_rows(results: Sequence[PointResults], number: Number = rounded) -> list[list[str]]:
+    """Return a header and a row for each region of each point whose runs record them; empty if none does."""
+    rows = []
+    for one in results:
+        for steps in regions_of(one.good):
+            for region in steps.regions:
+                times_ms = [1e3 * region.median_s, 1e3 * region.p95_s]
+                whole_ms = None if region.whole_s is None else 1e3 * region.whole_s
+                values = [*times_ms, region.share_percent, whole_ms, region.imbalance_percent]
+                rows.append([*place_of(one), steps.window, region.name, *map(number, values), region.told_by])
+    return [list(HEADER), *rows] if rows else []
+
+
+def split_notes(results: Sequence[PointResults]) -> list[str]:
+    """Return how much longer split steps were than the steps that they represent, in words."""
+    every = [steps.longer_percent for one in results for steps in regions_of(one.good)]
+    found = [longer for longer in every if longer is not None]
+    if not found:
+        return []
+    low, high = min(found), max(found)
+    return [
+        "Regions that are told by split steps share out the time of the window's own steps as steps did that were "
+        f"waited for after each part; those took {low:+.0f} to {high:+.0f} % longer."
+    ]

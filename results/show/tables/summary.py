@@ -1,0 +1,120 @@
+"""Summary of results in words and in one table; only comparable values are ranked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from results.points.repeats import PointResults
+from results.record.values import PER_DEVICE, THROUGHPUT, WORK, devices_text, grouped, rounded
+from results.verdicts.cost import time_to_report
+from results.verdicts.quality import energy_kind, why_not_ranked
+from results.verdicts.ranking import by_energy_kind, devices_of_all, fastest, rank, ranked_points
+
+
+def sentences(results: Sequence[PointResults]) -> list[str]:
+    """Summarise the points of a workload in sentences; only comparable values are ranked."""
+    unit = results[0].any["work_unit"]
+    ranked = ranked_points(results)
+    found = []
+    for precision, mine in grouped(ranked, lambda one: one.precision).items():
+        words = f" in {precision}"
+        found += _ranking(mine, PER_DEVICE, f"Fastest per device{words}", f"{unit}/s")
+        for kind, of_kind in by_energy_kind([one for one in mine if not why_not_ranked(one)]).items():
+            found += _ranking(of_kind, WORK, f"Most work per energy{words} ({kind})", f"{unit}/Wh")
+    with_energy = [one for one in ranked if one.value(WORK) is not None]
+    for reason, mine in grouped(with_energy, lambda one: why_not_ranked(one) or None).items():
+        found.append(f"Energy of {', '.join(dict.fromkeys(one.system for one in mine))} is not ranked: {reason}.")
+    comparable = [one for one in results if one.good and one.is_comparable]
+    if not comparable and any(one.good for one in results):
+        found.append("These are runs of a smaller workload, to try the suite: not comparable with other results.")
+    unknown = dict.fromkeys(one.system for one in comparable if not one.precision)
+    if unknown:
+        found.append(f"Runs of {', '.join(unknown)} are not ranked: their precision is not known.")
+    runs = sum(len(one.good) + len(one.bad) for one in results)
+    bad = sum(len(one.bad) for one in results)
+    if bad:
+        found.append(f"{bad} of {runs} runs failed.")
+    return found
+
+
+def _ranking(results: Sequence[PointResults], path: str, title: str, unit: str) -> list[str]:
+    """Return the ranking in words: the first with those that tie with it, and how far the others are behind."""
+    ranking = rank(results, path)
+    if not ranking:
+        return []
+    first, level = ranking.first, ranking.level
+    text = f"{title}: {_and_where(first, path, unit)}"
+    if level:
+        text = f"{title}: not told apart are {'; '.join(_and_where(one, path, unit) for one in [first, *level])}"
+        if any(len(one.good) < 2 for one in [first, *level]):
+            text += "; one run gives no interval"
+        if ranking.by_accuracy:
+            names = ", ".join(one.system for one in ranking.by_accuracy)
+            text += f"; without the accuracy of the sensors, {names} would be behind"
+    ratios = [f"{1 / ranking.over_first[one.system].value:.2f} times {one.system}" for one in ranking.behind]
+    return [text + (f"; {first.system} has " if level and ratios else ", " if ratios else "") + ", ".join(ratios) + "."]
+
+
+def _and_where(one: PointResults, path: str, unit: str) -> str:
+    where = f"{devices_text(one.point.devices)}, global batch {one.point.global_batch}"
+    return f"{one.system} with {_best(one, path, unit)} ({where})"
+
+
+def summary_rows(workloads: Sequence[tuple[str, Sequence[PointResults]]]) -> list[list[str]]:
+    """The header and one row per workload, system and precision, with its best points."""
+    header = ["workload", "system", "precision", "best per device", "at", "time to report", "best work per energy"]
+    header += ["energy", "runs"]
+    body = []
+    for title, results in workloads:
+        at_devices = devices_of_all(results)
+        for system, precision, mine in by_system_and_precision(results):
+            unit = mine[0].any["work_unit"]
+            speed = fastest(mine)
+            total = fastest([one for one in mine if one.point.devices == at_devices], THROUGHPUT)
+            work = fastest([one for one in mine if not why_not_ranked(one)], WORK) or fastest(mine, WORK)
+            good, bad = (sum(len(getattr(one, side)) for one in mine) for side in ("good", "bad"))
+            body.append(
+                [
+                    title,
+                    system,
+                    precision_text(precision, mine),
+                    _best(speed, PER_DEVICE, f"{unit}/s"),
+                    speed.point.place if speed else "",
+                    time_to_report(total) if total else "",
+                    _best(work, WORK, f"{unit}/Wh"),
+                    _energy(work) if work else "",
+                    f"{good} ok" + (f", {bad} failed" if bad else ""),
+                ]
+            )
+    return [header, *body]
+
+
+def _energy(one: PointResults) -> str:
+    """Return the kind of a point's energy, with the reason if it is not ranked."""
+    why_not = why_not_ranked(one)
+    return f"{energy_kind(one.any) or ''}{f'; not ranked: {why_not}' if why_not else ''}"
+
+
+def by_system_and_precision(
+    results: Sequence[PointResults],
+) -> Iterator[tuple[str, str, list[PointResults]]]:
+    """Failed runs that do not know their precision are with the first; good ones that do not are a row of their own."""
+    for system in dict.fromkeys(one.system for one in results):
+        of_system = [one for one in results if one.system == system]
+        precisions = list(dict.fromkeys(one.precision for one in of_system if one.precision or one.good)) or [""]
+        failed, *_ = precisions
+        for precision in precisions:
+            mine = [one for one in of_system if precision == (one.precision or ("" if one.good else failed))]
+            yield system, precision, mine
+
+
+def precision_text(precision: str, results: Sequence[PointResults]) -> str:
+    """Return the precision for a table; "not known" if it is missing although a run is good."""
+    return precision or ("not known" if any(one.good for one in results) else "")
+
+
+def _best(one: PointResults | None, path: str, unit: str) -> str:
+    if one is None:
+        return ""
+    half = one.half_width(path)
+    return f"{rounded(one.value(path), half)}{f' ± {rounded(half, half)}' if half else ''} {unit}"

@@ -1,0 +1,257 @@
+"""Records as a table for people."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from results.record.records import Record, RecordError
+from results.record.values import devices_text, sort_key, value_at
+
+FORMS = ("text", "csv", "markdown", "latex", "html")
+
+
+class Column(NamedTuple):
+    """One column: where its value is in a record, and how it is written."""
+
+    title: str
+    path: str  # keys from the top of the record, joined by dots, or several paths joined by |; {unit} is its work unit
+    form: str = ""  # format specification of a number
+
+
+COLUMNS = (
+    Column("system", "system"),
+    Column("model", "model"),
+    Column("precision", "precision"),
+    Column("data", "data"),
+    Column("sample", "sample"),
+    Column("comparable", "metrics.comparable"),
+    Column("devices", "layout.num_devices"),
+    Column("global batch", "layout.global_batch_size"),
+    Column("micro batch", "layout.micro_batch_size"),
+    Column("TP", "layout.tensor_parallel_size"),
+    Column("PP", "layout.pipeline_parallel_size"),
+    Column("DP", "layout.data_parallel_size"),
+    Column("{unit}/s", "metrics.{unit}_per_s", ".1f"),
+    Column("{unit}/s/device", "metrics.{unit}_per_s_per_device", ".1f"),
+    Column("effective {unit}/s", "metrics.effective_{unit}_per_s", ".1f"),
+    Column("EPCC's {unit}/s", "metrics.epcc_{unit}_per_s", ".1f"),
+    Column("input wait [%]", "metrics.input_wait_percent", ".1f"),
+    Column("IO [%]", "metrics.io_percent", ".1f"),
+    Column("Comm [%]", "metrics.comm_percent", ".1f"),
+    Column("TFLOP/s/device", "metrics.tflops_per_device", ".3f"),
+    Column("avg power [W]", "energy.avg_power_w", ".1f"),
+    Column("energy [Wh/device]", "energy.energy_wh_per_device", ".4f"),
+    Column("{unit}/Wh", "energy.{unit}_per_wh", ".0f"),
+    Column("Slurm, whole job [Wh]", "slurm.consumed_energy_wh", ".4f"),  # another source, over a longer time
+    Column("power source", "energy.power_source"),
+    Column("status", "status"),
+)
+
+# The titles of the original suite's table of its GPT benchmark, for those who keep its spreadsheets.
+CARAML_COLUMNS = (
+    Column("JobID", "slurm.job_id"),
+    Column("System", "system"),
+    Column("Queue", "provenance.environment.SLURM_JOB_PARTITION"),
+    Column("Model", "benchmark"),
+    Column("ModelSize", "model"),
+    Column("Dataset", "data"),
+    Column("Nodes", "layout.num_nodes"),
+    Column("Devices", "layout.num_devices"),
+    Column("GlobalBatchSize", "layout.global_batch_size"),
+    Column("PipelineParallel", "layout.pipeline_parallel_size"),
+    Column("TensorParallel", "layout.tensor_parallel_size"),
+    Column("DataParallel", "layout.data_parallel_size"),
+    Column("Time/iteration(s)", "metrics.step_time_median_s", ".2f"),
+    Column("{Unit}/second", "metrics.{unit}_per_s", ".2f"),
+    Column("Avg_TFLOPs/GPU", "metrics.tflops_per_device", ".2f"),
+    Column("Energy/Device(Wh)", "energy.energy_wh_per_device", ".2f"),
+    Column("Status", "status"),
+)
+
+
+def name(record: Record) -> str:
+    """Return the system, model and devices of a record, in words."""
+    small = f", {record.get('sample')}" if value_at(record, "metrics.comparable") is False else ""
+    return f"{record['system']}, {record['model']}{small}, {devices_text(value_at(record, 'layout.num_devices'))}"
+
+
+def rows(records: Sequence[Record], columns: Sequence[Column] = COLUMNS) -> list[list[str]]:
+    """The header and one row per record; what is not known is empty, and a column without a value left out."""
+    body = [[_text(record, column) for column in columns] for record in records]
+    return told([_titles(records, columns), *body])
+
+
+def told(lines: Sequence[Sequence[str]], without: Sequence[str] = ()) -> list[list[str]]:
+    """A header and rows without the columns that no row fills, and those of some titles."""
+    header, *body = lines
+    known = [index for index, title in enumerate(header) if title not in without and any(row[index] for row in body)]
+    return [[line[index] for index in known] for line in lines]
+
+
+def _titles(records: Sequence[Record], columns: Sequence[Column]) -> list[str]:
+    unit = " or ".join(dict.fromkeys(record["work_unit"] for record in records))
+    return [column.title.format(unit=unit, Unit=unit.capitalize()) for column in columns]
+
+
+def _text(record: Record, column: Column) -> str:
+    value = _value(record, column)
+    if isinstance(value, bool):
+        return "yes" if value else "NO"
+    return "" if value is None else format(value, column.form if isinstance(value, int | float) else "")
+
+
+def _value(record: Record, column: Column) -> Any:
+    """Return a record's value for a column; None for a measured value of a run that is not good."""
+    is_measured = column.path.startswith(("metrics.", "energy."))
+    return None if is_measured and record["status"] != "ok" else value_at(record, column.path)
+
+
+def failures(records: Sequence[Record]) -> list[str]:
+    """A sentence on each record whose status is not ok."""
+    return [
+        f"{name(record)}, global batch {value_at(record, 'layout.global_batch_size')}: "
+        f"{record['status']}: {record.get('error', '')}"
+        for record in sorted(records, key=sort_key)
+        if record["status"] != "ok"
+    ]
+
+
+def render(records: Sequence[Record], form: str, columns: Sequence[Column] = COLUMNS) -> str:
+    """The table in one of FORMS; csv has the numbers as they are, the others as people read them."""
+    if form != "csv":
+        return render_rows(rows(records, columns), form)
+    numbers = [[_value(record, column) for column in columns] for record in records]
+    return _csv([_titles(records, columns), *numbers])
+
+
+def render_rows(lines: Sequence[Sequence[str]], form: str) -> str:
+    """Rows of text, the first of them the header, in one of FORMS."""
+    if form == "text":
+        return aligned(lines)
+    if form == "csv":
+        return _csv(lines)
+    header, *body = lines
+    if form == "markdown":
+        escaped = [[field.replace("|", "\\|") for field in line] for line in lines]
+        escaped.insert(1, ["---"] * len(header))
+        return "\n".join(f"| {' | '.join(line)} |" for line in escaped)
+    import pandas
+
+    frame = pandas.DataFrame(body, columns=header)
+    if form == "html":
+        return str(frame.to_html(index=False, escape=True, border=0))
+    return str(frame.to_latex(index=False, escape=True))
+
+
+def _csv(lines: Sequence[Sequence[Any]]) -> str:
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows(
+        ["" if field is None else field for field in line] for line in lines
+    )
+    return file.getvalue().rstrip("\n")
+
+
+class Titled(Protocol):
+    """A column, of whatever kind of row."""
+
+    @property
+    def title(self) -> str: ...
+
+
+AnyColumn = TypeVar("AnyColumn", bound=Titled)
+Row = TypeVar("Row")
+
+
+def column_of(title: str, columns: Sequence[AnyColumn], records: Sequence[Record]) -> AnyColumn:
+    """The column of that title or path; raises RecordError where there is none, or more than one."""
+    units = sorted({record["work_unit"] for record in records})
+
+    def names(column: AnyColumn) -> list[str]:
+        titles = [column.title.format(unit=unit, Unit=unit.capitalize()) for unit in units]
+        return list(dict.fromkeys([*titles, column.title, getattr(column, "path", column.title)]))
+
+    found = [column for column in columns if title.strip() in names(column)]
+    if not found:
+        titles = ", ".join(dict.fromkeys(names(column)[0] for column in columns))
+        raise RecordError(f"there is no column {title.strip()!r}: the columns are {titles}")
+    if len(found) > 1:
+        raise RecordError(f"{len(found)} columns are called {title.strip()!r}: choose another")
+    return found[0]
+
+
+def ordered(rows: Sequence[Row], value: Callable[[Row], Any], largest_first: bool) -> list[Row]:
+    """Sort by a value of each, texts after numbers, those without a value last."""
+    values = [value(row) for row in rows]
+    known = [(isinstance(one, str), one, row) for one, row in zip(values, rows, strict=True) if one not in (None, "")]
+    known.sort(key=lambda one: one[:2], reverse=largest_first)
+    return [row for *_, row in known] + [row for one, row in zip(values, rows, strict=True) if one in (None, "")]
+
+
+def in_order(
+    records: Sequence[Record], title: str, largest_first: bool = False, columns: Sequence[Column] = COLUMNS
+) -> list[Record]:
+    """By a column's value; records without a value come last.
+
+    Raises RecordError for a title of no column.
+    """
+    path = column_of(title, columns, records).path
+    return ordered(records, lambda record: value_at(record, path), largest_first)
+
+
+def select(records: Sequence[Record], conditions: Sequence[str]) -> list[Record]:
+    """The records that keep every condition, such as `system=A100` or `devices=4`: a column's title, and its text.
+
+    Raises RecordError for a condition that names no column.
+    """
+    chosen = list(records)
+    for condition in conditions:
+        title, sign, wanted = condition.partition("=")
+        if not sign:
+            raise RecordError(f"{condition!r} is no condition: write COLUMN=TEXT, such as devices=2")
+        column = column_of(title, COLUMNS, records)
+        chosen = [
+            record for record in chosen if wanted.strip() in (str(value_at(record, column.path)), _text(record, column))
+        ]
+    return chosen
+
+
+def pivot_rows(records: Sequence[Record], path: str) -> list[list[str]]:
+    """One value of one system and model: devices downwards, global batch sizes across; a failed point says so.
+
+    Raises RecordError when two records have the same place.
+    """
+    cells: dict[tuple[int, int], str] = {}
+    for record in records:
+        place = (
+            value_at(record, "layout.num_devices") or 0,
+            value_at(record, "layout.global_batch_size") or 0,
+        )
+        if place in cells:
+            raise RecordError(
+                f"two records have {place[0]} devices and batch {place[1]}: choose one system, model and set of "
+                "options with --filter"
+            )
+        value = value_at(record, path)
+        good = record["status"] == "ok" and isinstance(value, int | float)
+        cells[place] = f"{value:.6g}" if good else record["status"]
+    if "ok" in cells.values():
+        raise RecordError(f"--pivot {path}: a good record has no such number; try metrics.{{unit}}_per_s")
+    devices, batches = (sorted({place[axis] for place in cells}) for axis in (0, 1))
+    table = [["devices", *(f"batch {batch}" for batch in batches)]]
+    table += [[str(number), *(cells.get((number, batch), "") for batch in batches)] for number in devices]
+    return table
+
+
+def aligned(
+    lines: Sequence[Sequence[str]],
+    place: Callable[[str, int], str] = str.rjust,
+    gap: str = " | ",
+    rule_gap: str = "-+-",
+) -> str:
+    """Rows of text in columns, each field placed within its column's width; the first is the header."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    text = [gap.join(map(place, line, widths)).rstrip() for line in lines]
+    return "\n".join([*text[:1], rule_gap.join("-" * width for width in widths), *text[1:]])
