@@ -20,7 +20,7 @@ from caraml.installation import checkout
 from caraml.schedulers.job import Job
 from caraml.schedulers.schedulers import SCHEDULERS, Scheduler
 from caraml.sweep import check_run, no_results, not_started, points, runs_of
-from results.record.collect import failed_result
+from results.collect import failed_result
 from results.record.records import ATTEMPTS, RESULT_NAME, read_record, write_record
 from results.record.values import count
 

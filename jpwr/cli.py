@@ -169,7 +169,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
 def _suffix(options: argparse.Namespace) -> str:
     if not (options.df_out or options.df_suffix):
         return ""
-    from jpwr.trace.frames import suffix_of
+    from jpwr.report.frames import suffix_of
 
     return suffix_of(options.df_suffix, rank_of(os.environ, GLOBAL_RANKS) if options.use_mpi else None)
 
@@ -268,7 +268,7 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack) -> bool
     sinks: list[Sink] = [trace]
     file = None
     if options.df_out:
-        from jpwr.trace.frames import check_file_type
+        from jpwr.report.frames import check_file_type
 
         check_file_type(options.df_filetype)
         file = stack.enter_context(CsvWriter(options.df_out / TRACE_NAME, infos, meta))
@@ -301,7 +301,7 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack) -> bool
                 where = "tables could not be written"
                 say(f"the trace {file.path} was removed or replaced meanwhile: what was sampled is not in it")
             with _whatever_happens(child, where):
-                from jpwr.trace.frames import write_frames
+                from jpwr.report.frames import write_frames
 
                 write_frames(file.path.parent, options.suffix, options.df_filetype, summary)
         _report(options, child, summary, monitor)

@@ -44,7 +44,7 @@ for point in "${points[@]}"; do
             python3 -m benchmarks.llm_training --device gpu --size "$size" --micro-batch-size "$micro" \
             --global-batch-size "$global" --warmup-steps 5 --measured-steps "$steps" --min-measured-s 20 $flags \
             --system "$system" --peak-tflops-per-device "$peak" --record record.json >job.out 2>job.err || code=$?
-        if ((code)); then python3 -m results.record.collect . --exit-code "$code"; else python3 -m results.record.collect .; fi
+        if ((code)); then python3 -m results.collect . --exit-code "$code"; else python3 -m results.collect .; fi
     ) || { good=1; tail -3 "$folder/job.err" >&2; }
 done
 python3 -m caraml table "$out" --repeats

@@ -14,11 +14,11 @@ import pytest
 
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.errors import TraceError
+from jpwr.report import frames
+from jpwr.report.frames import ticks, write_frames
 from jpwr.report.summary import Summary
 from jpwr.tests.conftest import DEADLINE_S, environment, needed
-from jpwr.trace import frames
 from jpwr.trace.files import own_name
-from jpwr.trace.frames import ticks, write_frames
 from jpwr.trace.trace import Event, Row, Trace
 from jpwr.trace.writers import CsvWriter, read_trace
 

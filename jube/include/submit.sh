@@ -11,7 +11,7 @@ here=$(cd -- "$(dirname -- "$0")" && pwd)
 
 fail() {
     for run in "${runs[@]}"; do
-        "$here/python.sh" -m results.record.collect "$run" --exit-code "$1" --reason "$2"
+        "$here/python.sh" -m results.collect "$run" --exit-code "$1" --reason "$2"
     done
     touch error
     exit 1

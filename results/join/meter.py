@@ -15,7 +15,7 @@ from jpwr.channel import ChannelInfo, Scope
 from jpwr.errors import JpwrError
 from jpwr.sampling.sentinels import NO_POWER_W, bounds_w
 from jpwr.trace.trace import Trace
-from results.record.collect import EnergyError, energy_of
+from results.collect import EnergyError, energy_of
 from results.record.derived import apart_from_inside, is_number
 from results.record.records import Record, RecordError
 

@@ -11,7 +11,7 @@ from typing import Any
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.trace.trace import Row
 from jpwr.trace.writers import CsvWriter
-from results.record.collect import collect
+from results.collect import collect
 from results.record.records import write_record
 from results.record.stated import peaks
 from results.tests.conftest import make_record

@@ -16,9 +16,9 @@ import pytest
 import zstandard
 
 from caraml.cli import main
+from results.collect import collect
 from results.join import state_energy
 from results.record.archive import Checked, verify, write_archive
-from results.record.collect import collect
 from results.record.records import RecordError, find_records, write_record
 from results.tests import made_up
 from results.tests.conftest import CPU, JobFolder

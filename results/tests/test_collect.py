@@ -15,7 +15,7 @@ from jpwr.channel import ChannelInfo, Scope
 from jpwr.tests.conftest import install_method
 from jpwr.tests.conftest import run as run_program
 from jpwr.trace.writers import read_trace
-from results.record.collect import UNCERTAINTIES, collect, main
+from results.collect import UNCERTAINTIES, collect, main
 from results.tests.conftest import CPU, DRAM, GPU0, GPU1, MODULE, PACKAGE, JobFolder, make_record
 from results.verdicts.quality import energy_rules, grade
 
@@ -743,7 +743,7 @@ def test_a_good_record_of_a_job_that_failed_later_is_a_failure(job):
 
 def test_a_folder_without_a_record_is_one_clear_sentence(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-m", "results.record.collect", str(tmp_path)], cwd=REPOSITORY, capture_output=True, text=True
+        [sys.executable, "-m", "results.collect", str(tmp_path)], cwd=REPOSITORY, capture_output=True, text=True
     )
     assert done.returncode == 1
     assert done.stderr.startswith(f"collect: there is no record {tmp_path}/record.json")
@@ -768,7 +768,7 @@ def test_the_help_says_what_the_command_takes(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
     told = capsys.readouterr().out
-    assert told.startswith("usage: python -m results.record.collect [-h] [--exit-code N]")
+    assert told.startswith("usage: python -m results.collect [-h] [--exit-code N]")
     for words in (
         "Join record.json and the power traces of a job's folder into result.json.",
         "the job's folder, with record.json and power/*/trace.csv",

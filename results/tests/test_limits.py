@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from results.collect import collect
 from results.points.repeats import by_point
-from results.record.collect import collect
 from results.record.derived import contradictions
 from results.tests import made_up
 from results.tests.conftest import GPU0, JobFolder

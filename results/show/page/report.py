@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 from jpwr.errors import JpwrError
 from jpwr.trace.trace import Trace
+from results.collect import TRACES
 from results.points.repeats import PointResults, by_point
 from results.predict.predict import FEWEST_POINTS, Group, PredictionError, groups_of, not_measured
 from results.published import EFFECTIVE, Throughput, throughputs
-from results.record.collect import TRACES
 from results.record.records import Record, RecordError, Skipped
 from results.record.values import PER_DEVICE, WORK, grouped
 from results.show.plots.cost import cost_charts

@@ -72,7 +72,7 @@ class EnergyError(Exception):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run from the command line; returns 0 when the point's result is good."""
     parser = argparse.ArgumentParser(
-        prog="python -m results.record.collect",
+        prog="python -m results.collect",
         description=f"Join {RECORD_NAME} and the power traces of a job's folder into {RESULT_NAME}.",
     )
     parser.add_argument("folder", type=Path, help=f"the job's folder, with {RECORD_NAME} and {TRACES}")
