@@ -13,10 +13,10 @@ from caraml.cli.command import A_SWEEP, Argument, Group, above_0, argument, eith
 from caraml.errors import SweepError
 from caraml.installation import checkout
 from caraml.sweep import is_run, missing_runs, no_results, run_folder
+from results import archive as archives
 from results.join.meter import add_meter, read_meter
 from results.points.repeats import by_point
 from results.published import read_published
-from results.record import archive as archives
 from results.record.records import RESULT_NAME, Found, Record, RecordError, Skipped, find_records
 from results.record.values import count, plain, rounded, sort_key
 from results.show.notebook import frame_of

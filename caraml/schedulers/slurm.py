@@ -11,7 +11,7 @@ from typing import Any
 from caraml.errors import SchedulerError
 from caraml.machine.programs import ProgramError, ask, words
 from caraml.schedulers.job import Job
-from results.record.derived import JOULES_PER_WH
+from results.record.parts import JOULES_PER_WH
 
 # squeue(1), job state codes: those of a job that has ended. Any other is of one that may still run.
 ENDED = {

@@ -15,8 +15,10 @@ from jpwr.channel import ChannelInfo, Scope
 from jpwr.errors import JpwrError
 from jpwr.sampling.sentinels import NO_POWER_W, bounds_w
 from jpwr.trace.trace import Trace
-from results.collect import EnergyError, energy_of
-from results.record.derived import apart_from_inside, is_number
+from results.join.channels import EnergyError
+from results.join.energy import energy_of
+from results.record.checks.energy import apart_from_inside
+from results.record.parts import is_number
 from results.record.records import Record, RecordError
 
 TIME, POWER, NODE = "timestamp", "watts", "node"

@@ -17,7 +17,7 @@ from ioprof.counts import SIZE_CLASSES, Profile
 from ioprof.errors import IoprofError
 from ioprof.folder import load
 from ioprof.summary import Sum, by_file, by_folder, most, over_time, reading_s, stretches, total
-from results.record.derived import of_node, windows_of
+from results.record.parts import of_node, windows_of
 from results.record.records import Record
 
 PROFILES = "io/*/profile.json"

@@ -19,7 +19,7 @@ import numpy as np
 from jpwr.energy import ChannelEnergy
 from jpwr.regions.times import State
 from results.join.state_power import Fit, NoPower, fit_states, readings_of
-from results.record.derived import JOULES_PER_WH
+from results.record.parts import JOULES_PER_WH
 from results.record.records import Record
 
 STATES_NAME = "record.states.json"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from results.record.derived import devices_of
+from results.record.parts import devices_of
 from results.record.records import Record
 from results.record.values import count
 

@@ -13,7 +13,7 @@ from results.points.setups import differences, platform_of
 from results.predict.curve import Curve, Input, Measured
 from results.predict.leave_out import LEVELS, LeftOut, distance, disturbed, half_interval, left_out
 from results.published import throughputs
-from results.record.derived import JOULES_PER_WH
+from results.record.parts import JOULES_PER_WH
 from results.record.records import Record, RecordError
 from results.record.values import EFFECTIVE, THROUGHPUT, devices_text, grouped
 from results.verdicts.quality import energy_kind, why_not_ranked

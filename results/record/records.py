@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jpwr.say import printable
-from results.record.derived import contradictions
+from results.record.checks import contradictions
 
 SCHEMA_VERSION = 3
 SCHEMA = Path(__file__).with_name("record.schema.json")

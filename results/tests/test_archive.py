@@ -16,9 +16,9 @@ import pytest
 import zstandard
 
 from caraml.cli import main
+from results.archive import Checked, verify, write_archive
 from results.collect import collect
 from results.join import state_energy
-from results.record.archive import Checked, verify, write_archive
 from results.record.records import RecordError, find_records, write_record
 from results.tests import made_up
 from results.tests.conftest import CPU, JobFolder
@@ -627,8 +627,8 @@ LARGE = {
 
 @pytest.mark.parametrize("blocks", LARGE.values(), ids=LARGE)
 def test_an_archive_that_unpacks_to_too_much_is_refused_before(tmp_path, monkeypatch, blocks):
-    monkeypatch.setattr("results.record.archive.MOST_FILES", 200)
-    monkeypatch.setattr("results.record.archive._store", lambda content, path: content.read(1) and path.name)
+    monkeypatch.setattr("results.archive.MOST_FILES", 200)
+    monkeypatch.setattr("results.archive._store", lambda content, path: content.read(1) and path.name)
     archive = packed(tmp_path / "large.tar.zst", blocks())
     with pytest.raises(RecordError, match=r"allow more by --most-gb|a header in it is too long"):
         verify(archive, most_gb=0.03)

@@ -4,8 +4,8 @@ import pytest
 
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.trace.trace import Trace
-from results.collect import energy_of
 from results.join.clocks import clocks_of
+from results.join.energy import energy_of
 from results.points.repeats import by_point
 from results.record.records import find_records
 from results.show.tables.points import point_rows

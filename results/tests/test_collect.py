@@ -15,7 +15,8 @@ from jpwr.channel import ChannelInfo, Scope
 from jpwr.tests.conftest import install_method
 from jpwr.tests.conftest import run as run_program
 from jpwr.trace.writers import read_trace
-from results.collect import UNCERTAINTIES, collect, main
+from results.collect import collect, main
+from results.join.energy import UNCERTAINTIES
 from results.tests.conftest import CPU, DRAM, GPU0, GPU1, MODULE, PACKAGE, JobFolder, make_record
 from results.verdicts.quality import energy_rules, grade
 

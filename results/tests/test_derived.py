@@ -9,7 +9,7 @@ from copy import deepcopy
 import pytest
 
 from caraml.cli import main
-from results.record.derived import contradictions
+from results.record.checks import contradictions
 from results.record.records import find_records
 from results.tests import made_up
 

@@ -15,7 +15,7 @@ import pytest
 
 from results.collect import collect
 from results.points.repeats import by_point
-from results.record.derived import contradictions
+from results.record.checks import contradictions
 from results.tests import made_up
 from results.tests.conftest import GPU0, JobFolder
 from results.tests.test_derived import STEP_S, STEPS, in_watts, run, run_with_all

@@ -13,7 +13,7 @@ from ioprof.folder import save
 from results.collect import collect
 from results.join.reads import Times, reads_of
 from results.points.repeats import by_point
-from results.record.derived import contradictions
+from results.record.checks import contradictions
 from results.record.records import find_records, write_record
 from results.show.tables.reads import HEADER, file_rows, of_reads, read_rows
 from results.tests import made_up

@@ -8,7 +8,7 @@ import pytest
 
 from results.points.regions import changes, regions_of
 from results.points.repeats import by_point
-from results.record.derived import contradictions
+from results.record.checks import contradictions
 from results.record.records import find_records
 from results.show.plots.regions import steps_by_region
 from results.show.tables.comparison import comparison_text

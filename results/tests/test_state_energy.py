@@ -14,9 +14,9 @@ import pytest
 from jpwr.regions.times import State
 from jpwr.tests.conftest import nvml_folder as nvml_folder
 from jpwr.tests.conftest import run
+from results.archive import _check_run
 from results.collect import collect, main
 from results.join.state_power import Readings, fit_states
-from results.record.archive import _check_run
 from results.record.records import RESULT_NAME, find_records, write_record
 from results.tests.conftest import make_record
 from results.tests.steps import PAUSE, USUAL, Made, made_steps

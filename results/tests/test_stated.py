@@ -10,7 +10,7 @@ import pytest
 
 from caraml.cli import main
 from results.record import stated
-from results.record.derived import contradictions
+from results.record.checks import contradictions
 from results.tests.test_derived import place
 
 RECORDS = Path(__file__).parents[1] / "records" / "H200"

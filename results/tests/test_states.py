@@ -8,7 +8,7 @@ import pytest
 
 from caraml.cli import main
 from results.points.repeats import by_point
-from results.record.derived import contradictions
+from results.record.checks import contradictions
 from results.record.values import plain
 from results.show.tables.states import closing_notes, state_rows
 from results.tests.made_up import result

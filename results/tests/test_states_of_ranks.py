@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from jpwr.channel import ChannelInfo, Scope
+from results.archive import _other_states
 from results.collect import collect, main
 from results.join import state_energy
-from results.record.archive import _other_states
 from results.tests.conftest import CPU, GPU0, GPU1, PACKAGE, make_record
 
 

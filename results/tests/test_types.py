@@ -12,7 +12,7 @@ import pytest
 
 from caraml.cli import main
 from results.points.repeats import by_point
-from results.record.derived import contradictions
+from results.record.checks import contradictions
 from results.record.records import find_records
 from results.show.page.report import _origins, _quality
 from results.show.tables.doubts import deviations_once

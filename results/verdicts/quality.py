@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 from jpwr.report.rules import MAX_GAP_S, MAX_MISSING, MIN_RATE_HZ, MIN_SAMPLES
 from results.points.repeats import PointResults, step_times_s, unsteady
 from results.points.sensors import accuracy_text, sampling_share
-from results.record.derived import INSIDE, busier_elsewhere, longest_s, windows_of
+from results.record.checks.energy import busier_elsewhere
+from results.record.checks.run import INSIDE
+from results.record.parts import longest_s, windows_of
 from results.record.records import Record
 from results.record.values import count, is_accelerated, value_at
 

@@ -14,7 +14,8 @@ from caraml.schedulers.kubernetes import pod as in_pod
 from caraml.schedulers.kubernetes.kubectl import NAME, PART, Kubectl, Object, read_job_id
 from caraml.schedulers.kubernetes.state import FOLDER, KubernetesJob, end_s, has_run, judge, name_of, terminated
 from caraml.schedulers.kubernetes.submit import CHECKOUT, IN_CLUSTER, JOB_ID, OBJECTS, read_request
-from results.collect import cause, collect, failed_result
+from results.collect import collect, failed_result
+from results.record.causes import cause
 from results.record.records import RESULT_NAME, Record, RecordError, read_record, write_record
 
 UNKNOWN = "UNKNOWN"

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from jpwr.errors import JpwrError
 from jpwr.trace.trace import Trace
-from results.collect import TRACES
+from results.join.energy import TRACES
 from results.points.repeats import PointResults, by_point
 from results.predict.predict import FEWEST_POINTS, Group, PredictionError, groups_of, not_measured
 from results.published import EFFECTIVE, Throughput, throughputs

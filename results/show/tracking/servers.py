@@ -10,10 +10,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from results.collect import TRACES
+from results.join.energy import TRACES
 from results.points.repeats import point_of
 from results.points.setups import flat
-from results.record.derived import is_number
+from results.record.parts import is_number
 from results.record.records import Record, RecordError
 
 RUN_TAG = "caraml.run_id"

@@ -16,8 +16,9 @@ from typing import IO, Any, NamedTuple
 from jpwr.errors import JpwrError
 from jpwr.say import printable
 from jpwr.trace.trace import Trace
-from results.collect import RECORD_NAME, collect, read_traces
-from results.record.derived import busier_elsewhere
+from results.collect import RECORD_NAME, collect
+from results.join.energy import read_traces
+from results.record.checks.energy import busier_elsewhere
 from results.record.records import (
     RESULT_NAME,
     Record,

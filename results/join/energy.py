@@ -1,0 +1,306 @@
+"""Energy and power of a run: its power traces over the windows of its throughput."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jpwr.channel import ChannelInfo
+from jpwr.energy import ChannelEnergy, EnergyEstimate, energy_of_passes
+from jpwr.errors import NotEnoughSamples
+from jpwr.process.device_ids import same_ids
+from jpwr.trace.trace import Trace
+from jpwr.trace.writers import read_trace
+from results.join.channels import EnergyError, choose, sensor, twins
+from results.join.clocks import clocks_of
+from results.record.parts import JOULES_PER_WH, longest_s, of_node, windows_of
+from results.record.records import Record
+from results.record.values import is_accelerated
+
+TRACES = "power/*/trace.csv"
+# Components of an energy's interval; the first is the sum of the others.
+UNCERTAINTIES = ("uncertainty_wh", "random_wh", "systematic_wh")
+NOT_SAMPLED = "has too few samples inside the window: sample faster or run longer"
+MOST_ELSEWHERE = 1.1  # times the power of the windows; on an H200 a warm-up or later steps took up to 1.005 times
+PLACES = 8  # of a window's length, at which another time as long may begin
+MIN_COVERED = 0.95  # of the window, by a channel's first to last reading
+
+
+class Reading(NamedTuple):
+    """A channel's energy in the windows of its node, and its idle power."""
+
+    info: ChannelInfo
+    estimate: EnergyEstimate
+    idle_power_w: float
+
+
+def read_traces(folder: Path) -> list[Trace]:
+    """Return the trace of every node that sampled."""
+    return [read_trace(path) for path in sorted(folder.glob(TRACES))]
+
+
+def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, Any]:
+    """Return energy and power of the devices that trained, over the windows of one kind: those of a throughput.
+
+    Energy in watt-hours, power in watts, both summed over all devices. Raises EnergyError when a node has no trace
+    of its window, or a device no channel.
+    """
+    nodes = [Node(record, hostname, windows, traces) for hostname, windows in windows_of(record, kind).items()]
+    if not nodes:
+        raise EnergyError(f"the record has no {kind} window")
+    _refuse_a_sensor_of_two_nodes(nodes)
+    channels = [channel for node in nodes for channel in node.channels()]
+    scope = _only_scope(nodes)
+    energy_wh = math.fsum(channel["energy_wh"] for channel in channels)
+    _refuse_nothing(channels, energy_wh)
+    duration_s = max(node.duration_s for node in nodes)
+    power_kind = "estimated" if any(channel["estimated"] for channel in channels) else "measured"
+    unit = record["work_unit"]
+    work_per_wh = record["metrics"][f"{kind}_{unit}"] / energy_wh
+    epoch = record["metrics"].get(f"{unit}_per_epoch")
+    return {
+        "energy_wh": energy_wh,
+        "energy_wh_per_device": energy_wh / record["layout"]["num_devices"],
+        "avg_power_w": energy_wh * JOULES_PER_WH / duration_s,
+        # Devices that are read at the same moments under the same load err in the same direction: sums are linear.
+        **{name: math.fsum(channel[name] for channel in channels) for name in UNCERTAINTIES},
+        **_accuracy(channels, energy_wh),
+        "idle_power_w": _sum_or_none([channel["idle_power_w"] for channel in channels]),
+        f"{unit}_per_wh": work_per_wh,
+        "epoch_wh": epoch / work_per_wh if epoch else None,
+        "window_s": duration_s,
+        "power_kind": power_kind,
+        "power_scope": scope,
+        "power_source": f"{'ESTIMATED' if power_kind == 'estimated' else power_kind}, {scope}",
+        "samples": sum(channel["samples"] for channel in channels),
+        "missing": sum(channel["missing"] for channel in channels),
+        "sampling_interval_s": traces[0].meta.get("interval_s"),
+        "jpwr_version": traces[0].meta.get("jpwr_version"),
+        "channels": channels,
+        "notes": [words for node in nodes for note in NOTES for words in note(node)],
+        "sampled_by_scope": _sampled_by_scope(nodes),
+        **_busier_elsewhere(nodes, channels, duration_s),
+    }
+
+
+def of_ranks(record: Record, traces: Sequence[Trace]) -> Iterator[tuple[int, str, ChannelEnergy, bool]]:
+    """The channels of the energy: rank, name, readings, and whether its counter was used.
+
+    Raises EnergyError for one that measures several ranks' devices.
+    """
+    methods = {(one["hostname"], one["name"]): one["method"] for one in record["energy"]["channels"]}
+    for hostname, windows in windows_of(record, "measured").items():
+        node = Node(record, hostname, windows, traces)
+        for info, curve in node.curves():
+            ids = set(same_ids(info.device_id))
+            own = {device["rank"] for device in node.devices if ids & set(same_ids(device["device_id"]))}
+            ranks = own or {device["rank"] for device in node.devices}
+            if len(ranks) > 1:
+                raise EnergyError(f"channel {info.name} measures {len(ranks)} processes, each with steps of its own")
+            yield ranks.pop(), info.name, curve, methods.get((hostname, info.name)) == "counter"
+
+
+class Node:
+    """One node's windows and trace, with the channels that count."""
+
+    def __init__(
+        self, record: Record, hostname: str, windows: Sequence[dict[str, Any]], traces: Sequence[Trace]
+    ) -> None:
+        trace = of_node(windows[0], traces, lambda one: one.meta)
+        if trace is None:
+            raise EnergyError(f"node {hostname} has no power trace of the boot that it trained under")
+        self.hostname, self.trace = hostname, trace
+        self.duration_s = longest_s({hostname: list(windows)})
+        self.devices = [device for device in record["devices"] if device["hostname"] == hostname]
+        self.device_ids = [device["device_id"] for device in self.devices]
+        self.is_accelerated = is_accelerated(record)
+        self.twins = twins(trace)
+        own = [info for info in trace.channels if info not in self.twins]
+        self.chosen = choose(own, self.device_ids, self.is_accelerated)
+        self.scope = "+".join(sorted({info.scope.value for info in self.chosen}))
+        self._windows, self._edges_s = windows, [(window["start_s"], window["end_s"]) for window in windows]
+        self._all_windows = [window for window in record["windows"] if window["hostname"] == hostname]
+        # A channel that is lost in a window has no energy, and takes no other's along.
+        self.heard = {
+            info: Reading(info, estimate, idle_w)
+            for info, estimate, idle_w in zip(
+                trace.channels, trace.known_sums(self._edges_s), trace.idle_power_w(), strict=True
+            )
+            if estimate is not None and info not in self.twins
+        }
+
+    def curves(self) -> list[tuple[ChannelInfo, ChannelEnergy]]:
+        """Return the readings of the channels that count."""
+        both = zip(self.trace.channels, self.trace.curves(), strict=True)
+        return [(info, curve) for info, curve in both if info in self.chosen]
+
+    def channels(self) -> Iterator[dict[str, Any]]:
+        """Yield what the record has of each channel that counts; raises EnergyError for one without an energy."""
+        for info in self.chosen:
+            if info not in self.heard:
+                raise EnergyError(f"channel {info.name} {info.lacks or self._why_unknown(info)}")
+            clocks = clocks_of(self.trace, info.name, self._windows)
+            yield _describe(self.heard[info], self.hostname) | ({"clocks": clocks} if clocks else {})
+
+    def _why_unknown(self, info: ChannelInfo) -> str:
+        try:
+            energy_of_passes(dict(self.curves())[info], self._edges_s)
+        except NotEnoughSamples as error:
+            return str(error).removeprefix(f"{info.name} ")
+        return NOT_SAMPLED
+
+    def busy_w(self) -> tuple[float, float]:
+        """Return the mean power in watts from the first window to the last, and the highest over as long a time."""
+        begin_s = min(window["start_s"] for window in self._all_windows)
+        end_s = max(window["end_s"] for window in self._all_windows)
+        started_s, ended_s = (self.trace.event_time_s(f"command_{word}") for word in ("started", "ended"))
+        curves = [curve.power for _, curve in self.curves()]
+        edges_s = [(one.times_s[0], one.times_s[-1]) for one in curves if len(one.times_s) > 1]
+        if started_s is None or len(edges_s) < len(curves):
+            return 0.0, 0.0
+        least_s, most_s = max(edge[0] for edge in edges_s), min(edge[1] for edge in edges_s)
+        if not least_s <= begin_s < end_s <= most_s:
+            return 0.0, 0.0
+        least_s, most_s = max(started_s, least_s), min(most_s, math.inf if ended_s is None else ended_s)
+        length_s = end_s - begin_s
+        places = math.floor(PLACES * (most_s - least_s - length_s) / length_s) + 1
+        own_w, *others_w = (
+            math.fsum(curve.until_j(from_s + length_s) - curve.until_j(from_s) for curve in curves) / length_s
+            for from_s in (begin_s, *(least_s + place * length_s / PLACES for place in range(places)))
+        )
+        return own_w, max(others_w, default=own_w)
+
+
+def _note_twins(node: Node) -> Iterator[str]:
+    for info, twin in node.twins.items():
+        if twin in node.chosen:
+            words = f"shows the same readings as {twin.name}: one sensor, counted once"
+            yield f"{info.name} of node {node.hostname} {words}"
+
+
+def _note_devices_of_processors(node: Node) -> Iterator[str]:
+    if node.is_accelerated is False and node.scope == "device":
+        yield f"node {node.hostname}: processors trained, and only the power of devices was measured: that is counted"
+
+
+def _note_untrained_devices(node: Node) -> Iterator[str]:
+    for info, trained in node.chosen.items():
+        if trained < info.num_devices and any(node.device_ids):
+            words = f"measures {info.num_devices} devices, of which {trained} trained: the energy of all is counted"
+            unknown = "has no id of a device that trained: its energy is counted all the same"
+            yield f"channel {info.name} of node {node.hostname} {words if trained else unknown}"
+
+
+def _note_other_methods(node: Node) -> Iterator[str]:
+    """Channels of the scopes that count, unless those that count were found by their ids."""
+    scopes = {info.scope for info in node.chosen}
+    own = [info for info in node.trace.channels if info.mine and info.scope in scopes and info not in node.twins]
+    others = [info.name for info in own if info not in node.chosen]
+    if others and not any(node.chosen.values()):
+        yield f"{', '.join(others)} of node {node.hostname} show the same by another method: not counted"
+
+
+NOTES = (_note_twins, _note_devices_of_processors, _note_untrained_devices, _note_other_methods)
+
+
+def _refuse_a_sensor_of_two_nodes(nodes: Sequence[Node]) -> None:
+    counted: dict[tuple[str, str], str] = {}
+    for node in nodes:
+        for info in node.chosen:
+            other = counted.setdefault(sensor(node.trace, info), node.hostname)
+            if other != node.hostname and not info.estimated:
+                raise EnergyError(
+                    f"channel {info.name} is one sensor, and is counted for {other} and for {node.hostname}"
+                )
+
+
+def _only_scope(nodes: Sequence[Node]) -> str:
+    if len({node.scope for node in nodes}) > 1:
+        known = ", ".join(f"{node.scope} on {node.hostname}" for node in nodes)
+        raise EnergyError(f"the nodes were measured at different places, whose sum means nothing: {known}")
+    return nodes[0].scope
+
+
+def _refuse_nothing(channels: Sequence[dict[str, Any]], energy_wh: float) -> None:
+    every = [("its channels", energy_wh), *((f"channel {one['name']}", one["energy_wh"]) for one in channels)]
+    for name, measured_wh in every:
+        if not measured_wh > 0:
+            raise EnergyError(f"{name} measured {measured_wh:g} Wh, and no run uses none")
+
+
+def _sampled_by_scope(nodes: Sequence[Node]) -> dict[str, float | None]:
+    """Energy of all that was sampled, used or not: scopes contain each other and are not to be added up.
+
+    A scope that some nodes lack has no sum that others could be compared with.
+    """
+    found = {}
+    for scope in sorted({info.scope.value for node in nodes for info in node.heard}):
+        of_nodes = [[one.estimate for info, one in node.heard.items() if info.scope.value == scope] for node in nodes]
+        joules = math.fsum(estimate.energy_j for of_node in of_nodes for estimate in of_node)
+        found[f"{scope}_wh"] = _none_if_nan(joules / JOULES_PER_WH) if all(of_nodes) else None
+    return found
+
+
+def _busier_elsewhere(nodes: Sequence[Node], channels: Sequence[dict[str, Any]], duration_s: float) -> dict[str, float]:
+    """Return both powers where the run took clearly more power outside of its windows."""
+    windows_w, elsewhere_w = (math.fsum(of_nodes) for of_nodes in zip(*(node.busy_w() for node in nodes), strict=True))
+    unsure_w = math.fsum(channel["uncertainty_wh"] for channel in channels) * JOULES_PER_WH / duration_s
+    is_busier = elsewhere_w > MOST_ELSEWHERE * windows_w + unsure_w
+    return {"windows_w": windows_w, "elsewhere_w": elsewhere_w} if is_busier else {}
+
+
+def _describe(reading: Reading, hostname: str) -> dict[str, Any]:
+    info, estimate = reading.info, reading.estimate
+    if estimate.samples < 1:
+        raise EnergyError(f"channel {info.name} {NOT_SAMPLED}")
+    if estimate.covered_s < MIN_COVERED * estimate.duration_s:
+        raise EnergyError(
+            f"the samples of channel {info.name} cover {estimate.covered_s:.1f} s of the window's "
+            f"{estimate.duration_s:.1f} s: its other readings failed"
+        )
+    return {
+        "name": info.name,
+        "hostname": hostname,
+        "scope": info.scope.value,
+        "source": info.source,
+        "limit_w": info.limit_w or None,
+        "estimated": info.estimated,
+        "device_id": info.device_id,
+        "num_devices": info.num_devices,
+        "method": estimate.method,
+        "counter_not_used": estimate.reason,
+        "energy_wh": estimate.energy_j / JOULES_PER_WH,
+        "uncertainty_wh": estimate.uncertainty_j / JOULES_PER_WH,
+        "random_wh": estimate.random_j / JOULES_PER_WH,
+        "systematic_wh": estimate.systematic_j / JOULES_PER_WH,
+        "accuracy": info.accuracy or None,
+        "accuracy_from": info.accuracy_from,
+        "integral_wh": estimate.integral_j / JOULES_PER_WH,
+        "integral_uncertainty_wh": estimate.integral_uncertainty_j / JOULES_PER_WH,
+        "counter_wh": _none_if_nan(estimate.counter_j / JOULES_PER_WH),
+        "integral_vs_counter": _none_if_nan(estimate.difference),
+        "idle_power_w": _none_if_nan(reading.idle_power_w),
+        "largest_gap_s": estimate.largest_gap_s,
+        "samples": estimate.samples,
+        "missing": estimate.missing,
+    }
+
+
+def _accuracy(channels: Sequence[dict[str, Any]], energy_wh: float) -> dict[str, Any]:
+    """Accuracy of a sum, a share of it, and where it is from; null if that of one sensor is not stated."""
+    if not all(channel["accuracy"] for channel in channels):
+        return {"accuracy": None, "accuracy_from": ""}
+    bound_wh = math.fsum(channel["accuracy"] * channel["energy_wh"] for channel in channels)
+    sources = dict.fromkeys(channel["accuracy_from"] for channel in channels)
+    return {"accuracy": bound_wh / energy_wh, "accuracy_from": " and ".join(sources)}
+
+
+def _none_if_nan(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _sum_or_none(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return math.fsum(known) if len(known) == len(values) else None

@@ -1,0 +1,123 @@
+"""Rules on throughput, layout and steps."""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+from results.record.checks.run import (
+    Relations,
+    Run,
+    Sentences,
+    differs,
+    exceeds,
+    product,
+    ratio,
+)
+from results.record.parts import is_number
+
+PERCENTILES = {"step_time_p5_s": 0, "step_time_median_s": 9, "step_time_p95_s": 18}  # which of 19 cuts of the steps
+SAMPLES = {"sequence_length": "tokens", "image_size": "pixels"}  # in words, by the key of the layout
+MOST_FLOP_PER_J = 50e12  # several times what any chip has, in the lowest precision
+MOST_RECOMPUTED = 4 / 3  # of a step's FLOPs, as the forward pass is a third of them
+
+
+def _throughputs(run: Run) -> Relations:
+    unit, metrics = run.unit, run.metrics
+    for kind, seconds in (("", "measured_s"), ("effective_", "effective_s"), ("epcc_", "epcc_s")):
+        work, speed = metrics.get(f"{kind or 'measured_'}{unit}"), metrics.get(f"{kind}{unit}_per_s")
+        yield f"metrics.{kind}{unit}_per_s", speed, ratio(work, metrics.get(seconds)), "its work and time"
+        name = f"{kind}{unit}_per_s_per_device"
+        devices = run.layout.get("num_devices")
+        yield f"metrics.{name}", metrics.get(name), ratio(speed, devices), "its throughput and devices"
+    flops, rate = metrics.get(f"model_flops_per_{unit[:-1]}"), metrics.get("tflops_per_device")
+    made = product(flops, metrics.get(f"{unit}_per_s_per_device"), 1e-12)
+    yield "metrics.tflops_per_device", rate, made, "its throughput and FLOPs"
+    share = ratio(rate, metrics.get("peak_tflops_per_device"))
+    yield "metrics.mfu", metrics.get("mfu"), share, "its FLOP/s and the device's peak"
+
+
+def _layouts(run: Run) -> Relations:
+    layout, name = run.layout, f"measured_{run.unit}"
+    batch, sample = layout.get("global_batch_size"), layout.get("work_per_sample")
+    work = product(run.metrics.get("measured_steps"), batch, sample)
+    yield f"metrics.{name}", run.metrics.get(name), work, "its steps and batch"
+    if run.unit == "tokens":
+        yield "layout.sequence_length", layout.get("sequence_length"), sample, "its work per sample"
+    sizes = [layout.get(f"{kind}_parallel_size") for kind in ("data", "tensor", "pipeline")]
+    yield "layout.num_devices", layout.get("num_devices"), product(*sizes), "its parallel sizes"
+    per_pass = product(layout.get("micro_batch_size"), layout.get("data_parallel_size"))
+    yield "layout.grad_accum_steps", layout.get("grad_accum_steps"), ratio(batch, per_pass), "its batch sizes"
+
+
+def _steps(run: Run) -> Relations:
+    times_s = run.step_times_s
+    if times_s and all(map(is_number, times_s)):
+        cuts_s = statistics.quantiles(times_s, n=20, method="inclusive") if len(times_s) > 1 else times_s * 19
+        for name, cut in PERCENTILES.items():
+            yield f"metrics.{name}", run.metrics.get(name), cuts_s[cut], "its steps"
+
+
+def _regions(run: Run) -> Relations:
+    shares = {name: share for name, one in run.regions.items() if is_number(share := one.get("share_percent"))}
+    for name, region in (("io_percent", "IO"), ("comm_percent", "Comm")):
+        yield f"metrics.{name}", run.metrics.get(name), shares.get(region), "its regions"
+    if shares:
+        yield "the sum of its regions' shares in percent", math.fsum(shares.values()), 100.0, "the parts of a step"
+
+
+def _as_many_devices_as_trained(run: Run) -> Sentences:
+    devices = run.layout.get("num_devices")
+    if is_number(devices) and len(run.devices) != devices:
+        yield f"it lists {len(run.devices)} devices, and layout.num_devices is {devices}"
+
+
+def _batches_are_whole(run: Run) -> Sentences:
+    names = ("global_batch_size", "micro_batch_size", "data_parallel_size")
+    batch, micro, replicas = (run.layout.get(name) for name in names)
+    if batch and micro and replicas and batch % (micro * replicas):
+        yield f"its global batch {batch} is not a multiple of its micro batch {micro} on {replicas} replicas"
+
+
+def _processors_have_no_accelerator(run: Run) -> Sentences:
+    ids = [device["device_id"] for device in run.devices if device.get("device_id")]
+    if ids and ((run.record.get("config") or {}).get("compute") or {}).get("device") == "cpu":
+        yield f"processors trained by its options, but {ids[0]} is an accelerator"
+
+
+def _sample_is_that_of_the_layout(run: Run) -> Sentences:
+    for name, words in SAMPLES.items():
+        if run.layout.get(name) is not None and (words != "tokens" or run.unit == words):
+            yield from differs("sample", run.record.get("sample"), f"layout.{name}", f"{run.layout[name]} {words}")
+
+
+def _flops_are_below_the_peak(run: Run) -> Sentences:
+    mfu, hfu = (run.metrics.get(name) for name in ("mfu", "hfu"))
+    if (most := max(filter(is_number, (mfu, hfu)), default=0.0)) > 1:
+        yield f"{most:.0%} of the device's peak FLOP/s are more than it has"
+    asked = ((run.record.get("config") or {}).get("parallel") or {}).get("recompute")
+    limit = product(mfu, 1.0 if asked == "none" else MOST_RECOMPUTED)
+    if exceeds(mfu, hfu) or exceeds(hfu, limit):
+        yield f"metrics.hfu is {hfu:.4g}, but with metrics.mfu {mfu:.4g} it is {mfu:.4g} to {limit:.4g}"
+
+
+def _no_chip_takes_so_little(run: Run) -> Sentences:
+    tflops = run.metrics.get("tflops_per_device")
+    for energy in run.energies.values():
+        power_w = ratio(energy.get("avg_power_w"), run.layout.get("num_devices"))
+        most = product(power_w, MOST_FLOP_PER_J, 1e-12)
+        if energy.get("power_kind") == "measured" and power_w and is_number(tflops) and most and tflops > most:
+            yield f"{power_w:.3g} W of a device for {tflops:.4g} TFLOP/s are less than any chip takes"
+
+
+RELATIONS = (_throughputs, _layouts, _steps, _regions)
+
+
+RULES = (
+    _as_many_devices_as_trained,
+    _batches_are_whole,
+    _processors_have_no_accelerator,
+    _sample_is_that_of_the_layout,
+    _flops_are_below_the_peak,
+    _no_chip_takes_so_little,
+)
