@@ -28,7 +28,7 @@ test-packages: ## install the programs that only some tests need: Slurm, contain
 test-quick: lint ## the tests that neither train nor run JUBE, Slurm or containers
 	pytest $(PARALLEL) -m 'not slow and not long'
 
-test-busy: ## the tests 5 times beside twice as many busy loops as cores: make test-busy ROUNDS=5 TIER=quick
+test-busy: lint ## the tests 5 times beside twice as many busy loops as cores: make test-busy ROUNDS=5 TIER=quick
 	@scripts/test_busy.sh $(or $(ROUNDS),5) $(or $(TIER),all) $(PARALLEL)
 
 test-kubernetes: lint ## as root: the workflow through a real Kubernetes of one node, which is built first
