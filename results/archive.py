@@ -44,7 +44,6 @@ OF_A_RUN = (
     "job.out",
     "job.err",
     "record.trace.json",
-    "record.states.json",
     "record.regions.json",
     "io/*/*",
     "power/*/*",
@@ -53,7 +52,6 @@ OF_A_RUN = (
 OF_A_SWEEP = ("configuration.xml", "workpackages.xml")
 LEVEL = 10  # of Zstandard
 TOLERANCE = 1e-9  # relative, of a number that is computed again
-STATE_TOLERANCE = 0.2  # of an interval's width: what is fitted is another with another version of NumPy or SciPy
 MARK_S = 2e-6  # marks have six decimals
 CHUNK_BYTES = 1 << 20
 SKIPPED_FRAME = 0x184D2A50
@@ -326,9 +324,6 @@ def _problems(result: Path) -> Iterator[str]:
         if words := busier_elsewhere(again.get(key) or {}):
             yield f"{key} is not that of the work: the trace has {words}"
     yield from _not_marked(stored, read_traces(result.parent))
-    yield from _other_states(stored.get("energy") or {}, again.get("energy") or {})
-    for record in (stored, again):
-        (record.get("energy") or {}).pop("states", None)
     for key in sorted(stored.keys() | again.keys()):
         yield from _differences(stored.get(key), again.get(key), key)
 
@@ -357,25 +352,6 @@ def _not_marked(record: Record, traces: Sequence[Trace]) -> Iterator[str]:
                 f"its {window['kind']} window from {start_s:.3f} s to {end_s:.3f} s of node "
                 f"{window['hostname']} is not marked in the trace"
             )
-
-
-def _other_states(stored: dict[str, Any], again: dict[str, Any]) -> Iterator[str]:
-    """States' energies (experimental), which are fitted: no two machines get the same to the last digit."""
-    ours, theirs = (
-        {" and ".join(row["states"]): row for row in (energy.get("states") or {}).get("states") or []}
-        for energy in (stored, again)
-    )
-    keys = ("energy_wh", "low_wh", "high_wh")
-    for name, one in ours.items():
-        other: dict[str, Any] = {key: (theirs.get(name) or {}).get(key) for key in keys}
-        if one["energy_wh"] is None:
-            continue
-        stored_words = f"energy.states of {name} is stored as {one['energy_wh']:.6g} Wh, but its origin gives"
-        if None in other.values():
-            yield f"{stored_words} none"
-        elif any(abs(one[key] - other[key]) > STATE_TOLERANCE * (other["high_wh"] - other["low_wh"]) for key in keys):
-            yield f"{stored_words} {other['energy_wh']:.6g} Wh"
-    yield from _differences(list(ours), list(theirs), "energy.states")
 
 
 def _differences(stored: Any, again: Any, name: str) -> Iterator[str]:

@@ -12,9 +12,8 @@ from pathlib import Path
 
 from ioprof.errors import IoprofError
 from jpwr.errors import JpwrError
-from jpwr.trace.trace import Trace
 from results.join.channels import EnergyError
-from results.join.energy import TRACES, energy_of, of_ranks, read_traces
+from results.join.energy import TRACES, energy_of, read_traces
 from results.join.reads import reads_of
 from results.record.causes import cause
 from results.record.records import RESULT_NAME, Record, RecordError, read_record, write_record
@@ -45,9 +44,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     for note in result.get("energy", {}).get("notes", []):
         print(f"collect: {note}", file=sys.stderr)
-    if states := result.get("energy", {}).get("states"):
-        off = f"all states (experimental) are {states['closing_percent']:+.1f} % off the window's energy"
-        print(f"collect: {off}", file=sys.stderr)
     if result["status"] != "ok":
         print(f"collect: {result['error']}", file=sys.stderr)
         return 1
@@ -66,8 +62,6 @@ def collect(folder: Path) -> Record:
         result["energy"] = energy_of(result, traces, "measured")
         if any(window["kind"] == "effective" for window in result["windows"]):
             result["energy_effective"] = energy_of(result, traces, "effective")
-        if result.get("states"):
-            _add_states(result, traces, folder)
     except (EnergyError, JpwrError) as error:
         result["error"] = "; ".join(text for text in (result["error"], f"no energy: {error}") if text)
         result["status"] = "failed" if result["status"] == "ok" else result["status"]
@@ -102,21 +96,6 @@ def _add_job(result: Record, before: Record) -> None:
     if digest and origin:
         origin["container_digest"] = digest
         origin["missing"] = [name for name in origin.get("missing", []) if name != "container_digest"]
-
-
-def _add_states(record: Record, traces: Sequence[Trace], folder: Path) -> None:
-    """Add the energy of a step's states (experimental), where it was asked for; a run without it is as good."""
-    try:
-        from results.join.state_energy import OfRank, energy_of_states
-
-        if record["energy"]["power_kind"] != "measured":
-            raise EnergyError("power was estimated, and not measured")
-        channels = [OfRank(*one) for one in of_ranks(record, traces)]
-        record["energy"]["states"] = energy_of_states(record, channels, folder)
-    except ImportError as error:
-        record["energy"]["notes"].append(f"no energy of states: {error.name} is not installed where jobs are collected")
-    except (EnergyError, JpwrError) as error:
-        record["energy"]["notes"].append(f"no energy of states: {error}")
 
 
 def failed_result(folder: Path, exit_code: int, reason: str) -> Record:

@@ -155,17 +155,9 @@ def test_a_site_gives_a_benchmark_flags_of_its_own(one_point_checkout, jube_comm
     assert " --peak-tflops-per-device 1979 --compile layers --cuda-graph on --record record.json" in job
 
 
-def test_for_the_energy_of_states_power_is_read_more_often(one_point_checkout, jube_command, tmp_path):
-    job = job_of(one_point_checkout, jube_command, "resnet50", "H200", "states", out=tmp_path / "states")
-    assert " --interval 20 " in job
-    assert job.endswith(" --record record.json --region-energy 60\n")
-
-
 def test_where_reads_are_counted_the_sampler_starts_what_counts_them(one_point_checkout, jube_command, tmp_path):
     counted = job_of(one_point_checkout, jube_command, "resnet50", "H200", "io", out=tmp_path / "counted")
     assert counted.endswith(" --record record.json --region-times\n")
-    both = job_of(one_point_checkout, jube_command, "resnet50", "H200", "io", "states", out=tmp_path / "both")
-    assert both.endswith(" --record record.json --region-energy 60 --region-times\n")
     [node] = (tmp_path / "counted").rglob("node.sh")
     assert 'if [ "yes" = yes ]; then\n    count_reads=(python3 -m ioprof --out "io/' in node.read_text()
 

@@ -13,7 +13,6 @@ from typing import Any, ClassVar, NoReturn, TypeVar, get_args, get_origin, get_t
 
 EXIT_BAD_OPTIONS = 2
 PRECISIONS = ("auto", "fp32", "bf16", "fp16", "fp8")
-REGION_ENERGY_S = (15.0, 600.0)  # a shorter time has too few readings of any sensor, a longer one adds nothing
 # cuBLAS and cuDNN then multiply in float32 and not in TF32, whoever calls them, so that MFU is of the peak in fp32.
 FULL_FP32 = {"NVIDIA_TF32_OVERRIDE": "0"}
 
@@ -207,11 +206,6 @@ class RunOptions:
         0,
         "steps after the window that the framework profiles, for TensorBoard, into a folder beside the record",
     )
-    region_energy: float = option(
-        0.0,
-        "seconds of steps with pauses after the window, from which the energy of a step's regions is told; 0: none. "
-        "The sampler has to read every 20 ms",
-    )
     region_times: bool = option(
         False, "write when each region of the windows went on, beside the record: what ioprof counts is told by them"
     )
@@ -222,14 +216,7 @@ class RunOptions:
             raise ConfigError(f"peak_tflops_per_device must be 0 or more, got {self.peak_tflops_per_device}")
         if min(self.split_steps, self.profile) < 0:
             raise ConfigError("split_steps and profile must be 0 or more steps")
-        least_s, most_s = REGION_ENERGY_S
-        if self.region_energy and not least_s <= self.region_energy <= most_s:
-            raise ConfigError(
-                f"region_energy must be 0 or {least_s:g} to {most_s:g} s, got {self.region_energy:g}: a minute tells "
-                "most states apart"
-            )
-        beside = (("--profile", self.profile), ("--region-energy", self.region_energy))
-        for flag, asked in (*beside, ("--region-times", self.region_times)):
+        for flag, asked in (("--profile", self.profile), ("--region-times", self.region_times)):
             if asked and not self.record:
                 raise ConfigError(f"{flag} needs --record FILE: what it makes lies beside the record")
 

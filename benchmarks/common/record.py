@@ -69,7 +69,6 @@ class RunRecord:
     choices: dict[str, str] = field(default_factory=dict)  # options that change the speed of the same work, by title
     variant: list[str] = field(default_factory=list)  # of them in words those that are not usual
     regions: dict[str, Any] = field(default_factory=dict)  # where the steps' time went, in each kind of window
-    states: dict[str, Any] = field(default_factory=dict)  # what a step is made of where their energy was asked for
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex)  # tells two runs of the same options apart
     schema_version: int = SCHEMA_VERSION
 

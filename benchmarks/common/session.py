@@ -13,7 +13,6 @@ from typing import Any, cast, get_type_hints
 from benchmarks.common.input_files import Staged, stage
 from benchmarks.common.launch import Launch, boot_id, node_name, read_launch
 from benchmarks.common.measure.measured import Measured, Session
-from benchmarks.common.measure.paused import in_parts, paused
 from benchmarks.common.measure.profile import check_profile, profile
 from benchmarks.common.measure.regions import (
     TIMES_SUFFIX,
@@ -21,11 +20,11 @@ from benchmarks.common.measure.regions import (
     MarkedSteps,
     regions_of,
     share_metrics,
-    step_states,
     traced,
-    write_states,
+    write_times,
     write_trace,
 )
+from benchmarks.common.measure.split_steps import in_parts
 from benchmarks.common.measure.turns import in_turns
 from benchmarks.common.measure.window import in_a_window
 from benchmarks.common.node.gpu_ids import bind
@@ -192,14 +191,11 @@ def _describe_steps(session: Session, measured: Measured, record: RunRecord) -> 
     run, options, gather, marked = session.run, session.options.run, session.target.gather, session.marked
     spans, lane, steps_per_batch = marked.spans(), run.regions.lane, measured.steps_per_batch
     record.regions = regions_of(spans, lane, steps_per_batch, gather, session.is_waited_for_together)
-    if options.region_energy:
-        step_s = step_states(spans[MEASURED], lane, steps_per_batch, record.regions[MEASURED], gather)
-        record.states = paused(session, record, step_s)
     if options.profile:
         profile(session)
     if options.region_times:
         times = gather({"hostname": node_name(), "boot_id": boot_id(), "windows": marked.times()})
-        session.write_next_to_record(TIMES_SUFFIX, write_states, times, "reads will not be reported by region")
+        session.write_next_to_record(TIMES_SUFFIX, write_times, times, "reads will not be reported by region")
     first_steps = gather(traced(spans, lane, session.launch.world_size))
     if options.record:
         session.write_next_to_record(TRACE_SUFFIX, write_trace, first_steps, "there is no picture of the steps")

@@ -28,7 +28,6 @@ from results.show.tables.points import point_rows, points_in_order
 from results.show.tables.published import published_text
 from results.show.tables.reads import file_rows, of_reads, read_rows
 from results.show.tables.regions import region_rows
-from results.show.tables.states import closing_notes, refusals, state_rows
 from results.show.tracking.servers import MODES, log_to_mlflow, log_to_wandb
 from results.show.tracking.tensorboard import log_to_tensorboard
 from results.verdicts import accept as acceptance
@@ -40,7 +39,8 @@ from results.verdicts.requirements import read_requirements
 COMMANDS = Group()
 TITLES = {"ours": tables.COLUMNS, "caraml": tables.CARAML_COLUMNS}
 PARQUET = "parquet"
-SHAPES = ("pivot", "regions", "states", "reads", "repeats", "titles", "sort")
+OWN_ORDER = ("pivot", "regions", "reads")
+SHAPES = (*OWN_ORDER, "repeats", "titles", "sort")
 PUBLISHED_PLOTS = ("heat-maps", "bars")
 
 FILTER = repeated("--filter", "'COLUMN=TEXT'", "only runs such as 'devices=4'; may be repeated")
@@ -76,7 +76,6 @@ def out(help: str = "default: %(default)s", default: Path | None = None) -> Argu
     either(
         flag("--repeats", "one row per point: median, interval, quality"),
         flag("--regions", "one row per region: where the time of a step goes"),
-        flag("--states", "experimental: one row per state, where the energy of a step goes"),
         flag("--reads", "what was read, and what a faster storage would give"),
         argument("--titles", choices=TITLES, help="caraml: those of the original suite"),
         argument("--pivot", metavar="KEY", help="one value, devices x batch: metrics.tokens_per_s"),
@@ -104,7 +103,7 @@ def _check_table(options: argparse.Namespace) -> None:
     shaped = [shape for shape in SHAPES if getattr(options, shape)]
     if options.largest_first and not options.sort:
         raise RecordError("--largest-first needs --sort: by which column?")
-    if options.sort and shaped[0] in SHAPES[:4]:
+    if options.sort and shaped[0] in OWN_ORDER:
         raise RecordError(f"--{shaped[0]} has its own order: leave out --sort")
     if options.format == PARQUET and (shaped or not options.out):
         why = f"without --{shaped[0]}" if shaped else "and is written to a file: name it with --out"
@@ -127,13 +126,6 @@ def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
         rows = region_rows(by_point(records), number)
         if not rows:
             raise RecordError("no good run tells where its time went: its version was older, or it marked nothing")
-    elif options.states:
-        points = by_point(records)
-        rows = state_rows(points, number)
-        if not rows:
-            reasons = refusals(points) or ["ask for it with the tag 'states'"]
-            raise RecordError(f"no good run tells its states' energy: {'; '.join(reasons)}")
-        notes = closing_notes(points)
     elif options.reads:
         points = by_point(records)
         rows = read_rows(points, number)

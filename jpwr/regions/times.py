@@ -105,22 +105,6 @@ def _keys(pieces: Sequence[tuple[float, float, str]], edges_s: Sequence[float]) 
         yield pieces[index][2] if index < len(pieces) and pieces[index][0] <= time_s else None
 
 
-def state_times(spans: Sequence[Span], lane: str) -> dict[str, float]:
-    """Seconds in each state of a step, the mean over all Batches of the lane."""
-    steps = steps_of([span for span in spans if span.key == BATCH], lane)
-    if not steps:
-        return {}
-    pieces = [
-        (state.start_s, state.end_s, state.name)
-        for state in states_of(spans, lane, steps[0].start_s, steps[-1].start_s + steps[-1].duration_s)
-    ]
-    total_s: dict[str, float] = {}
-    for parts in _cut(pieces, steps):
-        for seconds, name in parts:
-            total_s[name] = total_s.get(name, 0.0) + seconds
-    return {name: seconds / len(steps) for name, seconds in total_s.items()}
-
-
 def _pieces(spans: Iterable[Span]) -> list[tuple[float, float, str]]:
     """Return consecutive pieces of time, each with the key of the open region that began last."""
     # At one moment ends come first, and of two beginnings that of the one which holds the other; a region that takes no

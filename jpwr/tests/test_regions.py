@@ -28,7 +28,6 @@ from jpwr.regions.times import (
     chrome_trace,
     describe,
     merge,
-    state_times,
     states_of,
     steps_of,
     table,
@@ -330,11 +329,6 @@ def test_states_are_a_partition_with_what_is_communicated_beside():
         State(OTHER, 7.5, 8),
         State(UPDATE, 8, 9),
     ]
-    times_s = {IO: 1, BACKWARD: 3, "Backward+Comm": 2, COMM: 1.5, OTHER: 0.5, UPDATE: 2}
-    assert state_times(spans, HOST) == pytest.approx(times_s)
-    again = [span._replace(start_s=span.start_s + 20, end_s=span.end_s + 20) for span in spans]
-    assert state_times([*spans, *again], HOST) == pytest.approx(times_s)  # of one step, and nothing between them
-    assert state_times([], HOST) == {}
 
 
 def test_no_events_without_a_gpu_and_a_sentence(monkeypatch):

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from jpwr.channel import ChannelInfo
 from jpwr.energy import ChannelEnergy, EnergyEstimate, energy_of_passes
 from jpwr.errors import NotEnoughSamples
-from jpwr.process.device_ids import same_ids
 from jpwr.trace.trace import Trace
 from jpwr.trace.writers import read_trace
 from results.join.channels import EnergyError, choose, sensor, twins
@@ -83,23 +82,6 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
         "sampled_by_scope": _sampled_by_scope(nodes),
         **_busier_elsewhere(nodes, channels, duration_s),
     }
-
-
-def of_ranks(record: Record, traces: Sequence[Trace]) -> Iterator[tuple[int, str, ChannelEnergy, bool]]:
-    """The channels of the energy: rank, name, readings, and whether its counter was used.
-
-    Raises EnergyError for one that measures several ranks' devices.
-    """
-    methods = {(one["hostname"], one["name"]): one["method"] for one in record["energy"]["channels"]}
-    for hostname, windows in windows_of(record, "measured").items():
-        node = Node(record, hostname, windows, traces)
-        for info, curve in node.curves():
-            ids = set(same_ids(info.device_id))
-            own = {device["rank"] for device in node.devices if ids & set(same_ids(device["device_id"]))}
-            ranks = own or {device["rank"] for device in node.devices}
-            if len(ranks) > 1:
-                raise EnergyError(f"channel {info.name} measures {len(ranks)} processes, each with steps of its own")
-            yield ranks.pop(), info.name, curve, methods.get((hostname, info.name)) == "counter"
 
 
 class Node:

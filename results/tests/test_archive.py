@@ -18,7 +18,6 @@ import zstandard
 from caraml.cli import main
 from results.archive import Checked, verify, write_archive
 from results.collect import collect
-from results.join import state_energy
 from results.record.records import RecordError, find_records, write_record
 from results.tests import made_up
 from results.tests.conftest import CPU, JobFolder
@@ -206,13 +205,8 @@ WORK = "runs/llm_run/8_benchmark/work/"
         ),
         (
             "result.json",
-            changed_at("energy", "states", to={"states": [{"states": ["Forward"], "energy_wh": 1.5}]}),
-            "energy.states of Forward is stored as 1.5 Wh, but its origin gives none",
-        ),
-        (
-            "result.json",
-            changed_at("energy_effective", to={"states": {"states": []}}),
-            "energy_effective is stored as {'states': {'states': []}}, but its origin gives None",
+            changed_at("energy_effective", to={"notes": []}),
+            "energy_effective is stored as {'notes': []}, but its origin gives None",
         ),
         (
             "result.json",
@@ -264,23 +258,6 @@ def test_every_run_whose_numbers_do_not_follow_is_named(archive):
     assert others
     assert all(problem.startswith(WORK.rstrip("/")) and "energy.tokens_per_wh " in problem for problem in others)
     assert (found.runs, found.commits) == (3, ("0123456789abcdef",))
-
-
-def test_states_that_are_fitted_again_a_little_otherwise_are_no_problem(tmp_path, monkeypatch):
-    energies_wh = iter([1.0, 1.001, 1.5])
-
-    def fit(record, channels, folder):
-        energy_wh = next(energies_wh)
-        one = {"states": ["Forward"], "energy_wh": energy_wh, "low_wh": energy_wh - 0.1, "high_wh": energy_wh + 0.1}
-        told = {"time_s": 1.0, "avg_power_w": 3600 * energy_wh, "refused": ""}
-        return {"closing_percent": 100 * (0.6 * energy_wh - 1), "all_wh": energy_wh, "states": [one | told]}
-
-    monkeypatch.setattr(state_energy, "energy_of_states", fit)
-    made_up.store_run(tmp_path / "run", made_up.result(states={"states": []}))
-    write_archive([tmp_path / "run"], tmp_path, tmp_path / "a.tar.zst")
-    assert verify(tmp_path / "a.tar.zst").problems == []
-    [problem] = verify(tmp_path / "a.tar.zst").problems
-    assert problem.endswith("energy.states of Forward is stored as 1 Wh, but its origin gives 1.5 Wh")
 
 
 def test_beside_numbers_that_differ_it_is_said_at_which_version_they_were_made(archive, capsys):

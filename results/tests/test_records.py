@@ -15,16 +15,6 @@ from results.record.records import SCHEMA, RecordError, _without_references, fin
 from results.tests import made_up
 from results.tests.conftest import make_record
 
-STATE = {
-    "states": ["IO"],
-    "time_s": 0.1,
-    "energy_wh": 1.0,
-    "low_wh": 0.9,
-    "high_wh": 1.1,
-    "avg_power_w": 5.0,
-    "refused": "",
-}
-
 
 def test_a_record_survives_writing_and_reading(tmp_path):
     write_record(make_record(), tmp_path / "result.json")
@@ -463,8 +453,6 @@ def test_two_records_of_one_window_with_different_content_are_refused(tmp_path, 
         ("energy.channels.0.clocks", {"throttled": {"power": None}}),
         ("energy.uncertainty_wh", -1.0),
         ("energy.notes", [5]),
-        ("energy.states", {"closing_percent": 1.0, "all_wh": 1.0, "states": [STATE | {"time_s": None}]}),
-        ("energy.states", {"closing_percent": 1.0, "all_wh": 1.0, "states": [STATE | {"avg_power_w": None}]}),
         ("metrics.comparable", "no"),
         ("metrics.comparable", 0),
         ("metrics.measured_steps", "30"),

@@ -37,10 +37,6 @@ def full() -> dict[str, Any]:
     metrics |= {f"effective_{name}": metrics[name] for name in names}
     metrics |= {"effective_tokens": metrics["measured_tokens"], "effective_s": metrics["measured_s"]}
     record["energy_effective"] = deepcopy(energy)
-    state = {"states": ["Forward"], "time_s": 1.0, "energy_wh": energy["energy_wh"], "refused": ""}
-    state |= {"low_wh": 1.0, "high_wh": 9.0, "avg_power_w": 600.0}
-    energy["states"] = {"closing_percent": 0.0, "all_wh": energy["energy_wh"], "states": [state], "sensors": [{}]}
-    record["states"] = {"step_s": {"Forward": [1.0]}, "paused_steps": 3}
     window_reads = {"files": 1, "bytes": 2, "reads": 2, "read_s": 1.0, "reading_s": 1.0, "by_region": {"IO": 2}}
     over_time = {"hostname": "vm", "boot_id": "b", "begin_s": 0.0, "part_s": 1.0, "bytes": [1, 2]}
     record["io"] = {
@@ -115,7 +111,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
     "words",
     [
         ["table"],
-        *(["table", f"--{form}"] for form in ("repeats", "regions", "states", "reads")),
+        *(["table", f"--{form}"] for form in ("repeats", "regions", "reads")),
         ["accept", "--requirements", str(ROOT / "requirements.example.yaml")],
         ["compare", str(REAL.parent)],
     ],

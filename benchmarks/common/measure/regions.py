@@ -23,7 +23,6 @@ from jpwr.regions.times import (
     chrome_trace,
     describe,
     merge,
-    state_times,
     states_of,
     steps_of,
 )
@@ -33,11 +32,8 @@ MANY_MARKS = 100_000
 TRACED_STEPS = 20  # of a kind of window, in the trace that is drawn
 TRACED_SPANS = 200_000  # of all ranks
 TRACE_SUFFIX = ".trace.json"
-STATES_SUFFIX = ".states.json"
 TIMES_SUFFIX = ".regions.json"
 PARTS = "in parts"  # kind of the block whose steps were split
-PAUSED = "paused"  # kind of the block between whose steps there are pauses
-PAUSE = "Pause"  # one of them
 
 
 class MarkedSteps:
@@ -104,11 +100,6 @@ class MarkedSteps:
             if kind in (MEASURED, EFFECTIVE)
         ]
 
-    def states(self, kind: str, lane: str) -> list[State]:
-        """Return the states of a lane over time in the last window of that kind."""
-        start_s, end_s = next((start, end) for found, start, end in reversed(self._windows) if found == kind)
-        return states_of(self.spans()[kind], lane, start_s, end_s)
-
 
 def regions_of(
     spans: dict[str, list[Span]],
@@ -174,23 +165,7 @@ def with_parts(usual: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def step_states(
-    spans: Sequence[Span],
-    lane: str,
-    steps_per_batch: int,
-    regions: dict[str, Any],
-    gather: Callable[[Any], list[Any]],
-) -> dict[str, list[float]]:
-    """Seconds of a usual step in each state, rank by rank: what its spans tell, or steps in parts for them."""
-    if "in_parts" in regions:
-        return {name: values["by_rank_s"] for name, values in regions["regions"].items()}
-    of_ranks = gather({name: time_s / steps_per_batch for name, time_s in state_times(spans, lane).items()})
-    return {
-        name: [one.get(name, 0.0) for one in of_ranks] for name in sorted({name for one in of_ranks for name in one})
-    }
-
-
-def write_states(path: Path, of_ranks: Sequence[dict[str, Any]]) -> None:
+def write_times(path: Path, of_ranks: Sequence[dict[str, Any]]) -> None:
     """Write the states of each rank over time, rank by rank, as JSON; raise OSError."""
     path.write_text(json.dumps(of_ranks) + "\n")
 

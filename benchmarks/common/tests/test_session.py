@@ -6,13 +6,11 @@ import json
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import SimpleNamespace
 
 import pytest
 
 from benchmarks.common import session
 from benchmarks.common.launch import Launch
-from benchmarks.common.measure import paused as pausing
 from benchmarks.common.measure.measured import work_per_step
 from benchmarks.common.measure.turns import ReadCounts
 from benchmarks.common.options import ComputeOptions, ConfigError, RunOptions, TurnsOptions, WindowOptions, option
@@ -305,69 +303,7 @@ def test_steps_are_not_split_where_none_are_asked_for(ran, monkeypatch):
     assert list(ran("--split-steps", "0")[1]["regions"]) == ["measured"]
 
 
-@pytest.fixture
-def paused(ran, tmp_path, monkeypatch):
-    """The record of a run with pauses that take no time, what lies beside it, and the pauses."""
-    pauses = []
-    monkeypatch.setattr(pausing, "time", SimpleNamespace(**vars(time) | {"sleep": pauses.append}))
-    monkeypatch.setattr(pausing, "MOST_PAUSED_STEPS", 30)
-
-    def run(*flags):
-        code, record = ran("--region-energy", "15", *flags)
-        assert code == 0
-        [states] = json.loads((tmp_path / "record.states.json").read_text())
-        return record, states, pauses
-
-    return run
-
-
-def test_for_the_energy_of_regions_steps_have_pauses_and_each_moment_is_told(paused):
-    record, states, pauses = paused()
-    step_s = {name: own[0] for name, own in record["states"]["step_s"].items()}
-    # Of a step of the two in a call; states are a partition of it.
-    assert set(step_s) == {"IO", "Forward", "Other"}
-    batch_s = sum(one["share_percent"] for one in record["regions"]["measured"]["regions"].values()) / 100
-    assert batch_s == pytest.approx(1)
-    assert 0 < sum(step_s.values()) < record["metrics"]["measured_s"] / 10 * 1.001
-    assert record["states"]["paused_steps"] == len(pauses) == 30
-    assert len(set(pauses)) == 30
-    longest_s = pausing.LONGEST_PAUSE * 2 * record["regions"]["measured"]["step_s"]
-    assert min(pauses) >= 0 and 0.5 * longest_s < max(pauses) <= longest_s
-    names = [states["names"][which] for which in states["which"]]
-    assert set(names) == {"IO", "Forward", "Other", "Pause"}
-    assert names.count("Forward") == names.count("Pause") == 30
-    assert states["edges_s"] == sorted(states["edges_s"])
-    assert len(states["edges_s"]) == len(names) + 1
-    [window] = record["windows"]
-    assert states["edges_s"][0] > window["end_s"] - 1e-6
-    # Nothing that was measured has them in it.
-    assert len(record["step_times_s"]) == record["regions"]["measured"]["steps"] == 5
-
-
-def test_where_steps_are_split_those_with_pauses_are_too(paused, monkeypatch):
-    monkeypatch.setattr(Sums, "build", lambda run, target: AddingInParts(run))
-    monkeypatch.setattr(pausing, "MOST_PAUSED_STEPS", 3)
-    record, states, _ = paused()
-    assert {"Backward", "Update", "Pause"} <= set(states["names"])
-    regions = record["regions"]["measured"]["regions"]
-    assert record["states"]["step_s"] == {name: one["by_rank_s"] for name, one in regions.items()}
-
-
-def test_a_host_that_is_ahead_tells_no_states(ran, monkeypatch, capsys):
-    monkeypatch.setattr(Processor, "kind", "gpu")
-    _, record = ran("--region-energy", "15")
-    assert record["states"] == {}
-    assert "there is no energy of them" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("seconds", ["-1", "3", "nan", "inf", "1e9"])
-def test_too_short_and_endless_pauses_are_refused(tmp_path, capsys, seconds):
-    flags = ["--region-energy", seconds, "--record", str(tmp_path / "record.json")]
-    assert session.main(Sums, flags) == 2
-    assert "region_energy must be 0 or 15 to 600 s" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("flags", [("--profile", "3"), ("--region-energy", "60")])
+@pytest.mark.parametrize("flags", [("--profile", "3"), ("--region-times",)])
 def test_what_lies_beside_the_record_needs_one(capsys, flags):
     assert session.main(Sums, flags) == 2
     assert f"{flags[0]} needs --record FILE" in capsys.readouterr().err

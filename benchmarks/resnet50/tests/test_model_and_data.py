@@ -19,8 +19,8 @@ import pytest
 
 from benchmarks.common.launch import Launch
 from benchmarks.common.measure.measured import Session
-from benchmarks.common.measure.paused import in_parts
 from benchmarks.common.measure.regions import MarkedSteps, regions_of
+from benchmarks.common.measure.split_steps import in_parts
 from benchmarks.common.measure.step_timer import percentile
 from benchmarks.common.options import BatchOptions, ConfigError, RunOptions, TurnsOptions, WindowOptions
 from benchmarks.common.session import measure

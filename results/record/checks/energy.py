@@ -54,16 +54,6 @@ def _energies(run: Run) -> Relations:
             yield f"{key}.{name}", energy.get(name), sum_of_all(parts), "its channels"
 
 
-def _energies_of_states(run: Run) -> Relations:
-    for key, energy in run.energies.items():
-        states = energy.get("states") or {}
-        closing = ratio(states.get("all_wh"), energy.get("energy_wh"))
-        percent = None if closing is None else 100 * (closing - 1)
-        yield f"{key}.states.closing_percent", states.get("closing_percent"), percent, "all states' energy"
-        parts_wh = [row.get("energy_wh") for row in states.get("states") or []]
-        yield f"{key}.states.all_wh", states.get("all_wh"), sum_of_all(parts_wh), "its states"
-
-
 def _energies_of_channels(run: Run) -> Relations:
     for key, _, channel in run.channels():
         name, method = f"{key}.channels: {channel.get('name')}", channel.get("method")
@@ -208,7 +198,7 @@ def _limits_w(record: dict[str, Any]) -> dict[str, float]:
     return found
 
 
-RELATIONS = (_energies, _energies_of_states, _energies_of_channels)
+RELATIONS = (_energies, _energies_of_channels)
 
 
 RULES = (

@@ -45,7 +45,6 @@ from results.show.tables.points import point_rows
 from results.show.tables.prediction import disturbed_words, prediction_rows
 from results.show.tables.reads import file_rows, of_reads, read_rows
 from results.show.tables.regions import region_rows, split_notes
-from results.show.tables.states import closing_notes, state_rows
 from results.show.tables.summary import sentences, summary_rows
 from results.verdicts.accept import accept
 from results.verdicts.cost import Costs
@@ -61,7 +60,7 @@ ENDINGS = (".html", ".htm", ".pdf")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 PDF_TIMEOUT_S = 600
 # What the template calls for each section, with the results of its points.
-OF_A_SECTION = (point_rows, region_rows, split_notes, state_rows, closing_notes, of_reads, read_rows, file_rows)
+OF_A_SECTION = (point_rows, region_rows, split_notes, of_reads, read_rows, file_rows)
 
 
 class Section(NamedTuple):

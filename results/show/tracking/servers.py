@@ -20,7 +20,7 @@ RUN_TAG = "caraml.run_id"
 LONGEST_VALUE = 500  # of a parameter, in MLflow
 BATCH = 100  # parameters, or metrics, in one message to MLflow
 NOT_IN_NAMES = re.compile(r"[^\w\-. /]")
-BESIDE = ("record.trace.json", "record.states.json", TRACES, "io/*/*", "record.profile/**/*")  # a record
+BESIDE = ("record.trace.json", TRACES, "io/*/*", "record.profile/**/*")  # a record
 # Theirs are to try for minutes; the user's own settings come first.
 PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "30"}
 WANDB_TIMEOUT_S = 60
