@@ -1,11 +1,11 @@
 # What one types here; each target is one script or one command.
 SHELL := bash
-ALL_PARTS := llm resnet report frames tracking darshan dev
+ALL_PARTS := llm resnet report frames tracking darshan dev docs
 export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/build/test-packages/bin:$(PATH)
 # One file of tests after the other on each core: what a file's tests share is made once.
 PARALLEL := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder --durations 30
 
-.PHONY: help setup demo test test-all test-packages test-quick test-busy test-kubernetes lint bench coverage mutants gpu-check image clean
+.PHONY: help setup demo test test-all test-packages test-quick test-busy test-kubernetes lint bench coverage mutants docs docs-serve release-check gpu-check image clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 17
@@ -54,9 +54,20 @@ bench: ## speed and memory, as ratios against a peer in the same run
 	python -m ioprof.tests.bench
 	python -m results.tests.bench
 
-coverage: ## whether the stated intervals of energy hold, every case 100 times: docs/energy_coverage.md, 8 minutes
+coverage: ## whether the stated intervals of energy hold, every case 100 times: 8 minutes
 	@scripts/setup.sh $(ALL_PARTS)
-	python -m jpwr.tests.coverage > docs/energy_coverage.md
+	python -m jpwr.tests.coverage > docs/explanation/energy_coverage.md
+
+docs: ## the documentation as a site in build/docs; a warning is an error
+	@scripts/setup.sh llm resnet report docs
+	sphinx-build --fail-on-warning --keep-going --quiet docs build/docs
+
+docs-serve: docs ## the same on http://127.0.0.1:8000
+	python -m http.server --bind 127.0.0.1 --directory build/docs 8000
+
+release-check: ## build both distributions, check them as an index does, and install them in a fresh environment
+	@scripts/setup.sh $(ALL_PARTS)
+	scripts/release_check.sh
 
 gpu-check: setup ## train both GPT sizes on one NVIDIA GPU, 8 minutes: make gpu-check SYSTEM=H200
 	@scripts/gpu_check.sh $(SYSTEM)

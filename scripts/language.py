@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 MOST_WORDS, MOST_COMMAS = 17.0, 1.2  # of a sentence, on average over all documents
-DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/*.md", "ioprof/README.md", "jpwr/README.md")
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/**/*.md", "ioprof/README.md", "jpwr/README.md")
 PACKAGES = ("benchmarks", "caraml", "ioprof", "jpwr", "results")
 NOT_FIRST = ("Of", "What", "Who", "Where")
 # Words that readers do not share.

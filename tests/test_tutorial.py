@@ -1,4 +1,4 @@
-"""docs/add_a_machine.md and docs/add_a_workload.md, executed."""
+"""docs/howto/add_a_system.md and add_a_workload.md, executed."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.long
 
-TUTORIAL = REPOSITORY / "docs" / "add_a_machine.md"
-WORKLOAD = REPOSITORY / "docs" / "add_a_workload.md"
+TUTORIAL = REPOSITORY / "docs" / "howto" / "add_a_system.md"
+WORKLOAD = REPOSITORY / "docs" / "howto" / "add_a_workload.md"
 MOST_LINES = 170  # of all that a workload adds
 
 

@@ -27,7 +27,7 @@ from results.workloads import FRAMEWORKS, workloads
 OLDEST_JUBE = (2, 5, 1)
 FREE_GB = 20
 LIMIT_S = 60
-HOW_TO_DESCRIBE = "describe this machine in ten minutes: docs/add_a_machine.md"
+HOW_TO_DESCRIBE = "describe this machine in ten minutes: docs/howto/add_a_system.md"
 
 
 def examine(name: str) -> list[Finding]:

@@ -121,7 +121,7 @@ def test_a_gpu_of_the_same_family_is_not_taken_for_another_and_the_difference_is
     for sentence in sentences:
         assert sentence in out
     assert "none is described that is as this machine" in out
-    assert "docs/add_a_machine.md" in out
+    assert "docs/howto/add_a_system.md" in out
     assert "ok    system: ONLY-CPU" in out
 
 

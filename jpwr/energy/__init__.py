@@ -1,6 +1,6 @@
 """Energy of a time window, from samples of power and readings of an energy counter, with its uncertainty.
 
-Pure arithmetic: no clock, no files, no vendor library. `docs/energy.md` explains the model.
+Pure arithmetic: no clock, no files, no vendor library. `docs/explanation/energy.md` explains the model.
 """
 
 from jpwr.energy.passes import add_estimates, energy_of_passes

@@ -66,7 +66,7 @@ def _images(site: Site, images: Sequence[str]) -> Iterator[Finding]:
         try:
             yield Finding("image", GOOD, f"{image_of(name, site)}; whether it is there, the first pod says")
         except SiteError as error:
-            yield Finding("image", BAD, str(error), "see docs/kubernetes.md")
+            yield Finding("image", BAD, str(error), "see docs/howto/kubernetes.md")
 
 
 def _storage(kubectl: Kubectl, site: Site) -> Iterator[Finding]:
