@@ -29,7 +29,6 @@ myst_heading_anchors = 3
 default_role = "code"  # as in the docstrings
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
-autodoc_class_signature = "separated"
 
 
 def setup(app):

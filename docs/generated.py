@@ -68,7 +68,7 @@ def benchmarks() -> Iterator[str]:
         if (REPOSITORY / "benchmarks" / name / "prepare.py").exists():
             programs.append(f"benchmarks.{name}.prepare")
         for program in programs:
-            yield f"### python -m {program}\n"
+            yield f"### {program}\n"
             yield help_of(program)
 
 
