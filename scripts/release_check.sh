@@ -15,11 +15,12 @@ done
 
 rm -rf dist
 mkdir dist
+out=$PWD/dist
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 git clone --quiet . "$work/caraml" # what was built here stays away from the build
 for project in jpwr .; do
-    (cd "$work/caraml/$project" && python -c "from setuptools import build_meta; build_meta.build_sdist('$PWD/dist')") >"$work/log" 2>&1 ||
+    (cd "$work/caraml/$project" && python -c "from setuptools import build_meta; build_meta.build_sdist('$out')") >"$work/log" 2>&1 ||
         { cat "$work/log" >&2; fail "the sdist of $project could not be built"; }
 done
 pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist dist/*.tar.gz
