@@ -1,4 +1,4 @@
-"""The commands of the documentation: run, or looked up; docs/howto/change_the_suite.md lists which.
+"""The commands of the documentation: run, or looked up; docs/howto/change_the_documentation.md lists which.
 
 The site is built, too.
 
