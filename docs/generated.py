@@ -99,7 +99,7 @@ def estimate() -> Iterator[str]:
 
 
 def _known(value: Any) -> str:
-    return "–" if not value else f"{value:g}" if isinstance(value, float) else str(value)
+    return "-" if not value else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 PARTS: dict[str, Callable[[], Iterator[str]]] = {

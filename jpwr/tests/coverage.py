@@ -18,9 +18,9 @@ INTERVALS_S, WINDOWS_S = (0.01, 0.049, 0.1, 1.0), (1.0, 8.0, 60.0)
 HEAD = f"""# Do the stated intervals of energy hold?
 
 After this page you know how often stated intervals held the true energy; [energy](energy.md) explains them.
-`make coverage` writes this page. Each cell stands for {TRIALS} made-up runs of known energy. It has three numbers: how many of
-100 intervals held the energy; median half-width and largest error, in percent. "Refused" is a
-case without a counter and a power limit that has fewer than 59 samples.
+`make coverage` writes this page. Each cell stands for {TRIALS} made-up runs of known energy, and has three numbers: how
+many of 100 intervals held the energy; median half-width and largest error, in percent. "Refused" is a case without a
+counter and a power limit that has fewer than 59 samples.
 
 | sensor | counter | interval [ms] | window [s] | {" | ".join(LOADS)} |
 |---|---|--:|--:|{len(LOADS) * "---|"}"""
