@@ -131,13 +131,6 @@ def test_a_key_that_interrupts_before_a_command_starts_is_no_traceback(folder, t
     assert ended(started(folder, "--version", path=[tmp_path], module=program)) == (-signal.SIGINT, "", "")
 
 
-def test_exit_codes_are_in_the_help_and_in_the_documentation(capsys):
-    table = (checkout() / "docs" / "buyer.md").read_text(encoding="utf-8")
-    for line in cli.EXIT_CODES.splitlines()[1:]:
-        code, meaning = line.split(maxsplit=1)
-        assert f"| {code} | {meaning} |" in table
-
-
 def test_files_are_read_alike_on_any_terminal(tmp_path):
     jobs = tmp_path / "run" / "000000_benchmark" / "work"
     made_up.store_run(jobs, made_up.result() | {"status": "unfinished", "error": ""})
