@@ -59,7 +59,7 @@ coverage: ## whether the stated intervals of energy hold, every case 100 times: 
 	python -m jpwr.tests.coverage > docs/explanation/energy_coverage.md
 
 docs: ## the documentation as a site in build/docs; a warning is an error
-	@scripts/setup.sh llm resnet report docs
+	@scripts/setup.sh docs
 	sphinx-build --fail-on-warning --keep-going --quiet docs build/docs
 
 docs-serve: docs ## the same on http://127.0.0.1:8000
