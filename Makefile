@@ -60,7 +60,7 @@ coverage: ## whether the stated intervals of energy hold, every case 100 times: 
 
 docs: ## the documentation as a site in build/docs; a warning is an error
 	@scripts/setup.sh docs
-	sphinx-build --fail-on-warning --keep-going --quiet docs build/docs
+	sphinx-build --fail-on-warning --keep-going --quiet --fresh-env docs build/docs
 
 docs-serve: docs ## the same on http://127.0.0.1:8000
 	python -m http.server --bind 127.0.0.1 --directory build/docs 8000

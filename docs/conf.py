@@ -16,6 +16,7 @@ version = release = __version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 exclude_patterns = ["_build"]
+highlight_language = "none"  # of blocks that name none
 html_theme = "furo"
 html_title = f"CARAML {release}"
 html_theme_options = {"source_edit_link": "", "footer_icons": []}

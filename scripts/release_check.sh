@@ -32,5 +32,5 @@ cd "$work" # away from the checkout
 for command in caraml ioprof jpwr; do
     [[ $("env/bin/$command" --version) == "$command $version" ]] || fail "the installed $command is of another version than $version"
 done
-env/bin/caraml table "$OLDPWD/results/records/H200" >/dev/null
+env/bin/caraml table "$OLDPWD/results/records" >/dev/null
 echo "release_check: $version passed in $SECONDS s, in dist/"
