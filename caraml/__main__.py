@@ -30,7 +30,7 @@ def _run(argv: Sequence[str] | None) -> int:
     find_own_packages_first()
     try:
         from caraml import cli
-        from jpwr.say import open_standard_streams
+        from jpwr.messages import open_standard_streams
     except ImportError as error:
         print(f"caraml: {missing_package(error)}", file=sys.stderr)
         return 2

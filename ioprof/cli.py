@@ -23,17 +23,17 @@ from ioprof.summary import lines, to_dict
 from ioprof.watch import Watcher
 from jpwr import __version__
 from jpwr.errors import JpwrError
+from jpwr.messages import open_standard_streams, printable, settle_streams, write
 from jpwr.process.child import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Child
 from jpwr.process.host import described
 from jpwr.process.parser import EXIT_FAILED, Parser
 from jpwr.process.private_folder import PrivateFolder
-from jpwr.say import open_standard_streams, printable, settle_streams, write
 
-SHOWN = 10  # files and folders, unless told
+SHOWN = 10  # default number of files and folders in a summary
 
 
-def say(message: str) -> None:
-    """One line on stderr, which is never what ends a run."""
+def log(message: str) -> None:
+    """Print a message on stderr, after `ioprof: `; that never ends a run."""
     write(f"ioprof: {message}\n")
 
 
@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _build(arguments[1:])
         return _run(_parse(arguments))
     except (IoprofError, JpwrError) as error:
-        say(str(error))
+        log(str(error))
         return EXIT_FAILED
     finally:
         settle_streams()
@@ -57,15 +57,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 USAGE = """ioprof --out DIR -- command [argument ...]
        ioprof read DIR | build FILE"""
 DESCRIPTION = """\
-Count what a command and all that it starts read: file by file, and over time.
+Count the reads of a command and of all processes that it starts: by file, and
+over time.
 
-  ioprof --out io -- ./my_program   the summary comes on stderr, all of it is
-                                    in the folder io
-  ioprof read io                    the summary of a folder, with its files
-  ioprof build FILE                 the library that counts, for systems
+  ioprof --out io -- ./my_program   print a summary on stderr, and write the
+                                    profile to the folder io
+  ioprof read io                    print the summary of a folder, with files
+  ioprof build FILE                 build the counting library for systems
                                     without a compiler: IOPROF_LIBRARY=FILE"""
 EPILOG = f"""exit codes:
-  the command's own, 128+n where signal n ended it
+  the command's own, or 128+n if signal n ended it
   {EXIT_FAILED}  ioprof itself failed, and the command did not run
   {EXIT_NOT_EXECUTABLE}  the command cannot be executed
   {EXIT_NOT_FOUND}  the command was not found"""
@@ -80,11 +81,11 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the profile; one that is there is replaced")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the profile; replaces an existing one")
     parser.add_argument("--version", action="version", version=f"ioprof {__version__}")
     options = parser.parse_with_command(argv, "ioprof --out io -- python3 train.py")
     if options.out is None:
-        parser.error("no folder was given: --out DIR says where the profile goes")
+        parser.error("no folder was given for the profile: add --out DIR")
     return options
 
 
@@ -94,7 +95,7 @@ def _run(options: argparse.Namespace) -> int:
     try:
         _check_out(options.out)
         counting = _without_separators(counting, folder.path)
-        child = Child(options.command, say)
+        child = Child(options.command, log)
         child.take_signals()
         watcher = Watcher(lambda: child.pid, counting, Path(folder.path))
         begin_s = time.monotonic()
@@ -103,8 +104,8 @@ def _run(options: argparse.Namespace) -> int:
         try:
             about = _about(options.command, exit_code, begin_s, end_s)
             _finish(options.out, Path(folder.path), watcher, about)
-        except Exception as error:  # nothing that goes wrong now changes the command's exit code
-            say(str(error) if isinstance(error, IoprofError) else f"{type(error).__name__}: {error}")
+        except Exception as error:  # the command's exit code stays
+            log(str(error) if isinstance(error, IoprofError) else f"{type(error).__name__}: {error}")
         child.ignore_signals()
         return exit_code
     finally:
@@ -123,12 +124,12 @@ def _check_out(out: Path) -> None:
 
 
 def _without_separators(counting: Path, folder: str) -> Path:
-    """The library by a name that LD_PRELOAD can hold: in it, spaces and colons stand between names."""
+    """Return a path of the library without spaces and colons, which separate names in LD_PRELOAD."""
     if not set(" :") & set(str(counting)):
         return counting
     if set(" :") & set(folder):
         raise IoprofError(
-            f"{folder} has a space or a colon, which LD_PRELOAD cannot hold: set TMPDIR to a folder without"
+            f"{folder} has a space or a colon, which separate names in LD_PRELOAD: set TMPDIR to a folder without"
         )
     copy = Path(folder) / counting.name.replace(" ", "_").replace(":", "_")
     shutil.copyfile(counting, copy)
@@ -162,7 +163,7 @@ def _finish(out: Path, counters: Path, watcher: Watcher, about: dict[str, Any]) 
     without_room = {name.partition("-")[0] for name, one in found.items() if one is None}
     profile = Profile(about, processes, coverage(kernel_bytes, processes, watched), len(without_room))
     for line in lines(profile, files=0):
-        say(line)
+        log(line)
     try:
         save(profile, out)
     except OSError as error:
@@ -176,18 +177,18 @@ def _finish(out: Path, counters: Path, watcher: Watcher, about: dict[str, Any]) 
 
 
 def _read(argv: list[str]) -> int:
-    parser = Parser(prog="ioprof read", description="The summary of a profile: what was read, from where, how.")
+    parser = Parser(prog="ioprof read", description="Print the summary of a profile.")
     parser.add_argument(
         "paths",
         nargs="+",
         type=Path,
         metavar="DIR",
-        help="the folder that was given to --out; a log of Darshan (.darshan), or traces of DFTracer (.pfw, .pfw.gz)",
+        help="folder of a profile, a log of Darshan (.darshan), or traces of DFTracer (.pfw, .pfw.gz)",
     )
-    parser.add_argument("--out", type=Path, metavar="DIR", help="write it as a folder, too")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="also write the profile to a folder")
     parser.add_argument("--files", type=int, default=SHOWN, metavar="N", help="files and folders to show (default: 10)")
-    parser.add_argument("--tier", type=float, metavar="MB/S", help="also: what storage of that bandwidth would give")
-    parser.add_argument("--json", action="store_true", help="all of it as JSON on stdout")
+    parser.add_argument("--tier", type=float, metavar="MB/S", help="also print the time on storage of that bandwidth")
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     options = parser.parse_args(argv)
     if options.files < 0:
         parser.error(f"--files must be 0 or more, got {options.files}")
@@ -196,7 +197,7 @@ def _read(argv: list[str]) -> int:
     profile = read_other(options.paths)
     if profile is None:
         if len(options.paths) > 1:
-            parser.error(f"one folder at a time, got {len(options.paths)}: {' '.join(map(str, options.paths))}")
+            parser.error(f"DIR must be one folder, got {len(options.paths)}: {' '.join(map(str, options.paths))}")
         profile = load(options.paths[0])
     if options.out is not None:
         _check_out(options.out)
@@ -210,7 +211,7 @@ def _read(argv: list[str]) -> int:
 
 
 def _build(argv: list[str]) -> int:
-    parser = Parser(prog="ioprof build", description="Build the library that counts, for IOPROF_LIBRARY=FILE.")
+    parser = Parser(prog="ioprof build", description="Build the counting library, for IOPROF_LIBRARY=FILE.")
     parser.add_argument("file", type=Path)
     options = parser.parse_args(argv)
     try:

@@ -1,7 +1,7 @@
-"""Reader of the counters that preload.c keeps for a process, in the file that the process shares.
+"""Reader of the counters that preload.c keeps for a process in a shared file.
 
-The file consists of blocks. The first is the header; the others hold files, each of its own length, or stretches: the
-reads of one thread from one file within 10 ms. Numbers are in the machine's own byte order.
+The file consists of blocks. The first is the header. The others contain records of files, with variable length, or
+stretches: the reads of one thread from one file within 10 ms. Numbers are in the machine's byte order.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ HEADER = struct.Struct("=8s10Q2048s")
 BLOCK = struct.Struct("=II")
 FILE = struct.Struct("=II9Q10QQ")
 STRETCH = struct.Struct("=II4Q")
-FILES, READS = 1, 2  # what a block holds
+FILES, READS = 1, 2  # kinds of blocks
 
 
 def read_counters(path: Path) -> ProcessCounts | None:
-    """A process's counters, also while it runs or after it was killed; None where it has not come to a first count."""
+    """Return the counters of a process, which may be running or killed; None if it has counted nothing yet."""
     data = path.read_bytes()
     if len(data) < BLOCK_BYTES or not data.startswith(MAGIC):
         return None
@@ -63,5 +63,5 @@ def _files(data: bytes, at: int, used: int) -> Iterator[FileCounts]:
 
 def _stretches(data: bytes, at: int, count: int) -> Iterator[Stretch]:
     for file, reads, begin, end, size, busy in STRETCH.iter_unpack(data[at : at + count * STRETCH.size]):
-        if begin and end:  # else the process was ended just then
+        if begin and end:  # otherwise the process ended while it wrote the record
             yield Stretch(file, begin * NS, end * NS, reads, size, busy * NS)

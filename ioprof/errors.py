@@ -1,5 +1,5 @@
-"""Errors raised while reads are counted; every message is one sentence for a person."""
+"""Error of ioprof; every message is one sentence for a person."""
 
 
 class IoprofError(Exception):
-    """Raised on purpose, for what a person can mend."""
+    """Error that a user can correct."""

@@ -1,7 +1,7 @@
-"""A profile as a folder, and back.
+"""Profiles on disk.
 
-`profile.json` says what was run and how much was seen, `files.csv` has a row for each process and file, and
-`reads.csv.gz` one for each stretch of reads. Darshan's logs and DFTracer's traces come into the same form.
+A profile is a folder: `profile.json` has the command and the coverage, `files.csv` a row for each process and file, and
+`reads.csv.gz` a row for each stretch of reads. Darshan's logs and DFTracer's traces are converted into the same form.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ READ_COLUMNS = ["process", *Stretch._fields]
 
 
 def save(profile: Profile, folder: Path) -> None:
-    """Write a folder; its `profile.json` comes last, so that it is there only beside the whole rest. Raises OSError."""
+    """Write a profile to a folder, `profile.json` last as a sign that it is complete. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     with suppress(FileNotFoundError):
         (folder / PROFILE).unlink()
@@ -55,12 +55,12 @@ def save(profile: Profile, folder: Path) -> None:
 
 
 def load(folder: Path) -> Profile:
-    """Read a folder back; raises IoprofError for what is none, or is damaged."""
+    """Read a profile from a folder; raise IoprofError if it is missing or damaged."""
     path = folder / PROFILE
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
         if about.pop("format") != FORMAT:
-            raise IoprofError(f"{path} is of another version of ioprof: this one reads format {FORMAT}")
+            raise IoprofError(f"{path} is not in format {FORMAT}: read it with the version of ioprof that wrote it")
         covered, without_room = about.pop("coverage"), int(about.pop("without_room"))
         of_processes = about.pop("processes")
         files: list[list[FileCounts]] = [[] for _ in of_processes]
@@ -82,7 +82,7 @@ def load(folder: Path) -> Profile:
             for one, own, read in zip(of_processes, files, stretches)
         ]
         if any(read.file >= len(process.files) for process in processes for read in process.stretches):
-            raise IoprofError(f"{folder / READS} has a read of a file that {FILES} does not have: it is damaged")
+            raise IoprofError(f"the profile in {folder} is damaged: {READS} has a read of a file that {FILES} lacks")
         if covered is not None:
             for name in ("missing", "notes"):
                 covered[name] = tuple(covered[name])
@@ -90,8 +90,7 @@ def load(folder: Path) -> Profile:
         return Profile(about, processes, covered, without_room)
     except FileNotFoundError as error:
         raise IoprofError(
-            f"{folder} holds no profile, as {Path(error.filename).name} is not there: name the folder that was given "
-            "to --out"
+            f"{folder} has no profile, because {Path(error.filename).name} is missing: give the folder of --out"
         ) from error
     except OSError as error:
         raise IoprofError(f"the profile in {folder} cannot be read ({error.strerror or error})") from error
@@ -100,7 +99,7 @@ def load(folder: Path) -> Profile:
 
 
 def _text(file: Any) -> io.TextIOWrapper:
-    # Names of files are bytes: what is no UTF-8 is written as it is and read back the same.
+    # File names are bytes: bytes that are not UTF-8 are written and read unchanged.
     stream: BinaryIO = file
     return io.TextIOWrapper(stream, encoding="utf-8", errors="surrogateescape", newline="")
 
@@ -111,7 +110,9 @@ def _written(value: float) -> str:
 
 def _check_columns(found: list[str], wanted: list[str], path: Path) -> None:
     if found != wanted:
-        raise IoprofError(f"{path} has other columns than those of this version of ioprof: {','.join(wanted)}")
+        raise IoprofError(
+            f"{path} does not have the columns {','.join(wanted)}: read it with the version of ioprof that wrote it"
+        )
 
 
 def _file(name: str, counts: list[str]) -> FileCounts:

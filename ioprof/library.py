@@ -1,4 +1,4 @@
-"""The library that counts, built once for each system by its own compiler."""
+"""The counting library, built once for each system by its compiler."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ TIMEOUT_S = 120.0
 
 
 def library() -> Path:
-    """The library for this system, from the cache or newly built; raises IoprofError where it cannot be."""
+    """Return the path of the library for this system, built if it is not in the cache; raise IoprofError."""
     given = os.environ.get(VARIABLE)
     if given:
         if not Path(given).is_file():
-            raise IoprofError(f"{VARIABLE} is {given}, which is no file: unset it, or build one: ioprof build {given}")
+            raise IoprofError(f"{VARIABLE} is {given}, which is not a file: unset it, or run 'ioprof build {given}'")
         return Path(given).resolve()
     tried = []
     for folder in _caches():
@@ -44,9 +44,9 @@ def library() -> Path:
 
 
 def build(to: Path) -> None:
-    """Compile the library; raises OSError where it cannot be written there, IoprofError where nothing compiles it."""
+    """Compile the library to a file; raise OSError if that cannot be written, and IoprofError if compiling fails."""
     if platform.system() != "Linux":
-        raise IoprofError(f"reads are counted on Linux only, and this is {platform.system()}")
+        raise IoprofError(f"reads can be counted on Linux only, and this is {platform.system()}: use another machine")
     compiler = _compiler()
     with tempfile.TemporaryDirectory(dir=to.parent) as folder:
         part = Path(folder) / "library.so"
@@ -55,13 +55,13 @@ def build(to: Path) -> None:
             done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
         except (OSError, subprocess.SubprocessError) as error:
             raise IoprofError(
-                f"the compiler '{compiler[0]}' cannot be run ({error}): set CC to one that can"
+                f"the compiler '{compiler[0]}' cannot be run ({error}): set CC to a C compiler"
             ) from error
         if done.returncode or not part.exists():
-            last = (done.stderr.strip().splitlines() or ["it says nothing"])[0]
+            first = (done.stderr.strip().splitlines() or ["no message"])[0]
             raise IoprofError(
-                f"'{' '.join(compiler)}' cannot build the library that counts reads ({last}): install gcc and the C "
-                "library's headers (libc6-dev, glibc-devel), or set CC to a compiler that has them"
+                f"'{' '.join(compiler)}' cannot build the counting library ({first}): install gcc and the C library's "
+                "headers (libc6-dev, glibc-devel), or set CC to a compiler that has them"
             )
         part.replace(to)
 
@@ -74,21 +74,20 @@ def _compiler() -> list[str]:
         if shutil.which(name):
             return [name]
     raise IoprofError(
-        "counting reads needs a C compiler once, and there is none of "
-        f"{', '.join(COMPILERS)}: install gcc here, or set {VARIABLE} to the file that 'python3 -m ioprof build FILE' "
-        "made on a system with the same or an older C library"
+        f"counting reads needs a C compiler once, and none of {', '.join(COMPILERS)} was found: install gcc, or set "
+        f"{VARIABLE} to a file made by 'python3 -m ioprof build FILE' on a system with the same or an older C library"
     )
 
 
 def _name() -> str:
-    """Return the name of the built file, which differs for another source, machine, C library or compiler option."""
+    """Return the name of the built file, which depends on source, machine, C library and compiler options."""
     key = [SOURCE.read_bytes(), platform.machine().encode(), " ".join(platform.libc_ver()).encode()]
     key.append(" ".join([os.environ.get("CC", ""), *FLAGS]).encode())
     return f"libioprof-{hashlib.sha256(b'|'.join(key)).hexdigest()[:16]}.so"
 
 
 def _caches() -> Iterator[Path]:
-    """The user's own cache; without one, a folder of this user alone."""
+    """Yield folders for the built file: the user's cache, and a private folder."""
     home = os.environ.get("XDG_CACHE_HOME") or f"{os.environ.get('HOME', '')}/.cache"
     if home.startswith("/"):
         yield Path(home) / "ioprof"
@@ -96,6 +95,6 @@ def _caches() -> Iterator[Path]:
     with suppress(OSError):
         folder.mkdir(mode=0o700, exist_ok=True)
         about = folder.lstat()
-        # Whoever may write there could put another library in its place.
+        # A user who can write to the folder could replace the library.
         if stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid() and not about.st_mode & 0o022:
             yield folder

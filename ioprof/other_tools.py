@@ -1,4 +1,4 @@
-"""Darshan's logs and DFTracer's traces, as profiles: where a site has them, nothing need run twice."""
+"""Darshan's logs and DFTracer's traces, converted into profiles."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ioprof.errors import IoprofError
 
 US = 1e-6
 DARSHAN, DFTRACER = ".darshan", (".pfw", ".pfw.gz")
-# As in preload.c: up to so many bytes, the last class is of all that is larger.
+# Upper bounds of the size classes in bytes, as in preload.c; the last class has none.
 UP_TO = (100, 1 << 10, 10 << 10, 100 << 10, 1 << 20, 4 << 20, 10 << 20, 100 << 20, 1 << 30)
 STREAMS = ("<STDIN>", "<STDOUT>", "<STDERR>")
 OPENS = {"open", "open64", "openat", "openat64", "fopen", "fopen64"}
@@ -22,7 +22,7 @@ SEEKS = {"lseek", "lseek64", "fseek", "rewind"}
 
 
 def read_other(paths: Sequence[Path]) -> Profile | None:
-    """A profile of another tool's files, by their names; None for others. Raises IoprofError for damaged ones."""
+    """Return a profile of another tool's files; None by other file names. Raises IoprofError for damaged files."""
     if all(path.name.endswith(DFTRACER) for path in paths):
         return from_dftracer(paths)
     if len(paths) == 1 and paths[0].name.endswith(DARSHAN):
@@ -31,24 +31,25 @@ def read_other(paths: Sequence[Path]) -> Profile | None:
 
 
 def from_darshan(path: Path) -> Profile:
-    """A log of Darshan, through its own reader: counters of its POSIX and STDIO modules, and times where DXT was on.
+    """Read a log of Darshan by PyDarshan: counters of the POSIX and STDIO modules, and times if DXT was on.
 
-    A rank is a process; what Darshan has reduced over all ranks is one of its own, -1. Times are from the job's start.
-    A file is as large as it was read. `open_s` is Darshan's time for opens, seeks, stats and the like.
+    A rank is a process; counters that Darshan has reduced over all ranks are process -1. Times in seconds are since the
+    job's start. The size of a file is the largest offset that was read. `open_s` includes seeks, stats and the like.
+    Raises IoprofError without PyDarshan, and for a missing or damaged file.
     """
     try:
         import darshan
     except ImportError as error:
         raise IoprofError(
-            f"{path} is a log of Darshan, and its reader is not installed: pip install darshan, or the extra 'darshan'"
+            f"{path} is a log of Darshan, but PyDarshan is not installed: pip install darshan, or the extra 'darshan'"
         ) from error
-    except RuntimeError as error:  # its package for some releases of Python comes without the library
+    except RuntimeError as error:  # for some releases of Python, its package lacks the library
         raise IoprofError(
-            f"{path} is a log of Darshan, and PyDarshan does not find its library libdarshan-util.so: install "
-            "Darshan's utilities and name their folder in LD_LIBRARY_PATH, or use Python 3.12 or older"
+            f"{path} is a log of Darshan, but PyDarshan does not find its library libdarshan-util.so: install "
+            "Darshan's utilities and add their folder to LD_LIBRARY_PATH, or use Python 3.12 or older"
         ) from error
     if not path.is_file():
-        raise IoprofError(f"there is no file {path}")
+        raise IoprofError(f"{path} does not exist: check the path of the log")
     try:
         report = darshan.DarshanReport(str(path), read_all=False)
         return _of_report(report)
@@ -75,7 +76,7 @@ def _of_report(report: Any) -> Profile:
     processes = []
     for rank in sorted(files.keys() | times.keys()):
         of_rank = files.get(rank, {})
-        for record in times.get(rank, {}).keys() - of_rank.keys():  # its counters are those of all ranks
+        for record in times.get(rank, {}).keys() - of_rank.keys():  # files whose counters are reduced over all ranks
             of_rank[record] = []
         every: list[FileCounts] = []
         stretches = Stretches()
@@ -121,7 +122,7 @@ def _stdio(name: str, counters: dict[str, Any], seconds: dict[str, Any]) -> File
 
 
 def _dxt(report: Any) -> dict[int, dict[int, list[tuple[float, float, int]]]]:
-    """By rank and file, each read's begin, end and bytes."""
+    """Return begin and end in seconds and bytes of each read, by rank and file."""
     found: dict[int, dict[int, list[tuple[float, float, int]]]] = {}
     if "DXT_POSIX" not in report.modules:
         return found
@@ -136,7 +137,7 @@ def _dxt(report: Any) -> dict[int, dict[int, list[tuple[float, float, int]]]]:
 
 
 def _added(name: str, parts: list[FileCounts]) -> FileCounts:
-    """Reads of one file through several modules."""
+    """Return the sum of the reads of one file through several modules."""
     whole = FileCounts(name, 0, 0, 0, 0.0, 0.0, 0, 0, 0, 0, (0,) * len(SIZE_CLASSES))
     for one in parts:
         sums = {key: getattr(whole, key) + getattr(one, key) for key in FileCounts._fields[1:-2]}
@@ -152,7 +153,7 @@ class _Reads:
         self.opens = self.reads = self.bytes = self.sequential = self.largest = 0
         self.read_s = self.open_s = 0.0
         self.sizes = [0] * len(SIZE_CLASSES)
-        self.expected: int | None = 0  # where a read that goes on begins; None after a seek
+        self.expected: int | None = 0  # offset of a sequential read; None after a seek
 
     def read(self, size: int, offset: int | None, busy_s: float) -> None:
         """Add a read of `size` bytes, at an offset or, if it is None, where the previous one ended."""
@@ -166,12 +167,16 @@ class _Reads:
         self.sizes[sum(size > most for most in UP_TO)] += 1
 
     def counts(self, path: str) -> FileCounts:
+        """Return the sums for a path."""
         numbers = (self.opens, self.reads, self.bytes, self.read_s, self.open_s, self.sequential, 0, 0, self.largest)
         return FileCounts(path, *numbers, tuple(self.sizes))
 
 
 def from_dftracer(paths: Iterable[Path]) -> Profile:
-    """Traces of DFTracer, of one run, written with DFTRACER_INC_METADATA=1. Times are from the first event on."""
+    """Read the traces of one run of DFTracer with DFTRACER_INC_METADATA=1; raise IoprofError.
+
+    Times in seconds are since the first event.
+    """
     names: dict[str, str] = {}
     files: dict[int, dict[str, _Reads]] = {}
     reads: dict[int, list[tuple[str, float, float, int]]] = {}
@@ -207,9 +212,7 @@ def from_dftracer(paths: Iterable[Path]) -> Profile:
                 of_file.read(size, arguments.get("offset"), busy_s)
                 reads.setdefault(pid, []).append((str(arguments["fhash"]), begin_s, begin_s + busy_s, size))
     if nameless and not files:
-        raise IoprofError(
-            "the trace says of no call which file it was for: trace once more with DFTRACER_INC_METADATA=1"
-        )
+        raise IoprofError("the trace has no file names: trace again with DFTRACER_INC_METADATA=1")
     processes = []
     for pid, of_process in files.items():
         places, stretches = {name: at for at, name in enumerate(of_process)}, Stretches()
@@ -232,7 +235,7 @@ def from_dftracer(paths: Iterable[Path]) -> Profile:
 
 
 def _events(path: Path) -> Iterator[dict[str, Any]]:
-    """Lines of JSON; the last one of a process that was killed may be cut."""
+    """Yield the events of a file; a truncated last line, as of a killed process, is ignored. Raises IoprofError."""
     try:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as file:
             for number, line in enumerate(file, 1):
@@ -244,7 +247,7 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
                 except ValueError as error:
                     if not line.endswith("\n"):
                         return
-                    raise IoprofError(f"{path}, line {number}, is no event of DFTracer ({error})") from error
+                    raise IoprofError(f"{path}, line {number}, is not an event of DFTracer ({error})") from error
                 yield event
     except EOFError:
         return

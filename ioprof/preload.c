@@ -1,10 +1,10 @@
-/* Counts what a process reads, file by file, in a file of its own that it maps and shares.
+/* Count the reads of a process, file by file, in a shared mapping of a file of its own.
  *
- * Whatever ends the process, what it has counted is in that file: nothing is written at exit. A process that forks
- * gets a new one. What is counted and how it lies there is in counters.py, which reads it.
+ * The counts are in that file however the process ends: nothing is written at exit. A forked process gets a new file.
+ * counters.py reads the file and describes its format.
  *
- * No call of the program gets another result, another errno or another file descriptor than without this library. A
- * read takes no lock; where a signal handler reads, its counts are whole. What cannot be kept is counted as lost.
+ * Results, errno and file descriptors of all calls are those without this library. A read takes no lock, and the counts
+ * of reads in a signal handler are complete. What cannot be stored is counted as lost.
  */
 #define _GNU_SOURCE
 #undef _FORTIFY_SOURCE
@@ -28,7 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#undef fread_unlocked /* where optimised, a macro */
+#undef fread_unlocked /* a macro with optimisation */
 #undef fgets_unlocked
 
 #if !defined(__linux__) || __SIZEOF_POINTER__ != 8
@@ -36,18 +36,18 @@
 #endif
 
 enum { BLOCK_BYTES = 65536, MOST_BLOCKS = 2048, MOST_FDS = 65536, SIZES = 10, CACHED = 8, INHERITED = 256 };
-enum { FILES = 1, READS = 2 }; /* what a block holds */
-static const uint64_t STRETCH_NS = 10000000; /* reads of one thread from one file within so long are one stretch */
+enum { FILES = 1, READS = 2 }; /* kinds of blocks */
+static const uint64_t STRETCH_NS = 10000000; /* reads of one thread from one file within this time are one stretch */
 
 typedef _Atomic uint64_t count_t;
 
 struct header { /* all of the first block */
     char magic[8];
     uint64_t pid, parent, begin_ns;
-    uint64_t loader_bytes; /* read before this library was there */
-    count_t blocks;        /* with this one */
+    uint64_t loader_bytes; /* read before this library was loaded */
+    count_t blocks;        /* including this one */
     count_t other_reads, other_bytes, other_ns; /* of pipes, sockets and devices */
-    count_t lost_files, lost_stretches;         /* for which there was no room */
+    count_t lost_files, lost_stretches;         /* not stored for want of space */
     char command[2048];
 };
 
@@ -71,15 +71,15 @@ struct stretch {
 };
 enum { STRETCHES = (BLOCK_BYTES - sizeof(struct block)) / sizeof(struct stretch) };
 
-/* What open() makes, and dup() and fork() share: a file and a position in it. */
+/* An open file description (open(2)): a file and a position in it, shared after dup() and fork(). */
 struct description {
     struct file *file;
     uint32_t users, generation;
-    _Atomic int64_t position, expected; /* of the next read; where it would begin if it went on */
-    struct description *next;           /* that is free */
+    _Atomic int64_t position, expected; /* of the next read; of a sequential read */
+    struct description *next;           /* in the list of free ones */
 };
 
-struct known { /* an entry of a hash table; found without a look at the path's links */
+struct known { /* entry of a hash table, by a path whose links are not resolved */
     uint64_t device, inode, given;
     struct file *file;
 };
@@ -109,7 +109,7 @@ static __thread struct {
     struct stretch *of[CACHED];
 } recent __attribute__((tls_model("initial-exec")));
 
-/* The functions behind ours. */
+/* The functions that ours replace. */
 #define REAL(name) static __typeof__(name) *real_##name
 REAL(open); REAL(open64); REAL(openat); REAL(openat64); REAL(creat); REAL(creat64);
 REAL(read); REAL(pread); REAL(pread64); REAL(readv); REAL(preadv); REAL(preadv64); REAL(preadv2); REAL(preadv64v2);
@@ -155,7 +155,7 @@ static uint64_t now_ns(void) {
 
 static void add(count_t *to, uint64_t number) { atomic_fetch_add_explicit(to, number, memory_order_relaxed); }
 
-/* For what changes tables. Refused within itself, as in a signal handler that comes while this thread is in here. */
+/* Lock for changes of tables; not reentrant: it fails in a signal handler of a thread that holds it. */
 static int enter(void) {
     if (inside) return 0;
     inside = 1;
@@ -170,8 +170,8 @@ static void leave(void) {
     inside = 0;
 }
 
-/* The next block of the file, or NULL where there is no room: a page that is written to has to be there, as a full disk
- * would end the program with SIGBUS. A file that has no room for one is empty, and counts as such. */
+/* The next block of the file, or NULL without space: pages are allocated first, because a write to a page without space
+ * on disk would end the program with SIGBUS. A file without space for one block stays empty. */
 static struct block *grow(uint32_t kind) {
     uint64_t blocks = header ? atomic_load(&header->blocks) : 0;
     off_t offset = (off_t)(blocks * BLOCK_BYTES);
@@ -202,7 +202,7 @@ static size_t slurp(const char *path, char *into, size_t size) {
     return (size_t)got;
 }
 
-/* A new counters file for this process; 0 where there can be none. */
+/* Make a new counters file for this process; return 0 on failure. */
 static int begin(void) {
     if (!counters_folder[0]) { /* a program may clear its environment before it forks */
         const char *folder = getenv("IOPROF_COUNTERS");
@@ -265,7 +265,7 @@ static void put_path(struct file **table, uint64_t size, struct file *file) {
     table[at & (size - 1)] = file;
 }
 
-/* Both tables are to be half empty at least; 0 where there is no memory. */
+/* Keep both tables at least half empty; return 0 without memory. */
 static int have_room(void) {
     if (2 * (known_used + 1) <= tables_size && 2 * ((uint64_t)num_files + 1) <= tables_size) return 1;
     uint64_t size = tables_size ? 2 * tables_size : 4096;
@@ -313,7 +313,7 @@ static struct file *file_of_path(const char *path, size_t length) {
     return new_file(path, length);
 }
 
-/* The file that is open there; its own name is asked for once for each name by which it is opened. */
+/* The file of a descriptor; its real path is looked up once for each name by which it is opened. */
 static struct file *file_of(int fd, const struct stat *about, const char *given) {
     if (!have_room()) return NULL;
     struct known one = {about->st_dev, about->st_ino, hash_of(given, strlen(given)), NULL};
@@ -364,7 +364,7 @@ static void put_fd(int fd, struct description *one) {
     if (fd > highest_fd) highest_fd = fd;
 }
 
-/* A regular file that can be read from is known by its descriptor from now on; all else is not. */
+/* Register a descriptor if it is that of a readable regular file. */
 static void track(int fd, const char *given, int64_t position, uint64_t begun_ns) {
     struct stat about;
     if (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) {
@@ -391,7 +391,7 @@ static void track(int fd, const char *given, int64_t position, uint64_t begun_ns
     }
 }
 
-/* The child's counters are its own; what it has inherited, it knows by the same names. */
+/* Give a child counters of its own; it keeps the names of inherited files. */
 static void after_fork(void) {
     if (atomic_load(&state) != COUNTING) return;
     static struct block *old[MOST_BLOCKS]; /* a thread that forks may have a small stack */
@@ -424,7 +424,7 @@ static void after_fork(void) {
 }
 
 static void start(void) {
-    if (inside) return; /* what dlsym() itself reads */
+    if (inside) return; /* reads by dlsym() itself */
     inside = 1;
     while (atomic_exchange_explicit(&locked, 1, memory_order_acquire)) sched_yield();
     if (atomic_load(&state) == UNKNOWN) {
@@ -453,7 +453,7 @@ __attribute__((constructor)) static void loaded(void) {
     if (atomic_load(&state) == UNKNOWN) start();
 }
 
-/* Where a function is called before all is known, from within what finds it out, ours does nothing but look it up. */
+/* A function that is called during the initialisation is only looked up, and not counted. */
 #define NEEDED(name) \
     do { \
         if (__builtin_expect(atomic_load_explicit(&state, memory_order_acquire) == UNKNOWN, 0)) start(); \
@@ -513,7 +513,7 @@ static struct description *description_of(int fd) {
     return fd >= 0 && fd < MOST_FDS ? atomic_load_explicit(&of_fd[fd], memory_order_acquire) : NULL;
 }
 
-/* A read of so many bytes; `offset` is -1 where the file's own position says where. */
+/* Count a read of so many bytes at an offset, or at the file's position if that is -1. */
 static void count_read(int fd, int64_t offset, uint64_t bytes, uint64_t begin_ns) {
     uint64_t end_ns = now_ns();
     struct description *one = description_of(fd);
@@ -534,7 +534,7 @@ static void count_read(int fd, int64_t offset, uint64_t bytes, uint64_t begin_ns
     add_stretch(file, bytes, begin_ns, end_ns);
 }
 
-/* In a child that shares its parent's memory until it executes, the parent's tables stay as they are. */
+/* In a child that shares its parent's memory until exec (vfork), the tables must not change. */
 static int may_change(void) { return getpid() == own_pid; }
 
 static void opened(int fd, const char *given, int flags, uint64_t begun_ns) {
@@ -639,7 +639,7 @@ OPEN_2(__open64_2, NONE, NONE)
 OPEN_2(__openat_2, int folder COMMA, folder COMMA)
 OPEN_2(__openat64_2, int folder COMMA, folder COMMA)
 
-/* A function that reads: its prototype, the call, and where it reads. */
+/* Define a function that reads: its prototype, the call, and the offset. */
 #define READ(name, parameters, arguments, offset) \
     ssize_t name parameters { \
         NEEDED(name); \
@@ -664,7 +664,7 @@ READ(__read_chk, (int fd, void *into, size_t size, size_t room), (fd, into, size
 READ(__pread_chk, (int fd, void *into, size_t size, off_t offset, size_t room), (fd, into, size, offset, room), offset)
 READ(__pread64_chk, (int fd, void *into, size_t size, off64_t offset, size_t room), (fd, into, size, offset, room), offset)
 
-/* What the kernel copies from a file to another place is read, too. */
+/* Copies from a file by the kernel are reads, too. */
 #define COPY(name, parameters, arguments, offset_type, offset) \
     ssize_t name parameters { \
         NEEDED(name); \
@@ -761,7 +761,7 @@ int dup3(int old, int wanted, int flags) {
 FCNTL(fcntl)
 FCNTL(fcntl64)
 
-/* Streams: what the program gets from them. Their own reads ahead pass by no function of ours. */
+/* Streams: bytes that the program gets from them. Their read-ahead uses no function of ours. */
 static int flags_of(const char *mode) { return *mode == 'r' || strchr(mode, '+') ? O_RDONLY : O_WRONLY; }
 
 static int fd_of(FILE *stream) {
@@ -799,7 +799,7 @@ FOPEN(fopen64)
 FREOPEN(freopen)
 FREOPEN(freopen64)
 
-/* What other functions took from the stream shows in how far it has come. */
+/* The position of a stream shows what other functions have read from it. */
 int fclose(FILE *stream) {
     NEEDED(fclose);
     int fd = fd_of(stream);
@@ -855,7 +855,7 @@ FGETS(__fgets_unlocked_chk, size_t room COMMA, room COMMA)
         return got; \
     }
 GETDELIM(getdelim)
-GETDELIM(__getdelim) /* getline(), where optimised */
+GETDELIM(__getdelim) /* getline() with optimisation */
 
 ssize_t getline(char **line, size_t *size, FILE *stream) {
     NEEDED(getline);

@@ -1,4 +1,4 @@
-"""Summary of a profile, for a person and for a machine. Pure arithmetic."""
+"""Summary of a profile as text and as data. Pure arithmetic."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from ioprof.counts import SIZE_CLASSES, FileCounts, Profile, Stretch
 from jpwr.process.words import number_of
 
 MB = 1e6
-SMALL_BYTES = 64 * 1024  # a file: opening it takes as long as reading it, or longer
+SMALL_BYTES = 64 * 1024  # to open a smaller file takes as long as to read it, or longer
 MANY = 100
-# A bandwidth over time is of this many parts at most.
-BINS = 200
-MOMENT = 1e-6  # of a part: so short a stretch is in one
+BINS = 200  # of the bandwidth over time
+MOMENT = 1e-6  # share of a bin below which a stretch is not split
 
 
 @dataclass
@@ -34,7 +33,7 @@ class Sum:
     sizes: list[int] = field(default_factory=lambda: [0] * len(SIZE_CLASSES))
 
     def add(self, one: FileCounts | Sum) -> None:
-        """Add what was read; not how large it is."""
+        """Add the reads of a file or sum, without its size."""
         for name in ("opens", "reads", "bytes", "read_s", "open_s", "sequential_reads", "maps", "mapped_bytes"):
             setattr(self, name, getattr(self, name) + getattr(one, name))
         self.sizes = [ours + theirs for ours, theirs in zip(self.sizes, one.sizes)]
@@ -42,17 +41,17 @@ class Sum:
     @property
     def sequential_percent(self) -> float | None:
         """Percentage of reads that began where the previous one ended; None if no read is known individually."""
-        told = sum(self.sizes)
-        return 100 * self.sequential_reads / told if told else None
+        known = sum(self.sizes)
+        return 100 * self.sequential_reads / known if known else None
 
     @property
     def times_read(self) -> float | None:
-        """How often each byte was read, where it is known how many there are."""
+        """Mean number of reads of each byte; None if the size is unknown."""
         return self.bytes / self.size_bytes if self.size_bytes else None
 
 
 def by_file(profile: Profile) -> dict[str, Sum]:
-    """Over all processes."""
+    """Return the sum of each file over all processes."""
     sums: dict[str, Sum] = {}
     for one in (one for process in profile.processes for one in process.files):
         found = sums.setdefault(one.path, Sum(files=1))
@@ -62,7 +61,7 @@ def by_file(profile: Profile) -> dict[str, Sum]:
 
 
 def by_folder(files: dict[str, Sum]) -> dict[str, Sum]:
-    """Each file in the folder that it lies in."""
+    """Return the sum of each folder over its own files."""
     sums: dict[str, Sum] = {}
     for path, one in files.items():
         _include(sums.setdefault(posixpath.dirname(path), Sum()), one)
@@ -90,9 +89,9 @@ def stretches(profile: Profile) -> Iterator[Stretch]:
 
 
 def reading_s(reads: Iterable[Stretch]) -> float:
-    """Seconds in which at least one read went on.
+    """Return the seconds during which at least one read was in progress.
 
-    Reads of a stretch are taken to fill it, but no more than their own time over all threads.
+    That is the time covered by stretches, or the time of all reads if that is less.
     """
     union_s = busy_s = 0.0
     end_s = float("-inf")
@@ -104,7 +103,7 @@ def reading_s(reads: Iterable[Stretch]) -> float:
 
 
 def over_time(reads: Iterable[Stretch], begin_s: float, end_s: float, bins: int = BINS) -> tuple[float, list[float]]:
-    """Bytes in equal parts of time, and how long a part is; those of a stretch are spread evenly over it."""
+    """Return the width of a bin in seconds and the bytes in each; those of a stretch are spread evenly over it."""
     width_s = (end_s - begin_s) / bins
     found = [0.0] * bins
     if width_s <= 0:
@@ -121,12 +120,12 @@ def over_time(reads: Iterable[Stretch], begin_s: float, end_s: float, bins: int 
 
 
 def tier_s(size_bytes: float, mb_per_s: float) -> float:
-    """Seconds that so many bytes take at that bandwidth, without what their opens take."""
+    """Return the seconds to read a number of bytes at a bandwidth in MB/s, without opens."""
     return size_bytes / (mb_per_s * MB)
 
 
 def to_dict(profile: Profile, files: int, tier: float | None = None) -> dict[str, Any]:
-    """All of the summary; the files and folders from which most was read."""
+    """Return the summary as data, with the `files` files and folders of which most was read, for a tier in MB/s."""
     of_files = by_file(profile)
     whole = total(of_files.values())
     busy_s = reading_s(stretches(profile))
@@ -150,7 +149,7 @@ def to_dict(profile: Profile, files: int, tier: float | None = None) -> dict[str
 
 
 def most(sums: dict[str, Sum], count: int) -> list[tuple[str, Sum]]:
-    """Those from which most was read, or mapped."""
+    """Return the `count` names with the most bytes read or mapped."""
     return sorted(sums.items(), key=lambda item: (-max(item[1].bytes, item[1].mapped_bytes), item[0]))[:count]
 
 
@@ -163,7 +162,7 @@ def _dict(one: Sum) -> dict[str, Any]:
 
 
 def lines(profile: Profile, files: int, tier: float | None = None) -> Iterator[str]:
-    """The summary in words, a line each."""
+    """Yield the lines of the summary as text, with `files` files and folders, for a tier in MB/s."""
     of_files = by_file(profile)
     whole = total(of_files.values())
     busy_s = reading_s(stretches(profile))
@@ -174,11 +173,11 @@ def lines(profile: Profile, files: int, tier: float | None = None) -> Iterator[s
     )
     if whole.reads and busy_s > 0:
         yield (
-            f"time       {busy_s:.3g} s in which something was read, {whole.read_s:.3g} s over all threads: "
+            f"time       {busy_s:.3g} s with a read in progress, {whole.read_s:.3g} s over all threads: "
             f"{whole.bytes / busy_s / MB:,.4g} MB/s; {whole.open_s:.3g} s in opens"
         )
     if whole.sequential_percent is not None:
-        yield f"sequential {whole.sequential_percent:.0f} % of reads began where the one before had ended"
+        yield f"sequential {whole.sequential_percent:.0f} % of reads began where the previous one had ended"
         yield f"sizes      {_sizes(whole)}"
     if whole.maps:
         yield f"mapped     {size(whole.mapped_bytes)} in {number_of(whole.maps, 'map')}: not timed"
@@ -194,20 +193,20 @@ def _coverage(profile: Profile) -> Iterator[str]:
     if found is None:
         return
     yield (
-        f"coverage   {100 * found.share:.1f} % of the {size(found.kernel_bytes)} that the kernel counted, pipes and "
-        "sockets with it"
+        f"coverage   {100 * found.share:.1f} % of the {size(found.kernel_bytes)} that the kernel counted, including "
+        "pipes and sockets"
     )
     for sentence in found.missing:
         yield f"MISSING    {sentence}"
     for sentence in found.notes:
         yield f"note       {sentence}"
     if profile.without_room:
-        yield f"LOST       {number_of(profile.without_room, 'process')} that had no room to count: make room in TMPDIR"
+        yield f"LOST       counts of {number_of(profile.without_room, 'process')}: make room in TMPDIR"
     lost = sum(process.lost_files for process in profile.processes)
     if lost:
-        yield f"LOST       {number_of(lost, 'open')} for which there was no room to count: make room in TMPDIR"
+        yield f"LOST       counts of {number_of(lost, 'open')}: make room in TMPDIR"
     if any(process.lost_stretches for process in profile.processes):
-        yield "LOST       times of some reads, for which there was no room: totals are whole"
+        yield "LOST       times of some reads: make room in TMPDIR; totals are complete"
 
 
 def advice(profile: Profile, whole: Sum, busy_s: float, tier: float | None) -> list[str]:
@@ -230,9 +229,9 @@ def advice(profile: Profile, whole: Sum, busy_s: float, tier: float | None) -> l
     if tier is not None and whole.bytes and busy_s > 0:
         there_s = tier_s(whole.bytes, tier)
         gain = (
-            f"{busy_s - there_s:.3g} s less, and no more than the program waits for it"
+            f"up to {busy_s - there_s:.3g} s less, if the program waits for its reads"
             if there_s < busy_s
-            else "not faster than what was measured"
+            else "not faster than measured"
         )
         found.append(
             f"{size(whole.bytes)} took {busy_s:.3g} s ({whole.bytes / busy_s / MB:,.4g} MB/s); at {tier:,g} MB/s they "
@@ -242,7 +241,7 @@ def advice(profile: Profile, whole: Sum, busy_s: float, tier: float | None) -> l
 
 
 def size(number: float) -> str:
-    """Bytes for a person, in powers of 10."""
+    """Return a number of bytes as text, with units in powers of 10."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if abs(number) < 1000:
             return f"{number:.4g} {unit}"
@@ -251,8 +250,8 @@ def size(number: float) -> str:
 
 
 def _sizes(one: Sum) -> str:
-    told = sum(one.sizes)
-    shares = [(100 * count / told, name) for name, count in zip(SIZE_CLASSES, one.sizes) if count]
+    known = sum(one.sizes)
+    shares = [(100 * count / known, name) for name, count in zip(SIZE_CLASSES, one.sizes) if count]
     return ", ".join(f"{share:.0f} % {name}" for share, name in shares) + " bytes"
 
 

@@ -13,7 +13,7 @@ from typing import Callable, Iterator, NamedTuple
 from ioprof.coverage import Watched
 from jpwr.process.threads import start
 
-# Looks are close at first, and cost a long run nothing: a process may have hundreds of threads and files.
+# Times between looks grow, so that they cost a long run little: a process may have hundreds of threads and files.
 FIRST_LOOK_S, LONGER, LONGEST_S = 0.25, 1.1, 5.0
 LOOKS_AT_FILES = 4  # once in so many looks
 PROC = Path("/proc")
@@ -43,7 +43,7 @@ class _Program(NamedTuple):
 
 
 class Watcher:
-    """A thread that looks at a command and all that it starts, for as long as this process lasts."""
+    """Observer of a command and all processes that it starts, in a thread that runs as long as this process."""
 
     def __init__(self, pid: Callable[[], int | None], library: Path, counters: Path) -> None:
         self._pid, self._library, self._counters = pid, library.name, counters
@@ -54,18 +54,18 @@ class Watcher:
         self._before_bytes = self._of_children()
 
     def seen(self) -> list[Watched]:
-        """All that was seen, and what is left."""
+        """Return the observations of all processes so far."""
         with self._looking:
             self._look(with_files=True)
             return list(self._seen.values())
 
     def read_bytes(self) -> int:
-        """Bytes that reads returned to children of this process that have come and gone since, and to theirs."""
+        """Return the bytes read by children of this process that have started and ended since, and by theirs."""
         return self._of_children() - self._before_bytes
 
     def _of_children(self) -> int:
-        # Linux adds what a child has read to who waits for it (kernel/exit.c), and shows it in /proc/PID/io and not in
-        # that of a thread. It does the same with threads that have ended, of which this process is to have none.
+        # Linux adds the bytes of a child to the process that waits for it (kernel/exit.c), in /proc/PID/io but not in
+        # those of threads. It does the same with threads that have ended, of which this process must have none.
         with self._looking:
             whole = rchar(PROC / "self") or 0
             return whole - sum(rchar(thread) or 0 for thread in (PROC / "self/task").iterdir())
@@ -88,7 +88,7 @@ class Watcher:
             self._look_at(pid, pid in left, with_files)
 
     def _begun_s(self) -> dict[int, float]:
-        """When each process with counters began to count, by the monotonic clock."""
+        """Return when each process began to count, in seconds of the monotonic clock."""
         try:
             names = [path.name.partition("-") for path in self._counters.iterdir() if path.name[:1].isdigit()]
         except OSError:
@@ -130,7 +130,7 @@ def _descendants(pid: int) -> Iterator[int]:
 
 
 def _is_that(pid: int, begun_s: float) -> bool:
-    """Whether the process was there then: numbers of processes that have ended are given to others."""
+    """Whether a process existed at that time: pids of ended processes are reused."""
     try:
         ticks = int((PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[19])
     except (OSError, ValueError, IndexError):
@@ -147,7 +147,7 @@ def _has_ring(folder: Path) -> bool:
 
 
 def _is_static(folder: Path) -> bool:
-    """Whether the program asks for no loader, as its ELF header and segments say."""
+    """Whether the ELF file of a program requests no loader."""
     with open(folder / "exe", "rb") as file:
         head = file.read(64)
         if len(head) < 64 or head[:5] != b"\x7fELF\x02":

@@ -16,6 +16,7 @@ from typing import Any, Iterator, Sequence
 from jpwr import __version__
 from jpwr.backends import METHODS, open_methods
 from jpwr.errors import JpwrError
+from jpwr.messages import log, open_standard_streams, settle_streams, write
 from jpwr.process.child import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Child, given_environ
 from jpwr.process.clock import SystemClock
 from jpwr.process.host import described
@@ -27,13 +28,12 @@ from jpwr.report.summary import Summary
 from jpwr.sampling.edges import EdgeReader
 from jpwr.sampling.monitor import DEFAULT_INTERVAL_S, JOIN_S, MIN_INTERVAL_S, PowerMonitor
 from jpwr.sampling.recorder import Sink
-from jpwr.say import open_standard_streams, say, settle_streams, write
 from jpwr.trace.marks import MARKS_VARIABLE, Mark, MarkReader
 from jpwr.trace.trace import Trace
 from jpwr.trace.writers import CsvWriter
 
 TRACE_NAME = "trace.csv"
-CLOSE_S = 2.0  # a method that takes longer to close does not hold up the end
+CLOSE_S = 2.0  # longest wait for a method to close
 MIN_INTERVAL_MS = 1000 * MIN_INTERVAL_S
 MAX_INTERVAL_MS = 3_600_000  # an hour
 TOOLS = ("list", "read", "check")
@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return run_tool(arguments)
         return _run(_parse(arguments))
     except JpwrError as error:
-        say(str(error))
+        log(str(error))
         return EXIT_FAILED
     finally:
         settle_streams()
@@ -59,24 +59,24 @@ def main(argv: Sequence[str] | None = None) -> int:
 USAGE = """jpwr [options] -- command [argument ...]
        jpwr list | read TRACE | check TRACE"""
 DESCRIPTION = """\
-Sample the power of this node's devices while a command runs, and say how much
-energy it took.
+Sample the power of this node's devices while a command runs, and report the
+energy that it used.
 
-  jpwr -- ./my_program           every sensor that is there, every 100 ms;
-                                 the summary comes on stderr
+  jpwr -- ./my_program           read every sensor each 100 ms, and print a
+                                 summary on stderr
   jpwr --df-out out -- ./a.out   the same, with every sample in out/trace.csv
-  jpwr list                      the sensors of this machine, and why others
-                                 cannot be used
-  jpwr read out/trace.csv        summary and plot of a trace
-  jpwr check out/trace.csv       whether it keeps the rules of a measurement
-                                 that counts"""
+  jpwr list                      list the sensors of this machine, and why
+                                 others cannot be used
+  jpwr read out/trace.csv        print a summary of a trace, and plot it
+  jpwr check out/trace.csv       check a trace against the rules of a valid
+                                 measurement"""
 EPILOG = f"""exit codes:
-  the command's own, 128+n where signal n ended it
+  the command's own, or 128+n if signal n ended it
   {EXIT_FAILED}  jpwr itself failed, and the command did not run
   {EXIT_NOT_EXECUTABLE}  the command cannot be executed
   {EXIT_NOT_FOUND}  the command was not found
 
-A signal is passed on to the command; the second one that asks to end kills it."""
+Signals are forwarded to the command; the second request to end kills it."""
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
@@ -94,8 +94,8 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         nargs="+",
         default=["auto"],
         metavar="METHOD",
-        help=f"sensors to read: {', '.join(METHODS)}; a/b is the first of a and b that is there; auto (default) is "
-        "every sensor that is there",
+        help=f"sensors to read: {', '.join(METHODS)}; a/b is the first available of a and b; auto (default) is every "
+        "available sensor",
     )
     sampling.add_argument(
         "--interval",
@@ -112,14 +112,14 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         help="seconds of idle power to sample before the command starts (default: %(default)g)",
     )
     sampling.add_argument(
-        "--ignore-measure-errors", action="store_true", help="changes nothing: a reading that fails never ends the run"
+        "--ignore-measure-errors", action="store_true", help="no effect: a failed reading never ends the run"
     )
     output = parser.add_argument_group("output")
     output.add_argument(
         "--df-out",
         type=Path,
         metavar="DIR",
-        help=f"folder for {TRACE_NAME}, which is on disk as it comes, and at the end the tables power and energy",
+        help=f"folder for {TRACE_NAME}, written during the run, and for the tables power and energy at the end",
     )
     output.add_argument(
         "--df-filetype", choices=("csv", "h5", "parquet"), default="csv", help="format of the two tables (default: csv)"
@@ -128,14 +128,14 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         "--df-suffix",
         default="",
         metavar="S",
-        help="what the tables' names end in; %%q{NAME} is an environment variable",
+        help="suffix of the tables' names; %%q{NAME} is replaced by an environment variable",
     )
-    output.add_argument("--json", action="store_true", help="the summary as one line of JSON, on stderr")
+    output.add_argument("--json", action="store_true", help="print the summary as one line of JSON, on stderr")
     output.add_argument(
         "--json-out",
         type=Path,
         metavar="FILE",
-        help="the summary as JSON in a file, or a pipe as in '>(jq .)', at the end",
+        help="write the summary as JSON to a file, or to a pipe as in '>(jq .)', at the end",
     )
     output.add_argument("--live", action="store_true", help="show power in the terminal while the command runs")
     output.add_argument(
@@ -156,7 +156,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     if not MIN_INTERVAL_MS <= options.interval <= MAX_INTERVAL_MS:
         parser.error(
             f"--interval must be from {MIN_INTERVAL_MS:g} to {MAX_INTERVAL_MS} milliseconds, got {options.interval:g}: "
-            "10 is enough for what sensors can resolve"
+            "no sensor resolves less than 10"
         )
     if options.json_out is not None:
         _check_json_out(options.json_out)
@@ -175,19 +175,19 @@ def _suffix(options: argparse.Namespace) -> str:
 
 
 def _check_json_out(path: Path) -> None:
-    """Raise JpwrError where the file cannot be written at the end, as far as that can be told now."""
+    """Raise JpwrError if it is already certain that the file cannot be written at the end."""
     try:
-        # As the kernel does by fs.protected_symlinks, and for what is to be replaced by the sticky bit (unlink(2)).
+        # As the kernel does for links (fs.protected_symlinks), and for files to be replaced (sticky bit, unlink(2)).
         for place in (path, without_links(path)):
             with suppress(FileNotFoundError):
                 if place.parent.stat().st_mode & stat.S_ISVTX and place.lstat().st_uid != os.getuid():
-                    raise PermissionError(errno.EPERM, "it is another user's where all may write")
+                    raise PermissionError(errno.EPERM, "another user's file in a world-writable folder")
         with suppress(FileNotFoundError):
             if stat.S_ISDIR(path.stat().st_mode):
                 raise JpwrError(f"--json-out {path} is a folder: name a file in it")
         if _is_stream(path):
             if not os.access(path, os.W_OK):
-                raise JpwrError(f"--json-out {path} cannot be written to: choose another")
+                raise JpwrError(f"--json-out {path} cannot be written (no permission): choose another file")
             return
         part = part_of(path)
         part.touch(exist_ok=False)
@@ -197,16 +197,16 @@ def _check_json_out(path: Path) -> None:
 
 
 def _is_stream(path: Path) -> bool:
-    """Whether it is a pipe, a device, or a name of a file that is open, none of which may be replaced."""
+    """Whether a path is a pipe, a device, or the kernel's name of an open file, none of which may be replaced."""
     folder = os.path.realpath(path.parent)
     of_kernel = folder == "/dev" or f"{folder}/".startswith("/proc/")
     return of_kernel or (os.path.exists(path) and not stat.S_ISREG(path.stat().st_mode))  # noqa: PTH110
 
 
 def _run(options: argparse.Namespace) -> int:
-    child = Child(options.command, say)
+    child = Child(options.command, log)
     stack, all_answer = ExitStack(), True
-    with _whatever_happens(child, "at the end"):
+    with _errors_reported(child, "at the end"):
         try:
             all_answer = _sample(options, child, stack)
         finally:
@@ -214,34 +214,34 @@ def _run(options: argparse.Namespace) -> int:
     assert child.exit_code is not None
     child.ignore_signals()
     if not all_answer:
-        # A thread is inside a library that does not answer, and would keep this process from ending.
+        # A thread is inside a library that does not answer; it would block a normal exit.
         settle_streams()
         os._exit(child.exit_code)
     return child.exit_code
 
 
 @contextmanager
-def _whatever_happens(child: Child, where: str) -> Iterator[None]:
-    """Nothing that goes wrong in the block once the command has ended changes its exit code; it is said.
+def _errors_reported(child: Child, where: str) -> Iterator[None]:
+    """Print an error of the block if the command has ended, so that its exit code stays; raise JpwrError before that.
 
-    Before that, it raises JpwrError.
+    `where` begins the message.
     """
     try:
         yield
-    except BaseException as error:  # no Ctrl-C comes here, and a sensor's library may raise anything
+    except BaseException as error:  # Ctrl-C is handled elsewhere, and a sensor's library may raise anything
         words = str(error) if isinstance(error, JpwrError) else f"{type(error).__name__}: {error}"
         if isinstance(error, OSError) and error.strerror:
             words = ": ".join(filter(None, (error.strerror, str(error.filename or ""))))
         if child.exit_code is None:
             raise JpwrError(words) from error
-        say(f"{where}: {words}")
+        log(f"{where}: {words}")
 
 
 def _sample(options: argparse.Namespace, child: Child, stack: ExitStack) -> bool:
-    """Run the command, and sample meanwhile; whether all sensors answered to the end."""
+    """Run the command and sample meanwhile; return whether all sensors answered to the end."""
     not_sampling = why_not_sampling(stack, options.use_mpi, options.mpi_ranks)
     if not_sampling:
-        say(f"not sampling: {not_sampling}")
+        log(f"not sampling: {not_sampling}")
         child.exit_code = child.become()
         return True
     if options.idle:
@@ -249,17 +249,17 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack) -> bool
         if child.exit_code:
             return True
     if not options.df_out and (options.df_suffix or options.df_filetype != "csv"):
-        say("without --df-out there are no tables: --df-suffix and --df-filetype change nothing")
+        log("--df-suffix and --df-filetype have no effect without --df-out")
     opened = open_methods(options.methods, stack)
     child.take_signals()
     for note in opened.notes:
-        say(note)
+        log(note)
     interval_s = options.interval / 1000
     for channel in opened.channels:
         if channel.info.estimated:
-            say(f"{channel.info.name} is an ESTIMATE, not a measurement: {channel.info.source}")
+            log(f"{channel.info.name} is an ESTIMATE, not a measurement: {channel.info.source}")
         if channel.info.period_s > interval_s:
-            say(f"{channel.info.name} has a new value every {channel.info.period_s:g} s and is read at that rate")
+            log(f"{channel.info.name} has a new value every {channel.info.period_s:g} s and is read at that rate")
 
     clock = SystemClock()
     infos = [channel.sampled_info(interval_s) for channel in opened.channels]
@@ -273,9 +273,9 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack) -> bool
         check_file_type(options.df_filetype)
         file = stack.enter_context(CsvWriter(options.df_out / TRACE_NAME, infos, meta))
         if file.path.name != TRACE_NAME:
-            say(
-                f"{options.df_out / TRACE_NAME} is a link, or no trace, or another user's, or may still be written to:"
-                f" this run's trace is {file.path}"
+            log(
+                f"{options.df_out / TRACE_NAME} is in use, a link, no trace, or another user's file: this run's trace "
+                f"is {file.path}"
             )
         sinks.append(file)
     if options.prometheus is not None:
@@ -288,19 +288,19 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack) -> bool
 
         sinks.append(view.enter_context(LiveView(infos)))
 
-    monitor = PowerMonitor(opened.channels, interval_s, sinks, clock, say)
-    gc.freeze()  # what is there now stays: looking through it again takes as long as a second's samples
-    # The view takes back the lines that it has drawn: it ends before anything else is said.
-    with _whatever_happens(child, "while sampling"), view, monitor:
+    monitor = PowerMonitor(opened.channels, interval_s, sinks, clock, log)
+    gc.freeze()  # a collection of all that is loaded takes as long as the samples of a second
+    # The view erases the lines that it has drawn, so it has to end before other messages.
+    with _errors_reported(child, "while sampling"), view, monitor:
         _measure(options, child, monitor, clock)
-    with _whatever_happens(child, "in the summary"):
+    with _errors_reported(child, "in the summary"):
         summary = Summary(trace)
         if file is not None:
             where = f"the trace is {file.path}, but its tables could not be written"
             if not file.is_in_place():
                 where = "tables could not be written"
-                say(f"the trace {file.path} was removed or replaced meanwhile: what was sampled is not in it")
-            with _whatever_happens(child, where):
+                log(f"the trace {file.path} was removed or replaced during the run: its samples are lost")
+            with _errors_reported(child, where):
                 from jpwr.report.frames import write_frames
 
                 write_frames(file.path.parent, options.suffix, options.df_filetype, summary)
@@ -309,9 +309,9 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack) -> bool
 
 
 def _measure(options: argparse.Namespace, child: Child, monitor: PowerMonitor, clock: SystemClock) -> None:
-    """Idle phase, then the command, its start and end marked in the trace."""
+    """Sample the idle phase, then run the command, with its start and end marked in the trace."""
     if options.idle:
-        within(ANSWER_S, monitor.sample)  # so that all of the idle phase is covered
+        within(ANSWER_S, monitor.sample)  # covers the start of the idle phase
     idle_end_s = clock.now_s() + options.idle
     while clock.now_s() < idle_end_s and not child.asked_to_end:
         clock.sleep_until(min(idle_end_s, clock.now_s() + 0.1))
@@ -326,25 +326,25 @@ def _measure(options: argparse.Namespace, child: Child, monitor: PowerMonitor, c
         for mark in marks:
             monitor.event(mark.event, now_s if mark.time_s is None else mark.time_s, region=mark.region)
         if child.exit_code is None:
-            edges.begin_beside()
+            edges.request()
 
     environ = given_environ()
     marks: MarkReader | None = None
     try:
-        marks = MarkReader(on_marks, say)
+        marks = MarkReader(on_marks, log)
         environ[MARKS_VARIABLE] = marks.path
         edges.start()
         marks.start()
     except JpwrError as error:
-        say(str(error))
-        environ[MARKS_VARIABLE] = os.devnull  # a program that writes marks finds a file all the same
-    within(ANSWER_S, EdgeReader(monitor, clock).whole)
+        log(str(error))
+        environ[MARKS_VARIABLE] = os.devnull  # programs that write marks still find a file
+    within(ANSWER_S, EdgeReader(monitor, clock).read_all)
     monitor.event("command_started", clock.now_s())
     try:
         exit_code = child.run(environ)
         ended_s = child.ended_s if child.ended_s is not None else clock.now_s()
-        with _whatever_happens(child, "in the last sample"):
-            within(ANSWER_S, EdgeReader(monitor, clock).whole)
+        with _errors_reported(child, "in the last sample"):
+            within(ANSWER_S, EdgeReader(monitor, clock).read_all)
         monitor.event("command_ended", ended_s, exit_code=exit_code)
     finally:
         if marks is not None:
@@ -361,20 +361,20 @@ def _report(options: argparse.Namespace, child: Child, summary: Summary, monitor
         }
         line = json.dumps({**about, "hung": monitor.hung, **summary.to_dict()}) + "\n"
         if options.json_out is not None:
-            with _whatever_happens(child, f"--json-out {options.json_out} could not be written"):
+            with _errors_reported(child, f"--json-out {options.json_out} could not be written"):
                 _write_json(options.json_out, line)
         if options.json:
             write(line)
             return
     for text in [*summary.lines(), *summary.notes()]:
-        say(text)
+        log(text)
     if monitor.recorder.skipped_ticks:
         why = f"reading took longer than {options.interval:g} ms, or the CPU was busy"
-        say(f"{monitor.recorder.skipped_ticks} ticks were skipped: {why}")
+        log(f"{monitor.recorder.skipped_ticks} samples were skipped: {why}")
 
 
 def _write_json(path: Path, line: str) -> None:
-    """A file is there whole or not at all; a stream is written to as it is, and no reader is waited for."""
+    """Replace a file as a whole, or append to a stream without waiting for a reader."""
     if _is_stream(path):
         file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC)
         os.set_blocking(file, True)

@@ -17,16 +17,16 @@ from jpwr.trace.trace import Series, Trace
 
 
 class Method:
-    """A method as that interface names it: `jpwr.gpu.pynvml.power()` and its like."""
+    """Base of methods such as `jpwr.gpu.pynvml.power()`."""
 
     name = ""
 
 
-class get_power:  # noqa: N801 - its name there
-    """Sample with some methods, every `interval` milliseconds, for as long as the `with` block lasts.
+class get_power:  # noqa: N801 - the name in jpwr 0.0.10
+    """Sample with some methods, every `interval` milliseconds, while the `with` block lasts.
 
-    What was measured is in `trace`, whatever is installed and however the block ended; with pandas it is in `df`, too.
-    Raises BackendUnavailable when a method cannot be used, and JpwrError for an interval that is none.
+    The readings are in `trace`, even if the block raised, and with pandas also in `df`. Raises BackendUnavailable if a
+    method cannot be used, and JpwrError for an invalid method or interval.
     """
 
     def __init__(
@@ -37,19 +37,20 @@ class get_power:  # noqa: N801 - its name there
             if not isinstance(name, str) or not name:
                 kind = type(method).__name__
                 raise JpwrError(
-                    f"what is of type {kind} is no method of jpwr: add one by an entry point of the group jpwr.methods"
+                    f"an object of type {kind} is not a method of jpwr: give a name, or add a method by an entry point "
+                    "of the group jpwr.methods"
                 )
         try:
             self._interval_s = interval / 1000
         except (TypeError, OverflowError) as error:
-            raise JpwrError(f"the interval is a number of milliseconds, got {interval!r:.40}") from error
+            raise JpwrError(f"the interval must be a number of milliseconds, got {interval!r:.40}") from error
         self._stack = ExitStack()
         self._begun: PowerMonitor | None = None
         self._ended = False
 
     def __enter__(self) -> get_power:
         self._ended = False
-        self.__dict__.pop("df", None)  # of a block before
+        self.__dict__.pop("df", None)  # of an earlier block
         with ExitStack() as stack:
             channels = open_methods(self._names, stack).channels
             self._begun = stack.enter_context(PowerMonitor(channels, self._interval_s))
@@ -60,7 +61,7 @@ class get_power:  # noqa: N801 - its name there
         try:
             self._stack.__exit__(kind, *error)
         except Exception:
-            if kind is None:  # else the block's own error is the one to be told
+            if kind is None:  # otherwise the block's own error counts
                 raise
         finally:
             self._ended = True
@@ -68,27 +69,25 @@ class get_power:  # noqa: N801 - its name there
     @property
     def _monitor(self) -> PowerMonitor:
         if self._begun is None:
-            raise JpwrError("nothing was measured: the with block has not begun")
+            raise JpwrError("nothing was measured, because the with block has not begun: read the results after it")
         return self._begun
 
     @property
     def trace(self) -> Trace:
-        """Every reading: times in seconds of the node's monotonic clock, power in watts."""
+        """All readings: times in seconds of the node's monotonic clock, power in watts."""
         return self._monitor.trace
 
     @cached_property
     def df(self) -> Any:
         """A pandas data frame with `timestamps` in seconds since 1970 and a column in watts per channel.
 
-        Raises JpwrError before the block has ended, and where there is no pandas.
+        Raises JpwrError before the block has ended, and without pandas.
         """
         if not self._ended:
-            raise JpwrError("df is there when the with block has ended: look at it after the block")
+            raise JpwrError("df was read before the with block has ended: read it after the block")
         pandas = _pandas()
         if pandas is None:
-            raise JpwrError(
-                "df needs pandas: pip install pandas; without it, trace and energy() have what was measured"
-            )
+            raise JpwrError("df needs pandas: pip install pandas; without it, use trace and energy()")
         offset_s = self._monitor.clock.epoch_offset_s
         every = self.trace.series()
         rows = [(time_s + offset_s, *power_w) for time_s, power_w in ticks(every)]
@@ -96,9 +95,9 @@ class get_power:  # noqa: N801 - its name there
         return pandas.DataFrame(rows, columns=["timestamps", *names], dtype=float)
 
     def energy(self) -> tuple[Any, dict[str, Any]]:
-        """Watt-hours of each channel, `nan` without two samples, and further tables: `energy_from_counter` for ROCm.
+        """Return the watt-hours of each channel (nan without two samples), and additional_data.
 
-        The watt-hours are a pandas series, and a table a data frame of one row; without pandas both are dictionaries.
+        The watt-hours are a pandas series, or a dictionary without pandas.
         """
         energy_wh = {series.info.name: _energy_wh(series) for series in self.trace.series()}
         pandas = _pandas()
@@ -106,7 +105,10 @@ class get_power:  # noqa: N801 - its name there
 
     @property
     def additional_data(self) -> dict[str, Any]:
-        """The further tables of energy()."""
+        """Watt-hours by the counters of ROCm channels, as `energy_from_counter`; empty without any.
+
+        They are a pandas data frame of one row, or a dictionary without pandas.
+        """
         counters_wh = {
             series.info.name: counted_wh(series) for series in self.trace.series() if has_counter_table(series.info)
         }
@@ -124,9 +126,9 @@ def _energy_wh(series: Series) -> float:
 
 
 def _pandas() -> Any:
-    """The module, or None where it is not installed, or cannot be loaded."""
+    """Return the module pandas, or None if it cannot be imported."""
     try:
         import pandas
-    except Exception:  # one that does not fit its numpy fails in ways of its own
+    except Exception:  # a pandas that is incompatible with numpy may raise anything
         return None
     return pandas

@@ -1,12 +1,12 @@
-"""Errors raised while power is sampled; every message is one sentence for a person."""
+"""Errors of jpwr; every message is one sentence for a person."""
 
 
 class JpwrError(Exception):
-    """Base of all errors that jpwr raises on purpose."""
+    """Base of all errors that jpwr raises."""
 
 
 class BackendUnavailable(JpwrError):
-    """A method cannot be used here: its library, its device or a permission is missing."""
+    """A method cannot be used on this node: its library, its device or a permission is missing."""
 
 
 class ReadError(JpwrError):

@@ -1,4 +1,4 @@
-"""Regions of training loops that one does not own: a callback for Keras, hooks for PyTorch."""
+"""Regions of training loops in other code: a callback for Keras, hooks for PyTorch."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from jpwr.regions.times import BACKWARD, BATCH, EPOCH, FORWARD, UPDATE
 
 
 def keras_callback(timer: RegionTimer) -> Any:
-    """For `model.fit(..., callbacks=[...])`: Epoch, and each Batch. Raises JpwrError without Keras."""
+    """Return a callback for `model.fit(callbacks=[...])` that times Epoch and Batch; raise JpwrError without Keras."""
     try:
         import keras
     except ImportError as error:
-        raise JpwrError("a callback for Keras was asked for, but there is no Keras: pip install keras") from error
+        raise JpwrError("a callback for Keras was requested, but Keras is missing: pip install keras") from error
 
     class RegionCallback(keras.callbacks.Callback):  # type: ignore[misc]
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
@@ -33,22 +33,23 @@ def keras_callback(timer: RegionTimer) -> Any:
 
 
 def mark_torch(timer: RegionTimer, model: Any, optimizer: Any) -> Callable[[], None]:
-    """Forward, Backward and Update of a PyTorch model, each Batch from one update to the next; returns what ends it.
+    """Time Forward, Backward, Update and Batch of a PyTorch model by hooks; return a function that removes them.
 
-    With gradient accumulation a Batch has several passes. `for batch in timer.io(loader):` adds IO.
+    A Batch lasts from one update to the next; with gradient accumulation, it has several passes. `for batch in
+    timer.io(loader):` adds IO.
     """
     import torch
     from torch.utils import _pytree as tree
 
     in_batch = False
-    backward: list[Moment] = []  # when it began
+    backward: list[Moment] = []  # its beginning, if it is open
 
     def begin_forward(*_: Any) -> None:
         nonlocal in_batch
         if not in_batch:
             timer.start(BATCH)
             in_batch = True
-        backward.clear()  # of one that ended in an error, whose end is not told
+        backward.clear()  # a backward pass that raised has no end
         timer.start(FORWARD)
 
     def end_forward(_: Any, __: Any, output: Any) -> None:
@@ -60,7 +61,7 @@ def mark_torch(timer: RegionTimer, model: Any, optimizer: Any) -> Callable[[], N
     def begin_backward(_: Any) -> None:
         if not backward and timer.recording:
             backward.append(timer.moment())
-            # Autograd works on threads of its own, and calls this when it has done all.
+            # Autograd works on threads of its own, and calls this when all of its work is done.
             torch.autograd.Variable._execution_engine.queue_callback(end_backward)
 
     def end_backward() -> None:

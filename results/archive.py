@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
 from jpwr.errors import JpwrError
-from jpwr.say import printable
+from jpwr.messages import printable
 from jpwr.trace.trace import Trace
 from results.collect import RECORD_NAME, collect
 from results.join.energy import read_traces

@@ -78,12 +78,12 @@ def test_a_backward_pass_that_fails_is_not_told_and_those_after_it_are():
 
 def test_without_keras_it_is_said(monkeypatch):
     monkeypatch.setitem(sys.modules, "keras", None)
-    with pytest.raises(JpwrError, match="there is no Keras"):
+    with pytest.raises(JpwrError, match="Keras is missing"):
         keras_callback(RegionTimer())
 
 
 def test_events_of_a_gpu_are_refused_where_there_is_none():
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
-    with pytest.raises(JpwrError, match="PyTorch shows no GPU"):
+    with pytest.raises(JpwrError, match="PyTorch finds none"):
         torch_events()

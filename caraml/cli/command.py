@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jpwr.say import printable
+from jpwr.messages import printable
 
 Run = Callable[[argparse.Namespace], int]
 Argument = Callable[[Any], object]  # adds itself to a parser

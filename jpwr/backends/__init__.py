@@ -1,8 +1,8 @@
-"""The table of methods, and how names on the command line become open channels.
+"""Table of methods, and functions that open the channels of those named on the command line.
 
-A method is one module here with one function, `open_channels(stack) -> list[Channel]`, which raises
-BackendUnavailable when it cannot be used. Vendor libraries are imported inside it, never before. Another package adds
-a method by an entry point of the group "jpwr.methods" that names such a function.
+A method is a module of this package with one function, `open_channels(stack) -> list[Channel]`, which raises
+BackendUnavailable if it cannot be used. It imports vendor libraries itself. Another package adds a method by an entry
+point of the group "jpwr.methods" that names such a function.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any, Callable, Dict, NamedTuple, Sequence
 
 from jpwr.channel import Channel, Scope, check_info
 from jpwr.errors import BackendUnavailable, JpwrError
+from jpwr.messages import log
 from jpwr.process.threads import within
-from jpwr.say import say
 
 METHODS: Dict[str, str] = {  # noqa: UP006 - a type that Python 3.8 evaluates
     "pynvml": "jpwr.backends.nvml",
@@ -27,27 +27,29 @@ METHODS: Dict[str, str] = {  # noqa: UP006 - a type that Python 3.8 evaluates
     "ipmi": "jpwr.backends.ipmi",
     "estimate": "jpwr.backends.estimate",
 }
-# A model of power is no sensor: it is used when it is asked for by name, and never found.
+# A model of power is no sensor: it is used only by its name, never by `auto`.
 MODELLED = ("estimate",)
 ENTRY_POINTS = "jpwr.methods"
-# What several methods can show of the same part; `auto` takes it from the first that does.
+# Scopes that several methods can cover; `auto` takes each from the first method that does.
 SHARED_SCOPES = (Scope.DEVICE, Scope.MODULE, Scope.CPU, Scope.DRAM, Scope.NODE, Scope.SUPPLY)
 
-OPEN_S = 60.0  # a driver that has to start many devices first takes a while
+OPEN_S = 60.0  # a driver may have to initialise many devices first
 
 Open = Callable[[ExitStack], "list[Channel]"]
 
 
 class OpenedMethods(NamedTuple):
+    """Channels of the methods that were opened."""
+
     channels: list[Channel]
-    notes: list[str]  # what was found, what was not and why
+    notes: list[str]  # on methods and channels that were found, left out or unavailable
 
 
 def open_methods(names: Sequence[str], stack: ExitStack) -> OpenedMethods:
     """Open the channels of all methods named.
 
-    `auto` is every sensor that is there; `a/b` is the first of a and b that is there. Raises BackendUnavailable
-    when a method that was named cannot be used, and JpwrError for a name that is not in the table.
+    `auto` is every available sensor; `a/b` is the first available of a and b. Raises BackendUnavailable if a named
+    method cannot be used, and JpwrError for an unknown name.
     """
     channels: list[Channel] = []
     notes: list[str] = []
@@ -58,17 +60,17 @@ def open_methods(names: Sequence[str], stack: ExitStack) -> OpenedMethods:
 
 
 def _add(found: Sequence[Channel], channels: list[Channel], method: str) -> list[str]:
-    """Add the channels whose names are free; a word on others, unless they are the same ones once more."""
+    """Add the channels whose names are free; return a note on others, except for identical ones."""
     known = {channel.info.name: channel.info for channel in channels}
     channels += [channel for channel in found if channel.info.name not in known]
     others = [name for channel in found if known.get(name := channel.info.name, channel.info) != channel.info]
     if not others:
         return []
-    return [f"{method}: left out, as another method has a channel of that name already: {', '.join(others)}"]
+    return [f"{method}: left out, because another method has a channel of that name: {', '.join(others)}"]
 
 
 def _lacking(channels: Sequence[Channel]) -> list[str]:
-    """One note on all channels that lack the same for the same reason."""
+    """Return one note for all channels that lack the same reading for the same reason."""
     names: dict[str, list[str]] = {}
     for channel in channels:
         if channel.info.lacks:
@@ -77,11 +79,11 @@ def _lacking(channels: Sequence[Channel]) -> list[str]:
 
 
 def plug_ins() -> dict[str, Any]:
-    """Entry points of other packages, by the method's name."""
+    """Return the entry points of other packages' methods, by name."""
     from importlib import metadata
 
     found: Any = metadata.entry_points()
-    # Before Python 3.10 it is a dictionary of groups.
+    # A dictionary of groups before Python 3.10.
     points = found.select(group=ENTRY_POINTS) if hasattr(found, "select") else found.get(ENTRY_POINTS, ())
     return {point.name: point for point in points if point.name not in METHODS}
 
@@ -97,27 +99,27 @@ def _find(name: str) -> Open:
         found = others[name].load()
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # whatever another package's import does
+    except BaseException as error:  # another package's import may raise anything
         raise BackendUnavailable(f"its package cannot be loaded ({type(error).__name__}: {error})") from error
     return found
 
 
 def open_method(name: str, stack: ExitStack) -> list[Channel]:
-    """Open the channels of one method; raises BackendUnavailable, or JpwrError for a name that is none."""
+    """Open the channels of one method; raise BackendUnavailable if it fails, and JpwrError for an unknown name."""
     open_channels = _find(name)
     found: list[list[Channel]] = []
-    with ExitStack() as attempt:  # closes what was opened if the method turns out unusable half-way
+    with ExitStack() as attempt:  # closes what a failed attempt has opened
 
         def open_them() -> None:
             try:
                 found.append(_checked(open_channels(attempt)))
             except BackendUnavailable:
                 raise
-            except BaseException as error:  # whatever a vendor's library or another package does
+            except BaseException as error:  # a vendor's library or another package may raise anything
                 raise BackendUnavailable(f"it cannot be opened ({type(error).__name__}: {error})") from error
 
         waiting = f"waiting for the method '{name}' to open, for up to {OPEN_S:g} s"
-        if not within(OPEN_S, open_them, lambda: say(waiting), starts_more=True):
+        if not within(OPEN_S, open_them, lambda: log(waiting), starts_more=True):
             attempt.pop_all()
             raise BackendUnavailable(f"it did not answer within {OPEN_S:g} s")
         stack.push(attempt.pop_all())
@@ -126,21 +128,24 @@ def open_method(name: str, stack: ExitStack) -> list[Channel]:
 
 def _checked(channels: Any) -> list[Channel]:
     if not isinstance(channels, list) or not all(isinstance(channel, Channel) for channel in channels):
-        raise BackendUnavailable(f"it gives {channels!r:.60}, which is no list of channels")
+        raise BackendUnavailable(f"it returned {channels!r:.60} instead of a list of channels")
     if not channels:
-        raise BackendUnavailable("it shows no channel")
+        raise BackendUnavailable("it returned no channel")
     names = set()
     for channel in channels:
         try:
             check_info(channel.info)
         except ValueError as error:
-            raise BackendUnavailable(f"it describes a channel that is none: {error}") from error
+            raise BackendUnavailable(f"it returned an invalid channel: {error}") from error
         if channel.info.name in names:
             raise BackendUnavailable(f"two of its channels are named '{channel.info.name}'")
         if channel.read_power_w is None and channel.read_energy_j is None:
             raise BackendUnavailable(f"its channel '{channel.info.name}' reads neither power nor a counter")
         if not isinstance(channel.counter_takes_s, (int, float)) or not channel.counter_takes_s >= 0:
-            raise BackendUnavailable(f"its channel '{channel.info.name}' has a counter_takes_s that is no time")
+            raise BackendUnavailable(
+                f"its channel '{channel.info.name}' has a counter_takes_s of {channel.counter_takes_s!r:.40}, which "
+                "must be 0 or more seconds"
+            )
         names.add(channel.info.name)
     return channels
 
@@ -171,20 +176,20 @@ def _open_auto(stack: ExitStack) -> OpenedMethods:
             continue
         taken = {channel.info.scope for channel in channels if channel.info.scope in SHARED_SCOPES}
         before = len(channels)
-        named_alike = _add([channel for channel in found if channel.info.scope not in taken], channels, name)
+        duplicates = _add([channel for channel in found if channel.info.scope not in taken], channels, name)
         if kept := channels[before:]:
             notes.append(f"{name}: {', '.join(map(_name, kept))}")
-        notes += named_alike
+        notes += duplicates
         left = [channel for channel in found if channel.info.scope in taken]
         if left:
             notes.append(
-                f"{name}: left out, as another method shows that scope already: {', '.join(map(_name, left))}; "
-                "name both with --methods to have both"
+                f"{name}: left out, because another method covers that scope: {', '.join(map(_name, left))}; "
+                "to use both, name both with --methods"
             )
     if not channels:
         raise BackendUnavailable(
             f"no power sensor was found ({'; '.join(notes)}): "
-            f"ask for '--methods {MODELLED[0]}' if an estimate from CPU load will do"
+            f"use '--methods {MODELLED[0]}' for an estimate from CPU load"
         )
     return OpenedMethods(channels, notes)
 

@@ -1,7 +1,7 @@
 """Power of an HPE Cray EX or XC node, from the kernel's pm_counters.
 
-Each file holds "VALUE UNIT TIMESTAMP us", made anew ten times a second: watts in `power`, joules in `energy`, and the
-same for accelerators, CPU and memory as accelN_power, cpu_power, memory_power and so on.
+Each file holds "VALUE UNIT TIMESTAMP us" and is refreshed ten times a second: watts in `power`, joules in `energy`, and
+the same for accelerators, CPU and memory as accelN_power, cpu_power, memory_power and so on.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jpwr.errors import BackendUnavailable
 
 PM_COUNTERS = Path("/sys/cray/pm_counters")
 # 10 Hz (Martin and Kappel, Cray XC30 power monitoring and management, CUG 2014). HPE's "User access to compute node
-# power data" calls power that of a point in time, and states no accuracy.
+# power data" describes power as an instantaneous value, and states no accuracy.
 PERIOD_S = 0.1
 COUNTER_STEP_J = 1.0  # whole joules
 WATTS = {"W": 1.0, "mW": 1e-3, "kW": 1e3}
@@ -26,11 +26,12 @@ PARTS = re.compile(r"(?:(accel\d+|cpu\d*|memory\d*)_)?power")
 
 
 def open_channels(stack: ExitStack, pm_counters: Path = PM_COUNTERS) -> list[Channel]:
+    """Open a channel for the node and each part of it; raise BackendUnavailable if none can be read."""
     channels = []
     paths = {found[1] or "node": path for path in pm_counters.glob("*power") if (found := PARTS.fullmatch(path.name))}
     for part, path in sorted(paths.items()):
         if re.sub(r"\d+$", "", part) in paths.keys() - {part}:
-            continue  # it is in what all of its kind take together
+            continue  # another file has the sum of all parts of this kind
         energy_path = path.with_name(path.name[: -len("power")] + "energy")
         readings = one_at_least(reading_of(stack, path, 1.0, WATTS), reading_of(stack, energy_path, 1.0, JOULES))
         info = ChannelInfo(
@@ -44,7 +45,7 @@ def open_channels(stack: ExitStack, pm_counters: Path = PM_COUNTERS) -> list[Cha
         )
         channels.append(channel_of(info, *readings))
     if not channels:
-        raise BackendUnavailable(f"there is no {pm_counters}/power: this is not an HPE Cray node")
+        raise BackendUnavailable(f"{pm_counters}/power does not exist: this is not an HPE Cray node")
     return unless_all_are_lost(channels)
 
 

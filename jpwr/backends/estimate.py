@@ -1,8 +1,8 @@
 """CPU power modelled from load: an estimate for machines without a sensor, never a measurement.
 
 power = TDP x (idle share + (1 - idle share) x load), the model linear in load of Fan, Weber and Barroso 2007,
-"Power provisioning for a warehouse-sized computer", section 3. Its TDP is per core, so that a virtual machine or a
-part of a node is charged with its own cores.
+"Power provisioning for a warehouse-sized computer", section 3. The TDP is per core, so that a virtual machine or a part
+of a node has the power of its own cores.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ IDLE_SHARE = 0.3  # assumed; two-socket servers idle at a fifth to a half of the
 
 
 class Processor(NamedTuple):
+    """TDP of a processor model, and its source."""
+
     model: str  # a regular expression on the model name of /proc/cpuinfo
     tdp_w: float
     cores: int
@@ -38,12 +40,12 @@ PROCESSORS = (
     Processor(r"Platinum 8462Y\+", 300, 32, "Intel ARK"),
     Processor(r"Platinum 8480\+", 350, 56, "Intel ARK"),
 )
-# For a model that is not in the table: between the 3.5 W per core of the largest server processors above and the
-# 9.4 W of the fastest.
+# For other models: between the 3.5 W per core of the largest server processors above and the 9.4 W of the fastest.
 UNKNOWN_TDP_PER_CORE_W = 6.0
 
 
 def open_channels(stack: ExitStack, proc: Path = PROC, environ: Mapping[str, str] = os.environ) -> list[Channel]:
+    """Open the channel of the modelled power; raise BackendUnavailable without Linux's /proc."""
     try:
         stat = stack.enter_context(open(proc / "stat"))
         cpuinfo = (proc / "cpuinfo").read_text()
@@ -62,7 +64,7 @@ def open_channels(stack: ExitStack, proc: Path = PROC, environ: Mapping[str, str
 
 
 def _tdp_w(cpuinfo: str, environ: Mapping[str, str]) -> tuple[float, str]:
-    """TDP in watts of the cores that this machine shows, and where the figure comes from."""
+    """Return the TDP in watts of this machine's cores, and its source."""
     stated = environ.get(TDP_VARIABLE)
     if stated:
         try:
@@ -77,7 +79,7 @@ def _tdp_w(cpuinfo: str, environ: Mapping[str, str]) -> tuple[float, str]:
     physical = re.findall(r"^physical id\s*:\s*(\d+)$", cpuinfo, re.MULTILINE)
     core = re.findall(r"^core id\s*:\s*(\d+)$", cpuinfo, re.MULTILINE)
     threads = len(re.findall(r"^processor\s*:", cpuinfo, re.MULTILINE)) or 1
-    # Two threads of one core share its power; Arm shows neither id, and has one thread a core.
+    # Two threads of one core share its power; Arm lists neither id, and has one thread per core.
     cores = len(set(zip(physical, core))) or threads
     for known in PROCESSORS:
         if re.search(known.model, model):
@@ -92,7 +94,7 @@ def _tdp_w(cpuinfo: str, environ: Mapping[str, str]) -> tuple[float, str]:
 
 
 class _Load:
-    """Share of the CPU time since the last reading that was not idle, from 0 to 1."""
+    """Reader of the CPU load: the share of CPU time since the last reading that was not idle, from 0 to 1."""
 
     def __init__(self, stat: TextIO) -> None:
         self._stat = stat

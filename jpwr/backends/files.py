@@ -1,4 +1,4 @@
-"""Numbers in files that the kernel makes anew at each read."""
+"""Numbers in files whose content the kernel generates at each read."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def open_reading(
 ) -> Callable[[], float]:
     """Return a function that reads a file whose first word is a number; `scale` turns it into watts or joules.
 
-    With `units`, the second word is a unit, which has a scale of its own. Raises BackendUnavailable.
+    With `units`, the second word is a unit with a further scale. Raises BackendUnavailable if it cannot be opened.
     """
     try:
         file: TextIO = stack.enter_context(open(path))
     except PermissionError as error:
         raise BackendUnavailable(
-            f"{path} may be read by root only: have your administrator run 'chmod a+r' on it"
+            f"{path} is readable by root only: have your administrator run 'chmod a+r' on it"
         ) from error
     except OSError as error:
         raise BackendUnavailable(f"{path} cannot be opened ({error.strerror})") from error

@@ -16,16 +16,17 @@ from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import BackendUnavailable
 
 HWMON = Path("/sys/class/hwmon")
-# "Grace Power" contains the rails "CPU Power" and "SysIO Power": only one of them may be in the sum of the scope CPU.
-# The rails are left out, so that Grace's sum is whole; `device` is NVML's to tell.
+# "Grace Power" contains the rails "CPU Power" and "SysIO Power", which are left out so that nothing is counted twice in
+# the scope CPU. The scope DEVICE is NVML's.
 SCOPES = {"Module": Scope.MODULE, "Grace": Scope.CPU}
 MICROWATT = 1e-6
-# power1_accuracy is what the firmware states in ACPI's _PMC (section 10.4), such as "97.5%", where 100 % is exact. A
-# smaller share than this cannot be meant so, and counts as not stated.
+# power1_accuracy is the firmware's value in ACPI's _PMC (section 10.4), such as "97.5%", where 100 % is exact. A lower
+# value is implausible and counts as not stated.
 LEAST_ACCURATE = 0.5
 
 
 def open_channels(stack: ExitStack, hwmon: Path = HWMON) -> list[Channel]:
+    """Open a channel for each module and each Grace processor; raise BackendUnavailable if none can be read."""
     channels: dict[str, Channel] = {}
     for meter in sorted(hwmon.glob("hwmon*/device/power1_oem_info")):
         label = text_of(meter)
@@ -39,8 +40,8 @@ def open_channels(stack: ExitStack, hwmon: Path = HWMON) -> list[Channel]:
             scope,
             "ACPI power meter by hwmon",
             averaging_s=interval_s,
-            # The kernel reads the meter again once its sampling time is over, which it does not show
-            # (drivers/hwmon/acpi_power_meter.c): not longer than the time it averages over.
+            # The kernel reads the meter again after its sampling time, which is not exported
+            # (drivers/hwmon/acpi_power_meter.c) and is at most the averaging time.
             held_s=interval_s,
             accuracy=accuracy,
             accuracy_from="documentation" if accuracy else "",
@@ -48,12 +49,12 @@ def open_channels(stack: ExitStack, hwmon: Path = HWMON) -> list[Channel]:
         power = attempt(partial(open_reading, stack, meter.with_name("power1_average"), MICROWATT))
         channels[info.name] = channel_of(info, power)
     if not channels:
-        raise BackendUnavailable(f"no power meter of a Grace module is under {hwmon}: this is not a Grace-Hopper node")
+        raise BackendUnavailable(f"{hwmon} has no power meter of a Grace module: this is not a Grace-Hopper node")
     return unless_all_are_lost(list(channels.values()))
 
 
 def _accuracy(text: str) -> float:
-    """Bound on a meter's error as a share of the reading, 0 where it states none."""
+    """Return the bound on a meter's error as a share of the reading; 0 if it states none."""
     try:
         exact = float(text.rstrip("%")) / 100
     except ValueError:

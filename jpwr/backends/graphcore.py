@@ -10,12 +10,13 @@ from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import BackendUnavailable, ReadError
 from jpwr.process.clock import Clock, SystemClock
 
-# Graphcore's documentation of the attribute "ipu power" states neither how often it is renewed nor an accuracy: a
-# summary notes where most readings repeat the one before.
-SHARED_S = 0.005  # one call reads all devices; what it gave serves those that are read right after
+# Graphcore's documentation of the attribute "ipu power" states neither a refresh interval nor an accuracy. The summary
+# has a note if most readings repeat the one before.
+SHARED_S = 0.005  # one call reads all devices: its result is used for all that are read within this time
 
 
 def open_channels(stack: ExitStack, clock: Clock | None = None) -> list[Channel]:
+    """Open a channel for each IPU; raise BackendUnavailable without gcipuinfo or an IPU."""
     try:
         import gcipuinfo
     except ImportError as error:
@@ -23,7 +24,7 @@ def open_channels(stack: ExitStack, clock: Clock | None = None) -> list[Channel]
     inventory = gcipuinfo.gcipuinfo()
     num_devices = len(inventory.getDevices())
     if not num_devices:
-        raise BackendUnavailable("gcipuinfo shows no IPU: is a partition of the Pod allocated to you?")
+        raise BackendUnavailable("gcipuinfo lists no IPU: is a partition of the Pod allocated to you?")
     readings = _Readings(inventory, gcipuinfo.IpuPower, num_devices, clock or SystemClock())
     return [
         Channel(
@@ -34,7 +35,7 @@ def open_channels(stack: ExitStack, clock: Clock | None = None) -> list[Channel]
 
 
 class _Readings:
-    """The powers of all IPUs, each in its own place."""
+    """Reader of the power of all IPUs."""
 
     def __init__(self, inventory: Any, attribute: Any, num_devices: int, clock: Clock) -> None:
         self._inventory = inventory
@@ -54,8 +55,8 @@ class _Readings:
                 self._values = []
                 raise ReadError(f"gcipuinfo: {error}") from error
         if len(self._values) != self._num_devices:
-            # A shorter list cannot be told apart by device: every reading could be its neighbour's.
-            raise ReadError(f"gcipuinfo gave {len(self._values)} powers for {self._num_devices} IPUs")
+            # In a shorter list, it is unknown which device each value belongs to.
+            raise ReadError(f"gcipuinfo returned {len(self._values)} powers for {self._num_devices} IPUs")
         text = self._values[index].strip()
         try:
             return float(text[:-1] if text.endswith("W") else text)  # such as "45.12W"

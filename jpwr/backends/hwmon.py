@@ -1,9 +1,9 @@
-"""Power and energy of whatever the kernel shows under hwmon, such as AMD and Intel GPUs and AMD processors.
+"""Power and energy of devices under the kernel's hwmon, such as AMD and Intel GPUs and AMD processors.
 
 https://docs.kernel.org/hwmon/sysfs-interface.html: power*_average and power*_input are in microwatts, energy*_input in
-microjoules, power*_label and energy*_label name them; power*_cap is the most that the device is allowed. How often the
-chip has new readings is in update_interval, and over which time an average is taken in power*_average_interval, both in
-milliseconds. The drivers of `KNOWN` state no accuracy.
+microjoules, power*_label and energy*_label name them; power*_cap is the power limit. The refresh interval is in
+update_interval and the averaging time in power*_average_interval, both in milliseconds. The drivers of `KNOWN` state no
+accuracy.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from jpwr.errors import BackendUnavailable
 
 HWMON = Path("/sys/class/hwmon")
 MICRO = 1e-6
-# What is counted of each kind of chip, by its labels: a chip's other sensors are inside of the counted one, and a chip
-# that is not in this table cannot be put into a sum. Of the drivers of processors, the first that is there is taken.
+# Labels of the sensor that covers a whole chip, by driver: a chip's other sensors measure parts of it, and other chips
+# belong to no scope. If several drivers list the processors, the first one of this table is used.
 KNOWN = {
     "amdgpu": (Scope.DEVICE, r"PPT|slowPPT|"),
     "i915": (Scope.DEVICE, r"card|"),
@@ -33,18 +33,18 @@ KNOWN = {
 
 
 def open_channels(stack: ExitStack, hwmon: Path = HWMON) -> list[Channel]:
+    """Open a channel for each device of a known driver; raise BackendUnavailable if none can be read."""
     channels: dict[str, Channel] = {}
     others = []
     chips = {chip: text_of(chip / "name") for chip in sorted(hwmon.glob("hwmon*"), key=_number)}
-    # Several drivers may show the same processors.
-    of_processors = next((name for name in KNOWN if KNOWN[name][0] is Scope.CPU and name in chips.values()), None)
+    cpu_driver = next((name for name in KNOWN if KNOWN[name][0] is Scope.CPU and name in chips.values()), None)
     for chip, chip_name in chips.items():
         if (chip / "device" / "power1_oem_info").exists():
-            continue  # a Grace module's power meters are those of the method gh
+            continue  # a Grace module's power meters belong to the method gh
         for sensor, label in _sensors(chip):
             scope, labels = KNOWN.get(chip_name, (None, ""))
-            is_twice = scope is Scope.CPU and chip_name != of_processors
-            if scope is None or is_twice or not re.fullmatch(labels, label):
+            is_duplicate = scope is Scope.CPU and chip_name != cpu_driver
+            if scope is None or is_duplicate or not re.fullmatch(labels, label):
                 others.append(f"{chip_name} {label or sensor}".strip())
                 continue
             if scope is Scope.DEVICE and has_cpu("", _pci_id(chip)):
@@ -52,8 +52,8 @@ def open_channels(stack: ExitStack, hwmon: Path = HWMON) -> list[Channel]:
             name = unique(":".join(["hwmon", chip_name, label or sensor]), channels)
             channels[name] = _channel(stack, chip, chip_name, sensor, name, scope)
     if not channels:
-        seen = f"; its other sensors ({', '.join(others)}) cannot be put into a sum" if others else ""
-        raise BackendUnavailable(f"no power of a known kind of device is under {hwmon}{seen}")
+        seen = f"; its other sensors ({', '.join(others)}) cover no whole device" if others else ""
+        raise BackendUnavailable(f"{hwmon} has no power sensor of a known driver{seen}")
     return unless_all_are_lost(list(channels.values()))
 
 
@@ -70,7 +70,7 @@ def _pci_id(chip: Path) -> int:
 
 
 def _sensors(chip: Path) -> list[tuple[str, str]]:
-    """Numbers and labels of a chip's sensors; power and energy of one number are the same sensor's."""
+    """Return the numbers and labels of a chip's sensors; power and energy of one number are of the same sensor."""
     found: dict[str, str] = {}
     for path in sorted(chip.glob("*_*")):
         match = re.fullmatch(r"(power|energy)(\d+)_(average|input)", path.name)

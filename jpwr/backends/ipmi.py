@@ -1,4 +1,4 @@
-"""Power of the whole node by its baseboard management controller, through ipmitool."""
+"""Power of the whole node from its baseboard management controller, through ipmitool."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from jpwr.errors import BackendUnavailable, ReadError
 COMMAND = ("ipmitool", "dcmi", "power", "reading")
 READING = re.compile(r"Instantaneous power reading:\s*(\d+)\s*Watts")
 OFF = re.compile(r"Power reading state is:\s*deactivated", re.IGNORECASE)
-# A reading takes a good part of a second, and most controllers have no new one sooner (Green Metrics Tool,
+# A reading takes a large part of a second, and most controllers refresh no faster (Green Metrics Tool,
 # docs.green-coding.io, "PSU Energy AC - IPMI machine"). The controller states no accuracy.
 PERIOD_S = 1.0
 TIMEOUT_S = 5.0
 
 
 def open_channels(stack: ExitStack) -> list[Channel]:
+    """Open the channel of the node; raise BackendUnavailable if ipmitool is missing or returns no power."""
     if shutil.which(COMMAND[0]) is None:
-        raise BackendUnavailable("there is no ipmitool: install the package ipmitool")
+        raise BackendUnavailable("the program ipmitool was not found: install the package ipmitool")
     try:
         read_power_w()
     except ReadError as error:
         raise BackendUnavailable(
-            f"the management controller gives no power ({error}): ipmitool needs /dev/ipmi0, and root as a rule"
+            f"the management controller returns no power ({error}): ipmitool needs /dev/ipmi0, and usually root"
         ) from error
     info = ChannelInfo(
         "ipmi:node", Scope.NODE, "management controller by ipmitool dcmi", period_s=PERIOD_S, held_s=PERIOD_S
@@ -35,15 +36,15 @@ def open_channels(stack: ExitStack) -> list[Channel]:
 
 
 def read_power_w() -> float:
-    """One reading in watts; raises ReadError."""
+    """Read the node's power in watts; raise ReadError if that fails."""
     try:
         done = subprocess.run(COMMAND, capture_output=True, text=True, timeout=TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ReadError(f"{' '.join(COMMAND)}: {error}") from error
     found = READING.search(done.stdout)
     if done.returncode or found is None:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise ReadError(f"{' '.join(COMMAND)}: {said[-1] if said else f'exit code {done.returncode}'}")
+        output = (done.stderr or done.stdout).strip().splitlines()
+        raise ReadError(f"{' '.join(COMMAND)}: {output[-1] if output else f'exit code {done.returncode}'}")
     if OFF.search(done.stdout):
         raise ReadError(f"{' '.join(COMMAND)}: the power reading is deactivated")
     return float(found[1])

@@ -16,10 +16,10 @@ from jpwr.errors import BackendUnavailable, ReadError
 VISIBLE = (("CUDA_VISIBLE_DEVICES",),)
 # NVIDIA's documentation of nvmlDeviceGetPowerUsage: a one-second average on Ampere and later, but not on GA100.
 AVERAGED_S = 1.0
-COUNTER_STEP_J = 0.001  # it counts millijoules
+COUNTER_STEP_J = 0.001  # the counter is in millijoules
 _Number = Union[ctypes.c_uint, ctypes.c_ulonglong]
-# Yang et al. 2023 (arXiv:2312.02741): the longest time that they saw between two values of the sensor; and on the chips
-# GA100 and GH100, which have a compute capability of their own, a value is of 25 ms of each 100 ms.
+# Yang et al. 2023 (arXiv:2312.02741): the longest refresh interval that they observed. On the chips GA100 and GH100,
+# known by their compute capabilities, a value is the average over 25 ms of each 100 ms.
 REFRESH_S = 0.1
 SEEN_SHARE = 0.25
 SEEN_IN_PART = ((8, 0), (9, 0))
@@ -29,6 +29,7 @@ ACCURACY, DOCUMENTED_UNTIL = 0.05, 3
 
 
 def open_channels(stack: ExitStack, environ: Mapping[str, str] = os.environ) -> list[Channel]:
+    """Open a channel for each GPU; raise BackendUnavailable without a driver, a GPU or a readable sensor."""
     try:
         import pynvml
     except ImportError as error:
@@ -40,7 +41,7 @@ def open_channels(stack: ExitStack, environ: Mapping[str, str] = os.environ) -> 
     except pynvml.NVMLError as error:
         raise BackendUnavailable(f"NVML cannot be used ({error}): is this a node with an NVIDIA driver?") from error
     if not count:
-        raise BackendUnavailable("the NVIDIA driver is there, but it shows no GPU")
+        raise BackendUnavailable("the NVIDIA driver lists no GPU: check 'nvidia-smi' and the job's allocation")
     opened = [in_time(partial(_channel, pynvml, index), partial(_lost, index)) for index in range(count)]
     channels, ids = zip(*opened)
     mine = visible(environ, VISIBLE, ids)
@@ -58,9 +59,9 @@ def _lost(index: int, why: Lost) -> tuple[Channel, list[str]]:
 
 
 def _channel(nvml: Any, index: int) -> tuple[Channel, list[str]]:
-    """One GPU, with what its driver can tell, and the ids by which a job may ask for it or a part of it.
+    """Open one GPU; return its channel, and the ids by which a job may name it or a part of it.
 
-    One that tells nothing is not asked again: a lost one may hang.
+    A GPU that cannot be opened is not read again, because it may hang.
     """
     try:
         device = _Device(nvml, nvml.nvmlDeviceGetHandleByIndex(index))
@@ -76,7 +77,7 @@ def _channel(nvml: Any, index: int) -> tuple[Channel, list[str]]:
     uuid, capability = device.text("nvmlDeviceGetUUID"), device.compute_capability()
     name = device.text("nvmlDeviceGetName") or "NVIDIA GPU"
     divided = "; divided by MIG: all its instances together" if device.is_divided() else ""
-    # Before driver 470 an instance was called by its GPU's UUID.
+    # Before driver 470, an instance was named by its GPU's UUID.
     ids = [uuid, f"MIG-{uuid}", *device.instances()] if divided else [uuid]
     info = _info(index)._replace(
         source=f"{name}, {kind} of the board by NVML{divided}",
@@ -113,24 +114,25 @@ class _Device:
         return self._number("nvmlDeviceGetTotalEnergyConsumption", kind=ctypes.c_ulonglong, per_unit=1000)
 
     def instant_power(self) -> Callable[[], float]:
-        """Return what reads watts of this moment, which newer drivers have as a field."""
+        """Return a function that reads instantaneous watts, which newer drivers have as a field."""
         try:
             field = self._nvml.c_nvmlFieldValue_t(fieldId=self._nvml.NVML_FI_DEV_POWER_INSTANT)
         except AttributeError as error:
-            raise ReadError("this nvidia-ml-py does not know that field") from error
+            raise ReadError("this nvidia-ml-py has no field for instant power") from error
         take = self._call("nvmlDeviceGetFieldValues", 1, ctypes.byref(field))
+        milliwatts = ctypes.c_uint.from_buffer(field, type(field).value.offset)
 
         def read() -> float:
             failed = take() or field.nvmlReturn
             if failed:
                 raise self._error(failed)
-            return float(field.value.uiVal / 1000)  # of milliwatts
+            return milliwatts.value / 1000
 
         read()
         return read
 
     def compute_capability(self) -> tuple[int, int] | None:
-        """Its major and minor number, None where it is not known."""
+        """Return the major and the minor number of the compute capability, or None if unknown."""
         try:
             major, minor = self._nvml.nvmlDeviceGetCudaComputeCapability(self._handle)
         except (self._nvml.NVMLError, AttributeError):
@@ -138,7 +140,7 @@ class _Device:
         return major, minor
 
     def limit_w(self) -> float:
-        """The power limit in watts, 0 where it is not known."""
+        """Return the power limit in watts, or 0 if unknown."""
         found: float | Lost = attempt(lambda: self._number("nvmlDeviceGetEnforcedPowerLimit", per_unit=1000)())
         return 0.0 if isinstance(found, Lost) else found
 
@@ -166,12 +168,12 @@ class _Device:
         return read_status if known else None
 
     def instances(self) -> list[str]:
-        """The UUIDs of the instances into which MIG divides it."""
+        """Return the UUIDs of the GPU's MIG instances."""
         nvml = self._nvml
         found = []
         with suppress(nvml.NVMLError, AttributeError):
             for number in range(nvml.nvmlDeviceGetMaxMigDeviceCount(self._handle)):
-                with suppress(nvml.NVMLError):  # there may be fewer
+                with suppress(nvml.NVMLError):  # there may be fewer than the maximum
                     instance = nvml.nvmlDeviceGetMigDeviceHandleByIndex(self._handle, number)
                     found.append(_Device(nvml, instance).text("nvmlDeviceGetUUID"))
         return found

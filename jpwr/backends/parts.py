@@ -1,4 +1,4 @@
-"""A channel is made of what can be read of its sensor: what cannot is left out, and said."""
+"""Build a channel from the readings that its sensor offers, and note those that are unavailable."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Lost:
         raise ReadError(self.reason)
 
 
-# NVML asks the GPU itself for its counter: 3 ms on an H200, nearly all of it CPU time.
+# NVML queries the GPU for its counter, which takes 3 ms on an H200, nearly all of it CPU time.
 SLOW_S = 0.0005
-ANSWERS_S = 10.0  # a device that takes longer to be opened is lost
+ANSWERS_S = 10.0  # a device that takes longer to open counts as lost
 T = TypeVar("T")
-Part = Union[Callable[[], float], Lost, None]  # None: such a sensor has none
+Part = Union[Callable[[], float], Lost, None]  # None: sensors of this kind have no such reading
 
 
 def attempt(make: Callable[[], T]) -> T | Lost:
@@ -48,9 +48,9 @@ def in_time(make: Callable[[], T], otherwise: Callable[[Lost], T]) -> T:
 
 
 def seconds_of(read: Callable[[], float]) -> float:
-    """How much CPU time a reading takes, at best; 0 where that is too little to matter, or it fails.
+    """Return the least CPU time in seconds of three readings; 0 if one takes less than SLOW_S or fails.
 
-    CPU time, because a reading has to wait for a program that is busy in Python.
+    Wall time would include waits for Python's lock while the program computes.
     """
     found_s = []
     for _ in range(3):
@@ -64,22 +64,22 @@ def seconds_of(read: Callable[[], float]) -> float:
 
 
 def one_at_least(power: Part, energy: Part) -> tuple[Part, Part]:
-    """The two readings of one sensor; one that gives nothing while the other one does is lost.
+    """Return the two readings of one sensor, with a Lost in place of one that fails while the other one works.
 
-    What neither gives now may come later, from a device that sleeps.
+    If both fail, they are kept: the device may be asleep.
     """
     if power is None or energy is None:
         return power, energy
-    of_power, of_energy = attempt(power), attempt(energy)
-    if isinstance(of_power, Lost) and not isinstance(of_energy, Lost):
-        return of_power, energy
-    if isinstance(of_energy, Lost) and not isinstance(of_power, Lost):
-        return power, of_energy
+    power_w, energy_j = attempt(power), attempt(energy)
+    if isinstance(power_w, Lost) and not isinstance(energy_j, Lost):
+        return power_w, energy
+    if isinstance(energy_j, Lost) and not isinstance(power_w, Lost):
+        return power, energy_j
     return power, energy
 
 
 def unique(name: str, known: Container[str]) -> str:
-    """The name with the next number behind it that is not known: two devices of a kind have the same labels."""
+    """Return the name, with the next free number appended if it is known: two equal devices have the same label."""
     numbered = (f"{name}#{number}" for number in count(2))
     return name if name not in known else next(found for found in numbered if found not in known)
 
@@ -87,9 +87,10 @@ def unique(name: str, known: Container[str]) -> str:
 def channel_of(
     info: ChannelInfo, power: Part, energy: Part = None, status: Callable[[], dict[str, Any]] | None = None
 ) -> Channel:
-    """The channel with those of its two readings that can be had; what `info` says of a counter counts if there is one.
+    """Return the channel with those of its two readings that are available.
 
-    Without either, every reading is missing: a device that is lost stays in sight.
+    If neither is, the channel stays, and every reading is missing. Counter properties of `info` are dropped without a
+    counter.
     """
     lost = {name: part.reason for name, part in (("power", power), ("counter", energy)) if isinstance(part, Lost)}
     lacks = "; ".join(f"no {name} ({reason})" for name, reason in lost.items())
@@ -105,7 +106,7 @@ def channel_of(
 
 
 def unless_all_are_lost(channels: list[Channel]) -> list[Channel]:
-    """The channels; raises BackendUnavailable when none of them can be read."""
+    """Return the channels; raise BackendUnavailable if none of them can be read."""
     reasons = [channel.read_power_w.reason for channel in channels if isinstance(channel.read_power_w, Lost)]
     if channels and len(reasons) == len(channels):
         raise BackendUnavailable(f"none of its sensors can be read: {reasons[0]}")

@@ -19,14 +19,16 @@ from jpwr.process.clock import Clock, SystemClock
 
 POWERCAP = Path("/sys/class/powercap")
 MICROJOULE = 1e-6
-LEAST_MOST_W = 1000.0  # the most that a zone is thought to take, or so many times what it was seen to take
+# Upper bound on a zone's power: this, or so many times the highest power seen.
+LEAST_MOST_W = 1000.0
 TIMES_AS_MUCH = 4.0
-WRAP_S = 1.0  # what is told from one reading to the next within such a time is not sure
+WRAP_S = 1.0  # tolerance in time of the tests for a wrapped or reset counter
 # Intel's Software Developer's Manual, volume 3, section on RAPL: about every millisecond. It states no accuracy.
 REFRESH_S = 0.001
 
 
 def open_channels(stack: ExitStack, powercap: Path = POWERCAP, clock: Clock | None = None) -> list[Channel]:
+    """Open a channel for each package, its memory and the platform; raise BackendUnavailable if none can be read."""
     channels: dict[str, Channel] = {}
     for zone in sorted(powercap.glob("intel-rapl:*")):
         scope = _scope(text_of(zone / "name"))
@@ -41,7 +43,7 @@ def open_channels(stack: ExitStack, powercap: Path = POWERCAP, clock: Clock | No
         )
         channels[info.name] = channel_of(info, None, attempt(partial(_open, stack, zone, clock or SystemClock())))
     if not channels:
-        raise BackendUnavailable(f"no RAPL counter is under {powercap}: a virtual machine has none as a rule")
+        raise BackendUnavailable(f"{powercap} has no RAPL counter: virtual machines usually have none")
     return unless_all_are_lost(list(channels.values()))
 
 
@@ -54,7 +56,7 @@ def _open(stack: ExitStack, zone: Path, clock: Clock) -> Callable[[], float]:
 def _scope(zone_name: str) -> Scope | None:
     if zone_name.startswith("package"):
         return Scope.CPU
-    if zone_name.startswith("psys"):  # with a number on a package that is not the first
+    if zone_name.startswith("psys"):  # followed by a number on further packages
         return Scope.NODE
     # "core" and "uncore" are inside the package and are left out, so that a scope can be summed.
     return Scope.DRAM if zone_name == "dram" else None
@@ -66,9 +68,10 @@ def _name(powercap: Path, zone: Path) -> str:
 
 
 class _Counter:
-    """A RAPL counter that goes on where the kernel's starts again at 0.
+    """A RAPL counter that continues where the kernel's wraps to 0.
 
-    Where it may have gone round more often than is seen, or was set back, nobody knows how far it went: then it falls.
+    After a reset, or a time in which it may have wrapped more than once, the energy is unknown: the counter then falls
+    to 0.
     """
 
     def __init__(self, read_uj: Callable[[], float], counter_range_uj: int, clock: Clock) -> None:
@@ -84,9 +87,9 @@ class _Counter:
         now_uj, now_s = int(self._read_uj()), self._clock.now_s()
         step_uj, step_s = counter_step(self._last_uj, now_uj, self._range_uj), now_s - self._last_s
         most_uj_each_s = self._most_w / MICROJOULE
-        is_set_back = now_uj < self._last_uj and step_uj > most_uj_each_s * (step_s + WRAP_S)
-        may_be_a_round_more = 0 < self._range_uj < most_uj_each_s * (step_s - WRAP_S) - step_uj
-        if is_set_back or may_be_a_round_more:
+        is_reset = now_uj < self._last_uj and step_uj > most_uj_each_s * (step_s + WRAP_S)
+        may_have_wrapped_again = 0 < self._range_uj < most_uj_each_s * (step_s - WRAP_S) - step_uj
+        if is_reset or may_have_wrapped_again:
             self._total_uj = 0
         else:
             self._total_uj += step_uj
@@ -97,5 +100,5 @@ class _Counter:
 
 
 def counter_step(before: int, after: int, counter_range: int) -> int:
-    """How far a counter went that starts again at 0 once it has reached `counter_range`, in its own unit."""
+    """Return the increase of a counter that wraps to 0 at `counter_range`, in the counter's unit."""
     return after - before if after >= before else after - before + counter_range

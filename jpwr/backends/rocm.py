@@ -1,4 +1,4 @@
-"""Power of AMD GPUs, through amdsmi, or through ROCm SMI's own bindings where there is no amdsmi."""
+"""Power of AMD GPUs, through amdsmi, or through ROCm SMI's bindings if amdsmi is missing."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from jpwr.process.device_ids import amd_id, pci_address, same_ids
 
 MICRO = 1e-6
 ENERGY_STEP_J = 15.3e-6  # ROCm SMI's documentation of the counter's resolution
-# The driver gives the same table of metrics, with power and the counter in it, for a millisecond (Linux,
+# The driver caches the table of metrics, with power and the counter in it, for a millisecond (Linux,
 # smu_v13_0_6_ppt.c). AMD's documentation states no accuracy of either.
 REFRESH_S = 0.001
-# HIP counts what ROCr has left.
+# HIP's numbers are indices into what ROCr has left.
 VISIBLE = (("ROCR_VISIBLE_DEVICES",), ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"))
 # ROCm 6 and 5 keep the bindings here, below $ROCM_PATH.
 BINDINGS = ("libexec/rocm_smi", "rocm_smi/bindings")
-# MI300 has the current power, MI200 the average; the third is whichever of them newer libraries have.
+# MI300 has the current power, MI200 the average; newer libraries have either of them as the third.
 SOCKET_POWERS = ("current_socket_power", "average_socket_power", "socket_power")
-NO_POWER_W = 0xFFFF  # and above: all bits of a field of 16, 32 or 64 bits say that there is no value
+NO_POWER_W = 0xFFFF  # and above: a field of 16, 32 or 64 bits with all bits set has no value
 NO_TICKS = 2**64 - 1
 # A processor with its GPU on one socket, such as MI300A: its socket power contains the CPU's.
 WITH_CPU = re.compile(r"\bMI\d+A\b", re.IGNORECASE)
 INSTINCT = re.compile(r"\bMI(\d{3})", re.IGNORECASE)
 TWO_DIES = "250"
-PCI_IDS_WITH_CPU = (0x74A0,)  # MI300A, which a library without the kernel's names does not call so
+PCI_IDS_WITH_CPU = (0x74A0,)  # MI300A, for libraries that lack its name
 T = TypeVar("T")
 
 
 class Device(NamedTuple):
-    """One GPU of a library: what it is called, and how it is read."""
+    """One GPU of a library, with its names and readings."""
 
     device_id: str  # AMD's, or the PCI address where it has none
     address: str  # on the PCI bus: the same for all partitions of a GPU
@@ -49,7 +49,7 @@ class Device(NamedTuple):
     with_cpu: bool  # its power is that of a processor, too
     read_power_w: Callable[[], float]  # these two raise ReadError; both are 0 on a die that has no sensor
     read_energy_j: Callable[[], float]
-    limit_w: float  # the power cap, 0 where it is not told
+    limit_w: float  # the power cap; 0 if unknown
 
 
 class Sensor(NamedTuple):
@@ -57,14 +57,16 @@ class Sensor(NamedTuple):
 
     power: Part
     energy: Part
-    answers: bool  # one of them gave a number, if only 0
+    answers: bool  # one of them returned a number, possibly 0
 
     @property
     def measures(self) -> bool:
+        """Whether one of the readings works."""
         return not (isinstance(self.power, Lost) and isinstance(self.energy, Lost))
 
 
 def open_channels(stack: ExitStack, environ: Mapping[str, str] = os.environ) -> list[Channel]:
+    """Open a channel for each GPU or card with a sensor; raise BackendUnavailable without library, GPU or sensor."""
     try:
         library, devices = "amdsmi", _open_amdsmi(stack)
     except BackendUnavailable as no_amdsmi:
@@ -73,8 +75,8 @@ def open_channels(stack: ExitStack, environ: Mapping[str, str] = os.environ) -> 
         except BackendUnavailable as no_rocm_smi:
             raise BackendUnavailable(f"{no_amdsmi}, and {no_rocm_smi}") from no_rocm_smi
     if not devices:
-        raise BackendUnavailable(f"{library} is there, but it shows no GPU")
-    # One that is lost does not tell its name: it is what all others are.
+        raise BackendUnavailable(f"{library} lists no GPU: check the job's allocation and access to /dev/kfd")
+    # A lost device has no name: it gets that of the others if they are of one model.
     models = {(device.name, device.with_cpu) for device in devices if device.name}
     if len(models) == 1:
         [(name, with_cpu)] = models
@@ -109,15 +111,15 @@ def _above_zero(read: Callable[[], float]) -> float:
     value = read()
     if value > 0:
         return value
-    raise ReadError("it gives 0")  # as a GPU does that is being reset
+    raise ReadError("it gives 0")  # as during a reset of the GPU
 
 
 def _cards(devices: list[Device], sensors: list[Sensor]) -> list[list[int]]:
-    """The devices, by their indices, in groups that share one power sensor.
+    """Return the indices of the devices in groups that share one power sensor.
 
     All partitions of a GPU have its address, and its power. Of an MI250's two dies, which are neighbours, one has the
-    card's power; the other one answers with 0 (ROCm SMI's checkIfSecondaryDie), by which it is known where the library
-    does not tell the product.
+    card's power and the other one returns 0 (ROCm SMI's checkIfSecondaryDie). If the library has no product name, an
+    MI250 is recognised by that.
     """
     gpus: dict[str, list[int]] = {}
     for index, device in enumerate(devices):
@@ -128,15 +130,15 @@ def _cards(devices: list[Device], sensors: list[Sensor]) -> list[list[int]]:
     cards = []
     for model in models.values():
         pairs = [model[first : first + 2] for first in range(0, len(model), 2)]
-        # Where one is not shown, or another one of each pair measures, it is not known which are neighbours.
-        are_told = len(model) % 2 == 0 and len({_first_measures(sensors, pair) for pair in pairs} - {None}) <= 1
+        # Neighbours are unknown if a device is hidden, or if not always the same die of a pair measures.
+        are_pairs = len(model) % 2 == 0 and len({_first_measures(sensors, pair) for pair in pairs} - {None}) <= 1
         for pair in pairs:
-            cards += [pair[0] + pair[1]] if are_told and _are_one_card(devices, sensors, pair) else pair
+            cards += [pair[0] + pair[1]] if are_pairs and _are_one_card(devices, sensors, pair) else pair
     return sorted(cards)
 
 
 def _first_measures(sensors: list[Sensor], pair: list[list[int]]) -> bool | None:
-    """Whether of two GPUs the first one alone measures; None where both or none do."""
+    """Whether only the first of two GPUs measures; None if both or none do."""
     first, second = (_measures(sensors, gpu) for gpu in pair)
     return None if first == second else first
 
@@ -149,14 +151,14 @@ def _are_one_card(devices: list[Device], sensors: list[Sensor], pair: list[list[
     name = devices[pair[0][0]].name
     if name:
         product = INSTINCT.search(name)
-        is_of_two = product is not None and product[1] == TWO_DIES
-        return is_of_two and not all(_measures(sensors, gpu) for gpu in pair)
+        has_two_dies = product is not None and product[1] == TWO_DIES
+        return has_two_dies and not all(_measures(sensors, gpu) for gpu in pair)
     only_zeros = [all(sensors[index].answers and not sensors[index].measures for index in gpu) for gpu in pair]
     return sorted(only_zeros) == [False, True]
 
 
 def _channel(library: str, devices: list[Device], sensors: list[Sensor], card: list[int], mine: list[int]) -> Channel:
-    # The one that measures, else the one that is lost and not the one that never measures.
+    # The device that measures; if none does, one that is lost, as the other die never measures.
     index = min(card, key=lambda index: (not sensors[index].measures, sensors[index].answers))
     device, sensor = devices[index], sensors[index]
     what = "power of the socket, CPU and GPU," if device.with_cpu else "socket power"
@@ -178,11 +180,11 @@ def _channel(library: str, devices: list[Device], sensors: list[Sensor], card: l
 
 def _open_amdsmi(stack: ExitStack) -> list[Device]:
     try:
-        with contextlib.redirect_stdout(io.StringIO()):  # it prints when its library is not there
+        with contextlib.redirect_stdout(io.StringIO()):  # it prints if its library is missing
             import amdsmi
     except ImportError as error:
         raise BackendUnavailable("Python has no module amdsmi: pip install amdsmi") from error
-    except Exception as error:  # without libamd_smi.so the import ends in a KeyError, or whatever its version does
+    except Exception as error:  # without libamd_smi.so, the import raises KeyError or others, by its version
         raise BackendUnavailable("amdsmi does not find libamd_smi.so: install ROCm, or set ROCM_PATH") from error
     try:
         amdsmi.amdsmi_init()
@@ -197,7 +199,7 @@ def _amdsmi_device(amdsmi: Any, handle: Any) -> Device:
     def call(name: str, kind: type[T]) -> T:
         try:
             found = getattr(amdsmi, name)(handle)
-        except Exception as error:  # an older amdsmi lacks a function, and any may fail to decode what it was told
+        except Exception as error:  # an older amdsmi lacks a function, and any version may fail to decode a value
             raise ReadError(f"amdsmi: {_one_line(error)}") from error
         if not isinstance(found, kind):
             raise ReadError(f"amdsmi: {name} gives {found!r:.40}")
@@ -231,7 +233,7 @@ def _amdsmi_device(amdsmi: Any, handle: Any) -> Device:
     address = "" if isinstance(bdf, Lost) else bdf.rpartition(".")[0]
     uuid = attempt(partial(call, "amdsmi_get_gpu_device_uuid", str))
     limit_w = attempt(read_limit_w)
-    # ROCm 6.0 makes its UUID of another number than the serial's.
+    # In ROCm 6.0, the UUID does not contain the serial number.
     serial = amd_id(_number(facts.get("asic_serial")))
     device_id = serial or next(iter([] if isinstance(uuid, Lost) else same_ids(uuid)), address)
     return Device(
@@ -246,7 +248,7 @@ def _amdsmi_device(amdsmi: Any, handle: Any) -> Device:
 
 
 def _limit_w(cap_uw: int) -> float:
-    """A power cap in watts, 0 for one that says that there is no value."""
+    """Return a power cap in watts; 0 for the sentinel of no value."""
     cap_w = cap_uw * MICRO
     return cap_w if cap_w < NO_POWER_W else 0.0
 
@@ -256,7 +258,7 @@ def _one_line(error: Exception) -> str:
 
 
 def _number(text: Any) -> int:
-    """An amdsmi number such as "0x74A0", 0 where it is "N/A"."""
+    """Return the value of an amdsmi number such as "0x74A0"; 0 for "N/A"."""
     try:
         return int(text, 16)
     except (TypeError, ValueError):
@@ -264,7 +266,7 @@ def _number(text: Any) -> int:
 
 
 def has_cpu(name: str, pci_id: int) -> bool:
-    """Whether what has that name or PCI device id is a processor, too."""
+    """Whether a device with that name or PCI device id contains a CPU."""
     return bool(WITH_CPU.search(name)) or pci_id in PCI_IDS_WITH_CPU
 
 
@@ -281,7 +283,7 @@ def _open_rocm_smi(stack: ExitStack, environ: Mapping[str, str]) -> list[Device]
     finally:
         for folder in folders:
             sys.path.remove(folder)
-    # ROCm 6 hands the library out by a function, ROCm 5 has it as a name.
+    # ROCm 6 returns the library from a function, ROCm 5 has it as a module attribute.
     smi = bindings.initRsmiBindings(silent=True) if hasattr(bindings, "initRsmiBindings") else bindings.rocmsmi
     count = ctypes.c_uint32()
     if smi.rsmi_init(0) or smi.rsmi_num_monitor_devices(ctypes.byref(count)):
@@ -334,7 +336,7 @@ def _rocm_smi_device(smi: Any, index: int) -> Device:
             raise ReadError("ROCm SMI: the energy counter is N/A")
         return ticks.value * resolution.value * MICRO
 
-    # MI300 has the current power alone, MI200 and ROCm 5 the average.
+    # MI300 has only the current power, MI200 and ROCm 5 only the average.
     powers = (current_power_w, either_power_w, average_power_w)
     read_power_w = next(
         (read for read in powers if not isinstance(attempt(partial(_above_zero, read)), Lost)), average_power_w

@@ -1,4 +1,4 @@
-"""Which devices of a node a job may use, by the variables that hide the others from it."""
+"""Devices of a node that a job may use, by the environment variables that hide the others."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Mapping, Sequence
 
 
 def visible(environ: Mapping[str, str], filters: Sequence[Sequence[str]], ids: Sequence[Sequence[str]]) -> list[int]:
-    """The devices that a job may use, by their indices; `ids` are those of each device of the node.
+    """Return the indices of the devices that a job may use; `ids` has the ids of each device of the node.
 
-    `filters` are applied in turn: a number counts what the one before has left. A filter is the first of its variables
-    that is set: numbers, or beginnings of ids. It hides what it does not name, and as CUDA does, also what it names
-    after an entry that is no device, or one of several.
+    `filters` are applied in turn: a number is an index into what the filter before has left. The value of a filter is
+    that of the first of its variables that is set: numbers, or beginnings of ids. Devices that it does not name are
+    hidden. As in CUDA, so are those after an entry that names no device, or several.
     """
     left = list(range(len(ids)))
     for variables in filters:

@@ -85,7 +85,7 @@ class CounterCurve:
             if step_j - info.counter_resolution_j > power.most_w * longest_s:
                 self._faults.append(Fault(self.early_s[number], first_s[number + 1], "jumped"))
         self._faults.sort()
-        # Values before a fault say nothing about energy after it.
+        # Values before a fault do not bound the energy after it.
         self._parts = [0, *sorted({bisect_left(first_s, fault.end_s) for fault in self._faults}), len(first_s)]
 
     @property
@@ -98,7 +98,7 @@ class CounterCurve:
         return self._faults[0].words if self._faults else ""
 
     def renewals(self) -> list[tuple[float, float, float]]:
-        """New values while the counter was read: when each appeared, plus or minus, both in seconds; and its joules."""
+        """Return each new value: the middle of the time in which it appeared, its half-width in seconds, its joules."""
         values = zip(self._middles_s[1:], self.late_s[1:], self.values_j[1:])
         return [(middle_s, late_s - middle_s, value_j) for middle_s, late_s, value_j in values]
 
@@ -118,12 +118,12 @@ class CounterCurve:
         if not high_j < math.inf:
             return CounterEnergy(fault="was not read long enough before or after")
         if high_j < low_j:
-            return CounterEnergy(fault="counts more than the device can use")
+            return CounterEnergy(fault="counted more than the device can use")
         values = bisect_right(self.late_s, end_s) - bisect_right(self.late_s, start_s)
         return CounterEnergy(low_j, high_j, min(high_j, max(low_j, end_j - start_j)), values)
 
     def bounds_j(self, time_s: float) -> tuple[float, float, float]:
-        """Lower bound, upper bound and best value of what was counted until a moment, in joules."""
+        """Return the lower bound, upper bound and best estimate of the counter at a moment, in joules."""
         after = bisect_right(self.late_s, time_s)
         part = min(bisect_right(self._parts, max(0, after - 1)), len(self._parts) - 1)
         first = max(self._parts[part - 1], after - NEIGHBOURS)
@@ -141,7 +141,7 @@ class CounterCurve:
         return low_j, high_j, min(high_j, max(low_j, line_j))
 
     def _bounds_by_j(self, first: int, last: int, time_s: float, low_w: float, high_w: float) -> tuple[float, float]:
-        """Bounds on what was counted until a moment, by all values of a range, with power between two levels."""
+        """Return bounds on the counter at a moment, by a range of its values and two bounds on power in watts."""
         low_j, high_j = -math.inf, math.inf
         for number in range(first, last + 1):
             value_j = self.values_j[number]
@@ -151,7 +151,7 @@ class CounterCurve:
         return low_j, high_j
 
     def _range_w(self, first: int, last: int, time_s: float) -> tuple[float, float]:
-        """Range of power around a moment in watts: of the samples, unless the counter shows that power left it."""
+        """Return the range of power around a moment in watts: of the samples, unless the counter contradicts it."""
         most_w, resolution_j = self._power.most_w, self._info.counter_resolution_j
         low_w, high_w = self._power.range_w(min(time_s, self.late_s[first]), max(time_s, self.late_s[last]))
         low_w, high_w = (1 - self._accuracy) * low_w, min((1 + self._accuracy) * high_w, max(high_w, most_w))
@@ -164,19 +164,19 @@ class CounterCurve:
         return low_w, high_w
 
     def longest_sound(self, start_s: float, end_s: float) -> tuple[float, float]:
-        """Longest part of a window in which the counter was read and has no fault: its start and end."""
+        """Return start and end of the longest part of a window in which the counter was read and has no fault."""
         starts_s = [max(start_s, self.read_s[0]), *(fault.end_s for fault in self._faults)]
         ends_s = [*(fault.start_s for fault in self._faults), min(end_s, self.read_s[-1])]
         return max(zip(starts_s, ends_s), key=lambda part: part[1] - part[0])
 
 
 def _rise_j(since_s: float, ahead_w: float, back_w: float) -> float:
-    """Energy from a known moment to one `since_s` later, or before it where that is negative; power may be infinite."""
+    """Return the energy in a time from a moment on, or before it if the time is negative; power may be infinite."""
     return since_s * (ahead_w if since_s >= 0 else back_w) if since_s else 0.0
 
 
 def _refresh_s(times_s: Sequence[float], changed: Sequence[int]) -> float:
-    """Longest refresh interval that the readings allow, in seconds, for a counter of constant pace.
+    """Return the longest refresh interval in seconds that the readings allow, if it is constant.
 
     From the reading before one change to the next change there are two refreshes. And a gap g between two readings
     shows a change with probability g / T: T is at most the value for which changes in all of the shortest gaps have a

@@ -17,7 +17,7 @@ SUMMED = (
 
 
 class Pass(NamedTuple):
-    """One window, and its energy."""
+    """A window and its energy."""
 
     start_s: float
     end_s: float
@@ -25,10 +25,10 @@ class Pass(NamedTuple):
 
 
 def energy_of_passes(curve: ChannelEnergy, windows_s: Iterable[tuple[float, float]]) -> EnergyEstimate:
-    """Add up the energy of windows, each a start and an end, at least one, in the order of their ends.
+    """Add up the energy of windows, given as starts and ends in seconds, at least one, in the order of their ends.
 
-    What one pass gains at its last edge, the next one loses at its first. So passes whose pause can use less than these
-    two edges leave open are one window without the pause. Raises NotEnoughSamples as `ChannelEnergy.between` does.
+    Energy that one pass gains at its last edge, the next one loses at its first. So passes are one window if the pause
+    between them can use less than the uncertainty of these two edges. Raises NotEnoughSamples as ChannelEnergy.between.
     """
     passes = [Pass(start_s, end_s, curve.between(start_s, end_s)) for start_s, end_s in windows_s]
     if any(after.start_s < before.end_s for before, after in zip(passes, passes[1:])):
@@ -53,7 +53,7 @@ def _total(passes: Sequence[Pass], overlap: bool = False) -> EnergyEstimate:
 def _bounded(curve: ChannelEnergy, passes: Sequence[Pass], total: EnergyEstimate, most_w: float) -> EnergyEstimate:
     """Return the sum of passes with its interval, or with that of the window around them if that is narrower.
 
-    Of that window the pauses use between nothing and `most_w`.
+    The power of the pauses in that window is between 0 and `most_w`.
     """
     if len(passes) == 1:
         return total
@@ -74,7 +74,7 @@ def _bounded(curve: ChannelEnergy, passes: Sequence[Pass], total: EnergyEstimate
 def add_estimates(a: EnergyEstimate, b: EnergyEstimate, overlap: bool = False) -> EnergyEstimate:
     """Add two windows of one channel.
 
-    Systematic parts add up linearly, random ones as squares, or linearly where windows `overlap`.
+    Systematic components are added linearly, random ones as squares, or linearly if the windows `overlap`.
     """
     added = operator.add if overlap else math.hypot
     total = a._replace(**{name: getattr(a, name) + getattr(b, name) for name in SUMMED})

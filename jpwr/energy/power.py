@@ -1,4 +1,4 @@
-"""Energy under samples of power: the integral, and what the samples cannot know.
+"""Energy under samples of power: the integral, and its uncertainty.
 
 The model: a reading is the power of its moment, or what the channel documents (`averaging_s`, `held_s`, `seen_share`),
 and the moments are random. Then the trapezoidal integral is unbiased for any load.
@@ -32,7 +32,7 @@ class PowerEnergy(NamedTuple):
 
     energy_j: float
     random_j: float  # half-width of the 95 % interval of sampling
-    systematic_j: float  # bound on what may be off in the same direction in every window
+    systematic_j: float  # systematic component, a bound
     deviation_j: float  # standard deviation of sampling
     freedom: float  # its degrees of freedom
     covered_s: float
@@ -41,7 +41,7 @@ class PowerEnergy(NamedTuple):
     largest_gap_s: float
 
     def random_at(self, level: float) -> float:
-        """Half-width of sampling at another level, in joules."""
+        """Return the half-width of sampling at another confidence level, in joules."""
         return max(self.random_j, students_t(level, self.freedom) * self.deviation_j if self.deviation_j else 0.0)
 
 
@@ -59,12 +59,12 @@ class PowerCurve:
         self.times_s, self.power_w = times_s, power_w
         self.lowest_w, self.peak_w = min(power_w, default=math.nan), max(power_w, default=math.nan)
         # Readings of an H200 reach 829 W at a limit of 700 W: the limit alone does not bound the power of a moment.
-        self.highest_w = max(info.limit_w, self.peak_w)  # of what is known, in watts
+        self.highest_w = max(info.limit_w, self.peak_w)  # highest known power, in watts
         self.most_w = self.highest_w if info.limit_w else math.inf  # upper bound on power, in watts
         self.steps_s = steps_s = array("d", map(sub, times_s[1:], times_s))
         self.usual_step_s = sorted(steps_s)[len(steps_s) // 2] if steps_s else 0.0
         self._twice_j = array("d", accumulate(map(mul, steps_s, map(add, power_w[1:], power_w)), initial=0.0))
-        # A held value is one sample of the time for which it is held.
+        # Repeats of a held value are one sample.
         changes_w = map(sub, power_w[1:], power_w)
         swings_j = [change_w * max(step_s, info.held_s) for change_w, step_s in zip(changes_w, steps_s)]
         unseen_j = array("d", [0.0]) * len(steps_s)
@@ -81,13 +81,13 @@ class PowerCurve:
         self._sum_swings_j = array("d", accumulate(map(abs, swings_j), initial=0.0))
 
     def _beyond_w(self, middle_w: float) -> float:
-        """Largest distance in watts from a power to that of time without readings: none, or the highest known."""
+        """Return the largest difference in watts between a power and that of time without readings."""
         return max(self.highest_w - middle_w, middle_w - min(0.0, self.lowest_w))
 
     def range_w(self, start_s: float, end_s: float) -> tuple[float, float]:
-        """Lowest and highest power between two moments, in watts: of the 93 nearest samples or more.
+        """Return the lowest and highest power between two moments in watts, from the 93 nearest samples or more.
 
-        From 0 to the limit, or to infinity without one, where these do not show the power of each moment.
+        If these do not cover every moment, the range is from 0 to the limit, or to infinity without one.
         """
         times_s, info = self.times_s, self.info
         first, last = bisect_right(times_s, start_s), bisect_left(times_s, end_s + info.held_s)
@@ -100,13 +100,13 @@ class PowerCurve:
         return max(0.0, min(near_w)), max(near_w)
 
     def until_j(self, time_s: float) -> float:
-        """Energy from the first sample to a moment, in joules."""
+        """Return the energy from the first sample to a moment, in joules."""
         index = self._step(time_s)
         since_s = time_s - self.times_s[index]
         return float(self._twice_j[index] / 2 + since_s * (self.power_w[index] + self.at_w(time_s)) / 2)
 
     def at_w(self, time_s: float) -> float:
-        """Power at a moment by linear interpolation, in watts."""
+        """Return the power at a moment by linear interpolation, in watts."""
         index = self._step(time_s)
         return self.power_w[index] + self._share(index, time_s) * (self.power_w[index + 1] - self.power_w[index])
 
@@ -118,7 +118,7 @@ class PowerCurve:
         return min(1.0, max(0.0, (time_s - self.times_s[index]) / step_s)) if step_s else 0.0
 
     def between(self, start_s: float, end_s: float) -> PowerEnergy:
-        """Integrate over a window. Energy is nan, and `covered_s` 0, unless two samples cover a part of it."""
+        """Integrate over a window; energy is nan and `covered_s` 0 unless two samples cover a part of it."""
         times_s, info, duration_s = self.times_s, self.info, end_s - start_s
         missing = bisect_right(self.missing_s, end_s) - bisect_left(self.missing_s, start_s)
         first_s, last_s = (max(start_s, times_s[0]), min(end_s, times_s[-1])) if times_s else (0.0, 0.0)
@@ -163,9 +163,9 @@ class PowerCurve:
         )
 
     def _deviation(self, low: int, high: int) -> tuple[float, float]:
-        """Standard deviation of sampling in joules, and its degrees of freedom (Welch-Satterthwaite: GUM, G.4.1).
+        """Return the standard deviation of sampling in joules, and its degrees of freedom (GUM, G.4.1).
 
-        Not less than this window's share of the whole trace: a short window may by chance have seen little change.
+        It is at least this window's share of the trace's: a short window may by chance have sampled little change.
         """
         square, fourth = (sums[high] - sums[low] for sums in (self._sum_squares, self._sum_fourths))
         share = (high - low) / len(self.steps_s)
@@ -180,11 +180,11 @@ class PowerCurve:
         return float(EDGE_SHARE * change_w * max(self.steps_s[index], self.info.held_s))
 
     def _lag_j(self, start_s: float, end_s: float, average_w: float) -> float:
-        """Bound at both edges, in joules, on the effect of readings that describe the time before their moment.
+        """Return a bound in joules, for both edges, on the error from readings that describe the time before them.
 
-        A mean over T gives the window some of the T before it, weighted from 0 to 1, and loses as much at its end. For
-        power between 0 and P with a mean of m over T, a mean weighted from 0 to 2 is off by at most m (1 - m / P): the
-        extreme case has two levels.
+        Readings that are means over T include some energy of the T before the window, weighted from 0 to 1, and lack as
+        much at its end. For power between 0 and P with a mean of m over T, a mean weighted from 0 to 2 has an error of
+        at most m (1 - m / P). In the extreme case, power has two values.
         """
         averaging_s, most_w = self.info.averaging_s, self.most_w
         start_w, end_w = self.at_w(start_s), self.at_w(end_s)

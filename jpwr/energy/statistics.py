@@ -1,4 +1,4 @@
-"""The statistics that the energy of a window needs, each with its source."""
+"""Statistics for the energy of a window, each with its source."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ TEST_LEVEL = 0.999
 # Wilks, Ann. Math. Stat. 12 (1941) 91, with 95 % confidence: the lowest and the highest of n samples enclose 95 % of
 # the distribution if 1 - n 0.95^(n-1) + (n-1) 0.95^n >= 0.95, and the highest exceeds 95 % of it if 1 - 0.95^n >= 0.95.
 SAMPLES_FOR_A_RANGE, SAMPLES_FOR_A_PEAK = 93, 59
-# Share of the reading, where the channel states none. NVIDIA documents +-5 % for its Fermi and Kepler boards only (NVML
-# reference, nvmlDeviceGetPowerUsage); for other sensors it is an assumption.
+# As a share of the reading, if the channel states none. NVIDIA documents +-5 % for its Fermi and Kepler boards only
+# (NVML reference, nvmlDeviceGetPowerUsage); for other sensors it is an assumption.
 ASSUMED_ACCURACY = 0.05
 
 
 def students_t(level: float, freedom: float) -> float:
-    """Half-width of Student's two-sided interval, in standard deviations.
+    """Return the half-width of Student's two-sided interval, in standard deviations.
 
     Abramowitz and Stegun, 26.7.5: below the exact value by 1 % at three degrees of freedom, 3 % at two, 24 % at one.
     """
@@ -33,7 +33,7 @@ def students_t(level: float, freedom: float) -> float:
 
 
 def missed_share(samples: float) -> float:
-    """Largest share of the time that all of so many random samples miss with a probability of 5 %.
+    """Return the largest share of the time that so many random samples all miss with a probability of 5 %.
 
     The rule of three without its approximation: Hanley and Lippman-Hand, JAMA 249 (1983) 1743.
     """

@@ -11,7 +11,7 @@ from jpwr.energy.power import PowerCurve, PowerEnergy
 from jpwr.energy.statistics import ASSUMED_ACCURACY, SAMPLES_FOR_A_PEAK, TEST_LEVEL
 from jpwr.errors import NotEnoughSamples
 
-# Failed readings, where nothing bounds the power of that time: it may be high power that makes them fail.
+# Largest share of failed readings without a power limit: high power itself may be the cause of the failure.
 MOST_MISSING = 0.01
 
 
@@ -19,9 +19,9 @@ class EnergyEstimate(NamedTuple):
     """Energy of a window, both sources, and which of them was used. Energies and half-widths in joules."""
 
     energy_j: float
-    uncertainty_j: float  # half-width of the interval, random and systematic: holds the truth in at least 95 of 100
+    uncertainty_j: float  # half-width of the 95 % interval, random and systematic
     method: str  # "counter" or "integral"
-    reason: str  # why the counter was not used; empty where it was, or without one
+    reason: str  # why the counter was not used; empty if it was, or without a counter
     duration_s: float
     covered_s: float  # part of the window between finite samples
     avg_power_w: float
@@ -32,16 +32,16 @@ class EnergyEstimate(NamedTuple):
     integral_uncertainty_j: float
     counter_j: float  # nan without a sound counter
     difference: float  # (integral - counter) / counter
-    systematic_j: float  # part of the uncertainty that may have the same direction in every window, a bound
+    systematic_j: float  # systematic component of the uncertainty, a bound
     integral_systematic_j: float
 
     @property
     def random_j(self) -> float:
-        """Part of the uncertainty that differs from window to window: half-width at 95 %, in joules."""
+        """Random component of the uncertainty: half-width at 95 %, in joules."""
         return self.uncertainty_j - self.systematic_j
 
     def with_accuracy_j(self, accuracy: float) -> float:
-        """Half-width in joules including the sensor's accuracy, a bound as a share of the reading.
+        """Return the half-width in joules including the sensor's accuracy, which is a bound as a share of the reading.
 
         A bound a is a standard uncertainty of a / sqrt(3) (JCGM 100:2008, 4.3.7), expanded with k = 2.
         """
@@ -52,7 +52,7 @@ class ChannelEnergy:
     """Energy of one channel between any two moments of its trace.
 
     `times_s` and `power_w` are samples of power, `counter_times_s` and `counter_j` readings of the counter; nan is a
-    reading that failed. With `random_phase`, samples were taken at random moments.
+    reading that failed. With `random_phase`, samples were taken at random moments of their intervals.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class ChannelEnergy:
         return part_s[0] < part_s[1] and self._differ(self.power.between(*part_s), self.counter.between(*part_s))
 
     def _differ(self, integral: PowerEnergy, counter: CounterEnergy) -> bool:
-        """Whether both cannot be right, with the sensor's accuracy as a type B uncertainty (E_n test, ISO 13528)."""
+        """Whether both are inconsistent, with the sensor's accuracy as a type B uncertainty (E_n test, ISO 13528)."""
         if not integral.covered_s or counter.fault or self.info.from_counter:
             return False
         accuracy_j = (self.info.accuracy or ASSUMED_ACCURACY) * integral.energy_j
@@ -85,7 +85,7 @@ class ChannelEnergy:
         return not counter.low_j - allowed_j <= integral.energy_j <= counter.high_j + allowed_j
 
     def _why_not_integral(self, integral: PowerEnergy) -> str:
-        """Why samples of power alone give no energy; empty where they do."""
+        """Return why samples of power alone determine no energy; empty if they do."""
         if not integral.covered_s:
             return "has fewer than two readings of power in the window"
         if self.info.from_counter:
@@ -103,7 +103,7 @@ class ChannelEnergy:
     def between(self, start_s: float, end_s: float) -> EnergyEstimate:
         """Estimate the energy of a window.
 
-        Raises NotEnoughSamples where neither counter nor samples determine it.
+        Raises NotEnoughSamples if neither counter nor samples determine it.
         """
         duration_s = end_s - start_s
         integral = self.power.between(start_s, end_s)
@@ -121,10 +121,10 @@ class ChannelEnergy:
         energy_j, systematic_j, random_j = integral.energy_j, integral.systematic_j, integral.random_j
         method = "integral"
         if counter and integral.samples and (self._is_inconsistent or self._differ(integral, counter)):
-            # Neither is corrected: the interval of the integral is widened until it holds both.
+            # Neither is corrected: the interval of the integral is widened until it contains both.
             reason = (
                 f"the counter reports {counter.energy_j:.4g} J and the integral {integral.energy_j:.4g} J: "
-                "they are inconsistent, and the interval holds both"
+                "they are inconsistent, and the interval contains both"
             )
             furthest_j = max(abs(counter.low_j - energy_j), abs(counter.high_j - energy_j))
             systematic_j = max(systematic_j, furthest_j - random_j)

@@ -3,5 +3,7 @@
 from jpwr.ctxmgr import Method
 
 
-class power(Method):  # noqa: N801 - its name there
+class power(Method):  # noqa: N801 - the name in jpwr 0.0.10
+    """Graphcore IPUs, for get_power."""
+
     name = "gc"

@@ -1,1 +1,1 @@
-"""Helpers for a command that runs another one; jpwr and ioprof share them."""
+"""Helpers of jpwr and ioprof for running another command."""

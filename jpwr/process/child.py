@@ -12,16 +12,16 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Callable, Iterator, Sequence, TypeVar
 
+from jpwr.messages import settle_streams
 from jpwr.process.threads import FORWARDED_SIGNALS
-from jpwr.say import settle_streams
 
 EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 COERCED = ("C.UTF-8", "C.utf8", "UTF-8")  # PEP 538
 IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
-# timeout(1) signals its child and then its process group, and a terminal that closes sends more than one signal: what
-# comes within this time is one request to end.
+# timeout(1) signals its child and then its process group, and a terminal that closes sends more than one signal:
+# signals within this time are one request to end.
 SETTLE_S = 0.2
 STDIN = 0
 _Started = TypeVar("_Started")
@@ -41,9 +41,9 @@ class Child:
     reaches the command twice.
     """
 
-    def __init__(self, command: Sequence[str], say: Callable[[str], None]) -> None:
+    def __init__(self, command: Sequence[str], log: Callable[[str], None]) -> None:
         self._command = list(command)
-        self._say = say
+        self._log = log
         self._kept: list[int] = []  # signals that arrived before the command was started
         self._last_s: dict[int, float] = {}  # time of the last ending signal, by its number
         self._requests: list[int] = []  # the first signal of each request to end
@@ -52,24 +52,24 @@ class Child:
         self.ended_s: float | None = None  # end of the command, by the monotonic clock
 
     def take_signals(self) -> None:
-        """Handle signals from now on; until then they do to this process what they do to any.
+        """Handle signals from now on.
 
-        Where the parent ignores SIGCHLD, the kernel would discard the exit code.
+        If the parent ignores SIGCHLD, the kernel would discard the exit code.
         """
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # with a handler it wakes the main thread
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # with a handler, it wakes the main thread
         for number in FORWARDED_SIGNALS:
-            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup stays in force
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as set by nohup
                 signal.signal(number, self._on_signal)
 
     def ignore_signals(self) -> None:
-        """Ignore signals when all is done: Python's own end would restore their defaults and change the exit code."""
+        """Ignore signals from now on: at exit, Python restores their defaults, which could change the exit code."""
         for number in FORWARDED_SIGNALS:
             if signal.getsignal(number) == self._on_signal:
                 signal.signal(number, signal.SIG_IGN)
 
     @property
     def asked_to_end(self) -> bool:
-        """Whether a signal has asked to end, before the command's own end."""
+        """Whether a signal has requested the end of the run before the command's own end."""
         return bool(self._requests)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
@@ -81,7 +81,7 @@ class Child:
                 self._requests.append(number)
             self._last_s[number] = now_s
         if self.exit_code is not None:
-            if len(self._requests) > 1:  # the report is given up
+            if len(self._requests) > 1:  # end without a report
                 signal.signal(number, signal.SIG_DFL)
                 os.kill(os.getpid(), number)
         elif self.pid is None:
@@ -91,21 +91,21 @@ class Child:
 
     def _forward(self, pid: int, number: int) -> None:
         if len(self._requests) > 1:
-            self._say("asked to end once more: the command is killed")
+            self._log("second request to end: the command is killed")
             self._kept.clear()
             number = signal.SIGKILL
         with suppress(ProcessLookupError):
             os.killpg(pid, number)
 
     def check(self) -> int:
-        """127, with a word, when there is no such command, else 0: before time is spent on its account."""
+        """Return 127, with a message, if the command does not exist, otherwise 0."""
         name = self._command[0]
         if _program(name, os.F_OK) is None and not os.path.exists(name):  # noqa: PTH110 - pathlib is slower to start
             return self._not_found()
         return 0
 
     def run(self, environ: dict[str, str]) -> int:
-        """Start the command, wait for it, and return its exit code: 128 and the signal when a signal ended it."""
+        """Run the command in an environment; return its exit code, or 128 plus the signal that ended it."""
         self.exit_code = self.not_started() if self._requests else self._run(environ)
         self._requests.clear()
         return self.exit_code
@@ -113,7 +113,7 @@ class Child:
     def _run(self, environ: dict[str, str]) -> int:
         with _woken_by_signals() as wait:
             try:
-                # What was open for the command, as a shell's <(...), stays open; what jpwr opens is closed on exec.
+                # Descriptors that jpwr inherited, such as a shell's <(...), stay open; its own are closed on exec.
                 pid = _as_shells_do(
                     lambda program, command: os.posix_spawn(
                         program, command, environ, setpgroup=0, setsigdef=IGNORED_BY_PYTHON
@@ -141,14 +141,14 @@ class Child:
         return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
     def not_started(self) -> int:
-        """The exit code, with a word, where a signal has asked to end before the command was started."""
+        """Return the exit code, with a message, after a request to end before the command's start."""
         number = self._requests[0]
         self._requests.clear()
-        self._say(f"{signal.Signals(number).name} came before the command was started: it is not started")
+        self._log(f"{signal.Signals(number).name} arrived before the command's start: the command is not started")
         return 128 + number
 
     def become(self) -> int:
-        """Be the command, in place of this process; returns only when that fails."""
+        """Replace this process by the command; return an exit code only if that fails."""
         try:
             settle_streams()
             for number in IGNORED_BY_PYTHON:
@@ -156,7 +156,7 @@ class Child:
             try:
                 environ = given_environ()
                 _as_shells_do(lambda program, command: os.execvpe(program, command, environ), self._command)
-            finally:  # it failed, and a stderr that nobody reads changes no exit code
+            finally:  # exec failed: a closed stderr must not change the exit code
                 for number in IGNORED_BY_PYTHON:
                     signal.signal(number, signal.SIG_IGN)
         except FileNotFoundError:
@@ -166,28 +166,28 @@ class Child:
 
     def _not_found(self) -> int:
         if _program(self._command[0]):
-            self._say(f"command '{self._command[0]}' cannot be executed: the interpreter that it asks for is not there")
+            self._log(f"command '{self._command[0]}' cannot be executed: install the interpreter in its first line")
         else:
-            self._say(f"command '{self._command[0]}' was not found: check its spelling and PATH")
+            self._log(f"command '{self._command[0]}' was not found: check its spelling and PATH")
         return EXIT_NOT_FOUND
 
     def _not_executable(self, error: OSError) -> int:
-        hint = ": is it a program, with its x bit set?" if error.errno in (errno.EACCES, errno.ENOEXEC) else ""
-        self._say(f"command '{self._command[0]}' cannot be executed ({error.strerror}){hint}")
+        hint = ": is it a program, and executable?" if error.errno in (errno.EACCES, errno.ENOEXEC) else ""
+        self._log(f"command '{self._command[0]}' cannot be executed ({error.strerror}){hint}")
         return EXIT_NOT_EXECUTABLE
 
 
 def _program(name: str, mode: int = os.F_OK | os.X_OK) -> str | None:
-    """The file that a command's name stands for, or None."""
+    """Return the path of a command, or None."""
     import shutil
 
     found = shutil.which(name, mode)
-    # From an empty entry of PATH it comes without a folder, and would be looked for again.
+    # A result from an empty entry of PATH has no folder, and would be searched for again.
     return found if found is None or "/" in found else f"./{found}"
 
 
 def _as_shells_do(start: Callable[[str, list[str]], _Started], command: list[str]) -> _Started:
-    """Start a command, a script that does not say by what it is run as execvp(3), env and shells run it."""
+    """Start a command; run a script without an interpreter line by sh, as execvp(3), env and shells do."""
     if not command[0]:
         raise FileNotFoundError
     program = _program(command[0]) or command[0]
@@ -200,9 +200,7 @@ def _as_shells_do(start: Callable[[str, list[str]], _Started], command: list[str
 
 
 def given_environ() -> dict[str, str]:
-    """The environment that this process was given, and what was put into it since: not the LC_CTYPE that Python sets
-    where there is no locale.
-    """
+    """Return this process's environment without the LC_CTYPE that Python sets if there is no locale."""
     environ = dict(os.environ)
     with suppress(OSError), open("/proc/self/environ", "rb") as file:
         if environ.get("LC_CTYPE") in COERCED and b"\0LC_CTYPE=" not in b"\0" + file.read():
@@ -212,15 +210,14 @@ def given_environ() -> dict[str, str]:
 
 @contextmanager
 def _woken_by_signals() -> Iterator[Callable[[], None]]:
-    """Give a function that waits for the next signal, which the kernel may give to any thread and before the wait.
+    """Yield a function that waits for the next signal, even if it arrives before the wait or in another thread.
 
-    A system call in which the main thread waits ends only for a signal that this thread gets meanwhile; a pipe is
-    written to in any case.
+    Only a signal to the main thread interrupts its system call; Python's wakeup pipe is written to in any case.
     """
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     before = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    poll = select.poll()  # select(2) knows no descriptor above 1023
+    poll = select.poll()  # select(2) is limited to descriptors below 1024
     poll.register(woken, select.POLLIN)
 
     def wait() -> None:
@@ -236,7 +233,7 @@ def _woken_by_signals() -> Iterator[Callable[[], None]]:
 
 
 def _foreground() -> int | None:
-    """The process group in the foreground of the terminal that is stdin, None where stdin is no terminal of ours."""
+    """Return the process group in the foreground of stdin, or None if that is not our terminal."""
     try:
         return os.tcgetpgrp(STDIN)
     except OSError:
@@ -244,7 +241,7 @@ def _foreground() -> int | None:
 
 
 def _give_terminal(pid: int) -> None:
-    """Make the command's group the foreground of the terminal where this process is in it."""
+    """Make the command's group the foreground of the terminal if this process is in the foreground."""
     if _foreground() == os.getpgrp():
         _set_foreground(pid)
         os.killpg(pid, signal.SIGCONT)  # it may have tried to read the terminal before
@@ -257,7 +254,7 @@ def _take_terminal(pid: int) -> None:
 
 
 def _set_foreground(group: int) -> None:
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTTOU])  # stops who does this in the background
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTTOU])  # would stop a caller in the background
     try:
         with suppress(OSError):  # the terminal has been closed
             os.tcsetpgrp(STDIN, group)
@@ -266,9 +263,7 @@ def _set_foreground(group: int) -> None:
 
 
 def _stop_with(pid: int) -> None:
-    """Stop as the command was stopped, by Ctrl-Z or by reading in the background, and let it go on when the shell lets
-    this process go on.
-    """
+    """Stop this process after the command was stopped; let the command continue when the shell continues this one."""
     _take_terminal(pid)
     os.kill(0, signal.SIGTSTP)
     _give_terminal(pid)

@@ -1,7 +1,7 @@
-"""The only place in jpwr where time comes from.
+"""The sampler's clock.
 
-Times are seconds of the node's monotonic clock, which no clock adjustment moves and which all processes of the
-node share; `epoch_offset_s` turns them into seconds since 1970.
+Times are seconds of the node's monotonic clock, which is never adjusted and which all processes of the node share.
+`epoch_offset_s` converts them into seconds since 1970.
 """
 
 from __future__ import annotations
@@ -10,32 +10,33 @@ import threading
 import time
 from contextlib import suppress
 
-SHORT_S = 0.02  # so short a sleep is not ended by wake(): it takes half of the CPU time of one that is
+SHORT_S = 0.02  # wake() does not end a shorter sleep, which takes half the CPU time of one that can be ended
 
 
 class Clock:
-    """A clock that can be slept on; tests put their own in its place."""
+    """Interface of a clock; tests have their own."""
 
     epoch_offset_s = 0.0
 
     def now_s(self) -> float:
+        """Return the time in seconds."""
         raise NotImplementedError
 
     def sleep_until(self, deadline_s: float) -> None:
-        """Return at `deadline_s`, or soon after wake() is called."""
+        """Return at a time in seconds, or soon after a call of wake()."""
         raise NotImplementedError
 
     def wake(self) -> None:
-        """End the sleep that is on, and every later one, soon."""
+        """End the current sleep, and every later one, soon."""
         raise NotImplementedError
 
 
 class SystemClock(Clock):
-    """CLOCK_MONOTONIC, with one epoch offset taken at the start."""
+    """CLOCK_MONOTONIC, with the epoch offset of its creation."""
 
     def __init__(self) -> None:
         self.epoch_offset_s = time.time() - time.monotonic()
-        # A lock that is held for as long as sleep is in order: waiting for it costs half of what an Event does.
+        # Held until wake(): waiting for a lock takes half the CPU time of waiting for an Event.
         self._asleep = threading.Lock()
         self._asleep.acquire()
 
@@ -50,5 +51,5 @@ class SystemClock(Clock):
             self.wake()
 
     def wake(self) -> None:
-        with suppress(RuntimeError):  # awake already
+        with suppress(RuntimeError):  # released already
             self._asleep.release()

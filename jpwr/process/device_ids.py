@@ -1,9 +1,9 @@
-"""One form for the ids by which vendors' libraries, frameworks and the kernel call the same device.
+"""One canonical form for the ids of a device in vendors' libraries, frameworks and the kernel.
 
-NVML and CUDA have a UUID for each GPU. AMD has a number of 64 bits: rocminfo and ROCR_VISIBLE_DEVICES show it as
-"GPU-" and 16 hexadecimal digits, and the 16 bytes of HIP's UUID are these digits' letters (ROCm/clr,
-Device::populateOCLDeviceConstants), so that PyTorch shows the letters in hexadecimal; amdsmi's UUID holds the number in
-parts (ROCm/amdsmi, amdsmi_uuid_gen). Every PCI device has an address.
+NVML and CUDA have a UUID for each GPU. AMD has a number of 64 bits. rocminfo and ROCR_VISIBLE_DEVICES write it as
+"GPU-" and 16 hexadecimal digits. The 16 bytes of HIP's UUID are the characters of these digits (ROCm/clr,
+Device::populateOCLDeviceConstants), and PyTorch writes the characters in hexadecimal. amdsmi's UUID contains the number
+in parts (ROCm/amdsmi, amdsmi_uuid_gen). Every PCI device has an address.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ NO_AMD_ID = (0, 2**64 - 1)
 
 
 def amd_id(unique_id: int) -> str:
-    """The id of an AMD GPU with that number, empty where the number says that there is none."""
+    """Return the id of an AMD GPU with a unique number; empty for the sentinels of no number."""
     return "" if unique_id in NO_AMD_ID else f"GPU-{unique_id:016x}"
 
 
 def pci_address(domain: int, bus: int, device: int) -> str:
-    """The address of a PCI device as the kernel writes it, without its function: those of one GPU have the same."""
+    """Return the address of a PCI device as the kernel writes it, without the function: one GPU may have several."""
     return f"{domain:04x}:{bus:02x}:{device:02x}"
 
 
 def same_ids(text: str) -> list[str]:
-    """The ids in a text, which spaces separate, each in its one form; what identifies nothing is left out."""
+    """Return the ids in a text, separated by spaces, in canonical form; ids that identify no device are left out."""
     return [found for found in map(_one_form, text.split()) if found]
 
 

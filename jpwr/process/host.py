@@ -1,4 +1,4 @@
-"""The node that this process is on, as traces and profiles name it."""
+"""Identity of this node, for traces and profiles."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def boot_id() -> str:
-    """Return the id that the kernel has given itself at its start, empty where it does not show one."""
+    """Return the kernel's id of its last boot; empty if unavailable."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return file.read().strip()
@@ -16,6 +16,6 @@ def boot_id() -> str:
 
 
 def described(epoch_offset_s: float) -> dict[str, Any]:
-    """Return what tells which node, which start of it and which clock a measurement is of."""
+    """Return the node, its boot and the offset of its clock in seconds, as keys of a trace or profile."""
     hostname = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
     return {"hostname": hostname, "boot_id": boot_id(), "epoch_offset_s": epoch_offset_s}

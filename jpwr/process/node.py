@@ -8,28 +8,32 @@ from typing import Mapping, Sequence
 
 from jpwr.errors import JpwrError
 
-# Set by Open MPI, MVAPICH2, Intel MPI and MPICH's Hydra, and last by Slurm, one of whose ranks may have started theirs.
+# Set by Open MPI, MVAPICH2, Intel MPI and MPICH's Hydra. Slurm's come last: one of its ranks may have started mpirun.
 LOCAL_RANKS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 GLOBAL_RANKS = ("OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
 
 
 def rank_of(environ: Mapping[str, str], names: Sequence[str]) -> int | None:
-    """The first rank that is set, or None."""
+    """Return the value of the first variable that is set to a rank, or None."""
     return next((int(environ[name]) for name in names if environ.get(name, "").isdecimal()), None)
 
 
 def why_not_sampling(
     stack: ExitStack, use_mpi: bool, only_ranks: Sequence[int], environ: Mapping[str, str] = os.environ
 ) -> str:
-    """Why another process of this node samples, empty where this one does.
+    """Return why this process does not sample the node; empty if it does.
 
-    The launcher's local rank decides, or the ranks that were asked for. A launcher that sets none is told by
-    `use_mpi`: then the processes that it started on this node agree by a lock, which is held as long as the stack.
+    The launcher's local rank decides, or `only_ranks`. If the launcher sets no rank and `use_mpi` is given, the
+    processes of one launcher on this node compete for a lock, which is held until the stack is closed. Raises JpwrError
+    if there is no rank, or no lock.
     """
     if only_ranks:
         rank = rank_of(environ, GLOBAL_RANKS)
         if rank is None:
-            raise JpwrError(f"--mpi-ranks was given, but no launcher has set a rank ({', '.join(GLOBAL_RANKS)})")
+            raise JpwrError(
+                f"--mpi-ranks was given, but no launcher has set a rank ({', '.join(GLOBAL_RANKS)}): leave it out, or "
+                "start jpwr by the launcher"
+            )
         return "" if rank in only_ranks else f"rank {rank} is not among the ranks to sample on"
     local_rank = rank_of(environ, LOCAL_RANKS)
     if local_rank is not None:
@@ -39,8 +43,8 @@ def why_not_sampling(
     import errno
     import socket
 
-    # Ranks that one launcher has started have the same parent on a node. The name is no file: nobody can put one in its
-    # place, and it goes with its process.
+    # Ranks of one launcher on a node have the same parent. The socket's name is not a file, so nobody can replace it,
+    # and the kernel removes it with the process.
     lock = stack.enter_context(socket.socket(socket.AF_UNIX))
     try:
         name = f"jpwr-{os.getuid()}-{os.readlink('/proc/self/ns/pid')}-{os.getppid()}"
@@ -48,7 +52,7 @@ def why_not_sampling(
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             raise JpwrError(
-                f"the ranks of this node cannot agree which one samples ({error}): name it by --mpi-ranks"
+                f"the ranks of this node cannot choose which one samples ({error}): name it by --mpi-ranks"
             ) from error
         return f"another process has the lock {name} and samples this node"
     return ""

@@ -1,30 +1,31 @@
-"""A command line's mistakes in one sentence."""
+"""Command-line parser that reports a mistake in one sentence."""
 
 from __future__ import annotations
 
 import argparse
 from typing import NoReturn, Sequence
 
-from jpwr.say import write
+from jpwr.messages import write
 
-EXIT_FAILED = 125  # as for env(1) and timeout(1): below, the code is the command's own
+EXIT_FAILED = 125  # as for env(1) and timeout(1); lower codes are the command's own
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong with a command line in one sentence, which begins with the program's name."""
+    """Parser whose errors are one sentence, after the program's name."""
 
     def parse_with_command(self, arguments: Sequence[str], example: str) -> argparse.Namespace:
-        """Parse options and, as `command`, what comes after the first "--" or is no option."""
+        """Parse options and, as `command`, everything after the first "--" or from the first word that is no option."""
         self.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
         own = list(arguments)
         at = own.index("--") if "--" in own else len(own)
         options = self.parse_args(own[:at])
-        # A command without a "--" of ours before it may have one of its own.
+        # Without "--" before the command, the command's own arguments may contain one.
         options.command += own[at:] if options.command else own[at + 1 :]
         if not options.command:
             self.error(f"no command was given: put it after '--', as in '{example}'")
         return options
 
     def error(self, message: str) -> NoReturn:
+        """Print a message and exit with EXIT_FAILED."""
         write(f"{self.prog.split()[0]}: {message}; '{self.prog} --help' lists the options\n")
         self.exit(EXIT_FAILED)

@@ -1,4 +1,4 @@
-"""A folder that only its owner may look into and that nobody can have put there before, for as long as a run lasts."""
+"""A new folder for temporary files that only its owner can access."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from jpwr.errors import JpwrError
 
 
 class PrivateFolder:
-    """A new folder of this user alone, in the first folder for temporary files in which one can be made.
+    """A new folder of this user, in the first suitable folder for temporary files.
 
-    `file` is an empty file of that name in it, open to be read, which can be written to, where one is asked for. Raises
-    JpwrError where none can be made, which says what is `without` it. A killed process leaves its folder there.
+    With `file`, it contains an empty file of that name, which is open as the descriptor `file`. Raises JpwrError if no
+    folder can be made; `without` completes the message with the consequence. If this process is killed, the folder
+    stays, because the command may still use it.
     """
 
     def __init__(self, without: str, file: str = "") -> None:
@@ -21,7 +22,7 @@ class PrivateFolder:
             try:
                 mode = os.stat(parent).st_mode  # noqa: PTH116
                 if mode & (stat.S_IWGRP | stat.S_IWOTH) and not mode & stat.S_ISVTX:
-                    reasons.append(f"{parent}: others may replace what somebody has there")
+                    reasons.append(f"{parent}: other users may replace files")
                     continue
                 self.path = f"{os.path.abspath(parent)}/jpwr-{os.urandom(8).hex()}"  # noqa: PTH100
                 os.mkdir(self.path, 0o700)  # noqa: PTH102 - pathlib is slower to start
@@ -31,20 +32,20 @@ class PrivateFolder:
             except OSError as error:
                 reasons.append(f"{parent}: {error.strerror}")
         raise JpwrError(
-            f"no folder for temporary files can be written to ({', '.join(reasons)}), so {without}: set TMPDIR to one"
+            f"no folder for temporary files is writable ({', '.join(reasons)}), so {without}: set TMPDIR to one that is"
         )
 
     def _make(self, path: str) -> None:
         try:
             self.file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            os.write(self.file, b"\n")  # a full disk takes names, and no bytes
+            os.write(self.file, b"\n")  # a full disk accepts new names, but no bytes
             os.ftruncate(self.file, 0)
         except OSError:
             self.remove()
             raise
 
     def remove(self) -> None:
-        """Remove the folder with whatever was put into it; what cannot be removed stays, and a link is not followed."""
+        """Remove the folder with its content as far as possible, without following links."""
         import shutil
 
         shutil.rmtree(self.path, ignore_errors=True)

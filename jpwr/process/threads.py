@@ -7,7 +7,7 @@ import threading
 from contextlib import contextmanager
 from typing import Callable, Iterator
 
-# What may be for the measured command, and is passed on to it.
+# Signals that are forwarded to the measured command.
 FORWARDED_SIGNALS = (
     signal.SIGTERM,
     signal.SIGHUP,
@@ -18,13 +18,13 @@ FORWARDED_SIGNALS = (
     signal.SIGALRM,
     signal.SIGXCPU,
 )
-ANSWER_S = 5.0  # a sensor that takes longer holds up nothing else
-SOON_S = 3.0  # who waits longer than this wants to know for what
+ANSWER_S = 5.0  # longest wait for a sensor
+SOON_S = 3.0  # a longer wait is announced to the user
 
 
 @contextmanager
 def blocked_signals() -> Iterator[None]:
-    """These signals wait until the end; what is started meanwhile, thread or process, has them blocked for ever."""
+    """Block the forwarded signals during the block; threads and processes that start in it inherit the block."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED_SIGNALS)
     try:
         yield
@@ -33,10 +33,10 @@ def blocked_signals() -> Iterator[None]:
 
 
 def start(*threads: threading.Thread) -> None:
-    """Start threads in which these signals are blocked.
+    """Start threads in which the forwarded signals are blocked.
 
-    Python's handlers run in the main thread. A signal that the kernel gives to another thread does not end the system
-    call in which the main one waits, and would be seen only when that has ended by itself.
+    Python's handlers run in the main thread. If the kernel delivers a signal to another thread, the main thread's
+    system call is not interrupted, and the handler runs only after its end.
     """
     with blocked_signals():
         for thread in threads:
@@ -46,17 +46,17 @@ def start(*threads: threading.Thread) -> None:
 def within(
     limit_s: float, call: Callable[[], object], while_waiting: Callable[[], object] = bool, starts_more: bool = False
 ) -> bool:
-    """Call something that may hang, in a thread of its own; whether it has returned in time. It goes on if not.
+    """Call a function that may hang in a new thread; return whether it has ended within `limit_s` seconds.
 
-    What it raises is raised here. Where it takes longer than SOON_S, `while_waiting` is called then. Where it
-    `starts_more`, processes that are there for long, they have no more signals blocked than who calls.
+    Raises what it raises. The thread continues after the limit. `while_waiting` is called if it takes longer than
+    SOON_S. With `starts_more`, the function may start processes, so that the forwarded signals are not blocked.
     """
     raised: list[BaseException] = []
 
     def run() -> None:
         try:
             call()
-        except BaseException as error:  # handed to who waits
+        except BaseException as error:  # raised in the calling thread
             raised.append(error)
 
     thread = threading.Thread(target=run, name="jpwr-within", daemon=True)

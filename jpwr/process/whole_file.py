@@ -1,4 +1,4 @@
-"""A file that is there whole or not at all."""
+"""Files that are replaced as a whole."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Iterator, TextIO
 
 
 def without_links(path: Path) -> Path:
-    """Return the path without links. Path.resolve raises what is no OSError where a link leads to itself."""
+    """Return the path with links resolved; unlike Path.resolve, raise no RuntimeError for a cycle of links."""
     return Path(os.path.realpath(path))
 
 
 def part_of(path: Path) -> Path:
-    """Return the name under which a file is written until it is whole."""
+    """Return the temporary name of a file while it is written."""
     whole = without_links(path)
     return whole.with_name(f".{whole.name}.{os.getpid()}.part")
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[TextIO]:
-    """Give a file that takes the place of `path` when the block has ended well, and is gone where it has not.
+    """Open a file that replaces `path` at the end of the block, or is removed if the block raises.
 
-    Who may read it stays. Raises OSError.
+    The permissions of `path` are kept. Raises OSError.
     """
     part = part_of(path)
     with open(part, "x", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""A timer of regions: how long a program is in Forward, Backward, Comm, IO, Update, or in regions of its own.
+"""Timer of a program's regions, such as Forward, Backward, Comm, IO and Update.
 
     timer = RegionTimer()
     for batch in timer.io(batches):
@@ -6,9 +6,9 @@
             with timer.region("Forward"): ...
     print(table(timer.steps()))
 
-A region is a key between start() and end(), or a `with` block, or a decorated function. Regions may lie in each other
-and overlap, on several threads. By the host's clock, or by events of a device that are read after the run, so that
-nothing waits for the device. Standard library alone; PyTorch is looked for when its events are asked for.
+A region is marked by start() and end(), a `with` block, or a decorated function. Regions may be nested and may overlap,
+on several threads. They are timed by the host's clock, or by events of a device that are read after the run, so that
+the program never waits for the device.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Moment(NamedTuple):
 
 
 class Region(ContextDecorator):
-    """A key of a timer as a `with` block or as a decorator."""
+    """Region of a timer as a `with` block or as a decorator."""
 
     def __init__(self, timer: RegionTimer, key: str) -> None:
         self._timer, self._key = timer, key
@@ -49,9 +49,9 @@ class Region(ContextDecorator):
 class RegionTimer:
     """Timer that takes marks while `recording` and evaluates them afterwards.
 
-    `record_event` makes a moment in the device's own time, such as `torch_events()`: an object with `elapsed_s(since)`
-    in seconds, to be asked when both have passed. Frameworks call back on threads of their own for the same device: all
-    threads' regions are on its lane, while each thread has its own by the host's clock.
+    `record_event` returns an event on the device, such as `torch_events()` does: an object with `elapsed_s(since)` in
+    seconds, which is called after the run. Regions of all threads are on the device's lane, because frameworks use
+    threads of their own for the same device. By the host's clock, each thread has its own lane.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class RegionTimer:
         self._now_s = now_s
         self._marks: list[tuple[str, bool, float, Any, int]] = []  # key, whether it starts, time, event, thread
         self._added: list[tuple[str, str, Moment, Moment]] = []
-        self._at_rest: set[int] = set()  # marks that pass at once
+        self._at_rest: set[int] = set()  # indices of marks that an idle device passes at once
         self._thread = threading.get_ident()
 
     def start(self, key: str) -> None:
@@ -71,7 +71,7 @@ class RegionTimer:
             self._mark(key, True)
 
     def end(self, key: str) -> None:
-        """End the region of that key that this thread began last."""
+        """End this thread's latest region of that key."""
         if self.recording:
             self._mark(key, False)
 
@@ -81,7 +81,7 @@ class RegionTimer:
         self._marks.append((key, starts, self._now_s(), event, thread))
 
     def region(self, key: str) -> Region:
-        """`with timer.region("IO"):`, or `@timer.region("IO")` before a function."""
+        """Return a region for `with timer.region("IO"):`, or `@timer.region("IO")` before a function."""
         return Region(self, key)
 
     def io(self, items: Iterable[Item]) -> Iterator[Item]:
@@ -100,11 +100,11 @@ class RegionTimer:
         return Moment(self._now_s(), self.record_event() if self.record_event else None, len(self._marks))
 
     def add(self, key: str, lane: str, start: Moment, end: Moment) -> None:
-        """Add a region on another lane than the program's own, such as the work of a communication library."""
+        """Add a region on another lane, such as the work of a communication library, between two moments."""
         self._added.append((key, lane, start, end))
 
     def count(self) -> int:
-        """Number of marks taken."""
+        """Return the number of marks taken."""
         return len(self._marks)
 
     def device_at_rest(self) -> None:
@@ -117,7 +117,7 @@ class RegionTimer:
         return DEVICE if self.record_event else HOST
 
     def spans(self) -> list[Span]:
-        """All regions that have ended, with events on the device's lane too: when the device has done all."""
+        """Return all regions that have ended, with events on the device's lane too; call it when the device is idle."""
         marks, device_s = self._marks, self._device_times_s()
         begun: dict[tuple[int, str], list[int]] = {}
         found = []
@@ -135,9 +135,10 @@ class RegionTimer:
         return found + [self._added_span(one, device_s) for one in self._added]
 
     def _device_times_s(self) -> list[float]:
-        """When each mark passed on the device, on the host's clock: the two meet where it was at rest, or at the first.
+        """Return when each mark passed on the device, in seconds of the host's clock.
 
-        From mark to mark, as an event's own resolution is of the time since the other one.
+        The clocks are aligned at the first mark, and where the device was idle. Times are added from mark to mark,
+        because the resolution of an event's time is relative to the time since the other event.
         """
         found: list[float] = []
         before, before_s = None, 0.0
@@ -145,8 +146,8 @@ class RegionTimer:
         for index, (_, _, time_s, event, _) in enumerate(self._marks):
             rested = rested or index in self._at_rest
             if event is not None:
-                meets = rested or before is None
-                before_s = time_s if meets else before_s + event.elapsed_s(before)
+                is_aligned = rested or before is None
+                before_s = time_s if is_aligned else before_s + event.elapsed_s(before)
                 before, rested = event, False
             found.append(before_s)
         return found
@@ -162,7 +163,7 @@ class RegionTimer:
         return Span(key, lane, start_s, start_s + end.event.elapsed_s(start.event))
 
     def steps(self) -> list[Step]:
-        """Return the region times of each Batch."""
+        """Return the times of each Batch by region."""
         return steps_of(self.spans(), self.lane)
 
 
@@ -176,16 +177,16 @@ class TorchEvent:
         self._event.record()
 
     def elapsed_s(self, since: TorchEvent) -> float:
-        """Seconds since an earlier event; both must have passed."""
+        """Return the seconds since an earlier event; both must have passed."""
         return float(since._event.elapsed_time(self._event)) / 1000  # PyTorch reports milliseconds
 
 
 def torch_events() -> Callable[[], TorchEvent]:
-    """Return the type of events of PyTorch's current GPU, for RegionTimer; raise JpwrError if there is no GPU."""
+    """Return a function for RegionTimer that records events on PyTorch's GPU; raise JpwrError without one."""
     try:
         import torch
     except ImportError as error:
-        raise JpwrError("a device's events were asked for, but there is no PyTorch: leave them out") from error
+        raise JpwrError("events of a GPU were requested, but PyTorch is missing: leave them out") from error
     if not torch.cuda.is_available():
-        raise JpwrError("a device's events were asked for, but PyTorch shows no GPU: leave them out")
+        raise JpwrError("events of a GPU were requested, but PyTorch finds none: leave them out")
     return TorchEvent

@@ -1,7 +1,8 @@
 """Split the steps of a program into times per region, from the spans of its regions.
 
-A region's own time excludes every region that began later while it was open, so that own times sum up to the step; the
-rest of a step is Other. Its whole time is the time in which it is open in any lane. Pure arithmetic.
+The own time of a region excludes every region that began later while it was open, so that own times sum up to the
+step's; the rest of a step is Other. The whole time is the time in which the region is open in any lane. Pure
+arithmetic.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 EPOCH, BATCH, OTHER = "Epoch", "Batch", "Other"
 FORWARD, BACKWARD, COMM, IO, UPDATE = "Forward", "Backward", "Comm", "IO", "Update"
 HOST, DEVICE = "host", "device"  # lanes of the thread that made the timer, by the two clocks
-FRAMES = (EPOCH, BATCH)  # what they do not share out to others is Other
+FRAMES = (EPOCH, BATCH)  # containers of regions: their own time is Other
 
 
 class Span(NamedTuple):
@@ -67,7 +68,7 @@ def steps_of(spans: Sequence[Span], lane: str = HOST) -> list[Step]:
 
 
 def _of_clock(spans: Sequence[Span], lane: str) -> list[Span]:
-    """Return the spans without those of the other clock, as a host runs ahead of its device."""
+    """Return the spans of one clock, because a host runs ahead of its device."""
     if lane == DEVICE:
         return [span for span in spans if not span.lane.startswith(HOST)]
     return [span for span in spans if span.lane != DEVICE]
@@ -80,14 +81,14 @@ def states_of(spans: Sequence[Span], lane: str, start_s: float, end_s: float) ->
     """
     spans = _of_clock(spans, lane)
     own = _pieces([span for span in spans if span.lane == lane and span.key not in FRAMES])
-    beside = _merged((span.start_s, span.end_s) for span in spans if span.lane != lane and span.key == COMM)
+    comm = _merged((span.start_s, span.end_s) for span in spans if span.lane != lane and span.key == COMM)
     edges = {start_s, end_s}
-    edges.update(time_s for piece in (*own, *beside) for time_s in piece[:2] if start_s < time_s < end_s)
+    edges.update(time_s for piece in (*own, *comm) for time_s in piece[:2] if start_s < time_s < end_s)
     ordered = sorted(edges)
     found: list[State] = []
-    for first_s, last_s, key, under_way in zip(ordered, ordered[1:], _keys(own, ordered), _keys(beside, ordered)):
+    for first_s, last_s, key, other_key in zip(ordered, ordered[1:], _keys(own, ordered), _keys(comm, ordered)):
         name = key or OTHER
-        if under_way is not None and name != COMM:
+        if other_key is not None and name != COMM:
             name = COMM if name == OTHER else f"{name}+{COMM}"
         if found and found[-1].name == name:
             found[-1] = found[-1]._replace(end_s=last_s)
@@ -107,8 +108,7 @@ def _keys(pieces: Sequence[tuple[float, float, str]], edges_s: Sequence[float]) 
 
 def _pieces(spans: Iterable[Span]) -> list[tuple[float, float, str]]:
     """Return consecutive pieces of time, each with the key of the open region that began last."""
-    # At one moment ends come first, and of two beginnings that of the one which holds the other; a region that takes no
-    # time has no part.
+    # At the same moment, ends come before beginnings, and outer regions before inner ones; empty regions are left out.
     spans = sorted(spans, key=lambda span: (span.start_s, -span.end_s))
     edges = sorted(
         (time_s, starts, index)
@@ -184,26 +184,30 @@ def merge(processes: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
     A region's imbalance is the range of the processes' mean own times, in percent of a step.
     """
-    told = [one for one in processes if one["steps"]]
-    if not told:
+    marked = [one for one in processes if one["steps"]]
+    if not marked:
         return {"steps": 0, "step_s": None, "marked_percent": None, "regions": {}}
-    step_s = statistics.median(one["step_s"] for one in told)
+    step_s = statistics.median(one["step_s"] for one in marked)
     regions: dict[str, Any] = {}
-    for key in sorted({key for one in told for key in one["regions"]}):
-        of_ranks = [one["regions"].get(key) for one in told]
+    for key in sorted({key for one in marked for key in one["regions"]}):
+        of_ranks = [one["regions"].get(key) for one in marked]
         known = [one for one in of_ranks if one]
         means_s = [one["mean_s"] if one else 0.0 for one in of_ranks]
         whole_s = [one["whole_s"] for one in known if one["whole_s"] is not None]
         regions[key] = {
             "median_s": statistics.median(one["median_s"] if one else 0.0 for one in of_ranks),
             "p95_s": max(one["p95_s"] for one in known),
-            "share_percent": sum(one["share_percent"] or 0.0 for one in known) / len(told),
-            "whole_s": sum(whole_s) / len(told) if whole_s else None,
+            "share_percent": sum(one["share_percent"] or 0.0 for one in known) / len(marked),
+            "whole_s": sum(whole_s) / len(marked) if whole_s else None,
             "imbalance_percent": 100 * (max(means_s) - min(means_s)) / step_s if step_s else None,
             "by_rank_s": means_s,
         }
-    marked = sum(values["share_percent"] for key, values in regions.items() if key != OTHER)
-    return {"steps": min(one["steps"] for one in told), "step_s": step_s, "marked_percent": marked, "regions": regions}
+    return {
+        "steps": min(one["steps"] for one in marked),
+        "step_s": step_s,
+        "marked_percent": sum(values["share_percent"] for key, values in regions.items() if key != OTHER),
+        "regions": regions,
+    }
 
 
 def table(steps: Sequence[Step]) -> str:
@@ -221,14 +225,14 @@ def table(steps: Sequence[Step]) -> str:
 
 
 def chrome_trace(processes: Mapping[str, Sequence[Span]]) -> str:
-    """Spans of processes, by their names, in Chrome's trace format, in microseconds; Perfetto opens it."""
+    """Return the spans of processes, by name, in Chrome's trace format, which Perfetto opens; times in microseconds."""
     events: list[dict[str, Any]] = []
     for process, (name, spans) in enumerate(processes.items()):
         events.append({"ph": "M", "name": "process_name", "pid": process, "args": {"name": name}})
         lanes = {lane: number for number, lane in enumerate(dict.fromkeys(span.lane for span in spans))}
         for lane, number in lanes.items():
             events.append({"ph": "M", "name": "thread_name", "pid": process, "tid": number, "args": {"name": lane}})
-        # A span that lies in another one has to come after it.
+        # Inner spans have to come after outer ones.
         for span in sorted(spans, key=lambda one: (one.start_s, -one.end_s)):
             events.append(
                 {

@@ -1,8 +1,8 @@
-"""A trace as the data frames of jpwr 0.0.10: its files keep their names and columns.
+"""Tables of a trace with the file names and columns of jpwr 0.0.10.
 
-power.SUFFIX: `timestamps` in seconds since 1970, and a column in watts per channel; energy.SUFFIX: watt-hours per
-channel; energy_from_counter.SUFFIX, where ROCm's channels have a counter: watt-hours by that. Both energies are the
-command's. CSV is written row by row with the standard library, HDF5 and Parquet with pandas.
+power.SUFFIX: `timestamps` in seconds since 1970, and a column in watts per channel. energy.SUFFIX: watt-hours per
+channel. energy_from_counter.SUFFIX: watt-hours by the counters of ROCm channels, if there are any. Both energies are
+those of the command. CSV is written row by row with the standard library, HDF5 and Parquet with pandas.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ from typing import BinaryIO, Callable, Iterator, Mapping, Sequence, TextIO
 
 from jpwr.channel import ChannelInfo
 from jpwr.errors import JpwrError
+from jpwr.messages import printable
 from jpwr.report.summary import JOULES_PER_WH, Summary
-from jpwr.say import printable
 from jpwr.trace.files import new_table
 from jpwr.trace.trace import Series
 
 ENGINES = {"csv": (), "h5": ("pandas", "tables"), "parquet": ("pandas", "pyarrow")}
 COUNTER_TABLE = "energy_from_counter"
-MAX_NAME_BYTES = 255  # of a file's name, on all file systems that a trace may lie on
+MAX_NAME_BYTES = 255  # of a file name, on usual file systems
 
 
 def check_file_type(file_type: str) -> None:
-    """Raise JpwrError unless what writes the files of that type is installed."""
+    """Raise JpwrError unless the packages that write files of a type are installed."""
     missing = [name for name in ENGINES[file_type] if importlib.util.find_spec(name) is None]
     if missing:
         raise JpwrError(f"--df-filetype {file_type} needs {' and '.join(missing)}: pip install {' '.join(missing)}")
 
 
 def suffix_of(asked: str, rank: int | None, environ: Mapping[str, str] = os.environ) -> str:
-    """The files' suffix: what was asked for, with %q{NAME} replaced from the environment, then node and process.
+    """Return the files' suffix: `asked`, with %q{NAME} replaced from the environment, then node and process.
 
-    Without a suffix, a launcher's rank is it. Raises JpwrError for one that no file's name can have in it, and for a
-    variable that is not set.
+    Without `asked`, it is the launcher's rank, or node and process. Raises JpwrError for a suffix that is invalid in
+    file names, and for a variable that is not set.
     """
 
     def value_of(found: re.Match[str]) -> str:
         value = environ.get(found[1], "")
         if not value:
             raise JpwrError(
-                f"--df-suffix {asked} asks for ${found[1]}, which is not set or empty: set it, or choose another suffix"
+                f"--df-suffix {asked} has ${found[1]}, which is not set or empty: set it, or choose another suffix"
             )
         return value
 
@@ -58,19 +58,19 @@ def suffix_of(asked: str, rank: int | None, environ: Mapping[str, str] = os.envi
         return own if rank is None else str(rank)
     suffix = re.sub(r"%q\{(.*?)\}", value_of, asked) + f".{own}"
     if "%q{" in suffix:
-        raise JpwrError(f"--df-suffix {asked} has a %q{{ without its }}: write %q{{NAME}}")
+        raise JpwrError(f"--df-suffix {asked} has a '%q{{' without '}}': write %q{{NAME}}")
     if "/" in suffix or not suffix.isprintable():
         made = printable(suffix)
         raise JpwrError(
-            f"--df-suffix makes '{made}', which no file's name can have: leave out '/' and what no terminal shows"
+            f"--df-suffix results in '{made}', which is invalid in file names: leave out '/' and control characters"
         )
     if len(os.fsencode(f"{COUNTER_TABLE}.{suffix}.parquet")) > MAX_NAME_BYTES:
-        raise JpwrError(f"--df-suffix makes names that are longer than {MAX_NAME_BYTES} bytes: choose a shorter one")
+        raise JpwrError(f"--df-suffix results in names above {MAX_NAME_BYTES} bytes: choose a shorter one")
     return suffix
 
 
 def write_frames(folder: Path, suffix: str, file_type: str, summary: Summary) -> list[Path]:
-    """Write the files into a folder; returns their paths. An older file of a name is kept as NAME.old."""
+    """Write the tables into a folder and return their paths; existing files are kept as NAME.old. Raises OSError."""
     series, counted_wh_of = summary.trace.series(), _counted(summary)
     tables: dict[str, Callable[[TextIO], None]] = {
         "power": partial(_write_power, series, summary.trace.meta.get("epoch_offset_s", 0.0)),
@@ -88,19 +88,20 @@ def write_frames(folder: Path, suffix: str, file_type: str, summary: Summary) ->
 
 
 def has_counter_table(info: ChannelInfo) -> bool:
-    """Whether jpwr 0.0.10 had the energy of that channel's counter, too: it did for ROCm alone."""
+    """Whether jpwr 0.0.10 wrote the energy of that channel's counter, too: it did for ROCm only."""
     return info.has_counter and info.name.startswith("rocm:")
 
 
 def ticks(every: Sequence[Series]) -> Iterator[tuple[float, Sequence[float | None]]]:
-    """Time in seconds and the power of each channel, tick by tick: what was read until a channel came again.
+    """Yield ticks: a time in seconds and the power of each channel.
 
-    A tick has the time of its first reading; None is a channel that it did not read.
+    A tick ends before the second reading of any channel. It has the time of its first reading, and None for channels
+    that were not read.
     """
     if len({len(series.times_s) for series in every}) == 1:
         moments_s = list(zip(*(series.times_s for series in every)))
         firsts_s = list(map(min, moments_s))
-        if all(map(le, map(max, moments_s), firsts_s[1:])):  # as where no reading was left out
+        if all(map(le, map(max, moments_s), firsts_s[1:])):  # no reading was left out
             yield from zip(firsts_s, zip(*(series.power_w for series in every)))
             return
     readings = merge(*(zip(series.times_s, repeat(index), series.power_w) for index, series in enumerate(every)))
@@ -118,7 +119,7 @@ def ticks(every: Sequence[Series]) -> Iterator[tuple[float, Sequence[float | Non
 
 
 def counted_wh(series: Series) -> float:
-    """Watt-hours by the first and the last value of a counter, `nan` where there is none."""
+    """Return the watt-hours between the first and the last value of a counter; nan without any."""
     seen_j = [counter_j for counter_j in series.energy_j or () if math.isfinite(counter_j)]
     return (seen_j[-1] - seen_j[0]) / JOULES_PER_WH if seen_j else math.nan
 
@@ -139,7 +140,7 @@ def _write_energy(summary: Summary, file: TextIO) -> None:
 
 
 def _counted(summary: Summary) -> dict[str, float]:
-    """Watt-hours of the command by each channel's counter; without power by its values while the command ran."""
+    """Return the watt-hours of the command by each counter; without an estimate, by its values during the command."""
     started_s, ended_s = (summary.trace.event_time_s(f"command_{word}") for word in ("started", "ended"))
     during = summary.trace.series(
         -math.inf if started_s is None else started_s, math.inf if ended_s is None else ended_s
@@ -167,13 +168,13 @@ def _write_table(file: BinaryIO, write: Callable[[TextIO], None], file_type: str
 
     import pandas
 
-    # pandas opens files by name, and the name may be another sampler's by then.
+    # pandas opens files by name, and another sampler may have taken the name meanwhile.
     with tempfile.TemporaryDirectory() as folder:
         csv, made = Path(folder) / "table.csv", Path(folder) / "table"
         with open(csv, "w", encoding="utf-8") as text:
             write(text)
         frame = pandas.read_csv(csv, index_col=0)
-        if file_type == "h5":  # energies are a series there, as from jpwr 0.0.10
+        if file_type == "h5":  # energies are a series in HDF5, as in jpwr 0.0.10
             (frame["0"].rename(None) if list(frame) == ["0"] else frame).to_hdf(made, key="jpwr", mode="w")
         else:
             frame.to_parquet(made)

@@ -1,4 +1,4 @@
-"""Power in the terminal while the command runs: a line per channel with its recent past."""
+"""Power in the terminal while the command runs: a line per channel with a plot of the last minute."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from jpwr.trace.trace import Row
 BLOCKS = "▁▂▃▄▅▆▇█"
 WIDTH = 60
 REFRESH_S = 1.0
-LATE_S = 2  # readings come about a second's together
+LATE_S = 2  # readings arrive once per second
 
 
 def sparkline(values: Sequence[float], highest: float) -> str:
-    """One character per value, from 0 to `highest`; a missing value is a gap."""
+    """Return a bar chart with one character per value, from 0 to `highest`; a missing value is a gap."""
     top = len(BLOCKS) - 1
     return "".join(
         " "
@@ -33,7 +33,7 @@ def sparkline(values: Sequence[float], highest: float) -> str:
 
 
 class LiveView:
-    """A sink that shows the last minute, one mean per second, while its block lasts."""
+    """Sink that shows means of the last seconds while its `with` block lasts; raise JpwrError without rich."""
 
     def __init__(self, infos: Sequence[ChannelInfo]) -> None:
         try:
@@ -49,6 +49,7 @@ class LiveView:
         self._thread = threading.Thread(target=self._refresh, daemon=True)
 
     def extend(self, rows: Sequence[Row]) -> None:
+        """Add rows of readings."""
         with self._lock:
             for time_s, power_w, _ in rows:
                 for seen, power in zip(self._seconds[math.floor(time_s)], power_w):
@@ -59,14 +60,14 @@ class LiveView:
                 del self._seconds[second]
 
     def event(self, name: str, time_s: float, /, **details: Any) -> None:
-        """Nothing: events are in the trace."""
+        """Ignore an event."""
 
     def _refresh(self) -> None:
         while not self._stop.wait(REFRESH_S):
             self._live.update(self.table(), refresh=True)
 
     def _past(self) -> list[list[float]]:
-        """For each channel its mean of each second until now, `nan` without any."""
+        """Return the mean power of each second until now for each channel; nan without readings."""
         with self._lock:
             if not self._seconds:
                 return [[] for _ in self._infos]
@@ -79,7 +80,7 @@ class LiveView:
             ]
 
     def table(self) -> Any:
-        """A row per channel: name, watts now, the past."""
+        """Return the table to show: name, current power in watts and past power of each channel."""
         from rich.table import Table
 
         table = Table(box=None, pad_edge=False)

@@ -1,4 +1,4 @@
-"""Sentences on what limits the numbers of a summary: one function for each kind."""
+"""Notes on the limits of a summary's numbers: one function for each kind."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Iterator, Sequence
 
 from jpwr.channel import ChannelInfo
 from jpwr.energy import EnergyEstimate
+from jpwr.messages import short
 from jpwr.process.words import number_of
-from jpwr.say import short
 
 if TYPE_CHECKING:
     from jpwr.report.summary import Summary
 
-WIDE = 1.0  # times the energy: an interval that does not speak for itself
-LATE_END_S = 2.0  # a command's end is this long after the last reading at most, unless readings came seldom
-# Half-width of the integral, as a share, up to which it finds a counter that is a fifth off: with 5 % for the sensor's
-# accuracy, an E_n test allows sqrt(0.07^2 + 0.05^2) = 0.09, and twice that is below a fifth.
+WIDE = 1.0  # half-width as a share of the energy above which an interval has a note
+LATE_END_S = 2.0  # longest usual time from the last reading to a command's end, for short sampling intervals
+# Half-width of the integral, as a share, up to which it detects an error of 20 % of the counter: with 5 % for the
+# sensor's accuracy, an E_n test allows sqrt(0.07^2 + 0.05^2) = 0.09, and twice that is below 20 %.
 CHECKED = 0.07
-REPEATED = 0.5  # share of samples that repeat the one before: more of them show a sensor that holds its values
+REPEATED = 0.5  # share of samples that repeat the one before, above which the sensor probably holds its values
 
 
 def notes(summary: Summary) -> list[str]:
-    """Return all sentences on a summary."""
+    """Return all notes on a summary, one sentence each."""
     return [sentence for kind in KINDS for sentence in kind(summary)]
 
 
@@ -40,7 +40,7 @@ def _faulty_counters_without_power(summary: Summary) -> Iterator[str]:
     for info, estimate, curve in zip(summary.infos, summary.command, summary.trace.curves()):
         if estimate is None and curve.counter is not None and curve.counter.fault:
             fault = curve.counter.fault
-            yield f"{info.name}: the counter {fault}, and there is no power to integrate: there is no energy"
+            yield f"{info.name}: no energy, because the counter {fault} and there is no power to integrate"
 
 
 def _integral_too_wide_to_check(summary: Summary) -> Iterator[str]:
@@ -52,17 +52,17 @@ def _integral_too_wide_to_check(summary: Summary) -> Iterator[str]:
     unchecked = [info for info, share in shares.items() if share > CHECKED]
     if unchecked:
         yield (
-            f"{first_of(unchecked)}: the integral of power is known to ±{100 * max(shares.values()):.2g} %, "
-            "too little to check the counter: sample faster or run longer"
+            f"{first_of(unchecked)}: the integral of power has an uncertainty of ±{100 * max(shares.values()):.2g} %, "
+            "too much to check the counter: sample faster or run longer"
         )
 
 
-def _counters_beside_a_blind_sensor(summary: Summary) -> Iterator[str]:
+def _counters_with_a_partial_sensor(summary: Summary) -> Iterator[str]:
     counted = [info for info, estimate in _known(summary) if estimate.method == "counter"]
     if partly := [info for info in counted if info.seen_share < 1]:
         yield (
-            f"{first_of(partly)}: the power sensor sees {partly[0].seen_share:.0%} of the time, and nothing else "
-            "checks the counter"
+            f"{first_of(partly)}: the power sensor has a duty cycle of {partly[0].seen_share:.0%}, too little to check "
+            "the counter"
         )
 
 
@@ -88,12 +88,12 @@ def _wide_intervals(summary: Summary) -> Iterator[str]:
     names = first_of([widest, *(info for info, _ in wide if info is not widest)])
     share = estimate.uncertainty_j / abs(estimate.energy_j)
     missing = f", and {estimate.missing} are missing" if estimate.missing else ": sample faster or run longer"
-    yield f"{names}: the energy is known only to ±{100 * share:.0f} %, by {estimate.samples} samples{missing}"
+    yield f"{names}: the energy has an uncertainty of ±{100 * share:.0f} %, by {estimate.samples} samples{missing}"
 
 
 def _slopes_of_counters(summary: Summary) -> Iterator[str]:
     if slopes := [info for info in summary.infos if info.from_counter]:
-        yield f"{first_of(slopes)}: power is the counter's own slope, and nothing checks it"
+        yield f"{first_of(slopes)}: power is the slope of the counter, so nothing checks the counter"
 
 
 def _brief_regions(summary: Summary) -> Iterator[str]:
@@ -111,39 +111,39 @@ def _brief_regions(summary: Summary) -> Iterator[str]:
 
 def _unknown_ends(summary: Summary) -> Iterator[str]:
     if "started" in summary.cut_short:
-        yield "the trace does not tell when the command started: energies are of all that was sampled"
+        yield "the trace has no start of the command: energies are those of the whole trace"
         return
     ended_s = summary.trace.event_time_s("command_ended")
     beyond_s = 0.0 if ended_s is None else ended_s - summary.trace.end_s
     if beyond_s > max(LATE_END_S, 2 * max((info.period_s for info in summary.infos), default=0.0)):
-        yield f"the command ended {beyond_s:.4g} s after the last reading: of that time nothing is known"
+        yield f"the command ended {beyond_s:.4g} s after the last reading: the power of that time is unknown"
     elif "ended" in summary.cut_short:
         yield (
-            "the trace does not tell when the command ended: it still runs, or the sampler was killed, or its disk "
-            "was full; energies are of what was sampled until then"
+            "the trace has no end of the command: it still runs, the sampler was killed, or the disk was full; "
+            "energies are those up to the last reading"
         )
 
 
 def _loads_in_step(summary: Summary) -> Iterator[str]:
     alone = [info for info, _ in _known(summary) if not info.has_counter and info.seen_share >= 1]
-    if blind := [info for info in alone if info.held_s]:
+    if holding := [info for info in alone if info.held_s]:
         yield (
-            f"{first_of(blind)}: without a counter, a load that keeps step with the sensor's own "
-            f"{blind[0].held_s:g} s is not seen"
+            f"{first_of(holding)}: without a counter, a load in step with the sensor's hold time of "
+            f"{holding[0].held_s:g} s is not detected"
         )
 
 
-def _blind_sensors(summary: Summary) -> Iterator[str]:
+def _partial_sensors(summary: Summary) -> Iterator[str]:
     if partly := [info for info in summary.infos if not info.has_counter and info.seen_share < 1]:
         yield (
-            f"{first_of(partly)}: the sensor sees {partly[0].seen_share:.0%} of the time, and there is no counter: "
-            "in the rest, power may have been anywhere between none and its limit"
+            f"{first_of(partly)}: the sensor has a duty cycle of {partly[0].seen_share:.0%}, and there is no counter: "
+            "for the rest of the time, power may have been anything from 0 to its limit"
         )
 
 
 def _faulty_marks(summary: Summary) -> Iterator[str]:
     for fault, names in summary.trace.faulty_marks().items():
-        yield f"{_counted(names)} {fault}: there is no energy of that"
+        yield f"{_counted(names)} {fault}: no energy"
 
 
 def _regions_at_once(summary: Summary) -> Iterator[str]:
@@ -151,28 +151,28 @@ def _regions_at_once(summary: Summary) -> Iterator[str]:
         more = len(at_once) - 1
         others = f"; so {'were' if more > 1 else 'was'} {number_of(more, 'other region')}" if more else ""
         yield (
-            f"region '{short(at_once[0].name)}' was gone through several times at once{others}: the energy of that "
-            "time is in its sum as often"
+            f"region '{short(at_once[0].name)}' was open several times at once{others}: the energy of that time is "
+            "counted several times"
         )
 
 
 def _regions_outside(summary: Summary) -> Iterator[str]:
     if summary.outside:
-        yield f"{_counted(summary.outside)} lies outside of what was sampled: there is no energy of that"
+        yield f"{_counted(summary.outside)} is outside of the trace: no energy"
 
 
 KINDS = (
     _counters_not_used,
     _faulty_counters_without_power,
     _integral_too_wide_to_check,
-    _counters_beside_a_blind_sensor,
+    _counters_with_a_partial_sensor,
     _sensors_that_hold_values,
     _wide_intervals,
     _slopes_of_counters,
     _brief_regions,
     _unknown_ends,
     _loads_in_step,
-    _blind_sensors,
+    _partial_sensors,
     _faulty_marks,
     _regions_at_once,
     _regions_outside,
@@ -185,12 +185,12 @@ def repeated_share(values: Sequence[float]) -> float:
 
 
 def first_of(infos: Sequence[ChannelInfo]) -> str:
-    """Return the name of the first channel, and how many others there are."""
+    """Return the name of the first channel, and the number of others."""
     return infos[0].name + (f" and {number_of(len(infos) - 1, 'other')}" if len(infos) > 1 else "")
 
 
 def _counted(names: dict[str, int]) -> str:
-    """Names with how often each was met, cut where there are many."""
+    """Return the first names with their counts, and the number of others."""
     shown = [f"'{short(name)}'" + (f" ({times} times)" if times > 1 else "") for name, times in list(names.items())[:3]]
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return f"region {', '.join(shown)}{more}"

@@ -1,4 +1,4 @@
-"""The latest readings for Prometheus, served on the loopback address alone."""
+"""Server of the latest readings for Prometheus, on the loopback address only."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Nothing: a client that goes away is no news."""
+        """Ignore errors such as a closed connection."""
 
 
 class Exporter:
-    """A sink that keeps the last reading of each channel, and answers GET /metrics while its block lasts."""
+    """Sink that serves the last reading of each channel at /metrics while its block lasts.
+
+    Raises JpwrError if the port cannot be used.
+    """
 
     def __init__(self, infos: Sequence[ChannelInfo], port: int) -> None:
         self._infos = list(infos)
@@ -42,7 +45,7 @@ class Exporter:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Nothing: requests are no news."""
+                """Do not log requests."""
 
         try:
             self._server = _Server((ADDRESS, port), Handler)
@@ -51,6 +54,7 @@ class Exporter:
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
 
     def extend(self, rows: Sequence[Row]) -> None:
+        """Keep the last readings of these rows."""
         for time_s, power_w, energy_j in rows:
             for index, power in enumerate(power_w):
                 if power is not None:
@@ -60,10 +64,10 @@ class Exporter:
                     self._energy_j[index] = energy
 
     def event(self, name: str, time_s: float, /, **details: Any) -> None:
-        """Nothing: events are in the trace."""
+        """Ignore an event."""
 
     def text(self) -> str:
-        """All metrics in Prometheus' text format; a reading that is missing, or old, is left out."""
+        """Return all metrics in Prometheus' text format, without missing and old readings."""
         lines = ["# HELP jpwr_power_watts Power of a channel.", "# TYPE jpwr_power_watts gauge"]
         now_s = time.monotonic()
         fresh_w = [

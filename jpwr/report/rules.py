@@ -1,10 +1,10 @@
-"""The limits of a measurement that counts; `jpwr check` and the suite's reports hold to the same."""
+"""Limits of a valid measurement, for `jpwr check` and the suite's reports."""
 
 from __future__ import annotations
 
-# After the Green500's (EE HPC Working Group, level 1), for a run of its own length.
-MIN_RATE_HZ = 0.9  # one a second, as a node's controller has; random moments and a window's edges cost some
+# After the Green500 (EE HPC Working Group, level 1), for the length of the run.
+MIN_RATE_HZ = 0.9  # one per second, less some for random moments and a window's edges
 MIN_SAMPLES = 60
 MAX_GAP_S = 2.0
-# Of the readings of a channel; our own.
+# Share of a channel's readings; our own rule.
 MAX_MISSING = 0.01

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple, Sequence
 
 from jpwr.channel import ChannelInfo
 from jpwr.energy import EnergyEstimate
+from jpwr.messages import short
 from jpwr.report.notes import first_of, notes
-from jpwr.say import short
 from jpwr.trace.trace import Trace
 
 JOULES_PER_WH = 3600.0
 HEADER = ("channel", "samples", "missing", "avg W", "peak W", "Wh", "+- Wh", "counter Wh", "differs", "")
-MANY = 20  # regions: a person reads no more
+MANY = 20  # most regions in the table
 
-Estimates = Sequence["EnergyEstimate | None"]  # for each channel; None where it saw too little
+Estimates = Sequence["EnergyEstimate | None"]  # for each channel; None with too few readings
 
 
 class RegionSum(NamedTuple):
@@ -28,17 +28,17 @@ class RegionSum(NamedTuple):
     duration_s: float
     shortest_s: float
     estimates: Estimates
-    at_once: bool = False  # whether some overlap
+    at_once: bool = False  # whether some windows overlap
 
 
 class Summary:
-    """Energy and power of a trace that has come to its end."""
+    """Energy and power of a complete trace."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.infos = trace.channels
         self.interval_s: float = trace.meta.get("interval_s", 0.0)
-        self.outside: dict[str, int] = {}  # regions that lie outside of the trace, and how often
+        self.outside: dict[str, int] = {}  # number of windows outside of the trace, by region
         windows: dict[str, list[tuple[float, float]]] = {}
         for name, start_s, end_s in trace.regions():
             if trace.covers(start_s, end_s):
@@ -49,27 +49,27 @@ class Summary:
 
     @cached_property
     def command(self) -> list[EnergyEstimate | None]:
-        """The energy of each channel while the command ran, or over everything seen where none did."""
+        """Energy of each channel during the command, or during the whole trace without one."""
         started_s, ended_s = self.trace.event_time_s("command_started"), self.trace.event_time_s("command_ended")
         start_s = self.trace.start_s if started_s is None else started_s
         end_s = self.trace.end_s if ended_s is None else ended_s
-        # Where sensors no longer answered, their time without readings is a part of it.
+        # A time at the end in which sensors no longer answered is included.
         return self.trace.known_energies(start_s, end_s, also_beyond=True)
 
     @property
     def cut_short(self) -> list[str]:
-        """Events of a command that its trace lacks: "started", "ended"."""
+        """Missing events of the command: "started", "ended"."""
         if "command" not in self.trace.meta:
             return []
         return [word for word in ("started", "ended") if self.trace.event_time_s(f"command_{word}") is None]
 
     def notes(self) -> list[str]:
-        """Return sentences on what limits the numbers."""
+        """Return notes on the limits of the numbers, one sentence each."""
         return notes(self)
 
     @property
     def peak_power_w(self) -> list[float]:
-        """The highest power that was read of each channel, `nan` without any."""
+        """Highest reading of each channel in watts; nan without any."""
         return [curve.power.peak_w for curve in self.trace.curves()]
 
     def to_dict(self) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class Summary:
             rows.append((f"region '{short(region.name)}'{times}, {region.duration_s:.3f} s", *[""] * (len(HEADER) - 1)))
             rows += [_row(f"  {info.name}", info, estimate, "") for info, estimate in zip(self.infos, region.estimates)]
         left = len(self.regions) - len(shown)
-        # A region's title may be longer than a channel's name, and nothing stands next to it.
+        # The title of a region may be longer than the column, because the rest of its row is empty.
         widths = [max(len(row[i]) for row in rows if i or not row[0].startswith("region")) for i in range(len(HEADER))]
         lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows]
         lines += self._components()
@@ -152,7 +152,7 @@ def _region(trace: Trace, name: str, windows: Sequence[tuple[float, float]]) -> 
 
 
 def _row(title: str, info: ChannelInfo, estimate: EnergyEstimate | None, peak: str) -> tuple[str, ...]:
-    remarks = [word for word, said in (("ESTIMATED", info.estimated), ("not mine", not info.mine)) if said]
+    remarks = [word for word, applies in (("ESTIMATED", info.estimated), ("not mine", not info.mine)) if applies]
     if estimate is None:
         return (title, *["-"] * 8, ", ".join(["too few samples", *remarks]))
     known = not math.isnan(estimate.difference)

@@ -1,4 +1,4 @@
-"""`jpwr list`, `jpwr read TRACE` and `jpwr check TRACE`."""
+"""The subcommands `jpwr list`, `jpwr read TRACE` and `jpwr check TRACE`."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from typing import Callable, NamedTuple, Sequence
 from jpwr.backends import METHODS, MODELLED, open_method, plug_ins
 from jpwr.channel import Channel
 from jpwr.errors import JpwrError, TraceError
+from jpwr.messages import log, write
 from jpwr.process.parser import Parser
 from jpwr.process.threads import ANSWER_S, within
 from jpwr.report.rules import MAX_GAP_S, MAX_MISSING, MIN_RATE_HZ, MIN_SAMPLES
 from jpwr.report.summary import Summary
-from jpwr.say import say, write
 from jpwr.trace.writers import read_trace
 
 
 def run_tool(argv: Sequence[str]) -> int:
-    """Run the subcommand that the first argument names, and return the exit code; raises JpwrError."""
+    """Run a subcommand with its arguments and return the exit code; raise JpwrError."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as in `jpwr read TRACE | head`
     parser = Parser(prog="jpwr", allow_abbrev=False)
     commands = parser.add_subparsers(dest="tool", required=True)
-    about = "the sensors of this machine with their readings, and why others cannot be used; exits with 1 without any"
+    about = "list the sensors of this machine, and why others cannot be used; exit with 1 if there is none"
     commands.add_parser("list", description=about)
-    about = "summary of a trace on stdout, and a plot of its power over time where matplotlib is installed"
+    about = "print a summary of a trace, and plot its power over time if matplotlib is installed"
     read = commands.add_parser("read", description=about)
-    read.add_argument("trace", type=Path, metavar="TRACE", help="a trace.csv that jpwr has written")
-    read.add_argument("--json", action="store_true", help="the summary as JSON")
-    read.add_argument("--plot", type=Path, metavar="FILE", help="the plot (default: the trace's name, ending in .png)")
-    about = "whether a trace keeps the rules of a measurement that counts, rule by rule; exits with 1 where it does not"
+    read.add_argument("trace", type=Path, metavar="TRACE", help="a trace.csv written by jpwr")
+    read.add_argument("--json", action="store_true", help="print the summary as JSON")
+    read.add_argument("--plot", type=Path, metavar="FILE", help="file of the plot (default: the trace's, as .png)")
+    about = "check a trace against the rules of a valid measurement, rule by rule; exit with 1 if one is violated"
     check = commands.add_parser("check", description=about)
-    check.add_argument("trace", type=Path, metavar="TRACE", help="a trace.csv that jpwr has written")
+    check.add_argument("trace", type=Path, metavar="TRACE", help="a trace.csv written by jpwr")
     options = parser.parse_args(argv)
     try:
         code = _run(options)
         print(end="", flush=True)
     except OSError as error:
-        raise JpwrError(f"the output cannot be written ({error.strerror}): give stdout another place") from error
+        raise JpwrError(f"stdout cannot be written ({error.strerror}): redirect it to another place") from error
     return code
 
 
@@ -54,7 +54,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def list_sensors() -> int:
-    """Print every channel that can be read here, with one reading, then a line on each method that cannot be used."""
+    """Print every channel with one reading, then a line on each unavailable method; return 1 without any sensor."""
     reasons: list[str] = []
     found = False
     for method in [*METHODS, *plug_ins()]:
@@ -62,7 +62,7 @@ def list_sensors() -> int:
         try:
             channels = open_method(method, stack)
         except (JpwrError, OSError) as error:
-            reasons.append(f"{method}: not here: {error}")
+            reasons.append(f"{method}: unavailable: {error}")
             continue
         found = found or method not in MODELLED
         for channel in channels:
@@ -70,21 +70,21 @@ def list_sensors() -> int:
         within(ANSWER_S, partial(_close, stack))
     print(*reasons, sep="\n")
     if not found:
-        say(f"no power sensor is here; '--methods {MODELLED[0]}' models power from CPU load")
+        log(f"no power sensor was found; use '--methods {MODELLED[0]}' for an estimate from CPU load")
     return 0 if found else 1
 
 
 def _close(stack: ExitStack) -> None:
-    with suppress(BaseException):  # nothing more is asked of it
+    with suppress(BaseException):  # the method is not used any more
         stack.close()
 
 
 def _described(channel: Channel) -> str:
     info = channel.info
     power = _reading(channel.read_power_w) if channel.read_power_w else "counter only"
-    period = f"a new value every {info.period_s:g} s" if info.period_s else "update period not known"
+    period = f"refresh interval {info.period_s:g} s" if info.period_s else "refresh interval unknown"
     remarks = [info.scope.value, power, period, "energy counter" if info.has_counter else "no counter"]
-    remarks += ["ESTIMATED, only when asked for by name"] if info.estimated else []
+    remarks += ["ESTIMATED, used only by name"] if info.estimated else []
     remarks += [info.lacks] if info.lacks else []
     remarks += [] if info.mine else ["hidden from this job"]
     return f"{info.name}: {', '.join(remarks)}; {info.source}"
@@ -98,37 +98,37 @@ def _reading(read_power_w: Callable[[], float]) -> str:
             found.append(f"{float(read_power_w()):.1f} W")
         except JpwrError as error:
             found.append(f"cannot be read ({error})")
-        except BaseException as error:  # whatever a vendor's library or another package does
+        except BaseException as error:  # a vendor's library or another package may raise anything
             found.append(f"cannot be read ({type(error).__name__}: {error})")
 
     return found[0] if within(ANSWER_S, read) else f"cannot be read (it did not answer within {ANSWER_S:g} s)"
 
 
 def summarise(path: Path) -> Summary:
-    """The summary of a trace on disk; raises TraceError."""
+    """Return the summary of a trace on disk; raise TraceError."""
     trace = read_trace(path)
     if not trace.channels:
-        raise TraceError(f"{path} has no channel: there is nothing to tell")
+        raise TraceError(f"{path} has no channel: sample at least one sensor")
     return Summary(trace)
 
 
 def show_trace(path: Path, as_json: bool = False, picture: Path | None = None) -> int:
-    """Print the summary, and draw power over time where matplotlib is installed: beside the trace, or as `picture`.
+    """Print the summary, and plot power over time if matplotlib is installed: to `picture`, or next to the trace.
 
-    Raises TraceError for the trace, and JpwrError where `picture` cannot be written.
+    Return 0. Raises TraceError for the trace, and JpwrError if `picture` cannot be written.
     """
     summary = summarise(path)
     print(json.dumps(summary.to_dict()) if as_json else "\n".join([*summary.lines(), *summary.notes()]))
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        say("no plot was drawn: pip install matplotlib")
+        log("no plot was drawn: pip install matplotlib")
         return 0
-    except Exception as error:  # one that was made for another numpy
-        say(f"no plot was drawn: matplotlib cannot be used ({type(error).__name__}: {error})")
+    except Exception as error:  # a matplotlib that is incompatible with numpy may raise anything
+        log(f"no plot was drawn: matplotlib cannot be used ({type(error).__name__}: {error})")
         return 0
     if not path.is_file():
-        say("no plot was drawn: a pipe can be read only once")
+        log("no plot was drawn: a pipe can be read only once")
         return 0
     trace = summary.trace
     figure = Figure(figsize=(9, 4), dpi=120, layout="constrained")
@@ -152,31 +152,31 @@ def show_trace(path: Path, as_json: bool = False, picture: Path | None = None) -
         axes.legend(frameon=False, fontsize="small")
     file = picture or (path.with_suffix(".png") if path.suffix == ".csv" else path.with_name(f"{path.name}.png"))
     if picture is None and file.is_symlink():
-        say(f"no plot was drawn: {file} is a link; choose a file with --plot")
+        log(f"no plot was drawn: {file} is a link; choose a file with --plot")
         return 0
     if file.exists() and file.samefile(path):
         raise JpwrError(f"--plot {file} is the trace itself: choose another file")
     try:
-        figure.savefig(file, format=file.suffix[1:] or "png")  # else it gets an ending
+        figure.savefig(file, format=file.suffix[1:] or "png")  # without a format, it would add a suffix
     except (OSError, ValueError) as error:
         words = f"the plot cannot be written to {file} ({error}): choose another file with --plot"
         if picture is not None:
             raise JpwrError(words) from error
-        say(words)  # it was not asked for
+        log(words)  # the plot was not requested
         return 0
     write(f"{file}\n")
     return 0
 
 
 class Finding(NamedTuple):
-    """One rule on one channel, and whether it is kept."""
+    """Result of one rule for one channel."""
 
     kept: bool
     text: str
 
 
 def check_trace(path: Path) -> int:
-    """Print each rule on each channel; returns 1 when one is not kept."""
+    """Print each rule for each channel; return 1 if one is violated, otherwise 0. Raises TraceError."""
     summary = summarise(path)
     findings = rule_findings(summary)
     for name, found in findings.items():
@@ -186,13 +186,13 @@ def check_trace(path: Path) -> int:
 
 
 def rule_findings(summary: Summary) -> dict[str, list[Finding]]:
-    """Every rule on every channel, over the command's time."""
+    """Return the result of every rule for every channel, over the command's time."""
     findings: dict[str, list[Finding]] = {}
     for info, estimate in zip(summary.infos, summary.command):
         found = findings.setdefault(info.name, [])
-        found += [Finding(False, f"the trace does not tell when the command {word}") for word in summary.cut_short]
+        found += [Finding(False, f"the trace does not record when the command {word}") for word in summary.cut_short]
         if estimate is None:
-            found.append(Finding(False, "there are too few samples for any energy"))
+            found.append(Finding(False, "too few samples for an energy"))
             continue
         rate_hz = estimate.samples / estimate.duration_s
         missing = estimate.missing / max(1, estimate.samples + estimate.missing)
@@ -207,6 +207,6 @@ def rule_findings(summary: Summary) -> dict[str, list[Finding]]:
         ]
         if info.has_counter:
             differ = f"counter and integral differ by {100 * estimate.difference:+.2f} %"
-            words = "a counter that nothing checks" if info.from_counter else differ
+            words = "a counter that is not checked by power" if info.from_counter else differ
             found.append(Finding(not estimate.reason, estimate.reason or words))
     return findings

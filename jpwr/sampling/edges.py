@@ -15,12 +15,15 @@ from jpwr.process.clock import Clock
 from jpwr.sampling import PowerMonitor
 
 STEP_S = 0.004
-MOST_S = 0.12  # a counter that is renewed less often is not waited for
-PAUSE_S = 1.0  # marks that come faster than this do not make it read without end
+MOST_S = 0.12  # longest wait for a refresh
+PAUSE_S = 1.0  # between two waits, so that frequent marks do not cause continuous reading
 
 
 class EdgeReader:
-    """Reads beside one edge at a time. A sensor that hangs keeps whoever calls it: do so by `threads.within`."""
+    """Reader of counters around one edge at a time.
+
+    A sensor that hangs blocks the caller of read_all() and read_counters(): call them through `threads.within`.
+    """
 
     def __init__(self, monitor: PowerMonitor, clock: Clock) -> None:
         self._monitor, self._clock = monitor, clock
@@ -29,29 +32,30 @@ class EdgeReader:
         self._asked, self._ended = threading.Event(), False
         self._thread = threading.Thread(target=self._run, name="jpwr-edges", daemon=True)
 
-    def whole(self) -> None:
-        """There is an edge now: read all, then counters until there is nothing more to wait for."""
+    def read_all(self) -> None:
+        """Read all channels at an edge that is now, then counters until each has refreshed or MOST_S have passed."""
         self._monitor.sample()
         self._begin_to_wait()
-        while self.waits:
+        while self.is_waiting:
             self._clock.sleep_until(self._clock.now_s() + STEP_S)
             self._monitor.sample_counters()
 
-    def begin(self) -> None:
-        """There is an edge now: read counters, and wait for the next values unless another edge was just before."""
+    def read_counters(self) -> None:
+        """Read counters at an edge that is now, and wait for their refresh unless another edge was just before."""
         self._monitor.sample_counters()
         if self._clock.now_s() >= self._next_s:
             self._begin_to_wait()
 
-    def begin_beside(self) -> None:
-        """The same as begin() in the thread that start() has started: no sensor is waited for here."""
+    def request(self) -> None:
+        """Let the thread that start() has started call read_counters(); return at once."""
         self._asked.set()
 
     def start(self) -> None:
+        """Start the thread for request()."""
         threads.start(self._thread)
 
     def stop(self, limit_s: float) -> None:
-        """Let the thread end; a sensor that does not answer is waited for only so long."""
+        """End the thread; wait for a sensor that does not answer for at most `limit_s` seconds."""
         self._ended = True
         self._asked.set()
         self._thread.join(limit_s)
@@ -59,13 +63,13 @@ class EdgeReader:
     def _run(self) -> None:
         while self._asked.wait() and not self._ended:
             self._asked.clear()
-            self.begin()
-            while self.waits and not self._asked.wait(STEP_S):
+            self.read_counters()
+            while self.is_waiting and not self._asked.wait(STEP_S):
                 self._monitor.sample_counters()
 
     @property
-    def waits(self) -> bool:
-        """Whether there is something to wait for."""
+    def is_waiting(self) -> bool:
+        """Whether a counter has not refreshed since the edge and MOST_S have not passed."""
         if self._clock.now_s() >= self._end_s:
             return False
         if all(now != before or now != now for before, now in zip(self._before_j, self._monitor.recorder.counters_j)):

@@ -1,4 +1,4 @@
-"""Channels that are read one after the other at one rhythm, in one thread."""
+"""Channels with one sampling period, which one thread reads one after the other."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ import threading
 from typing import Callable, NamedTuple, Sequence
 
 from jpwr.channel import Channel
-from jpwr.sampling.pace import COUNTER_SHARE, PROBES, beside, deadlines, rests
+from jpwr.sampling.pace import COUNTER_SHARE, PROBES, counter_pace, deadlines, random_pauses
 from jpwr.sampling.recorder import Recorder
-from jpwr.sampling.round import Part, Reading, Silence, Step, reason, steps_of
+from jpwr.sampling.round import NoAnswer, Part, Reading, Step, read_error, steps_of
 
 # Counters that take a larger share of the interval are read in a thread of their own.
 SLOW_SHARE = 0.05
-# Rounds that take a larger share of the interval would too often keep the next one from its moment.
+# Rounds that take a larger share of the interval would too often delay the next one.
 BUSY_SHARE = 0.1
-# A reading that takes longer than this holds up its neighbours: they go on in another thread.
-HUNG_S, MOST_HUNG_S = 0.5, 20.0  # two intervals, within these limits
-# Readings are handed on so many seconds' together: a sleeper that has just woken is slow at all that it does.
-HAND_ON_S = 1.0
+# A channel that takes longer to answer counts as hung, and the others are read in other threads. Two intervals, within
+# these limits.
+HUNG_S, MOST_HUNG_S = 0.5, 20.0
+# Readings of this time are flushed together: code that runs right after a sleep finds cold caches and is slow.
+FLUSH_S = 1.0
 
 
 class Round(NamedTuple):
-    """One that is under way."""
+    """A round in progress."""
 
     begin_s: float
     steps: Sequence[Step]
@@ -30,7 +31,7 @@ class Round(NamedTuple):
 
 
 class Lane:
-    """`channels` are all that there are, of which those at `indices` are read."""
+    """Reader of the channels at `indices` of `channels`."""
 
     def __init__(
         self,
@@ -40,19 +41,19 @@ class Lane:
         chance: Callable[[], float],
         interval_s: float,
         period_s: float,
-        is_beside: bool = False,
+        counters_only: bool = False,
     ) -> None:
         self._channels = channels
         self._recorder, self._clock, self._chance = recorder, recorder.clock, chance
         self.interval_s = interval_s
         self.period_s = period_s  # of these channels' readings of power
-        self.is_beside = is_beside  # counters alone, while another lane reads the power of these channels
-        self.lock = threading.Lock()  # held by who reads
-        self._moving = threading.Lock()  # held for a moment by who notes an answer, or that there is none
+        self.counters_only = counters_only  # another lane reads the power of these channels
+        self.lock = threading.Lock()  # held during a round
+        self._changing = threading.Lock()  # held to note an answer, or that it is missing
         self._under_way: Round | None = None
-        self.thread: threading.Thread | None = None  # that reads it, once there is one
-        self._asked_s = math.inf  # since when there is no answer, where that is not recorded yet
-        self.begun = threading.Event()  # it has been read once, or will not be
+        self.thread: threading.Thread | None = None  # that runs loop()
+        self._unanswered_s = math.inf  # first time without an answer that is not recorded yet
+        self.begun = threading.Event()  # set after the first round, or when there will be none
         self.hung = False
         self.keep(indices)
 
@@ -62,13 +63,15 @@ class Lane:
         self.steps = steps_of(self._channels, indices)
 
     def loop(self, stopped: Callable[[], bool]) -> None:
-        """Read until stopped, and once more then, so that the trace covers the whole run."""
+        """Read until stopped, then once more, so that the trace covers the whole run."""
         chance, recorder, interval_s = self._chance, self._recorder, self.interval_s
         begin_s = end_s = self._clock.now_s()
-        has_deadlines = not self.is_beside
-        pace = deadlines(begin_s, interval_s, chance, recorder.skip) if has_deadlines else beside(interval_s, chance)
+        has_deadlines = not self.counters_only
+        pace = counter_pace(interval_s, chance)
+        if has_deadlines:
+            pace = deadlines(begin_s, interval_s, chance, recorder.skip)
         probes = list(PROBES) if has_deadlines and self.steps[Part.COUNTERS] else []
-        handed_on_s, busy_s = -math.inf, 0.0
+        flushed_s, busy_s = -math.inf, 0.0
         while not stopped():
             before_s = busy_s
             begin_s, end_s = self.read(pace(begin_s, end_s), stopped=stopped)
@@ -76,50 +79,50 @@ class Lane:
             self.begun.set()
             if probes:
                 self.read(end_s + probes.pop() * interval_s, Part.COUNTERS, stopped)
-            if end_s > handed_on_s + HAND_ON_S:
-                recorder.hand_on()
-                handed_on_s = end_s
+            if end_s > flushed_s + FLUSH_S:
+                recorder.flush()
+                flushed_s = end_s
                 if has_deadlines and min(busy_s, before_s) > BUSY_SHARE * interval_s:
-                    has_deadlines, pace = False, rests(interval_s, chance, recorder.skip)
+                    has_deadlines, pace = False, random_pauses(interval_s, chance, recorder.skip)
         if not self.hung:
             self.read(end_s)
 
     @property
     def names(self) -> list[str]:
-        """Names of the channels that it reads."""
+        """Names of the channels of this lane."""
         return [self._channels[index].info.name for index in self.indices]
 
     def read(
         self,
         at_s: float,
         part: Part = Part.ALL,
-        stopped: Callable[[], bool] = bool,  # which says no
+        stopped: Callable[[], bool] = bool,  # returns False
         wait_s: float = -1.0,
     ) -> tuple[float, float]:
-        """Read one round at that moment; return when it began and ended.
+        """Read one round at a moment in seconds; return when it began and ended.
 
-        Whoever else reads is waited for, where `wait_s` is 0 or more for only so long.
+        Wait for a round in another thread to end, for at most `wait_s` seconds unless that is negative.
         """
-        now_s, moving = self._clock.now_s, self._moving
+        now_s, changing = self._clock.now_s, self._changing
         self._clock.sleep_until(at_s)
         if stopped() or not self.lock.acquire(True, wait_s):
             return now_s(), now_s()
-        try:  # what the lane reads may have changed meanwhile
+        try:
             readings: list[Reading] = []
             begin_s = end_s = now_s()
-            self._under_way = Round(begin_s, self.steps[part], readings)
-            for index, kind, read in self._under_way.steps:
+            self._under_way = Round(begin_s, self.steps[part], readings)  # the steps may have changed during the wait
+            for step in self._under_way.steps:
                 try:
-                    value = read()
-                except BaseException as error:  # whatever it is, it costs no other sensor its readings
-                    value = reason(error)
+                    value = step[2]()
+                except BaseException as error:  # no exception may stop the readings of other sensors
+                    value = read_error(error)
                 asked_s, end_s = end_s, now_s()
-                with moving:
+                with changing:
                     if self.hung:
                         break
-                    readings.append(Reading(index, kind, value, asked_s, end_s))
+                    readings.append((step, value, asked_s, end_s))
             if self.hung:
-                self._answered()
+                self._resume()
                 return end_s, end_s
             self._recorder.add(readings)
             return begin_s, end_s
@@ -127,21 +130,21 @@ class Lane:
             self._under_way = None
             self.lock.release()
 
-    def leave_behind(self) -> list[Lane] | None:
-        """Keep the channel alone that has not answered for too long, and return lanes of the others; None without one.
+    def isolate_hung(self) -> list[Lane] | None:
+        """Keep only the channel that does not answer; return new lanes for the others, or None if none hangs.
 
-        Where one hangs, others may: each goes on by itself.
+        Where one channel hangs, others may: each gets a lane of its own.
         """
         limit_s = min(max(HUNG_S, 2 * self.interval_s), MOST_HUNG_S)
-        with self._moving:  # it may answer at any moment, and then must not go on to the others
+        with self._changing:  # it may answer at any moment, and then must not read the others
             now = self._under_way
             if self.hung or now is None or len(now.readings) == len(now.steps):
                 return None
-            asked_s = now.readings[-1].end_s if now.readings else now.begin_s
+            asked_s = now.readings[-1][3] if now.readings else now.begin_s
             silent_s = self._clock.now_s() - asked_s
             if silent_s <= limit_s:
                 return None
-            self.hung, self._asked_s = True, asked_s
+            self.hung, self._unanswered_s = True, asked_s
             hung = now.steps[len(now.readings)].channel
             others = [index for index in self.indices if index != hung]
             self.keep([hung])
@@ -149,36 +152,36 @@ class Lane:
         self._recorder.failed_reads[self._channels[hung].info.name] += 1
         if others:
             self._recorder.skip(int(silent_s / self.interval_s))
-        same = self._channels, self._recorder, self._chance, self.interval_s, self.period_s, self.is_beside
+        same = self._channels, self._recorder, self._chance, self.interval_s, self.period_s, self.counters_only
         return [Lane([other], *same) for other in others]
 
-    def _answered(self) -> None:
-        """Go on: what came before this reading is old, and it is of no known moment itself."""
-        self.record_silence(to_its_end=True)
+    def _resume(self) -> None:
+        """Continue after a late answer, whose value is dropped because its moment is unknown."""
+        self.record_missing(is_over=True)
         self.hung = False
         self._recorder.warn(f"{self.names[0]}: answers again")
 
-    def record_silence(self, to_its_end: bool = False) -> None:
-        """Record a missing reading for each one to which a channel that hangs has had no answer until now."""
-        with self._moving:  # who looks after it may come at the moment at which it answers
-            silent, now_s = Silence("it does not answer"), self._clock.now_s()
-            while self._asked_s < now_s:
-                at_s = self._asked_s
-                self._recorder.add([Reading(*step[:2], silent, at_s, at_s) for step in self.steps[Part.ALL]])
-                self._asked_s += self.interval_s
-            if to_its_end:
-                self._asked_s = math.inf
+    def record_missing(self, is_over: bool = False) -> None:
+        """Record a missing reading for each interval in which a hung channel has not answered."""
+        with self._changing:  # the monitor and this lane's thread may both call this
+            missing, now_s = NoAnswer("it does not answer"), self._clock.now_s()
+            while self._unanswered_s < now_s:
+                at_s = self._unanswered_s
+                self._recorder.add([(step, missing, at_s, at_s) for step in self.steps[Part.ALL]])
+                self._unanswered_s += self.interval_s
+            if is_over:
+                self._unanswered_s = math.inf
 
 
 def lanes_of(
     channels: Sequence[Channel], recorder: Recorder, chance: Callable[[], float], interval_s: float
 ) -> list[Lane]:
-    """Return one lane for each rhythm, the sampling interval's first, and one beside it where counters are slow."""
-    rhythms: dict[float, list[int]] = {interval_s: []}
+    """Return one lane for each sampling period, that of `interval_s` first, and another one for its slow counters."""
+    by_period: dict[float, list[int]] = {interval_s: []}
     for index, channel in enumerate(channels):
-        rhythms.setdefault(max(interval_s, channel.info.period_s), []).append(index)
+        by_period.setdefault(max(interval_s, channel.info.period_s), []).append(index)
     lanes = []
-    for period_s, indices in rhythms.items():
+    for period_s, indices in by_period.items():
         slow = [index for index in indices if channels[index].counter_takes_s and channels[index].read_power_w]
         takes_s = sum(channels[index].counter_takes_s for index in slow)
         if takes_s <= SLOW_SHARE * period_s:
@@ -189,6 +192,12 @@ def lanes_of(
             powers[index] = channels[index]._replace(read_energy_j=None)
             counters[index] = channels[index]._replace(read_power_w=None)
         lanes.append(Lane(indices, powers, recorder, chance, period_s, period_s))
-        rarer_s = max(period_s, takes_s / COUNTER_SHARE)
-        lanes.append(Lane(slow, counters, recorder, chance, rarer_s, period_s, is_beside=True))
+        counter_s = max(period_s, takes_s / COUNTER_SHARE)
+        lanes.append(Lane(slow, counters, recorder, chance, counter_s, period_s, counters_only=True))
     return lanes
+
+
+def hung_channels(lanes: Sequence[Lane]) -> list[str]:
+    """Return the names of the channels that do not answer."""
+    found = [name for lane in list(lanes) if lane.hung for name in lane.names]
+    return list(dict.fromkeys(found))  # one may hang in two lanes

@@ -6,6 +6,7 @@ import math
 import os
 import threading
 import time
+from array import array
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
@@ -13,40 +14,46 @@ from typing import Callable, Sequence
 
 from jpwr.channel import Channel
 from jpwr.errors import JpwrError
+from jpwr.messages import log
 from jpwr.process import threads
 from jpwr.process.clock import Clock, SystemClock
-from jpwr.sampling.lane import HUNG_S, Lane, lanes_of
+from jpwr.sampling.lane import HUNG_S, Lane, hung_channels, lanes_of
 from jpwr.sampling.recorder import Recorder, Sink
 from jpwr.sampling.round import Part
 from jpwr.sampling.status import StatusWatch
-from jpwr.sampling.watchdog import hung_channels, leave_behind
-from jpwr.say import say
 from jpwr.trace.trace import Trace, storing
 
 # NVML averages over a window of its own, so sampling much faster than it refreshes
 # adds rows and no information (Yang et al. 2023, arXiv:2312.02741).
 DEFAULT_INTERVAL_S = 0.1
-MIN_INTERVAL_S = 0.001  # no sensor has a new value more often, and no machine keeps that up beside a program
-WATCH_INTERVAL_S = 2.0  # a wake-up takes as much CPU time as five readings
-JOIN_S = 2.0
-MARK_S = 1.0
+MIN_INTERVAL_S = 0.001  # no sensor refreshes faster
+WATCH_INTERVAL_S = 2.0  # between two checks for hung channels; a wake-up takes as much CPU time as five readings
+JOIN_S = 2.0  # wait for threads at the end; those of hung channels are left running
+MARK_S = 1.0  # longest time for which a hung counter delays a mark
 
-# A process is forked while no rows are put away: it finds whole columns, and nobody there holds the lock.
+# Fork only between two calls that store rows, so that the child has whole columns and a free lock.
 os.register_at_fork(before=storing.acquire, after_in_parent=storing.release, after_in_child=storing.release)
+
+
+_random: list[int] = []  # numbers of 32 bits
 
 
 def any_moment() -> float:
     """Return a random number from 0 to 1, without the 5 ms that the module random takes to load."""
-    return int.from_bytes(os.urandom(4), "big") / 2**32
+    try:
+        return _random.pop() / 2**32
+    except IndexError:
+        _random.extend(array("I", os.urandom(1024)))  # a system call per number would take as long as two readings
+        return any_moment()
 
 
 class PowerMonitor:
-    """Sample for as long as the `with` block lasts; `trace` is what was seen until it is asked for.
+    """Sampler of power while its `with` block lasts; `trace` holds the readings so far.
 
-    A channel with a period of its own is read in a lane of its own, slow counters in one beside power, and a channel
-    that does not answer is left behind in one, so that it holds up no other. The block begins when all channels have
-    been read once, or MARK_S later where one does not answer. `chance()` gives a number from 0 to 1: where in its
-    interval a sample is taken.
+    `interval_s` is in seconds. Channels with a longer period, slow counters and channels that do not answer are read in
+    threads of their own, so that they delay no other. The block begins when all channels have been read once, or MARK_S
+    later if one does not answer. `chance()` returns a number from 0 to 1: the moment of a sample within its interval.
+    Raises JpwrError for an interval below MIN_INTERVAL_S.
 
     >>> with ExitStack() as stack:
     ...     with PowerMonitor(open_methods(["pynvml"], stack).channels) as monitor:
@@ -60,7 +67,7 @@ class PowerMonitor:
         interval_s: float = DEFAULT_INTERVAL_S,
         sinks: Sequence[Sink] | None = None,
         clock: Clock | None = None,
-        warn: Callable[[str], None] = say,
+        warn: Callable[[str], None] = log,
         chance: Callable[[], float] = any_moment,
     ) -> None:
         if not MIN_INTERVAL_S <= interval_s < math.inf:
@@ -70,10 +77,10 @@ class PowerMonitor:
         infos = [channel.sampled_info(interval_s) for channel in channels]
         self._trace = Trace(infos, {"random_phase": True, "interval_s": interval_s})
         self.recorder = Recorder(channels, [self._trace] if sinks is None else sinks, interval_s, self.clock, warn)
-        self.event, self.hand_on = self.recorder.event, self.recorder.hand_on
+        self.event, self.flush = self.recorder.event, self.recorder.flush
         self.lanes = lanes_of(channels, self.recorder, chance, interval_s)
         self._status = StatusWatch(channels, self.lanes, self.recorder)
-        self._stop = threading.Lock()  # held from when it is to stop on: it is asked at each sample
+        self._stop = threading.Lock()  # locked when the threads have to stop: cheaper to check than an Event
         self._threads: list[threading.Thread] = []
         self._process_id = os.getpid()
         self._error: BaseException | None = None
@@ -82,41 +89,41 @@ class PowerMonitor:
     def trace(self) -> Trace:
         """Trace of the readings so far; within the block, later readings reach it up to a second late.
 
-        In a process that was forked in the meantime, it holds only the rows that had been handed on before.
+        In a process that was forked in the meantime, it holds only the rows that had been flushed before.
         """
         if self.is_of_this_process:
-            self.hand_on()
+            self.flush()
         return self._trace
 
     @property
     def is_of_this_process(self) -> bool:
-        """Whether its threads are here, and not in a process from which this one was forked."""
+        """Whether its threads run in this process, not in one from which this process was forked."""
         return self._process_id == os.getpid()
 
     @property
     def hung(self) -> list[str]:
-        """Names of the channels that did not answer and were left behind."""
+        """Names of the channels that do not answer."""
         return hung_channels(self.lanes)
 
     def sample(self, part: Part = Part.ALL, wait_s: float = 1.0) -> None:
-        """Read every channel that has no slower rhythm of its own once, now; not one that does not answer.
+        """Read every channel without a longer period once, now, except those that do not answer.
 
-        What is being read at the moment is waited for, for so long.
+        Wait for a round in progress for at most `wait_s` seconds.
         """
         for lane in list(self.lanes):
             if lane.period_s == self.interval_s and not lane.hung and lane.steps[part]:
                 lane.read(self.clock.now_s(), part, wait_s=wait_s)
-        self.hand_on()
+        self.flush()
 
     def sample_counters(self, quick: bool = False) -> None:
-        """Read counters alone, or quick ones: at a moment that the load has chosen, power is no fair sample."""
+        """Read counters only, or only quick ones: at a moment that depends on the load, power is a biased sample."""
         self.sample(Part.QUICK_COUNTERS if quick else Part.COUNTERS, wait_s=0.1)
 
     def mark(self, event: str, name: str) -> None:
-        """Note a region_begin or region_end.
+        """Record a region_begin or region_end with the region's name.
 
-        The quick counters are read outside of the region and beside it, so that its edge is sharp. A counter that does
-        not answer keeps the program for at most MARK_S.
+        Quick counters are read just outside of the region, for an accurate edge. A counter that does not answer delays
+        the program by at most MARK_S.
         """
         if event == "region_begin":
             self._read_quick_counters()
@@ -125,7 +132,7 @@ class PowerMonitor:
             self._read_quick_counters()
 
     def _read_quick_counters(self) -> None:
-        with suppress(RuntimeError):  # no more threads: it is less sharp
+        with suppress(RuntimeError):  # no more threads can be started: the edge is less accurate
             threads.within(MARK_S, partial(self.sample_counters, quick=True))
 
     def __enter__(self) -> PowerMonitor:
@@ -138,7 +145,7 @@ class PowerMonitor:
         if self._status.names:
             self._start_status()
         self._start(self._watch)
-        for lane in lanes:  # else what the program does first may be before the first reading
+        for lane in lanes:  # the first reading precedes the program's work
             lane.begun.wait(max(0.0, end_s - time.monotonic()))
         return self
 
@@ -150,33 +157,45 @@ class PowerMonitor:
             return
         self._stop.acquire(blocking=False)
         self.clock.wake()
-        for lane in self.lanes:  # those that go on for one that hangs are added to the list meanwhile
+        for lane in self.lanes:  # the check for hung channels may add lanes to the list
             while lane.thread and lane.thread.is_alive() and not lane.hung:
                 lane.thread.join(HUNG_S)
-                self.look_after()
+                self.check_hung()
         self.finish()
         if self._error is not None and error is None:
             raise self._error
 
     def finish(self) -> None:
-        """Wait for the threads, where channels hang only so long, and hand on the last readings."""
+        """Wait for the threads, for at most JOIN_S if channels hang, and flush the last readings."""
         end_s = time.monotonic() + JOIN_S
-        while self._threads:  # who hangs is waited for once
+        while self._threads:  # wait for each thread once
             self._threads.pop().join(max(0.0, end_s - time.monotonic()))
         for lane in self.lanes:
-            lane.record_silence()
-        self.hand_on()
+            lane.record_missing()
+        self.flush()
 
-    def look_after(self) -> None:
-        """Leave behind, now, the channels that do not answer."""
-        leave_behind(self.lanes, self._start_lane, self.recorder.warn)
-        if self._status.leave_behind():
+    def check_hung(self) -> None:
+        """Isolate the channels that do not answer, and read the others in new threads."""
+        for lane in list(self.lanes):
+            lane.record_missing()
+            known = self.hung
+            others = lane.isolate_hung()
+            if others is None:
+                continue
+            for other in others:
+                self.lanes.append(other)
+                self._start_lane(other)
+            [name] = lane.names
+            if name not in known:
+                what = "its counter does not answer" if lane.counters_only else "does not answer"
+                self.recorder.warn(f"{name}: {what}; sampling continues without it")
+        if self._status.give_up():
             self._start_status()
 
     def _watch(self) -> None:
         while not self._stop.locked():
-            self.look_after()
-            # Until all have been read, those that answer wait behind those that do not.
+            self.check_hung()
+            # Until all channels have been read, the others wait for one that does not answer.
             have_begun = all(lane.begun.is_set() for lane in list(self.lanes))
             self.clock.sleep_until(self.clock.now_s() + (WATCH_INTERVAL_S if have_begun else HUNG_S))
 
@@ -190,7 +209,7 @@ class PowerMonitor:
         def run() -> None:
             try:
                 loop()
-            except BaseException as error:  # handed to the thread that waits
+            except BaseException as error:  # raised by __exit__
                 self._error = error
                 for lane in self.lanes:
                     lane.begun.set()
@@ -205,5 +224,5 @@ _active: list[PowerMonitor] = []
 
 
 def active_monitors() -> list[PowerMonitor]:
-    """Return the monitors whose block this process is in; those of a process it was forked from have no thread here."""
+    """Return the monitors whose block this process is in, without those of a process from which it was forked."""
     return [monitor for monitor in _active if monitor.is_of_this_process]

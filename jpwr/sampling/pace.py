@@ -1,8 +1,8 @@
-"""When the next round is read. Pure arithmetic.
+"""Moments at which rounds are read. Pure arithmetic.
 
-A load with a period of its own can keep step with samples at equal distances, which then see it always at the same
-phase. So each sample is taken at a random moment of its interval (stratified sampling), which makes what is missed in
-between independent errors. `chance()` gives a number from 0 to 1.
+Samples at equal distances can fall into step with a periodic load, and then always see it at the same phase. So each
+sample is taken at a random moment of its interval (stratified sampling), which makes the errors of the intervals
+independent. `chance()` returns a random number from 0 to 1.
 """
 
 from __future__ import annotations
@@ -10,20 +10,21 @@ from __future__ import annotations
 import math
 from typing import Callable, Sequence
 
-# How often a counter is renewed shows in readings that are close together: the first ticks are followed by such ones.
-PROBES: Sequence[float] = tuple(0.3 / 2**power for power in range(8)) * 3  # shares of the interval
-COUNTER_SHARE = 0.25  # of the time, which slow counters take at most
-FEW_ROUNDS = 3.0  # in time for so many there is one: between fewer, no load would be seen at all of its phases
+# Readings close to each other show a counter's refresh interval: so much later, as shares of the interval, the counters
+# are read once more after each of the first ticks.
+PROBES: Sequence[float] = tuple(0.3 / 2**power for power in range(8)) * 3
+COUNTER_SHARE = 0.25  # largest share of the time in which slow counters are read
+FEW_ROUNDS = 3.0  # a slow round takes one part in so many of the time: pauses at random moments take the rest
 
 
-# From when to when the last round was read to the moment of the next one, in seconds.
+# Begin and end of the last round to the moment of the next one, all in seconds.
 Pace = Callable[[float, float], float]
 
 
 def deadlines(start_s: float, interval_s: float, chance: Callable[[], float], skip: Callable[[int], None]) -> Pace:
-    """Return the usual pace: a deadline depends on its tick alone, so what one tick takes does not move the next.
+    """Return the usual pace, in which a deadline depends on its tick alone and not on the time of earlier rounds.
 
-    A round that comes late skips ticks and never bursts.
+    A late round skips ticks and never causes a burst.
     """
     tick = -1
 
@@ -33,9 +34,9 @@ def deadlines(start_s: float, interval_s: float, chance: Callable[[], float], sk
         if not tick:
             return start_s
         deadline_s = start_s + (tick + chance()) * interval_s
-        late = math.ceil((end_s - start_s) / interval_s - 1e-9) - tick  # so many ticks have begun since
+        late = math.ceil((end_s - start_s) / interval_s - 1e-9) - tick  # number of ticks that have begun since
         if end_s <= deadline_s or late <= (0 if end_s - begin_s > interval_s else 1):
-            # Two random moments may be closer together than a reading takes: then the second one is now.
+            # Two random moments may be closer to each other than a reading takes: then the second round is now.
             return deadline_s
         skip(late)
         tick += late
@@ -44,28 +45,27 @@ def deadlines(start_s: float, interval_s: float, chance: Callable[[], float], sk
     return next_s
 
 
-def rests(interval_s: float, chance: Callable[[], float], skip: Callable[[int], None]) -> Pace:
-    """Return the pace of rounds that take long: the longer, the less often.
+def random_pauses(interval_s: float, chance: Callable[[], float], skip: Callable[[int], None]) -> Pace:
+    """Return the pace of rounds that take a large part of an interval: random pauses, in proportion to their time.
 
-    Moments that have to wait for the rounds before them are not random: here the next one is by chance from the last
-    one on.
+    A deadline that has to wait for the round before it would no longer be random.
     """
-    left_out = 0.0  # ticks
+    skipped = 0.0  # ticks
 
     def next_s(begin_s: float, end_s: float) -> float:
-        nonlocal left_out
+        nonlocal skipped
         busy_s = end_s - begin_s
         period_s = max(interval_s, FEW_ROUNDS * busy_s)
-        left_out += period_s / interval_s - 1
-        skip(int(left_out))
-        left_out -= int(left_out)
+        skipped += period_s / interval_s - 1
+        skip(int(skipped))
+        skipped -= int(skipped)
         return end_s + chance() * 2 * (period_s - busy_s)
 
     return next_s
 
 
-def beside(interval_s: float, chance: Callable[[], float]) -> Pace:
-    """Return the pace of counters beside power: they need no random moments, and leave most of the time to others."""
+def counter_pace(interval_s: float, chance: Callable[[], float]) -> Pace:
+    """Return the pace of slow counters in a thread of their own, which take at most COUNTER_SHARE of the time."""
     probes = list(PROBES)
 
     def next_s(begin_s: float, end_s: float) -> float:

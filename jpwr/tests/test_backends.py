@@ -104,7 +104,7 @@ def test_a_rapl_counter_that_may_not_be_read_says_which_and_how(stack, tmp_path,
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(files, "open", refuse, raising=False)  # root may read everything
-    with pytest.raises(BackendUnavailable, match=r"intel-rapl:0/energy_uj may be read by root only.*chmod a\+r"):
+    with pytest.raises(BackendUnavailable, match=r"intel-rapl:0/energy_uj is readable by root only.*chmod a\+r"):
         rapl.open_channels(stack, tmp_path)
 
 
@@ -254,19 +254,19 @@ GOOD = ChannelInfo("mine:0", Scope.DEVICE, "")
     ("infos", "words"),
     [
         ([GOOD, GOOD], "two of its channels are named 'mine:0'"),
-        ([GOOD._replace(name="a,b")], "the name of a channel is empty, or has a comma"),
-        ([GOOD._replace(name="a\nb")], "the name of a channel is empty, or has a comma"),
-        ([GOOD._replace(name="")], "the name of a channel is empty, or has a comma"),
-        ([GOOD._replace(period_s=float("nan"))], "the period_s of a channel is no finite number"),
-        ([GOOD._replace(limit_w=float("inf"))], "the limit_w of a channel is no finite number"),
-        ([GOOD._replace(period_s="1")], "the period_s of a channel is no finite number"),
+        ([GOOD._replace(name="a,b")], "the name of a channel is empty, or contains a comma"),
+        ([GOOD._replace(name="a\nb")], "the name of a channel is empty, or contains a comma"),
+        ([GOOD._replace(name="")], "the name of a channel is empty, or contains a comma"),
+        ([GOOD._replace(period_s=float("nan"))], "the period_s of a channel is not a finite number"),
+        ([GOOD._replace(limit_w=float("inf"))], "the limit_w of a channel is not a finite number"),
+        ([GOOD._replace(period_s="1")], "the period_s of a channel is not a finite number"),
         ([GOOD._replace(averaging_s=-1.0)], "the averaging_s of a channel is below 0"),
-        ([GOOD._replace(seen_share=0.0)], "the seen_share of a channel is no share"),
-        ([GOOD._replace(num_devices="4")], "the num_devices of a channel is no finite number"),
+        ([GOOD._replace(seen_share=0.0)], "the seen_share of a channel must be above 0 and at most 1"),
+        ([GOOD._replace(num_devices="4")], "the num_devices of a channel is not a finite number"),
         ([GOOD._replace(device_id=["GPU-1"])], "the device_id of a channel is not of type str"),
         ([GOOD._replace(estimated="no")], "the estimated of a channel is not of type bool"),
-        ([GOOD._replace(scope="device")], "the scope of a channel is none of device, module"),
-        ([{"name": "mine:0"}], "{'name': 'mine:0'} is no ChannelInfo"),
+        ([GOOD._replace(scope="device")], "the scope of a channel must be one of device, module"),
+        ([{"name": "mine:0"}], "{'name': 'mine:0'} is not a ChannelInfo"),
     ],
 )
 def test_a_channel_that_no_trace_can_hold_is_refused_when_it_is_opened(stack, monkeypatch, infos, words):
@@ -449,7 +449,7 @@ def test_where_no_sensor_can_be_read_the_method_cannot_be_used(stack, tmp_path, 
         write(tmp_path / f"{part}_power", "401 W 1700000000000000 us")
         refused.add(tmp_path / f"{part}_power")
     with pytest.raises(
-        BackendUnavailable, match=r"none of its sensors can be read: .*accel0_power may be read by root"
+        BackendUnavailable, match=r"none of its sensors can be read: .*accel0_power is readable by root"
     ):
         cray.open_channels(stack, tmp_path)
 
@@ -662,7 +662,7 @@ def test_auto_takes_a_scope_from_the_first_method_that_shows_it(stack, monkeypat
     monkeypatch.setattr(backends, "plug_ins", dict)
     opened = open_methods(["auto"], stack)
     assert names(opened) == ["first:gpu", "second:cpu"]
-    assert opened.notes[-1].startswith("second: left out, as another method shows that scope already: second:gpu; ")
+    assert opened.notes[-1].startswith("second: left out, because another method covers that scope: second:gpu; ")
 
 
 @pytest.mark.parametrize("asked", [["auto"], ["first", "second"]])
@@ -677,7 +677,7 @@ def test_two_methods_with_a_channel_of_one_name_make_a_trace_that_can_be_read(tm
     monkeypatch.setattr(backends, "plug_ins", dict)
     opened = open_methods(asked, stack)
     assert names(opened) == ["meter"]
-    assert "second: left out, as another method has a channel of that name already: meter" in opened.notes
+    assert "second: left out, because another method has a channel of that name: meter" in opened.notes
     assert names(open_methods([*asked, "first"], stack)) == ["meter"]
 
 
@@ -703,9 +703,9 @@ def test_another_package_adds_a_method_by_an_entry_point(plug_in, stack):
         ("raises", "raise KeyError('no such device')", "it cannot be opened (KeyError: 'no such device')"),
         ("exits", "raise SystemExit(3)", "it cannot be opened (SystemExit: 3)"),
         ("panics", "raise BaseException('of a library in Rust')", "it cannot be opened (BaseException: of a library"),
-        ("none", "return None", "it gives None, which is no list of channels"),
-        ("empty", "return []", "it shows no channel"),
-        ("numbers", "return [42.0]", "it gives [42.0], which is no list of channels"),
+        ("none", "return None", "it returned None instead of a list of channels"),
+        ("empty", "return []", "it returned no channel"),
+        ("numbers", "return [42.0]", "it returned [42.0] instead of a list of channels"),
         (
             "waits",
             "import pathlib, time\nwhile not pathlib.Path('answers').exists():\n    time.sleep(0.01)",
@@ -749,7 +749,7 @@ def test_a_method_that_takes_long_to_open_is_said_to_be_waited_for(tmp_path, mon
         said.append(words)
         Path("answers").touch()
 
-    monkeypatch.setattr(backends, "say", answer)
+    monkeypatch.setattr(backends, "log", answer)
     assert names(open_methods(["slow"], stack)) == ["slow:0"]
     assert said == ["waiting for the method 'slow' to open, for up to 60 s"]
 

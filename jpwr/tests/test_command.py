@@ -101,7 +101,7 @@ def test_a_command_that_cannot_be_executed_is_told_why(jpwr, tmp_path, variables
         )
     done = jpwr(*ESTIMATE, "--", "./script", **variables)
     assert done.returncode == 127
-    assert "command './script' cannot be executed: the interpreter that it asks for is not there" in done.stderr
+    assert "command './script' cannot be executed: install the interpreter in its first line" in done.stderr
     shutil.copy("/bin/true", tmp_path / "busy")
     with (tmp_path / "busy").open("a"):
         done = jpwr(*ESTIMATE, "--", "./busy", **variables)
@@ -326,7 +326,7 @@ def test_another_users_link_where_all_may_write_is_not_followed(jpwr, tmp_path):
     os.lchown(tmp_path / "all" / "x.json", 65534, 65534)
     done = jpwr(*ESTIMATE, "--json-out", "all/x.json", "--", "touch", "ran")
     assert done.returncode == 125
-    assert "it is another user's where all may write" in done.stderr
+    assert "another user's file in a world-writable folder" in done.stderr
     assert (tmp_path / "mine").read_text() == "mine"
     assert not (tmp_path / "ran").exists()
 
@@ -384,7 +384,7 @@ def test_another_users_file_where_all_may_write_cannot_be_replaced(tmp_path, mon
     cli._check_json_out(path)
     user = os.getuid()
     monkeypatch.setattr(os, "getuid", lambda: user + 1)
-    with pytest.raises(JpwrError, match=r"cannot be written .it is another user's where all may write"):
+    with pytest.raises(JpwrError, match=r"cannot be written .another user's file in a world-writable folder"):
         cli._check_json_out(path)
 
 
@@ -392,7 +392,7 @@ def test_another_users_file_where_all_may_write_cannot_be_replaced(tmp_path, mon
 def test_a_trace_that_the_command_takes_away_is_said(jpwr, tmp_path, script):
     done = jpwr(*ESTIMATE, "--df-out", "out", "--", "bash", "-c", f"{script}; exit 5")
     assert done.returncode == 5
-    assert done.stderr.count("the trace out/trace.csv was removed or replaced meanwhile") == 1
+    assert done.stderr.count("the trace out/trace.csv was removed or replaced during the run") == 1
     assert list((tmp_path / "out").glob("energy.*.csv"))
 
 

@@ -369,7 +369,7 @@ def test_a_counter_of_another_scale_is_not_used_and_the_interval_holds_both(peri
         times_s = moments(chance, 1.0, 60.0, 0.1)
         estimate = channel(times_s, load.power_w, counter_of(wrong)).between(10.0, 50.0)
         assert estimate.method == "integral"
-        assert "they are inconsistent, and the interval holds both" in estimate.reason
+        assert "they are inconsistent, and the interval contains both" in estimate.reason
         assert abs(estimate.counter_j - estimate.energy_j) <= estimate.uncertainty_j
         return Trial(estimate, load.between_j(10.0, 50.0))
 

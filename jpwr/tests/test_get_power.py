@@ -77,7 +77,7 @@ def test_an_object_that_is_no_method_is_refused_in_one_sentence():
         def measure(self, df):
             raise AssertionError
 
-    with pytest.raises(JpwrError, match="what is of type Own is no method of jpwr: add one by an entry point"):
+    with pytest.raises(JpwrError, match="an object of type Own is not a method of jpwr: give a name, or add a method by an entry point"):
         get_power([Own()], 100)
 
 
@@ -120,14 +120,14 @@ def test_a_second_block_has_a_data_frame_of_its_own(opened):
     with measured:
         pass
     before = measured.df
-    with measured, pytest.raises(JpwrError, match="when the with block has ended"):
+    with measured, pytest.raises(JpwrError, match="before the with block has ended"):
         measured.df  # noqa: B018 - it is the looking that is refused
     assert measured.df["timestamps"].iloc[0] > before["timestamps"].iloc[-1]
 
 
 @pytest.mark.parametrize("interval", ["100", None, 10**400, [100]])
 def test_an_interval_that_is_no_number_is_one_clear_sentence(interval):
-    with pytest.raises(JpwrError, match="the interval is a number of milliseconds, got "):
+    with pytest.raises(JpwrError, match="the interval must be a number of milliseconds, got "):
         get_power(["a"], interval)
 
 
@@ -142,7 +142,7 @@ def test_an_error_at_the_end_is_told_where_the_block_had_none(opened):
 def test_a_data_frame_is_there_after_the_block(opened):
     needed("pandas")
     opened(lambda: 5.0)
-    with get_power(["a"], 20) as measured, pytest.raises(JpwrError, match="when the with block has ended"):
+    with get_power(["a"], 20) as measured, pytest.raises(JpwrError, match="before the with block has ended"):
         measured.df  # noqa: B018 - it is the looking that is refused
     assert set(measured.df["a"]) == {5.0}
 
@@ -160,5 +160,5 @@ def test_energy_that_was_not_seen_is_missing_and_not_zero(opened):
 def test_what_is_asked_before_the_block_has_one_sentence():
     measured = get_power(["estimate"], 100)
     for ask in (measured.energy, lambda: measured.trace):
-        with pytest.raises(JpwrError, match="nothing was measured: the with block has not begun"):
+        with pytest.raises(JpwrError, match="nothing was measured, because the with block has not begun"):
             ask()

@@ -17,8 +17,8 @@ import pytest
 import jpwr
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import JpwrError
+from jpwr.messages import printable
 from jpwr.sampling.monitor import PowerMonitor, active_monitors
-from jpwr.say import printable
 from jpwr.tests.conftest import DEADLINE_S, run, wait_until
 from jpwr.trace.marks import MAX_LINE_BYTES, POLL_S, PRECAUTION_S, Mark, MarkReader, _waiter, parse_mark
 
@@ -88,7 +88,7 @@ def test_lines_that_are_no_marks_are_told_once_counted_and_left_out(reader):
     reader.write(b"x" * 10 * MAX_LINE_BYTES + b"\n\n  \nbegin a\nend a @soon\nend a\nend a @nan\nhullo\n")
     assert reader.names == ["a", "a"]
     assert len(reader.said) == 3
-    for words in ("'hello' is no mark", "it is longer than", "'@soon' is no time"):
+    for words in ("'hello' is not a mark", "it is longer than", "'@soon' is not a time"):
         assert sum(words in said for said in reader.said) == 1
     reader.stop()
     assert reader.said[3:] == ["5 lines in $JPWR_MARKS were left out"]
@@ -121,7 +121,7 @@ def test_a_mark_is_its_kind_its_region_and_its_time():
 
 @pytest.mark.parametrize("line", ["begin", "begin ", "end  @5", "start a", "beginning a"])
 def test_a_line_that_is_no_mark_is_refused(line):
-    with pytest.raises(ValueError, match=f"'{line.strip()}' is no mark: a line is 'begin NAME' or 'end NAME'"):
+    with pytest.raises(ValueError, match=f"'{line.strip()}' is not a mark: write 'begin NAME' or 'end NAME'"):
         parse_mark(line)
 
 
@@ -134,7 +134,7 @@ def test_a_line_is_too_long_by_one_byte_however_it_comes(reader, split, length):
     reader.stop()
     if length > MAX_LINE_BYTES:
         assert reader.names == ["a"]
-        assert reader.said == [f"a line in $JPWR_MARKS is left out: it is longer than {MAX_LINE_BYTES} bytes"]
+        assert reader.said == [f"a line in $JPWR_MARKS is left out: it is longer than {MAX_LINE_BYTES} bytes: use shorter names"]
     else:
         assert reader.names == ["x" * (length - 6), "a"]
         assert reader.said == []
@@ -156,7 +156,7 @@ def test_at_the_end_no_more_is_read_than_what_takes_some_seconds(reader, monkeyp
     reader.reader._folder.remove()
     reader.reader._read()  # there is nothing more
     assert reader.names == ["early", *names]
-    assert reader.said == ["the last 16 bytes in $JPWR_MARKS are left out: they came too fast"] * (not names)
+    assert reader.said == ["the last 16 bytes in $JPWR_MARKS are left out: write fewer marks"] * (not names)
 
 
 @pytest.mark.parametrize("too_fast", [False, True])
@@ -185,7 +185,7 @@ def test_what_goes_wrong_with_marks_is_said_and_ends_nothing(monkeypatch, tmp_pa
     Path(reader.path).write_text("begin a\n")
     reader.start()
     reader.stop()
-    assert said == ["marks are not read any more (ZeroDivisionError: a bug)"]
+    assert said == ["marks are no longer read (ZeroDivisionError: a bug)"]
     assert not Path(reader.path).parent.exists()
 
 
@@ -322,10 +322,10 @@ def test_where_no_folder_can_be_made_each_is_named_with_its_reason(monkeypatch, 
     monkeypatch.setattr(os, "mkdir", full)
     with pytest.raises(JpwrError) as told:
         MarkReader([].append, [].append)
-    reasons = f"{tmp_path}: others may replace what somebody has there, "
+    reasons = f"{tmp_path}: other users may replace files, "
     reasons += "/tmp: No space left on device, /var/tmp: No space left on device"
     assert str(told.value) == (
-        f"no folder for temporary files can be written to ({reasons}), so regions are not seen: set TMPDIR to one"
+        f"no folder for temporary files is writable ({reasons}), so regions are not recorded: set TMPDIR to one that is"
     )
 
 
@@ -372,12 +372,12 @@ def test_a_file_that_is_not_in_its_place_any_more_is_said(reader, harm):
     path = Path(reader.reader.path)
     harm(path)
     reader.stop()
-    assert reader.said == ["the command has removed or replaced the file in $JPWR_MARKS: later marks were not seen"]
+    assert reader.said == ["the command has removed or replaced the file in $JPWR_MARKS: later marks are missing"]
 
 
 @pytest.mark.parametrize("seconds", ["nan", "inf", "-inf", "1e999", "1.1e15", "-1e300", "soon", "", "0x10", "1 2"])
 def test_a_time_that_is_no_number_of_seconds_is_refused(seconds):
-    with pytest.raises(ValueError, match="is no time in seconds"):
+    with pytest.raises(ValueError, match="is not a time"):
         parse_mark(f"begin a @{seconds}x" if not seconds else f"end a @{seconds}")
 
 
@@ -472,7 +472,7 @@ sys.exit(jpwr.cli.main())
     script = 'echo begin a >>"$JPWR_MARKS" && exit 5'
     done = run(sys.executable, "-c", program, *JPWR[3:], "--", "bash", "-c", script, cwd=tmp_path)
     assert done.returncode == 5, done.stderr
-    assert done.stderr.count("regions are not seen: set TMPDIR") == 1
+    assert done.stderr.count("regions are not recorded: set TMPDIR") == 1
 
 
 def test_where_files_can_be_made_and_not_written_to_the_command_runs_without_marks(tmp_path):

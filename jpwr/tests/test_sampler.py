@@ -20,6 +20,7 @@ import pytest
 import jpwr
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.errors import JpwrError, ReadError
+from jpwr.messages import log
 from jpwr.process.clock import SystemClock
 from jpwr.report.rules import MIN_RATE_HZ
 from jpwr.sampling.edges import MOST_S, EdgeReader
@@ -27,7 +28,6 @@ from jpwr.sampling.lane import HUNG_S
 from jpwr.sampling.monitor import WATCH_INTERVAL_S, PowerMonitor, any_moment
 from jpwr.sampling.pace import COUNTER_SHARE, PROBES
 from jpwr.sampling.slope import Slope
-from jpwr.say import say
 from jpwr.tests.conftest import DEADLINE_S, wait_until
 from jpwr.tests.loads import HIGH_W, LOW_W, counter_of, square
 from jpwr.trace.trace import Region, Row, Trace, _extend
@@ -38,7 +38,7 @@ INFO = ChannelInfo("sensor", Scope.DEVICE, "a test")
 class Sampler(PowerMonitor):
     """One that samples in the test's own thread."""
 
-    def __init__(self, channels, sinks, interval_s, clock, warn=say, chance=lambda: 0.0):
+    def __init__(self, channels, sinks, interval_s, clock, warn=log, chance=lambda: 0.0):
         super().__init__(channels, interval_s, sinks, clock, warn, chance)
 
     def run(self, stopped):
@@ -161,9 +161,9 @@ def test_who_tells_of_an_edge_waits_for_no_sensor(clock):
 
     edges = EdgeReader(Stuck(), clock)
     edges.start()
-    edges.begin_beside()
+    edges.request()
     assert asked.wait(DEADLINE_S)
-    edges.begin_beside()  # another one, meanwhile
+    edges.request()  # another one, meanwhile
     edges.stop(0.01)
     assert asked_for == [0.0]
     answers.set()
@@ -220,7 +220,7 @@ def test_an_edge_beside_which_counters_are_read_is_sharp(clock, refresh_s):
     for end_s in (5.0, 13.1, 16.0):
         sampler.run(lambda end_s=end_s: clock.time_s >= end_s)
         window_s.append(clock.time_s)
-        EdgeReader(sampler, clock).whole()
+        EdgeReader(sampler, clock).read_all()
         assert clock.time_s - window_s[-1] <= refresh_s + 0.005
     [estimate] = trace.energies(*window_s[:2])
     error_j = abs(estimate.energy_j - 300 * (window_s[1] - window_s[0]))
@@ -231,10 +231,10 @@ def test_a_counter_that_does_not_change_is_waited_for_no_longer_than_a_moment(cl
     info = INFO._replace(has_counter=True)
     sampler = Sampler([Channel(info, lambda: 300.0, lambda: 5.0), Channel(INFO, lambda: 1.0)], [], 0.1, clock)
     edge = EdgeReader(sampler, clock)
-    edge.whole()
+    edge.read_all()
     assert MOST_S <= clock.time_s <= MOST_S + 0.01
-    edge.begin()  # soon after another
-    assert not edge.waits
+    edge.read_counters()  # soon after another
+    assert not edge.is_waiting
 
 
 def test_samples_are_at_random_moments_whatever_the_interval():
@@ -267,7 +267,7 @@ def test_a_failed_read_is_missing_counted_and_warned_about_once(clock):
     [series] = trace.series()
     assert [math.isnan(power_w) for power_w in series.power_w] == [False, False, True, True, True, False, False]
     assert sampler.recorder.failed_reads == {"sensor": 3}
-    assert warnings == ["sensor: the bus is busy; readings that fail are recorded as missing"]
+    assert warnings == ["sensor: the bus is busy; failed readings are recorded as missing"]
 
 
 def test_without_a_power_reading_power_is_the_counters_slope(clock):
@@ -347,14 +347,14 @@ def broken() -> float:
     ("reads", "words"),
     [
         (broken, "ZeroDivisionError: a bug"),
-        (lambda: None, "it tells None, which is no number"),
-        (lambda: "N/A", "it tells 'N/A', which is no number"),
-        (lambda: 10**400, f"it tells 1{'0' * 39}, which is no number"),
-        (lambda: -0.5, "it tells -0.5, which is no power of any machine"),
-        (lambda: -7, "it tells -7, which is no power of any machine"),
-        (lambda: math.inf, "it tells inf, which is no power of any machine"),
-        (lambda: 2e9, "it tells 2000000000.0, which is no power of any machine"),
-        (lambda: math.nan, "it tells nan, which is no power of any machine"),
+        (lambda: None, "it returns None, not a number"),
+        (lambda: "N/A", "it returns 'N/A', not a number"),
+        (lambda: 10**400, f"it returns 1{'0' * 39}, not a number"),
+        (lambda: -0.5, "it returns -0.5, not a plausible power of any machine"),
+        (lambda: -7, "it returns -7, not a plausible power of any machine"),
+        (lambda: math.inf, "it returns inf, not a plausible power of any machine"),
+        (lambda: 2e9, "it returns 2000000000.0, not a plausible power of any machine"),
+        (lambda: math.nan, "it returns nan, not a plausible power of any machine"),
         (lambda: sys.exit(3), "SystemExit: 3"),
         (panicking, "Panic: of a library in Rust"),
         (lambda: next(iter([])), "StopIteration"),
@@ -369,8 +369,8 @@ def test_a_reader_with_a_bug_is_told_at_once_and_costs_no_other_sensor_its_readi
     told: list[str] = []
     with PowerMonitor(channels, clock=stepped, warn=told.append, chance=even) as monitor:
         stepped.move_to(3.0)
-        monitor.hand_on()
-        assert told == [f"bad: {words}; readings that fail are recorded as missing"]
+        monitor.flush()
+        assert told == [f"bad: {words}; failed readings are recorded as missing"]
     bad, good = monitor.trace.series()
     assert list(good.power_w) == [7.0] * len(deadlines(0.1, 3.0)) + [7.0]
     assert [math.isnan(power_w) for power_w in bad.power_w] == [time_s > 1.05 for time_s in bad.times_s]
@@ -407,7 +407,7 @@ def test_a_region_in_a_signals_handler_waits_for_nobody_who_handles_it():
     def mark():
         monitor.sample()
         monitor.mark("region_begin", "outer")
-        monitor.hand_on()
+        monitor.flush()
 
     thread = threading.Thread(target=mark, daemon=True)
     thread.start()
@@ -444,7 +444,7 @@ def test_a_status_that_does_not_answer_is_left_behind_and_that_of_others_goes_on
     told: list[str] = []
     with PowerMonitor(channels, clock=stepped, warn=told.append, chance=even) as monitor:
         stepped.move_to(30.0)
-        assert told == ["stuck: its status does not answer; it is not asked for again, and that of others goes on"]
+        assert told == ["stuck: its status does not answer; it is no longer read"]
         stepped.move_to(50.0)
     assert len(told) == 1
     seconds = [event.details["second"] for event in monitor.trace.events if event.details["channel"] == "good"]
@@ -520,12 +520,12 @@ def test_what_is_said_of_readings_that_fail_may_take_its_time_and_come_back(cloc
     def warn(words: str) -> None:
         told.append(words)
         sampler.event("said", clock.time_s)
-        sampler.hand_on()
+        sampler.flush()
 
     trace = Trace([info])
     sampler = Sampler([Channel(info, failing_w)], [trace], 0.1, clock, warn, chance=even)
     sampler.run(lambda: clock.time_s >= 3.0)
-    assert told == ["sensor: no watts; readings that fail are recorded as missing"]
+    assert told == ["sensor: no watts; failed readings are recorded as missing"]
     assert trace.event_time_s("said") is not None
 
 
@@ -586,7 +586,7 @@ class NoNumber:
 
 
 @pytest.mark.parametrize(
-    ("found", "words"), [(SaysNothing(), "SaysNothing"), (NoNumber(), "it tells a NoNumber, which is no number")]
+    ("found", "words"), [(SaysNothing(), "SaysNothing"), (NoNumber(), "it returns a NoNumber, not a number")]
 )
 def test_a_reader_at_its_worst_costs_its_own_readings_alone(clock, found, words):
     def bad_w() -> object:
@@ -598,7 +598,7 @@ def test_a_reader_at_its_worst_costs_its_own_readings_alone(clock, found, words)
     trace, told = Trace([channel.info for channel in channels]), []
     sampler = Sampler(channels, [trace], 0.1, clock, told.append, chance=even)
     sampler.run(lambda: clock.time_s >= 1.0)
-    assert told == [f"sensor: {words}; readings that fail are recorded as missing"]
+    assert told == [f"sensor: {words}; failed readings are recorded as missing"]
     assert list(trace.series()[1].power_w) == [7.0] * 11
 
 
@@ -907,7 +907,7 @@ def test_a_sensor_that_hangs_at_the_very_end_is_left_behind_too():
     with PowerMonitor([Channel(INFO, stuck_w)], interval_s=0.02, warn=words.append) as monitor:
         ending.set()
     assert monitor.hung == ["sensor"]
-    assert words == ["sensor: does not answer; it is left behind, and the other channels go on"]
+    assert words == ["sensor: does not answer; sampling continues without it"]
     answers.set()
 
 

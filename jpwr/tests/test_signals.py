@@ -167,7 +167,7 @@ def test_a_signal_in_the_idle_phase_keeps_the_command_from_starting(start, tmp_p
     process.send_signal(getattr(signal, name))
     code, said = exit_code_of(process)
     assert code == 128 + getattr(signal, name)
-    assert f"{name} came before the command was started: it is not started" in said
+    assert f"{name} arrived before the command's start: the command is not started" in said
     assert not (tmp_path / "ran").exists()
     assert trace_of(tmp_path).events == []
     assert trace_of(tmp_path).series()[0].samples >= 3

@@ -71,7 +71,7 @@ BY_INTEGRAL = EnergyEstimate(
 )
 
 
-UNCHECKED = "too little to check the counter: sample faster or run longer"  # of so few samples
+UNCHECKED = "too much to check the counter: sample faster or run longer"  # of so few samples
 
 
 def trace_of(regions=(), infos=INFOS, command=True, **meta):
@@ -161,8 +161,8 @@ def test_a_region_in_which_several_are_at_once_does_not_average_out():
     for number, others in enumerate(("", "; so was 1 other region", "; so were 2 other regions"), 1):
         summary.regions = {region.name: region for region in [summary.regions["one"], *at_once[:number]]}
         [note] = [note for note in summary.notes() if "at once" in note]
-        words = f"region 'ranks' was gone through several times at once{others}: "
-        assert note == f"{words}the energy of that time is in its sum as often"
+        words = f"region 'ranks' was open several times at once{others}: "
+        assert note == f"{words}the energy of that time is counted several times"
 
 
 def test_a_pass_that_is_over_at_once_used_nothing():
@@ -185,7 +185,7 @@ def test_a_counter_that_fell_without_power_is_noted():
         trace.append(row / 10, [math.nan], [1000.0 - row])
     summary = Summary(trace)
     assert summary.command == [None]
-    assert "a: the counter fell, and there is no power to integrate: there is no energy" in summary.notes()
+    assert "a: no energy, because the counter fell and there is no power to integrate" in summary.notes()
 
 
 def test_a_region_that_a_channel_saw_too_little_of_once_has_no_sum_of_it():
@@ -210,7 +210,7 @@ def test_a_counter_that_power_can_hardly_check_is_noted(length_s, is_said):
         trace.append(time_s, [load.power_w(time_s)] * 3, [load.energy_j(time_s)] * 3)
     summary = Summary(trace)
     assert [estimate.method for estimate in summary.command] == ["counter"] * 3
-    note = "gpu:0 and 2 others: the integral of power is known to ±"
+    note = "gpu:0 and 2 others: the integral of power has an uncertainty of ±"
     assert all(UNCHECKED in one for one in summary.notes() if one.startswith(note))
     assert any(one.startswith(note) for one in summary.notes()) == is_said
 
@@ -224,8 +224,8 @@ def test_power_that_is_the_counters_own_slope_checks_nothing():
     [estimate] = Summary(trace).command
     assert (estimate.method, estimate.reason, estimate.energy_j) == ("counter", "", pytest.approx(1800, rel=0.03))
     assert math.isnan(estimate.difference)
-    assert Summary(trace).notes() == ["rapl:0: power is the counter's own slope, and nothing checks it"]
-    assert {finding.text for finding in rule_findings(Summary(trace))["rapl:0"]} >= {"a counter that nothing checks"}
+    assert Summary(trace).notes() == ["rapl:0: power is the slope of the counter, so nothing checks the counter"]
+    assert {finding.text for finding in rule_findings(Summary(trace))["rapl:0"]} >= {"a counter that is not checked by power"}
 
 
 def test_an_interval_wider_than_the_energy_is_noted():
@@ -237,7 +237,7 @@ def test_an_interval_wider_than_the_energy_is_noted():
     for estimate in summary.command:
         assert estimate.energy_j + estimate.uncertainty_j <= 700 * 0.2 + 1e-9
     [note] = summary.notes()
-    assert note.startswith("gpu:0 and 1 other: the energy is known only to ±")
+    assert note.startswith("gpu:0 and 1 other: the energy has an uncertainty of ±")
     assert note.endswith(" %, by 4 samples: sample faster or run longer")
 
 
@@ -270,11 +270,11 @@ def test_a_trace_that_has_lost_the_commands_start_says_so():
     trace = Trace([ChannelInfo("a", Scope.CPU, "")], {"command": ["train"]})
     for row in range(100):
         trace.append(row / 10, [100.0], [None])
-    words = "the trace does not tell when the command started: energies are of all that was sampled"
+    words = "the trace has no start of the command: energies are those of the whole trace"
     assert words in Summary(trace).notes()
     trace.event("command_started", 1.0)
     assert words not in Summary(trace).notes()
-    [ended] = [note for note in Summary(trace).notes() if "does not tell when the command ended" in note]
+    [ended] = [note for note in Summary(trace).notes() if "has no end of the command" in note]
     trace.event("command_ended", 9.0)
     assert ended not in Summary(trace).notes()
 
@@ -418,7 +418,7 @@ def notes_of(*regions, infos=INFOS, **meta):
     return [note for note in notes if UNCHECKED not in note]
 
 
-BLIND = "cpu: without a counter, a load that keeps step with the sensor's own 0.75 s is not seen"
+BLIND = "cpu: without a counter, a load in step with the sensor's hold time of 0.75 s is not detected"
 
 
 def test_a_load_that_a_sensor_cannot_see():
@@ -432,7 +432,7 @@ def test_a_load_that_a_sensor_cannot_see():
 def test_a_sensor_that_looks_at_a_part_of_the_time():
     infos = (COUNTED._replace(seen_share=0.25), MODELLED._replace(seen_share=0.5), LOST._replace(seen_share=0.5))
     assert notes_of(infos=infos[:1]) == [
-        "gpu:0: the power sensor sees 25% of the time, and nothing else checks the counter"
+        "gpu:0: the power sensor has a duty cycle of 25%, too little to check the counter"
     ]
     said = "the sensor sees 50% of the time, and there is no counter: in the rest, power may have been anywhere"
     assert notes_of(infos=infos[:2])[1:] == [f"cpu: {said} between none and its limit"]
@@ -463,7 +463,7 @@ def test_of_many_names_three_are_shown(names, words):
     trace = trace_of()
     for name in names:
         trace.event("region_begin", 20.0, region=name)
-    assert Summary(trace).notes()[-1] == f"region {words} never ended: there is no energy of that"
+    assert Summary(trace).notes()[-1] == f"region {words} never ended: no energy"
 
 
 def test_marks_that_make_no_region():
@@ -474,8 +474,8 @@ def test_marks_that_make_no_region():
     trace.event("region_end", 21.0, region="never")
     trace.event("region_end", 22.0, region="never")
     assert Summary(trace).notes()[-4:] == [
-        "region 'a' (2 times), 'b', 'c' and 2 more never ended: there is no energy of that",
-        "region 'never' (2 times) ended without a beginning: there is no energy of that",
-        "region 'back' ended before it began: there is no energy of that",
-        "region 'early', 'late' (2 times) lies outside of what was sampled: there is no energy of that",
+        "region 'a' (2 times), 'b', 'c' and 2 more never ended: no energy",
+        "region 'never' (2 times) ended without a beginning: no energy",
+        "region 'back' ended before it began: no energy",
+        "region 'early', 'late' (2 times) is outside of the trace: no energy",
     ]

@@ -44,9 +44,9 @@ def test_the_sensors_of_a_machine_are_listed_with_their_pace(jpwr, nvml_folder):
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     assert lines[0].startswith("pynvml:0: ")  # what is there comes first
-    assert any(line.startswith("pynvml:0: device, 300.0 W, update period not known, energy counter") for line in lines)
-    assert any(line.startswith("estimate:cpu: cpu, ") and "only when asked for by name" in line for line in lines)
-    assert any(line.startswith(("rapl: not here: ", "rapl:package")) for line in lines)
+    assert any(line.startswith("pynvml:0: device, 300.0 W, refresh interval unknown, energy counter") for line in lines)
+    assert any(line.startswith("estimate:cpu: cpu, ") and "used only by name" in line for line in lines)
+    assert any(line.startswith(("rapl: unavailable: ", "rapl:package")) for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_sensor_that_cannot_be_read_ends_no_list(tmp_path, read, words):
     done = run(sys.executable, "-m", "jpwr", "list", cwd=tmp_path, PYTHONPATH=f"{REPOSITORY}:{tmp_path}")
     assert done.returncode == 0, done.stderr
     assert f"odd:0: node, {words}" in done.stdout
-    assert "pynvml: not here: " in done.stdout
+    assert "pynvml: unavailable: " in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_a_stdout_that_is_full_is_one_clear_sentence(tmp_path, tool):
     trace = "" if tool == "list" else "trace.csv"
     done = run("bash", "-c", f"{sys.executable} -m jpwr {tool} {trace} >/dev/full", cwd=tmp_path)
     assert done.returncode == 125
-    assert "jpwr: the output cannot be written (No space left on device)" in done.stderr
+    assert "jpwr: stdout cannot be written (No space left on device)" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -251,7 +251,7 @@ def test_a_trace_that_was_cut_short_keeps_no_rule(tmp_path, capsys, lost):
     assert check_trace(tmp_path / "whole.csv") == 0
     (tmp_path / "cut.csv").write_text("".join(line for line in lines if lost not in line))
     assert check_trace(tmp_path / "cut.csv") == 1
-    assert f"FAIL  pynvml:0: the trace does not tell when the {lost.replace('_', ' ')}" in capsys.readouterr().out
+    assert f"FAIL  pynvml:0: the trace does not record when the {lost.replace('_', ' ')}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -286,7 +286,7 @@ def test_a_machine_without_sensors_is_told_what_is_left(jpwr, tmp_path):
     if done.returncode == 0:  # this machine has one
         assert "no power sensor" not in done.stderr
     else:
-        assert done.stderr.startswith("jpwr: no power sensor is here; '--methods estimate' ")
+        assert done.stderr.startswith("jpwr: no power sensor was found; '--methods estimate' ")
 
 
 def file_with(text):
@@ -300,7 +300,7 @@ def file_with(text):
         (lambda path: None, "cannot be read (No such file or directory)"),
         (lambda path: path.mkdir(), "is a folder: give the trace in it, such as x.csv/trace.csv"),
         (file_with(""), "is not a trace of jpwr: it is empty"),
-        (file_with("hello\n"), "is not a trace of jpwr: it has no first line that begins with '# jpwr-trace'"),
+        (file_with("hello\n"), "is not a trace of jpwr: its first line does not begin with '# jpwr-trace'"),
         (file_with('# jpwr-trace {"format": 1, "channels": []}\ntime_s\n1.0\n'), "x.csv has no channel"),
         (lambda path: path.write_text('# jpwr-trace {"format": 1}\n', encoding="utf-16"), "is not a trace of jpwr"),
     ],

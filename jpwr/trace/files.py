@@ -1,4 +1,4 @@
-"""Files that several samplers may write into one folder: none is ever written by two, replaced or removed."""
+"""Files in a folder that several samplers may share: no file has two writers, or is overwritten."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ ENDED = b'# event {"event": "command_ended"'
 
 
 def own_name(path: Path) -> Path:
-    """The path with node and process in its name, as in trace.NODE.PID.csv."""
+    """Return the path with node and process in its name, as in trace.NODE.PID.csv."""
     return path.with_name(f"{path.stem}.{os.uname().nodename}.{os.getpid()}{path.suffix}")
 
 
 def create_trace(path: Path, header: str) -> tuple[Path, int]:
-    """A new trace that begins with the header: its path, and the file, open to be read and appended to.
+    """Create a trace with a header; return its path and the descriptor of the file, which is open to read and append.
 
-    It is locked until it is closed. An older trace of that name is kept as NAME.old, NAME.old.2 and so on, once nobody
-    writes to it any more. Where somebody may, or the file is no trace, the new one is own_name(path). Raises OSError.
+    It is locked until it is closed. A finished trace of that name is kept as NAME.old, NAME.old.2 and so on. If the
+    file may still have a writer, or is no trace, the new one is own_name(path). Raises OSError.
     """
     tried = path
     for number in count(1):
@@ -41,9 +41,9 @@ def create_trace(path: Path, header: str) -> tuple[Path, int]:
 
 @contextmanager
 def new_table(path: Path) -> Iterator[BinaryIO]:
-    """A new file to be written to, which has its name when the block has ended well, and is gone where it has not.
+    """Open a file that gets its name at the end of the block, or is removed if the block raises.
 
-    An older one of that name is kept as NAME.old and so on. Raises OSError.
+    An existing file of that name is kept as NAME.old and so on. Raises OSError.
     """
     part = path.with_name(f".jpwr-{os.urandom(8).hex()}.part")
     with open(part, "xb") as file:
@@ -58,12 +58,12 @@ def new_table(path: Path) -> Iterator[BinaryIO]:
 
 
 def _named(part: Path, path: Path) -> bool:
-    """Give a whole file its name, unless another one has it: whether it has it now."""
+    """Give a complete file its name unless the name is taken; return whether it has the name now."""
     try:
         os.link(part, path)
     except FileExistsError:
         return False
-    except OSError:  # a file system without a second name
+    except OSError:  # a file system without hard links
         try:
             with open(path, "xb"):
                 part.replace(path)
@@ -87,20 +87,20 @@ def _create(path: Path, header: str) -> int:
 
 
 def _lock(file: int, tries: int = 1) -> bool | None:
-    """Whether the lock is ours now; None on a file system without locks."""
+    """Lock a file; return whether that succeeded, or None on a file system without locks."""
     for _ in range(tries):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
         except BlockingIOError:
-            time.sleep(0.01 if tries > 1 else 0)  # who comes upon a new trace has its lock for a moment
+            time.sleep(0.01 if tries > 1 else 0)  # a process that checks a new trace locks it for a moment
         except OSError:
             return None
     return False
 
 
 def _set_aside_trace(path: Path, header: str) -> bool:
-    """Rename an older trace unless another sampler may be writing to it; whether the name is free now."""
+    """Rename an older trace unless another sampler may be writing to it; return whether the name is free now."""
     try:
         if not stat.S_ISREG(path.lstat().st_mode):
             return False
@@ -108,7 +108,7 @@ def _set_aside_trace(path: Path, header: str) -> bool:
             locked = _lock(file.fileno())
             if locked is False or not _is_at_rest(file, header, locked is True):
                 return False
-            # Who came first has renamed it, and perhaps begun another.
+            # Another process may have renamed it first, and begun a new one.
             if os.path.samestat(os.fstat(file.fileno()), path.lstat()):
                 _set_aside(path)
     except FileNotFoundError:
@@ -119,9 +119,9 @@ def _set_aside_trace(path: Path, header: str) -> bool:
 
 
 def _is_at_rest(file: BinaryIO, header: str, locked: bool) -> bool:
-    """Whether nobody writes to a trace any more: it came to its end, or was written on this node and is not locked.
+    """Whether a trace has no writer: it is complete, or was written on this node and is not locked.
 
-    Locks of another node's processes are not seen on every file system.
+    Locks of other nodes are not visible on every file system.
     """
     first = file.readline(HEADER_BYTES)
     if not first.startswith(header[: header.index("{")].encode()):

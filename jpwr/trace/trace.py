@@ -1,4 +1,4 @@
-"""A trace: what was read from every channel, and when."""
+"""Trace: the readings of every channel, with their times."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from jpwr.energy import ChannelEnergy, EnergyEstimate, energy_of_passes
 from jpwr.errors import NotEnoughSamples
 
 ROWS_TOGETHER = 512
-storing = threading.RLock()  # rows of any trace; a signal may be handled by its owner
-# What can be wrong with the marks of a region.
+storing = threading.RLock()  # held while rows of any trace are stored; reentrant for signal handlers
+# Faults of a region's marks; the words complete a sentence.
 NEVER_ENDED, NEVER_BEGUN, BACKWARDS = "never ended", "ended without a beginning", "ended before it began"
 
 
 class Row(NamedTuple):
-    """Readings at one moment, one per channel; None: not read then, `nan`: the reading failed."""
+    """Readings at one moment, one per channel: None if the channel was not read, nan if the reading failed."""
 
     time_s: float
     power_w: Sequence[float | None]
@@ -29,7 +29,7 @@ class Row(NamedTuple):
 
 
 class Event(NamedTuple):
-    """Something that happened at a moment of the trace, such as the start of the measured command."""
+    """Event at a time in seconds, such as the start of the measured command."""
 
     name: str
     time_s: float
@@ -37,7 +37,7 @@ class Event(NamedTuple):
 
 
 class Region(NamedTuple):
-    """A named part of the run; the same name may come more than once, and regions may lie in each other."""
+    """Named part of the run, in seconds; names may repeat, and regions may be nested."""
 
     name: str
     start_s: float
@@ -45,9 +45,9 @@ class Region(NamedTuple):
 
 
 class Series(NamedTuple):
-    """One channel's readings; `nan` is a reading that is missing. `energy_j` is None without a counter.
+    """One channel's readings; nan is a missing one. `energy_j` is None without a counter.
 
-    Power is read at `times_s` and the counter at `counter_times_s`, in seconds: each at its own moments.
+    Power was read at `times_s` and the counter at `counter_times_s`, in seconds.
     """
 
     info: ChannelInfo
@@ -58,15 +58,17 @@ class Series(NamedTuple):
 
     @property
     def samples(self) -> int:
+        """Number of finite samples of power."""
         return sum(1 for power_w in self.power_w if not math.isnan(power_w))
 
     @property
     def missing(self) -> int:
+        """Number of failed readings of power."""
         return len(self.power_w) - self.samples
 
 
 class Trace:
-    """Readings of one node's channels, each channel's in the order of time."""
+    """Readings of one node's channels, in the order of time for each channel."""
 
     def __init__(self, channels: Sequence[ChannelInfo], meta: dict[str, Any] | None = None) -> None:
         self.channels = list(channels)
@@ -86,7 +88,7 @@ class Trace:
         self._curves: list[ChannelEnergy] = []
 
     def append(self, time_s: float, power_w: Sequence[float | None], energy_j: Sequence[float | None]) -> None:
-        """Add one row."""
+        """Add one row: its time in seconds, watts and joules for each channel."""
         self.extend([Row(time_s, power_w, energy_j)])
 
     def extend(self, rows: Sequence[Row]) -> None:
@@ -97,7 +99,7 @@ class Trace:
             self._store()
 
     def _store(self) -> None:
-        """Put rows into columns: many at a time take less than each by itself."""
+        """Append rows to the columns, many at a time to save CPU time."""
         with storing:
             rows, self._rows = self._rows, []
             if not rows:
@@ -114,6 +116,7 @@ class Trace:
                     _extend(counter_times_s, counters_j, moments_s, energy_j)
 
     def event(self, name: str, time_s: float, /, **details: Any) -> None:
+        """Add an event at a time in seconds."""
         self.events.append(Event(name, time_s, details))
 
     def event_time_s(self, name: str) -> float | None:
@@ -121,11 +124,11 @@ class Trace:
         return next((event.time_s for event in self.events if event.name == name), None)
 
     def regions(self) -> list[Region]:
-        """The regions that were marked and ended, in the order of their ends. An end closes the last open beginning."""
+        """Return the complete regions, in the order of their ends; an end closes the latest open beginning."""
         return self._regions()[0]
 
     def faulty_marks(self) -> dict[str, dict[str, int]]:
-        """Marks that make no region: for each kind of fault, the regions' names and how often it was met."""
+        """Return the number of marks that belong to no complete region, by kind of fault and name."""
         return self._regions()[1]
 
     def _regions(self) -> tuple[list[Region], dict[str, dict[str, int]]]:
@@ -137,11 +140,11 @@ class Trace:
         faults: dict[str, dict[str, int]] = {kind: {} for kind in (NEVER_ENDED, NEVER_BEGUN, BACKWARDS)}
         for name, of_name in marks.items():
             regions, of_kinds = _paired(name, of_name)
-            # Who marks it beside others may have been held up between its clock and its mark.
+            # Marks of several threads or processes may be written in another order than that of their times.
             if of_kinds:
-                in_time = _paired(name, sorted(of_name, key=attrgetter("time_s")))
-                if set(in_time[1]) <= {NEVER_ENDED}:
-                    regions, of_kinds = in_time
+                by_time = _paired(name, sorted(of_name, key=attrgetter("time_s")))
+                if set(by_time[1]) <= {NEVER_ENDED}:
+                    regions, of_kinds = by_time
             found += regions
             for kind, times in of_kinds.items():
                 faults[kind][name] = times
@@ -149,18 +152,18 @@ class Trace:
 
     @property
     def start_s(self) -> float:
-        """Time of the first sample of power, `nan` without any."""
+        """Time of the first sample of power in seconds; nan without any."""
         self._store()
         return min((times_s[0] for times_s in self._times_s if times_s), default=math.nan)
 
     @property
     def end_s(self) -> float:
-        """Time of the last sample of power, `nan` without any."""
+        """Time of the last sample of power in seconds; nan without any."""
         self._store()
         return max((times_s[-1] for times_s in self._times_s if times_s), default=math.nan)
 
     def series(self, start_s: float = -math.inf, end_s: float = math.inf) -> list[Series]:
-        """The readings of each channel from `start_s` to `end_s`, both included."""
+        """Return the readings of each channel from `start_s` to `end_s`, both included."""
         self._store()
         found = []
         for info, (times_s, power_w, counter_times_s, energy_j) in zip(self.channels, self._columns):
@@ -173,25 +176,26 @@ class Trace:
         return found
 
     def energies(self, start_s: float, end_s: float) -> list[EnergyEstimate]:
-        """The energy of each channel over exactly that window, its edges interpolated between readings.
+        """Return the energy of each channel in a window, given in seconds.
 
-        Raises NotEnoughSamples when the trace does not reach over the window, or a channel has no two readings in it.
+        Raises NotEnoughSamples if the trace does not cover the window, or a channel has too few readings in it.
         """
         self._check_covered(start_s, end_s)
         return [curve.between(start_s, end_s) for curve in self.curves()]
 
     def known_energies(self, start_s: float, end_s: float, also_beyond: bool = False) -> list[EnergyEstimate | None]:
-        """Return the energies as above, with None for a channel that has too few readings in the window.
+        """Return the energy of each channel in a window, with None for a channel that has too few readings.
 
-        With `also_beyond`, the window may reach beyond the trace, where power may have been any value that was read.
+        With `also_beyond`, the window may exceed the trace. Raises NotEnoughSamples otherwise.
         """
         if not also_beyond:
             self._check_covered(start_s, end_s)
         return self._known_sums([(start_s, end_s)])
 
     def known_sums(self, windows_s: Iterable[tuple[float, float]]) -> list[EnergyEstimate | None]:
-        """The energy of each channel in several windows as one, from start to end each; None for a channel that has too
-        few readings in one of them. Raises NotEnoughSamples when the trace does not reach over all.
+        """Return the energy of each channel over several windows, with None for a channel that has too few readings.
+
+        Windows are starts and ends in seconds. Raises NotEnoughSamples if the trace does not cover all of them.
         """
         in_order = sorted(windows_s, key=itemgetter(1))
         for window_s in in_order:
@@ -208,9 +212,10 @@ class Trace:
         return found
 
     def idle_power_w(self) -> list[float]:
-        """Average power of each channel before the command started; `nan` where there was no such time.
+        """Return the average power of each channel in watts before the command; nan without samples of that time.
 
-        Of its second half: an H200 was at 129 W for up to 1.4 s after a job before it fell to 80 W.
+        Only the second half of that time counts: an H200 was at 129 W for up to 1.4 s after a job before it fell to
+        80 W.
         """
         started_s = self.event_time_s("command_started")
         until_s = math.nan if started_s is None else started_s
@@ -221,7 +226,7 @@ class Trace:
         return [math.nan if one is None or one.samples < 3 else one.avg_power_w for one in idle]
 
     def curves(self) -> list[ChannelEnergy]:
-        """Each channel's readings, made ready for questions."""
+        """Return the energy of each channel as a function of a window."""
         self._store()
         if not self._curves:
             random_phase = bool(self.meta.get("random_phase"))
@@ -232,7 +237,7 @@ class Trace:
         return self._curves
 
     def covers(self, start_s: float, end_s: float) -> bool:
-        """Whether a window lies within what was sampled."""
+        """Whether the trace covers a window, given in seconds."""
         return self.start_s <= start_s <= end_s <= self.end_s  # nan compares false
 
     def _check_covered(self, start_s: float, end_s: float) -> None:
@@ -271,6 +276,6 @@ def _rows(times_s: Sequence[float], start_s: float, end_s: float) -> slice:
 def _extend(
     times_s: array[float], values: array[float], moments_s: Sequence[float], readings: Sequence[float | None]
 ) -> None:
-    """Add what was read, and when; None was not."""
+    """Append readings and their times, without those that are None."""
     times_s.extend([time_s for time_s, value in zip(moments_s, readings) if value is not None])
     values.extend([value for value in readings if value is not None])

@@ -1,8 +1,8 @@
-"""Traces on disk: streamed as CSV, and read back, also after a crash.
+"""Traces on disk: streamed as CSV, and readable after a crash, too.
 
-The first line is a comment with all that is known of the run as JSON, the second names the columns, and then a row
-per moment. A field that is empty was not read in that row, `nan` is a reading that failed. An event is a comment line
-between the rows. Lines are handed to the kernel as they come.
+The first line is a comment with the properties of the run as JSON, the second has the names of the columns, and then
+there is a row per moment. An empty field was not read at that moment; `nan` is a failed reading. An event is a comment
+line between the rows. Lines are written without a buffer.
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ from typing import Any, Iterator, Sequence, TextIO
 
 from jpwr.channel import MOST, MOST_W, ChannelInfo, Scope, check_info, check_number
 from jpwr.errors import TraceError
-from jpwr.say import printable, say
+from jpwr.messages import log, printable
 from jpwr.trace.files import create_trace
 from jpwr.trace.trace import Event, Row, Trace
 
 FORMAT = 1
 HEADER = "# jpwr-trace "
 EVENT = "# event "
-MOST_LINE = 2**24  # characters: more is no line of a trace
+MOST_LINE = 2**24  # longest line of a trace, in characters
 COMMAND = {"command_started", "command_ended"}
-NUMBERS = {"interval_s", "epoch_offset_s", "idle_s"}  # of the header, where they are there
+NUMBERS = {"interval_s", "epoch_offset_s", "idle_s"}  # optional keys of the header
 
 
 class CsvWriter:
-    """A sink that appends rows to a file. An older trace of that name is kept; see create_trace for when and how.
+    """Sink that appends rows to a file; create_trace() describes how an older trace is kept.
 
-    `path` is the file's own, which another sampler in the folder can have made another than the one asked for.
-    When the file cannot be written to any more, as on a full disk, that is said once and the run goes on: `failed`.
+    `path` is the actual path, which may differ from the given one if another sampler uses the folder. If the file can
+    no longer be written, as on a full disk, that is reported once, `failed` is set and the run continues. Raises
+    TraceError if the file cannot be created.
     """
 
     def __init__(self, path: Path, channels: Sequence[ChannelInfo], meta: dict[str, Any]) -> None:
@@ -56,9 +57,11 @@ class CsvWriter:
             ) from error
 
     def extend(self, rows: Sequence[Row]) -> None:
+        """Append rows."""
         self._write("".join(self._line(*row) for row in rows))
 
     def event(self, name: str, time_s: float, /, **details: Any) -> None:
+        """Append an event at a time in seconds."""
         self._write(EVENT + json.dumps({"event": name, "time_s": time_s, **details}) + "\n")
 
     def _line(self, time_s: float, power_w: Sequence[float | None], energy_j: Sequence[float | None]) -> str:
@@ -72,16 +75,16 @@ class CsvWriter:
             return
         try:
             self._file.write(lines)
-            self._size += len(lines)  # JSON and numbers: a byte each
+            self._size += len(lines)  # all characters are ASCII
         except OSError as error:
             self.failed = True
-            say(
-                f"the trace {self.path} cannot be written any more ({error.strerror}): what was written so far is "
-                "kept, and the command goes on"
+            log(
+                f"the trace {self.path} can no longer be written ({error.strerror}): the rows so far are kept, and the "
+                "command continues"
             )
 
     def is_in_place(self) -> bool:
-        """Whether the file's name still leads to it, with all that was written."""
+        """Whether `path` is still this file, with all that was written."""
         try:
             there = self.path.stat()
             return os.path.samestat(there, os.fstat(self._file.fileno())) and there.st_size >= self._size
@@ -97,11 +100,11 @@ class CsvWriter:
         try:
             self._file.close()
         except OSError:
-            self.failed = True  # the rest of a line that did not fit was said to be lost
+            self.failed = True  # reported by _write() already
 
 
-def _look_forward(row: Row, last_s: list[float]) -> None:
-    """Raise ValueError where power or a counter was read before its last reading: rows of several may cross."""
+def _check_order(row: Row, last_s: list[float]) -> None:
+    """Raise ValueError unless each reading is later than the last one of its column; rows of lanes may cross."""
     for index, value in enumerate([*row.power_w, *row.energy_j]):
         if value is None:
             continue
@@ -120,7 +123,7 @@ def _columns(channels: Sequence[ChannelInfo]) -> list[str]:
 
 
 def read_trace(path: Path) -> Trace:
-    """Read a trace back. A last line that was cut short is left out; anything else that is wrong raises TraceError."""
+    """Read a trace from a file; ignore a truncated last line, and raise TraceError for any other damage."""
     with open_trace(path) as reader:
         trace = Trace(reader.channels, reader.meta)
         for entry in reader:
@@ -131,16 +134,16 @@ def read_trace(path: Path) -> Trace:
     return trace
 
 
-class open_trace:  # noqa: N801 - used as a function is
-    """A trace to go through row by row, in constant memory: `with open_trace(path) as reader: for entry in reader`.
+class open_trace:  # noqa: N801 - used like a function
+    """Iterator over rows and events, in constant memory: `with open_trace(path) as reader: for entry in reader`.
 
-    Raises TraceError for a file that is no trace, and for a line that is damaged unless it is a cut last one.
+    Raises TraceError for a file that is no trace, and for a damaged line unless it is a truncated last one.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._number = 0
-        self._has_more = False  # than what was read in whole lines
+        self._has_more = False  # whether characters follow the last whole line
         try:
             self._file: TextIO = open(path, encoding="utf-8", errors="replace")
         except IsADirectoryError as error:
@@ -156,7 +159,7 @@ class open_trace:  # noqa: N801 - used as a function is
     def _read_header(self) -> None:
         header = self._line()
         if header is None or not header.startswith(HEADER):
-            reason = f"it has no first line that begins with '{HEADER.strip()}'"
+            reason = f"its first line does not begin with '{HEADER.strip()}'"
             if header is None:
                 reason = "its first line has no end" if self._has_more else "it is empty"
             raise TraceError(f"{self.path} is not a trace of jpwr: {reason}")
@@ -164,11 +167,11 @@ class open_trace:  # noqa: N801 - used as a function is
             meta = _object(header[len(HEADER) :])
             if meta.pop("format", None) != FORMAT:
                 raise TraceError(
-                    f"{self.path} has a trace format that this version does not know: use the jpwr that wrote it"
+                    f"{self.path} has an unknown trace format: read it with the version of jpwr that wrote it"
                 )
             channels = meta.pop("channels", None)
             if not isinstance(channels, list):
-                raise ValueError("its channels are no list")
+                raise ValueError("its channels are not a list")
             self.channels = [_channel(described) for described in channels]
             known = [info.name for info in self.channels]
             if twice := [name for name in known if known.count(name) > 1]:
@@ -180,12 +183,12 @@ class open_trace:  # noqa: N801 - used as a function is
             raise self._damaged(error) from error
         names = self._line()
         if names is None:
-            raise TraceError(f"{self.path} has no rows: its sampler was stopped as it began")
+            raise TraceError(f"{self.path} has no rows, because its sampler was stopped at once: sample again")
         if names.split(",") != _columns(self.channels):
-            raise self._damaged(ValueError("its columns are not those of its channels"))
+            raise self._damaged(ValueError("its columns do not match its channels"))
 
     def _line(self) -> str | None:
-        """The next whole line: one without its newline may be half a line."""
+        """Return the next whole line, or None: a line without its newline may be truncated."""
         try:
             line = self._file.readline(MOST_LINE)
         except OSError as error:
@@ -202,7 +205,7 @@ class open_trace:  # noqa: N801 - used as a function is
 
     def _damaged(self, error: ValueError) -> TraceError:
         whole = self._number - 1
-        to_do = f"'head -n {whole}' of it can be read" if whole > 1 else "copy it once more from where it was measured"
+        to_do = f"keep its first {whole} lines with 'head -n {whole}'" if whole > 1 else "copy it again from its node"
         return TraceError(f"{self.path} is damaged in line {self._number}: {error}; {to_do}")
 
     def __enter__(self) -> open_trace:
@@ -222,10 +225,10 @@ class open_trace:  # noqa: N801 - used as a function is
             try:
                 entry = _event(line[len(EVENT) :]) if line.startswith(EVENT) else self._row(line.split(","), expected)
                 if isinstance(entry, Row):
-                    _look_forward(entry, last_s)
+                    _check_order(entry, last_s)
                 elif entry.name in COMMAND:
                     if entry.name not in once:
-                        raise ValueError("a command starts or ends for the second time, as if two traces were one")
+                        raise ValueError("a command starts or ends twice, as in two concatenated traces")
                     once.discard(entry.name)
             except ValueError as error:
                 raise self._damaged(error) from error
@@ -233,7 +236,7 @@ class open_trace:  # noqa: N801 - used as a function is
 
     def _row(self, fields: Sequence[str], expected: int) -> Row:
         if len(fields) != expected:
-            raise ValueError(f"{len(fields)} columns where {expected} are expected")
+            raise ValueError(f"{len(fields)} columns instead of {expected}")
         time_s = float(fields[0])
         check_number(time_s, "the time of a row")
         powers_w: list[float | None] = []
@@ -251,29 +254,29 @@ class open_trace:  # noqa: N801 - used as a function is
 def _numbers(fields: Sequence[str]) -> tuple[float | None, float | None]:
     numbers = [float(field) if field else None for field in fields]
     if any(number is not None and abs(number) > MOST for number in numbers):  # nan is not
-        raise ValueError("a reading is beyond all numbers")
+        raise ValueError(f"a reading is not between -{MOST:g} and {MOST:g}")
     if numbers[0] is not None and (numbers[0] < 0 or numbers[0] > MOST_W):
-        raise ValueError(f"a power of {numbers[0]:.3g} W is no machine's")
+        raise ValueError(f"a power of {numbers[0]:.3g} W is implausible")
     return numbers[0], numbers[1] if len(numbers) > 1 else None
 
 
 def _object(text: str) -> dict[str, Any]:
-    """Raises ValueError for what is no JSON object, or one that nobody can have meant."""
+    """Return the JSON object in a text; raise ValueError for anything else."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError("its JSON cannot be read") from error
     if not isinstance(found, dict):
-        raise ValueError("its JSON is no object")
+        raise ValueError("its JSON is not an object")
     return found
 
 
 def _channel(described: Any) -> ChannelInfo:
     if not isinstance(described, dict) or not {"name", "scope", "source"} <= set(described):
-        raise ValueError("a channel is described without name, scope and source")
+        raise ValueError("a channel lacks name, scope or source")
     unknown = set(described).difference(ChannelInfo._fields)
     if unknown:
-        raise ValueError(f"a channel has a '{min(unknown)}', which this version does not know")
+        raise ValueError(f"a channel has the unknown property '{min(unknown)}'")
     if not isinstance(described["scope"], str):
         raise ValueError("the scope of a channel is not of type str")
     info = ChannelInfo(**dict(described, scope=Scope(described["scope"])))

@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jpwr.say import printable
+from jpwr.messages import printable
 from results.record.checks import contradictions
 
 SCHEMA_VERSION = 3

@@ -10,17 +10,17 @@ from contextlib import suppress
 
 STDERR = 2
 MOST_OF_A_NAME = 80  # characters
-WAIT_S = 1.0  # for who reads a pipe that is full and may not be waited for
+WAIT_S = 1.0  # longest wait for the reader of a full pipe
 
 
-def say(message: str) -> None:
-    """Print one line on stderr, which begins with `jpwr: `."""
+def log(message: str) -> None:
+    """Print a message on stderr, after `jpwr: `."""
     write(f"jpwr: {message}\n")
 
 
 def write(text: str) -> None:
     """Write text to stderr unchanged; drop what cannot be written."""
-    # Past Python's stream: what that could not write, it tries again at the end, and changes the exit code.
+    # Not by Python's stream, which would retry at exit and change the exit code.
     rest = text.encode("utf-8", "backslashreplace")
     with suppress(OSError):
         while rest:
@@ -34,35 +34,35 @@ def write(text: str) -> None:
 
 
 def printable(text: str) -> str:
-    """Return the text with characters that no terminal can show, such as control characters, escaped."""
+    """Return the text with unprintable characters, such as control characters, escaped."""
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 def short(name: str) -> str:
-    """Return a name, shortened to fit into a sentence."""
-    shown = printable(name)
-    return shown if len(shown) <= MOST_OF_A_NAME else f"{shown[: MOST_OF_A_NAME - 1]}…"
+    """Return a name for a message: printable, and at most MOST_OF_A_NAME characters long."""
+    text = printable(name)
+    return text if len(text) <= MOST_OF_A_NAME else f"{text[: MOST_OF_A_NAME - 1]}…"
 
 
 def open_standard_streams() -> None:
-    """Make standard streams such that nothing printed raises an error or goes elsewhere.
+    """Make the standard streams safe to print on.
 
-    Where stdin, stdout or stderr is closed, /dev/null is opened: else the next file that is opened is taken for it. The
-    command still finds it closed. What stdout's encoding lacks is escaped, as Python does on stderr.
+    A closed stdin, stdout or stderr becomes /dev/null, so that no file opened later gets its number; the command still
+    finds it closed. Characters that stdout's encoding lacks are escaped, as Python does on stderr.
     """
     if not sys.warnoptions:
-        warnings.simplefilter("ignore")  # libraries' words are for those who write programs
+        warnings.simplefilter("ignore")  # warnings of libraries are for developers
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")
     for number in (0, 1, STDERR):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
 
 
 def settle_streams() -> None:
-    """Write out Python's own stdout and stderr; what cannot be written is dropped, as it would change the exit code."""
+    """Flush Python's stdout and stderr; drop what cannot be written, because it would change the exit code."""
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:
