@@ -97,7 +97,7 @@ def test_a_command_that_cannot_be_executed_is_told_why(jpwr, tmp_path, variables
         done = jpwr(*ESTIMATE, "--", name, **variables, PATH=f"{tmp_path}:{os.environ['PATH']}")
         assert done.returncode == 126
         assert (
-            f"command '{name}' cannot be executed (Permission denied): is it a program, with its x bit" in done.stderr
+            f"command '{name}' cannot be executed (Permission denied): is it a program, and executable" in done.stderr
         )
     done = jpwr(*ESTIMATE, "--", "./script", **variables)
     assert done.returncode == 127
@@ -125,9 +125,9 @@ def test_a_command_that_cannot_be_executed_is_told_why(jpwr, tmp_path, variables
         ([*ESTIMATE, "--interval", "nan", "--", "true"], "--interval must be from 1 to"),
         ([*ESTIMATE, "--df-out", "o", "--df-suffix", "a/b", "--", "true"], "leave out '/'"),
         ([*ESTIMATE, "--df-out", "o", "--df-suffix", "../a", "--", "true"], "leave out '/'"),
-        ([*ESTIMATE, "--df-out", "o", "--df-suffix", "a\nb", "--", "true"], r"makes 'a\nb."),
+        ([*ESTIMATE, "--df-out", "o", "--df-suffix", "a\nb", "--", "true"], r"results in 'a\nb."),
         ([*ESTIMATE, "--df-out", "o", "--df-suffix", "x" * 250, "--", "true"], "choose a shorter one"),
-        ([*ESTIMATE, "--df-out", "o", "--df-suffix", "%q{NOPE", "--", "true"], "without its }: write %q{NAME}"),
+        ([*ESTIMATE, "--df-out", "o", "--df-suffix", "%q{NOPE", "--", "true"], "without '}': write %q{NAME}"),
         ([*ESTIMATE, "--df-out", "o", "--df-suffix", "%q{NOPE}", "--", "true"], "$NOPE, which is not set or empty"),
         ([*ESTIMATE, "--df-out", "o", "--df-suffix", "a%q{HOME}", "--", "true"], "leave out '/'"),
         ([*ESTIMATE, "--json-out", "none/x", "--", "true"], "--json-out none/x cannot be written (No such file"),
@@ -250,7 +250,7 @@ def test_a_gpu_that_vanishes_does_not_end_the_run(jpwr, tmp_path, nvml_folder):
 
 @pytest.mark.parametrize(
     ("variables", "message"),
-    [({"STAND_IN_FAULT": "no-driver"}, "Driver Not Loaded"), ({"STAND_IN_DEVICES": "0"}, "it shows no GPU")],
+    [({"STAND_IN_FAULT": "no-driver"}, "Driver Not Loaded"), ({"STAND_IN_DEVICES": "0"}, "lists no GPU")],
 )
 def test_a_driver_that_cannot_be_used_says_why(jpwr, nvml_folder, variables, message):
     done = jpwr("--methods", "pynvml", "--", "true", LD_LIBRARY_PATH=str(nvml_folder), **variables)
@@ -399,7 +399,7 @@ def test_a_trace_that_the_command_takes_away_is_said(jpwr, tmp_path, script):
 def test_options_of_tables_that_are_not_written_are_said_to_change_nothing(jpwr):
     done = jpwr(*ESTIMATE, "--df-filetype", "h5", "--", "true")
     assert done.returncode == 0
-    assert "--df-suffix and --df-filetype change nothing" in done.stderr
+    assert "--df-suffix and --df-filetype have no effect" in done.stderr
     assert "change nothing" not in jpwr(*ESTIMATE, "--", "true").stderr
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.energy import ChannelEnergy, integral_j
+from jpwr.energy.counter import _refresh_s
 from jpwr.energy.statistics import LEVEL, SAMPLES_FOR_A_PEAK, SAMPLES_FOR_A_RANGE, missed_share, students_t
 from jpwr.errors import NotEnoughSamples
 from jpwr.tests import loads
@@ -433,6 +434,30 @@ def test_readings_that_fail_often_need_a_counter_or_a_limit(failing, refused):
         ChannelEnergy(INFO, times_s, power_w, random_phase=True).between(5.0, 15.0)
     estimate = ChannelEnergy(POWER, times_s, power_w, random_phase=True).between(5.0, 15.0)
     assert estimate.uncertainty_j > failing * 10 * 300
+
+
+@pytest.mark.parametrize(
+    ("times_s", "changed", "expected_s"),
+    [
+        ([0, 1, 2, 3], [], math.inf),
+        ([0, 1, 2, 3], [2], math.inf),
+        ([0, 1, 2, 3, 4, 5, 6], [2, 5], 4),  # from the reading before one change to the next change
+        ([0, 1, 2, 3, 4, 6, 9], [2, 4, 6], 3),
+        ([0, 10, 10.001, 20, 40, 40.002, 60], [2, 5], math.sqrt(1000 * 0.001 * 0.002)),  # both short gaps: 1 in 1000
+        ([0, 10, 10.001, 20, 40, 45, 60], [2, 5], 1000 * 0.001),  # the second one is long
+        ([0, 0.001, 10, 10.002, 20, 30, 40], [3, 5], 20),  # a shorter gap without a change: nothing is known
+        ([0, 1, 1, 2, 3], [2, 4], 2),  # two readings at the same moment
+    ],
+)
+def test_the_refresh_interval_of_an_undocumented_counter_is_bounded_by_its_changes(times_s, changed, expected_s):
+    assert _refresh_s(times_s, changed) == pytest.approx(expected_s)
+
+
+def test_each_new_value_of_a_counter_has_a_time_with_its_uncertainty():
+    readings = {1.0: 5.0, 1.5: 5.0, 2.0: 65.0, 2.5: 65.0, 3.0: 125.0, 3.25: 125.0}
+    info = COUNTED._replace(counter_refresh_s=0.8)
+    curve = ChannelEnergy(info, [1.0, 2.0, 3.0], [60.0] * 3, list(readings), list(readings.values()))
+    assert curve.counter.renewals() == [(1.85, pytest.approx(0.15), 65.0), (2.75, 0.25, 125.0)]
 
 
 # Components.

@@ -77,7 +77,7 @@ def test_an_object_that_is_no_method_is_refused_in_one_sentence():
         def measure(self, df):
             raise AssertionError
 
-    with pytest.raises(JpwrError, match="an object of type Own is not a method of jpwr: give a name, or add a method by an entry point"):
+    with pytest.raises(JpwrError, match="an object of type Own is not a method of jpwr: give a name, or add"):
         get_power([Own()], 100)
 
 

@@ -134,7 +134,8 @@ def test_a_line_is_too_long_by_one_byte_however_it_comes(reader, split, length):
     reader.stop()
     if length > MAX_LINE_BYTES:
         assert reader.names == ["a"]
-        assert reader.said == [f"a line in $JPWR_MARKS is left out: it is longer than {MAX_LINE_BYTES} bytes: use shorter names"]
+        reason = f"it is longer than {MAX_LINE_BYTES} bytes: use shorter names"
+        assert reader.said == [f"a line in $JPWR_MARKS is left out: {reason}"]
     else:
         assert reader.names == ["x" * (length - 6), "a"]
         assert reader.said == []

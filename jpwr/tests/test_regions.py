@@ -333,7 +333,7 @@ def test_states_are_a_partition_with_what_is_communicated_beside():
 
 def test_no_events_without_a_gpu_and_a_sentence(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(JpwrError, match="there is no PyTorch"):
+    with pytest.raises(JpwrError, match="PyTorch is missing"):
         torch_events()
 
 

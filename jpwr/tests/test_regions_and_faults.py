@@ -180,7 +180,7 @@ def test_a_region_shorter_than_the_sensor_resolves_is_noted(measure, tmp_path):
 def test_a_line_that_is_no_mark_is_told_once_and_left_out(measure):
     summary, words = measure("echo hello >> $JPWR_MARKS; echo start x >> $JPWR_MARKS")
     assert summary["regions"] == []
-    assert len([word for word in words if "is no mark" in word]) == 1
+    assert len([word for word in words if "is not a mark" in word]) == 1
 
 
 @pytest.mark.parametrize(
@@ -346,7 +346,7 @@ def test_samplers_that_share_a_folder_never_mix_and_keep_what_was_there(jpwr, tm
             **CONSTANT,
         )
         assert done.returncode == 0, done.stderr
-        assert done.stderr.count("may still be written to: this run's trace is out/trace.") == 1
+        assert done.stderr.count("another user's file: this run's trace is out/trace.") == 1
     channels = {path: {info.name for info in read_trace(path).channels} for path in (tmp_path / "out").glob("trace*")}
     assert sorted(map(min, channels.values())) == ["estimate:cpu"] * 2 + ["pynvml:0"] * 2
     assert channels[tmp_path / "out" / "trace.csv"] == channels[tmp_path / "out" / "trace.csv.old"] == {"estimate:cpu"}

@@ -225,7 +225,8 @@ def test_power_that_is_the_counters_own_slope_checks_nothing():
     assert (estimate.method, estimate.reason, estimate.energy_j) == ("counter", "", pytest.approx(1800, rel=0.03))
     assert math.isnan(estimate.difference)
     assert Summary(trace).notes() == ["rapl:0: power is the slope of the counter, so nothing checks the counter"]
-    assert {finding.text for finding in rule_findings(Summary(trace))["rapl:0"]} >= {"a counter that is not checked by power"}
+    words = {finding.text for finding in rule_findings(Summary(trace))["rapl:0"]}
+    assert "a counter that is not checked by power" in words
 
 
 def test_an_interval_wider_than_the_energy_is_noted():
@@ -434,8 +435,8 @@ def test_a_sensor_that_looks_at_a_part_of_the_time():
     assert notes_of(infos=infos[:1]) == [
         "gpu:0: the power sensor has a duty cycle of 25%, too little to check the counter"
     ]
-    said = "the sensor sees 50% of the time, and there is no counter: in the rest, power may have been anywhere"
-    assert notes_of(infos=infos[:2])[1:] == [f"cpu: {said} between none and its limit"]
+    words = "the sensor has a duty cycle of 50%, and there is no counter: for the rest of the time, power may have been"
+    assert notes_of(infos=infos[:2])[1:] == [f"cpu: {words} anything from 0 to its limit"]
 
 
 def test_a_region_that_is_too_short_for_a_sensor():

@@ -286,7 +286,7 @@ def test_a_machine_without_sensors_is_told_what_is_left(jpwr, tmp_path):
     if done.returncode == 0:  # this machine has one
         assert "no power sensor" not in done.stderr
     else:
-        assert done.stderr.startswith("jpwr: no power sensor was found; '--methods estimate' ")
+        assert done.stderr.startswith("jpwr: no power sensor was found; use '--methods estimate' ")
 
 
 def file_with(text):
