@@ -64,6 +64,14 @@ def test_the_interval_of_steps_in_a_row_is_that_of_the_window_around_them(refres
     assert held >= 19
 
 
+def test_two_passes_without_a_pause_are_one_window():
+    chance = random.Random(4)
+    curve = counted(noise(chance, 60.0), 0.1, chance)
+    whole, found = curve.between(10.0, 30.0), energy_of_passes(curve, [(10.0, 20.0), (20.0, 30.0)])
+    assert found.uncertainty_j == whole.uncertainty_j < added(curve, [(10.0, 20.0), (20.0, 30.0)]).uncertainty_j
+    assert repr(energy_of_passes(curve, [(10.0, 30.0)])) == repr(whole)
+
+
 def test_steps_far_from_each_other_are_added_up():
     chance = random.Random(4)
     load = noise(chance, 60.0)
