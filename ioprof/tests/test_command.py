@@ -44,13 +44,13 @@ def test_the_exit_code_is_the_commands_own(run, command, code):
     [
         ([], "no command was given: put it after '--'"),
         (["--out", "io"], "no command was given"),
-        (["--", "true"], "no folder was given: --out DIR says where the profile goes"),
+        (["--", "true"], "no folder was given for the profile: add --out DIR"),
         (
             ["--out", "/dev/null/io", "--", "true"],
             "cannot be written to /dev/null/io (Not a directory): choose another",
         ),
         (["--uot", "io", "--", "true"], "unrecognized arguments: --uot"),
-        (["read", "nowhere"], "nowhere holds no profile, as profile.json is not there"),
+        (["read", "nowhere"], "nowhere has no profile, because profile.json is missing"),
         (["read", "io", "--files", "-1"], "--files must be 0 or more, got -1"),
         (["read", "io", "--tier", "0"], "--tier must be more than 0 MB/s, got 0"),
         (["read", "io", "--tier", "nan"], "--tier must be more than 0 MB/s, got nan"),
@@ -64,13 +64,13 @@ def test_bad_input_is_125_with_one_clear_sentence(run, arguments, sentence):
     assert len(err.splitlines()) == 1
 
 
-def test_without_a_compiler_a_sentence_says_what_to_do(run, tmp_path, cache):
+def test_without_a_compiler_a_sentence_reports_what_to_do(run, tmp_path, cache):
     code, _, err = run("--out", "io", "--", sys.executable, "-c", "", PATH="/nowhere", XDG_CACHE_HOME=str(tmp_path))
     assert code == 125
-    assert "install gcc here, or set IOPROF_LIBRARY to the file that 'python3 -m ioprof build FILE' made" in err
+    assert "install gcc, or set IOPROF_LIBRARY to a file made by 'python3 -m ioprof build FILE'" in err
     code, _, err = run("--out", "io", "--", "true", CC="false", XDG_CACHE_HOME=str(tmp_path))
     assert (code, len(err.splitlines())) == (125, 1)
-    assert "'false' cannot build the library that counts reads" in err
+    assert "'false' cannot build the counting library" in err
     code, _, err = run("--out", "io", "--", "true", CC="no-such-compiler", XDG_CACHE_HOME=str(tmp_path))
     assert (code, len(err.splitlines())) == (125, 1)
     assert run("--out", "io", "--", "true", IOPROF_LIBRARY="gone.so")[0] == 125

@@ -68,7 +68,7 @@ def test_every_byte_is_counted_whatever_function_reads_it(ioprof, reader, data, 
     assert all(found.profile.about["begin_s"] < one.begin_s <= one.end_s < found.profile.about["end_s"] for one in own)
 
 
-def test_reads_are_told_by_their_sizes(ioprof, reader, data):
+def test_reads_are_reported_by_their_sizes(ioprof, reader, data):
     counts = ioprof(reader, "read", str(data), "30000").only(data)
     assert dict(zip(SIZE_CLASSES, counts.sizes)) == {
         **dict.fromkeys(SIZE_CLASSES, 0),
@@ -78,7 +78,7 @@ def test_reads_are_told_by_their_sizes(ioprof, reader, data):
     }
 
 
-def test_mapped_bytes_are_told_apart_as_nobody_knows_what_is_read_of_them(ioprof, reader, data):
+def test_mapped_bytes_are_distinguished_as_nobody_knows_what_is_read_of_them(ioprof, reader, data):
     found = ioprof(reader, "mmap", str(data))
     counts = found.only(data)
     assert (counts.maps, counts.mapped_bytes, counts.reads, counts.bytes) == (1, SIZE, 0, 0)
@@ -147,7 +147,7 @@ def test_exact_bytes_of_a_reader_that_reads_a_known_set_twice(ioprof, tmp_path):
     assert found.profile.coverage.missing == ()
 
 
-def test_many_files_are_told_apart(ioprof, tmp_path):
+def test_many_files_are_distinguished(ioprof, tmp_path):
     folder = tmp_path / "many"
     folder.mkdir()
     for index in range(10_000):
@@ -159,7 +159,7 @@ def test_many_files_are_told_apart(ioprof, tmp_path):
     assert re.search(r"10,0\d\d files are smaller than 64 kB, .* 10,0\d\d opens took", found.said)
 
 
-def test_two_processes_on_one_file_are_told_apart_and_added_up(ioprof, reader, data):
+def test_two_processes_on_one_file_are_distinguished_and_added_up(ioprof, reader, data):
     found = ioprof("sh", "-c", f"{reader} read {data} & {reader} pread {data} & wait")
     assert [one.bytes for one in found.of(data)] == [SIZE, SIZE]
     assert by_file(found.profile)[str(data)].bytes == 2 * SIZE
@@ -239,18 +239,18 @@ def test_a_program_behaves_byte_for_byte_as_without(tmp_path, cache, reader, dat
     assert own == alone.stderr.splitlines()
 
 
-def test_where_there_is_no_room_the_program_goes_on_and_what_was_lost_is_said(ioprof, reader, tmp_path, data):
+def test_where_there_is_no_room_the_program_goes_on_and_what_was_lost_is_reported(ioprof, reader, tmp_path, data):
     # A file may have 64 blocks of 1024 bytes: the counters' first block has room, and no other.
     found = ioprof("bash", "-c", f"ulimit -f 64; {reader} read {data}; {reader} threads {data}")
     assert found.done.stdout == b"%d\n%d\n" % (SIZE, 8 * SIZE)
     assert found.done.returncode == 0
-    assert "opens for which there was no room to count" in found.said
+    assert "opens: make room in TMPDIR" in found.said
 
 
-def test_a_process_that_has_no_room_at_all_is_said(ioprof, reader, data):
+def test_a_process_that_has_no_room_at_all_is_reported(ioprof, reader, data):
     found = ioprof("bash", "-c", f"ulimit -f 1; {reader} read {data}; {reader} read {data}")
     assert found.done.stdout == b"%d\n%d\n" % (SIZE, SIZE)
-    assert "2 processes that had no room to count: make room in TMPDIR" in found.said
+    assert "counts of 2 processes: make room in TMPDIR" in found.said
 
 
 def test_open_files_before_and_after_a_change_of_limits_are_the_same(ioprof, reader, data):

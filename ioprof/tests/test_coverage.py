@@ -134,7 +134,7 @@ def test_what_a_loader_read_is_known_and_counts_once_where_a_process_executes_ag
     assert coverage(1_510_000, [second, first], []).seen_bytes == 1_510_000
 
 
-def test_little_that_is_missing_is_not_told_as_loaders_read_too():
+def test_little_that_is_missing_is_not_reported_as_loaders_read_too():
     assert coverage(60_000, [of(7, 1.0, 1000)], []).missing == ()
     assert coverage(160_000, [of(7, 1.0, 1000)], []).missing != ()
     assert coverage(2_000_000, [of(7, 1.0, 1_950_000)], []).missing == ()

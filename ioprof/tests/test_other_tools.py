@@ -64,7 +64,7 @@ def test_a_damaged_log_is_refused(logs, tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(IoprofError, match=r"cut\.darshan cannot be read as a log of Darshan"):
         from_darshan(path)
-    with pytest.raises(IoprofError, match="there is no file"):
+    with pytest.raises(IoprofError, match="does not exist"):
         from_darshan(tmp_path / "gone.darshan")
 
 
@@ -98,7 +98,7 @@ def test_several_traces_are_one_run(tmp_path):
     assert total(by_file(found).values()).bytes == 10_000
 
 
-def test_a_trace_without_names_says_how_to_get_them(tmp_path, capfd):
+def test_a_trace_without_names_reports_how_to_get_them(tmp_path, capfd):
     path = tmp_path / "trace.pfw"
     events = [json.loads(line) for line in TRACE.read_text().splitlines()]
     path.write_text("".join(json.dumps({**one, "args": {}}) + "\n" for one in events))
@@ -106,14 +106,14 @@ def test_a_trace_without_names_says_how_to_get_them(tmp_path, capfd):
     assert "DFTRACER_INC_METADATA=1" in capfd.readouterr().err
     path.write_text("{nonsense}\n")
     assert main(["read", str(path)]) == 125
-    assert "line 1, is no event of DFTracer" in capfd.readouterr().err
+    assert "line 1, is not an event of DFTracer" in capfd.readouterr().err
 
 
 def test_folders_are_read_one_at_a_time(tmp_path, capfd):
     with pytest.raises(SystemExit) as end:
         main(["read", str(tmp_path), str(TRACE)])
     assert end.value.code == 125
-    assert "one folder at a time, got 2" in capfd.readouterr().err
+    assert "DIR must be one folder, got 2" in capfd.readouterr().err
 
 
 def test_a_reader_of_darshan_without_its_library_is_one_sentence(tmp_path, monkeypatch):

@@ -67,7 +67,7 @@ def test_bytes_over_time_are_spread_over_their_stretch():
     ),
     st.integers(1, 50),
 )
-def test_no_byte_within_the_time_is_lost_or_told_twice(stretches, bins):
+def test_no_byte_within_the_time_is_lost_or_reported_twice(stretches, bins):
     assert sum(over_time(stretches, 0.0, 10.0, bins)[1]) == pytest.approx(sum(one.bytes for one in stretches), rel=1e-6)
 
 
@@ -77,13 +77,13 @@ def test_advice_is_arithmetic():
     assert again == "the files have 3 MB, and 12 MB were read: each byte 4.0 times"
     assert (
         tier
-        == "12 MB took 2 s (6 MB/s); at 60 MB/s they take 0.2 s: 1.8 s less, and no more than the program waits for it"
+        == "12 MB took 2 s (6 MB/s); at 60 MB/s they take 0.2 s: up to 1.8 s less, if the program waits for its reads"
     )
     assert "not faster" in advice(read, total(by_file(read).values()), 2.0, 5)[1]
     assert to_dict(read, 5)["reading_s"] == 2.0
 
 
-def test_small_files_are_told_with_what_their_opens_take():
+def test_small_files_are_reported_with_what_their_opens_take():
     few, many = ([file(f"/d/{index}", 2000, open_s=0.01) for index in range(count)] for count in (99, 150))
     assert advice(profile(few), total(by_file(profile(few)).values()), 1.0, None) == []
     [sentence] = advice(profile(many), total(by_file(profile(many)).values()), 1.0, None)

@@ -26,9 +26,11 @@ LONG_S = 0.05
 class Sink(Protocol):
     """Receiver of rows, in groups of about one second: a Trace, a file, running totals."""
 
-    def extend(self, rows: Sequence[Row]) -> None: ...
+    def extend(self, rows: Sequence[Row]) -> None:
+        """Take rows, in the order of time."""
 
-    def event(self, name: str, time_s: float, /, **details: Any) -> None: ...
+    def event(self, name: str, time_s: float, /, **details: Any) -> None:
+        """Take an event at a time in seconds."""
 
 
 class Recorder:

@@ -46,7 +46,7 @@ def hip_uuid(amd_id):
         ("amd_energy.0", ["amd_energy.0"]),
     ],
 )
-def test_an_id_has_one_form_whoever_tells_it(text, ids):
+def test_an_id_has_one_form_whoever_shows_it(text, ids):
     assert same_ids(text) == ids
 
 
@@ -121,7 +121,7 @@ SENSORS = {
         ("", "m0m", [[0], [1], [2]]),
     ],
 )
-def test_devices_are_one_card_where_that_is_sure(product, shown, cards):
+def test_devices_are_one_card_where_that_is_certain(product, shown, cards):
     devices = [
         Device(f"GPU-{number}", f"0000:0{number}:00", product, False, READS, READS, 0.0) for number in range(len(shown))
     ]
@@ -147,7 +147,7 @@ ODD = {
 
 
 @pytest.mark.parametrize(("name", "found"), [(name, found) for name, all_found in ODD.items() for found in all_found])
-def test_what_one_device_tells_oddly_loses_no_other(monkeypatch, name, found):
+def test_what_one_device_shows_oddly_loses_no_other(monkeypatch, name, found):
     """Whatever Python type it is of, which the real library's C cannot make: another library in its place."""
     library = types.ModuleType("amdsmi")
     library.AmdSmiException = type("AmdSmiException", (Exception,), {})
@@ -215,7 +215,7 @@ def test_a_gpu_that_gives_nothing_but_zeros_is_no_die_of_its_neighbour(sample):
     assert trace.channels[1].lacks == "cannot be read (it gives 0)"
 
 
-def test_where_all_gpus_are_lost_one_sentence_says_so(amdsmi_folder):
+def test_where_all_gpus_are_lost_one_sentence_reports_so(amdsmi_folder):
     variables = {"LD_LIBRARY_PATH": str(amdsmi_folder), "STAND_IN_FAULT": "vanish"}
     done = run(sys.executable, "-m", "jpwr", "--methods", "rocm", "--", "true", **variables)
     assert done.returncode == 125
@@ -224,7 +224,7 @@ def test_where_all_gpus_are_lost_one_sentence_says_so(amdsmi_folder):
 
 
 @pytest.mark.parametrize(("fault", "lacks"), [("no-counter", "no counter"), ("no-power", "no power")])
-def test_what_a_gpu_does_not_tell_is_left_out_and_said(sample, fault, lacks):
+def test_what_a_gpu_does_not_show_is_left_out_and_reported(sample, fault, lacks):
     trace, said = sample(STAND_IN_FAULT=fault, STAND_IN_FAULT_DEVICE="1")
     first, second = trace.channels
     assert (first.lacks, first.has_counter) == ("", True)
@@ -244,7 +244,7 @@ def test_a_gpu_without_a_serial_has_the_id_in_its_uuid(sample):
     assert [info.device_id for info in trace.channels] == IDS[:2]
 
 
-def test_a_gpu_whose_id_the_kernel_does_not_tell_has_its_address(sample):
+def test_a_gpu_whose_id_the_kernel_does_not_show_has_its_address(sample):
     trace, _ = sample(STAND_IN_FAULT="no-id")
     assert [info.device_id for info in trace.channels] == ["0000:c1:00", "0000:c6:00"]
 

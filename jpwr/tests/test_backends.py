@@ -92,12 +92,12 @@ def test_a_counter_of_which_nobody_knows_how_far_it_went_falls(stack, tmp_path, 
     assert found_j == pytest.approx(told_j)
 
 
-def test_a_machine_without_rapl_says_so(stack, tmp_path):
+def test_a_machine_without_rapl_reports_so(stack, tmp_path):
     with pytest.raises(BackendUnavailable, match="no RAPL counter"):
         rapl.open_channels(stack, tmp_path)
 
 
-def test_a_rapl_counter_that_may_not_be_read_says_which_and_how(stack, tmp_path, monkeypatch):
+def test_a_rapl_counter_that_may_not_be_read_reports_which_and_how(stack, tmp_path, monkeypatch):
     write_zone(tmp_path, "intel-rapl:0", "package-0")
 
     def refuse(*_):
@@ -173,7 +173,7 @@ def test_two_threads_of_a_core_share_its_power(stack, tmp_path):
     assert channel.read_power_w() == pytest.approx(225 / 64 * 2 * 0.3)
 
 
-def test_an_unknown_processor_is_assumed_and_said_to_be(stack, tmp_path):
+def test_an_unknown_processor_is_assumed_and_reported_to_be(stack, tmp_path):
     write_proc(tmp_path, model="Chip X", cores=10)
     [channel] = estimate.open_channels(stack, tmp_path, {})
     assert channel.read_power_w() == pytest.approx(6.0 * 10 * 0.3)
@@ -214,7 +214,7 @@ def names(opened):
     return [channel.info.name for channel in opened.channels]
 
 
-def test_auto_takes_what_is_there_says_why_the_rest_is_not_and_never_models(methods, stack):
+def test_auto_takes_what_is_there_reports_why_the_rest_is_not_and_never_models(methods, stack):
     opened = open_methods(["auto"], stack)
     assert names(opened) == ["works:0"]
     assert opened.notes[:2] == ["works: works:0", "broken: not used: there is no device"]
@@ -537,7 +537,7 @@ def test_the_management_controllers_power_is_the_nodes_at_its_own_pace(stack, ip
     assert channel.info.period_s >= 1
 
 
-def test_a_management_controller_without_power_says_why(stack, ipmitool):
+def test_a_management_controller_without_power_reports_why(stack, ipmitool):
     ipmitool("DCMI request failed because: Invalid command", 1)
     with pytest.raises(BackendUnavailable, match="Invalid command"):
         ipmi.open_channels(stack)
@@ -736,7 +736,7 @@ def test_a_method_that_cannot_be_opened_costs_no_other_its_channels(tmp_path, mo
     wait_until(lambda: not [each for each in threading.enumerate() if each.name == "jpwr-within"], "their end")
 
 
-def test_a_method_that_takes_long_to_open_is_said_to_be_waited_for(tmp_path, monkeypatch, stack):
+def test_a_method_that_takes_long_to_open_is_reported_to_be_waited_for(tmp_path, monkeypatch, stack):
     waits = "import pathlib, time\nwhile not pathlib.Path('answers').exists():\n    time.sleep(0.01)\n"
     channel = "return [Channel(ChannelInfo('slow:0', Scope.NODE, 'a wattmeter'), lambda: 42.0)]"
     install_method(tmp_path, "slow", waits + channel)
@@ -791,7 +791,7 @@ def test_a_gpu_whose_power_is_not_supported_is_read_by_its_counter(sampled_nvml,
     assert [other.lacks for other in trace.channels if other is not info] == [""] * 3
 
 
-def test_a_counter_that_takes_long_is_read_beside_power(nvml_folder, tmp_path):
+def test_a_counter_that_takes_long_is_read_next_to_power(nvml_folder, tmp_path):
     slow = {"STAND_IN_SHAPE": "constant", "STAND_IN_INSTANT": "1", "STAND_IN_COUNTER_TAKES_S": "0.003"}
     slow["LD_LIBRARY_PATH"] = str(nvml_folder)
     program = (
@@ -844,7 +844,7 @@ def test_how_much_of_the_time_a_gpus_sensor_sees_is_known_by_its_chip(sampled_nv
     assert [info.limit_w for info in trace.channels] == [400.0, 400.0, 400.0, 0.0]
 
 
-def test_where_all_gpus_are_lost_one_sentence_says_so(nvml_folder):
+def test_where_all_gpus_are_lost_one_sentence_reports_so(nvml_folder):
     variables = {"LD_LIBRARY_PATH": str(nvml_folder), "STAND_IN_FAULT": "lost"}
     done = run(sys.executable, "-m", "jpwr", "--methods", "pynvml", "--", "true", **variables)
     assert done.returncode == 125

@@ -89,7 +89,7 @@ def test_the_command_has_the_environment_that_we_were_given(tmp_path, variables)
 
 
 @pytest.mark.parametrize("variables", [{}, {"SLURM_LOCALID": "1"}], ids=["sampled", "beside another"])
-def test_a_command_that_cannot_be_executed_is_told_why(jpwr, tmp_path, variables):
+def test_a_command_that_cannot_be_executed_is_reported_with_its_reason(jpwr, tmp_path, variables):
     (tmp_path / "text").write_text("no program")
     (tmp_path / "script").write_text("#!/no/such/interpreter\n")
     (tmp_path / "script").chmod(0o755)
@@ -190,7 +190,7 @@ def test_samples_and_skipped_ticks_make_up_the_time(jpwr, tmp_path):
     assert in_time - uncounted - 2 <= ticks <= in_time + asked + 2
 
 
-def test_nvml_is_read_in_watts_and_joules_at_the_times_that_are_told(jpwr, tmp_path, nvml_folder):
+def test_nvml_is_read_in_watts_and_joules_at_the_times_that_are_reported(jpwr, tmp_path, nvml_folder):
     done = jpwr(
         *("--methods", "pynvml", "--interval", "5", "--df-out", "out", "--", "bash", "-c", "rows 150"),
         LD_LIBRARY_PATH=str(nvml_folder),
@@ -252,7 +252,7 @@ def test_a_gpu_that_vanishes_does_not_end_the_run(jpwr, tmp_path, nvml_folder):
     ("variables", "message"),
     [({"STAND_IN_FAULT": "no-driver"}, "Driver Not Loaded"), ({"STAND_IN_DEVICES": "0"}, "lists no GPU")],
 )
-def test_a_driver_that_cannot_be_used_says_why(jpwr, nvml_folder, variables, message):
+def test_a_driver_that_cannot_be_used_reports_why(jpwr, nvml_folder, variables, message):
     done = jpwr("--methods", "pynvml", "--", "true", LD_LIBRARY_PATH=str(nvml_folder), **variables)
     assert done.returncode == 125
     assert message in done.stderr
@@ -290,7 +290,7 @@ def test_whatever_other_python_is_here_will_do(tmp_path):
         measure_with(python, tmp_path)
 
 
-def test_an_interval_that_is_faster_than_the_sensor_is_told(jpwr, tmp_path):
+def test_an_interval_that_is_faster_than_the_sensor_is_reported(jpwr, tmp_path):
     program = tmp_path / "ipmitool"
     program.write_text("#!/bin/sh\necho ' Instantaneous power reading:  220 Watts'\n")
     program.chmod(0o755)
@@ -299,7 +299,7 @@ def test_an_interval_that_is_faster_than_the_sensor_is_told(jpwr, tmp_path):
     assert "ipmi:node has a new value every 1 s and is read at that rate" in done.stderr
 
 
-def test_the_summary_can_be_had_as_json_in_a_file_beside_the_words(jpwr, tmp_path):
+def test_the_summary_can_be_had_as_json_in_a_file_next_to_the_words(jpwr, tmp_path):
     (tmp_path / "old.json").write_text("old")
     (tmp_path / "link.json").symlink_to("old.json")
     done = jpwr(*ESTIMATE, "--json-out", "link.json", "--", "bash", "-c", "cat old.json; exit 5")
@@ -348,7 +348,7 @@ def test_a_summary_to_stdout_comes_after_what_the_command_wrote_there(tmp_path):
 
 
 @pytest.mark.parametrize("script", ["mkdir x.json", "mkdir moved; mv .??* moved; rmdir moved"])
-def test_a_summary_that_cannot_be_written_at_the_end_is_said_and_no_more(jpwr, script):
+def test_a_summary_that_cannot_be_written_at_the_end_is_reported_and_no_more(jpwr, script):
     done = jpwr(*ESTIMATE, "--json-out", "x.json", "--", "bash", "-c", f"{script} 2>/dev/null; rm -rf $PWD; exit 5")
     assert done.returncode == 5
     assert "--json-out x.json could not be written: " in done.stderr
@@ -389,14 +389,14 @@ def test_another_users_file_where_all_may_write_cannot_be_replaced(tmp_path, mon
 
 
 @pytest.mark.parametrize("script", ["rm out/trace.csv", ": >out/trace.csv", "cp out/trace.csv x; mv x out/trace.csv"])
-def test_a_trace_that_the_command_takes_away_is_said(jpwr, tmp_path, script):
+def test_a_trace_that_the_command_takes_away_is_reported(jpwr, tmp_path, script):
     done = jpwr(*ESTIMATE, "--df-out", "out", "--", "bash", "-c", f"{script}; exit 5")
     assert done.returncode == 5
     assert done.stderr.count("the trace out/trace.csv was removed or replaced during the run") == 1
     assert list((tmp_path / "out").glob("energy.*.csv"))
 
 
-def test_options_of_tables_that_are_not_written_are_said_to_change_nothing(jpwr):
+def test_options_of_tables_that_are_not_written_are_reported_to_change_nothing(jpwr):
     done = jpwr(*ESTIMATE, "--df-filetype", "h5", "--", "true")
     assert done.returncode == 0
     assert "--df-suffix and --df-filetype have no effect" in done.stderr
@@ -431,7 +431,7 @@ os.execv(sys.argv[1], sys.argv[1:])
     assert [region["region"] for region in told["regions"]] == ["a"]
 
 
-def test_tables_that_cannot_be_written_are_said_and_change_no_exit_code(jpwr, tmp_path):
+def test_tables_that_cannot_be_written_are_reported_and_change_no_exit_code(jpwr, tmp_path):
     done = jpwr(*ESTIMATE, "--df-out", "out", "--", "bash", "-c", "mv out away; exit 5")
     assert done.returncode == 5
     assert "tables could not be written: No such file or directory: " in done.stderr

@@ -75,7 +75,7 @@ def test_every_method_keeps_the_contract(method, tmp_path, request):
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name != "estimate"])
-def test_a_method_whose_device_is_missing_says_so_in_one_sentence(method, jpwr, tmp_path):
+def test_a_method_whose_device_is_missing_reports_so_in_one_sentence(method, jpwr, tmp_path):
     done = jpwr("--methods", method, "--", "true", PATH="/usr/bin:/bin", ROCM_PATH=str(tmp_path))
     assert done.returncode == 125
     [sentence] = done.stderr.splitlines()

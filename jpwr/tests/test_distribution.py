@@ -83,7 +83,7 @@ def test_the_wheel_has_every_module_of_the_package_and_nothing_else(wheel):
     assert text_in(wheel, "top_level.txt").split() == ["jpwr"]
 
 
-def test_the_wheel_needs_nothing_and_says_what_it_is(wheel):
+def test_the_wheel_needs_nothing_and_reports_what_it_is(wheel):
     about = Parser().parsestr(text_in(wheel, "METADATA"))
     assert (about["Name"], about["Version"], about["License"]) == ("caraml-jpwr", jpwr.__version__, "Apache-2.0")
     assert about["Requires-Python"] == ">=3.8"

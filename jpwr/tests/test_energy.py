@@ -268,7 +268,7 @@ def test_windows_whose_edges_are_read_are_known_as_well_as_the_counter_is_renewe
 
 @pytest.mark.parametrize(("window_s", "largest"), [(8.0, 0.01), (60.0, 0.003)])
 @pytest.mark.parametrize("refresh_s", [0.0, 0.1])
-def test_beside_a_sensor_that_is_blind_for_a_part_of_the_time_a_sound_counter_is_used(refresh_s, window_s, largest):
+def test_next_to_a_sensor_that_is_blind_for_a_part_of_the_time_a_sound_counter_is_used(refresh_s, window_s, largest):
     def trial(chance):
         load = square(0.1, 0.1 * chance.random(), 0.3) if chance.random() < 0.5 else noise(chance, window_s + 20)
         edges_s = (8.0, 8.0 + window_s)

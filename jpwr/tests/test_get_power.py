@@ -100,7 +100,7 @@ def broken():
 
 
 @pytest.mark.parametrize("pandas", ["there", "missing"])
-def test_an_error_of_the_block_is_told_as_it_is_and_the_data_stay(opened, monkeypatch, pandas):
+def test_an_error_of_the_block_is_reported_as_it_is_and_the_data_stay(opened, monkeypatch, pandas):
     if pandas == "missing":
         monkeypatch.setitem(sys.modules, "pandas", None)
     opened(lambda: 5.0, close=broken)
@@ -131,7 +131,7 @@ def test_an_interval_that_is_no_number_is_one_clear_sentence(interval):
         get_power(["a"], interval)
 
 
-def test_an_error_at_the_end_is_told_where_the_block_had_none(opened):
+def test_an_error_at_the_end_is_reported_where_the_block_had_none(opened):
     opened(lambda: 5.0, close=broken)
     measured = get_power(["a"], 20)
     with pytest.raises(OSError, match="the library is gone"), measured:

@@ -83,7 +83,7 @@ def test_a_name_of_any_bytes_is_one_that_a_terminal_can_show(reader, line, name)
     assert reader.said == []
 
 
-def test_lines_that_are_no_marks_are_told_once_counted_and_left_out(reader):
+def test_lines_that_are_no_marks_are_reported_once_counted_and_left_out(reader):
     reader.write(b"hello\n" + b"begin " + b"x" * 10 * MAX_LINE_BYTES)
     reader.write(b"x" * 10 * MAX_LINE_BYTES + b"\n\n  \nbegin a\nend a @soon\nend a\nend a @nan\nhullo\n")
     assert reader.names == ["a", "a"]
@@ -142,7 +142,7 @@ def test_a_line_is_too_long_by_one_byte_however_it_comes(reader, split, length):
 
 
 @pytest.mark.parametrize(("lines", "told"), [(1, []), (2, ["2 lines in $JPWR_MARKS were left out"])])
-def test_how_many_lines_were_left_out_is_said_of_several(reader, lines, told):
+def test_how_many_lines_were_left_out_is_reported_of_several(reader, lines, told):
     reader.write(b"hello\n" * lines)
     reader.stop()
     assert reader.said[1:] == told
@@ -175,7 +175,7 @@ def test_a_last_mark_that_ends_with_no_new_line_is_one(reader, monkeypatch, too_
     assert [mark.event for mark in reader.marks] == ["region_begin", "region_end"][: 1 if too_fast else 2]
 
 
-def test_what_goes_wrong_with_marks_is_said_and_ends_nothing(monkeypatch, tmp_path):
+def test_what_goes_wrong_with_marks_is_reported_and_ends_nothing(monkeypatch, tmp_path):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
     def broken(marks):
@@ -264,7 +264,7 @@ def test_a_program_that_has_no_sampler_marks_regions_in_any_locale(tmp_path):
     assert [parse_mark(line).region for line in lines] == ["ü", "ü"]
 
 
-def test_without_a_sampler_a_region_is_nothing_and_a_monitor_has_its_marks_beside_a_sampler_around(
+def test_without_a_sampler_a_region_is_nothing_and_a_monitor_has_its_marks_next_to_a_sampler_around(
     monkeypatch, tmp_path
 ):
     monkeypatch.delenv("JPWR_MARKS", raising=False)
@@ -369,7 +369,7 @@ def test_nothing_is_removed_through_a_link_in_place_of_the_folder(monkeypatch, t
 
 
 @pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.rename(path.with_name("moved"))])
-def test_a_file_that_is_not_in_its_place_any_more_is_said(reader, harm):
+def test_a_file_that_is_not_in_its_place_any_more_is_reported(reader, harm):
     path = Path(reader.reader.path)
     harm(path)
     reader.stop()
@@ -429,7 +429,7 @@ def test_whatever_becomes_of_the_marks_the_exit_code_is_the_commands_and_the_sum
     assert list(tmp_path.iterdir()) == [tmp_path / "out"]
 
 
-def test_a_file_of_marks_that_was_taken_away_is_said(tmp_path):
+def test_a_file_of_marks_that_was_taken_away_is_reported(tmp_path):
     done = run(*JPWR, "--", "bash", "-c", "rm $JPWR_MARKS", cwd=tmp_path)
     assert done.stderr.count("has removed or replaced the file in $JPWR_MARKS") == 1
 

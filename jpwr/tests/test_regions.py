@@ -223,7 +223,7 @@ def test_an_error_in_a_region_ends_it(timer, clock):
     assert timer.spans() == [Span(IO, HOST, 100.0, 101.0)]
 
 
-def test_with_events_steps_are_told_by_the_device_and_nothing_waits_for_it(clock):
+def test_with_events_steps_are_reported_by_the_device_and_nothing_waits_for_it(clock):
     device = Device(clock)
     timer = RegionTimer(device.event, clock)
     for _ in range(2):
@@ -272,7 +272,7 @@ def test_where_the_device_is_at_rest_its_time_and_the_hosts_meet(clock):
 
 
 @pytest.mark.parametrize("with_events", [True, False])
-def test_what_goes_on_beside_the_program_has_whole_times_alone(clock, with_events):
+def test_what_goes_on_next_to_the_program_has_whole_times_alone(clock, with_events):
     device = Device(clock)
     timer = RegionTimer(device.event if with_events else None, clock)
     with timer.region(BATCH):
@@ -385,7 +385,7 @@ def steps_with(*forward_s, io_s=1.0):
     return steps_of(spans)
 
 
-def test_a_process_tells_medians_percentiles_and_shares():
+def test_a_process_shows_medians_percentiles_and_shares():
     found = describe(steps_with(*range(1, 22)))
     assert found["steps"] == 21
     assert found["step_s"] == pytest.approx(12)
@@ -397,14 +397,14 @@ def test_a_process_tells_medians_percentiles_and_shares():
     assert found["regions"][OTHER]["whole_s"] is None
 
 
-def test_where_a_batch_was_of_several_steps_one_of_them_is_told():
+def test_where_a_batch_was_of_several_steps_one_of_them_is_reported():
     found = describe(steps_with(7.0), 4)
     assert found["step_s"] == pytest.approx(2)
     assert found["regions"][FORWARD]["median_s"] == pytest.approx(1.75)
     assert found["regions"][FORWARD]["share_percent"] == pytest.approx(87.5)
 
 
-def test_processes_are_merged_with_how_far_they_lie_apart():
+def test_processes_are_merged_with_their_imbalance():
     ranks = [describe(steps_with(3.0, 3.0)), describe(steps_with(2.0, 2.0, io_s=2.0))]
     found = merge(ranks)
     assert found["step_s"] == pytest.approx(4)
@@ -424,7 +424,7 @@ def test_a_region_that_one_process_lacks_takes_it_no_time():
     assert found["marked_percent"] == pytest.approx(25)
 
 
-def test_without_a_step_nothing_is_told():
+def test_without_a_step_nothing_is_reported():
     assert merge([describe([])]) == {"steps": 0, "step_s": None, "marked_percent": None, "regions": {}}
     assert "Batch" in table([])
 

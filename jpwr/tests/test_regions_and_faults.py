@@ -177,7 +177,7 @@ def test_a_region_shorter_than_the_sensor_resolves_is_noted(measure, tmp_path):
     assert "region 'a' lasted 0.020 s, less than pynvml:0 can resolve (1 s)" in summary["notes"]
 
 
-def test_a_line_that_is_no_mark_is_told_once_and_left_out(measure):
+def test_a_line_that_is_no_mark_is_reported_once_and_left_out(measure):
     summary, words = measure("echo hello >> $JPWR_MARKS; echo start x >> $JPWR_MARKS")
     assert summary["regions"] == []
     assert len([word for word in words if "is not a mark" in word]) == 1
@@ -205,7 +205,7 @@ def test_outside_of_a_sampler_a_region_does_nothing(monkeypatch):
     ("fault", "reason"),
     [("counter-still", "stood still"), ("counter-reset", "fell"), ("counter-wrap-32", "fell")],
 )
-def test_a_counter_that_lies_is_not_used_and_that_is_said(measure, tmp_path, fault, reason):
+def test_a_counter_that_lies_is_not_used_and_that_is_reported(measure, tmp_path, fault, reason):
     # A counter that stands still must do so from the start to be caught in the whole run.
     variables = {} if fault == "counter-still" else {"STAND_IN_FAULT_FILE": "lies"}
     summary, _ = measure("rows 3; touch lies; rows 3", "--interval", "20", STAND_IN_FAULT=fault, **variables)
@@ -288,7 +288,7 @@ def test_clocks_and_limits_are_recorded_when_they_change(measure, tmp_path):
     }
 
 
-def test_instant_power_is_used_where_the_driver_has_it_and_said(measure):
+def test_instant_power_is_used_where_the_driver_has_it_and_reported(measure):
     summary, _ = measure("true", STAND_IN_INSTANT="1", STAND_IN_MIG="1")
     assert "instant power" in summary["channels"][0]["source"]
     assert "MIG" in summary["channels"][0]["source"]

@@ -147,7 +147,7 @@ def test_a_device_behind_one_that_answers_slowly_has_its_own_time(clock, call_s)
     assert list(of_slow.times_s) == pytest.approx([time_s - call_s / 2 for time_s in of_behind.times_s])
 
 
-def test_who_tells_of_an_edge_waits_for_no_sensor(clock):
+def test_a_request_to_read_an_edge_waits_for_no_sensor(clock):
     asked, answers = threading.Event(), threading.Event()
     asked_for = []
 
@@ -207,7 +207,7 @@ def test_the_refresh_of_a_counter_is_found_by_readings_that_are_close_together(s
 
 
 @pytest.mark.parametrize("refresh_s", [0.02, 0.05, 0.1])
-def test_an_edge_beside_which_counters_are_read_is_sharp(clock, refresh_s):
+def test_an_edge_next_to_which_counters_are_read_is_sharp(clock, refresh_s):
     chance = random.Random(5).random
     info = INFO._replace(has_counter=True, counter_resolution_j=0.001)
 
@@ -278,7 +278,7 @@ def test_without_a_power_reading_power_is_the_counters_slope(clock):
 
 
 @pytest.mark.parametrize("refresh_s", [0.0, 0.001, 0.05, 0.1, 0.23, 1.0])
-def test_no_slope_of_a_counter_is_of_less_time_than_tells_power(clock, refresh_s):
+def test_no_slope_of_a_counter_is_of_less_time_than_shows_power(clock, refresh_s):
     """Readings at random moments come as close together as chance has it, and a counter when it is renewed."""
     load = square(2.0)
     read_energy_j = counter_of(load, refresh_s)
@@ -360,7 +360,7 @@ def broken() -> float:
         (lambda: next(iter([])), "StopIteration"),
     ],
 )
-def test_a_reader_with_a_bug_is_told_at_once_and_costs_no_other_sensor_its_readings(stepped, reads, words):
+def test_a_reader_with_a_bug_is_reported_at_once_and_costs_no_other_sensor_its_readings(stepped, reads, words):
     # The bug shows after a second.
     channels = [
         Channel(INFO._replace(name="bad"), lambda: reads() if stepped.time_s > 1.05 else 5.0),
@@ -417,7 +417,7 @@ def test_a_region_in_a_signals_handler_waits_for_nobody_who_handles_it():
     assert seen_s == sorted(seen_s)
 
 
-def test_a_status_with_a_bug_is_told_once_and_costs_no_other_sensor_its_own(stepped):
+def test_a_status_with_a_bug_is_reported_once_and_costs_no_other_sensor_its_own(stepped):
     channels = [
         Channel(INFO._replace(name="bad"), lambda: 5.0, read_status=broken),
         Channel(
@@ -464,7 +464,7 @@ def test_an_error_of_who_takes_the_rows_reaches_the_one_who_waits():
         pass
 
 
-def test_a_counter_that_fails_later_than_power_is_told_too(clock):
+def test_a_counter_that_fails_later_than_power_is_reported_too(clock):
     def failing_from(begin_s, end_s, name):
         def read():
             if begin_s < clock.time_s < end_s:
@@ -511,7 +511,7 @@ def test_a_device_that_answers_while_it_is_left_behind_changes_no_other_reading(
     assert len(set(numbers)) == len(numbers)
 
 
-def test_what_is_said_of_readings_that_fail_may_take_its_time_and_come_back(clock):
+def test_what_is_reported_of_readings_that_fail_may_take_its_time_and_come_back(clock):
     def failing_w() -> float:
         raise ReadError("no watts")
 
@@ -755,7 +755,7 @@ def test_a_slow_counter_delays_no_power_and_is_read_less_often_where_it_takes_lo
     assert monitor.recorder.skipped_ticks == 0
 
 
-def test_a_quick_counter_stays_beside_its_power_and_a_slow_one_where_there_is_time(stepped):
+def test_a_quick_counter_stays_next_to_its_power_and_a_slow_one_where_there_is_time(stepped):
     channels = [slow_counter(stepped, 0.005), Channel(INFO._replace(name="quick", has_counter=True), lambda: 1.0, even)]
     with PowerMonitor(channels, interval_s=0.1, clock=stepped, chance=even) as monitor:
         stepped.move_to(6.0)
@@ -789,7 +789,7 @@ def test_a_mark_waits_for_no_slow_counter(clock, interval_s, lanes):
     assert monitor.lanes[-1].lock.asked
 
 
-def test_a_device_whose_power_and_counter_hang_is_said_once(stepped):
+def test_a_device_whose_power_and_counter_hang_is_reported_once(stepped):
     def hangs() -> float:
         stepped.sleep_until(9.0 if stepped.time_s >= 1.0 else 0.0)
         return 1.0
@@ -836,7 +836,7 @@ def test_a_device_that_does_not_answer_is_left_behind_until_it_does(stepped):
     assert [word.split(";")[0] for word in words] == ["b: does not answer", "b: answers again"]
 
 
-def test_what_fails_after_it_has_hung_is_said_too(stepped):
+def test_what_fails_after_it_has_hung_is_reported_too(stepped):
     def odd_w() -> float:
         stepped.sleep_until(3.0 if 1.0 <= stepped.time_s < 3.0 else 0.0)
         if stepped.time_s > 3.5:
@@ -874,7 +874,7 @@ def test_whoever_waits_for_its_turn_reads_what_is_then_to_be_read(clock):
     assert read == ["b"]
 
 
-def test_beside_a_sensor_that_hangs_nothing_is_lost_at_the_end():
+def test_next_to_a_sensor_that_hangs_nothing_is_lost_at_the_end():
     answers, read = threading.Event(), {"b": 0, "slow": 0}
 
     def stuck_w() -> float:

@@ -267,7 +267,7 @@ def test_samples_that_mostly_repeat_are_noted_where_the_sensor_documents_no_hold
     )
 
 
-def test_a_trace_that_has_lost_the_commands_start_says_so():
+def test_a_trace_that_has_lost_the_commands_start_reports_so():
     trace = Trace([ChannelInfo("a", Scope.CPU, "")], {"command": ["train"]})
     for row in range(100):
         trace.append(row / 10, [100.0], [None])

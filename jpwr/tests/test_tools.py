@@ -19,7 +19,7 @@ from jpwr.trace.writers import CsvWriter
 from results.verdicts import quality
 
 
-def test_the_help_fits_a_terminal_and_tells_of_every_exit_code(jpwr):
+def test_the_help_fits_a_terminal_and_lists_every_exit_code(jpwr):
     done = jpwr("--help", COLUMNS="80")
     assert done.returncode == 0
     assert max(map(len, done.stdout.splitlines())) <= 80
@@ -108,7 +108,7 @@ def test_a_trace_of_one_moment_has_no_energy_and_no_traceback(jpwr, tmp_path):
         assert "Traceback" not in done.stderr
 
 
-def test_a_command_that_ended_long_after_the_last_reading_is_said(jpwr, tmp_path):
+def test_a_command_that_ended_long_after_the_last_reading_is_reported(jpwr, tmp_path):
     write_trace(tmp_path / "trace.csv", seconds=10)
     text = (tmp_path / "trace.csv").read_text().replace('"time_s": 10.0', '"time_s": 1000000.0')
     (tmp_path / "trace.csv").write_text(text)
@@ -154,7 +154,7 @@ def test_a_name_that_the_terminals_encoding_does_not_know_is_escaped(tmp_path, t
     assert "ger\\xe4t" in done.stdout
 
 
-def test_an_old_trace_is_told_as_json(tmp_path, capsys):
+def test_an_old_trace_is_reported_as_json(tmp_path, capsys):
     write_trace(tmp_path / "trace.csv", seconds=10)
     assert show_trace(tmp_path / "trace.csv", as_json=True) == 0
     [channel] = json.loads(capsys.readouterr().out)["channels"]
@@ -163,7 +163,7 @@ def test_an_old_trace_is_told_as_json(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("plot", ["", "no/folder.png", "trace.unknown"])
-def test_a_plot_that_cannot_be_written_is_said_after_the_summary(tmp_path, capsys, plot):
+def test_a_plot_that_cannot_be_written_is_reported_after_the_summary(tmp_path, capsys, plot):
     needed("matplotlib")
     write_trace(tmp_path / "trace.csv", seconds=1)
     with pytest.raises(JpwrError, match=r"the plot cannot be written to .*: choose another file with --plot"):
@@ -281,7 +281,7 @@ def test_a_sensor_that_shows_nothing_is_no_measurement(tmp_path, capsys):
     assert "FAIL  pynvml:0: 0.0 W on average, more than 0 needed" in capsys.readouterr().out
 
 
-def test_a_machine_without_sensors_is_told_what_is_left(jpwr, tmp_path):
+def test_a_machine_without_sensors_gets_a_hint(jpwr, tmp_path):
     done = jpwr("list", PATH="/usr/bin:/bin", ROCM_PATH=str(tmp_path))
     if done.returncode == 0:  # this machine has one
         assert "no power sensor" not in done.stderr

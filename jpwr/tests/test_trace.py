@@ -58,7 +58,7 @@ def test_a_channel_that_was_not_read_in_a_row_has_no_sample_there():
     assert (list(power.times_s), list(power.power_w)) == ([4, 6], [5.0, 5.0])
 
 
-def test_idle_power_is_told_from_three_samples_on_of_its_second_half():
+def test_idle_power_needs_three_samples_in_the_second_half_of_its_time():
     for samples in (3, 4, 5, 7):
         trace = step_ramp()
         trace.event("command_started", samples - 1.0)
@@ -68,7 +68,7 @@ def test_idle_power_is_told_from_three_samples_on_of_its_second_half():
 
 
 @pytest.mark.parametrize("random_phase", [True, False])
-def test_a_trace_says_whether_its_samples_are_at_random_moments(random_phase):
+def test_a_trace_reports_whether_its_samples_are_at_random_moments(random_phase):
     chance = random.Random(4)
     rows = [(0.1 * row, chance.choice([100.0, 300.0])) for row in range(200)]
     trace = Trace([POWER], {"random_phase": random_phase})
@@ -95,7 +95,7 @@ def test_a_window_of_no_length_is_covered_and_has_no_energy():
     assert "not covered" not in str(told.value)
 
 
-def test_regions_repeat_and_lie_in_each_other_and_marks_that_make_none_are_told():
+def test_regions_repeat_and_lie_in_each_other_and_marks_that_make_none_are_reported():
     trace = Trace([POWER])
     for kind, name, time_s in [
         ("begin", "epoch", 0.0),

@@ -177,7 +177,7 @@ def test_an_event_may_have_details_of_any_name(tmp_path):
     assert read_trace(path).events == [Event("status", 1.0, details)]
 
 
-def test_a_trace_of_a_newer_format_is_told_from_a_damaged_one(tmp_path):
+def test_a_trace_of_a_newer_format_is_distinguished_from_a_damaged_one(tmp_path):
     path = tmp_path / "trace.csv"
     path.write_text(f"# jpwr-trace {header(format=2)}\ntime_s\n")
     with pytest.raises(TraceError, match="an unknown trace format: read it with the version of jpwr that wrote it"):
@@ -370,7 +370,7 @@ def test_two_runs_in_one_trace_are_damage(tmp_path):
         read_trace(path)
 
 
-def test_a_trace_beside_one_that_nobody_can_read_has_a_name_of_its_own(tmp_path):
+def test_a_trace_next_to_one_that_nobody_can_read_has_a_name_of_its_own(tmp_path):
     path = tmp_path / "trace.csv"
     path.write_text('# jpwr-trace {"a":' + "[" * 200_000 + "\n")
     with CsvWriter(path, [ChannelInfo("a", Scope.DEVICE, "")], {}) as writer:
