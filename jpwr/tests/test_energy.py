@@ -12,6 +12,7 @@ import pytest
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.energy import ChannelEnergy, integral_j
 from jpwr.energy.counter import _refresh_s
+from jpwr.energy.power import PowerEnergy
 from jpwr.energy.statistics import LEVEL, SAMPLES_FOR_A_PEAK, SAMPLES_FOR_A_RANGE, missed_share, students_t
 from jpwr.errors import NotEnoughSamples
 from jpwr.tests import loads
@@ -458,6 +459,24 @@ def test_each_new_value_of_a_counter_has_a_time_with_its_uncertainty():
     info = COUNTED._replace(counter_refresh_s=0.8)
     curve = ChannelEnergy(info, [1.0, 2.0, 3.0], [60.0] * 3, list(readings), list(readings.values()))
     assert curve.counter.renewals() == [(1.85, pytest.approx(0.15), 65.0), (2.75, 0.25, 125.0)]
+
+
+def test_a_counter_that_counts_more_than_sampled_power_for_long_is_bounded_by_the_limit_alone():
+    times_s = [index / 10 for index in range(200)]
+    counter_j = [115 * time_s for time_s in times_s]  # between two values, a sensor that is off by 5 % allows for that
+    info = COUNTED._replace(limit_w=LIMIT_W, counter_refresh_s=0.1)
+    curve = ChannelEnergy(info, times_s, [100.0] * 200, times_s, counter_j, True)
+    low_j, high_j, best_j = curve.counter.bounds_j(10.05)
+    assert low_j == pytest.approx(115 * 10.0)
+    assert high_j == pytest.approx(115 * 10.2 + 0.001)  # the first value of a later refresh
+    assert best_j == pytest.approx(115 * 10.1)
+
+
+def test_an_uncertainty_at_another_level_is_by_its_degrees_of_freedom():
+    energy = PowerEnergy(100.0, 0.5, 0.0, 0.3, 10.0, 1.0, 10, 0, 0.1)
+    assert energy.random_at(0.999) == pytest.approx(0.3 * students_t(0.999, 10))
+    assert energy.random_at(0.5) == 0.5  # not below the stated one
+    assert energy._replace(deviation_j=0.0, random_j=0.25).random_at(0.999) == 0.25
 
 
 # Components.

@@ -80,6 +80,15 @@ def test_steps_far_from_each_other_are_added_up():
         assert repr(energy_of_passes(curve, windows)) == repr(added(curve, windows))  # nan is not equal
 
 
+def test_short_pauses_are_left_out_of_each_row_of_passes():
+    chance = random.Random(5)
+    curve = counted(noise(chance, 60.0), 0.1, chance)
+    rows = [passes(10, 1.0, 0.0005, start_s) for start_s in (5.0, 40.0)]
+    windows = [window for row in rows for window in row]
+    each_j = added(curve, windows).uncertainty_j
+    assert energy_of_passes(curve, windows).uncertainty_j < 0.5 * each_j
+
+
 def test_the_interval_of_rows_with_pauses_between_them_is_that_of_the_rows():
     load = square(0.3, duty=0.7)
     curve = counted(load, 0.1, random.Random(5))
