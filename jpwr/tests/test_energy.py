@@ -36,6 +36,7 @@ from jpwr.tests.loads import (
 pytestmark = pytest.mark.arithmetic
 
 POWER = ChannelInfo("power", Scope.DEVICE, "", limit_w=LIMIT_W)
+UNREAD = "was not read in that time"
 COUNTED = ChannelInfo("counted", Scope.DEVICE, "", has_counter=True, counter_resolution_j=0.001)
 
 
@@ -72,6 +73,7 @@ def times(step_s: float, end_s: float) -> list[float]:
 )
 def test_students_t_is_that_of_the_tables(freedom, expected):
     assert students_t(0.95, freedom) == pytest.approx(expected, rel=0.012)
+    assert students_t(0.95, 30) == pytest.approx(2.0422725, rel=2e-6)  # there, the series has converged
 
 
 def test_numbers_of_samples_are_the_smallest_that_wilks_allows():
@@ -470,6 +472,8 @@ def test_a_counter_that_counts_more_than_sampled_power_for_long_is_bounded_by_th
     assert low_j == pytest.approx(115 * 10.0)
     assert high_j == pytest.approx(115 * 10.2 + 0.001)  # the first value of a later refresh
     assert best_j == pytest.approx(115 * 10.1)
+    assert curve.counter.between(19.9, 20.0).fault == curve.counter.between(-1.0, 0.0).fault == UNREAD
+    assert curve.counter.bounds_j(19.9)[0] == pytest.approx(115 * 19.9)  # the last value counts, too
 
 
 def test_an_uncertainty_at_another_level_is_by_its_degrees_of_freedom():
@@ -477,6 +481,16 @@ def test_an_uncertainty_at_another_level_is_by_its_degrees_of_freedom():
     assert energy.random_at(0.999) == pytest.approx(0.3 * students_t(0.999, 10))
     assert energy.random_at(0.5) == 0.5  # not below the stated one
     assert energy._replace(deviation_j=0.0, random_j=0.25).random_at(0.999) == 0.25
+
+
+def test_few_samples_and_time_outside_of_them_bound_power_by_the_limit_alone():
+    times_s = [index / 10 for index in range(200)]
+    curve = ChannelEnergy(POWER, times_s, [100.0] * 200, random_phase=True).power
+    assert curve.range_w(5.0, 15.0) == (100.0, 100.0)
+    assert curve.range_w(-0.1, 15.0) == curve.range_w(5.0, 20.0) == (0.0, LIMIT_W)
+    for number, lowest_w in ((SAMPLES_FOR_A_RANGE, 100.0), (SAMPLES_FOR_A_RANGE - 1, 0.0)):
+        few = ChannelEnergy(POWER, times_s[:number], [100.0] * number, random_phase=True).power
+        assert few.range_w(1.0, 2.0)[0] == lowest_w
 
 
 # Components.
