@@ -14,11 +14,13 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
 from jpwr.errors import JpwrError
+from jpwr.process.whole_file import part_of, replacing
 from jpwr.say import printable
 from jpwr.trace.trace import Trace
 from results.collect import RECORD_NAME, collect
 from results.join.energy import read_traces
 from results.record.checks.energy import busier_elsewhere
+from results.record.parts import all_windows
 from results.record.records import (
     RESULT_NAME,
     Record,
@@ -27,7 +29,6 @@ from results.record.records import (
     find_records,
     read_record,
     results_below,
-    whole_file,
 )
 from results.record.signature import sign, signer_of
 from results.workloads import FILE
@@ -120,10 +121,10 @@ def _write(files: dict[str, Path], archive: Path, key: Path | None) -> None:
 
     archive.parent.mkdir(parents=True, exist_ok=True)
     sums = ""
-    with whole_file(archive) as part:
+    with replacing(archive) as text:
+        file = text.buffer
         with (
-            part.open("wb") as file,
-            zstandard.ZstdCompressor(LEVEL).stream_writer(file) as packed,
+            zstandard.ZstdCompressor(LEVEL).stream_writer(file, closefd=False) as packed,
             tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar,
         ):
             for name, path in sorted(files.items()):
@@ -133,8 +134,9 @@ def _write(files: dict[str, Path], archive: Path, key: Path | None) -> None:
             _add(tar, CHECKSUMS, os.fsencode(sums))
             if key is not None:
                 _add(tar, SIGNATURE, sign(os.fsencode(sums), key))
-        with part.open("rb+") as written:
-            written.write(_seal(written))
+        file.flush()
+        with part_of(archive).open("rb") as written:
+            file.write(_seal(written))
 
 
 def _seal(file: IO[bytes], size: int | None = None) -> bytes:
@@ -338,19 +340,18 @@ def _not_so_bad(stored: Record, path: Path) -> Iterator[str]:
 
 def _not_marked(record: Record, traces: Sequence[Trace]) -> Iterator[str]:
     """Windows of the record that the traces, which the sampler wrote, know nothing of."""
-    for window in record["windows"]:
-        start_s, end_s = window["start_s"], window["end_s"]
+    for window in all_windows(record):
         if not any(
-            region.name == f"{window['kind']} window"
-            and abs(region.start_s - start_s) <= MARK_S
-            and abs(region.end_s - end_s) <= MARK_S
+            region.name == f"{window.kind} window"
+            and abs(region.start_s - window.start_s) <= MARK_S
+            and abs(region.end_s - window.end_s) <= MARK_S
             for trace in traces
-            if trace.meta.get("boot_id") == window["boot_id"]
+            if trace.meta.get("boot_id") == window.boot_id
             for region in trace.regions()
         ):
             yield (
-                f"its {window['kind']} window from {start_s:.3f} s to {end_s:.3f} s of node "
-                f"{window['hostname']} is not marked in the trace"
+                f"its {window.kind} window from {window.start_s:.3f} s to {window.end_s:.3f} s of node "
+                f"{window.hostname} is not marked in the trace"
             )
 
 

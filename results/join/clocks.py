@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
 from jpwr.trace.trace import Event, Trace
+from results.record.model import Window
 
 # NVML's nvmlClocksEventReasons; being idle, and clocks that somebody set, hold nothing back.
 REASONS = {
@@ -20,7 +21,7 @@ REASONS = {
 }
 
 
-def clocks_of(trace: Trace, channel: str, windows: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+def clocks_of(trace: Trace, channel: str, windows: Sequence[Window]) -> dict[str, Any] | None:
     """Return clock, temperature and the share of time with each throttle reason of a channel, over its node's windows.
 
     A reading is valid until the next one that differs. Returns None if the sampler has no reading before the windows'
@@ -49,10 +50,10 @@ def clocks_of(trace: Trace, channel: str, windows: Sequence[Mapping[str, Any]]) 
     }
 
 
-def _in_window(looks: Sequence[Event], window: Mapping[str, Any]) -> Iterator[tuple[float, Event]]:
+def _in_window(looks: Sequence[Event], window: Window) -> Iterator[tuple[float, Event]]:
     ends = [*looks, Event("", math.inf, {})]
     for look, after in pairwise(ends):
-        seconds = min(after.time_s, window["end_s"]) - max(look.time_s, window["start_s"])
+        seconds = min(after.time_s, window.end_s) - max(look.time_s, window.start_s)
         if seconds > 0:
             yield seconds, look
 

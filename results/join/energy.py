@@ -14,7 +14,8 @@ from jpwr.trace.trace import Trace
 from jpwr.trace.writers import read_trace
 from results.join.channels import EnergyError, choose, sensor, twins
 from results.join.clocks import clocks_of
-from results.record.parts import JOULES_PER_WH, longest_s, of_node, windows_of
+from results.record.model import Window
+from results.record.parts import JOULES_PER_WH, all_windows, of_node, total_s, windows_of
 from results.record.records import Record
 from results.record.values import is_accelerated
 
@@ -87,14 +88,12 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
 class Node:
     """One node's windows and trace, with the channels that count."""
 
-    def __init__(
-        self, record: Record, hostname: str, windows: Sequence[dict[str, Any]], traces: Sequence[Trace]
-    ) -> None:
+    def __init__(self, record: Record, hostname: str, windows: Sequence[Window], traces: Sequence[Trace]) -> None:
         trace = of_node(windows[0], traces, lambda one: one.meta)
         if trace is None:
             raise EnergyError(f"node {hostname} has no power trace of the boot that it trained under")
         self.hostname, self.trace = hostname, trace
-        self.duration_s = longest_s({hostname: list(windows)})
+        self.duration_s = total_s(windows)
         self.devices = [device for device in record["devices"] if device["hostname"] == hostname]
         self.device_ids = [device["device_id"] for device in self.devices]
         self.is_accelerated = is_accelerated(record)
@@ -102,8 +101,8 @@ class Node:
         own = [info for info in trace.channels if info not in self.twins]
         self.chosen = choose(own, self.device_ids, self.is_accelerated)
         self.scope = "+".join(sorted({info.scope.value for info in self.chosen}))
-        self._windows, self._edges_s = windows, [(window["start_s"], window["end_s"]) for window in windows]
-        self._all_windows = [window for window in record["windows"] if window["hostname"] == hostname]
+        self._windows, self._edges_s = windows, [(window.start_s, window.end_s) for window in windows]
+        self._all_windows = [window for window in all_windows(record) if window.hostname == hostname]
         # A channel that is lost in a window has no energy, and takes no other's along.
         self.heard = {
             info: Reading(info, estimate, idle_w)
@@ -135,8 +134,8 @@ class Node:
 
     def busy_w(self) -> tuple[float, float]:
         """Return the mean power in watts from the first window to the last, and the highest over as long a time."""
-        begin_s = min(window["start_s"] for window in self._all_windows)
-        end_s = max(window["end_s"] for window in self._all_windows)
+        begin_s = min(window.start_s for window in self._all_windows)
+        end_s = max(window.end_s for window in self._all_windows)
         started_s, ended_s = (self.trace.event_time_s(f"command_{word}") for word in ("started", "ended"))
         curves = [curve.power for _, curve in self.curves()]
         edges_s = [(one.times_s[0], one.times_s[-1]) for one in curves if len(one.times_s) > 1]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from ioprof.counts import SIZE_CLASSES, Profile
 from ioprof.errors import IoprofError
 from ioprof.folder import load
 from ioprof.summary import Sum, by_file, by_folder, most, over_time, reading_s, stretches, total
+from results.record.model import Window
 from results.record.parts import of_node, windows_of
 from results.record.records import Record
 
@@ -93,13 +94,13 @@ def reads_of(record: Record, folder: Path) -> dict[str, Any] | None:
 
 
 def _of_windows(
-    nodes: dict[str, list[dict[str, Any]]], kind: str, profiles: Sequence[Profile], ranks: Sequence[Rank]
+    nodes: Mapping[str, Sequence[Window]], kind: str, profiles: Sequence[Profile], ranks: Sequence[Rank]
 ) -> WindowReads:
     found = WindowReads()
     for hostname, windows in nodes.items():
         if profile := of_node(windows[0], profiles, lambda one: one.about):
-            edges = Times((window["start_s"], window["end_s"], kind) for window in windows)
-            node = (hostname, windows[0]["boot_id"])
+            edges = Times((window.start_s, window.end_s, kind) for window in windows)
+            node = (hostname, windows[0].boot_id)
             _add_node(found, edges, profile, [one.times[kind] for one in ranks if (one.hostname, one.boot_id) == node])
     return found
 

@@ -12,7 +12,7 @@ from results.points.repeats import PointResults, step_times_s, unsteady
 from results.points.sensors import accuracy_text, sampling_share
 from results.record.checks.energy import busier_elsewhere
 from results.record.checks.run import INSIDE
-from results.record.parts import longest_s, windows_of
+from results.record.parts import total_s, windows_of
 from results.record.records import Record
 from results.record.values import count, is_accelerated, value_at
 
@@ -143,7 +143,7 @@ def _same_window(record: Record, window_s: float | None, kind: str) -> Rule:
     if not (work and speed and window_s):
         return Rule("same window", None, "the record does not say")
     of_throughput_s = work / speed
-    of_nodes_s = [longest_s({hostname: windows}) for hostname, windows in windows_of(record, kind).items()]
+    of_nodes_s = [total_s(windows) for windows in windows_of(record, kind).values()]
     shortest_s, most_s = min(of_nodes_s, default=0.0), max(of_nodes_s, default=0.0)
     words = f"throughput over {of_throughput_s:.2f} s, energy over {window_s:.2f} s"
     if not math.isclose(shortest_s, most_s, rel_tol=SAME_WINDOW):

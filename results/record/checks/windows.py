@@ -12,7 +12,7 @@ from results.record.checks.run import (
     ratio,
     total,
 )
-from results.record.parts import is_number, longest_s, windows_of
+from results.record.parts import is_number, longest_s, total_s, windows_of
 
 WINDOW_TOLERANCE = 0.01  # of the time of a throughput and that of its window
 STEPS_TOLERANCE = 0.02  # by so much steps may be longer than the window that they are in
@@ -35,7 +35,7 @@ def _nodes_are_those_of_the_devices(run: Run) -> Sentences:
 
 def _windows_of_nodes_are_alike(run: Run) -> Sentences:
     for kind in KINDS:
-        times_s = [(longest_s({host: windows}), host) for host, windows in windows_of(run.record, kind).items()]
+        times_s = [(total_s(windows), host) for host, windows in windows_of(run.record, kind).items()]
         if times_s and min(times_s)[0] < NODES_SHARE * max(times_s)[0]:
             (least_s, least), (most_s, most) = min(times_s), max(times_s)
             yield f"its {kind} window is {least_s:.4g} s on node {least} and {most_s:.4g} s on node {most}"
@@ -44,7 +44,7 @@ def _windows_of_nodes_are_alike(run: Run) -> Sentences:
 def _windows_follow_each_other(run: Run) -> Sentences:
     for kind in KINDS:
         for hostname, windows in windows_of(run.record, kind).items():
-            edges = sorted((window["start_s"], window["end_s"]) for window in windows)
+            edges = sorted((window.start_s, window.end_s) for window in windows)
             if any(end_s <= start_s for start_s, end_s in edges):
                 yield f"a {kind} window of node {hostname} does not end after it begins"
             elif any(after[0] < before[1] for before, after in pairwise(edges)):
