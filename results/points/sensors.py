@@ -11,16 +11,16 @@ BOUND = math.sqrt(3)  # standard uncertainties in a bound (JCGM 100:2008, 4.3.7)
 
 
 def sampling_share(record: Record, energy: str = "energy") -> float | None:
-    """Half-width of the energy's interval by sampling and counter, as a share of it; None without one."""
+    """Return the relative half-width of the energy's interval by sampling and counter; None without one."""
     found = record.get(energy) or {}
     energy_wh, uncertainty_wh = found.get("energy_wh"), found.get("uncertainty_wh")
     return uncertainty_wh / energy_wh if energy_wh and uncertainty_wh is not None else None
 
 
 def standard_uncertainty(record: Record, energy: str = "energy", with_accuracy: bool = False) -> float:
-    """Return the standard uncertainty of an energy as a share of it; 0 where the record states none.
+    """Return the relative standard uncertainty of an energy; 0 if the record states none.
 
-    Records of earlier versions do not separate components: their uncertainty is a bound.
+    Records of earlier versions do not separate the components: their uncertainty is a bound.
     """
     found = record.get(energy) or {}
     random_wh, systematic_wh = found.get("random_wh"), found.get("systematic_wh")
@@ -32,14 +32,14 @@ def standard_uncertainty(record: Record, energy: str = "energy", with_accuracy: 
 
 
 def accuracy_text(record: Record, energy: str = "energy") -> str:
-    """Return the accuracy of the sensor, with where the figure is from."""
+    """Return the accuracy of the sensor with its source, as text."""
     found = record.get(energy) or {}
     accuracy = found.get("accuracy")
     return f"±{100 * accuracy:.2g} % ({found.get('accuracy_from')})" if accuracy else "not stated"
 
 
 def sensor_models(record: Record, energy: str = "energy") -> frozenset[tuple[str, str]]:
-    """Return the kinds of sensors of an energy, each on its device: two runs with the same ones share their errors."""
+    """Return the sensors of an energy with their devices: runs with the same models share the error of the sensor."""
     sources = {str(channel.get("source")) for channel in (record.get(energy) or {}).get("channels") or []}
     names = {str(device.get("name")) for device in record.get("devices") or []}
     return frozenset((source, name) for source in sources for name in names)

@@ -14,7 +14,7 @@ FEWEST_TIMES = 3  # different ones, by which a run is recognized
 
 
 def simultaneous(records: Sequence[Record]) -> list[tuple[str, str]]:
-    """Files of two runs each whose windows overlap on a device, which is known by its id."""
+    """Return the files of each pair of runs whose windows overlap on one device, identified by its id."""
     windows: dict[tuple[str, str], list[tuple[float, float, str]]] = {}
     for record in records:
         ids: dict[str, set[str]] = {}
@@ -36,9 +36,9 @@ def simultaneous(records: Sequence[Record]) -> list[tuple[str, str]]:
 def copies(records: Sequence[Record]) -> Iterator[tuple[Record, Record]]:
     """Pair each record with an earlier one of the same run.
 
-    One run has one name and one time of its windows. Its step times never repeat in another one: two records are of one
-    run where more than half of the steps of the shorter are in both, to the last digit. Times that a run itself has
-    twice do not count: with them the clock is too coarse to tell runs apart.
+    A run has one name, and its windows begin at one time. Step times do not repeat in another run: two records are of
+    one run if more than half of the steps of the shorter are in both, to the last digit. Times that occur twice in one
+    run do not count: its clock is too coarse to identify it.
     """
     named: dict[Any, Record] = {}
     timed: dict[float, int] = {}
@@ -56,9 +56,7 @@ def copies(records: Sequence[Record]) -> Iterator[tuple[Record, Record]]:
 
 
 def _names_of_run(record: Record) -> list[Any]:
-    """By what two records are known to be of one run: its own name, when its windows began on their nodes, and how
-    long its steps took, which no clock measures twice alike.
-    """
+    """Return what identifies a run: its name, the start of its windows on each node, and the times of its steps."""
     names: list[Any] = [record["run_id"]] if record.get("run_id") else []
     for kind in ("measured", "effective"):
         of_nodes = windows_of(record, kind).values()
@@ -69,5 +67,5 @@ def _names_of_run(record: Record) -> list[Any]:
 
 
 def content_of(record: Record) -> Record:
-    """All of a record but its name and its file."""
+    """Return a record without its name and its file."""
     return {key: value for key, value in record.items() if key not in ("run_id", "file")}

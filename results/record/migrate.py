@@ -18,7 +18,7 @@ def migrate(record: Record) -> bool:
 
 
 def _from_version_1(record: Record) -> None:
-    """Before there were windows of several kinds."""
+    """Add the kind of each window: version 1 had one kind."""
     windows = record.get("windows")
     for window in windows if isinstance(windows, list) else []:
         if isinstance(window, dict):
@@ -26,7 +26,7 @@ def _from_version_1(record: Record) -> None:
 
 
 def _from_version_2(record: Record) -> None:
-    """Before records said by themselves what they are repeats of, when there were two workloads."""
+    """Add what a run is a repeat of: version 2 left this to the options of its two workloads."""
     layout = record.get("layout")
     if not isinstance(layout, dict):
         return
@@ -41,7 +41,7 @@ def _from_version_2(record: Record) -> None:
     if record.get("benchmark") == "llm_training" and isinstance(record.get("config"), dict):
         record["config"].setdefault("turns", {"effective": False, "rounds": 6, "cold_cache": False})
         if isinstance(record.get("provenance"), dict):
-            record["provenance"].pop("config_hash", None)  # of the options without these
+            record["provenance"].pop("config_hash", None)  # computed without these options
     tokens, pixels = layout.get("sequence_length"), layout.get("image_size")
     record["precision"] = option("model.precision") or option("compute.precision")
     record["data"] = option("data.data")
@@ -65,5 +65,5 @@ CHOICES_OF_VERSION_2: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("CUDA graph", "kernels.cuda_graph", {"True": "CUDA graph"}),
     ("XLA", "compute.xla", {"on": "XLA"}),
 )
-# From a version to the next, in place.
+# Conversion from a version to the next, in place.
 MIGRATIONS: dict[int, Callable[[Record], None]] = {1: _from_version_1, 2: _from_version_2}

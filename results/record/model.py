@@ -7,7 +7,7 @@ the record lacks. A record may have further keys, which are kept and not checked
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Annotated, Any, ClassVar, Literal
 
 SCHEMA_VERSION = 3
@@ -68,8 +68,9 @@ class Window:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Window:
-        """Return the window that a record holds; raises TypeError if it is incomplete."""
-        return cls(**{one.name: values[one.name] for one in fields(cls) if one.name in values})
+        """Return the window that a record holds; raises KeyError if it is incomplete."""
+        names = [one.name for one in fields(cls) if one.default is MISSING or one.name in values]
+        return cls(**{name: values[name] for name in names})
 
     @property
     def duration_s(self) -> float:
@@ -276,7 +277,7 @@ class Provenance(Node):
 
 @dataclass(frozen=True, kw_only=True)
 class RunRecord:
-    """Units are in the keys. A number that is not known is null. Further keys are kept and not checked."""
+    """Record of one run: units are in the keys, an unknown number is null, further keys are not checked."""
 
     keywords: ClassVar[dict[str, Any]] = {
         "if": {"properties": {"status": {"const": "ok"}}},

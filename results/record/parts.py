@@ -1,4 +1,4 @@
-"""Parts of a record: its windows by node, its devices, and what is a number."""
+"""Access to parts of a record: its windows by node, its devices, its numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records on disk: read, checked, and written whole or not at all."""
+"""Read, check and write the files of records."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ NAMES = ("benchmark", "system", "model", "work_unit", "precision", "data", "samp
 
 
 class RecordError(Exception):
-    """A file is not a record that can be used: one sentence with what was found and what to do."""
+    """A user's file cannot be used: one sentence with what was found and what to do."""
 
 
 class Skipped(str):
-    """Why a file does not count, in a sentence."""
+    """Reason for which a file does not count, as a sentence."""
 
     path: Path
-    systems: tuple[str, ...] | None  # that it may be a run of, () for any; None if no run is missing without it
+    systems: tuple[str, ...] | None  # the file may be a run of these; () for any; None if no run is missing
 
     def __new__(cls, words: str, path: Path, systems: tuple[str, ...] | None = None) -> Skipped:
-        """Keep the file and its systems with the sentence."""
+        """Create the sentence with its file and systems."""
         self = super().__new__(cls, words)
         self.path, self.systems = path, systems
         return self
 
     def may_be_of(self, system: str) -> bool:
-        """Return whether a run of the system may be missing."""
+        """Return whether a run of the system may be missing without the file."""
         return self.systems is not None and (system in self.systems or not self.systems)
 
 
 class Found(NamedTuple):
-    """Records below some folders."""
+    """Records in some folders, and the files that were skipped."""
 
-    records: list[Record]  # each with its file: {"path", "sha256"}
+    records: list[Record]  # each has the key `file` with `path` and `sha256`
     skipped: list[Skipped]
 
     def systems_below(self, folder: Path) -> tuple[str, ...]:
@@ -61,14 +61,14 @@ class Found(NamedTuple):
 
 
 def read_record(path: Path) -> Record:
-    """One record, brought to this schema version; raises RecordError when it is missing, cut short or something else.
+    """Return a record, converted to this schema version; raises RecordError if it is missing, cut short or no record.
 
-    Standard library only: what a node of a machine needs. `find_records` looks at every field.
+    Needs the standard library alone, as it runs inside jobs. Only `find_records` checks every field.
     """
     try:
         return _parse(path.read_bytes(), path)
     except FileNotFoundError as error:
-        raise RecordError(f"there is no record {path}: did the job start?") from error
+        raise RecordError(f"{path} does not exist: did the job start?") from error
     except OSError as error:
         raise _unreadable(path, error) from error
 
@@ -95,19 +95,19 @@ def _parse(content: bytes, path: Path) -> Record:
             raise RecordError(f"{path} has no usable '{key}': it is damaged, or not a record of this suite")
     for name in _names(record):
         if not name.isprintable():
-            raise RecordError(f"{path} has the name {name!r}, which no table can show: it is damaged, or made up")
+            raise RecordError(f"{path} has the name {name!r}, which no table can print: it is damaged, or made up")
     if isinstance(record.get("error"), str):
         record["error"] = printable(record["error"])
     return record
 
 
 def _names(record: Record) -> Iterator[str]:
-    """Return the texts that tables show in cells of their own, where a line break would start another row."""
+    """Return the texts that fill cells of tables, where a line break would start another row."""
     variant, choices = record.get("variant"), record.get("choices")
     values = [record.get(key) for key in NAMES]
     values += variant if isinstance(variant, list) else []
-    for both in choices.items() if isinstance(choices, dict) else ():
-        values += both
+    for title_and_choice in choices.items() if isinstance(choices, dict) else ():
+        values += title_and_choice
     return (value for value in values if isinstance(value, str))
 
 
@@ -116,11 +116,11 @@ def _unreadable(path: Path, error: Exception) -> RecordError:
 
 
 def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _check_values(value: Any, levels: int) -> None:
-    """Raise ValueError for what JSON can hold and a record cannot."""
+    """Raise ValueError for a value that JSON allows and a record does not."""
     if isinstance(value, dict | list):
         if not levels:
             raise ValueError(f"its values are nested in more than {DEEPEST} levels")
@@ -129,21 +129,21 @@ def _check_values(value: Any, levels: int) -> None:
             if isinstance(value, dict):
                 _check_values(value[one], levels - 1)
     elif isinstance(value, str):
-        value.encode()  # half of a surrogate pair cannot be printed
+        value.encode()  # raises UnicodeEncodeError for half of a surrogate pair, which cannot be printed
     elif isinstance(value, int | float) and value and not 1 / LARGEST < abs(value) < LARGEST:
         raise ValueError(f"a number in it is not between {1 / LARGEST:g} and {LARGEST:g}")
 
 
 def write_record(record: Record, path: Path) -> None:
-    """Store a record so that a reader sees the old one or the new one, never half of one."""
+    """Write a record so that a reader sees the old file or the new one, never half of one; raises OSError."""
     with replacing(path) as file:
         file.write(json.dumps(record, indent=1, sort_keys=True) + "\n")
 
 
 def find_records(folders: Iterable[Path]) -> Found:
-    """All records below some folders (or given as files), each checked against the schema.
+    """Return all records in some folders (or given as files), each checked against the schema.
 
-    A run that is found twice counts once (see `copies`), and one whose numbers contradict each other not at all. Raises
+    A run that is found twice counts once (see `copies`); one with inconsistent numbers does not count. Raises
     RecordError for a folder that does not exist, for two records of one run with different content, and for a benchmark
     with two units of work.
     """
@@ -157,7 +157,7 @@ def find_records(folders: Iterable[Path]) -> Found:
             continue
         wrong = contradictions(record)
         if wrong:
-            words = f"{path} contradicts itself, and is left out: {'; '.join(wrong)}"
+            words = f"{path} is inconsistent and left out: {'; '.join(wrong)}"
             found.skipped.append(Skipped(words, path, (record["system"],)))
             continue
         other = units.setdefault(record["benchmark"], record)
@@ -170,7 +170,7 @@ def find_records(folders: Iterable[Path]) -> Found:
     for copy, first in list(copies(found.records)):
         files = f"{first['file']['path']} and {copy['file']['path']}"
         if content_of(first) != content_of(copy):
-            raise RecordError(f"{files} are records of one run with different content: give only the right one")
+            raise RecordError(f"{files} are records of one run with different content: remove the wrong one")
         found.skipped.append(Skipped(f"{files} are the same record: it counts once", Path(copy["file"]["path"])))
         found.records.remove(copy)
     for both in simultaneous(found.records):
@@ -203,12 +203,12 @@ def _result_files(folders: Iterable[Path]) -> Iterable[Path]:
 
 
 def results_below(folder: Path, pattern: str = RESULT_NAME) -> list[Path]:
-    """The results of a folder's runs, in order; what was run again is no run of its own any more."""
+    """Return the result files of a folder's runs, in order, without attempts that were run again."""
     return sorted(path for path in folder.rglob(pattern) if ATTEMPTS not in path.relative_to(folder).parts)
 
 
 def read_checked(path: Path) -> Record:
-    """One record with its file, each field of which is as the schema has it; raises RecordError."""
+    """Return a record with its file, after checking each field by the schema; raises RecordError."""
     try:
         content = path.read_bytes()
     except OSError as error:

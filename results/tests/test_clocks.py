@@ -79,7 +79,7 @@ def test_a_look_that_failed_in_part_tells_the_rest():
 
 
 def test_what_held_an_accelerators_clocks_is_told_or_said_to_be_unknown():
-    unknown = "whether something held clocks back is not known"
+    unknown = "throttling of clocks is not known"
     for clocks, said in (({}, [unknown]), ({"mean_mhz": 1e3}, [unknown]), ({"throttled": {}}, [])):
         record = made_up.result()
         record["energy"]["channels"][0]["clocks"] = clocks

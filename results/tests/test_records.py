@@ -51,7 +51,7 @@ BAD = [
     (json.dumps({**made_up.result(), "status": "splendid"}), "status must be one of"),
     (json.dumps({**made_up.result(), "energy": None}), "energy must be object"),
     (json.dumps(made_up.result() | {"metrics": {"tokens_per_s": "fast"}}), "tokens_per_s must be number or null"),
-    (json.dumps(made_up.result() | {"metrics": {"tokens_per_s": float("nan")}}), "NaN is no number"),
+    (json.dumps(made_up.result() | {"metrics": {"tokens_per_s": float("nan")}}), "NaN is not a number"),
     ("", "is empty"),
     ("\n", "is empty"),
     (b"\xff\xfe\x00", "cannot be read as a record"),
@@ -520,7 +520,7 @@ def test_what_is_left_out_ends_no_search(tmp_path):
     (tmp_path / "c" / "result.json").write_text("{")
     records, skipped = find_records([tmp_path])
     assert len(records) == 2
-    words = ("cannot be read", "contradicts itself", "are the same record")
+    words = ("cannot be read", "is inconsistent", "are the same record")
     assert [word for word, sentence in zip(words, skipped, strict=True) if word not in sentence] == []
 
 
