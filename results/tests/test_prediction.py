@@ -264,7 +264,7 @@ def test_points_of_a_source_that_nobody_knows_are_held(tmp_path):
 
 
 def test_the_documentation_has_the_coverage_that_is_found():
-    page = (Path(__file__).parents[2] / "docs" / "prediction.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "explanation" / "prediction_coverage.md").read_text()
     shown = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in page.splitlines() if line[:1] == "|"]
     found = error_rows([*validated(), *validated_datasheets()])
     places = [(*row[1:4], row[-1]) for row in shown if len(row) == len(found[0]) and row[0] != "---"]
