@@ -140,16 +140,16 @@ def by_point(records: Sequence[Record]) -> list[PointResults]:
     ordered = sorted(records, key=sort_key)
     good = (record for record in ordered if record["status"] == "ok")
     made = grouped(good, lambda record: (record["system"], point_of(record), variant_of(record)))
-    found = []
+    points = []
     for (system, point, variant), records_of_point in made.items():
         groups = grouped(records_of_point, setup_of)
         for runs, differs in zip(groups.values(), differences(list(groups)), strict=True):
-            found.append(PointResults(system, point, (*variant, *differs), runs, []))
+            points.append(PointResults(system, point, (*variant, *differs), runs, []))
     failed: dict[tuple[Any, ...], PointResults] = {}
     for record in ordered:
         if record["status"] != "ok":
             options, precision = options_of(record), record.get("precision")
-            ran = [one for one in found if _place(one.any) == _place(record)]
+            ran = [one for one in points if _place(one.any) == _place(record)]
             ran = [one for one in ran if not precision or one.precision == precision]
             alike = [one for one in ran if not options or options_of(one.any) == options]
             alike = [one for one in alike if setup_of(one.any) == setup_of(record)] or alike
@@ -158,7 +158,7 @@ def by_point(records: Sequence[Record]) -> list[PointResults]:
             else:
                 results = PointResults(record["system"], point_of(record), variant_of(record), [], [])
                 failed.setdefault((*_place(record), options, precision), results).bad.append(record)
-    return sorted([*found, *failed.values()], key=lambda results: sort_key(results.any))
+    return sorted([*points, *failed.values()], key=lambda results: sort_key(results.any))
 
 
 def variant_of(record: Record, micro_batch: bool = True) -> tuple[str, ...]:
@@ -213,10 +213,10 @@ def step_times_s(record: Record) -> list[float]:
 
 def unsteady(times_s: Sequence[float]) -> list[str]:
     """Return why a run's steps are not in steady state, or too few to check it, as sentences; empty if they are."""
-    found = disturbances(times_s)
+    reasons = disturbances(times_s)
     if len(times_s) < FEWEST_STEPS:
-        found.append(f"{len(times_s)} steps are too few to check whether they are steady, {FEWEST_STEPS} wanted")
-    return found
+        reasons.append(f"{len(times_s)} steps are too few to check whether they are steady, {FEWEST_STEPS} wanted")
+    return reasons
 
 
 def disturbances(times_s: Sequence[float]) -> list[str]:
@@ -227,15 +227,15 @@ def disturbances(times_s: Sequence[float]) -> list[str]:
     steps (Mann and Whitney's test, at SHIFT_P_VALUE each). Outliers are steps of more than OUTLIER medians that cost
     more than OUTLIER_COST of the time.
     """
-    found = []
+    reasons = []
     if len(times_s) >= FEWEST_STEPS:
-        found += _trend(times_s) or _shift(times_s)
+        reasons += _trend(times_s) or _shift(times_s)
     median = statistics.median(times_s) if times_s else 0.0
     slow = [time_s for time_s in times_s if time_s > OUTLIER * median]
     cost = math.fsum(time_s - median for time_s in slow) / math.fsum(times_s) if slow else 0.0
     if cost > OUTLIER_COST:
-        found.append(f"outliers: {len(slow)} of {len(times_s)} steps are slow and cost {cost:.0%} of the time")
-    return found
+        reasons.append(f"outliers: {len(slow)} of {len(times_s)} steps are slow and cost {cost:.0%} of the time")
+    return reasons
 
 
 def point_of(record: Record) -> Point:

@@ -12,8 +12,8 @@ BOUND = math.sqrt(3)  # standard uncertainties in a bound (JCGM 100:2008, 4.3.7)
 
 def sampling_share(record: Record, energy: str = "energy") -> float | None:
     """Return the relative half-width of the energy's interval by sampling and counter; None without one."""
-    found = record.get(energy) or {}
-    energy_wh, uncertainty_wh = found.get("energy_wh"), found.get("uncertainty_wh")
+    values = record.get(energy) or {}
+    energy_wh, uncertainty_wh = values.get("energy_wh"), values.get("uncertainty_wh")
     return uncertainty_wh / energy_wh if energy_wh and uncertainty_wh is not None else None
 
 
@@ -22,20 +22,20 @@ def standard_uncertainty(record: Record, energy: str = "energy", with_accuracy: 
 
     Records of earlier versions do not separate the components: their uncertainty is a bound.
     """
-    found = record.get(energy) or {}
-    random_wh, systematic_wh = found.get("random_wh"), found.get("systematic_wh")
+    values = record.get(energy) or {}
+    random_wh, systematic_wh = values.get("random_wh"), values.get("systematic_wh")
     if random_wh is None or systematic_wh is None:
-        random_wh, systematic_wh = 0.0, found.get("uncertainty_wh") or 0.0
-    accuracy_wh = (found.get("accuracy") or 0.0) * found.get("energy_wh", 0.0) * with_accuracy
+        random_wh, systematic_wh = 0.0, values.get("uncertainty_wh") or 0.0
+    accuracy_wh = (values.get("accuracy") or 0.0) * values.get("energy_wh", 0.0) * with_accuracy
     parts_wh = (random_wh / NORMAL_95, systematic_wh / BOUND, accuracy_wh / BOUND)
-    return math.hypot(*parts_wh) / found["energy_wh"] if any(parts_wh) else 0.0
+    return math.hypot(*parts_wh) / values["energy_wh"] if any(parts_wh) else 0.0
 
 
 def accuracy_text(record: Record, energy: str = "energy") -> str:
     """Return the accuracy of the sensor with its source, as text."""
-    found = record.get(energy) or {}
-    accuracy = found.get("accuracy")
-    return f"±{100 * accuracy:.2g} % ({found.get('accuracy_from')})" if accuracy else "not stated"
+    values = record.get(energy) or {}
+    accuracy = values.get("accuracy")
+    return f"±{100 * accuracy:.2g} % ({values.get('accuracy_from')})" if accuracy else "not stated"
 
 
 def sensor_models(record: Record, energy: str = "energy") -> frozenset[tuple[str, str]]:

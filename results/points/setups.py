@@ -69,8 +69,8 @@ def options_of(record: Record) -> Setup:
 def software_of(record: Record) -> dict[str, str]:
     """Return the version of each part of the software and of the drivers; omits what the record lacks."""
     origin = record.get("provenance") or {}
-    found = {name: str(origin[name]) for name in SOFTWARE if origin.get(name)}
-    return found | dict(flat(origin.get("packages") or {})) | _of_devices(record, DRIVER)
+    versions = {name: str(origin[name]) for name in SOFTWARE if origin.get(name)}
+    return versions | dict(flat(origin.get("packages") or {})) | _of_devices(record, DRIVER)
 
 
 def platform_of(record: Record) -> Setup:
@@ -93,10 +93,10 @@ def machine_of(record: Record) -> dict[str, str]:
 def work_of(record: Record) -> dict[str, str]:
     """Return layout, model FLOPs and options by name."""
     metrics = (record.get("metrics") or {}).items()
-    found = {name: str(value) for name, value in record["layout"].items()}
-    found |= {name: str(value) for name, value in metrics if value and name.startswith(FLOPS)}
-    options = {name if name not in found else f"{OPTION}{name}": value for name, value in options_of(record)}
-    return found | options
+    facts = {name: str(value) for name, value in record["layout"].items()}
+    facts |= {name: str(value) for name, value in metrics if value and name.startswith(FLOPS)}
+    options = {name if name not in facts else f"{OPTION}{name}": value for name, value in options_of(record)}
+    return facts | options
 
 
 def _of_devices(record: Record, names: Sequence[str]) -> dict[str, str]:
@@ -139,17 +139,17 @@ def _cpus(text: str | None) -> int:
 
 def _environment(record: Record) -> dict[str, str]:
     """Return the variables of the environment that may change the speed."""
-    found = (record.get("provenance") or {}).get("environment") or {}
-    return {name: value for name, value in found.items() if name not in OF_A_JOB and not name.startswith(OF_SLURM)}
+    variables = (record.get("provenance") or {}).get("environment") or {}
+    return {name: value for name, value in variables.items() if name not in OF_A_JOB and not name.startswith(OF_SLURM)}
 
 
 def together(several: Iterable[Mapping[str, str]]) -> dict[str, str]:
     """Return the values of each name in any of several mappings, different ones joined."""
-    found: dict[str, set[str]] = {}
+    by_name: dict[str, set[str]] = {}
     for one in several:
         for name, value in one.items():
-            found.setdefault(name, set()).add(value)
-    return {name: " and ".join(sorted(values)) for name, values in found.items()}
+            by_name.setdefault(name, set()).add(value)
+    return {name: " and ".join(sorted(values)) for name, values in by_name.items()}
 
 
 def differences(setups: Sequence[Setup]) -> list[tuple[str, ...]]:

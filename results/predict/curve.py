@@ -58,8 +58,8 @@ class Curve:
         def errors(theta: np.ndarray) -> np.ndarray:
             _, sample, step, slower = np.exp(theta)
             both = np.logaddexp(SHARPNESS * theta[0], SHARPNESS * np.log(sample * samples + step)) / SHARPNESS
-            found: np.ndarray = np.r_[(both + slower * logs[0] - logs[1]) / NOISE, PRIOR_WEIGHT * (theta - prior)]
-            return found
+            result: np.ndarray = np.r_[(both + slower * logs[0] - logs[1]) / NOISE, PRIOR_WEIGHT * (theta - prior)]
+            return result
 
         def slopes(theta: np.ndarray) -> np.ndarray:
             launch, sample, step, slower = np.exp(theta)
@@ -67,8 +67,8 @@ class Curve:
             launching = 1 / (1 + (work / launch) ** SHARPNESS)
             derivatives = [launching, (1 - launching) * sample * samples / work, (1 - launching) * step / work]
             derivatives.append(slower * logs[0])
-            found: np.ndarray = np.r_[np.stack(derivatives, axis=1) / NOISE, PRIOR_WEIGHT * np.eye(4)]
-            return found
+            result: np.ndarray = np.r_[np.stack(derivatives, axis=1) / NOISE, PRIOR_WEIGHT * np.eye(4)]
+            return result
 
         start = np.log([shortest, each, 4 * each, 0.02])
         self._theta = least_squares(errors, start, jac=slopes, loss="soft_l1").x
@@ -90,16 +90,16 @@ class Curve:
 
         launch, sample, step, slower = np.exp(self._theta)
         both = ((sample * samples + step) ** SHARPNESS + launch**SHARPNESS) ** (1 / SHARPNESS)
-        found: np.ndarray = both * devices**slower
-        return found
+        result: np.ndarray = both * devices**slower
+        return result
 
     def _covariance(self, devices: np.ndarray, doublings: np.ndarray) -> np.ndarray:
         """Return the covariance of residuals with those of fitted points: a Gaussian process per number of devices."""
         import numpy as np
 
         distance = (doublings[:, None] - self._doublings) / RESIDUAL_WIDTH
-        found: np.ndarray = RESIDUAL_SPREAD**2 * np.exp(-(distance**2) / 2) * (devices[:, None] == self._devices)
-        return found
+        result: np.ndarray = RESIDUAL_SPREAD**2 * np.exp(-(distance**2) / 2) * (devices[:, None] == self._devices)
+        return result
 
 
 class Input:
@@ -124,8 +124,8 @@ class Input:
         def errors(theta: np.ndarray) -> np.ndarray:
             reading = theta[0] + np.log(samples) + np.exp(theta[1]) * np.log(devices)
             both = np.logaddexp(SHARPNESS * np.log(computed), SHARPNESS * reading) / SHARPNESS
-            found: np.ndarray = np.r_[(both - np.log(seconds)) / NOISE, PRIOR_WEIGHT * (theta - prior)]
-            return found
+            result: np.ndarray = np.r_[(both - np.log(seconds)) / NOISE, PRIOR_WEIGHT * (theta - prior)]
+            return result
 
         self._theta = least_squares(errors, prior, loss="soft_l1").x
 
@@ -140,5 +140,5 @@ def _columns(points: Sequence[Measured]) -> tuple[np.ndarray, np.ndarray, np.nda
     """Return devices, samples per device and step, and seconds per step."""
     import numpy as np
 
-    found = np.array([[one.devices, one.samples, one.batch / one.per_s] for one in points], dtype=float).T
-    return found[0], found[1], found[2]
+    result = np.array([[one.devices, one.samples, one.batch / one.per_s] for one in points], dtype=float).T
+    return result[0], result[1], result[2]

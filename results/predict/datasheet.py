@@ -91,5 +91,5 @@ class Datasheet:
         asked = (source, hardware.precision)
         share = {asked: 1.0} if asked in self._software else dict.fromkeys(self._software, 1 / len(self._software))
         started = [longer * work.layers_started * share.get(one, 0.0) for one in self._software]
-        found: np.ndarray = np.array([*terms, *started]) * np.array([*SCALES, *[START_SCALE] * len(started)])
-        return found
+        row: np.ndarray = np.array([*terms, *started]) * np.array([*SCALES, *[START_SCALE] * len(started)])
+        return row

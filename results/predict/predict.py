@@ -230,13 +230,13 @@ def _line(known: Sequence[tuple[float, float]]) -> Callable[[float], float]:
 @cache
 def published_sweeps() -> Mapping[tuple[str, str], list[Measured]]:
     """Return published points by workload and system, of systems with enough of them."""
-    found: dict[tuple[str, str], list[Measured]] = {}
+    sweeps: dict[tuple[str, str], list[Measured]] = {}
     for benchmark, model in PUBLISHED_SWEEPS:
         for one in throughputs(benchmark, model):
             if one.figure.benchmark != "mlperf":
-                points = found.setdefault((benchmark, one.system), [])
+                points = sweeps.setdefault((benchmark, one.system), [])
                 points.append(Measured(one.devices, one.global_batch, one.units_per_s))
-    return {name: points for name, points in found.items() if len(points) > FEWEST_POINTS}
+    return {name: points for name, points in sweeps.items() if len(points) > FEWEST_POINTS}
 
 
 @cache
@@ -262,15 +262,15 @@ def groups_of(results: Iterable[PointResults]) -> list[Group]:
         variant = variant_of(one.any, micro_batch=False)
         return one.system, one.point._replace(devices=0, global_batch=0), variant, one.precision
 
-    found = []
+    groups = []
     for points in grouped((one for one in results if one.good and one.value(THROUGHPUT)), key).values():
         # A workload that sums no gradients up has the micro batch that its batch gives; else it is an option.
         is_option = any(_accumulates(one.any) for one in points)
         platforms = grouped(points, lambda one: (variant_of(one.any, is_option), platform_of(one.any)))  # noqa: B023
         words = differences([platform for _, platform in platforms])
         for ((variant, _), mine), differs in zip(platforms.items(), words, strict=True):
-            found.append(Group(mine, (*variant, *differs)))
-    return found
+            groups.append(Group(mine, (*variant, *differs)))
+    return groups
 
 
 def _accumulates(record: Record) -> bool:

@@ -49,9 +49,9 @@ def devices_of(record: Record) -> list[dict[str, Any]]:
     """Return what the vendor's tool reported of each device of all nodes; older records describe one node."""
     origin = record.get("provenance") or {}
     nodes = [node for node in origin.get("nodes") or [origin] if isinstance(node, dict)]
-    found = [node.get("devices") or [] for node in nodes]
+    reports = [node.get("devices") or [] for node in nodes]
     # Newer versions of amd-smi put the list of devices into an object.
-    lists = [one.get("gpu_data") or [] if isinstance(one, dict) else one for one in found]
+    lists = [one.get("gpu_data") or [] if isinstance(one, dict) else one for one in reports]
     return [device for one in lists if isinstance(one, list) for device in one if isinstance(device, dict)]
 
 

@@ -63,15 +63,15 @@ def _value_schema(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
             definitions[name] = _object_schema(kind, definitions)
         return {"$ref": f"#/definitions/{name}"}
     if origin is Annotated:
-        found = _value_schema(arguments[0], definitions)
+        part = _value_schema(arguments[0], definitions)
         for extra in kind.__metadata__:
-            found |= {"description": extra} if isinstance(extra, str) else extra
-        return found
+            part |= {"description": extra} if isinstance(extra, str) else extra
+        return part
     if origin is Literal:
         return {"enum": list(arguments)}
     if type(None) in arguments:
-        found = _value_schema(arguments[0], definitions)
-        return found if "$ref" in found else found | {"type": [found["type"], "null"]}
+        part = _value_schema(arguments[0], definitions)
+        return part if "$ref" in part else part | {"type": [part["type"], "null"]}
     inner = _value_schema(arguments[-1], definitions) if arguments else {}
     extra = {list: "items", dict: "additionalProperties"}.get(origin)
     return ({"type": TYPES[origin or kind]} if kind is not Any else {}) | ({extra: inner} if extra and inner else {})

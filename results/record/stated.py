@@ -92,14 +92,14 @@ def _by_the_table_of_systems(record: dict[str, Any]) -> Statements:
 
 def _flags(command: list[Any]) -> dict[str, str]:
     """Map each option of a command line to its text; a flag without a value is on, or off with `--no-`."""
-    found, words = {}, [str(word) for word in command]
+    options, words = {}, [str(word) for word in command]
     for word, following in zip_longest(words, words[1:], fillvalue="--"):
         flag, has_value, value = word.removeprefix("--").partition("=")
         if word.startswith("--"):
             option = flag.replace("-", "_")
-            found[option] = value if has_value else "on" if following.startswith("--") else following
-            found |= {option[3:]: "off"} if option.startswith("no_") else {}
-    return found
+            options[option] = value if has_value else "on" if following.startswith("--") else following
+            options |= {option[3:]: "off"} if option.startswith("no_") else {}
+    return options
 
 
 def _as_used(text: str, used: Any) -> Any:

@@ -12,7 +12,7 @@ from results.record.records import RecordError
 from results.record.values import PER_DEVICE, THROUGHPUT, devices_text, grouped
 from results.verdicts.quality import ESTIMATE, deviations, energy_kind, grade, why_not_ranked, window_too_short
 from results.verdicts.ranking import fastest, ranked_points, why_left_out
-from results.verdicts.requirements import PATHS, SECONDS, Asked, Wanted
+from results.verdicts.requirements import PATHS, SECONDS, Quantity, Selection
 from results.verdicts.scale import setup_at_scale, unlike_words
 
 NO_NUMBER = "no run has this number"
@@ -44,12 +44,12 @@ class Answer(NamedTuple):
         return self.estimate.value if self.estimate else self.exact
 
 
-def points_of(results: Sequence[PointResults], system: str, wanted: Wanted) -> list[PointResults]:
+def points_of(results: Sequence[PointResults], system: str, wanted: Selection) -> list[PointResults]:
     """Return a system's points of a workload, including those whose runs all failed."""
     return [one for one in results if one.system == system and wanted.has(one)]
 
 
-def check_alike(results: Sequence[PointResults], workloads: Mapping[str, Wanted]) -> None:
+def check_alike(results: Sequence[PointResults], workloads: Mapping[str, Selection]) -> None:
     """Raise RecordError if the runs of a workload differ in model or data, as the best of them would be ambiguous."""
     for name, wanted in workloads.items():
         points = [one.point for one in ranked_points(results) if wanted.has(one)]
@@ -59,12 +59,12 @@ def check_alike(results: Sequence[PointResults], workloads: Mapping[str, Wanted]
                 raise RecordError(f"the runs of {name} are of {' and '.join(values)}: set '{fact}' of the workload")
 
 
-def answer(mine: Sequence[PointResults], asked: Asked) -> Answer:
+def answer(mine: Sequence[PointResults], quantity: Quantity) -> Answer:
     """Return a system's value of a quantity from its points of the workload, or why it has none."""
     if not mine:
         return Answer(why_not="no run of this workload")
-    at_place = _at(mine, asked)
-    if asked.what == "failed_runs":
+    at_place = _at(mine, quantity)
+    if quantity.what == "failed_runs":
         runs = sum(len(one.good) + len(one.bad) for one in at_place)
         if not runs:
             return Answer(why_not=_nothing_there(mine))
@@ -72,23 +72,23 @@ def answer(mine: Sequence[PointResults], asked: Asked) -> Answer:
     good = ranked_points(at_place)
     if not good:
         return _no_run(mine, at_place)
-    if asked.what == "energy_grade":
+    if quantity.what == "energy_grade":
         grades = [grade(record) for one in good for record in one.good]
         known = [one for one in grades if one is not None]
         if len(known) < len(grades):
             return Answer(why_not="runs without an energy")
         reasons = [] if min(known) == ESTIMATE else list(filter(None, map(why_not_ranked, good)))
         return Answer(why_not=f"no energy that counts: {reasons[0]}") if reasons else Answer(exact=min(known))
-    if asked.what == "scaling_efficiency":
-        return _scaling(mine, good, asked)
-    return _best(good, asked)
+    if quantity.what == "scaling_efficiency":
+        return _scaling(mine, good, quantity)
+    return _best(good, quantity)
 
 
-def _at(results: Sequence[PointResults], asked: Asked) -> list[PointResults]:
+def _at(results: Sequence[PointResults], quantity: Quantity) -> list[PointResults]:
     return [
         one
         for one in results
-        if asked.devices in (None, one.point.devices) and asked.global_batch in (None, one.point.global_batch)
+        if quantity.devices in (None, one.point.devices) and quantity.global_batch in (None, one.point.global_batch)
     ]
 
 
@@ -109,9 +109,9 @@ def _no_run(mine: Sequence[PointResults], at_place: Sequence[PointResults]) -> A
     return Answer(why_not=f"{words}: {states}", is_failure=True)
 
 
-def _best(good: Sequence[PointResults], asked: Asked) -> Answer:
+def _best(good: Sequence[PointResults], quantity: Quantity) -> Answer:
     """Return the answer at the best of the points."""
-    path = THROUGHPUT if asked.what == "time_to_solution" else PATHS[asked.what]
+    path = THROUGHPUT if quantity.what == "time_to_solution" else PATHS[quantity.what]
     is_energy = path.startswith("energy.")
     usable = [one for one in good if not window_too_short(one, path)]
     if not usable:
@@ -125,46 +125,46 @@ def _best(good: Sequence[PointResults], asked: Asked) -> Answer:
     if best is None or best.estimate(path) is None:
         return Answer(why_not=NO_NUMBER)
     where = _where(best)
-    if len(best.good) < asked.of_runs:
-        return Answer(why_not=f"{len(best.good)} good runs, {asked.of_runs} wanted", at=where)
+    if len(best.good) < quantity.of_runs:
+        return Answer(why_not=f"{len(best.good)} good runs, {quantity.of_runs} wanted", at=where)
     return Answer(
-        _estimate(best, path, asked, with_accuracy=True),
-        unit=_unit(asked, str(best.any["work_unit"])),
+        _estimate(best, path, quantity, with_accuracy=True),
+        unit=_unit(quantity, str(best.any["work_unit"])),
         at=where,
         energy_kind=energy_kind(best.any) or "" if is_energy else "",
         points=len(usable),
         precision=best.precision,
         doubts=tuple(deviations(best, is_energy)),
-        by_sampling=_estimate(best, path, asked, with_accuracy=False) if is_energy else None,
+        by_sampling=_estimate(best, path, quantity, with_accuracy=False) if is_energy else None,
     )
 
 
-def _estimate(best: PointResults, path: str, asked: Asked, with_accuracy: bool) -> Estimate | None:
+def _estimate(best: PointResults, path: str, quantity: Quantity, with_accuracy: bool) -> Estimate | None:
     estimate, values = best.estimate(path, with_accuracy), best.values(path)
-    is_time = asked.what == "time_to_solution"
+    is_time = quantity.what == "time_to_solution"
     if is_time and estimate:
-        seconds = (asked.work or math.nan) / SECONDS[asked.unit]
+        seconds = (quantity.work or math.nan) / SECONDS[quantity.unit]
         estimate, values = exactly(seconds) / estimate, [seconds / value for value in values]
-    if asked.is_trimmed:
-        ends = (asked.without_fastest, asked.without_slowest)
+    if quantity.is_trimmed:
+        ends = (quantity.without_fastest, quantity.without_slowest)
         sensor = best.error_of_each(path, with_accuracy)
         estimate = trimmed_mean(values, *(ends if is_time else ends[::-1]), sensor=sensor)
     return estimate
 
 
-def _unit(asked: Asked, work_unit: str) -> str:
-    if asked.what == "time_to_solution":
-        return asked.unit
-    return {"mfu": "", "work_per_energy": f"{work_unit}/Wh"}.get(asked.what, f"{work_unit}/s")
+def _unit(quantity: Quantity, work_unit: str) -> str:
+    if quantity.what == "time_to_solution":
+        return quantity.unit
+    return {"mfu": "", "work_per_energy": f"{work_unit}/Wh"}.get(quantity.what, f"{work_unit}/s")
 
 
-def _scaling(mine: Sequence[PointResults], good: Sequence[PointResults], asked: Asked) -> Answer:
+def _scaling(mine: Sequence[PointResults], good: Sequence[PointResults], quantity: Quantity) -> Answer:
     """Return the throughput per device on many devices over that on few, each at its best batch size, in one setup.
 
     If there are several setups, the one in which many devices are fastest counts.
     """
     ranked = ranked_points(mine)
-    few_devices = asked.from_devices or min(one.point.devices for one in ranked)
+    few_devices = quantity.from_devices or min(one.point.devices for one in ranked)
     many_devices = max(one.point.devices for one in good)
     if many_devices == few_devices:
         return Answer(why_not=f"runs on {devices_text(few_devices)} alone")

@@ -37,8 +37,8 @@ def fastest(results: Iterable[PointResults], path: str = PER_DEVICE) -> PointRes
 def best_by_devices(results: Sequence[PointResults]) -> dict[int, PointResults]:
     """Return the fastest point per device for each number of devices, fewest devices first."""
     numbers = sorted({one.point.devices for one in results})
-    found = {number: fastest(one for one in results if one.point.devices == number) for number in numbers}
-    return {number: one for number, one in found.items() if one}
+    best = {number: fastest(one for one in results if one.point.devices == number) for number in numbers}
+    return {number: one for number, one in best.items() if one}
 
 
 def best_of_systems(results: Sequence[PointResults], path: str) -> list[PointResults]:

@@ -30,7 +30,7 @@ SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "days": 86400.0}
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Selection:
     """A workload of the requirements: the runs that belong to it, and its weight in the score."""
 
     benchmark: str
@@ -51,7 +51,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Quantity:
     """A quantity of a system, at a given point or at the system's best one."""
 
     of: str  # a workload of the file
@@ -83,7 +83,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Item(Asked):
+class Item(Quantity):
     """A requirement: a number and its limit."""
 
     name: str = ""
@@ -123,7 +123,7 @@ class Score:
     """The buyer's formula, which replaces the weighted geometric mean."""
 
     formula: Formula
-    terms: Mapping[str, Asked]
+    terms: Mapping[str, Quantity]
     better: str  # higher or lower
 
 
@@ -131,7 +131,7 @@ class Score:
 class Requirements:
     """Content of a requirements file."""
 
-    workloads: Mapping[str, Wanted]
+    workloads: Mapping[str, Selection]
     must: tuple[Item, ...] = ()
     reference: str = ""  # the system that has score 1; empty: the first
     budget: Budget = field(default_factory=Budget)
@@ -146,7 +146,7 @@ def read_requirements(path: Path) -> Requirements:
     blocks = content.get("workloads")
     if not isinstance(blocks, dict) or not blocks:
         raise RecordError(f"{path} has no workloads: write 'workloads: {{gpt: {{benchmark: llm_training}}}}'")
-    wanted = {str(name): _wanted(block, f"{path}, workload {name}") for name, block in blocks.items()}
+    wanted = {str(name): _selection(block, f"{path}, workload {name}") for name, block in blocks.items()}
     items = content.get("must") or []
     if not isinstance(items, list):
         raise RecordError(
@@ -169,8 +169,8 @@ def read_requirements(path: Path) -> Requirements:
     )
 
 
-def _wanted(values: Any, where: str) -> Wanted:
-    entry = filled(Wanted, values, where)
+def _selection(values: Any, where: str) -> Selection:
+    entry = filled(Selection, values, where)
     if entry.benchmark not in workloads():
         raise RecordError(f"{where}: unknown benchmark {entry.benchmark!r}: choose one of {', '.join(workloads())}")
     return entry
@@ -186,22 +186,24 @@ def _budget(values: Any, where: str) -> Budget:
     return entry
 
 
-def _score(values: Any, where: str, wanted: Mapping[str, Wanted]) -> Score:
+def _score(values: Any, where: str, wanted: Mapping[str, Selection]) -> Score:
     if not isinstance(values, dict) or not isinstance(values.get("terms"), dict):
         raise RecordError(f"{where}: give a 'formula', such as 3 / R, and 'terms', such as 'R: {{of: gpt, what: ...}}'")
-    terms = {str(name): _asked(Asked, one, f"{where}, term {name}", wanted) for name, one in values["terms"].items()}
+    terms = {
+        str(name): _quantity(Quantity, one, f"{where}, term {name}", wanted) for name, one in values["terms"].items()
+    }
     formula = Formula(str(values.get("formula", "")), tuple(terms), where)
     entry = filled(Score, {**values, "formula": formula, "terms": terms}, where)
     if entry.better not in ("higher", "lower"):
         raise RecordError(f"{where}: better is {entry.better!r}, but must be higher or lower")
-    for name, asked in terms.items():
-        if asked.what == "energy_grade":
+    for name, quantity in terms.items():
+        if quantity.what == "energy_grade":
             raise RecordError(f"{where}, term {name}: a grade is not a number")
     return entry
 
 
-def _item(values: Any, where: str, wanted: Mapping[str, Wanted]) -> Item:
-    entry: Item = _asked(Item, values, where, wanted)
+def _item(values: Any, where: str, wanted: Mapping[str, Selection]) -> Item:
+    entry: Item = _quantity(Item, values, where, wanted)
     if (entry.at_least is None) == (entry.at_most is None):
         raise RecordError(f"{where}: give either 'at_least' or 'at_most'")
     limit = entry.at_least if entry.at_most is None else entry.at_most
@@ -215,7 +217,7 @@ def _item(values: Any, where: str, wanted: Mapping[str, Wanted]) -> Item:
     return entry
 
 
-def _asked(kind: type[Any], values: Any, where: str, wanted: Mapping[str, Wanted]) -> Any:
+def _quantity(kind: type[Any], values: Any, where: str, wanted: Mapping[str, Selection]) -> Any:
     entry = filled(kind, values, where)
     if entry.of not in wanted:
         raise RecordError(f"{where}: 'of' is {entry.of!r}, but must be one of the file's workloads {', '.join(wanted)}")

@@ -15,7 +15,7 @@ from results.verdicts.cost import Costs
 from results.verdicts.measures import Answer, answer, check_alike, points_of
 from results.verdicts.outcome import Outcome
 from results.verdicts.ranking import fastest, ranked_points
-from results.verdicts.requirements import Asked, Requirements, Wanted
+from results.verdicts.requirements import Quantity, Requirements, Selection
 from results.verdicts.scale import Power, Size, Speed, Total, devices_per_node, energy_kinds, hungriest, sizes, total_of
 
 NOT_SHARED = "no good run in a precision that all systems have"
@@ -131,7 +131,7 @@ def _refuse_unlike_energies(offers: Mapping[str, _Offer], reference: str, requir
                     one.sizes[way] = Size(None, why)
 
 
-def _weights(wanted: Mapping[str, Wanted]) -> dict[str, float]:
+def _weights(wanted: Mapping[str, Selection]) -> dict[str, float]:
     total = math.fsum(one.weight for one in wanted.values())
     if not total:
         raise RecordError("all weights of the requirements are 0: set one above 0")
@@ -146,7 +146,7 @@ def _unlike_energies(kinds: set[str], reference_kinds: set[str], reference: str)
     return f"its energy is {names[0]}, that of {reference} is {names[1]}: they are not ranked with each other"
 
 
-def _of_one_precision(results: Sequence[PointResults], wanted: Wanted) -> list[PointResults]:
+def _of_one_precision(results: Sequence[PointResults], wanted: Selection) -> list[PointResults]:
     """Return a workload's points in the wanted precision, else in the one that all systems with good runs have.
 
     Includes failed runs without a recorded precision. Raises RecordError if there are several such precisions.
@@ -249,8 +249,8 @@ def _by_formula(
     score = requirements.score
     assert score
     terms = {
-        name: _term(results, systems, requirements.workloads[asked.of], asked, reference)
-        for name, asked in score.terms.items()
+        name: _term(results, systems, requirements.workloads[quantity.of], quantity, reference)
+        for name, quantity in score.terms.items()
     }
     rows = []
     for system in systems:
@@ -273,7 +273,7 @@ def _by_formula(
 
 
 def _term(
-    results: Sequence[PointResults], systems: Sequence[str], wanted: Wanted, asked: Asked, reference: str
+    results: Sequence[PointResults], systems: Sequence[str], wanted: Selection, quantity: Quantity, reference: str
 ) -> dict[str, Answer]:
     """Return each system's answer, in one precision and with one kind of energy, or the reason why it has none."""
     alike = _of_one_precision(results, wanted)
@@ -281,7 +281,7 @@ def _term(
     for system in systems:
         every, mine = (points_of(points, system, wanted) for points in (results, alike))
         left_out = any(one.good for one in every) and not any(one.good for one in mine)
-        answers[system] = Answer(why_not=NOT_SHARED) if left_out else answer(mine, asked)
+        answers[system] = Answer(why_not=NOT_SHARED) if left_out else answer(mine, quantity)
     kinds = {system: {one.energy_kind} for system, one in answers.items() if one.energy_kind}
     first = next((system for system in (reference, *systems) if system in kinds), reference)
     for system, kind in kinds.items():

@@ -25,8 +25,8 @@ def verdict_rows(verdicts: Sequence[Verdict]) -> list[list[str]]:
 
 
 def _row(one: Verdict) -> list[str]:
-    found = [outcome_text(one.outcome), found_text(one), interval_text(one.interval)]
-    return [one.system, str(one.item), *found, one.answer.at, one.reason, "; ".join(one.answer.doubts)]
+    cells = [outcome_text(one.outcome), found_text(one), interval_text(one.interval)]
+    return [one.system, str(one.item), *cells, one.answer.at, one.reason, "; ".join(one.answer.doubts)]
 
 
 def outcome_text(outcome: Outcome) -> str:

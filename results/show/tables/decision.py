@@ -44,8 +44,8 @@ def matrix(verdicts: Sequence[Verdict]) -> tuple[list[str], list[tuple[str, list
 
 
 def _cell(one: Verdict) -> Cell:
-    found = found_text(one)
-    words = filter(None, [found, one.reason, *one.answer.doubts])
+    number = found_text(one)
+    words = filter(None, [number, one.reason, *one.answer.doubts])
     return Cell(one.outcome.name.lower(), outcome_text(one.outcome), "; ".join(words))
 
 
@@ -114,7 +114,9 @@ def _score(one: Scored) -> str:
 def form_of_score(requirements: Requirements, rankings: Sequence[Ranked]) -> str:
     """Return a sentence on how a score is computed."""
     if requirements.score:
-        terms = "; ".join(f"{name} is {asked.words} of {asked.of}" for name, asked in requirements.score.terms.items())
+        terms = "; ".join(
+            f"{name} is {quantity.words} of {quantity.of}" for name, quantity in requirements.score.terms.items()
+        )
         return f"A score is {requirements.score.formula}, where {terms}."
     weights = ", ".join(f"{name} {wanted.weight:g}" for name, wanted in requirements.workloads.items() if wanted.weight)
     return f"A score is the geometric mean of throughputs over those of {rankings[0].reference}, weighted: {weights}."

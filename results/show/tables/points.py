@@ -94,7 +94,7 @@ def _accuracy(one: PointResults) -> str:
 
 def notes(results: Sequence[PointResults]) -> list[tuple[str, list[str]]]:
     """Return the name of each point that deviates from the rules, with its deviations."""
-    return [(f"{one.system}: {one.point}", found) for one in results if (found := deviations(one))]
+    return [(f"{one.system}: {one.point}", sentences) for one in results if (sentences := deviations(one))]
 
 
 def _p95_over_median_percent(one: PointResults) -> float | None:
@@ -119,8 +119,8 @@ def _clock_mhz(one: PointResults) -> float | None:
 
 def _throttled_percent(one: PointResults) -> float | None:
     """Return the largest share of the window with a throttle reason, over devices and reasons, in percent."""
-    found = [clocks["throttled"] for clocks in _clocks(one) if clocks.get("throttled") is not None]
-    return max((percent for reasons in found for percent in reasons.values()), default=0.0) if found else None
+    known = [clocks["throttled"] for clocks in _clocks(one) if clocks.get("throttled") is not None]
+    return max((percent for reasons in known for percent in reasons.values()), default=0.0) if known else None
 
 
 COLUMNS: tuple[PointColumn, ...] = (
