@@ -611,7 +611,7 @@ def test_an_archive_that_unpacks_to_too_much_is_refused_before(tmp_path, monkeyp
 
 def test_more_is_unpacked_where_that_is_asked_for(archive, capsys):
     assert main(["verify", str(archive), "--most-gb", "1e-6"]) == 2
-    assert "it is more than 1e-06 GB, 5e-08 GB a file, or 100000 files: where you trust it" in capsys.readouterr().err
+    assert "it is more than 1e-06 GB, 5e-08 GB a file, or 100000 files: if you trust it" in capsys.readouterr().err
     assert main(["verify", str(archive), "--most-gb", "0.5"]) == 0
     with pytest.raises(SystemExit):
         main(["verify", str(archive), "--most-gb", "nan"])
