@@ -1,4 +1,4 @@
-"""Results as one file that does not change: the same results give the same bytes, and all of it can be checked."""
+"""Archive of results: the same results give the same bytes, and every file and number can be checked."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from typing import IO, Any, NamedTuple
 
 from jpwr.errors import JpwrError
 from jpwr.messages import printable
+from jpwr.process.whole_file import part_of, replacing
 from jpwr.trace.trace import Trace
 from results.collect import RECORD_NAME, collect
 from results.join.energy import read_traces
 from results.record.checks.energy import busier_elsewhere
+from results.record.parts import all_windows
 from results.record.records import (
     RESULT_NAME,
     Record,
@@ -27,7 +29,6 @@ from results.record.records import (
     find_records,
     read_record,
     results_below,
-    whole_file,
 )
 from results.record.signature import sign, signer_of
 from results.workloads import FILE
@@ -35,8 +36,8 @@ from results.workloads import FILE
 CHECKSUMS, SIGNATURE = "SHA256SUMS", "SHA256SUMS.sig"
 ENDING = ".tar.zst"
 RUNS, WORKFLOW = "runs", "workflow"
-# What belongs to a run, in its job's folder.
-OF_A_RUN = (
+# Files of a run, in its job's folder.
+RUN_FILES = (
     RESULT_NAME,
     RECORD_NAME,
     "job.sh",
@@ -48,18 +49,18 @@ OF_A_RUN = (
     "io/*/*",
     "power/*/*",
 )
-# A sweep's own, above its jobs' folders.
-OF_A_SWEEP = ("configuration.xml", "workpackages.xml")
-LEVEL = 10  # of Zstandard
-TOLERANCE = 1e-9  # relative, of a number that is computed again
+# Files of a sweep, above its jobs' folders.
+SWEEP_FILES = ("configuration.xml", "workpackages.xml")
+LEVEL = 10  # Zstandard's compression level
+TOLERANCE = 1e-9  # relative, for a number that is computed again
 MARK_S = 2e-6  # marks have six decimals
 CHUNK_BYTES = 1 << 20
 SKIPPED_FRAME = 0x184D2A50
 SEAL_BYTES = 8 + 32
-# What is unpacked at most: an hour of eight GPUs, ten times a second, is a trace of 0.006 GB. Millions of rows take
+# Limits of unpacking: the trace of eight GPUs over an hour, ten times a second, has 0.006 GB. Millions of rows take
 # minutes to read.
 MOST_GB, SHARE_OF_A_FILE, MOST_FILES = 1.0, 0.05, 100_000
-HEADERS_BYTES = 1 << 20  # of one file in tar's format, with the buffers around it
+HEADERS_BYTES = 1 << 20  # largest header of one file in tar's format, with buffers
 GB = 1e9
 
 
@@ -67,34 +68,34 @@ class Checked(NamedTuple):
     """Outcome of checking an archive."""
 
     problems: list[str]  # a sentence each
-    runs: int  # whose numbers were computed again
+    runs: int  # runs whose numbers were computed again
     is_signed: bool
-    signer: str = ""  # empty where no file of signers was given
-    commits: tuple[str, ...] = ()  # of the suite, at which the runs were made, where their numbers make problems
+    signer: str = ""  # empty unless a file of signers was given
+    commits: tuple[str, ...] = ()  # of the suite, by which the runs were made; empty without problems
 
 
 def write_archive(folders: Iterable[Path], workflow: Path, archive: Path, key: Path | None = None) -> int:
-    """Store all runs below some folders with the workflow's files and checksums; returns the number of runs.
+    """Store all runs below some folders with the workflow's files and checksums; return the number of runs.
 
-    With a key the list of checksums is signed. Raises RecordError without a run, for two folders of one name, and
-    when OpenSSH does not sign.
+    A key signs the list of checksums. Raises RecordError without a run, for two folders of one name, and if OpenSSH
+    does not sign.
     """
     if not archive.name.endswith(ENDING) or (archive.exists() and not archive.is_file()):
-        raise RecordError(f"--out {archive}: an archive is a file that ends with {ENDING}")
+        raise RecordError(f"--out {archive}: the name of an archive must end with {ENDING}")
     files: dict[str, Path] = {}
     runs: set[Path] = set()
     for folder in folders:
         results = results_below(folder)
         runs.update(results)
         every = [*results, *_attempts(folder)]
-        own = [path for result in every for name in OF_A_RUN for path in result.parent.glob(name)]
-        own += [path for name in OF_A_SWEEP for path in folder.glob(name)]
-        for path in own:
+        paths = [path for result in every for name in RUN_FILES for path in result.parent.glob(name)]
+        paths += [path for name in SWEEP_FILES for path in folder.glob(name)]
+        for path in paths:
             name = str(PurePosixPath(RUNS, _name(folder), path.relative_to(folder)))
             if files.setdefault(name, path) != path:
                 raise RecordError(f"two folders are called {_name(folder)}: give the folder above both")
     if not runs:
-        raise RecordError(f"there is no {RESULT_NAME} below {', '.join(map(str, folders))}: run a sweep first")
+        raise RecordError(f"no {RESULT_NAME} below {', '.join(map(str, folders))}: run a sweep first")
     for path in [*workflow.glob("*.yaml"), *workflow.glob("include/*")]:
         if path.is_file():
             files[str(PurePosixPath(WORKFLOW, path.relative_to(workflow)))] = path
@@ -105,7 +106,7 @@ def write_archive(folders: Iterable[Path], workflow: Path, archive: Path, key: P
 
 
 def _attempts(folder: Path) -> list[Path]:
-    """Results of what was run again: no runs any more, but as true as all others."""
+    """Return the results of failed attempts that were run again."""
     return sorted(set(folder.rglob(RESULT_NAME)) - set(results_below(folder)))
 
 
@@ -120,10 +121,10 @@ def _write(files: dict[str, Path], archive: Path, key: Path | None) -> None:
 
     archive.parent.mkdir(parents=True, exist_ok=True)
     sums = ""
-    with whole_file(archive) as part:
+    with replacing(archive) as text:
+        file = text.buffer
         with (
-            part.open("wb") as file,
-            zstandard.ZstdCompressor(LEVEL).stream_writer(file) as packed,
+            zstandard.ZstdCompressor(LEVEL).stream_writer(file, closefd=False) as packed,
             tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar,
         ):
             for name, path in sorted(files.items()):
@@ -133,12 +134,13 @@ def _write(files: dict[str, Path], archive: Path, key: Path | None) -> None:
             _add(tar, CHECKSUMS, os.fsencode(sums))
             if key is not None:
                 _add(tar, SIGNATURE, sign(os.fsencode(sums), key))
-        with part.open("rb+") as written:
-            written.write(_seal(written))
+        file.flush()
+        with part_of(archive).open("rb") as written:
+            file.write(_seal(written))
 
 
 def _seal(file: IO[bytes], size: int | None = None) -> bytes:
-    """A frame that Zstandard skips (RFC 8878, section 3.1.2), with the SHA-256 of the first bytes of a file, or all."""
+    """Return a frame that Zstandard skips (RFC 8878, section 3.1.2), with the SHA-256 of a file or its first bytes."""
     digest, left = hashlib.sha256(), math.inf if size is None else size
     while chunk := file.read(int(min(CHUNK_BYTES, left))):
         digest.update(chunk)
@@ -159,14 +161,14 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
 
 
 def verify(archive: Path, signers: Path | None = None, most_gb: float = MOST_GB) -> Checked:
-    """Look through an archive; with a file of allowed signers, also at who signed it.
+    """Check an archive and, with a file of allowed signers, its signature.
 
-    Raises RecordError when it cannot be read at all, or would unpack to more than `most_gb`.
+    Raises RecordError if it cannot be read at all, or would unpack to more than `most_gb`.
     """
-    found = _verify(archive, signers, most_gb)
-    # Names and texts are somebody else's: a terminal must not obey them.
-    return found._replace(
-        problems=[printable(one) for one in found.problems], commits=tuple(map(printable, found.commits))
+    checked = _verify(archive, signers, most_gb)
+    # Names and texts are untrusted: a terminal must not interpret them.
+    return checked._replace(
+        problems=[printable(one) for one in checked.problems], commits=tuple(map(printable, checked.commits))
     )
 
 
@@ -175,7 +177,7 @@ def _verify(archive: Path, signers: Path | None, most_gb: float) -> Checked:
         problems, sums = _unpack(archive, Path(folder), most_gb)
         problems += _check_sums(sums, Path(folder))
         if not problems and not _is_sealed(archive):
-            problems.append("its bytes are not those that were written, though each file in it is as it was")
+            problems.append("its bytes have changed, although each file in it is unchanged")
         signer = ""
         if signers is not None and not problems:
             try:
@@ -186,10 +188,10 @@ def _verify(archive: Path, signers: Path | None, most_gb: float) -> Checked:
             return Checked(problems, 0, SIGNATURE in sums)
         results = results_below(Path(folder))
         if not results:
-            problems.append("it holds no run")
+            problems.append("it has no run")
         for record in results_below(Path(folder), RECORD_NAME):
             if not record.with_name(RESULT_NAME).exists():
-                problems.append(f"{record.parent.relative_to(folder)}: it has a record and no {RESULT_NAME}")
+                problems.append(f"{record.parent.relative_to(folder)}: it has a record but no {RESULT_NAME}")
         for result in [*results, *_attempts(Path(folder))]:
             name = result.parent.relative_to(folder)
             problems += [f"{name}: {sentence}" for sentence in _check_run(result)]
@@ -203,28 +205,29 @@ def _verify(archive: Path, signers: Path | None, most_gb: float) -> Checked:
 
 
 def _commits(results: Iterable[Path]) -> tuple[str, ...]:
-    found = set()
+    commits = set()
     for result in results:
         try:
-            found.add(str((read_record(result).get("provenance") or {}).get("git_commit") or ""))
+            commits.add(str((read_record(result).get("provenance") or {}).get("git_commit") or ""))
         except (RecordError, AttributeError):
-            continue  # a problem of its own
-    return tuple(sorted(found - {""}))
+            continue  # already among the problems
+    return tuple(sorted(commits - {""}))
 
 
 def _signer(folder: Path, signers: Path) -> str:
     if not (folder / SIGNATURE).is_file():
-        raise RecordError("it is not signed: 'caraml archive --sign KEY' makes one that is")
+        raise RecordError("it is not signed: sign it with 'caraml archive --sign KEY'")
     return signer_of((folder / CHECKSUMS).read_bytes(), (folder / SIGNATURE).read_bytes(), signers)
 
 
 class _Limited:
-    """A stream of which only so much is read as was allowed: headers of tar, too, are as long as they say."""
+    """Stream with a limit on the bytes that are read, as headers of tar can have any length."""
 
     def __init__(self, stream: Any) -> None:
         self._stream, self.left = stream, HEADERS_BYTES
 
     def read(self, size: int) -> bytes:
+        """Return the next bytes; raises tarfile.ReadError above the limit."""
         content: bytes = self._stream.read(size)
         self.left -= len(content)
         if self.left < 0:
@@ -233,7 +236,10 @@ class _Limited:
 
 
 def _unpack(archive: Path, folder: Path, most_gb: float) -> tuple[list[str], dict[str, str]]:
-    """Unpack into a folder; problems, and each file's checksum. What files say of their sizes decides, beforehand."""
+    """Unpack into a folder; return problems, and the checksum of each file.
+
+    Raises RecordError if the declared sizes exceed `most_gb`, before anything larger is unpacked.
+    """
     import zstandard
 
     problems, sums, declared_bytes, number = [], {}, 0, 0
@@ -250,12 +256,12 @@ def _unpack(archive: Path, folder: Path, most_gb: float) -> tuple[list[str], dic
                     raise RecordError(
                         f"{archive} was to be unpacked, but with {printable(member.name)} of {member.size / GB:.3g} GB "
                         f"it is more than {most_gb:g} GB, {most_gb * SHARE_OF_A_FILE:g} GB a file, or {MOST_FILES} "
-                        "files: where you trust it, allow more by --most-gb"
+                        "files: if you trust it, allow more by --most-gb"
                     )
                 limited.left = member.size + HEADERS_BYTES
                 place = PurePosixPath(member.name)
                 if place.is_absolute() or ".." in place.parts or not member.isfile():
-                    problems.append(f"{member.name!r} is no plain file inside of the archive: it was not unpacked")
+                    problems.append(f"{member.name!r} is not a plain file inside the archive: it was not unpacked")
                     continue
                 if str(place) in sums:
                     problems.append(f"{member.name!r} is in it twice")
@@ -279,7 +285,7 @@ def _store(content: IO[bytes], path: Path) -> str:
 
 def _check_sums(sums: dict[str, str], folder: Path) -> Iterator[str]:
     if CHECKSUMS not in sums:
-        yield f"it has no {CHECKSUMS}: it is no archive of this suite, or it was cut short"
+        yield f"it has no {CHECKSUMS}: it is not an archive of this suite, or it was cut short"
         return
     lines = os.fsdecode((folder / CHECKSUMS).read_bytes()).split("\n")
     wanted: dict[str, str] = {}
@@ -300,21 +306,21 @@ def _check_sums(sums: dict[str, str], folder: Path) -> Iterator[str]:
 
 def _check_run(result: Path) -> list[str]:
     """Return the problems of a run, after computing all its numbers again from the record and the traces."""
-    found: list[str] = []
+    problems: list[str] = []
     try:
         for problem in _problems(result):
-            found.append(problem)  # which stays where the next one is an error
+            problems.append(problem)  # one by one, so that they are kept if an error follows
     except (RecordError, JpwrError, OSError) as error:
-        found.append(str(error).replace(f"{result.parent}/", ""))
+        problems.append(str(error).replace(f"{result.parent}/", ""))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        found.append(f"{RECORD_NAME} and {RESULT_NAME} are not as a benchmark has written them: {error!r}")
-    return list(dict.fromkeys(found))
+        problems.append(f"{RECORD_NAME} and {RESULT_NAME} are not as a benchmark writes them: {error!r}")
+    return list(dict.fromkeys(problems))
 
 
 def _problems(result: Path) -> Iterator[str]:
     stored = read_record(result)
     if stored["status"] != "ok":
-        yield from _not_so_bad(stored, result.with_name(RECORD_NAME))
+        yield from _wrong_status(stored, result.with_name(RECORD_NAME))
         return
     again = collect(result.parent)
     if again["status"] != "ok":
@@ -328,29 +334,28 @@ def _problems(result: Path) -> Iterator[str]:
         yield from _differences(stored.get(key), again.get(key), key)
 
 
-def _not_so_bad(stored: Record, path: Path) -> Iterator[str]:
-    """A run that is stored as one that ended in a way that its own record does not know."""
-    of_run = read_record(path)["status"] if path.exists() else "unfinished"
-    allowed = {"ok": {"failed"}, "unfinished": {"failed", "unfinished"}}.get(of_run, {of_run})
+def _wrong_status(stored: Record, path: Path) -> Iterator[str]:
+    """Yield a problem if the stored status does not follow from the run's record."""
+    recorded = read_record(path)["status"] if path.exists() else "unfinished"
+    allowed = {"ok": {"failed"}, "unfinished": {"failed", "unfinished"}}.get(recorded, {recorded})
     if stored["status"] not in allowed:
-        yield f"it is stored as {stored['status']}, but its record is of a run that is {of_run}"
+        yield f"it is stored as {stored['status']}, but its record has the status {recorded}"
 
 
 def _not_marked(record: Record, traces: Sequence[Trace]) -> Iterator[str]:
-    """Windows of the record that the traces, which the sampler wrote, know nothing of."""
-    for window in record["windows"]:
-        start_s, end_s = window["start_s"], window["end_s"]
+    """Yield the windows of the record without marks in the sampler's traces."""
+    for window in all_windows(record):
         if not any(
-            region.name == f"{window['kind']} window"
-            and abs(region.start_s - start_s) <= MARK_S
-            and abs(region.end_s - end_s) <= MARK_S
+            region.name == f"{window.kind} window"
+            and abs(region.start_s - window.start_s) <= MARK_S
+            and abs(region.end_s - window.end_s) <= MARK_S
             for trace in traces
-            if trace.meta.get("boot_id") == window["boot_id"]
+            if trace.meta.get("boot_id") == window.boot_id
             for region in trace.regions()
         ):
             yield (
-                f"its {window['kind']} window from {start_s:.3f} s to {end_s:.3f} s of node "
-                f"{window['hostname']} is not marked in the trace"
+                f"its {window.kind} window from {window.start_s:.3f} s to {window.end_s:.3f} s of node "
+                f"{window.hostname} is not marked in the trace"
             )
 
 

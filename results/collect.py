@@ -1,4 +1,4 @@
-"""Join what the benchmark recorded with what the sampler saw, over the same window.
+"""Join the record of a benchmark with the traces of the sampler, over the same windows.
 
 Standard library and jpwr's core only, so that it runs on any login node.
 """
@@ -20,18 +20,18 @@ from results.record.records import RESULT_NAME, Record, RecordError, read_record
 
 RECORD_NAME = "record.json"
 JOB_ERRORS = "job.err"
-SCHEDULERS = ("slurm", "kubernetes")  # keys of what they say of a job
+SCHEDULERS = ("slurm", "kubernetes")  # keys under which they describe a job
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run from the command line; returns 0 when the point's result is good."""
+    """Run from the command line; return 0 if the point's result is good."""
     parser = argparse.ArgumentParser(
         prog="python -m results.collect",
         description=f"Join {RECORD_NAME} and the power traces of a job's folder into {RESULT_NAME}.",
     )
     parser.add_argument("folder", type=Path, help=f"the job's folder, with {RECORD_NAME} and {TRACES}")
     parser.add_argument("--exit-code", type=int, metavar="N", help="the job failed with this exit code")
-    parser.add_argument("--reason", default="", help="why the job failed, where that is known")
+    parser.add_argument("--reason", default="", help="why the job failed, if known")
     options = parser.parse_args(argv)
     try:
         if options.exit_code is None:
@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def collect(folder: Path) -> Record:
-    """Return the record with its energy; a run without one has failed, and says why."""
+    """Return the record with its energy and reads; a run without energy has failed, with the reason in `error`."""
     result = read_record(folder / RECORD_NAME)
     _name_nodes(result)
     before = folder / RESULT_NAME
@@ -68,24 +68,24 @@ def collect(folder: Path) -> Record:
     try:
         if (reads := reads_of(result, folder)) is not None:
             result["io"] = reads
-    except IoprofError as error:  # a run is none the worse without
-        print(f"collect: it is not told what was read: {error}", file=sys.stderr)
+    except IoprofError as error:  # a run is complete without its reads
+        print(f"collect: the result has no reads of files: {error}", file=sys.stderr)
     return result
 
 
 def _name_nodes(record: Record) -> None:
-    """Give nodes of one host name a name each: their kernels' boot ids differ, and ranks are counted node by node."""
+    """Number the nodes that share a host name: their kernels' boot ids differ, and ranks are counted by node."""
     boots: dict[str, list[str]] = {}
     for window in record["windows"]:
-        of_host = boots.setdefault(window["hostname"], [])
-        if window["boot_id"] not in of_host:
-            of_host.append(window["boot_id"])
-        if number := of_host.index(window["boot_id"]):
+        boot_ids = boots.setdefault(window["hostname"], [])
+        if window["boot_id"] not in boot_ids:
+            boot_ids.append(window["boot_id"])
+        if number := boot_ids.index(window["boot_id"]):
             window["hostname"] += f"#{number + 1}"
-    for hostname, of_host in boots.items():
+    for hostname, boot_ids in boots.items():
         devices = [device for device in record["devices"] if device["hostname"] == hostname]
         for index, device in enumerate(sorted(devices, key=lambda device: device["rank"])):
-            if number := index * len(of_host) // len(devices):
+            if number := index * len(boot_ids) // len(devices):
                 device["hostname"] += f"#{number + 1}"
 
 
@@ -99,7 +99,7 @@ def _add_job(result: Record, before: Record) -> None:
 
 
 def failed_result(folder: Path, exit_code: int, reason: str) -> Record:
-    """Return a result that says why there is none, from what the job left behind."""
+    """Return the result of a failed job, with the reason in `error`, from the files that it left."""
     try:
         result = read_record(folder / RECORD_NAME)
     except RecordError:

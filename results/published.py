@@ -1,4 +1,4 @@
-"""Figures that others have published, each with its source and caveats: drawn beside ours, never ranked with them."""
+"""Figures that others have published, each with its source and caveats: plotted with ours, never ranked with them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from results.record.values import devices_text
 
 FIGURES = Path(__file__).parent / "reference" / "published.csv"
-# Our benchmark and model, or how its name begins, for theirs.
+# Our benchmark and the prefix of our model, by theirs.
 SAME_WORKLOAD = {
     ("llm_training", "GPT-117M"): ("llm_training", "117M"),
     ("llm_training", "GPT-800M"): ("llm_training", "800M"),
@@ -25,7 +25,7 @@ SAME_WORKLOAD = {
     ("mlperf_hpc", "cosmoflow"): ("cosmoflow", "CosmoFlow 128"),
     ("mlperf_hpc", "deepcam"): ("deepcam", "DeepCAM 768x1152"),
 }
-# Their metric and unit, and ours; a rate per device is multiplied by the devices.
+# Their metrics and units; a rate per device is multiplied by the devices.
 TOTAL = {
     ("throughput", "tokens/s"),
     ("throughput", "images/s"),
@@ -34,14 +34,14 @@ TOTAL = {
 }
 PER_DEVICE = {("throughput_per_gpu", "tokens/s/GPU")}
 COMPUTE = frozenset(TOTAL | PER_DEVICE)
-EFFECTIVE = frozenset({("effective_throughput", "inputs/s")})  # with the files read
-PUBLISHED = "published: "  # so labels of theirs begin
-# Who published the figures of a benchmark, where it was not the original suite.
+EFFECTIVE = frozenset({("effective_throughput", "inputs/s")})  # with reading of files
+PUBLISHED = "published: "  # prefix of their labels
+# Publisher of a benchmark's figures, unless it is the original suite.
 PUBLISHERS = {"mlperf": "EPCC", "mlperf_hpc": "MLPerf HPC"}
 
 
 class Published(NamedTuple):
-    """One published figure, as the file has it; a number that was not published is empty."""
+    """One published figure as in the file; a number that was not published is empty."""
 
     source: str
     system: str
@@ -75,7 +75,7 @@ class Throughput(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Whose it is, and of how many devices."""
+        """Publisher, system and number of devices, as text."""
         publisher = PUBLISHERS.get(self.figure.benchmark)
         whose = f"{publisher}, {self.system}" if publisher else f"{self.system}, {self.figure.model}"
         return f"{PUBLISHED}{whose}, {devices_text(self.devices)}"
@@ -83,14 +83,14 @@ class Throughput(NamedTuple):
 
 @cache
 def read_published() -> tuple[Published, ...]:
-    """All published figures, in the order of the file."""
+    """Return all published figures, in the order of the file."""
     with FIGURES.open(newline="", encoding="utf-8") as file:
         return tuple(Published(**row) for row in csv.DictReader(file))
 
 
 def throughputs(benchmark: str, model: str, kinds: Set[tuple[str, str]] = COMPUTE) -> list[Throughput]:
-    """The published throughputs of a workload; of a point that was published twice, the first."""
-    found: dict[tuple[str, int, int], Throughput] = {}
+    """Return the published throughputs of a workload; of a point that was published twice, the first."""
+    by_place: dict[tuple[str, int, int], Throughput] = {}
     for figure in read_published():
         kind = (figure.metric, figure.unit)
         ours = SAME_WORKLOAD.get((figure.benchmark, figure.model))
@@ -101,5 +101,5 @@ def throughputs(benchmark: str, model: str, kinds: Set[tuple[str, str]] = COMPUT
         devices, batch = int(figure.devices), int(figure.global_batch_size)
         value = float(figure.value) * (devices if kind in PER_DEVICE else 1)
         one = Throughput(figure.system, devices, batch, value, figure)
-        found.setdefault(one.place, one)
-    return list(found.values())
+        by_place.setdefault(one.place, one)
+    return list(by_place.values())

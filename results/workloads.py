@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from results.record.records import RecordError
 from results.yaml_files import YamlError, read_yaml
 
-FOLDERS = Path(__file__).resolve().parents[1] / "benchmarks"  # in a checkout, and where both are installed
+FOLDERS = Path(__file__).resolve().parents[1] / "benchmarks"  # in a checkout, and in an installation of both packages
 FILE = "workload.yaml"
 FRAMEWORKS = ("pytorch", "tensorflow")
 VENDORS = ("nvidia", "amd", "graphcore", "none")  # of devices, as systems have them
@@ -25,7 +25,7 @@ class Amount(NamedTuple):
 
 
 class Data(NamedTuple):
-    """Training data: a description, its files in the data folder, and the program that makes them."""
+    """Training data: a description, its files in the data folder, and the program that creates them."""
 
     what: str
     files: str
@@ -36,28 +36,30 @@ class Data(NamedTuple):
 class Facts:
     """Facts about one workload."""
 
-    name: str  # of its folder, and of the benchmark in records
+    name: str  # name of the folder, and of the benchmark in records
     title: str
     work_unit: str
     framework: str  # pytorch or tensorflow
     workflow: str  # jube/WORKFLOW.yaml
     precisions: str = "fp32"
-    model: str = ""  # of a sweep without a tag; $PARAMETER: that parameter's value
-    batches: str = ""  # global batch sizes of a sweep, the same way
-    max_measured_s: float = 0.0  # of a window; 0: no limit
+    model: str = ""  # default of a sweep; $PARAMETER: the value of that parameter
+    batches: str = ""  # global batch sizes of a sweep, in the same form
+    max_measured_s: float = 0.0  # longest window; 0: no limit
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    refused: Mapping[str, str] = field(default_factory=dict)  # why it does not run on devices of a vendor
+    refused: Mapping[str, str] = field(default_factory=dict)  # reason by vendor on whose devices it does not run
     data: Data | None = None
     costed: Amount | None = None
     reported: Amount | None = None
-    flops: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # to train on a unit, by model and sample
-    flops_per_length: Mapping[str, float] = field(default_factory=dict)  # more for each token of a longer sample
-    comparable: str = ""  # the sample that results elsewhere are of; empty: any
+    flops: Mapping[str, Mapping[str, float]] = field(
+        default_factory=dict
+    )  # per unit of work in training, by model and sample
+    flops_per_length: Mapping[str, float] = field(default_factory=dict)  # additional FLOPs per token of a longer sample
+    comparable: str = ""  # the sample of comparable results; empty: any
 
     def value(self, parameter: str, block: Mapping[str, Any], model: str = "") -> str:
-        """A parameter on a system, whose block may state its own, and for a model: `8 16; 117M: 2 4`."""
-        usual, *of_models = str(block.get(parameter, self.parameters[parameter])).split(";")
-        values = {name.strip(): value for name, _, value in (one.partition(":") for one in of_models)}
+        """Return a parameter for a system and a model, from `8 16; 117M: 2 4` of the system or else of the workload."""
+        usual, *by_model = str(block.get(parameter, self.parameters[parameter])).split(";")
+        values = {name.strip(): value for name, _, value in (one.partition(":") for one in by_model)}
         return values.get(model or self.default_model(block), usual).strip() if values else usual
 
     def resolve(self, text: str, block: Mapping[str, Any], model: str = "") -> str:
@@ -76,12 +78,12 @@ def names() -> list[str]:
 
 @cache
 def workloads() -> dict[str, Facts]:
-    """Every workload by its name; raises RecordError for a file that cannot be used."""
+    """Return every workload by name; raises RecordError for a file that cannot be used."""
     return {name: _read(FOLDERS / name / FILE) for name in names()}
 
 
 def title_of(benchmark: str) -> str:
-    """In words; the name itself of a workload that is not here, as in records from elsewhere."""
+    """Return the title of a workload; for an unknown one, its name."""
     known = workloads().get(benchmark)
     return known.title if known else benchmark
 
@@ -96,7 +98,7 @@ def _has_reasons(value: Any) -> bool:
     )
 
 
-# Blocks of a file: which class each part becomes, and what each of the others holds.
+# Blocks of a file: the class of each part, and the content of each other block.
 PARTS: dict[str, Callable[..., Any]] = {"data": Data, "costed": Amount, "reported": Amount}
 BLOCKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "flops": (_has_flops, "models with samples and their FLOPs"),
@@ -107,23 +109,23 @@ BLOCKS: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 def _read(path: Path) -> Facts:
     try:
-        found = read_yaml(path)
+        content = read_yaml(path)
     except YamlError as error:
         raise RecordError(f"{path} cannot be read: {error}") from error
     known = {one.name for one in fields(Facts)} - {"name"}
-    if not isinstance(found, dict) or not known >= set(found):
-        unknown = sorted(set(found) - known) if isinstance(found, dict) else []
-        raise RecordError(f"{path} is not that of a workload: it may have {', '.join(sorted(known))}, not {unknown}")
-    for name in PARTS.keys() & found.keys():
-        found[name] = _part(path, name, found[name])
+    if not isinstance(content, dict) or not known >= set(content):
+        unknown = sorted(set(content) - known) if isinstance(content, dict) else []
+        raise RecordError(f"{path} is not a workload's file: it may have {', '.join(sorted(known))}, not {unknown}")
+    for name in PARTS.keys() & content.keys():
+        content[name] = _part(path, name, content[name])
     for name, (is_good, words) in BLOCKS.items():
-        if not is_good(value := found.setdefault(name, {})):
+        if not is_good(value := content.setdefault(name, {})):
             raise RecordError(f"{path}: '{name}' has {words}, not {value!r}")
-    _check_parameters(path, found)
+    _check_parameters(path, content)
     try:
-        facts = Facts(path.parent.name, **found)
+        facts = Facts(path.parent.name, **content)
     except TypeError as error:
-        raise RecordError(f"{path} is not complete: {str(error).split('missing ')[-1]} missing") from error
+        raise RecordError(f"{path} lacks {str(error).split(': ')[-1]}") from error
     if facts.framework not in FRAMEWORKS:
         raise RecordError(f"{path}: 'framework' is one of {', '.join(FRAMEWORKS)}, not {facts.framework!r}")
     return facts
@@ -137,11 +139,11 @@ def _part(path: Path, name: str, values: Any) -> Any:
         raise RecordError(f"{path}: '{name}' has {', '.join(kind._fields)}, not {values!r}") from error
 
 
-def _check_parameters(path: Path, found: dict[str, Any]) -> None:
+def _check_parameters(path: Path, content: dict[str, Any]) -> None:
     for name in ("model", "batches"):
-        found[name] = str(found.get(name, ""))
-        if found[name].startswith("$") and found[name][1:] not in found["parameters"]:
-            raise RecordError(f"{path}: '{name}' is {found[name]}, and there is no such parameter")
-    for name, value in found["parameters"].items():
+        content[name] = str(content.get(name, ""))
+        if content[name].startswith("$") and content[name][1:] not in content["parameters"]:
+            raise RecordError(f"{path}: '{name}' is {content[name]}, but there is no such parameter")
+    for name, value in content["parameters"].items():
         if any(":" not in one for one in str(value).split(";")[1:]):
-            raise RecordError(f"{path}: '{name}' is {value!r}, but after a ';' comes 'MODEL: VALUE'")
+            raise RecordError(f"{path}: '{name}' is {value!r}, but must have 'MODEL: VALUE' after a ';'")

@@ -24,20 +24,20 @@ DEEPEST = 50  # levels of lists and blocks: PyYAML's parser in C crashes at some
 
 
 class YamlError(Exception):
-    """Why a file is no YAML that can be used."""
+    """A file is not YAML that can be used: one sentence with the reason."""
 
 
 def read_yaml(path: Path, as_text: bool = False) -> Any:
     """Return the content of a file; None if it is empty.
 
-    as_text: keep each value as it is written, so that 0123 and no stay texts; null is None.
+    as_text: keep each value as written, so that 0123 and no stay texts; null is None.
     Raises YamlError if the file cannot be read, is not UTF-8, is not valid YAML, or has a key twice.
     """
     return _read(path, as_text, lambda loader, root: loader.construct_document(root))
 
 
 def read_nodes(path: Path) -> Any:
-    """The same as nodes, which know their lines; raises YamlError, too."""
+    """Return the content as nodes, which have line numbers; raises YamlError as `read_yaml`."""
     return _read(path, False, lambda _, root: root)
 
 
@@ -64,7 +64,7 @@ def _read(path: Path, as_text: bool, finish: Callable[[Any, Any], Any]) -> Any:
     except UnicodeDecodeError as error:
         raise YamlError("it is not in UTF-8: store it in that encoding") from error
     except RecursionError as error:
-        raise YamlError("a value in it holds itself") from error
+        raise YamlError("a value in it contains itself") from error
     except yaml.MarkedYAMLError as error:
         where = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
         raise YamlError(f"{where}{error.problem or error.context}") from error
@@ -91,7 +91,7 @@ def _whole_number(_: Any, node: Any) -> int:
 
 
 def _refuse_twice(node: Any) -> None:
-    """A key that is there twice: YAML's readers take the last one in silence."""
+    """Raise YamlError for a key that occurs twice: YAML's readers silently use the last one."""
     import yaml
 
     if isinstance(node, yaml.SequenceNode):

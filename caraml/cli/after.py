@@ -198,7 +198,7 @@ def accept(options: argparse.Namespace) -> int:
     repeated(
         "--require",
         "'NAME>=N'",
-        "exit with 1 unless the others keep it, with 3 where that cannot be told: a number of their records, or "
+        "exit with 1 unless the others keep it, with 3 where that is undecided: a number of their records, or "
         "ratio or energy_ratio; kept is what the whole 95 %% interval keeps",
     ),
     JSON,

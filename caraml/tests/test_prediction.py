@@ -81,8 +81,8 @@ def test_another_size_is_predicted_where_it_fits(runs, capsys):
 QUESTIONS = {
     "no devices": (["--devices", "0"], "--devices 0 was asked for: it is at least 1"),
     "a negative batch": (["--batch", "-4"], "--batch -4 was asked for: it is at least 1"),
-    "too many devices": (["--devices", "64", "--batch", "512"], "64 devices are more than 4 times away"),
-    "too large a batch": (["--batch", "65536", "--devices", "4"], "batch 65536 is more than 4 times away"),
+    "too many devices": (["--devices", "64", "--batch", "512"], "64 devices are more than 4 times above or below"),
+    "too large a batch": (["--batch", "65536", "--devices", "4"], "batch 65536 is more than 4 times above or below"),
     "a batch that cannot be shared": (["--devices", "3", "--batch", "64"], "3"),
     "what was measured": (["--devices", "4", "--batch", "128"], "was measured: see its table"),
     "another precision": (["--precision", "fp8"], "fp8 was asked for, and the runs are in bf16"),
@@ -108,7 +108,7 @@ def test_nothing_to_predict_from_is_said(tmp_path, capsys):
         ([], "predicted from which runs?"),
         ([str(tmp_path / "none")], "does not exist"),
         ([stored(tmp_path / "failed", [failed()])], "no run was good"),
-        ([stored(tmp_path / "one", [result()]), "--batch", "16"], "has 1 good points, and a prediction needs 3"),
+        ([stored(tmp_path / "one", [result()]), "--batch", "16"], "has 1 good points, but a prediction needs 3"),
     ):
         assert main(["predict", *arguments]) == 2
         assert words in capsys.readouterr().err
@@ -138,7 +138,7 @@ def test_a_disturbed_point_is_named(tmp_path, capsys):
     slow = records[places.index((2, 64))]
     records[records.index(slow)] = result("A100", 2, 64, slow["metrics"]["tokens_per_s"] / 2, model="800M")
     assert main(["predict", stored(tmp_path / "runs", records), "--devices", "8", "--batch", "512"]) == 0
-    assert "2 devices, batch 64: another regime or disturbed" in capsys.readouterr().err
+    assert "2 devices, batch 64: outlier" in capsys.readouterr().err
 
 
 def test_validation_tells_each_level(runs, tmp_path, capsys):
@@ -185,7 +185,7 @@ def test_a_datasheet_does_not_tell_of_a_precision_that_too_few_published(system,
     folder = stored(tmp_path / "runs", sweep(system, 9e3, 400, precision="fp8"))
     assert main(["predict", folder, "--system", "H100", "--devices", "4", "--batch", "128"]) == 2
     said = capsys.readouterr().err
-    assert f"in fp8 is asked for by its datasheet, and {known} are known to tell how far that is off: measure" in said
+    assert f"in fp8 was asked for by its datasheet, but only {known} are known to estimate the error: measure" in said
     assert len(said.splitlines()) == 1
 
 
@@ -197,4 +197,4 @@ def test_points_of_an_unknown_device_are_refused_in_one_sentence(tmp_path, capsy
     said = capsys.readouterr()
     assert said.out == ""
     [line] = said.err.splitlines()
-    assert line.startswith("caraml: device 'h100_96gb_hbm2e_500w' is asked for, and ")
+    assert line.startswith("caraml: device 'h100_96gb_hbm2e_500w' was asked for, but ")

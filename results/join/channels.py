@@ -10,65 +10,68 @@ from jpwr.channel import ChannelInfo
 from jpwr.process.device_ids import same_ids
 from jpwr.trace.trace import Series, Trace
 
-# What a benchmark's energy is taken from: the narrowest scope that was measured.
+# The energy of a run is that of the first scope that was measured, the narrowest.
 SCOPES = ("device", "module", "cpu", "node", "supply")
-OF_PROCESSORS = ("cpu", "node", "supply", "module", "device")  # the same where they trained themselves
-IDENTIFIED = SCOPES[:2]  # channels of these may have the ids of the devices that they measure
-# Memory is beside its processor, not inside it.
+PROCESSOR_SCOPES = ("cpu", "node", "supply", "module", "device")  # the order if processors trained
+IDENTIFIED = SCOPES[:2]  # scopes whose channels may have the ids of their devices
+# Memory is not part of its processor's scope.
 ADDED_TO = {"cpu": "dram"}
-# Two channels are one sensor if so many changes, and such a share of all, are equal to a trace's last digit.
+# Two channels are one sensor if at least this number and share of their changes are equal in a trace's last digit.
 TWIN_CHANGES, TWIN_SHARE, READING_STEP = 10, 0.75, 2e-6
 
 
 class EnergyError(Exception):
-    """The traces do not give the energy of a run."""
+    """The traces do not give the energy of a run: one sentence with the reason."""
 
 
-def choose(found: Sequence[ChannelInfo], device_ids: Sequence[str], accelerated: bool | None) -> dict[ChannelInfo, int]:
-    """The channels of one node that count, and how many of the devices in each are known to have trained.
+def choose(
+    channels: Sequence[ChannelInfo], device_ids: Sequence[str], accelerated: bool | None
+) -> dict[ChannelInfo, int]:
+    """Return the channels of one node that count, each with the number of its devices that are known to have trained.
 
-    They are of one scope, and of devices with ids only those that trained, whatever the job's environment shows.
-    Without ids they are of one method, as another one shows the same once more. A processor's power is none of an
-    accelerator's work, and an accelerator's is that of a processor's only where nothing else was measured.
+    They have one scope. With device ids, only the devices that trained count, whatever the job's environment shows.
+    Without ids, the channels have one method, as another method measures the same devices again. The power of
+    processors never counts for accelerators; that of accelerators counts for processors only if nothing else was
+    measured. Raises EnergyError if no channel counts.
     """
-    scopes = list(SCOPES if accelerated is not False else OF_PROCESSORS)
+    scopes = list(SCOPES if accelerated is not False else PROCESSOR_SCOPES)
     if accelerated:
         scopes.remove("cpu")
     without_id = ""
     if any(same_ids(text) for text in device_ids):
-        of_scopes = [_of_devices(found, scope, device_ids) for scope in IDENTIFIED]
-        best = min(of_scopes, key=lambda chosen: chosen.count(None))
+        by_scope = [_of_devices(channels, scope, device_ids) for scope in IDENTIFIED]
+        best = min(by_scope, key=lambda chosen: chosen.count(None))
         chosen = [info for info in best if info is not None]
         if len(chosen) == len(best):
             return Counter(chosen)
         without_id = f"device {device_ids[best.index(None)]} trained, but no power channel has its id"
-        if any(info.scope.value in IDENTIFIED and info.device_id for info in found):
+        if any(info.scope.value in IDENTIFIED and info.device_id for info in channels):
             raise EnergyError(without_id)
-        scopes.remove("device")  # it is not told which of them trained
+        scopes.remove("device")  # unknown which of them trained
     for scope in scopes:
-        chosen = _of_one_method([info for info in found if info.scope.value == scope and info.mine])
+        chosen = _of_one_method([info for info in channels if info.scope.value == scope and info.mine])
         if chosen:
-            beside = _of_one_method([info for info in found if info.scope.value == ADDED_TO.get(scope)], chosen[0])
-            return dict.fromkeys(chosen + beside, 0)
-    seen = {info.scope.value for info in found}
+            memory = _of_one_method([info for info in channels if info.scope.value == ADDED_TO.get(scope)], chosen[0])
+            return dict.fromkeys(chosen + memory, 0)
+    seen = {info.scope.value for info in channels}
     if without_id and "device" in seen:
         raise EnergyError(without_id)
-    of_what = f" of an accelerator, which trained, but of {' and '.join(sorted(seen))}"
-    raise EnergyError(f"the trace has no channel{of_what if seen and accelerated else ''}")
+    scopes_text = f" of an accelerator, which trained, but of {' and '.join(sorted(seen))}"
+    raise EnergyError(f"the trace has no channel{scopes_text if seen and accelerated else ''}")
 
 
-def _of_one_method(found: Sequence[ChannelInfo], beside: ChannelInfo | None = None) -> list[ChannelInfo]:
-    """The channels of that one's method, else of the first that measures, else of the first."""
-    methods = [_method(info) for info in sorted(found, key=lambda info: info.estimated)]
-    if beside is not None and _method(beside) in methods:
-        methods = [_method(beside)]
-    return [info for info in found if _method(info) == methods[0]]
+def _of_one_method(channels: Sequence[ChannelInfo], preferred: ChannelInfo | None = None) -> list[ChannelInfo]:
+    """Return the channels of the preferred one's method, else of the first that measures, else of the first."""
+    methods = [_method(info) for info in sorted(channels, key=lambda info: info.estimated)]
+    if preferred is not None and _method(preferred) in methods:
+        methods = [_method(preferred)]
+    return [info for info in channels if _method(info) == methods[0]]
 
 
-def _of_devices(found: Sequence[ChannelInfo], scope: str, device_ids: Sequence[str]) -> list[ChannelInfo | None]:
-    """For each device the first channel of a scope that has one of its ids."""
+def _of_devices(channels: Sequence[ChannelInfo], scope: str, device_ids: Sequence[str]) -> list[ChannelInfo | None]:
+    """Return for each device the first channel of a scope that has one of its ids, or None."""
     by_id: dict[str, ChannelInfo] = {}
-    for info in reversed(found):
+    for info in reversed(channels):
         if info.scope.value == scope:
             by_id.update(dict.fromkeys(same_ids(info.device_id), info))
     return [next((by_id[one] for one in same_ids(text) if one in by_id), None) for text in device_ids]
@@ -95,15 +98,15 @@ def twins(trace: Trace) -> dict[ChannelInfo, ChannelInfo]:
 
     Some kernels have a RAPL zone for each die, and show its package's counter in all of them.
     """
-    found: dict[ChannelInfo, ChannelInfo] = {}
+    repeated: dict[ChannelInfo, ChannelInfo] = {}
     for earlier, later in combinations(trace.series(), 2):
-        if earlier.info not in found and _same_readings(earlier, later):
-            found.setdefault(later.info, earlier.info)
-    return found
+        if earlier.info not in repeated and _same_readings(earlier, later):
+            repeated.setdefault(later.info, earlier.info)
+    return repeated
 
 
 def _same_readings(one: Series, other: Series) -> bool:
-    """Check by value: two sensors of a scope are one if they change alike, but for readings with a refresh between."""
+    """Return whether two channels change alike, except where a refresh is between their readings."""
     infos = one.info, other.info
     if (
         one.info.scope is not other.info.scope
@@ -112,7 +115,7 @@ def _same_readings(one: Series, other: Series) -> bool:
         or one.info.estimated
     ):
         return False
-    columns = [found.power_w if found.energy_j is None else found.energy_j for found in (one, other)]
+    columns = [each.power_w if each.energy_j is None else each.energy_j for each in (one, other)]
     steps = [(after[0] - before[0], after[1] - before[1]) for before, after in pairwise(zip(*columns, strict=False))]
     moved = [abs(first - second) <= READING_STEP for first, second in steps if abs(first) + abs(second) > READING_STEP]
     return len(moved) >= TWIN_CHANGES and sum(moved) >= TWIN_SHARE * len(moved)

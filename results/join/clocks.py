@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
 from jpwr.trace.trace import Event, Trace
+from results.record.model import Window
 
-# NVML's nvmlClocksEventReasons; being idle, and clocks that somebody set, hold nothing back.
+# NVML's nvmlClocksEventReasons, without idleness and clocks that a user set.
 REASONS = {
     0x4: "power limit",
     0x8: "hardware slowdown",
@@ -20,41 +21,40 @@ REASONS = {
 }
 
 
-def clocks_of(trace: Trace, channel: str, windows: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+def clocks_of(trace: Trace, channel: str, windows: Sequence[Window]) -> dict[str, Any] | None:
     """Return clock, temperature and the share of time with each throttle reason of a channel, over its node's windows.
 
     A reading is valid until the next one that differs. Returns None if the sampler has no reading before the windows'
     end, and omits `throttled` if a reading lacks the reasons.
     """
-    looks = [event for event in trace.events if event.name == "status" and event.details.get("channel") == channel]
-    held = [(seconds, look.details) for window in windows for seconds, look in _in_window(looks, window)]
+    events = [event for event in trace.events if event.name == "status" and event.details.get("channel") == channel]
+    held = [(seconds, event.details) for window in windows for seconds, event in _in_window(events, window)]
     known_s = math.fsum(seconds for seconds, _ in held)
     if not known_s:
         return None
-    clocks = [(seconds, clock) for seconds, look in held if (clock := look.get("sm_clock_mhz")) is not None]
-    temperatures = [look["temperature_c"] for _, look in held if look.get("temperature_c") is not None]
-    limits = [look["power_limit_w"] for _, look in held if look.get("power_limit_w") is not None]
+    clocks = [(seconds, clock) for seconds, status in held if (clock := status.get("sm_clock_mhz")) is not None]
+    temperatures = [status["temperature_c"] for _, status in held if status.get("temperature_c") is not None]
+    limits = [status["power_limit_w"] for _, status in held if status.get("power_limit_w") is not None]
     percent: dict[str, float] = {}
-    reasons = [(seconds, _reasons(look.get("throttle_reasons"))) for seconds, look in held]
-    for seconds, words_of_look in reasons:
-        for words in words_of_look or []:
-            percent[words] = percent.get(words, 0.0) + 100 * seconds / known_s
-    is_told = all(words_of_look is not None for _, words_of_look in reasons)
+    reasons = [(seconds, _reasons(status.get("throttle_reasons"))) for seconds, status in held]
+    for seconds, names in reasons:
+        for name in names or []:
+            percent[name] = percent.get(name, 0.0) + 100 * seconds / known_s
     return {
         "mean_mhz": _mean(clocks) if clocks else None,
         "least_mhz": min((clock for _, clock in clocks), default=None),
         "hottest_c": max(temperatures, default=None),
         "power_limit_w": min(limits, default=None),
-        **({"throttled": percent} if is_told else {}),
+        **({"throttled": percent} if all(names is not None for _, names in reasons) else {}),
     }
 
 
-def _in_window(looks: Sequence[Event], window: Mapping[str, Any]) -> Iterator[tuple[float, Event]]:
-    ends = [*looks, Event("", math.inf, {})]
-    for look, after in pairwise(ends):
-        seconds = min(after.time_s, window["end_s"]) - max(look.time_s, window["start_s"])
+def _in_window(events: Sequence[Event], window: Window) -> Iterator[tuple[float, Event]]:
+    ends = [*events, Event("", math.inf, {})]
+    for event, after in pairwise(ends):
+        seconds = min(after.time_s, window.end_s) - max(event.time_s, window.start_s)
         if seconds > 0:
-            yield seconds, look
+            yield seconds, event
 
 
 def _mean(parts: Sequence[tuple[float, float]]) -> float:

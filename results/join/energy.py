@@ -14,7 +14,8 @@ from jpwr.trace.trace import Trace
 from jpwr.trace.writers import read_trace
 from results.join.channels import EnergyError, choose, sensor, twins
 from results.join.clocks import clocks_of
-from results.record.parts import JOULES_PER_WH, longest_s, of_node, windows_of
+from results.record.model import Window
+from results.record.parts import JOULES_PER_WH, all_windows, of_node, total_s, windows_of
 from results.record.records import Record
 from results.record.values import is_accelerated
 
@@ -22,9 +23,9 @@ TRACES = "power/*/trace.csv"
 # Components of an energy's interval; the first is the sum of the others.
 UNCERTAINTIES = ("uncertainty_wh", "random_wh", "systematic_wh")
 NOT_SAMPLED = "has too few samples inside the window: sample faster or run longer"
-MOST_ELSEWHERE = 1.1  # times the power of the windows; on an H200 a warm-up or later steps took up to 1.005 times
-PLACES = 8  # of a window's length, at which another time as long may begin
-MIN_COVERED = 0.95  # of the window, by a channel's first to last reading
+MOST_ELSEWHERE = 1.1  # power outside of the windows over that inside; on an H200, warm-up and later steps reach 1.005
+PLACES = 8  # starts, per length of the windows, of the other times of that length
+MIN_COVERED = 0.95  # of the window, between a channel's first and last reading
 
 
 class Reading(NamedTuple):
@@ -36,15 +37,15 @@ class Reading(NamedTuple):
 
 
 def read_traces(folder: Path) -> list[Trace]:
-    """Return the trace of every node that sampled."""
+    """Return the power trace of every node."""
     return [read_trace(path) for path in sorted(folder.glob(TRACES))]
 
 
 def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, Any]:
     """Return energy and power of the devices that trained, over the windows of one kind: those of a throughput.
 
-    Energy in watt-hours, power in watts, both summed over all devices. Raises EnergyError when a node has no trace
-    of its window, or a device no channel.
+    Energy in watt-hours, power in watts, both summed over all devices. Raises EnergyError if a node has no trace of its
+    window, or a device has no channel.
     """
     nodes = [Node(record, hostname, windows, traces) for hostname, windows in windows_of(record, kind).items()]
     if not nodes:
@@ -63,7 +64,7 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
         "energy_wh": energy_wh,
         "energy_wh_per_device": energy_wh / record["layout"]["num_devices"],
         "avg_power_w": energy_wh * JOULES_PER_WH / duration_s,
-        # Devices that are read at the same moments under the same load err in the same direction: sums are linear.
+        # Errors of devices that are read at the same moments under the same load are correlated: their sum is linear.
         **{name: math.fsum(channel[name] for channel in channels) for name in UNCERTAINTIES},
         **_accuracy(channels, energy_wh),
         "idle_power_w": _sum_or_none([channel["idle_power_w"] for channel in channels]),
@@ -87,14 +88,12 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
 class Node:
     """One node's windows and trace, with the channels that count."""
 
-    def __init__(
-        self, record: Record, hostname: str, windows: Sequence[dict[str, Any]], traces: Sequence[Trace]
-    ) -> None:
+    def __init__(self, record: Record, hostname: str, windows: Sequence[Window], traces: Sequence[Trace]) -> None:
         trace = of_node(windows[0], traces, lambda one: one.meta)
         if trace is None:
             raise EnergyError(f"node {hostname} has no power trace of the boot that it trained under")
         self.hostname, self.trace = hostname, trace
-        self.duration_s = longest_s({hostname: list(windows)})
+        self.duration_s = total_s(windows)
         self.devices = [device for device in record["devices"] if device["hostname"] == hostname]
         self.device_ids = [device["device_id"] for device in self.devices]
         self.is_accelerated = is_accelerated(record)
@@ -102,10 +101,10 @@ class Node:
         own = [info for info in trace.channels if info not in self.twins]
         self.chosen = choose(own, self.device_ids, self.is_accelerated)
         self.scope = "+".join(sorted({info.scope.value for info in self.chosen}))
-        self._windows, self._edges_s = windows, [(window["start_s"], window["end_s"]) for window in windows]
-        self._all_windows = [window for window in record["windows"] if window["hostname"] == hostname]
-        # A channel that is lost in a window has no energy, and takes no other's along.
-        self.heard = {
+        self._windows, self._edges_s = windows, [(window.start_s, window.end_s) for window in windows]
+        self._all_windows = [window for window in all_windows(record) if window.hostname == hostname]
+        # A channel that is lost in a window has no energy; the others keep theirs.
+        self.readings = {
             info: Reading(info, estimate, idle_w)
             for info, estimate, idle_w in zip(
                 trace.channels, trace.known_sums(self._edges_s), trace.idle_power_w(), strict=True
@@ -119,12 +118,12 @@ class Node:
         return [(info, curve) for info, curve in both if info in self.chosen]
 
     def channels(self) -> Iterator[dict[str, Any]]:
-        """Yield what the record has of each channel that counts; raises EnergyError for one without an energy."""
+        """Yield the record's entry for each channel that counts; raises EnergyError for one without energy."""
         for info in self.chosen:
-            if info not in self.heard:
+            if info not in self.readings:
                 raise EnergyError(f"channel {info.name} {info.lacks or self._why_unknown(info)}")
             clocks = clocks_of(self.trace, info.name, self._windows)
-            yield _describe(self.heard[info], self.hostname) | ({"clocks": clocks} if clocks else {})
+            yield _describe(self.readings[info], self.hostname) | ({"clocks": clocks} if clocks else {})
 
     def _why_unknown(self, info: ChannelInfo) -> str:
         try:
@@ -134,9 +133,9 @@ class Node:
         return NOT_SAMPLED
 
     def busy_w(self) -> tuple[float, float]:
-        """Return the mean power in watts from the first window to the last, and the highest over as long a time."""
-        begin_s = min(window["start_s"] for window in self._all_windows)
-        end_s = max(window["end_s"] for window in self._all_windows)
+        """Return two mean powers in watts: from the first window to the last, and the highest over any equal time."""
+        begin_s = min(window.start_s for window in self._all_windows)
+        end_s = max(window.end_s for window in self._all_windows)
         started_s, ended_s = (self.trace.event_time_s(f"command_{word}") for word in ("started", "ended"))
         curves = [curve.power for _, curve in self.curves()]
         edges_s = [(one.times_s[0], one.times_s[-1]) for one in curves if len(one.times_s) > 1]
@@ -164,24 +163,24 @@ def _note_twins(node: Node) -> Iterator[str]:
 
 def _note_devices_of_processors(node: Node) -> Iterator[str]:
     if node.is_accelerated is False and node.scope == "device":
-        yield f"node {node.hostname}: processors trained, and only the power of devices was measured: that is counted"
+        yield f"node {node.hostname}: processors trained, but only the power of devices was measured: it is counted"
 
 
 def _note_untrained_devices(node: Node) -> Iterator[str]:
     for info, trained in node.chosen.items():
         if trained < info.num_devices and any(node.device_ids):
             words = f"measures {info.num_devices} devices, of which {trained} trained: the energy of all is counted"
-            unknown = "has no id of a device that trained: its energy is counted all the same"
+            unknown = "has no id of a device that trained: its energy is counted nevertheless"
             yield f"channel {info.name} of node {node.hostname} {words if trained else unknown}"
 
 
 def _note_other_methods(node: Node) -> Iterator[str]:
-    """Channels of the scopes that count, unless those that count were found by their ids."""
+    """Note the channels of a counted scope that do not count; none if those that count were found by their ids."""
     scopes = {info.scope for info in node.chosen}
     own = [info for info in node.trace.channels if info.mine and info.scope in scopes and info not in node.twins]
     others = [info.name for info in own if info not in node.chosen]
     if others and not any(node.chosen.values()):
-        yield f"{', '.join(others)} of node {node.hostname} show the same by another method: not counted"
+        yield f"{', '.join(others)} of node {node.hostname} measure the same by another method: not counted"
 
 
 NOTES = (_note_twins, _note_devices_of_processors, _note_untrained_devices, _note_other_methods)
@@ -193,15 +192,13 @@ def _refuse_a_sensor_of_two_nodes(nodes: Sequence[Node]) -> None:
         for info in node.chosen:
             other = counted.setdefault(sensor(node.trace, info), node.hostname)
             if other != node.hostname and not info.estimated:
-                raise EnergyError(
-                    f"channel {info.name} is one sensor, and is counted for {other} and for {node.hostname}"
-                )
+                raise EnergyError(f"channel {info.name} is one sensor, but counts for {other} and for {node.hostname}")
 
 
 def _only_scope(nodes: Sequence[Node]) -> str:
     if len({node.scope for node in nodes}) > 1:
         known = ", ".join(f"{node.scope} on {node.hostname}" for node in nodes)
-        raise EnergyError(f"the nodes were measured at different places, whose sum means nothing: {known}")
+        raise EnergyError(f"the nodes were measured at different scopes, whose energies must not be added: {known}")
     return nodes[0].scope
 
 
@@ -209,27 +206,27 @@ def _refuse_nothing(channels: Sequence[dict[str, Any]], energy_wh: float) -> Non
     every = [("its channels", energy_wh), *((f"channel {one['name']}", one["energy_wh"]) for one in channels)]
     for name, measured_wh in every:
         if not measured_wh > 0:
-            raise EnergyError(f"{name} measured {measured_wh:g} Wh, and no run uses none")
+            raise EnergyError(f"{name} measured {measured_wh:g}Wh, but every run uses energy")
 
 
 def _sampled_by_scope(nodes: Sequence[Node]) -> dict[str, float | None]:
-    """Energy of all that was sampled, used or not: scopes contain each other and are not to be added up.
+    """Return the energy of all channels by scope, whether they count or not, in watt-hours.
 
-    A scope that some nodes lack has no sum that others could be compared with.
+    Scopes contain each other: their energies must not be added. A scope that some nodes lack has None.
     """
-    found = {}
-    for scope in sorted({info.scope.value for node in nodes for info in node.heard}):
-        of_nodes = [[one.estimate for info, one in node.heard.items() if info.scope.value == scope] for node in nodes]
-        joules = math.fsum(estimate.energy_j for of_node in of_nodes for estimate in of_node)
-        found[f"{scope}_wh"] = _none_if_nan(joules / JOULES_PER_WH) if all(of_nodes) else None
-    return found
+    energies = {}
+    for scope in sorted({info.scope.value for node in nodes for info in node.readings}):
+        by_node = [[one.estimate for info, one in node.readings.items() if info.scope.value == scope] for node in nodes]
+        joules = math.fsum(estimate.energy_j for estimates in by_node for estimate in estimates)
+        energies[f"{scope}_wh"] = _none_if_nan(joules / JOULES_PER_WH) if all(by_node) else None
+    return energies
 
 
 def _busier_elsewhere(nodes: Sequence[Node], channels: Sequence[dict[str, Any]], duration_s: float) -> dict[str, float]:
-    """Return both powers where the run took clearly more power outside of its windows."""
-    windows_w, elsewhere_w = (math.fsum(of_nodes) for of_nodes in zip(*(node.busy_w() for node in nodes), strict=True))
-    unsure_w = math.fsum(channel["uncertainty_wh"] for channel in channels) * JOULES_PER_WH / duration_s
-    is_busier = elsewhere_w > MOST_ELSEWHERE * windows_w + unsure_w
+    """Return the power inside and outside of the windows if that outside is clearly higher; else empty."""
+    windows_w, elsewhere_w = (math.fsum(powers_w) for powers_w in zip(*(node.busy_w() for node in nodes), strict=True))
+    half_width_w = math.fsum(channel["uncertainty_wh"] for channel in channels) * JOULES_PER_WH / duration_s
+    is_busier = elsewhere_w > MOST_ELSEWHERE * windows_w + half_width_w
     return {"windows_w": windows_w, "elsewhere_w": elsewhere_w} if is_busier else {}
 
 
@@ -271,7 +268,7 @@ def _describe(reading: Reading, hostname: str) -> dict[str, Any]:
 
 
 def _accuracy(channels: Sequence[dict[str, Any]], energy_wh: float) -> dict[str, Any]:
-    """Accuracy of a sum, a share of it, and where it is from; null if that of one sensor is not stated."""
+    """Return the relative accuracy of the sum and its source; None if that of one sensor is not stated."""
     if not all(channel["accuracy"] for channel in channels):
         return {"accuracy": None, "accuracy_from": ""}
     bound_wh = math.fsum(channel["accuracy"] * channel["energy_wh"] for channel in channels)

@@ -1,4 +1,4 @@
-"""Energy of runs from what a meter in the supply line wrote: a file of timestamps and watts, of one node or several."""
+"""Energy of runs from the file of a meter in the supply line: timestamps and watts, of one node or several."""
 
 from __future__ import annotations
 
@@ -17,35 +17,36 @@ from jpwr.sampling.sentinels import NO_POWER_W, bounds_w
 from jpwr.trace.trace import Trace
 from results.join.channels import EnergyError
 from results.join.energy import energy_of
-from results.record.checks.energy import apart_from_inside
+from results.record.checks.energy import scope_conflict
 from results.record.parts import is_number
 from results.record.records import Record, RecordError
 
 TIME, POWER, NODE = "timestamp", "watts", "node"
-BESIDE_S = 60.0  # readings before and after a window that are looked at, too
-CLOCK_S = 1.0  # by which the meter's clock may differ from the node's
-EVERY_NODE = ""
-LATEST_S = 1e11  # seconds since 1970, in the year 5138: larger numbers are of another unit
+MARGIN_S = 60.0  # before and after a window, in which readings count, too
+CLOCK_S = 1.0  # largest difference of the meter's clock from the node's
+ONLY_NODE = ""
+LATEST_S = 1e11  # seconds since 1970, in the year 5138: larger numbers have another unit
 UNITS = {"milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
-METER = "meter"  # name of its channel
+METER = "meter"  # name of the channel
 
 
 class Meter(NamedTuple):
-    """Readings by the node, each in the order of time, seconds since 1970."""
+    """Readings by node in the order of time: seconds since 1970 and watts."""
 
     path: Path
     times_s: dict[str, list[float]]
     power_w: dict[str, list[float]]
 
     def node_of(self, hostname: str) -> str | None:
-        """Under which name a node's readings are, None where there are none."""
-        names = (hostname, hostname.partition(".")[0], EVERY_NODE)
+        """Return the name under which a node's readings are stored, None if there are none."""
+        names = (hostname, hostname.partition(".")[0], ONLY_NODE)
         return next((name for name in names if name in self.times_s), None)
 
 
 def read_meter(path: Path) -> Meter:
-    """A CSV with the columns `timestamp` (seconds since 1970, or ISO 8601 with its zone), `watts`, and `node`, where it
-    is of several; raises RecordError for anything else.
+    """Read a CSV file with the columns `timestamp` (seconds since 1970, or ISO 8601 with its zone) and `watts`.
+
+    Readings of several nodes need the column `node`. Raises RecordError for any other file.
     """
     readings: dict[str, list[tuple[float, float]]] = {}
     try:
@@ -56,18 +57,19 @@ def read_meter(path: Path) -> Meter:
         raise RecordError(f"{path} cannot be read as a meter's readings: {error}") from error
     if not readings:
         raise RecordError(f"{path} has no reading below its header")
-    for node, found in readings.items():
-        found.sort()
-        twice_s = next((before[0] for before, after in pairwise(found) if before[0] == after[0]), None)
+    for node, values in readings.items():
+        values.sort()
+        twice_s = next((before[0] for before, after in pairwise(values) if before[0] == after[0]), None)
         if twice_s is not None:
             words = f" of node {node}" if node else ""
             raise RecordError(
-                f"{path} has two readings{words} of {_moment(twice_s)}: add up what feeds a node, one reading a moment"
+                f"{path} has two readings{words} of {_moment(twice_s)}: "
+                "add up the supplies of a node, one reading for each time"
             )
     return Meter(
         path,
-        {node: [time_s for time_s, _ in found] for node, found in readings.items()},
-        {node: [power_w for _, power_w in found] for node, found in readings.items()},
+        {node: [time_s for time_s, _ in values] for node, values in readings.items()},
+        {node: [power_w for _, power_w in values] for node, values in readings.items()},
     )
 
 
@@ -76,7 +78,7 @@ def _rows(file: Any, path: Path) -> Iterator[tuple[str, float, float]]:
     delimiter = ";" if ";" in header else ","
     titles = [title.strip().lower() for title in next(csv.reader([header], delimiter=delimiter), [])]
     if TIME not in titles or POWER not in titles:
-        raise RecordError(f"{path}: its first line is {header.strip()!r}, it needs the columns {TIME} and {POWER}")
+        raise RecordError(f"{path}: its first line is {header.strip()!r}, but it needs the columns {TIME} and {POWER}")
     if twice := next((title for title in (TIME, POWER, NODE) if titles.count(title) > 1), None):
         raise RecordError(f"{path}: its first line has the column {twice} twice")
     for number, fields in enumerate(csv.reader(file, delimiter=delimiter), 2):
@@ -86,10 +88,10 @@ def _rows(file: Any, path: Path) -> Iterator[tuple[str, float, float]]:
         try:
             time_s, power_w = _seconds(row[TIME]), float(row[POWER])
         except (KeyError, ValueError) as error:
-            raise RecordError(f"{path}, line {number}: {delimiter.join(fields)!r} is no reading: {error}") from error
+            raise RecordError(f"{path}, line {number}: {delimiter.join(fields)!r} is not a reading: {error}") from error
         if not (math.isfinite(time_s) and math.isfinite(power_w) and power_w >= 0):
-            raise RecordError(f"{path}, line {number}: {power_w:g} W at {time_s:g} s is no reading")
-        yield row.get(NODE, EVERY_NODE), time_s, power_w
+            raise RecordError(f"{path}, line {number}: {power_w:g} W at {time_s:g} s is not a reading")
+        yield row.get(NODE, ONLY_NODE), time_s, power_w
 
 
 def _seconds(text: str) -> float:
@@ -98,7 +100,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
         if moment.tzinfo is None:
-            raise ValueError("its time has no zone, such as +01:00 or Z") from None
+            raise ValueError("its time has no zone: add one, such as +01:00 or Z") from None
         return moment.timestamp()
     if abs(time_s) >= LATEST_S:
         raise ValueError(f"its time is in {_unit(abs(time_s))}: give seconds since 1970, or ISO 8601 with its zone")
@@ -106,15 +108,15 @@ def _seconds(text: str) -> float:
 
 
 def _unit(time_s: float) -> str:
-    """The unit that makes a time of a number too large for seconds."""
+    """Return the unit of a time that is too large for seconds."""
     return next((unit for unit, each in UNITS.items() if time_s / each < LATEST_S), "no unit")
 
 
 def add_meter(records: Sequence[Record], meter: Meter) -> list[str]:
-    """Give each run that the meter covers its energy, of scope `supply`; what its own sensors said stays beside it.
+    """Replace the energy of each run that the meter covers by that of the meter, of scope `supply`.
 
-    Returns a sentence on each run that it does not. Raises RecordError where it covers none, and for a run that has its
-    energy from another meter's file.
+    The energies by the run's own sensors stay in `sampled_by_scope`. Returns a sentence on each run that the meter does
+    not cover. Raises RecordError if it covers none, and for a run whose energy is from another meter's file.
     """
     good = [record for record in records if record["status"] == "ok" and record.get("windows")]
     notes = []
@@ -126,27 +128,27 @@ def add_meter(records: Sequence[Record], meter: Meter) -> list[str]:
                 for energy, kind in (("energy", "measured"), ("energy_effective", "effective"))
                 if kind == "measured" or record.get(energy)
             }
-            for energy, found in energies.items():
+            for energy, values in energies.items():
                 own = record.get(energy) or {}
                 if other := _other_meter(own):
                     raise RecordError(
                         f"{meter.path} and {other} both measure {_name(record)}: give one file of each node's meter"
                     )
-                found["sampled_by_scope"] = (own.get("sampled_by_scope") or {}) | found["sampled_by_scope"]
-                if apart := apart_from_inside(found):
-                    raise EnergyError(f"its energy is {apart}: are its readings watts?")
+                values["sampled_by_scope"] = (own.get("sampled_by_scope") or {}) | values["sampled_by_scope"]
+                if conflict := scope_conflict(values):
+                    raise EnergyError(f"its energy is {conflict}: check that its readings are in watts")
             record |= energies
         except (EnergyError, JpwrError) as error:
             notes.append(f"{meter.path} does not measure {_name(record)}: {error}")
     if good and len(notes) == len(good):
         every = [time_s for times_s in meter.times_s.values() for time_s in (times_s[0], times_s[-1])]
         span = f"{_moment(min(every))} to {_moment(max(every))}"
-        raise RecordError(f"{notes[0]}; nor any other run: its readings are of {span}")
+        raise RecordError(f"{notes[0]}; nor any other run: its readings are from {span}")
     return notes
 
 
 def _other_meter(energy: dict[str, Any]) -> str | None:
-    """The name of the meter's file that an energy is from; None for one of the run's own sensors."""
+    """Return the name of the meter's file that an energy is from; None for the run's own sensors."""
     channels = energy.get("channels") or []
     return next((channel["source"] for channel in channels if channel["name"] == METER), None)
 
@@ -161,19 +163,19 @@ def _name(record: Record) -> str:
 
 
 def _traces(record: Record, meter: Meter) -> list[Trace]:
-    """The meter's readings of each node, on that node's clock."""
+    """Return the meter's readings of each node as a trace on that node's clock; raises EnergyError without any."""
     windows = record["windows"]
     hosts = {window["hostname"] for window in windows}
-    found = []
+    traces = []
     for hostname in sorted(hosts):
         node = meter.node_of(hostname)
         if node is None:
             raise EnergyError(f"it has no readings of node {hostname}")
-        if node == EVERY_NODE and len(hosts) > 1:
-            raise EnergyError(f"the run had {len(hosts)} nodes, and a column '{NODE}' is missing")
+        if node == ONLY_NODE and len(hosts) > 1:
+            raise EnergyError(f"the run had {len(hosts)} nodes, but the column '{NODE}' is missing")
         mine = [window for window in windows if window["hostname"] == hostname]
         if not all(is_number(window.get("start_epoch_s")) for window in mine):
-            raise EnergyError("the record does not say when its windows were by the wall clock")
+            raise EnergyError("the record has no start of its windows by the wall clock")
         offset_s, *later_s = (
             window[f"{edge}_epoch_s"] - window[f"{edge}_s"]
             for window in mine
@@ -184,29 +186,29 @@ def _traces(record: Record, meter: Meter) -> list[Trace]:
         if moved_s > CLOCK_S:
             raise EnergyError(f"the wall clock of node {hostname} was set by {moved_s:.1f} s while it ran")
         first, last = (
-            min(window["start_s"] for window in mine) + offset_s - BESIDE_S,
-            max(window["end_s"] for window in mine) + offset_s + BESIDE_S,
+            min(window["start_s"] for window in mine) + offset_s - MARGIN_S,
+            max(window["end_s"] for window in mine) + offset_s + MARGIN_S,
         )
         times_s = meter.times_s[node]
         part = slice(bisect_left(times_s, first), bisect_right(times_s, last))
         if not times_s[part]:
-            raise EnergyError(f"it has no reading of {_moment(first + BESIDE_S)} to {_moment(last - BESIDE_S)}")
+            raise EnergyError(f"it has no reading from {_moment(first + MARGIN_S)} to {_moment(last - MARGIN_S)}")
         least_w, most_w = bounds_w(ChannelInfo(METER, Scope.SUPPLY, ""))
         power_w = [
             one if least_w <= one <= most_w and one not in NO_POWER_W else math.nan for one in meter.power_w[node][part]
         ]
-        lacks = "read 0 W, or a mark for no power, all the time" if all(map(math.isnan, power_w)) else ""
+        lacks = "reported 0 W, or a mark for a missing power, all the time" if all(map(math.isnan, power_w)) else ""
         info = ChannelInfo(METER, Scope.SUPPLY, f"a meter in the supply line: {meter.path.name}", lacks=lacks)
         trace = Trace([info], {"hostname": hostname, "boot_id": mine[0]["boot_id"]})
         for time_s, one_w in zip(times_s[part], power_w, strict=True):
             trace.append(time_s - offset_s, [one_w], [None])
-        found.append(trace)
-    return found
+        traces.append(trace)
+    return traces
 
 
 def _with_clock(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, Any]:
-    """Energy over the windows, less sure by what an error of the meter's clock would change."""
-    found = energy_of(record, traces, kind)
+    """Return the energy over the windows, with an uncertainty that includes an error of the meter's clock."""
+    energy = energy_of(record, traces, kind)
     changes = []
     for shift_s in (-CLOCK_S, CLOCK_S):
         windows = [
@@ -214,8 +216,8 @@ def _with_clock(record: Record, traces: Sequence[Trace], kind: str) -> dict[str,
             for window in record["windows"]
         ]
         shifted = energy_of({**record, "windows": windows}, traces, kind)
-        changes.append(abs(shifted["energy_wh"] - found["energy_wh"]))
+        changes.append(abs(shifted["energy_wh"] - energy["energy_wh"]))
     for name in ("uncertainty_wh", "systematic_wh"):
-        found[name] += max(changes)
-    found["notes"] += [f"the meter's clock is taken to be within {CLOCK_S:g} s of the nodes'"]
-    return found
+        energy[name] += max(changes)
+    energy["notes"] += [f"the meter's clock is assumed to be within {CLOCK_S:g} s of the nodes'"]
+    return energy

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from ioprof.counts import SIZE_CLASSES, Profile
 from ioprof.errors import IoprofError
 from ioprof.folder import load
 from ioprof.summary import Sum, by_file, by_folder, most, over_time, reading_s, stretches, total
+from results.record.model import Window
 from results.record.parts import of_node, windows_of
 from results.record.records import Record
 
@@ -24,8 +25,8 @@ PROFILES = "io/*/profile.json"
 TIMES_NAME = "record.regions.json"
 KINDS = ("measured", "effective")
 WAITING = "IO"  # the region in which a step waits for its input
-KEPT = 20  # files, and folders
-DIGITS = 6  # of the time of a part
+KEPT = 20  # files, and folders, with the most bytes
+DIGITS = 6  # decimals of the times of parts
 Sizes = defaultdict[str, float]
 
 
@@ -36,10 +37,10 @@ class WindowReads:
     bytes: float = 0.0
     reads: float = 0.0
     read_s: float = 0.0  # over all threads
-    reading_s: float = 0.0  # in which a node read something; of the node that did so longest
-    by_region: Sizes = field(default_factory=lambda: defaultdict(float))  # bytes that came while the host did that
+    reading_s: float = 0.0  # in which any thread read, on the node where that took longest
+    by_region: Sizes = field(default_factory=lambda: defaultdict(float))  # bytes read while the host was in the region
     files: Sizes = field(default_factory=lambda: defaultdict(float))
-    files_waited_for: Sizes = field(default_factory=lambda: defaultdict(float))  # bytes that came while a step waited
+    files_waited_for: Sizes = field(default_factory=lambda: defaultdict(float))  # bytes read while a step waited
 
 
 class Times:
@@ -73,39 +74,41 @@ class Rank(NamedTuple):
 
 
 def reads_of(record: Record, folder: Path) -> dict[str, Any] | None:
-    """Return the record's `io`, from a job's folder; None where no reads were counted. Raises IoprofError."""
+    """Return the record's `io`, from a job's folder; None if no reads were counted. Raises IoprofError."""
     profiles = [load(path.parent) for path in sorted(folder.glob(PROFILES))]
     if not profiles:
         return None
-    of_kinds = {kind: _of_windows(windows_of(record, kind), kind, profiles, _ranks(folder)) for kind in KINDS}
+    by_kind = {kind: _of_windows(windows_of(record, kind), kind, profiles, _ranks(folder)) for kind in KINDS}
     files = _by_file(profiles)
-    in_windows = {path for found in of_kinds.values() for path in found.files}
+    in_windows = {path for reads in by_kind.values() for path in reads.files}
     return {
         "source": profiles[0].about.get("source"),
-        **_what_was_missed(profiles),
+        **_coverage(profiles),
         "job": _dict(total(files.values())),
         "data": _dict(total(files[path] for path in in_windows)),  # of the files that windows read
-        "windows": {kind: _window(one) for kind, one in of_kinds.items() if windows_of(record, kind)},
-        "files": _most_read(files, of_kinds["effective"] if of_kinds["effective"].reads else of_kinds["measured"]),
+        "windows": {kind: _window(one) for kind, one in by_kind.items() if windows_of(record, kind)},
+        "files": _most_read(files, by_kind["effective"] if by_kind["effective"].reads else by_kind["measured"]),
         "folders": [{"path": _printable(path), **_dict(one)} for path, one in most(by_folder(files), KEPT)],
         "over_time": [_over_time(profile) for profile in profiles],
     }
 
 
 def _of_windows(
-    nodes: dict[str, list[dict[str, Any]]], kind: str, profiles: Sequence[Profile], ranks: Sequence[Rank]
+    nodes: Mapping[str, Sequence[Window]], kind: str, profiles: Sequence[Profile], ranks: Sequence[Rank]
 ) -> WindowReads:
-    found = WindowReads()
+    window_reads = WindowReads()
     for hostname, windows in nodes.items():
         if profile := of_node(windows[0], profiles, lambda one: one.about):
-            edges = Times((window["start_s"], window["end_s"], kind) for window in windows)
-            node = (hostname, windows[0]["boot_id"])
-            _add_node(found, edges, profile, [one.times[kind] for one in ranks if (one.hostname, one.boot_id) == node])
-    return found
+            edges = Times((window.start_s, window.end_s, kind) for window in windows)
+            node = (hostname, windows[0].boot_id)
+            _add_node(
+                window_reads, edges, profile, [one.times[kind] for one in ranks if (one.hostname, one.boot_id) == node]
+            )
+    return window_reads
 
 
 def _by_file(profiles: Sequence[Profile]) -> dict[str, Sum]:
-    """All reads of each file: one that several nodes read is one file."""
+    """Return all reads by file; a file that several nodes read is one file."""
     files: dict[str, Sum] = {}
     for profile in profiles:
         for path, one in by_file(profile).items():
@@ -115,7 +118,7 @@ def _by_file(profiles: Sequence[Profile]) -> dict[str, Sum]:
     return files
 
 
-def _what_was_missed(profiles: Sequence[Profile]) -> dict[str, Any]:
+def _coverage(profiles: Sequence[Profile]) -> dict[str, Any]:
     processes = [process for profile in profiles for process in profile.processes]
     covered = [profile.coverage for profile in profiles if profile.coverage]
     kernel_bytes, seen_bytes = sum(one.kernel_bytes for one in covered), sum(one.seen_bytes for one in covered)
@@ -128,21 +131,21 @@ def _what_was_missed(profiles: Sequence[Profile]) -> dict[str, Any]:
     }
 
 
-def _most_read(files: dict[str, Sum], found: WindowReads) -> list[dict[str, Any]]:
-    first = sorted(files, key=lambda path: (-found.files.get(path, 0.0), -files[path].bytes, path))[:KEPT]
+def _most_read(files: dict[str, Sum], window_reads: WindowReads) -> list[dict[str, Any]]:
+    first = sorted(files, key=lambda path: (-window_reads.files.get(path, 0.0), -files[path].bytes, path))[:KEPT]
     return [
         {
             "path": _printable(path),
             **_dict(files[path]),
-            "window_bytes": round(found.files.get(path, 0.0)),
-            "waited_for_bytes": round(found.files_waited_for.get(path, 0.0)),
+            "window_bytes": round(window_reads.files.get(path, 0.0)),
+            "waited_for_bytes": round(window_reads.files_waited_for.get(path, 0.0)),
         }
         for path in first
     ]
 
 
-def _add_node(found: WindowReads, windows: Times, profile: Profile, ranks: Sequence[Times]) -> None:
-    """Add what one node read in windows of one kind, while its ranks were in the regions of `ranks`."""
+def _add_node(window_reads: WindowReads, windows: Times, profile: Profile, ranks: Sequence[Times]) -> None:
+    """Add the reads of one node in windows of one kind, by the regions that its ranks were in meanwhile."""
     parts = []
     for process in profile.processes:
         for one in process.stretches:
@@ -150,16 +153,16 @@ def _add_node(found: WindowReads, windows: Times, profile: Profile, ranks: Seque
             for _, begin_s, end_s, share in windows.shares(one.begin_s, one.end_s):
                 size = one.bytes * share
                 parts.append(one._replace(begin_s=begin_s, end_s=end_s, busy_s=one.busy_s * share))
-                found.bytes += size
-                found.reads += one.reads * share
-                found.read_s += one.busy_s * share
-                found.files[path] += size
+                window_reads.bytes += size
+                window_reads.reads += one.reads * share
+                window_reads.read_s += one.busy_s * share
+                window_reads.files[path] += size
                 for rank in ranks:
-                    for name, _, _, of_part in rank.shares(begin_s, end_s):
-                        found.by_region[name] += size * of_part / len(ranks)
+                    for name, _, _, part_share in rank.shares(begin_s, end_s):
+                        window_reads.by_region[name] += size * part_share / len(ranks)
                         if name == WAITING:
-                            found.files_waited_for[path] += size * of_part / len(ranks)
-    found.reading_s = max(found.reading_s, reading_s(parts))
+                            window_reads.files_waited_for[path] += size * part_share / len(ranks)
+    window_reads.reading_s = max(window_reads.reading_s, reading_s(parts))
 
 
 def _ranks(folder: Path) -> list[Rank]:
@@ -220,5 +223,5 @@ def _over_time(profile: Profile) -> dict[str, Any]:
 
 
 def _printable(text: str) -> str:
-    """A name that is no UTF-8 has its bytes escaped: a record holds no half of a character."""
+    """Return a file name with bytes that are not UTF-8 escaped."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

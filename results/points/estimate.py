@@ -1,7 +1,7 @@
-"""A number with what is known of its error, and what follows from several of them.
+"""Estimates with their uncertainty, and products of them.
 
-Numbers are above 0, and their errors are those of their logarithms, so that a product's error follows from those of its
-parts. Where these come from few runs, the degrees of freedom are those of Welch and Satterthwaite.
+Values are above 0, and uncertainties are those of their logarithms, so that they add up in a product. The degrees of
+freedom of a sum are by Welch and Satterthwaite.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 CONFIDENCE = 0.95
-LARGEST_LOG = 700.0  # of what a float can be
+LARGEST_LOG = 700.0  # exp() of more is no finite float
 
 
 class Interval(NamedTuple):
@@ -29,7 +29,7 @@ class Interval(NamedTuple):
 
 
 def overlap(one: Interval | None, other: Interval | None) -> bool:
-    """Return whether two intervals overlap; True if one is not known, as chance may then have put either first."""
+    """Return whether two intervals overlap; True if one is unknown."""
     return one is None or other is None or (one.low <= other.high and other.low <= one.high)
 
 
@@ -41,9 +41,9 @@ class Part(NamedTuple):
 
 
 def half_interval(parts: Sequence[Part], choices: int = 1) -> float:
-    """Return half of the interval of a sum with these errors.
+    """Return the half-width of the interval of a sum with these components.
 
-    If the sum is the best of several choices, the intervals of all of them hold together (Bonferroni).
+    If the sum is the best of several choices, the intervals of all choices hold at the same time (Bonferroni).
     """
     variance = math.fsum(part.variance for part in parts)
     if not variance:
@@ -64,7 +64,7 @@ class Estimate(NamedTuple):
     """Median of runs, or a value from several estimates; `parts` is None for a single run: no confidence interval."""
 
     value: float
-    log: float  # the middle of the interval, as a logarithm: the geometric mean, where the value is the median
+    log: float  # logarithm of the middle of the interval, which is the geometric mean of runs
     parts: tuple[Part, ...] | None
 
     @property
@@ -74,13 +74,13 @@ class Estimate(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The value with its interval, as of a ratio."""
+        """Value with its interval, as text."""
         return f"{self.value:.3f}" + (
             " [{:.3f}, {:.3f}]".format(*self.interval) if self.interval and self.parts else ""
         )
 
     def interval_of_best(self, choices: int) -> Interval | None:
-        """Return the interval if this is the best of so many estimates."""
+        """Return the interval if this is the best of several estimates; `choices` is their number."""
         if self.parts is None:
             return None
         half = half_interval(self.parts, choices)
@@ -104,14 +104,14 @@ class Estimate(NamedTuple):
 
 
 def exactly(value: float) -> Estimate:
-    """A number without an error."""
+    """Return the estimate of a number without uncertainty."""
     return Estimate(value, math.log(value), ())
 
 
 def of_runs(values: Sequence[float], sensor: float = 0.0) -> Estimate:
-    """Return the estimate from the values of a point's runs; sensor: each one's own standard uncertainty, as a share.
+    """Return the estimate from the values of a point's runs; sensor: standard uncertainty of each value, relative.
 
-    The runs share that error. Raises ValueError without values, or for one that is not above 0.
+    All runs share the error of the sensor. Raises ValueError without values, or for one that is not above 0.
     """
     logs = [math.log(value) for value in values]
     parts = None
@@ -121,32 +121,32 @@ def of_runs(values: Sequence[float], sensor: float = 0.0) -> Estimate:
 
 
 def _of_sensor(sensor: float) -> Part:
-    """Return the systematic component, which all runs share: more runs do not reduce it."""
+    """Return the systematic component, which more runs do not reduce."""
     return Part(sensor**2, math.inf)
 
 
-def of_the_middle(values: Sequence[float], smallest: int, largest: int, sensor: float = 0.0) -> Estimate:
-    """Return the mean without so many of the smallest and largest values; sensor: as in `of_runs`.
+def trimmed_mean(values: Sequence[float], smallest: int, largest: int, sensor: float = 0.0) -> Estimate:
+    """Return the mean without the given numbers of smallest and largest values; sensor: as in `of_runs`.
 
-    Its error is that of Tukey and McLaughlin 1963, of the values with those left out replaced by the next. Raises
-    ValueError where none is left, or one is not above 0.
+    Its standard error is that of the winsorized values (Tukey and McLaughlin 1963). Raises ValueError if no value is
+    left, or one is not above 0.
     """
     ordered = sorted(values)
     middle = ordered[smallest : len(ordered) - largest]
     if not middle or ordered[0] <= 0:
-        raise ValueError(f"{len(values)} values have no middle without {smallest} and {largest}")
+        raise ValueError(f"{len(values)} values leave none without {smallest} and {largest}")
     mean = statistics.fmean(middle)
     parts = None
     if len(middle) > 1:
-        drawn_in = [middle[0]] * smallest + middle + [middle[-1]] * largest
-        error = statistics.stdev(drawn_in) * math.sqrt(len(ordered)) / len(middle)
+        winsorized = [middle[0]] * smallest + middle + [middle[-1]] * largest
+        error = statistics.stdev(winsorized) * math.sqrt(len(ordered)) / len(middle)
         parts = (Part((error / mean) ** 2, len(middle) - 1), _of_sensor(sensor))
     return Estimate(mean, math.log(mean), parts)
 
 
 def product(factors: Iterable[tuple[Estimate, float]]) -> Estimate:
     """Return the product of independent estimates, each raised to its exponent."""
-    found = exactly(1.0)
+    total = exactly(1.0)
     for estimate, exponent in factors:
-        found = found * estimate**exponent
-    return found
+        total = total * estimate**exponent
+    return total

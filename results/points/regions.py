@@ -9,24 +9,24 @@ from typing import Any, NamedTuple
 from results.record.records import Record
 from results.record.values import rounded
 
-# In the order of a step; regions of a workload's own come after them, and last what is in none.
+# In the order of a step; other regions of a workload follow, and the time outside of all regions is last.
 ORDER = ("IO", "Forward", "Forward+Backward", "Backward", "Comm", "Update")
 OTHER = "Other"
 WINDOWS = ("measured", "effective")
-TOLD_BY = {"host": "host's clock", "device": "device's events", "in parts": "split steps"}
-TELLING_SHARE = 0.01  # of a step: a change of less is not told
+TIMED_BY = {"host": "host's clock", "device": "device's events", "in parts": "split steps"}
+LEAST_CHANGE = 0.01  # of a step's time: smaller changes are not reported
 
 
 class RegionTime(NamedTuple):
-    """One region of the steps of a point: the median over its runs, times in seconds of a step."""
+    """One region of the steps of a point: medians over its runs, times per step in seconds."""
 
     name: str
     median_s: float
     p95_s: float
     share_percent: float
-    whole_s: float | None  # with what lies in it, and what of it goes on beside the step
-    imbalance_percent: float | None  # of a step, between the processes
-    told_by: str
+    whole_s: float | None  # with the regions inside it, and its time in the background
+    imbalance_percent: float | None  # of a step's time, between the processes
+    timed_by: str
 
 
 class StepRegions(NamedTuple):
@@ -35,24 +35,24 @@ class StepRegions(NamedTuple):
     window: str
     step_s: float
     regions: list[RegionTime]
-    longer_percent: float | None  # by which split steps took longer than those that they represent
+    longer_percent: float | None  # by which split steps took longer than the steps they represent
 
 
 def regions_of(records: Sequence[Record]) -> list[StepRegions]:
     """Return the regions of a point's runs, for each kind of window that all of the runs record."""
-    found = []
+    every = []
     for window in WINDOWS:
-        told = [(record.get("regions") or {}).get(window) or {} for record in records]
-        if told and all(one.get("regions") and one.get("step_s") for one in told):
-            found.append(_of_runs(window, told))
-    return found
+        entries = [(record.get("regions") or {}).get(window) or {} for record in records]
+        if entries and all(one.get("regions") and one.get("step_s") for one in entries):
+            every.append(_medians(window, entries))
+    return every
 
 
-def _of_runs(window: str, told: Sequence[dict[str, Any]]) -> StepRegions:
-    names = dict.fromkeys(name for one in told for name in one["regions"])
+def _medians(window: str, entries: Sequence[dict[str, Any]]) -> StepRegions:
+    names = dict.fromkeys(name for one in entries for name in one["regions"])
     regions = []
     for name in sorted(names, key=_place):
-        runs = [one["regions"].get(name) or {} for one in told]
+        runs = [one["regions"].get(name) or {} for one in entries]
         known = next(run for run in runs if run)
         regions.append(
             RegionTime(
@@ -62,12 +62,12 @@ def _of_runs(window: str, told: Sequence[dict[str, Any]]) -> StepRegions:
                 statistics.fmean(run.get("share_percent") or 0.0 for run in runs),
                 median_of_all([run.get("whole_s") for run in runs]),
                 median_of_all([run.get("imbalance_percent") for run in runs]),
-                TOLD_BY.get(known.get("from") or told[0].get("clock", ""), ""),
+                TIMED_BY.get(known.get("from") or entries[0].get("clock", ""), ""),
             )
         )
-    step_s = statistics.median(one["step_s"] for one in told)
+    step_s = statistics.median(one["step_s"] for one in entries)
     return StepRegions(
-        window, step_s, regions, median_of_all([(one.get("in_parts") or {}).get("longer_percent") for one in told])
+        window, step_s, regions, median_of_all([(one.get("in_parts") or {}).get("longer_percent") for one in entries])
     )
 
 
@@ -78,7 +78,7 @@ def _place(name: str) -> tuple[int, str]:
 
 
 def median_of_all(values: Sequence[float | None]) -> float | None:
-    """Return the median; None without values, and unless all are known."""
+    """Return the median; None without values, or if one is unknown."""
     known = [value for value in values if value is not None]
     return statistics.median(known) if known and len(known) == len(values) else None
 
@@ -90,13 +90,13 @@ def changes(base: Sequence[Record], other: Sequence[Record]) -> str:
         return ""
     ours, theirs = ({region.name: _seconds(steps, region) for region in steps.regions} for steps in sides if steps)
     differences = {name: theirs.get(name, 0.0) - ours.get(name, 0.0) for name in ours.keys() | theirs.keys()}
-    told = [
+    changed = [
         f"{name} {_ms(ours.get(name, 0.0))} to {_ms(theirs.get(name, 0.0))}"
         for name, change in sorted(differences.items(), key=lambda one: (-abs(one[1]), one[0]))
-        if abs(change) >= TELLING_SHARE * sides[0].step_s
+        if abs(change) >= LEAST_CHANGE * sides[0].step_s
     ]
     steps = f"a step from {_ms(sides[0].step_s)} to {_ms(sides[1].step_s)} ms"
-    return f"{steps}: {', '.join(told)}" if told else f"{steps}, with every region as it was"
+    return f"{steps}: {', '.join(changed)}" if changed else f"{steps}, and no region changed"
 
 
 def _seconds(steps: StepRegions, region: RegionTime) -> float:

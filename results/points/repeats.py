@@ -1,4 +1,4 @@
-"""Repeats of one point as one number with its uncertainty. The statistics are scipy's."""
+"""Repeats of one point, summarised as one number with its uncertainty."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from results.points.setups import differences, options_of, setup_of
 from results.record.records import Record
 from results.record.values import devices_text, energy_source, grouped, sort_key, value_at
 
-# What makes a run unsteady: of fewer steps a trend may be chance.
-FEWEST_STEPS = 12
-TREND = 0.03
-SURE_OF_A_SHIFT = 0.005  # of 12 steps the first 4 can be told from the others just so
-OUTLIER = 1.5
-OUTLIER_COST = 0.01
+# Criteria for steps that are not in steady state.
+FEWEST_STEPS = 12  # with fewer, a trend may be chance
+TREND = 0.03  # relative change of the median step time
+SHIFT_P_VALUE = 0.005  # just above the smallest p-value that 4 of 12 steps can reach
+OUTLIER = 1.5  # times the median step time
+OUTLIER_COST = 0.01  # of the time of all steps
 ENERGIES = ("energy", "energy_effective")
 
 
@@ -28,7 +28,7 @@ class Point(NamedTuple):
     benchmark: str
     model: str
     data: str
-    sample: str  # its size in words
+    sample: str  # its size, such as 2048 tokens
     devices: int
     global_batch: int
 
@@ -38,7 +38,7 @@ class Point(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Position of the point in a sweep, in words."""
+        """Position of the point in a sweep, as text."""
         return f"{devices_text(self.devices)}, batch {self.global_batch}"
 
 
@@ -54,13 +54,13 @@ class PointResults(NamedTuple):
 
     system: str
     point: Point
-    variant: tuple[str, ...]  # what else was chosen, in words; empty where no run got so far
+    variant: tuple[str, ...]  # other choices, as text; empty if no run recorded them
     good: list[Record]
     bad: list[Record]
 
     @property
     def any(self) -> Record:
-        """One of its records, a good one where there is one."""
+        """One of the records, a good one if there is any."""
         return (self.good or self.bad)[0]
 
     def summary(self, path: str) -> Summary | None:
@@ -73,17 +73,17 @@ class PointResults(NamedTuple):
         return summarise(values)
 
     def value(self, path: str) -> float | None:
-        """The median of a value of the good runs."""
+        """Return the median of a value over the good runs; None if `summary` has none."""
         summary = self.summary(path)
         return summary.median if summary else None
 
     def half_width(self, path: str) -> float | None:
-        """Return half of the interval of a value, None for a single run."""
+        """Return the half-width of the interval of a value; None for a single run."""
         summary = self.summary(path)
         return summary.interval.half if summary and summary.interval else None
 
     def values(self, path: str) -> list[float]:
-        """A value of each of the good runs; empty where `summary` has none."""
+        """Return the value of each good run; empty if `summary` has none."""
         return [float(value_at(record, path)) for record in self.good] if self.summary(path) else []
 
     def estimate(self, path: str, with_accuracy: bool = False) -> Estimate | None:
@@ -94,14 +94,14 @@ class PointResults(NamedTuple):
         return of_runs(values, self.error_of_each(path, with_accuracy))
 
     def error_of_each(self, path: str, with_accuracy: bool = False) -> float:
-        """Standard uncertainty of an energy value of a single run, as a share of the value."""
+        """Return the relative standard uncertainty of an energy value of a single run; 0 for any other value."""
         energy = energy_of_path(path)
         return max(standard_uncertainty(one, energy, with_accuracy) for one in self.good) if energy else 0.0
 
     def over(self, other: PointResults, path: str, with_accuracy: bool | None = None) -> Estimate | None:
         """Return the ratio of a value to another point's; None if either has none.
 
-        The accuracy of the sensors counts by default where they are of different models.
+        By default, the accuracy of the sensors is included if their models differ.
         """
         if with_accuracy is None:
             with_accuracy = self.sensors(path) != other.sensors(path)
@@ -109,7 +109,7 @@ class PointResults(NamedTuple):
         return ours / theirs if ours and theirs else None
 
     def sensors(self, path: str) -> frozenset[tuple[str, str]]:
-        """Sensor models of the energy that a value comes from; empty for any other value."""
+        """Return the sensor models of the energy that a value comes from; empty for any other value."""
         energy = energy_of_path(path)
         return frozenset().union(*(sensor_models(one, energy) for one in self.good)) if energy else frozenset()
 
@@ -131,25 +131,25 @@ def energy_of_path(path: str) -> str:
 
 
 def by_point(records: Sequence[Record]) -> list[PointResults]:
-    """Repeats together, in the order of tables.
+    """Group the repeats of each point, in the order of tables.
 
-    Runs of other options, software, driver or power limit are no repeats: what they differ in is in their variant. A
-    failed run joins those of its options, or of its place where it did not get so far as to tell them; where these are
-    several, nobody knows whose it is, and it is apart.
+    Runs that differ in options, software, driver or power limit are not repeats: their variants have the differences. A
+    failed run joins the runs with its options. Without recorded options it joins the only point at its place, and is a
+    point of its own if there are several.
     """
     ordered = sorted(records, key=sort_key)
     good = (record for record in ordered if record["status"] == "ok")
     made = grouped(good, lambda record: (record["system"], point_of(record), variant_of(record)))
-    found = []
+    points = []
     for (system, point, variant), records_of_point in made.items():
         groups = grouped(records_of_point, setup_of)
         for runs, differs in zip(groups.values(), differences(list(groups)), strict=True):
-            found.append(PointResults(system, point, (*variant, *differs), runs, []))
+            points.append(PointResults(system, point, (*variant, *differs), runs, []))
     failed: dict[tuple[Any, ...], PointResults] = {}
     for record in ordered:
         if record["status"] != "ok":
             options, precision = options_of(record), record.get("precision")
-            ran = [one for one in found if _place(one.any) == _place(record)]
+            ran = [one for one in points if _place(one.any) == _place(record)]
             ran = [one for one in ran if not precision or one.precision == precision]
             alike = [one for one in ran if not options or options_of(one.any) == options]
             alike = [one for one in alike if setup_of(one.any) == setup_of(record)] or alike
@@ -158,11 +158,11 @@ def by_point(records: Sequence[Record]) -> list[PointResults]:
             else:
                 results = PointResults(record["system"], point_of(record), variant_of(record), [], [])
                 failed.setdefault((*_place(record), options, precision), results).bad.append(record)
-    return sorted([*found, *failed.values()], key=lambda results: sort_key(results.any))
+    return sorted([*points, *failed.values()], key=lambda results: sort_key(results.any))
 
 
 def variant_of(record: Record, micro_batch: bool = True) -> tuple[str, ...]:
-    """Return the choices that can differ between two runs of one point, in words, if wanted with the micro batch."""
+    """Return the choices in which two runs of one point can differ, as text; `micro_batch` includes the micro batch."""
     layout = record["layout"]
     parallel = [
         f"{name}{layout[key]}"
@@ -185,21 +185,21 @@ def _trend(times_s: Sequence[float]) -> list[str]:
 
     third = len(times_s) // 3
     change = _change(times_s[:third], times_s[-third:])
-    is_sure = abs(change) > TREND and stats.kendalltau(range(len(times_s)), times_s).pvalue < 0.01
-    return [f"trend: steps take {change:+.0%} at the end"] if is_sure else []
+    is_significant = abs(change) > TREND and stats.kendalltau(range(len(times_s)), times_s).pvalue < 0.01
+    return [f"trend: steps take {change:+.0%} at the end"] if is_significant else []
 
 
 def _shift(times_s: Sequence[float]) -> list[str]:
     from scipy import stats
 
     third = len(times_s) // 3
-    sure = {}
+    shifts = {}
     for at in (third, len(times_s) // 2, len(times_s) - third):
         change = _change(times_s[:at], times_s[at:])
-        if abs(change) > TREND and stats.mannwhitneyu(times_s[:at], times_s[at:]).pvalue < SURE_OF_A_SHIFT:
-            sure[at] = change
-    at = max(sure, key=lambda at: abs(sure[at]), default=0)
-    return [f"shift: steps take {sure[at]:+.0%} after the first {at} of {len(times_s)}"] if sure else []
+        if abs(change) > TREND and stats.mannwhitneyu(times_s[:at], times_s[at:]).pvalue < SHIFT_P_VALUE:
+            shifts[at] = change
+    at = max(shifts, key=lambda at: abs(shifts[at]), default=0)
+    return [f"shift: steps take {shifts[at]:+.0%} after the first {at} of {len(times_s)}"] if shifts else []
 
 
 def _change(before: Sequence[float], after: Sequence[float]) -> float:
@@ -212,34 +212,34 @@ def step_times_s(record: Record) -> list[float]:
 
 
 def unsteady(times_s: Sequence[float]) -> list[str]:
-    """Return why a run's steps are not in steady state, or why that is not known, in words; empty if they are."""
-    found = disturbances(times_s)
+    """Return why a run's steps are not in steady state, or too few to check it, as sentences; empty if they are."""
+    reasons = disturbances(times_s)
     if len(times_s) < FEWEST_STEPS:
-        found.append(f"{len(times_s)} steps do not tell whether they are steady, {FEWEST_STEPS} wanted")
-    return found
+        reasons.append(f"{len(times_s)} steps are too few to check whether they are steady, {FEWEST_STEPS} wanted")
+    return reasons
 
 
 def disturbances(times_s: Sequence[float]) -> list[str]:
-    """Return the disturbances of the steps of a run, in words.
+    """Return the disturbances of the steps of a run, as sentences.
 
     A trend is a change of the median from the first third to the last of more than TREND that chance does not explain
     (Kendall's test of rank against order, at 1 %), or one from before to after a third, a half or two thirds of the
-    steps (Mann and Whitney's test, at SURE_OF_A_SHIFT each). Outliers are steps of more than OUTLIER medians that cost
+    steps (Mann and Whitney's test, at SHIFT_P_VALUE each). Outliers are steps of more than OUTLIER medians that cost
     more than OUTLIER_COST of the time.
     """
-    found = []
+    reasons = []
     if len(times_s) >= FEWEST_STEPS:
-        found += _trend(times_s) or _shift(times_s)
+        reasons += _trend(times_s) or _shift(times_s)
     median = statistics.median(times_s) if times_s else 0.0
     slow = [time_s for time_s in times_s if time_s > OUTLIER * median]
     cost = math.fsum(time_s - median for time_s in slow) / math.fsum(times_s) if slow else 0.0
     if cost > OUTLIER_COST:
-        found.append(f"outliers: {len(slow)} of {len(times_s)} steps are slow and cost {cost:.0%} of the time")
-    return found
+        reasons.append(f"outliers: {len(slow)} of {len(times_s)} steps are slow and cost {cost:.0%} of the time")
+    return reasons
 
 
 def point_of(record: Record) -> Point:
-    """The point that a record is a repeat of."""
+    """Return the point that a record is a repeat of."""
     return Point(
         record["benchmark"],
         record["model"],

@@ -11,35 +11,35 @@ BOUND = math.sqrt(3)  # standard uncertainties in a bound (JCGM 100:2008, 4.3.7)
 
 
 def sampling_share(record: Record, energy: str = "energy") -> float | None:
-    """Half-width of the energy's interval by sampling and counter, as a share of it; None without one."""
-    found = record.get(energy) or {}
-    energy_wh, uncertainty_wh = found.get("energy_wh"), found.get("uncertainty_wh")
+    """Return the relative half-width of the energy's interval by sampling and counter; None without one."""
+    values = record.get(energy) or {}
+    energy_wh, uncertainty_wh = values.get("energy_wh"), values.get("uncertainty_wh")
     return uncertainty_wh / energy_wh if energy_wh and uncertainty_wh is not None else None
 
 
 def standard_uncertainty(record: Record, energy: str = "energy", with_accuracy: bool = False) -> float:
-    """Return the standard uncertainty of an energy as a share of it; 0 where the record states none.
+    """Return the relative standard uncertainty of an energy; 0 if the record states none.
 
-    Records of earlier versions do not separate components: their uncertainty is a bound.
+    Records of earlier versions do not separate the components: their uncertainty is a bound.
     """
-    found = record.get(energy) or {}
-    random_wh, systematic_wh = found.get("random_wh"), found.get("systematic_wh")
+    values = record.get(energy) or {}
+    random_wh, systematic_wh = values.get("random_wh"), values.get("systematic_wh")
     if random_wh is None or systematic_wh is None:
-        random_wh, systematic_wh = 0.0, found.get("uncertainty_wh") or 0.0
-    accuracy_wh = (found.get("accuracy") or 0.0) * found.get("energy_wh", 0.0) * with_accuracy
+        random_wh, systematic_wh = 0.0, values.get("uncertainty_wh") or 0.0
+    accuracy_wh = (values.get("accuracy") or 0.0) * values.get("energy_wh", 0.0) * with_accuracy
     parts_wh = (random_wh / NORMAL_95, systematic_wh / BOUND, accuracy_wh / BOUND)
-    return math.hypot(*parts_wh) / found["energy_wh"] if any(parts_wh) else 0.0
+    return math.hypot(*parts_wh) / values["energy_wh"] if any(parts_wh) else 0.0
 
 
 def accuracy_text(record: Record, energy: str = "energy") -> str:
-    """Return the accuracy of the sensor, with where the figure is from."""
-    found = record.get(energy) or {}
-    accuracy = found.get("accuracy")
-    return f"±{100 * accuracy:.2g} % ({found.get('accuracy_from')})" if accuracy else "not stated"
+    """Return the accuracy of the sensor with its source, as text."""
+    values = record.get(energy) or {}
+    accuracy = values.get("accuracy")
+    return f"±{100 * accuracy:.2g} % ({values.get('accuracy_from')})" if accuracy else "not stated"
 
 
 def sensor_models(record: Record, energy: str = "energy") -> frozenset[tuple[str, str]]:
-    """Return the kinds of sensors of an energy, each on its device: two runs with the same ones share their errors."""
+    """Return the sensors of an energy with their devices: runs with the same models share the error of the sensor."""
     sources = {str(channel.get("source")) for channel in (record.get(energy) or {}).get("channels") or []}
     names = {str(device.get("name")) for device in record.get("devices") or []}
     return frozenset((source, name) for source in sources for name in names)

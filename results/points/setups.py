@@ -10,12 +10,12 @@ from results.record.parts import devices_of
 from results.record.records import Record
 from results.record.values import count
 
-# Of the configuration: where a record goes is no option of what is measured.
+# Groups of the configuration that do not change what is measured, such as the path of the record.
 NO_OPTIONS = ("run",)
 SOFTWARE = ("container", "container_digest", "cuda", "cudnn", "nccl", "rocm", "python")
-# By the names of nvidia-smi and of amd-smi, of which older ones say it otherwise.
+# Names of nvidia-smi, and of two versions of amd-smi.
 DRIVER = ("driver_version", "driver.version", "driver.driver_version")
-# Of each device by the same, and all parts of a name that has some: nothing that tells devices of a kind apart.
+# Facts of a device that are equal for devices of one model, by the same names; nested facts are included.
 OF_A_DEVICE = (
     "name",
     "vbios_version",
@@ -40,23 +40,23 @@ OF_A_DEVICE = (
     "vram.type",
 )
 OF_A_NODE = ("cpu", "cpus_usable")
-FLOPS = "model_flops_per_"  # how the name begins of those that a unit of work is taken to be
+FLOPS = "model_flops_per_"  # prefix of the metric with the model FLOPs per unit of work
 DEVICE, CPUS, LIMIT = "device", "CPUs bound", "power limit in W"
-# Of the environment what is of one job, or changes no speed.
+# Variables of the environment that belong to one job, or do not change the speed.
 OF_A_JOB = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NCCL_DEBUG")
 OF_SLURM = "SLURM_"
 NODES = "num_nodes"
-OPTION = "option "  # before the name of one that is called like another fact
+OPTION = "option "  # prefix of an option with the name of another fact
 UNKNOWN = "not known"
-LONGEST = 24  # of a value in words, such as a digest
+LONGEST = 24  # characters of a value, such as a digest
 
 Setup = tuple[tuple[str, str], ...]
 
 
 def options_of(record: Record) -> Setup:
-    """The options of a run, as they were given; empty where it did not get so far.
+    """Return the options of a run, as used; empty if the run did not record them.
 
-    Each by its own name, and with its group's where several groups have one of that name.
+    The name of an option includes its group if several groups have an option of that name.
     """
     config = record.get("config") or {}
     options = dict(flat({name: options for name, options in config.items() if name not in NO_OPTIONS}))
@@ -67,40 +67,40 @@ def options_of(record: Record) -> Setup:
 
 
 def software_of(record: Record) -> dict[str, str]:
-    """The version of each part of the software and of the drivers; omits what the record lacks."""
+    """Return the version of each part of the software and of the drivers; omits what the record lacks."""
     origin = record.get("provenance") or {}
-    found = {name: str(origin[name]) for name in SOFTWARE if origin.get(name)}
-    return found | dict(flat(origin.get("packages") or {})) | _of_devices(record, DRIVER)
+    versions = {name: str(origin[name]) for name in SOFTWARE if origin.get(name)}
+    return versions | dict(flat(origin.get("packages") or {})) | _of_devices(record, DRIVER)
 
 
 def platform_of(record: Record) -> Setup:
-    """Software and devices, each by its name; omits what the record lacks."""
+    """Return the facts about software and devices by name; omits what the record lacks."""
     return tuple(sorted((software_of(record) | _of_devices(record, OF_A_DEVICE)).items()))
 
 
 def setup_of(record: Record) -> Setup:
-    """Options, layout, software, devices, nodes and environment, each by its name; omits what the record lacks."""
+    """Return options, layout, software, devices, nodes and environment by name; omits what the record lacks."""
     machine, work = machine_of(record), work_of(record)
     work = {name if name not in machine else f"{OPTION}{name}": value for name, value in work.items()}
     return tuple(sorted((machine | work).items()))
 
 
 def machine_of(record: Record) -> dict[str, str]:
-    """Software, devices, nodes and environment, each by its name."""
+    """Return software, devices, nodes and environment by name."""
     return dict(platform_of(record)) | _of_nodes(record) | _of_processes(record) | _environment(record)
 
 
 def work_of(record: Record) -> dict[str, str]:
-    """Layout, model FLOPs and options, each by its name."""
+    """Return layout, model FLOPs and options by name."""
     metrics = (record.get("metrics") or {}).items()
-    found = {name: str(value) for name, value in record["layout"].items()}
-    found |= {name: str(value) for name, value in metrics if value and name.startswith(FLOPS)}
-    options = {name if name not in found else f"{OPTION}{name}": value for name, value in options_of(record)}
-    return found | options
+    facts = {name: str(value) for name, value in record["layout"].items()}
+    facts |= {name: str(value) for name, value in metrics if value and name.startswith(FLOPS)}
+    options = {name if name not in facts else f"{OPTION}{name}": value for name, value in options_of(record)}
+    return facts | options
 
 
 def _of_devices(record: Record, names: Sequence[str]) -> dict[str, str]:
-    """Return the devices' facts of those names, with different values next to each other; omits missing facts."""
+    """Return the named facts of the devices, different values joined; omits missing facts."""
     return together(
         {path: value for path, value in flat(one) if any(f"{path}.".startswith(f"{name}.") for name in names)}
         for one in devices_of(record)
@@ -108,7 +108,7 @@ def _of_devices(record: Record, names: Sequence[str]) -> dict[str, str]:
 
 
 def _of_nodes(record: Record) -> dict[str, str]:
-    """The processors of the nodes, in the same way; older records know one node."""
+    """Return the processors of the nodes, different values joined; older records describe one node."""
     origin = record.get("provenance") or {}
     nodes = origin.get("nodes") or [origin]
     return together({name: str(node[name]) for name in OF_A_NODE if node.get(name) is not None} for node in nodes)
@@ -138,22 +138,22 @@ def _cpus(text: str | None) -> int:
 
 
 def _environment(record: Record) -> dict[str, str]:
-    """Variables that may change the speed."""
-    found = (record.get("provenance") or {}).get("environment") or {}
-    return {name: value for name, value in found.items() if name not in OF_A_JOB and not name.startswith(OF_SLURM)}
+    """Return the variables of the environment that may change the speed."""
+    variables = (record.get("provenance") or {}).get("environment") or {}
+    return {name: value for name, value in variables.items() if name not in OF_A_JOB and not name.startswith(OF_SLURM)}
 
 
 def together(several: Iterable[Mapping[str, str]]) -> dict[str, str]:
     """Return the values of each name in any of several mappings, different ones joined."""
-    found: dict[str, set[str]] = {}
+    by_name: dict[str, set[str]] = {}
     for one in several:
         for name, value in one.items():
-            found.setdefault(name, set()).add(value)
-    return {name: " and ".join(sorted(values)) for name, values in found.items()}
+            by_name.setdefault(name, set()).add(value)
+    return {name: " and ".join(sorted(values)) for name, values in by_name.items()}
 
 
 def differences(setups: Sequence[Setup]) -> list[tuple[str, ...]]:
-    """Return for each of several setups, in words, its values where the setups differ."""
+    """Return for each of several setups its values where the setups differ, as text."""
     known = [dict(setup) for setup in setups]
     names = sorted(
         name for name in {name for one in known for name in one} if len({one.get(name) for one in known}) > 1
@@ -168,7 +168,7 @@ def _words(name: str, value: str | None) -> str:
 
 
 def flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
-    """Yield nested values as text by their path; without those that are missing, and a quantity with its unit."""
+    """Yield (path, text) of nested values, without missing ones; a quantity is joined with its unit."""
     for name, value in values.items():
         path = f"{above}.{name}" if above else name
         if isinstance(value, Mapping) and value.keys() == {"value", "unit"}:

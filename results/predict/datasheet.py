@@ -1,9 +1,9 @@
-"""Experimental: the time of a step from a device's datasheet, with factors that measured points of others give.
+"""Experimental: the time of a step from a device's datasheet, with factors fitted to measured points of others.
 
-A step is a non-negative sum: matrix multiplications at peak; attention and activations at the memory's bandwidth (what
-limits attention, its tiles and exponentials, has grown with that and not with the peak); the optimizer's bytes; what is
-exchanged, at the link's bandwidth; and the start of each layer, whose time is that of the software. The ends of a
-pipeline add their share. The factors are those of SciPy's nnls on relative errors.
+A step is a sum of terms with non-negative factors: matrix multiplications at peak; attention and activations at the
+memory's bandwidth (attention is limited by tiles and exponentials, which have grown with it and not with the peak);
+bytes of the optimizer; exchanged bytes at the link's bandwidth; and the start of each layer, which depends on the
+software. A pipeline adds its bubble. The factors are from SciPy's nnls on relative errors.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from results.predict.step_work import Work
 if TYPE_CHECKING:
     import numpy as np
 
-# nnls wants columns of one size: attention has many FLOPs for each byte, and layers are started in milliseconds.
+# nnls needs columns of similar size: attention has many FLOPs for each byte, and starting a layer takes milliseconds.
 SCALES, START_SCALE = (1.0, 1e-2, 1e2, 1.0, 1.0, 1.0), 1e-3
 
 
 class Hardware(NamedTuple):
-    """Datasheet of one device; bandwidths are one way, to other devices. 0: not known."""
+    """Datasheet of one device; bandwidths to other devices are for one direction. 0: unknown."""
 
     name: str
-    peak_flops: float  # in the precision that is asked for
+    peak_flops: float  # FLOP/s in the precision of the prediction
     memory_b_per_s: float
-    link_b_per_s: float  # in its node
+    link_b_per_s: float  # within a node
     network_b_per_s: float  # between nodes
     devices_per_node: int
     tdp_w: float = 0.0
@@ -35,7 +35,7 @@ class Hardware(NamedTuple):
 
 
 class Example(NamedTuple):
-    """A measured point: its software, its device, its work, and how long a step took."""
+    """A measured point: its software, device, work, and time of a step."""
 
     source: str
     hardware: Hardware
@@ -50,7 +50,7 @@ class Example(NamedTuple):
 
 
 class Datasheet:
-    """Factors of all terms, and for each source and precision the time that its software takes to start a layer.
+    """Factors of all terms, and for each source and precision the time of its software to start a layer.
 
     Raises ValueError without examples.
     """
@@ -60,8 +60,8 @@ class Datasheet:
         from scipy.optimize import nnls
 
         if not examples:
-            raise ValueError("there is no measured point to learn from")
-        # Each software weighs the same, however many points it has.
+            raise ValueError("a datasheet model needs measured points, got none")
+        # Each software has the same weight, whatever its number of points.
         counts = Counter(one.software for one in examples)
         self._software = list(counts)
         rows = [self._row(one.work, one.hardware, one.devices, one.source) / one.step_s for one in examples]
@@ -69,11 +69,11 @@ class Datasheet:
         self._factors = nnls(np.array(rows) * weights[:, None], weights)[0]
 
     def step_s(self, work: Work, hardware: Hardware, devices: int, source: str) -> float:
-        """Predict the time of one step, in seconds; software without a point is taken as the mean of known ones."""
+        """Return the predicted time of one step, in seconds; unknown software is taken as the mean of known ones."""
         return float(self._row(work, hardware, devices, source) @ self._factors)
 
     def _row(self, work: Work, hardware: Hardware, devices: int, source: str) -> np.ndarray:
-        """The seconds of each term at the datasheet's figures, and the layers started by each source."""
+        """Return the seconds of each term at the datasheet's figures, and the layers started by each software."""
         import numpy as np
 
         within = devices <= hardware.devices_per_node or not hardware.network_b_per_s
@@ -87,9 +87,9 @@ class Datasheet:
             work.exchanged_bytes / link if link else 0.0,
             longer * work.tensor_bytes / hardware.link_b_per_s if hardware.link_b_per_s else 0.0,
         ]
-        # Software of which there is no point is the middle of those known.
+        # Software without a point counts as the mean of all.
         asked = (source, hardware.precision)
         share = {asked: 1.0} if asked in self._software else dict.fromkeys(self._software, 1 / len(self._software))
         started = [longer * work.layers_started * share.get(one, 0.0) for one in self._software]
-        found: np.ndarray = np.array([*terms, *started]) * np.array([*SCALES, *[START_SCALE] * len(started)])
-        return found
+        row: np.ndarray = np.array([*terms, *started]) * np.array([*SCALES, *[START_SCALE] * len(started)])
+        return row

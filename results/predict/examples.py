@@ -15,15 +15,15 @@ from results.record.records import RecordError
 FOLDER = Path(__file__).parents[1] / "reference"
 TRAINING, ACCELERATORS = FOLDER / "training.csv", FOLDER / "accelerators.csv"
 CARAML = "CARAML"
-# GPT-800M as it was trained there: micro batches of 4, every layer computed again.
+# CARAML's GPT-800M, which was trained with micro batches of 4 and full recomputation.
 GPT_800M = Shape(16, 2048, 8192, 50304, 2048, 0.91e9)
-DEVICES_PER_NODE = {"JURECA-MI200": 8}  # of CARAML's systems; the others have 4
-FINE_TUNING = ("LoRA", "SFT")  # whose work is another
+DEVICES_PER_NODE = {"JURECA-MI200": 8}  # CARAML's other systems have 4
+FINE_TUNING = ("LoRA", "SFT")  # has a different amount of work
 
 
 @cache
 def examples(benchmark: str) -> tuple[Example, ...]:
-    """Those of a workload; empty for one that fewer than two sources published, as no interval could be checked."""
+    """Return a workload's examples; empty for fewer than two sources, as no interval could be validated."""
     return (*read_training(TRAINING), *_caraml_gpt()) if benchmark == "llm_training" else ()
 
 
@@ -35,7 +35,7 @@ def accelerators() -> Mapping[str, Mapping[str, str]]:
 
 
 def kernels(precision: str) -> str:
-    """Return fp4, fp8 or 16bit, whose kernels are alike in all recipes (MXFP8, amp_bf16), else the precision itself."""
+    """Return fp4, fp8 or 16bit, with the same kernels in all recipes (MXFP8, amp_bf16), else the precision itself."""
     parts = {"fp4": "fp4", "fp8": "fp8", "16": "16bit"}
     return next((kind for part, kind in parts.items() if part in precision.lower()), precision)
 
@@ -44,20 +44,20 @@ def hardware(name: str, precision: str, devices_per_node: int) -> Hardware:
     """Return a device in a precision such as bf16, amp_fp8 or NVFP4.
 
     Raises RecordError unless the file has exactly this device, with a peak in this precision: variants of a device
-    differ in power limit and memory, so none is taken for another.
+    differ in power limit and memory, so none replaces another.
     """
     known = accelerators()
     row = known.get(name) or known.get(name.lower())
     if row is None:
         raise RecordError(
-            f"device {name!r} is asked for, and {ACCELERATORS} knows {', '.join(known)}: add a row of its datasheet"
+            f"device {name!r} was asked for, but {ACCELERATORS} has only {', '.join(known)}: add a row of its datasheet"
         )
     kind = kernels(precision)
     peak = float(row.get(f"peak_tflops_{kind}") or 0)
     if not peak:
         raise RecordError(
-            f"precision {precision!r} is asked for, and {ACCELERATORS} has no peak of {name} in it: add it from the "
-            "datasheet, or ask for another precision"
+            f"precision {precision!r} was asked for, but {ACCELERATORS} has no peak of {name} in it: add it from the "
+            "datasheet, or choose another precision"
         )
     return Hardware(
         row["name"],

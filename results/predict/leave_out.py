@@ -1,7 +1,7 @@
-"""Errors of predictions of points that were measured, each predicted without it: what intervals are made of.
+"""Errors of predictions of measured points, each predicted without it; intervals are derived from them.
 
-A point is left out as a user's question would leave it out: between its neighbours, beyond them, with all others of its
-number of devices, or with all but the smallest and the largest batch.
+Points are left out in the ways in which users ask for points: between neighbours, beyond them, together with all others
+of the same number of devices, or with all but the smallest and the largest batch.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ DEVICES = "another number of devices"
 SCALING = "another number of devices, where one was measured"
 INTERPOLATED, CALIBRATED, DATASHEET = "interpolated", "calibrated", "datasheet (experimental)"
 LEVELS = {BETWEEN: INTERPOLATED, **dict.fromkeys((SPARSE, NEXT, BEYOND, DEVICES, SCALING), CALIBRATED)}
-FURTHEST = 4  # times the devices or the batch that were measured, or this part of them
+FURTHEST = 4  # largest factor between the devices or batch and the measured ones
 NEIGHBOURS = 4  # a batch is between its neighbours if the larger is at most this many times the smaller
 
-# A point is called disturbed that its neighbours miss by so much, and by so many times their usual.
+# Limits of an outlier: the relative error of its prediction, and that error over the median error.
 DISTURBED, DISTURBED_TIMES = 0.1, 8.0
 FEWEST_TO_JUDGE = 4
 
@@ -41,12 +41,12 @@ class LeftOut(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The error as a share of what was measured."""
+        """Error relative to the measured value."""
         return math.expm1(self.error)
 
 
 def distance(points: Sequence[Measured], devices: int, batch: int) -> str:
-    """How far a point is from those that were measured; raises ValueError where that is too far for a curve."""
+    """Return the distance of a point from the measured ones; raises ValueError if it is too far for a curve."""
     numbers = {one.devices for one in points}
     batches = {one.batch for one in points if one.devices == devices or devices not in numbers}
     _check(devices, numbers, f"{devices} devices are")
@@ -65,12 +65,12 @@ def _check(asked: int, measured: Collection[int], words: str) -> None:
     smallest, largest = min(measured), max(measured)
     if asked * FURTHEST < smallest or asked > largest * FURTHEST:
         known = str(smallest) if smallest == largest else f"{smallest} to {largest}"
-        raise ValueError(f"{words} more than {FURTHEST} times away from what was measured, {known}")
+        raise ValueError(f"{words} more than {FURTHEST} times above or below the measured {known}")
 
 
 def left_out(points: Sequence[Measured]) -> list[LeftOut]:
-    """Every point in each way that leaves enough to predict it."""
-    found = []
+    """Return every point predicted from others, in each way that leaves enough of them."""
+    errors = []
     for kept, asked in _ways(points):
         if len({one[:2] for one in kept}) < FEWEST_POINTS:
             continue
@@ -80,8 +80,8 @@ def left_out(points: Sequence[Measured]) -> list[LeftOut]:
                 far = distance(kept, one.devices, one.batch)
             except ValueError:
                 continue
-            found.append(LeftOut(one, far, math.log(curve.per_s(one.devices, one.batch) / one.per_s), len(kept)))
-    return found
+            errors.append(LeftOut(one, far, math.log(curve.per_s(one.devices, one.batch) / one.per_s), len(kept)))
+    return errors
 
 
 def _ways(points: Sequence[Measured]) -> Iterator[tuple[list[Measured], list[Measured]]]:
@@ -102,28 +102,28 @@ def _ways(points: Sequence[Measured]) -> Iterator[tuple[list[Measured], list[Mea
 
 
 def half_interval(errors: Sequence[float]) -> float:
-    """Half-width, as a logarithm, of the interval that holds the next error in CONFIDENCE of all cases.
+    """Return the half-width, as a logarithm, of the interval that holds the next error with probability CONFIDENCE.
 
-    The split-conformal quantile (Vovk, Gammerman and Shafer 2005; Lei et al. 2018, arXiv:1604.04173, section 2.2), of
-    errors of points that are like the one asked for. Infinite for fewer than 19.
+    The split-conformal quantile (Vovk, Gammerman and Shafer 2005; Lei et al. 2018, arXiv:1604.04173, section 2.2) of
+    errors of points at the same distance. Infinite for fewer than 19.
     """
     rank = math.ceil((len(errors) + 1) * CONFIDENCE)
     return sorted(map(abs, errors))[rank - 1] if rank <= len(errors) else math.inf
 
 
 def disturbed(errors: Sequence[LeftOut], points: int) -> list[LeftOut]:
-    """Return the outliers among so many points; of two neighbouring outliers, only the one with the larger error."""
+    """Return the outliers among the points; of two neighbouring outliers, only the one with the larger error."""
     alone = [one for one in errors if one.kept == points - 1]
     if len(alone) < FEWEST_TO_JUDGE:
         return []
     usual = statistics.median(abs(one.error) for one in alone)
-    found = []
+    outliers = []
     for one in alone:
-        beside = [abs(other.error) for other in alone if _are_neighbours(one.point, other.point)]
-        far_off = abs(one.error) > max(math.log1p(DISTURBED), DISTURBED_TIMES * usual)
-        if far_off and abs(one.error) >= max(beside, default=0.0):
-            found.append(one)
-    return found
+        neighbours = [abs(other.error) for other in alone if _are_neighbours(one.point, other.point)]
+        is_large = abs(one.error) > max(math.log1p(DISTURBED), DISTURBED_TIMES * usual)
+        if is_large and abs(one.error) >= max(neighbours, default=0.0):
+            outliers.append(one)
+    return outliers
 
 
 def _are_neighbours(one: Measured, other: Measured) -> bool:

@@ -19,7 +19,7 @@ from results.record.values import EFFECTIVE, THROUGHPUT, devices_text, grouped
 from results.verdicts.quality import energy_kind, why_not_ranked
 
 FEWEST_POINTS = 3  # of a system, so that at least one can be left out
-# Of which sweeps over batches and devices were published.
+# Workloads with published sweeps over batches and devices.
 PUBLISHED_SWEEPS = (("llm_training", "800M"), ("resnet50", "ResNet-50"))
 
 
@@ -30,7 +30,7 @@ class PredictionError(RecordError):
 class Prediction(NamedTuple):
     """Prediction of one point.
 
-    Throughput is that of all devices, in units of work per second; intervals are of 95 %.
+    Throughput is that of all devices, in units of work per second. Intervals have 95 % confidence.
     """
 
     system: str
@@ -38,15 +38,15 @@ class Prediction(NamedTuple):
     variant: tuple[str, ...]
     precision: str
     level: str
-    distance: str  # from what was measured
+    distance: str  # from the measured points
     unit: str
     per_s: float
     per_s_interval: Interval
-    power_w: float | None  # of a device
+    power_w: float | None  # per device
     per_wh: float | None
     per_wh_interval: Interval | None
     energy_kind: str  # of the power; empty without one
-    effective_per_s: float | None = None  # with the files read
+    effective_per_s: float | None = None  # including the input path
     effective_interval: Interval | None = None
 
 
@@ -55,7 +55,7 @@ class Group:
 
     def __init__(self, results: Sequence[PointResults], variant: tuple[str, ...]) -> None:
         self.results = list(results)
-        self.variant = tuple(one for one in variant if one != results[0].precision)  # which is said beside it
+        self.variant = tuple(one for one in variant if one != results[0].precision)  # reported separately
         self.first = results[0]
         self.points = [
             Measured(one.point.devices, one.point.global_batch, value)
@@ -64,7 +64,7 @@ class Group:
         ]
 
     def __str__(self) -> str:
-        """In words."""
+        """Return the group's system, model, precision, data, sample and options, as text."""
         point = self.first.point
         words = [self.first.system, point.model, self.first.precision, point.data, point.sample, *self.variant]
         return ", ".join(filter(None, words))
@@ -81,17 +81,17 @@ class Group:
     def predict(self, devices: int, batch: int) -> Prediction:
         """Predict a point; raises PredictionError if the measurements are not enough."""
         if devices < 1 or batch < 1:
-            raise PredictionError(f"{devices_text(devices)} and batch {batch} were asked for: both are at least 1")
+            raise PredictionError(f"{devices_text(devices)} and batch {batch} were asked for: both must be at least 1")
         if len(self.points) < FEWEST_POINTS:
             raise PredictionError(
-                f"{self} has {len(self.points)} good points, and a prediction needs {FEWEST_POINTS}: measure at least "
+                f"{self} has {len(self.points)} good points, but a prediction needs {FEWEST_POINTS}: measure at least "
                 "its smallest and its largest batch and one between them"
             )
         most = max(one.devices for one in self.points)
         if devices > most and self._shares_cores:
             raise PredictionError(
-                f"{self}: {devices_text(devices)} were asked for: they are processes that share a node's cores, and "
-                f"more of them have no more cores: ask for at most {most}, or measure on two nodes"
+                f"{self}: {devices_text(devices)} were asked for, but they are processes that share the cores of "
+                f"one node: ask for at most {most}, or measure on two nodes"
             )
         try:
             far = distance(self.points, devices, batch)
@@ -120,7 +120,7 @@ class Group:
 
     @cached_property
     def _shares_cores(self) -> bool:
-        """Whether its devices are processes on processors, and all were on one node: more may be there, too."""
+        """Whether the devices are processes on the processors of a single node."""
         runs = [record.get("devices") or [] for one in self.results for record in one.good]
         are_processes = any(str(device.get("name")).startswith("CPU") for run in runs for device in run)
         return are_processes and all(len({device["hostname"] for device in run}) <= 1 for run in runs)
@@ -135,7 +135,7 @@ class Group:
         return half if half < math.inf else half_interval([*own, *published_errors(far, self.first.system)])
 
     def _effective(self, devices: int, batch: int, half: float) -> tuple[float | None, Interval | None]:
-        """Effective throughput, and its interval: that of computing, and what its own points miss each other by."""
+        """Return the effective throughput, and its interval from the errors of computing and of reading."""
         if self._input is None:
             return None, None
         reading, own_half = self._input
@@ -190,10 +190,10 @@ def work_per_wh(per_s: float, power_w: float) -> float:
 
 
 class Power:
-    """Power of a device as a line over its throughput, fitted to pairs of both: a base and a part per unit of work.
+    """Power of a device as a linear function of its throughput, fitted to pairs of both.
 
-    Neither is below 0 (SciPy's nnls), and none above the most that was measured. The interval is Student's, of each
-    pair predicted by the others; `half` is half of it as a logarithm.
+    Base and slope are not below 0 (SciPy's nnls), and the power does not exceed the highest measured one. `half` is the
+    half-width, as a logarithm, of Student's interval, from each pair predicted by the others.
     """
 
     def __init__(self, known: list[tuple[float, float]]) -> None:
@@ -229,19 +229,19 @@ def _line(known: Sequence[tuple[float, float]]) -> Callable[[float], float]:
 
 @cache
 def published_sweeps() -> Mapping[tuple[str, str], list[Measured]]:
-    """Published points by workload and system, of systems with enough of them."""
-    found: dict[tuple[str, str], list[Measured]] = {}
+    """Return published points by workload and system, of systems with enough of them."""
+    sweeps: dict[tuple[str, str], list[Measured]] = {}
     for benchmark, model in PUBLISHED_SWEEPS:
         for one in throughputs(benchmark, model):
             if one.figure.benchmark != "mlperf":
-                points = found.setdefault((benchmark, one.system), [])
+                points = sweeps.setdefault((benchmark, one.system), [])
                 points.append(Measured(one.devices, one.global_batch, one.units_per_s))
-    return {name: points for name, points in found.items() if len(points) > FEWEST_POINTS}
+    return {name: points for name, points in sweeps.items() if len(points) > FEWEST_POINTS}
 
 
 @cache
 def published_left_out() -> Mapping[tuple[str, str], list[LeftOut]]:
-    """The errors of predictions of published points, by workload and system."""
+    """Return the errors of predictions of published points, by workload and system."""
     return {name: left_out(points) for name, points in published_sweeps().items()}
 
 
@@ -256,21 +256,21 @@ def published_errors(far: str, without: str = "") -> list[float]:
 
 
 def groups_of(results: Iterable[PointResults]) -> list[Group]:
-    """Points that one curve may go through: those of other software or devices, or with other options, never."""
+    """Group the points for one curve each: a group has the same software, devices and options."""
 
     def key(one: PointResults) -> tuple[object, ...]:
         variant = variant_of(one.any, micro_batch=False)
         return one.system, one.point._replace(devices=0, global_batch=0), variant, one.precision
 
-    found = []
+    groups = []
     for points in grouped((one for one in results if one.good and one.value(THROUGHPUT)), key).values():
         # A workload that sums no gradients up has the micro batch that its batch gives; else it is an option.
         is_option = any(_accumulates(one.any) for one in points)
         platforms = grouped(points, lambda one: (variant_of(one.any, is_option), platform_of(one.any)))  # noqa: B023
         words = differences([platform for _, platform in platforms])
         for ((variant, _), mine), differs in zip(platforms.items(), words, strict=True):
-            found.append(Group(mine, (*variant, *differs)))
-    return found
+            groups.append(Group(mine, (*variant, *differs)))
+    return groups
 
 
 def _accumulates(record: Record) -> bool:
@@ -281,11 +281,13 @@ def _accumulates(record: Record) -> bool:
 
 
 def not_measured(group: Group, results: Iterable[PointResults]) -> list[tuple[int, int]]:
-    """(devices, batch) that its sweep has and it has not: left out, or failed. Only batches that devices can share."""
+    """Return each (devices, batch) of the sweep that the group lacks, if the devices can divide the batch."""
     mine = [one for one in results if (one.system, one.point[:2]) == (group.first.system, group.first.point[:2])]
     devices, batches = {one.point.devices for one in mine} - {0}, {one.point.global_batch for one in mine} - {0}
     layout = group.first.any["layout"]
-    of_one = layout["num_devices"] // (layout.get("data_parallel_size") or layout["num_devices"])  # copy of the model
+    model_devices = layout["num_devices"] // (
+        layout.get("data_parallel_size") or layout["num_devices"]
+    )  # copy of the model
     have = {one[:2] for one in group.points}
-    grid = {(number, batch) for number in devices for batch in batches if not batch % max(1, number // of_one)}
+    grid = {(number, batch) for number in devices for batch in batches if not batch % max(1, number // model_devices)}
     return sorted(grid - have)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-TRAINED, FORWARD = 3.0, 1.0  # passes of the model's work: forward, and backward of twice that
-FLOPS_PER_BYTE = 100.0  # of a convolutional network; its factor is learned
-STATE_BYTES = 16.0  # that the optimizer reads and writes of a parameter: weight, gradient, two moments in float32
+TRAINED, FORWARD = 3.0, 1.0  # in forward passes: training has a backward pass with twice the work
+FLOPS_PER_BYTE = 100.0  # of a convolutional network; the fitted factor corrects it
+STATE_BYTES = 16.0  # read and written per parameter by the optimizer: weight, gradient, two moments in float32
 
 
 class Shape(NamedTuple):
@@ -19,19 +19,19 @@ class Shape(NamedTuple):
     sequence_length: int
     parameters: float
     gated: bool = False  # a feed-forward layer of three matrices, not two
-    kv_share: float = 1.0  # of the heads that keys and values have
+    kv_share: float = 1.0  # heads of keys and values over all heads
 
 
 class Layout(NamedTuple):
-    """How a step is shared out."""
+    """Division of a step among devices."""
 
     devices: int
     global_batch: int
     micro_batch: int
     tensor: int = 1
     pipeline: int = 1
-    interleaved: int = 1  # stages that a device of the pipeline holds
-    shards_weights: bool = False  # which are gathered in each pass
+    interleaved: int = 1  # stages of the pipeline per device
+    shards_weights: bool = False  # weights are sharded, and gathered in each pass
     recompute: bool = False  # of all layers
 
 
@@ -45,24 +45,24 @@ class Work(NamedTuple):
     optimizer_bytes: float
     exchanged_bytes: float  # gradients, and weights that are gathered, between copies of the model
     tensor_bytes: float  # activations between the devices that share a layer
-    bubble: float  # of the time of a step that the pipeline's ends add, as a share
+    bubble: float  # relative increase of a step's time by the pipeline
 
 
 def decoder_work(shape: Shape, layout: Layout) -> Work:
     """Return the work of one device in a training step of a decoder.
 
-    FLOPs are those of Narayanan et al. 2021 (arXiv:2104.04473), section 5.1, with the layer's own widths and attention
-    of which half is masked; activations are bytes that a layer's elementwise parts move, as their number times width;
-    the pipeline's bubble is (p - 1) / (v m), section 2.2 there.
+    FLOPs are by Narayanan et al. 2021 (arXiv:2104.04473), section 5.1, with the layer's own widths and half of the
+    attention masked. Activations are the bytes that elementwise operations move. The pipeline's bubble is
+    (p - 1) / (v m), section 2.2 there.
     """
     model = layout.tensor * layout.pipeline
     copies = max(1, layout.devices // model)
     micro_batches = max(1.0, layout.global_batch / (copies * layout.micro_batch))
-    mine = layout.global_batch * shape.sequence_length / copies / model  # tokens of a whole model's work
+    mine = layout.global_batch * shape.sequence_length / copies / model  # tokens per device
     passes = TRAINED + (FORWARD if layout.recompute else 0.0)
     h = shape.hidden
-    of_layer = 2 * h * h * (1 + shape.kv_share) + (3 if shape.gated else 2) * h * shape.ffn
-    matmul = 2 * passes * shape.layers * of_layer + 2 * TRAINED * shape.vocab * h
+    layer_weights = 2 * h * h * (1 + shape.kv_share) + (3 if shape.gated else 2) * h * shape.ffn
+    matmul = 2 * passes * shape.layers * layer_weights + 2 * TRAINED * shape.vocab * h
     attention = 2 * passes * shape.layers * h * shape.sequence_length
     gathered = (3 if layout.recompute else 2) if layout.shards_weights else 0
     exchanged = 2 * shape.parameters / model * (2 + gathered * micro_batches) if copies > 1 else 0.0

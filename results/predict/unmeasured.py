@@ -1,4 +1,4 @@
-"""Experimental: a system or model of which nothing was measured, from datasheets and points of others."""
+"""Experimental: prediction for a system or model without measurements, from datasheets and points of others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from results.record.values import grouped
 
 OWN = "these runs"
 PRECISIONS = ("bf16", "fp16", "fp8")  # of the published points
-# Fewer groups of points that were left out together make no interval that could be checked by leaving out one more.
+# Least number of groups that were left out together, and of errors, for an interval that can be validated.
 FEWEST_GROUPS, FEWEST_ERRORS = 3, 19
 KNOWN_SOFTWARE, OTHER_SOFTWARE = "another device, software known", "software of which no point is known"
 LEFT_OUT: dict[str, Callable[[Example], tuple[str, ...]]] = {
@@ -27,13 +27,13 @@ LEFT_OUT: dict[str, Callable[[Example], tuple[str, ...]]] = {
 
 
 class Missed(NamedTuple):
-    """A measured point, predicted without its device in that source, or without its source."""
+    """A measured point that was predicted without its device in the same source, or without its source."""
 
     what: str
     source: str
     precision: str
     device: str
-    error: float  # logarithm of predicted by measured throughput
+    error: float  # logarithm of predicted over measured throughput
 
     @property
     def group(self) -> tuple[str, ...]:
@@ -43,18 +43,18 @@ class Missed(NamedTuple):
 
 @cache
 def missed(known: tuple[Example, ...]) -> list[Missed]:
-    """Return every point in each way that leaves something to predict it from: without its device, or its source."""
-    found = []
+    """Return every point predicted without its device, and without its source, if any points are left for it."""
+    results = []
     for what, group in LEFT_OUT.items():
         for asked in dict.fromkeys(map(group, known)):
             kept = [one for one in known if group(one) != asked]
             errors = missed_of(kept, [one for one in known if group(one) == asked]) if kept else []
-            found += [one for one in errors if one.what == what]
-    return found
+            results += [one for one in errors if one.what == what]
+    return results
 
 
 def missed_of(kept: Sequence[Example], left: Iterable[Example]) -> list[Missed]:
-    """Return points, each predicted from those that are kept."""
+    """Return points, each predicted from the points in `kept`."""
     sheet, software = Datasheet(kept), {one.software for one in kept}
     return [
         Missed(
@@ -69,15 +69,15 @@ def missed_of(kept: Sequence[Example], left: Iterable[Example]) -> list[Missed]:
 
 
 def missed_like(known: Iterable[Example], what: str, precision: str) -> list[Missed]:
-    """Return the points in this precision, each without what a question of this kind is asked without."""
+    """Return the points in a precision that were predicted in one way."""
     return [one for one in missed(tuple(known)) if (one.what, one.precision) == (what, precision)]
 
 
 def half_of(errors: Iterable[Missed], fewest: int = FEWEST_GROUPS) -> float:
-    """Return half of the interval of a logarithm, by Student's t over what was left out together.
+    """Return the half-width of the interval of a logarithm, by Student's t over groups that were left out together.
 
-    Points that were left out together are off together, so each group counts as one error around 0: the root of the
-    mean square of its points. Infinite with fewer groups.
+    Errors within a group are correlated, so each group counts as one error around 0: the root of the mean square of its
+    points. Infinite for fewer than `fewest` groups.
     """
     from scipy import stats
 
@@ -90,7 +90,7 @@ def half_of(errors: Iterable[Missed], fewest: int = FEWEST_GROUPS) -> float:
 
 
 class Step(NamedTuple):
-    """A predicted step: its time, half of the interval of its logarithm, and what was left out to find that."""
+    """A predicted step: its time, the half-width of its logarithm's interval, and what was left out to estimate it."""
 
     step_s: float
     half: float
@@ -98,7 +98,7 @@ class Step(NamedTuple):
 
 
 def predict_step(benchmark: str, work: Work, hardware: Hardware, devices: int, own: Sequence[Example] = ()) -> Step:
-    """Return a step on a device that is known by its datasheet; raises PredictionError where too little is known."""
+    """Predict a step on a device from its datasheet; raises PredictionError if too few points are known."""
     known = (*examples(benchmark), *own)
     is_known = (OWN, hardware.precision) in {one.software for one in own}
     what = KNOWN_SOFTWARE if is_known else OTHER_SOFTWARE
@@ -107,8 +107,8 @@ def predict_step(benchmark: str, work: Work, hardware: Hardware, devices: int, o
     if half == math.inf or len(errors) < FEWEST_ERRORS:
         groups = len({one.group for one in errors})
         raise PredictionError(
-            f"{hardware.name} in {hardware.precision} is asked for by its datasheet, and {len(errors)} points of "
-            f"{groups} {'devices' if is_known else 'sources'} are known to tell how far that is off: measure on it, or "
+            f"{hardware.name} in {hardware.precision} was asked for by its datasheet, but only {len(errors)} points of "
+            f"{groups} {'devices' if is_known else 'sources'} are known to estimate the error: measure on it, or "
             f"give at least {FEWEST_ERRORS} points in this precision on {FEWEST_GROUPS} other systems"
         )
     return Step(Datasheet(known).step_s(work, hardware, devices, OWN), half, what)

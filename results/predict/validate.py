@@ -1,4 +1,4 @@
-"""How far predictions are off, and how many intervals hold the truth: of points that were measured, each left out."""
+"""Validation of predictions: their errors for measured points, and the share of intervals that hold the truth."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from results.workloads import title_of
 
 PUBLISHED = "published"
 OURS = "these runs"
-BENCHMARK = "llm_training"  # of which enough was published
-SMALLEST = 1e-4  # an error counts as at least this in a geometric mean, which one of 0 would make 0
+BENCHMARK = "llm_training"  # the only one with enough published points
+SMALLEST = 1e-4  # lower limit of an error in a geometric mean, which an error of 0 would make 0
 
 
 class Errors(NamedTuple):
-    """Errors of one level on one set of points, as shares of the measured values."""
+    """Statistics of the errors of one level on one set of points, relative to the measured values."""
 
     level: str
-    what: str  # that was left out, or how far it was from the rest
+    what: str  # what was left out, or the distance from the other points
     of: str
     points: int
     median: float
@@ -34,7 +34,7 @@ class Errors(NamedTuple):
     mean: float
     percentile_90: float
     largest: float
-    held: int | None  # intervals with the truth in them; None where too few errors make none
+    held: int | None  # number of intervals with the truth in them; None for too few errors
 
 
 def errors_of(level: str, what: str, of: str, cases: Sequence[tuple[float, float]]) -> Errors:
@@ -58,7 +58,7 @@ def errors_of(level: str, what: str, of: str, cases: Sequence[tuple[float, float
 def validated(groups: Iterable[Group] = ()) -> Iterator[Errors]:
     """Yield the errors of every level, on published points and on our own.
 
-    Each interval is computed without any point of its system, so their coverage is that for a new system.
+    Each interval is computed without any point of its system, as for a new system.
     """
     for benchmark in dict.fromkeys(name for name, _ in published_left_out()):
         theirs = {system: errors for (name, system), errors in published_left_out().items() if name == benchmark}
@@ -82,7 +82,7 @@ def _by_distance(of: str, errors: dict[str, list[LeftOut]]) -> Iterator[Errors]:
 def validated_datasheets() -> Iterator[Errors]:
     """Yield the errors of datasheet predictions of published points, by source, precision and device.
 
-    An interval is computed without any point of the same source, so from one group fewer than a prediction needs.
+    Each interval is computed without any point of the same source, hence from one group less than a prediction needs.
     """
     for (what, source, precision, device), mine in grouped(missed(examples(BENCHMARK)), lambda one: one[:4]).items():
         others = [one for one in examples(BENCHMARK) if one.source != source]
@@ -92,13 +92,13 @@ def validated_datasheets() -> Iterator[Errors]:
 
 
 def validated_points(path: Path) -> Iterator[Errors]:
-    """Yield errors of points that somebody else gives, in the form of training.csv, from all others that are published.
+    """Yield the errors for a user's points in the form of training.csv, predicted from all other published points.
 
-    Raises RecordError for a file that is not of that form.
+    Raises RecordError for a file in another form.
     """
     asked = read_training(path)
     if not asked:
-        raise RecordError(f"{path} has no dense decoder that was trained from the start: there is nothing to predict")
+        raise RecordError(f"{path} has no dense decoder that was trained from scratch: there is nothing to predict")
     kept = [one for one in examples(BENCHMARK) if one not in asked]
     for (what, source, precision, device), mine in grouped(missed_of(kept, asked), lambda one: one[:4]).items():
         half = half_of(missed_like(kept, what, precision))

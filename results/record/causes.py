@@ -9,17 +9,17 @@ from itertools import takewhile
 from pathlib import Path
 
 EXIT_JPWR_FAILED = 125
-TELLING = re.compile("error|signal", re.IGNORECASE)  # the last line with such a word says most of why a job failed
-# Of Python's and torchrun's, lines with such a word that tell nothing.
-NOT_TELLING = re.compile(r'^File "|^error_file: |To enable traceback see')
-# A launcher of ranks begins to say which of them failed.
-OF_LAUNCHER = re.compile(r"^spawn: error: rank|\] failed \(exitcode: ")
-# What a rank has not said itself; one that aborts has.
+CAUSE = re.compile("error|signal", re.IGNORECASE)  # the last line with such a word explains a failure best
+# Lines of Python and torchrun that match CAUSE and explain nothing.
+NO_CAUSE = re.compile(r'^File "|^error_file: |To enable traceback see')
+# First line of a launcher's report on the ranks that failed.
+LAUNCHER = re.compile(r"^spawn: error: rank|\] failed \(exitcode: ")
+# Signals that end a rank before it can report; one that aborts (signal 6) has reported.
 KILLED = re.compile(r"Signal [0-9]+ \(SIG(?!ABRT)|exit code -(?!6\b)")
 
 
 def cause(exit_code: int, errors: Path) -> str:
-    """Return why a program failed, from its exit code and the last telling line that it wrote to a file."""
+    """Return why a program failed, from its exit code and the last informative line of its error output."""
     if 128 < exit_code < 128 + 65:
         number = exit_code - 128
         name = signal.Signals(number).name if number in signal.Signals.__members__.values() else "unknown"
@@ -27,7 +27,7 @@ def cause(exit_code: int, errors: Path) -> str:
     else:
         cause = f"ended with exit code {exit_code}"
     lines = _lines(errors)
-    if exit_code != EXIT_JPWR_FAILED:  # else jpwr's last words are a summary, and not the reason
+    if exit_code != EXIT_JPWR_FAILED:  # otherwise jpwr's last lines are a summary, and not the reason
         lines = [line for line in lines if not line.startswith(("ioprof: ", "jpwr: ", "job.sh: "))]
     reason = _reason(lines)
     return f"{cause}: {reason}" if reason else cause
@@ -35,15 +35,15 @@ def cause(exit_code: int, errors: Path) -> str:
 
 def _reason(lines: Sequence[str]) -> str:
     """Return the most informative line: that of the rank that failed first, else its launcher's line about it."""
-    launcher = next((index for index, line in enumerate(lines) if OF_LAUNCHER.search(line)), len(lines))
-    ranks, of_launcher = lines[:launcher], list(_of_first(lines[launcher:]))
-    killed = [line for line in of_launcher if KILLED.search(line)]
-    telling, told_of = ([line for line in said if _is_telling(line)] for said in (ranks, of_launcher))
-    exit_codes = [line for line in of_launcher if line.startswith("exitcode")]
-    return next((said[-1] for said in (killed, telling, told_of, ranks, exit_codes) if said), "")
+    launcher = next((index for index, line in enumerate(lines) if LAUNCHER.search(line)), len(lines))
+    by_ranks, by_launcher = lines[:launcher], list(_on_first_failure(lines[launcher:]))
+    killed = [line for line in by_launcher if KILLED.search(line)]
+    causes = [[line for line in source if _is_cause(line)] for source in (by_ranks, by_launcher)]
+    exit_codes = [line for line in by_launcher if line.startswith("exitcode")]
+    return next((source[-1] for source in (killed, *causes, by_ranks, exit_codes) if source), "")
 
 
-def _of_first(lines: Sequence[str]) -> Iterator[str]:
+def _on_first_failure(lines: Sequence[str]) -> Iterator[str]:
     """Return a launcher's lines about the rank that failed first: spawn's one line, or torchrun's last block."""
     begin = next((index for index, line in enumerate(lines) if line.startswith("Root Cause")), None)
     if begin is None:
@@ -51,8 +51,8 @@ def _of_first(lines: Sequence[str]) -> Iterator[str]:
     return takewhile(lambda line: not line.startswith("==="), lines[begin + 1 :])
 
 
-def _is_telling(line: str) -> bool:
-    return bool(TELLING.search(line)) and not NOT_TELLING.search(line)
+def _is_cause(line: str) -> bool:
+    return bool(CAUSE.search(line)) and not NO_CAUSE.search(line)
 
 
 def _lines(path: Path) -> list[str]:

@@ -1,51 +1,60 @@
-"""Parts of a record: its windows by node, its devices, and what is a number."""
+"""Access to parts of a record: its windows by node, its devices, its numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeGuard, TypeVar
 
+from results.record.model import Record, Window
+
 JOULES_PER_WH = 3600.0
-Found = TypeVar("Found")
+Source = TypeVar("Source")
 
 
-def windows_of(record: dict[str, Any], kind: str) -> dict[str, list[dict[str, Any]]]:
-    """Return the windows of one kind, node by node."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for window in record.get("windows") or []:
-        if window["kind"] == kind:
-            found.setdefault(window["hostname"], []).append(window)
-    return found
+def all_windows(record: Record) -> list[Window]:
+    """Return the windows of a record in their order."""
+    return [Window.of(values) for values in record.get("windows") or []]
 
 
-def of_node(
-    window: Mapping[str, Any], found: Sequence[Found], facts: Callable[[Found], Mapping[str, Any]]
-) -> Found | None:
+def windows_of(record: Record, kind: str) -> dict[str, list[Window]]:
+    """Return the windows of one kind by the node's host name."""
+    by_node: dict[str, list[Window]] = {}
+    for window in all_windows(record):
+        if window.kind == kind:
+            by_node.setdefault(window.hostname, []).append(window)
+    return by_node
+
+
+def of_node(window: Window, sources: Sequence[Source], facts: Callable[[Source], Mapping[str, Any]]) -> Source | None:
     """Return the trace or profile of a window's node; None without one.
 
     A node's name can differ in and outside of a container; its kernel's boot id cannot.
     """
-    same_boot = [one for one in found if facts(one).get("boot_id") == window["boot_id"]]
-    same_name = [one for one in same_boot if facts(one).get("hostname") == window["hostname"]]
-    return next(iter(same_name or (same_boot if window["boot_id"] else [])), None)
+    same_boot = [one for one in sources if facts(one).get("boot_id") == window.boot_id]
+    same_name = [one for one in same_boot if facts(one).get("hostname") == window.hostname]
+    return next(iter(same_name or (same_boot if window.boot_id else [])), None)
 
 
-def longest_s(nodes: dict[str, list[dict[str, Any]]]) -> float:
-    """Return the longest time of any node in such windows, in seconds; 0 without any."""
-    times_s = (sum(window["end_s"] - window["start_s"] for window in windows) for windows in nodes.values())
-    return max(times_s, default=0.0)
+def total_s(windows: Iterable[Window]) -> float:
+    """Return the sum of the windows' durations, in seconds."""
+    return sum(window.duration_s for window in windows)
 
 
-def devices_of(record: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return what the vendor's tool said of each device of all nodes; older records know one node."""
+def longest_s(nodes: Mapping[str, Sequence[Window]]) -> float:
+    """Return the longest total duration of any node's windows, in seconds; 0 without any."""
+    return max(map(total_s, nodes.values()), default=0.0)
+
+
+def devices_of(record: Record) -> list[dict[str, Any]]:
+    """Return what the vendor's tool reported of each device of all nodes; older records describe one node."""
     origin = record.get("provenance") or {}
     nodes = [node for node in origin.get("nodes") or [origin] if isinstance(node, dict)]
-    found = [node.get("devices") or [] for node in nodes]
+    reports = [node.get("devices") or [] for node in nodes]
     # Newer versions of amd-smi put the list of devices into an object.
-    lists = [one.get("gpu_data") or [] if isinstance(one, dict) else one for one in found]
+    lists = [one.get("gpu_data") or [] if isinstance(one, dict) else one for one in reports]
     return [device for one in lists if isinstance(one, list) for device in one if isinstance(device, dict)]
 
 
 def is_number(value: Any) -> TypeGuard[float]:
-    """Check for a number, which a truth value is not."""
+    """Check for a number; True and False are none."""
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,4 +1,4 @@
-"""Signatures by OpenSSH, which every site has: of an archive's list of checksums, and so of all that is in it."""
+"""Signatures by OpenSSH of an archive's list of checksums, which covers all files in the archive."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pathlib import Path
 
 from results.record.records import RecordError
 
-PURPOSE = "caraml-archive"  # OpenSSH's namespace: a signature for something else is none of an archive
+PURPOSE = "caraml-archive"  # OpenSSH's namespace: a signature made for another purpose is refused
 
 
 def sign(content: bytes, key: Path) -> bytes:
-    """The signature of some bytes by a private key, or by a public one of which ssh-agent has the other half.
+    """Return the signature of some bytes by a private key, or by the public key of one that ssh-agent holds.
 
-    OpenSSH asks for a passphrase by itself. Raises RecordError when it does not sign.
+    OpenSSH asks for a passphrase itself. Raises RecordError if it does not sign.
     """
     if not key.is_file():
-        raise RecordError(f"there is no key {key}: 'ssh-keygen -t ed25519' makes one")
+        raise RecordError(f"key {key} does not exist: make one with 'ssh-keygen -t ed25519'")
     return _ssh_keygen(f"{key} does not sign", content, "-Y", "sign", "-q", "-n", PURPOSE, "-f", str(key))
 
 
@@ -27,14 +27,14 @@ def signer_of(content: bytes, signature: bytes, signers: Path) -> str:
     Raises RecordError unless an allowed signer signed exactly these bytes.
     """
     if not signers.is_file():
-        raise RecordError(f"there is no file {signers}: a line of it is a name and a public key")
+        raise RecordError(f"file of signers {signers} does not exist: write a name and a public key in each line")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "signature"
         file.write_bytes(signature)
         common = ("-s", str(file), "-f", str(signers))
-        found = _ssh_keygen(f"the signature is of nobody in {signers}", b"", "-Y", "find-principals", *common)
-        name = found.decode(errors="replace").splitlines()[0]
-        refused = f"the signature is of {name}, but not of these files"
+        principals = _ssh_keygen(f"no signer in {signers} made the signature", b"", "-Y", "find-principals", *common)
+        name = principals.decode(errors="replace").splitlines()[0]
+        refused = f"the signature by {name} is not for these files"
         _ssh_keygen(refused, content, "-Y", "verify", "-n", PURPOSE, "-I", name, *common)
     return name
 
@@ -46,6 +46,6 @@ def _ssh_keygen(refused: str, content: bytes, *arguments: str) -> bytes:
         raise RecordError("signatures need ssh-keygen: install OpenSSH") from error
     if done.returncode or not done.stdout:
         lines = (done.stderr or done.stdout).decode(errors="replace").split("\n")
-        said = next((line.strip() for line in lines if line.strip()), "it says nothing")
-        raise RecordError(f"{refused} (ssh-keygen: {said})")
+        reason = next((line.strip() for line in lines if line.strip()), "no reason given")
+        raise RecordError(f"{refused} (ssh-keygen: {reason})")
     return done.stdout

@@ -1,4 +1,4 @@
-"""Values of a record that its options, its workload or the table of systems also state."""
+"""Values of a record that its options, its workload or the table of systems state, too."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from results.yaml_files import YamlError, read_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 SYSTEMS = Path("jube/include/systems.yaml")
-PEAK = "peak_tflops_"  # how the keys of systems with a peak begin; then comes the precision
+PEAK = "peak_tflops_"  # prefix of a system's keys for peaks; the precision follows
 PEAK_USED = f"{PEAK}per_device"  # in options and metrics
-NAMES = ("data", "precision", "system")  # that a record repeats from its options
-MODEL_OPTIONS = ("size", "variant")  # that end a model's name
+NAMES = ("data", "precision", "system")  # keys that a record repeats from its options
+MODEL_OPTIONS = ("size", "variant")  # the last word of a model's name
 LENGTH, NOT_HASHED = "sequence_length", "run"
 SWITCH = {"on": True, "off": False}
 
 
-Statements = Iterator[tuple[str, Any, Any, str]]  # a value's name, the value, what another source states, the source
+Statements = Iterator[tuple[str, Any, Any, str]]  # a value's name, the value, the value by another source, the source
 
 
 def statements(record: dict[str, Any]) -> Statements:
-    """Yield each value that another source states, too."""
+    """Yield each value of a record that another source also states."""
     for source in (_by_the_hash, _by_model_options, _by_options, _by_the_workload, _by_the_table_of_systems):
         yield from source(record)
 
 
 def _groups(record: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The options of a run, group by group."""
+    """Return the options of a run by group."""
     return {name: group for name, group in (record.get("config") or {}).items() if isinstance(group, dict)}
 
 
@@ -43,28 +43,28 @@ def _by_the_hash(record: dict[str, Any]) -> Statements:
 
 
 def _by_model_options(record: dict[str, Any]) -> Statements:
-    asked = _groups(record).get("model") or {}
+    chosen = _groups(record).get("model") or {}
     for option in MODEL_OPTIONS:
-        if asked.get(option) is not None:
-            yield "model", record["model"].rpartition(" ")[2], str(asked[option]), f"config.model.{option}"
+        if chosen.get(option) is not None:
+            yield "model", record["model"].rpartition(" ")[2], str(chosen[option]), f"config.model.{option}"
 
 
 def _by_options(record: dict[str, Any]) -> Statements:
     flags, layout = _flags((record.get("provenance") or {}).get("command") or []), record["layout"]
     for group, option, value in ((name, *one) for name, mine in _groups(record).items() for one in mine.items()):
         source = f"config.{group}.{option}"
-        if option in flags:  # which leaves no option at its own default
+        if option in flags:  # an option that is not a flag has its default, unknown here
             yield source, "null" if value is None else value, _as_used(flags[option], value), "its command line"
         if option in NAMES and value is not None:
             yield option, record.get(option), value, source
-        elif value and option in layout:  # 0 asks for none
+        elif value and option in layout:  # 0 leaves the choice to the benchmark
             yield f"layout.{option}", layout[option], value, source
         elif value and option == PEAK_USED:
             yield f"metrics.{PEAK_USED}", (record.get("metrics") or {}).get(PEAK_USED), value, source
 
 
 def _by_the_workload(record: dict[str, Any]) -> Statements:
-    from results.workloads import workloads  # which needs records, and they what is stated of them
+    from results.workloads import workloads  # imports records, which import this module
 
     facts = workloads().get(record["benchmark"])
     if facts is None or facts.work_unit != record["work_unit"]:
@@ -75,10 +75,10 @@ def _by_the_workload(record: dict[str, Any]) -> Statements:
     known = facts.flops.get(record["model"]) or {}
     flops, length = known.get(sample), record["layout"].get(LENGTH)
     if record["model"] in facts.flops_per_length and length:
-        own, of_own = next(iter(known.items()))
-        flops = of_own + facts.flops_per_length[record["model"]] * (length - int(own.split()[0]))
+        default_sample, default_flops = next(iter(known.items()))
+        flops = default_flops + facts.flops_per_length[record["model"]] * (length - int(default_sample.split()[0]))
         if (_groups(record).get("model") or {}).get(LENGTH, length) is None:
-            yield "sample", sample, own, "its model"
+            yield "sample", sample, default_sample, "its model"
     name = f"model_flops_per_{facts.work_unit[:-1]}"
     if flops:
         yield f"metrics.{name}", metrics.get(name), flops, "its model and sample"
@@ -92,18 +92,18 @@ def _by_the_table_of_systems(record: dict[str, Any]) -> Statements:
 
 def _flags(command: list[Any]) -> dict[str, str]:
     """Map each option of a command line to its text; a flag without a value is on, or off with `--no-`."""
-    found, words = {}, [str(word) for word in command]
+    options, words = {}, [str(word) for word in command]
     for word, following in zip_longest(words, words[1:], fillvalue="--"):
         flag, has_value, value = word.removeprefix("--").partition("=")
         if word.startswith("--"):
             option = flag.replace("-", "_")
-            found[option] = value if has_value else "on" if following.startswith("--") else following
-            found |= {option[3:]: "off"} if option.startswith("no_") else {}
-    return found
+            options[option] = value if has_value else "on" if following.startswith("--") else following
+            options |= {option[3:]: "off"} if option.startswith("no_") else {}
+    return options
 
 
 def _as_used(text: str, used: Any) -> Any:
-    """Convert the text of a flag to the type of the option as it was used, which `auto` leaves to the benchmark."""
+    """Convert the text of a flag to the type of the value that was used; `auto` leaves the value to the benchmark."""
     if text == "auto" or isinstance(used, list):
         return used
     if isinstance(used, bool):
@@ -115,7 +115,10 @@ def _as_used(text: str, used: Any) -> Any:
 
 
 def peaks() -> dict[tuple[str, str], float]:
-    """Peak of one device in 10^12 FLOP/s by system and precision, from the reader's checkout, else the installation."""
+    """Return the peak of one device in 10^12 FLOP/s by system and precision.
+
+    Read from the checkout if there is one, otherwise from the installed package.
+    """
     here = Path.cwd()
     places = [folder / SYSTEMS for folder in (ROOT, here, *here.parents)]
     return _peaks(next((file for file in places if file.is_file()), ROOT / "caraml" / "tables" / SYSTEMS.name))
@@ -131,4 +134,4 @@ def _peaks(file: Path) -> dict[tuple[str, str], float]:
             if str(one["name"]).startswith(PEAK)
         }
     except (YamlError, KeyError, TypeError, ValueError):
-        return {}  # `caraml check` reports what is wrong with it
+        return {}  # `caraml check` reports what is wrong with the table

@@ -1,4 +1,4 @@
-"""Values in records: where they are, and how a number is written."""
+"""Access to values of records by path, and the format of numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Key = TypeVar("Key")
 
 
 def value_at(record: Record, path: str) -> Any:
-    """The value at a path such as `metrics.tokens_per_s`, or the first of several; None where the record has none."""
+    """Return the value at a path such as `metrics.tokens_per_s`, or at the first of several that has one, else None."""
     for one in path.replace("{unit}", record["work_unit"]).split("|"):
         value: Any = record
         for key in one.split("."):
@@ -28,13 +28,13 @@ def value_at(record: Record, path: str) -> Any:
 
 
 def energy_source(record: Record, energy: str = "energy") -> str:
-    """How and where an energy was measured: those of one source may be set against each other; empty without one."""
-    found = record.get(energy)
-    return f"{found['power_kind']}, {found['power_scope']}" if found else ""
+    """Return kind and scope of an energy, equal for energies that can be compared; empty without an energy."""
+    values = record.get(energy)
+    return f"{values['power_kind']}, {values['power_scope']}" if values else ""
 
 
 def is_accelerated(record: Record) -> bool | None:
-    """Did accelerators train, and not the processors themselves? None where the record does not say."""
+    """Return whether accelerators trained, and not processors; None if the record does not state it."""
     if any(device.get("device_id") for device in record.get("devices") or []):
         return True
     known = value_at(record, "config.compute.device")
@@ -42,38 +42,38 @@ def is_accelerated(record: Record) -> bool | None:
 
 
 def count(number: int, noun: str) -> str:
-    """So many of them, in words."""
+    """Return a number of things, with the noun in the plural where needed."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def grouped(items: Iterable[Item], key: Callable[[Item], Key | None]) -> dict[Key, list[Item]]:
     """Return items by a key of each, in the order of their first ones; those whose key is None are left out."""
-    found: dict[Key, list[Item]] = {}
+    groups: dict[Key, list[Item]] = {}
     for item in items:
-        if (of_item := key(item)) is not None:
-            found.setdefault(of_item, []).append(item)
-    return found
+        if (item_key := key(item)) is not None:
+            groups.setdefault(item_key, []).append(item)
+    return groups
 
 
 def devices_text(number: int) -> str:
-    """A number of devices in words."""
+    """Return a number of devices as text."""
     return count(number, "device")
 
 
 def sort_key(record: Record) -> tuple[str, str, str, int, int]:
-    """Systems side by side, then by devices and batch."""
+    """Return the key that sorts records by workload, system and model, then by devices and batch."""
     devices, batch = (value_at(record, f"layout.{key}") or 0 for key in ("num_devices", "global_batch_size"))
     return record["benchmark"], record["system"], record["model"], devices, batch
 
 
 class Number(Protocol):
-    """How a number is written, given half of its interval."""
+    """Format of a number, given the half-width of its interval."""
 
     def __call__(self, value: float | None, half_width: float | None = None) -> str: ...
 
 
 def rounded(value: float | None, half_width: float | None = None) -> str:
-    """A number with the digits that its interval supports: two of the half width, else four in all."""
+    """Return a number with the digits that its interval supports: two of the half-width, else four in all."""
     if value is None or not math.isfinite(value):
         return ""
     if half_width and math.isfinite(half_width):
@@ -84,5 +84,5 @@ def rounded(value: float | None, half_width: float | None = None) -> str:
 
 
 def plain(value: float | None, half_width: float | None = None) -> str:
-    """A number as it is, for machines."""
+    """Return a number with all its digits, for programs."""
     return "" if value is None or not math.isfinite(value) else repr(value)

@@ -1,4 +1,4 @@
-"""Runs as a pandas data frame: a row each, with typed columns whose names have their units."""
+"""Runs as a pandas data frame: one row per run, typed columns with units in their names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TEXT, COUNT, NUMBER, ANSWER, TIME = "string", "Int64", "Float64", "boolean", "da
 
 
 class Field(NamedTuple):
-    """One column: its name, its type in pandas, and where its value is in a record."""
+    """One column: its name, its type in pandas, and the path of its value in a record."""
 
     name: str
     kind: str
@@ -83,10 +83,10 @@ FIELDS = (
 
 
 def frame(*folders: str | Path, meters: Sequence[str | Path] = ()) -> DataFrame:
-    """Return a data frame of all runs below some folders, or of records given as files, failed ones among them.
+    """Return a data frame of all runs below some folders, or of records given as files, including failed runs.
 
-    What a run does not know is missing (`pandas.NA`), never 0. `meters`: files of meters in the supply line. Raises
-    RecordError where there is no record, or a file cannot be used; records that cannot be are warned of.
+    An unknown value is missing (`pandas.NA`), never 0. `meters`: files of meters in the supply line. Warns of records
+    that cannot be used. Raises RecordError without any record, and for a file of a meter that cannot be used.
     """
     import warnings
 
@@ -105,7 +105,7 @@ def frame(*folders: str | Path, meters: Sequence[str | Path] = ()) -> DataFrame:
 
 
 def frame_of(records: Sequence[Record]) -> DataFrame:
-    """Return the data frame of records that were read."""
+    """Return the data frame of records."""
     import pandas
 
     values = {field.name: [_value(field, record) for record in records] for field in FIELDS}

@@ -7,6 +7,7 @@ from jpwr.trace.trace import Trace
 from results.join.clocks import clocks_of
 from results.join.energy import energy_of
 from results.points.repeats import by_point
+from results.record.model import Window
 from results.record.records import find_records
 from results.show.tables.points import point_rows
 from results.tests import made_up
@@ -22,7 +23,11 @@ def trace(*looks):
     return made
 
 
-WINDOW = {"start_s": 10.0, "end_s": 20.0}
+def window(start_s, end_s):
+    return Window(hostname="n1", boot_id="boot", start_s=start_s, end_s=end_s, kind="measured")
+
+
+WINDOW = window(10.0, 20.0)
 
 
 def test_clocks_and_reasons_are_weighed_by_the_time_that_they_held():
@@ -50,7 +55,7 @@ def test_a_records_energy_has_the_clocks_of_its_channels_and_is_read(tmp_path):
 
 
 def test_several_windows_are_one_time():
-    windows = [{"start_s": 0.0, "end_s": 1.0}, {"start_s": 9.0, "end_s": 12.0}]
+    windows = [window(0.0, 1.0), window(9.0, 12.0)]
     found = clocks_of(trace((0.0, 1000, "0x0"), (10.0, 2000, "0x40")), "pynvml:0", windows)
     assert found["mean_mhz"] == pytest.approx((2 * 1000 + 2 * 2000) / 4)
     assert found["throttled"] == pytest.approx({"hardware thermal slowdown": 50.0})
@@ -74,7 +79,7 @@ def test_a_look_that_failed_in_part_tells_the_rest():
 
 
 def test_what_held_an_accelerators_clocks_is_told_or_said_to_be_unknown():
-    unknown = "whether something held clocks back is not known"
+    unknown = "throttling of clocks is not known"
     for clocks, said in (({}, [unknown]), ({"mean_mhz": 1e3}, [unknown]), ({"throttled": {}}, [])):
         record = made_up.result()
         record["energy"]["channels"][0]["clocks"] = clocks

@@ -220,7 +220,7 @@ def test_what_is_counted_beyond_what_trained_is_said(job, capsys):
     assert capsys.readouterr().err == ""
     job.trace([MODULE], lambda _, __: 500.0)
     assert main([str(job.path)]) == 0
-    words = f"channel {MODULE.name} of node n1 has no id of a device that trained: its energy is counted all the same"
+    words = f"channel {MODULE.name} of node n1 has no id of a device that trained: its energy is counted nevertheless"
     assert words in capsys.readouterr().err
 
 
@@ -436,9 +436,7 @@ def test_an_accelerators_power_is_none_of_a_processors_work(job):
     job.trace([GPU0], lambda *_: 75.0)
     found = energy(job)
     assert found["power_source"] == "measured, device"
-    assert found["notes"] == [
-        "node n1: processors trained, and only the power of devices was measured: that is counted"
-    ]
+    assert found["notes"] == ["node n1: processors trained, but only the power of devices was measured: it is counted"]
 
 
 @pytest.mark.parametrize("ids", [("GPU-0", "GPU-1"), ("", "")])
@@ -492,7 +490,7 @@ def test_what_several_methods_show_is_counted_once(job, estimated_first):
     assert found["avg_power_w"] == pytest.approx(280.0)
     [note] = found["notes"]
     assert "cray:cpu, cray:memory" in note
-    assert note.endswith("of node n1 show the same by another method: not counted")
+    assert note.endswith("of node n1 measure the same by another method: not counted")
 
 
 def test_memory_may_be_shown_by_another_method_than_its_processor(job):
@@ -511,7 +509,7 @@ def test_accelerators_without_ids_leave_the_nodes_power(job):
 
 def test_one_channel_of_several_that_used_nothing_is_a_failure(job):
     job.record(devices=on_gpus("GPU-0", "GPU-1")).trace([GPU0, GPU1], lambda channel, _: [300.0, 0.0][channel])
-    words = "no energy: channel nvml:1 measured 0 Wh, and no run uses none"
+    words = "no energy: channel nvml:1 measured 0Wh, but every run uses energy"
     assert collect(job.path)["error"] == words
 
 
@@ -533,7 +531,7 @@ def test_a_sensor_that_two_traces_show_is_not_counted_twice(job, boots, channel,
     for index, info in enumerate((channel, other)):
         job.trace([info], lambda *_: 300.0, hostname=f"pod-{index}", boot_id=boots[index])
     error = collect(job.path)["error"]
-    assert error == f"no energy: channel {other.name} is one sensor, and is counted for pod-0 and for pod-1"
+    assert error == f"no energy: channel {other.name} is one sensor, but counts for pod-0 and for pod-1"
 
 
 def test_two_containers_of_a_node_may_each_have_a_device_of_the_same_name(job):
@@ -552,7 +550,7 @@ def test_a_channel_is_not_counted_for_two_names_of_one_node(job):
     windows = [{**window, "hostname": name} for name in ("pod-0", "pod-1")]
     job.record(windows=windows)
     job.trace([GPU0._replace(device_id="")], lambda _, __: 300.0)
-    assert "channel nvml:0 is one sensor, and is counted for pod-0 and for pod-1" in collect(job.path)["error"]
+    assert "channel nvml:0 is one sensor, but counts for pod-0 and for pod-1" in collect(job.path)["error"]
     gpus = [{**on_gpus(f"GPU-{index}")[0], "hostname": f"pod-{index}"} for index in (0, 1)]
     layout = {**make_record()["layout"], "num_devices": 2, "num_nodes": 2}
     job.record(windows=windows, devices=gpus, layout=layout)
@@ -567,7 +565,7 @@ def test_nodes_that_were_measured_at_different_places_have_no_sum(job):
     job.trace([PACKAGE], lambda _, __: 50.0, hostname="n2", boot_id="n2")
     result = collect(job.path)
     assert result["status"] == "failed"
-    assert "at different places, whose sum means nothing: device on n1, cpu on n2" in result["error"]
+    assert "at different scopes, whose energies must not be added: device on n1, cpu on n2" in result["error"]
 
 
 def test_two_nodes_are_summed_each_over_its_own_window(job):
@@ -747,7 +745,7 @@ def test_a_folder_without_a_record_is_one_clear_sentence(tmp_path):
         [sys.executable, "-m", "results.collect", str(tmp_path)], cwd=REPOSITORY, capture_output=True, text=True
     )
     assert done.returncode == 1
-    assert done.stderr.startswith(f"collect: there is no record {tmp_path}/record.json")
+    assert done.stderr.startswith(f"collect: {tmp_path}/record.json does not exist")
     assert len(done.stderr.splitlines()) == 1
 
 
@@ -755,7 +753,7 @@ def test_an_error_is_one_sentence_for_who_called_it_as_a_function(tmp_path, caps
     assert main([str(tmp_path)]) == 1
     told = capsys.readouterr()
     assert told.out == ""
-    assert told.err.startswith(f"collect: there is no record {tmp_path}/record.json")
+    assert told.err.startswith(f"collect: {tmp_path}/record.json does not exist")
 
 
 def test_a_reason_comes_before_what_the_jobs_files_say(job):
@@ -774,7 +772,7 @@ def test_the_help_says_what_the_command_takes(capsys):
         "Join record.json and the power traces of a job's folder into result.json.",
         "the job's folder, with record.json and power/*/trace.csv",
         "the job failed with this exit code",
-        "why the job failed, where that is known",
+        "why the job failed, if known",
     ):
         assert words in " ".join(told.split())
 

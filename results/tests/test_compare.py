@@ -132,7 +132,7 @@ def test_an_estimate_is_never_set_against_a_measurement():
     found = compare([result(100.0)], [result(100.0, source="ESTIMATED, cpu")])
     assert found.lines[0].ratios[0].value == 1.0
     assert found.lines[0].ratios[1] is None
-    assert "energies are not compared: there is an estimate among them" in found.lines[0].remarks
+    assert "energies are not compared: one is an estimate" in found.lines[0].remarks
     assert found.means()[1] is None
 
 
@@ -154,8 +154,8 @@ def test_where_an_energy_was_measured_is_what_its_kind_and_scope_say(told):
 def test_a_precision_that_nobody_knows_keeps_no_requirement(precision):
     comparison = compare(*(thrice(speed, precision=precision) for speed in (100.0, 200.0)))
     found = broken([read_requirement("ratio>=1.5")], comparison, thrice(200.0, precision=precision))
-    assert [outcome for outcome, _ in found] == ([] if precision else [Outcome.OPEN])
-    assert all("is of a precision that is not known" in words for _, words in found)
+    assert [outcome for outcome, _ in found] == ([] if precision else [Outcome.UNDECIDED])
+    assert all("is in an unknown precision" in words for _, words in found)
 
 
 def test_the_energy_with_an_input_path_keeps_no_requirement_where_it_is_an_estimate():
@@ -164,8 +164,8 @@ def test_the_energy_with_an_input_path_keeps_no_requirement_where_it_is_an_estim
         record["energy_effective"] = record["energy"] | {"power_kind": "estimated"}
     name = "energy_effective.tokens_per_wh"
     [(outcome, words)] = broken([read_requirement(f"{name}>=1")], compare(records, records), records)
-    assert outcome == Outcome.OPEN
-    assert words == f"{name}>=1 cannot be told: no record has a number {name} that counts: it has no value"
+    assert outcome == Outcome.UNDECIDED
+    assert words == f"{name}>=1 is undecided: no record has a number {name} that counts: it has no value"
 
 
 def test_estimates_are_not_compared_with_each_other():
@@ -174,7 +174,7 @@ def test_estimates_are_not_compared_with_each_other():
         record["energy"]["power_kind"] = "estimated"
     [line] = compare(*sides).lines
     assert line.ratios[1] is None
-    assert "energies are not compared: there is an estimate among them" in line.remarks
+    assert "energies are not compared: one is an estimate" in line.remarks
 
 
 @pytest.mark.parametrize(
@@ -375,7 +375,7 @@ def test_requirements_are_kept_where_the_whole_interval_keeps_them(requirement, 
     base, other = thrice(100.0), thrice(200.0, system="B")
     found = broken([read_requirement(requirement)], compare(base, other), other)
     assert [one for one, _ in found] == ([] if outcome == PASSED else [outcome])
-    words = {FAILED: "is not kept", OPEN: "cannot be told", PASSED: ""}[outcome]
+    words = {FAILED: "is not met", OPEN: "undecided", PASSED: ""}[outcome]
     assert all(words in sentence for _, sentence in found)
 
 
@@ -400,7 +400,7 @@ def test_every_requirement_is_looked_at_and_at_every_point():
     other = [*thrice(200.0, system="B"), *thrice(200.0, system="B", batch=16)]
     requirements = [read_requirement(text) for text in ("ratio>=2.1", "ratio>=1.9", "tokens_per_s>=210", "ratio>=3")]
     found = broken(requirements, compare(base, other), other)
-    assert [sentence.split(" is not kept")[0] for _, sentence in found] == [
+    assert [sentence.split(" is not met")[0] for _, sentence in found] == [
         "ratio>=2.1",
         "tokens_per_s>=210",
         "tokens_per_s>=210",
@@ -429,7 +429,7 @@ def test_a_requirement_that_is_none_is_refused(text):
     with pytest.raises(RecordError) as told:
         read_requirement(text)
     examples = "'tokens_per_s_per_device>=40000' or 'ratio>=1.5'"
-    assert str(told.value) == f"--require {text!r} is no requirement: write it as {examples}"
+    assert str(told.value) == f"--require {text!r} is not a requirement: write it as {examples}"
 
 
 def test_sides_without_a_common_point_are_an_error(tmp_path, capsys):
@@ -453,9 +453,9 @@ def test_the_command_compares_folders_and_exits_with_1_when_a_requirement_is_bro
     assert main(["compare", old, new, "--baseline", new]) == 0
     assert "throughput 0.667" in capsys.readouterr().out
     assert main(["compare", old, new, "--require", "ratio>=1.6"]) == 1
-    assert "ratio>=1.6 is not kept: the geometric mean is 1.5, between 1.4" in capsys.readouterr().err
+    assert "ratio>=1.6 is not met: the geometric mean is 1.5, between 1.4" in capsys.readouterr().err
     assert main(["compare", old, new, "--require", "ratio>=1.5"]) == 3
-    assert "ratio>=1.5 cannot be told" in capsys.readouterr().err
+    assert "ratio>=1.5 is undecided" in capsys.readouterr().err
     assert main(["compare", old, str(tmp_path)]) == 0
     for wrong in (["--baseline", "other"], [str(tmp_path / "none")], ["--filter", "devices=7"]):
         assert main(["compare", old, new, *wrong]) == 2
@@ -476,4 +476,4 @@ def test_three_folders_are_each_compared_with_the_reference(tmp_path, capsys):
         assert point["throughput"]["low"] < ratio < point["throughput"]["high"]
         assert (point["global_batch"], point["remarks"]) == (8, [])
     assert [bool(one["not_kept"]) for one in told] == [False, True]
-    assert f"caraml: {folders[2]}: ratio>=1 is not kept" in err
+    assert f"caraml: {folders[2]}: ratio>=1 is not met" in err

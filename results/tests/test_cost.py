@@ -20,11 +20,11 @@ from results.verdicts.cost import (
     cost_of,
     costed_work,
     crossings,
-    level_with_cheapest,
     read_prices,
     sensitivity,
+    tied_with_cheapest,
     time_to_report,
-    unseen_w,
+    uncovered_w,
     why_not_costed,
 )
 
@@ -64,7 +64,7 @@ def test_each_system_is_costed_at_its_cheapest_point_and_one_without_a_price_is_
     assert [second[header.index(name)] for name in ("system", "precision", "at")] == [
         "X",
         "bf16",
-        "there is no price of X: the prices file has A100",
+        "X has no price: add it to the prices file, which has A100",
     ]
 
 
@@ -95,8 +95,8 @@ def test_costs_in_unlike_precisions_are_not_ranked(slow, fast):
     bf16, fp8 = [*runs("A", 100.0), *runs("B", slow)], runs("B", fast, precision="fp8")
     apart = said(runs("A", 100.0), fp8)
     assert "cheapest" not in apart
-    assert "tiny in bf16 (Q1, device): A alone has a cost, which is compared with no other kind's." in apart
-    assert "tiny in fp8 (Q1, device): B alone has a cost" in apart
+    assert "tiny in bf16 (Q1, device): only A has a cost of this kind" in apart
+    assert "tiny in fp8 (Q1, device): only B has a cost" in apart
     words = said(bf16, fp8)
     assert "tiny in bf16 (Q1, device): for 10⁹ tokens, A is the cheapest." in words
     assert "B is the cheapest" not in words
@@ -114,7 +114,7 @@ def test_costs_in_unlike_precisions_are_not_ranked(slow, fast):
 def test_costs_of_unlike_energies_are_not_ranked(scope, kind):
     words = said(runs("A", 100.0), of_scope(scope, runs("B", 300.0)), runs("C", 50.0))
     assert "tiny in bf16 (Q1, device): for 10⁹ tokens, A is the cheapest." in words
-    assert f"tiny in bf16 ({kind}): B alone has a cost" in words
+    assert f"tiny in bf16 ({kind}): only B has a cost" in words
     results = by_point([*runs("A", 100.0), *of_scope(scope, runs("B", 300.0))])
     charts = cost_charts(results, TWO, styles_of_systems(results))
     assert [chart.name for chart in charts] == ["cost", "sensitivity", "cost_1", "sensitivity_1"]
@@ -144,12 +144,12 @@ def test_a_cost_that_is_lower_within_the_intervals_is_no_lead(of_b, power_w, sen
     results = by_point(records)
     [found] = cheapest(results, costs).values()
     alone = len(of_b) == 1  # then nothing is dearer beyond doubt
-    assert level_with_cheapest(found) == (["B", "A"] if level else ["B"]) + (["C"] if alone else [])
+    assert tied_with_cheapest(found) == (["B", "A"] if level else ["B"]) + (["C"] if alone else [])
     words = " ".join(cost_words(results, costs))
-    assert (f"it cannot be told which of B, A{', C' if alone else ''} is the cheapest" in words) == level
+    assert (f"B, A{', C' if alone else ''} tie for the cheapest" in words) == level
     assert ("B is the cheapest." in words) == (not level)
     assert ("B is the cheapest in 81 of 81 cases." in words) == (not level)
-    assert ("it cannot be told in 81 of 81 cases." in words) == level
+    assert ("systems tie in 81 of 81 cases." in words) == level
     assert ("One run gives no interval." in words) == alone
     turns = [] if alone else [("C", "B")] if level else [("B", "A"), ("A", "B"), ("C", "B")]
     assert [(one.system, one.against) for one in crossings(found, costs)] == turns
@@ -189,14 +189,14 @@ def test_systems_that_cost_the_same_without_an_error_are_level(speed):
     for record in records:
         record["energy"] |= dict.fromkeys(("uncertainty_wh", "random_wh"), 0.0)
     [found] = cheapest(by_point(records), TWO).values()
-    assert level_with_cheapest(found) == ["A", "B"]
+    assert tied_with_cheapest(found) == ["A", "B"]
 
 
 @pytest.mark.parametrize("price", [0.0, 1000.0])
 def test_what_costs_nothing_is_the_cheapest(price):
     free = replace(TWO, electricity_per_kwh=0.0, systems={"A": Price(0.0), "B": Price(price)})
     [found] = cheapest(by_point([*runs("A", 100.0), *runs("B", 100.0)]), free).values()
-    assert level_with_cheapest(found)[0] == "A"
+    assert tied_with_cheapest(found)[0] == "A"
     assert found["A"][1].estimate is None
 
 
@@ -218,11 +218,11 @@ def test_what_has_no_cost_says_why_whatever_else_has_one(tmp_path):
         ("A", "bf16"): "1 device, batch 8",
         ("A", "fp8"): "no energy that counts: gaps: the longest time without a sample is 9.0 s, at most 2.0 wanted",
         ("B", "bf16"): "no cost: it is of a smaller workload, which is not comparable",
-        ("B", "fp16"): "no energy that counts: its runs have none of one kind",
+        ("B", "fp16"): "no energy that counts: its runs have energies of different kinds",
         ("C", "not known"): "no cost: its precision is not known",
         ("D", "bf16"): "no energy that counts: there is none",
         ("E", ""): "no good run",
-        ("X", "bf16"): "there is no price of X: the prices file has A, B, C, D, E",
+        ("X", "bf16"): "X has no price: add it to the prices file, which has A, B, C, D, E",
     }
     assert {len(row) for row in rows} == {len(header)}
     for one in results:
@@ -266,7 +266,7 @@ def test_what_the_sensors_of_an_energy_do_not_see(scope, unseen):
     record = made_up.result("A100")
     record["energy"]["power_scope"] = scope
     [one] = by_point([record])
-    assert unseen_w(one, Costs("EUR", 0.25, {"A100": Price(10000, 100)})) == unseen
+    assert uncovered_w(one, Costs("EUR", 0.25, {"A100": Price(10000, 100)})) == unseen
 
 
 def test_what_a_cost_stands_on_is_said(tmp_path):
@@ -275,7 +275,7 @@ def test_what_a_cost_stands_on_is_said(tmp_path):
         "electricity 0.25 EUR/kWh, PUE 1.2",
         "lifetime 5 years, used 80% of the time",
         "400 g CO₂ per kWh",
-        "A100: 10,000 EUR per device, 100 W per device beside what is measured",
+        "A100: 10,000 EUR per device, 100 W per device in addition to the measured power",
     ]
 
 
@@ -345,16 +345,16 @@ def test_assumptions_beyond_their_ends_are_refused(tmp_path, change):
     ("change", "message"),
     [
         (("electricity_per_kwh", "electricty_per_kwh"), "unknown key 'electricty_per_kwh'"),
-        (("currency: EUR\n", ""), "'currency' missing"),
-        (("price_per_device: 10000", "price_per_device: ten"), "price_per_device is 'ten', a number"),
+        (("currency: EUR\n", ""), "lacks 'currency'"),
+        (("price_per_device: 10000", "price_per_device: ten"), "price_per_device is 'ten', but must be a number"),
         (("utilisation: 0.8", "utilisation: 80"), "utilisation above 0 and at most 1"),
         (("pue: 1.2", "pue: -1"), "pue is -1"),
         (("pue: 1.2", "pue: 120"), "pue from 1 to 5"),
         (("  A100", "A100"), "names no systems"),
         (("  A100:", "- A100:"), "names no systems"),
         (("currency: EUR", "currency: [EUR"), "cannot be read as prices"),
-        (("0.25", ".inf"), "electricity_per_kwh is inf, a number from 0 to below 1e+30"),
-        (("0.25", "1.0e+400"), "electricity_per_kwh is inf, a number"),
+        (("0.25", ".inf"), "electricity_per_kwh is inf, but must be a number from 0 to below 1e+30"),
+        (("0.25", "1.0e+400"), "electricity_per_kwh is inf, but must be a number"),
         (("0.25", "1" + "0" * 400), "electricity_per_kwh is 1000000000"),
         (("0.25", "1" + "0" * 5000), "cannot be read as prices"),
         (("0.25", "[" * 100 + "]" * 100), "nested in more than"),
@@ -363,7 +363,7 @@ def test_assumptions_beyond_their_ends_are_refused(tmp_path, change):
         ((PRICES, ""), "names no systems"),
         (
             ("  A100: {price_per_device: 10000, overhead_w_per_device: 100}", "  100: 5"),
-            "system 100: 5 has no values by their names: price_per_device",
+            "system 100: 5 is not a mapping with the keys price_per_device",
         ),
     ],
 )

@@ -65,7 +65,7 @@ def test_a_record_that_is_left_out_opens_the_verdicts_of_its_system(tmp_path, ca
     made_up.store(tmp_path / "good", [*thrice("V", 100.0), *thrice("W", 100.0)])
     code, found = accepted(tmp_path, capsys, [tmp_path])
     assert code == 3
-    assert {one["system"]: one["outcome"] for one in found["requirements"]} == {"V": "cannot be told", "W": "passed"}
+    assert {one["system"]: one["outcome"] for one in found["requirements"]} == {"V": "undecided", "W": "passed"}
     assert "runs are missing" in found["requirements"][0]["reason"]
     assert [one["systems"] for one in found["missing"]] == [["V"]] * 3
 
@@ -75,7 +75,7 @@ def test_a_file_that_names_no_system_may_be_a_run_of_any_in_its_folder(tmp_path,
         made_up.store(tmp_path / system, thrice(system, 100.0))
     (tmp_path / "V" / "result.json").write_text('{"system": ')
     code, found = accepted(tmp_path, capsys, [tmp_path / "V", tmp_path / "W"])
-    assert (code, [one["outcome"] for one in found["requirements"]]) == (3, ["cannot be told", "passed"])
+    assert (code, [one["outcome"] for one in found["requirements"]]) == (3, ["undecided", "passed"])
 
 
 def test_a_system_all_of_whose_records_are_left_out_is_listed(tmp_path, capsys):
@@ -253,13 +253,13 @@ def short(record):
 
 def test_a_window_of_half_a_second_decides_nothing(tmp_path):
     [verdict] = decide_verdicts([short(one) for one in thrice("V", 100.0)], read_requirements(asked(tmp_path)))
-    assert (verdict.outcome.value, verdict.reason) == ("cannot be told", "its window is 0.5 s, at least 5 s wanted")
+    assert (verdict.outcome.value, verdict.reason) == ("undecided", "its window is 0.5 s, at least 5 s wanted")
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"step_times_s": [12.0] * 5}, "5 steps do not tell whether they are steady"),
+        ({"step_times_s": [12.0] * 5}, "5 steps are too few to check whether they are steady"),
         ({"step_times_s": [1.0] * 29 + [31.0]}, "outliers: 1 of 30 steps are slow and cost 50% of the time"),
         ({"provenance": {"git_commit": "a", "git_dirty": True, "exclusive": "yes"}}, "the code had local changes"),
         ({"provenance": {"git_commit": "a", "git_dirty": False, "exclusive": "no"}}, "the node was shared"),
@@ -289,7 +289,7 @@ def test_few_sentences_say_what_would_turn_a_ranking(tmp_path, systems):
     best = f"S{systems - 1:02d}"
     assert words[:2] == [
         f"At equal money, {best} is first.",
-        f"S{systems - 2:02d} would tie with {best} if the price of {best} were 1.05 times what it is.",
+        f"S{systems - 2:02d} would tie with {best} if the price of {best} were 1.05 times its value.",
     ]
     assert len(words) == min(4, systems)
 
@@ -308,7 +308,7 @@ def test_systems_whose_intervals_overlap_tie(tmp_path):
     [
         ("must: [{of: gpt, what: throughput, at_least: 1, unit: tokens/min}]", "only a time_to_solution has one"),
         ("must: [{of: gpt, what: mfu, at_least: 0.1, unit: h}]", "only a time_to_solution has one"),
-        ("score: {formula: T, terms: {T: {of: gpt, what: time_to_solution}}}", "'better' missing"),
+        ("score: {formula: T, terms: {T: {of: gpt, what: time_to_solution}}}", "lacks 'better'"),
         (
             "must: [{of: gpt, what: time_to_solution, at_most: 1, work_unit: images}]",
             "work_unit is 'images', but GPT training counts tokens",
@@ -335,4 +335,4 @@ def test_one_requirement_is_counted_as_one(tmp_path):
 def test_a_price_under_another_name_is_named(tmp_path):
     costs = Costs("EUR", 0.2, {"a100": Price(1_000)})
     ranked, _, _ = decided(tmp_path, thrice("A100", 100.0), GPT + "budget: {money: 1000}", costs).rankings[0]
-    assert "there is no price of A100: the prices file has a100" in ranked.scores[0].why_not
+    assert "A100 has no price: add it to the prices file, which has a100" in ranked.scores[0].why_not

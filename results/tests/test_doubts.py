@@ -9,7 +9,7 @@ from results.tests import made_up
 
 def test_what_differs_in_numbers_alone_is_said_once_with_how_often():
     found = alike(["a/000001.json is cut", "a/000002.json is cut", "b is gone", "a/000003.json is cut"])
-    assert found == ["a/000001.json is cut (and 2 more like it)", "b is gone"]
+    assert found == ["a/000001.json is cut (and 2 more with other numbers)", "b is gone"]
 
 
 def test_failures_of_one_kind_are_one_line_with_their_places():
@@ -18,7 +18,7 @@ def test_failures_of_one_kind_are_one_line_with_their_places():
     burned, memory = map(str, failures_once([*bad, made_up.result()]))
     assert burned.startswith("failed: node n1 burned (4 points, such as A, tiny, 1 device, batch 64; ")
     assert burned.endswith("; elsewhere with other numbers)")
-    assert memory == "out of memory: no reason was left (B, tiny, 1 device, batch 8)"
+    assert memory == "out of memory: no reason recorded (B, tiny, 1 device, batch 8)"
 
 
 def test_deviations_of_one_kind_are_one_line():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from results.points.estimate import exactly, of_runs, of_the_middle, product
+from results.points.estimate import exactly, of_runs, product, trimmed_mean
 
 
 def test_a_ratio_has_welchs_interval_of_the_logarithms():
@@ -51,24 +51,24 @@ def test_intervals_of_products_hold_the_truth_in_95_of_100(weights):
     assert 0.935 <= held / times <= 0.99  # few degrees of freedom are rounded to the safe side
 
 
-def test_the_mean_of_the_middle_is_what_a_tender_says():
+def test_the_trimmed_mean_is_what_a_tender_says():
     minutes = [12.0, 9.0, 10.0, 11.0, 50.0]
-    found = of_the_middle(minutes, 1, 1)
+    found = trimmed_mean(minutes, 1, 1)
     assert found.value == pytest.approx(11.0)
     drawn_in = [10.0, 10.0, 11.0, 12.0, 12.0]
     error = statistics.stdev(drawn_in) / (0.6 * math.sqrt(5)) / 11
     half = stats.t.ppf(0.975, 2) * error
     assert found.interval == pytest.approx((11 * math.exp(-half), 11 * math.exp(half)))
-    assert of_the_middle([9.0, 10.0, 50.0], 1, 1).interval is None
-    with pytest.raises(ValueError, match="no middle"):
-        of_the_middle([9.0, 10.0], 1, 1)
+    assert trimmed_mean([9.0, 10.0, 50.0], 1, 1).interval is None
+    with pytest.raises(ValueError, match="leave none"):
+        trimmed_mean([9.0, 10.0], 1, 1)
     for values in ([0.0, 9.0, 10.0, 11.0], [-1.0, 9.0, 10.0, 11.0]):
-        with pytest.raises(ValueError, match="no middle"):
-            of_the_middle(values, 1, 1)
-    assert of_the_middle([1e-9], 0, 0).value == 1e-9
-    low, high = of_the_middle([10.0] * 5, 1, 1, sensor=0.03 / 1.96).interval
+        with pytest.raises(ValueError, match="leave none"):
+            trimmed_mean(values, 1, 1)
+    assert trimmed_mean([1e-9], 0, 0).value == 1e-9
+    low, high = trimmed_mean([10.0] * 5, 1, 1, sensor=0.03 / 1.96).interval
     assert (low, high) == pytest.approx((10 * math.exp(-0.03), 10 * math.exp(0.03)), rel=1e-4)
-    low, high = of_the_middle([8.0, 9.0, 11.0, 12.0], 1, 1).interval
+    low, high = trimmed_mean([8.0, 9.0, 11.0, 12.0], 1, 1).interval
     assert low < 10 < high
 
 
@@ -77,6 +77,6 @@ def test_intervals_of_middles_hold_the_truth_whatever_the_outliers():
     held = 0
     for _ in range(1000):
         runs = [chance.gauss(100, 2) for _ in range(8)]
-        low, high = of_the_middle(runs, 1, 1).interval
+        low, high = trimmed_mean(runs, 1, 1).interval
         held += low <= 100 <= high
     assert held / 1000 >= 0.93

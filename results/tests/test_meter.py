@@ -92,8 +92,8 @@ def test_times_may_be_written_with_their_zone(tmp_path, form):
 @pytest.mark.parametrize(
     ("hostnames", "rows", "header", "message"),
     [
-        (("n1",), constant(seconds=range(600, 700)), "timestamp,watts", "it has no reading of .*; nor any other run"),
-        (("n1", "n2"), constant(), "timestamp,watts", "the run had 2 nodes, and a column 'node' is missing"),
+        (("n1",), constant(seconds=range(600, 700)), "timestamp,watts", "it has no reading from .*; nor any other run"),
+        (("n1", "n2"), constant(), "timestamp,watts", "the run had 2 nodes, but the column 'node' is missing"),
         (("n1",), [(*row, "n7") for row in constant()], "timestamp,watts,node", "it has no readings of node n1"),
         (("n1",), constant(seconds=range(-60, 30)), "timestamp,watts", "meter"),
     ],
@@ -106,7 +106,11 @@ def test_a_meter_that_measures_no_run_is_refused(tmp_path, hostnames, rows, head
 @pytest.mark.parametrize(
     ("rows", "header", "message"),
     [
-        ([row for row in constant() for _ in "ab"], "timestamp,watts", "two readings of .*: add up what feeds a node"),
+        (
+            [row for row in constant() for _ in "ab"],
+            "timestamp,watts",
+            "two readings of .*: add up the supplies of a node",
+        ),
         ([(*row, "n1") for row in constant()] * 2, "timestamp,watts,node", "two readings of node n1 of "),
         ([(*row, 5.0) for row in constant()], "timestamp,watts,watts", "has the column watts twice"),
     ],
@@ -132,7 +136,9 @@ def test_a_meter_reads_no_less_than_the_devices_behind_it_used(tmp_path, power_w
     before = record["energy"]
     meter = read_meter(write(tmp_path, constant(power_w)))
     if is_too_little:
-        with pytest.raises(RecordError, match=r"less than the 13\.33 Wh of its devices: are its readings watts\?"):
+        with pytest.raises(
+            RecordError, match=r"less than the 13\.33 Wh of its devices: check that its readings are in watts"
+        ):
             add_meter([record], meter)
         assert record["energy"] == before
     else:
@@ -143,7 +149,7 @@ def test_a_meter_that_read_nothing_is_one_sentence(tmp_path, capsys):
     made_up.store(tmp_path / "runs", [run()])
     path = str(write(tmp_path, constant(0.0)))
     assert main(["table", str(tmp_path / "runs"), "--meter", path]) == 2
-    assert "channel meter read 0 W, or a mark for no power, all the time" in capsys.readouterr().err
+    assert "channel meter reported 0 W, or a mark for a missing power, all the time" in capsys.readouterr().err
 
 
 def test_two_meters_of_one_node_are_refused(tmp_path):
@@ -183,11 +189,11 @@ def test_gaps_of_a_meter_are_gaps_of_the_measurement(tmp_path):
         ("", "needs the columns timestamp and watts"),
         ("time,power\n1,2\n", "needs the columns timestamp and watts"),
         ("timestamp,watts\n", "no reading below its header"),
-        ("timestamp,watts\n1,x\n", "line 2: '1,x' is no reading"),
-        ("timestamp,watts\n1\n", "line 2: '1' is no reading"),
+        ("timestamp,watts\n1,x\n", "line 2: '1,x' is not a reading"),
+        ("timestamp,watts\n1\n", "line 2: '1' is not a reading"),
         ("timestamp,watts\n2026-01-01T00:00:00,5\n", "its time has no zone"),
-        ("timestamp,watts\n1,-5\n", "-5 W at 1 s is no reading"),
-        ("timestamp,watts\n1,nan\n", "nan W at 1 s is no reading"),
+        ("timestamp,watts\n1,-5\n", "-5 W at 1 s is not a reading"),
+        ("timestamp,watts\n1,nan\n", "nan W at 1 s is not a reading"),
         ("timestamp,watts\n1,5\x00\n", "meter.csv"),
     ],
 )

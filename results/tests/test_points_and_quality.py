@@ -232,12 +232,12 @@ def test_a_trend_and_outliers_in_step_times_are_told():
     assert unsteady([1.0] * 40 + [1.2 - 0.001 * index for index in range(80)]) == [
         "shift: steps take +16% after the first 40 of 120"
     ]
-    assert unsteady([1.0, 1.4, 1.0]) == ["3 steps do not tell whether they are steady, 12 wanted"]
-    assert unsteady([]) == ["0 steps do not tell whether they are steady, 12 wanted"]
+    assert unsteady([1.0, 1.4, 1.0]) == ["3 steps are too few to check whether they are steady, 12 wanted"]
+    assert unsteady([]) == ["0 steps are too few to check whether they are steady, 12 wanted"]
     few = unsteady([1.0, 5.0, 1.0])
     assert few == [
         "outliers: 1 of 3 steps are slow and cost 57% of the time",
-        "3 steps do not tell whether they are steady, 12 wanted",
+        "3 steps are too few to check whether they are steady, 12 wanted",
     ]
 
 
@@ -399,7 +399,8 @@ def test_a_good_measurement_keeps_every_rule_and_says_by_how_much():
         (
             made_up.result(energy={**made_up.result()["energy"], "idle_power_w": 90.6}),
             "idle power",
-            "90.6 W, beside 100.0 W in the window: little of it is for the work, or the devices were at work before",
+            "90.6 W, compared with 100.0 W in the window: little of it is for the work, or the devices were busy "
+            "before",
         ),
         (
             made_up.result(energy={**made_up.result()["energy"], "window_s": 90.0}),
@@ -427,7 +428,7 @@ def test_what_an_old_record_does_not_say_is_unknown_and_not_kept(left_out, unkno
     energy = record["energy"]
     del (energy if left_out in ("window_s", "uncertainty_wh") else energy["channels"][0])[left_out]
     assert {rule.name for rule in energy_rules(record) if rule.kept is None} == unknown
-    assert {rule.words for rule in energy_rules(record) if rule.kept is None} == {"the record does not say"}
+    assert {rule.words for rule in energy_rules(record) if rule.kept is None} == {"the record lacks the data"}
 
 
 @pytest.mark.parametrize(
@@ -461,7 +462,7 @@ def test_an_energy_without_channels_keeps_no_rule_of_them():
     record["energy"]["channels"] = []
     kept = {rule.name for rule in energy_rules(record) if rule.kept}
     assert kept == {"same window", "interval", "idle power"}
-    assert why_not_ranked(by_point([record])[0]) == "sampling rate: the record does not say"
+    assert why_not_ranked(by_point([record])[0]) == "sampling rate: the record lacks the data"
     assert energy_rules(made_up.failed()) == []
 
 
@@ -509,7 +510,7 @@ def on_gpu(record):
         (
             of_channels("ab", ("a", "device", 1), ("b", "cpu", 1)),
             False,
-            "the sensors are of unlike scopes: cpu, device",
+            "the sensors have different scopes: cpu, device",
         ),
         (of_channels("a", ("a", "cpu", 1), ("a", "dram", 1)), True, "the processors trained"),
         (
@@ -554,7 +555,7 @@ def test_runs_with_energies_of_different_kinds_have_none_together():
     [one] = by_point([made_up.result(), made_up.result(), made_up.result(estimated=True)])
     assert one.value("metrics.{unit}_per_s") == 100.0
     assert one.value("energy.{unit}_per_wh") is None
-    assert "its runs have energies of different kinds: there is none of the point" in deviations(one)
+    assert "its runs have energies of different kinds: the point has none" in deviations(one)
 
 
 def test_deviations_of_a_point_are_listed():
@@ -579,7 +580,7 @@ def test_deviations_of_a_point_are_listed():
     assert deviations(alone) == ["1 run, 3 wanted", "not the workload of the comparison: smaller samples"]
     records = [made_up.result() for _ in range(3)]
     del records[1]["step_times_s"]
-    assert deviations(by_point(records)[0]) == ["0 steps do not tell whether they are steady, 12 wanted"]
+    assert deviations(by_point(records)[0]) == ["0 steps are too few to check whether they are steady, 12 wanted"]
 
 
 @pytest.mark.parametrize(
@@ -587,7 +588,7 @@ def test_deviations_of_a_point_are_listed():
     [
         ("git_commit", "the version of the code is not known"),
         ("git_dirty", "whether the code had local changes is not known"),
-        ("exclusive", "nothing kept other jobs off the node, as far as is known"),
+        ("exclusive", "exclusive use of the node is not known"),
     ],
 )
 def test_what_is_not_known_of_a_run_is_said_as_what_is_broken(left_out, words):
@@ -602,7 +603,7 @@ def test_a_rule_that_a_record_does_not_answer_is_said():
     for record in records:
         del record["energy"]["channels"][0]["largest_gap_s"]
     [one] = by_point(records)
-    assert deviations(one) == ["energy, gaps: the record does not say"]
+    assert deviations(one) == ["energy, gaps: the record lacks the data"]
 
 
 @pytest.mark.parametrize(
@@ -768,8 +769,8 @@ def test_a_loss_that_rises_over_the_run_is_a_doubt(losses, words):
     ("scope", "used_wh", "words"),
     [
         ("device", [4.0, 2.1], ""),
-        ("device", [4.0, 1.9], "devices alike: one took 2.1 times the power of another, at most 2.0 wanted"),
-        ("module", [4.0, 4.0, 0.5, 0.5], "devices alike: one took 8.0 times the power of another, at most 2.0 wanted"),
+        ("device", [4.0, 1.9], "devices alike: one used 2.1 times the energy of another, at most 2.0 wanted"),
+        ("module", [4.0, 4.0, 0.5, 0.5], "devices alike: one used 8.0 times the energy of another, at most 2.0 wanted"),
         ("cpu", [4.0, 0.5], ""),  # a run may be on one of several sockets
     ],
 )
@@ -785,5 +786,5 @@ def test_an_energy_of_a_window_that_is_not_of_the_work_is_not_ranked():
     record = made_up.result()
     record["energy"] |= {"windows_w": 126.0, "elsewhere_w": 690.0}
     [one] = by_point([record])
-    words = "126 W from the first to the last window, and 690 W over as long a time of the same run"
+    words = "126 W from the first to the last window, and 690 W over another time of the same length"
     assert why_not_ranked(one) == f"window of the work: {words}"

@@ -183,7 +183,7 @@ def test_a_collected_run_tells_what_it_read_and_a_table_shows_it(job, capsys):
 def test_a_faster_storage_never_gives_more_than_steps_wait(job):
     record = run(job, input_wait_percent=0.5)
     [sentence] = [text for text in of_reads(by_point([record]), tier=1e6) if "effective windows" in text]
-    assert sentence.endswith("(0.5 %): a faster storage gives nothing")
+    assert sentence.endswith("(0.5 %): a faster storage has no effect")
     record = run(job, input_wait_percent=2.0)
     told = of_reads(by_point([record]), tier=1e6)
     assert any("saves 0.12 s (2.0 %) at most" in text for text in told)
@@ -193,7 +193,7 @@ def test_what_was_not_seen_is_told_first(job):
     record = run(job)
     record["io"] |= {"coverage_percent": 60.0, "missing": ["4 MB in 'loader', which is linked statically"]}
     assert any(
-        "ONLY 60 % of what the kernel counted was seen: 4 MB in 'loader'" in text
+        "ONLY 60 % of the bytes that the kernel counted were seen: 4 MB in 'loader'" in text
         for text in of_reads(by_point([record]))
     )
 
@@ -213,7 +213,7 @@ def test_a_damaged_profile_is_said_and_the_run_is_as_good_as_it_was(job, capsys)
     result = collect(job.path)
     assert result["status"] == "ok"
     assert "io" not in result
-    assert "collect: it is not told what was read" in capsys.readouterr().err
+    assert "collect: the result has no reads of files" in capsys.readouterr().err
 
 
 def test_runs_without_counted_reads_say_how_to_get_them(job, capsys):
@@ -284,16 +284,16 @@ def test_an_archive_has_the_profile_and_its_numbers_are_computed_again(tmp_path,
         (
             ("windows", "effective", "bytes"),
             10**9,
-            "io has 1,000,000,000 bytes of its effective windows, and 16,000,000",
+            "io has 1,000,000,000 bytes in its effective windows, and only 16,000,000",
         ),
-        (("windows", "effective", "reads"), 10**9, "reads of its effective windows"),
+        (("windows", "effective", "reads"), 10**9, "reads in its effective windows"),
         (("windows", "effective", "by_region"), {"IO": 9 * MB}, "more bytes than were read in them"),
         (
             ("windows", "effective", "reading_s"),
             7.0,
-            "something was read in 7 s of its effective windows, which are 6 s",
+            "io has reads in 7 s of its effective windows, which last 6 s",
         ),
-        (("job", "sequential_reads"), 11, "11 sequential reads of 10"),
+        (("job", "sequential_reads"), 11, "11 sequential reads, and only 10"),
     ],
 )
 def test_parts_that_are_more_than_the_whole_are_found(job, where, lie, sentence):

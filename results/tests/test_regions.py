@@ -58,7 +58,7 @@ def test_runs_of_a_point_are_told_as_one_in_the_order_of_a_step():
     assert [region.name for region in steps.regions] == ["Forward", "Update", "own", "Other"]
     forward = steps.regions[0]
     assert (forward.median_s, forward.p95_s) == pytest.approx((2.55, 5.1))
-    assert forward.told_by == "host's clock"
+    assert forward.timed_by == "host's clock"
     assert steps.regions[-1].share_percent == pytest.approx(2.0)
     assert steps.regions[-1].whole_s is None
 
@@ -102,7 +102,7 @@ def test_what_changed_is_told_by_size_and_small_changes_are_not():
     base = [run(told(1.0, Forward=60.0, Comm=30.0, Update=10.0))]
     other = [run(told(0.8, Forward=40.0, Comm=47.5, Update=12.4, IO=0.1))]
     assert changes(base, other) == "a step from 1,000 to 800.0 ms: Forward 600.0 to 320.0, Comm 300.0 to 380.0"
-    assert changes(base, base) == "a step from 1,000 to 1,000 ms, with every region as it was"
+    assert changes(base, base) == "a step from 1,000 to 1,000 ms, and no region changed"
     assert changes(base, [result()]) == changes([result()], base) == ""
     new = [run(told(1.0, IO=100.0))]
     assert changes(base, new).endswith("IO 0 to 1,000, Forward 600.0 to 0, Comm 300.0 to 0, Update 100.0 to 0")
@@ -142,7 +142,7 @@ def test_shares_that_lie_are_found():
     good = run(told(1.0, Forward=60.0, Comm=30.0, Other=10.0))
     assert contradictions(good) == []
     good["metrics"]["comm_percent"] = 3.0
-    assert contradictions(good) == ["metrics.comm_percent is stored as 3, but its regions make 30"]
+    assert contradictions(good) == ["metrics.comm_percent is stored as 3, but its regions give 30"]
     more = run(told(1.0, Forward=90.0, Comm=30.0))
     assert "the sum of its regions' shares in percent is stored as 120" in contradictions(more)[0]
 

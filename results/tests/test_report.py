@@ -106,11 +106,11 @@ def column(window, title):
 def test_the_summary_ranks_what_may_be_ranked(opened):
     text = opened().locator(".verdict").inner_text()
     assert (
-        "Fastest per device in bf16: not told apart are B200 with 120,000 tokens/s (1 device, global batch 64); H2"
+        "Fastest per device in bf16: not distinguishable are B200 with 120,000 tokens/s (1 device, global batch 64); H2"
         in text
     )
     assert "one run gives no interval" in text
-    assert "Most work per energy in bf16 (Q1, device): not told apart are B200" in text
+    assert "Most work per energy in bf16 (Q1, device): not distinguishable are B200" in text
     assert "Energy of CPU is not ranked: it is an estimate from load, and no measurement." in text
     assert "times CPU" not in text.split("Most work per energy")[1]
     assert "2 of 55 runs failed" in text

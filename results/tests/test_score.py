@@ -64,7 +64,7 @@ def test_a_score_is_the_weighted_geometric_mean_with_the_errors_of_its_parts(tmp
     # Four errors of 1 % / sqrt(3), of which the weights take their shares; eight or less degrees of freedom.
     error = 0.01 / math.sqrt(3) * math.sqrt(2 * 0.75**2 + 2 * 0.25**2)
     assert 1.96 * error < math.log(high / b.value) < 3.2 * error
-    assert found.level == []
+    assert found.tied == []
 
 
 def test_one_workload_has_no_weight_that_could_turn_it(tmp_path):
@@ -137,7 +137,7 @@ def test_ownership_buys_less_than_purchase(tmp_path):
     assert by_system(found)["B"].devices == int(100_000 // each) == 3
     unknown = [one | {"energy": None} if one["system"] == "B" else one for one in vendors()]
     found, per_device = ranked(tmp_path, text, unknown, COSTS)
-    why = "there is no energy that counts for each workload (big: there is none; small: there is none)"
+    why = "not every workload has an energy that counts (big: there is none; small: there is none)"
     assert by_system(found)["B"].why_not == f"big of B: {why}"
     assert {one.total for one in per_device.scores} == {None}
 
@@ -204,9 +204,9 @@ def test_between_numbers_of_devices_of_unlike_setups_there_is_no_speed():
     unlike = by_point([*runs("A", "big", 50.0, **old), *runs("A", "big", 80.0, devices=8)])
     found = speed_of(unlike, 3)
     assert found.estimate is None
-    assert "the runs on 1 device are of " in found.words
-    assert "torch 2.0.1, those on 8 devices of " in found.words
-    assert found.words.endswith(": what is between them cannot be told")
+    assert "the runs on 1 device have " in found.words
+    assert "torch 2.0.1, those on 8 devices have " in found.words
+    assert found.words.endswith(": no interpolation between different setups")
     for devices, each in ((1, 50.0), (8, 80.0), (16, 80.0)):  # one point tells
         assert speed_of(unlike, devices).estimate.value == pytest.approx(devices * each)
     # 20 x sqrt(2) per device in the old setup, 80 in the new one.
@@ -227,11 +227,11 @@ def test_between_numbers_of_devices_of_unlike_setups_there_is_no_speed():
 def test_without_a_run_there_is_no_speed_and_no_power_without_a_price():
     assert speed_of([], 4) == Speed(None, "no good run")
     [one] = by_point(runs("C", "big", 100.0))
-    assert power_at_supply(one, COSTS) == (None, "there is no price of C: the prices file has A, B")
+    assert power_at_supply(one, COSTS) == (None, "C has no price: add it to the prices file, which has A, B")
     of_two = runs("A", "big", 100.0)
     of_scope("node", of_two[:1])
     [one] = by_point(of_two)
-    assert power_at_supply(one, COSTS) == (None, "its runs have none of one kind")
+    assert power_at_supply(one, COSTS) == (None, "its runs have energies of different kinds")
 
 
 def test_fewer_devices_than_measured_are_no_speed():
@@ -248,13 +248,13 @@ def test_fewer_devices_than_measured_are_no_speed():
         (
             [one | ({"precision": "fp8"} if one["system"] == "B" else {}) for one in vendors()],
             [],
-            "no good run in a precision that all have",
+            "no good run in a precision that all systems have",
         ),
     ],
 )
 def test_ties_and_missing_parts(tmp_path, records, level, why_not):
     [found] = ranked(tmp_path, TWO, records)
-    assert found.level == level
+    assert found.tied == level
     assert (
         any(why_not in one.why_not for one in found.scores) if why_not else not any(one.why_not for one in found.scores)
     )
@@ -270,7 +270,7 @@ def test_a_reference_of_which_a_part_is_missing_is_no_reference(tmp_path):
     assert [(one.system, one.value, one.why_not) for one in found.scores] == [
         (system, None, "small of A: no good run") for system in ("A", "B")
     ]
-    assert (found.level, found.turns) == ([], [])
+    assert (found.tied, found.turns) == ([], [])
     assert by_system(found)["B"].total.purchase == 100_000  # its price is known all the same
 
 
@@ -282,7 +282,9 @@ def test_what_only_one_system_has_in_another_precision_is_left_out(tmp_path):
 
 def test_two_precisions_must_be_chosen_from(tmp_path):
     both = [*vendors(), *[one | {"precision": "fp8"} for one in vendors()]]
-    with pytest.raises(RecordError, match="was run in bf16 and fp8: say in the requirements what 'precision' counts"):
+    with pytest.raises(
+        RecordError, match="was run in bf16 and fp8: set 'precision' of the workload in the requirements"
+    ):
         ranked(tmp_path, TWO, both)
     [found] = ranked(tmp_path, TWO.replace("benchmark: llm_training", "benchmark: llm_training, precision: fp8"), both)
     assert found.scores[0].system == "B"
@@ -363,14 +365,14 @@ def test_a_formula_ranks_no_two_precisions(tmp_path, what, ours, theirs):
         *runs("B", "big", 185.0, devices=2, precision=theirs),
     ]
     [found] = ranked(tmp_path, ONE % what, records)
-    reason = "R: no good run in a precision that all have"
+    reason = "R: no good run in a precision that all systems have"
     assert {one.system: (one.value, one.why_not) for one in found.scores} == {"A": (None, reason), "B": (None, reason)}
     # What both have is ranked, and what one has beside it is not.
     more = [*runs("B", "big", 90.0, precision=ours), *runs("B", "big", 80.0, devices=2, precision=ours)]
     [found] = ranked(tmp_path, ONE % "throughput_per_device", [*records, *more])
     assert {one.system: one.value for one in found.scores} == pytest.approx({"A": 100.0, "B": 90.0})
     both = [*more, *runs("A", "big", 10.0, precision=theirs)]
-    with pytest.raises(RecordError, match="say in the requirements what 'precision' counts"):
+    with pytest.raises(RecordError, match="set 'precision' of the workload in the requirements"):
         ranked(tmp_path, ONE % what, [*records, *both])
 
 
@@ -386,7 +388,7 @@ def test_a_formula_counts_runs_that_failed_before_they_knew_their_precision(tmp_
     [found] = ranked(tmp_path, ONE % "throughput", bad)
     assert by_system(found)["B"].why_not == "R: all 2 runs: failed"
     [found] = ranked(tmp_path, ONE % "throughput", [*bad, *runs("B", "big", 300.0, precision="fp8"), *records[:3]])
-    assert by_system(found)["B"].why_not == "R: no good run in a precision that all have"
+    assert by_system(found)["B"].why_not == "R: no good run in a precision that all systems have"
     [found] = ranked(tmp_path, ONE % "throughput", [*bad, *records[:3]])
     assert by_system(found)["B"].why_not == "R: all 2 runs: failed"
 
@@ -434,7 +436,7 @@ def test_by_a_formula_a_lead_is_one_beyond_the_spread(tmp_path, spread, of_b, le
     ]
     [found] = ranked(tmp_path, SUM, records)
     assert [one.system for one in found.scores] == ["A", "B"]
-    assert found.level == level
+    assert found.tied == level
     assert (found.scores[1].interval is None) == (len(of_b) == 1)
 
 
@@ -496,14 +498,14 @@ def test_all_assumptions_together_count_the_cases_that_turn():
     assert unsure[None] > 0
     assert all(0 < unsure[system] <= counts[system] for system in "AB")
     words = f"A is the cheapest in {unsure['A']}, B is the cheapest in {unsure['B']}, "
-    assert f"{words}it cannot be told in {unsure[None]} of 81 cases." in " ".join(cost_words(by_point(records), costs))
+    assert f"{words}systems tie in {unsure[None]} of 81 cases." in " ".join(cost_words(by_point(records), costs))
 
 
 def test_the_table_of_rankings_and_what_was_not_measured(tmp_path):
     found = ranked(tmp_path, TWO + "budget: {devices: 7}", vendors())
     assert ranking_rows(found)[0] == ["system", "At equal devices"]
     assert ranking_rows(found)[1][1].endswith(", 7 devices")
-    assert any("jobs of 1 device side by side" in words for words in beyond_measured(found))
+    assert any("concurrent jobs of 1 device" in words for words in beyond_measured(found))
 
 
 ALL = TWO + "budget: {devices: 4, racks: 1, money: 50000, power_kw: 1}"
@@ -513,23 +515,23 @@ ALL = TWO + "budget: {devices: 4, racks: 1, money: 50000, power_kw: 1}"
     ("price", "changes", "way", "why"),
     [
         (None, {}, "racks", "devices_per_rack of B is not known"),
-        (None, {}, "money", "there is no price of B: the prices file has A"),
-        (None, {}, "power", "there is no price of B: the prices file has A"),
+        (None, {}, "money", "B has no price: add it to the prices file, which has A"),
+        (None, {}, "power", "B has no price: add it to the prices file, which has A"),
         (Price(25_000, 50), {}, "racks", "devices_per_rack of B is not known"),
         (Price(0.0, 50, 4), {}, "money", "a device of B has the price 0"),
-        (Price(60_000, 50, 4), {}, "money", "the money buys not one device"),
-        (Price(25_000, 5000, 4), {}, "power", "the power feeds not one device"),
+        (Price(60_000, 50, 4), {}, "money", "the money is too little for one device"),
+        (Price(25_000, 5000, 4), {}, "power", "the power is too low for one device"),
         (
             Price(25_000, 50, 4),
             {"energy": None},
             "power",
-            "there is no energy that counts for each workload (big: there is none; small: there is none)",
+            "not every workload has an energy that counts (big: there is none; small: there is none)",
         ),
         (
             Price(25_000, 50, 4),
             {"estimated": True},
             "power",
-            "there is no energy that counts for each workload (big: it is an estimate from load, and no measurement; "
+            "not every workload has an energy that counts (big: it is an estimate from load, and no measurement; "
             "small: it is an estimate from load, and no measurement)",
         ),
     ],
@@ -573,7 +575,7 @@ def test_an_energy_that_does_not_count_says_how_much_there_is_of_no_system(tmp_p
             record["energy"]["channels"][0].update(channel)
             record["metrics"].update(metrics)
     found, _ = ranked(tmp_path, TWO + f"budget: {{{budget}}}", records, COSTS)
-    assert by_system(found)["B"].why_not == f"big of B: there is no energy that counts for each workload {why}"
+    assert by_system(found)["B"].why_not == f"big of B: not every workload has an energy that counts {why}"
     assert by_system(found)["B"].total is None
 
 
@@ -598,7 +600,7 @@ def test_three_systems_of_which_one_tells_nothing(tmp_path):
         records = [*third, *fourth, *vendors()][::order]
         [found] = ranked(tmp_path, TWO, records)
         assert (found.scores[0].system, found.scores[-1].system) == ("B", "C")
-        assert (found.level, found.reference) == ([], "A")
+        assert (found.tied, found.reference) == ([], "A")
         assert {one.system for one in found.turns} == {"A", "D"}
         assert {one.devices for one in found.scores} == {1}
         assert {one.total for one in found.scores} == {None}
@@ -623,7 +625,7 @@ def test_a_formulas_missing_system_is_last_and_named(tmp_path):
     [found] = ranked(tmp_path, FORMULA, [*short, *vendors(FIVE)])
     assert [one.system for one in found.scores] == ["A", "B", "C"]
     assert found.scores[-1].speeds == {}
-    assert found.level == []
+    assert found.tied == []
     [found] = ranked(tmp_path, FORMULA, [*[one | {"system": "0"} for one in short], *vendors(FIVE)])
     assert [one.system for one in found.scores] == ["A", "B", "0"]
     for order in (1, -1):

@@ -70,10 +70,10 @@ def test_a_real_record_agrees_with_what_is_stated_of_it(path):
 @pytest.mark.parametrize(
     ("record", "sentence"),
     [
-        (with_values(real(), model="13B"), "model is stored as '13B', but config.model.size says '800M'"),
-        (with_values(real(), system="B200"), "system is stored as 'B200', but config.run.system says 'H200'"),
-        (with_values(real(), data="text"), "data is stored as 'text', but config.data.data says 'synthetic'"),
-        (longer(real(), 2), "sample is stored as '4096 tokens', but its model says '2048 tokens'"),
+        (with_values(real(), model="13B"), "model is stored as '13B', but config.model.size has '800M'"),
+        (with_values(real(), system="B200"), "system is stored as 'B200', but config.run.system has 'H200'"),
+        (with_values(real(), data="text"), "data is stored as 'text', but config.data.data has 'synthetic'"),
+        (longer(real(), 2), "sample is stored as '4096 tokens', but its model has '2048 tokens'"),
         (scaled(real(), flops=1.5), "metrics.model_flops_per_token is stored as 9382920192.0, but its model"),
         (scaled(real(), flops=0.9), "metrics.model_flops_per_token is stored as 5629752115.2, but its model"),
         (scaled(real(), peak=500 / 989), "metrics.peak_tflops_per_device is stored as 500.0, but systems.yaml"),
@@ -87,8 +87,8 @@ def test_a_real_record_agrees_with_what_is_stated_of_it(path):
         (with_values(real(), config__training__seed=1), "provenance.config_hash is stored as"),
         (with_values(real(), config__kernels__compile="layers"), "provenance.config_hash is stored as"),
         (with_values(images(), metrics__comparable=False), "metrics.comparable is stored as False, but its sample"),
-        (images(sample="64 pixels"), "metrics.comparable is stored as True, but its sample says False"),
-        (images(model="ResNet-50 v2"), "model is stored as 'v2', but config.model.variant says 'v1.5'"),
+        (images(sample="64 pixels"), "metrics.comparable is stored as True, but its sample has False"),
+        (images(model="ResNet-50 v2"), "model is stored as 'v2', but config.model.variant has 'v1.5'"),
         (images(metrics__model_flops_per_image=8.2e9), "metrics.model_flops_per_image is stored as 8200000000.0, but"),
     ],
 )
@@ -99,7 +99,7 @@ def test_a_value_that_differs_from_what_is_stated_of_it_is_named(record, sentenc
 def test_a_length_that_was_asked_for_has_flops_of_its_own():
     record = longer(real(), 2)
     record["config"]["model"]["sequence_length"] = 4096
-    assert "but its model and sample says 7060586496" in " ".join(contradictions(record))
+    assert "but its model and sample has 7060586496" in " ".join(contradictions(record))
     assert not any(found.startswith("sample") for found in contradictions(record))
 
 
@@ -107,17 +107,17 @@ def test_a_length_that_was_asked_for_has_flops_of_its_own():
     ("words", "options", "wrong"),
     [
         (["--rounds", "6"], {"rounds": 6}, []),
-        (["--rounds=6"], {"rounds": 5}, ["rounds is stored as 5, but its command line says 6.0"]),
-        (["--rounds", "many"], {"rounds": 6}, ["rounds is stored as 6, but its command line says 'many'"]),
+        (["--rounds=6"], {"rounds": 5}, ["rounds is stored as 5, but its command line has 6.0"]),
+        (["--rounds", "many"], {"rounds": 6}, ["rounds is stored as 6, but its command line has 'many'"]),
         (["--rounds", "4", "--rounds", "6"], {"rounds": 6}, []),  # as argparse takes them
         (["--rate", "1e-4"], {"rate": 0.0001}, []),
-        (["--length", "4096"], {"length": None}, ["length is stored as 'null', but its command line says '4096'"]),
+        (["--length", "4096"], {"length": None}, ["length is stored as 'null', but its command line has '4096'"]),
         (["--overlap", "auto"], {"overlap": True}, []),
-        (["--overlap", "off"], {"overlap": True}, ["overlap is stored as True, but its command line says False"]),
+        (["--overlap", "off"], {"overlap": True}, ["overlap is stored as True, but its command line has False"]),
         (["--graph", "on"], {"graph": True}, []),
-        (["--pin"], {"pin": False}, ["pin is stored as False, but its command line says True"]),
+        (["--pin"], {"pin": False}, ["pin is stored as False, but its command line has True"]),
         (["--no-pin", "--rounds", "6"], {"pin": False, "rounds": 6}, []),
-        (["--no-pin"], {"pin": True}, ["pin is stored as True, but its command line says False"]),
+        (["--no-pin"], {"pin": True}, ["pin is stored as True, but its command line has False"]),
         (["--unknown", "1", "-m", "--"], {"rounds": 6}, []),
     ],
 )
@@ -138,7 +138,7 @@ def test_peaks_are_those_of_the_readers_checkout(tmp_path, monkeypatch):
     table.parent.mkdir(parents=True)
     block = {"tag": "mine", "parameter": [{"name": "peak_tflops_bf16", "_": 2000}]}
     table.write_text(json.dumps({"parameterset": [block]}))
-    assert "but systems.yaml for mine says 2000.0" in " ".join(contradictions(record))
+    assert "but systems.yaml for mine has 2000.0" in " ".join(contradictions(record))
     stated._peaks.cache_clear()
     table.write_text("parameterset: 5")
     assert contradictions(record) == []  # `caraml check` reports it
@@ -156,4 +156,4 @@ def test_a_run_of_older_options_has_no_hash_of_the_newer_ones(tmp_path):
 def test_a_record_that_differs_is_in_no_table(tmp_path, capsys):
     (tmp_path / "result.json").write_text(json.dumps(with_values(deepcopy(real()), model="13B")))
     assert main(["table", str(tmp_path)]) == 2
-    assert "but config.model.size says '800M'" in capsys.readouterr().err
+    assert "but config.model.size has '800M'" in capsys.readouterr().err

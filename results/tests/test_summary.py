@@ -39,14 +39,14 @@ def test_speeds_in_different_precisions_are_not_ranked_with_each_other():
 def test_a_lead_beyond_the_spread_is_a_ratio_and_one_within_it_is_none():
     assert "1.20 times A." in said(runs("A", 100.0), runs("B", 120.0))[0]
     [speed, _] = said(runs("A", 100.0), runs("B", 120.0), runs("C", 119.5))
-    assert speed.startswith("Fastest per device in bf16: not told apart are B with 120.0 ± 3.0 tokens/s")
+    assert speed.startswith("Fastest per device in bf16: not distinguishable are B with 120.0 ± 3.0 tokens/s")
     assert "; C with 119.5 ± 3.0 tokens/s" in speed
     assert speed.endswith("; B has 1.20 times A.")
 
 
 def test_one_run_makes_no_winner():
     [speed, _] = said(runs("A", 100.0), [made_up.result(system="B", tokens_per_s=150.0)])
-    assert "not told apart are B with 150.0 tokens/s" in speed
+    assert "not distinguishable are B with 150.0 tokens/s" in speed
     assert "one run gives no interval" in speed
 
 
@@ -57,7 +57,7 @@ def test_an_energy_that_breaks_a_rule_or_leaves_it_open_is_not_ranked():
     found = said(runs("A", 100.0), broken, silent)
     assert "Most work per energy in bf16 (Q1, device): A with 3,600 ± 89 tokens/Wh (1 device, global batch 8)." in found
     assert "Energy of B is not ranked: gaps: the longest time without a sample is 30.0 s, at most 2.0 wanted." in found
-    assert "Energy of C is not ranked: gaps: the record does not say." in found
+    assert "Energy of C is not ranked: gaps: the record lacks the data." in found
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_an_energy_that_breaks_a_rule_or_leaves_it_open_is_not_ranked():
     [
         ({"samples": 3}, "samples: 3 samples of the slowest channel, at least 60 wanted"),
         ({"largest_gap_s": 40.0}, "gaps: the longest time without a sample is 40.0 s, at most 2.0 wanted"),
-        ({"missing": None}, "missing samples: the record does not say"),
+        ({"missing": None}, "missing samples: the record lacks the data"),
     ],
 )
 def test_an_energy_in_the_summary_that_is_not_ranked_says_why(changes, why):

@@ -110,7 +110,7 @@ def test_a_service_without_a_key_is_one_sentence(folder, tmp_path, monkeypatch, 
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     monkeypatch.setattr(sys, "stdin", open("/dev/null"))
     assert main(["track", str(folder), "--wandb", "online"]) == 2
-    assert "Weights & Biases did not take the runs" in capsys.readouterr().err
+    assert "Weights & Biases did not accept the runs" in capsys.readouterr().err
 
 
 def test_a_place_is_needed(folder, capsys):

@@ -1,4 +1,4 @@
-"""Requirements against results: each is passed, failed, or cannot be told."""
+"""Requirements against results: each is passed, failed or undecided."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ class Verdict(NamedTuple):
 
     @property
     def interval(self) -> Interval | None:
-        """Interval of the number, None where there is none."""
+        """Interval of the number; None if there is none."""
         return self.answer.interval
 
 
 def accept(
     results: Sequence[PointResults], requirements: Requirements, skipped: Sequence[Skipped] = ()
 ) -> list[Verdict]:
-    """Judge every requirement on every system of the results, and of the files that were skipped.
+    """Return the verdict on every requirement for every system of the results and of the skipped files.
 
-    Nothing of a system passes if a file was skipped that may be a run of it. Raises RecordError without a requirement.
+    No requirement passes for a system if a skipped file may be a run of it. Raises RecordError without requirements.
     """
     if not requirements.must:
-        raise RecordError("the requirements name nothing that must be reached: write a list 'must'")
+        raise RecordError("the requirements have no list 'must': add one")
     check_alike(results, requirements.workloads)
     systems = dict.fromkeys(
         [*(one.system for one in results), *(system for one in skipped for system in one.systems or ())]
     )
-    found = []
+    verdicts = []
     for system in systems:
         missing = missing_words(skipped, system)
         for item in requirements.must:
@@ -57,39 +57,39 @@ def accept(
             verdict = _judge(item, system, answered)
             if missing and verdict.outcome is not Outcome.FAILED:
                 reason = "; ".join(filter(None, [verdict.reason, missing]))
-                verdict = verdict._replace(outcome=Outcome.OPEN, reason=reason)
-            found.append(verdict)
-    return found
+                verdict = verdict._replace(outcome=Outcome.UNDECIDED, reason=reason)
+            verdicts.append(verdict)
+    return verdicts
 
 
 def missing_words(skipped: Sequence[Skipped], system: str) -> str:
-    """Say how much is missing that may be runs of a system; empty if nothing is."""
+    """Return a note on skipped files that may be runs of a system; empty without any."""
     missing = sum(one.may_be_of(system) for one in skipped)
     return f"runs are missing ({count(missing, 'reason')})" if missing else ""
 
 
-def _judge(item: Item, system: str, found: Answer) -> Verdict:
+def _judge(item: Item, system: str, result: Answer) -> Verdict:
     reason = ""
-    if found.why_not:
-        outcome, reason = Outcome.FAILED if found.is_failure else Outcome.OPEN, found.why_not
-    elif found.estimate is None:
-        outcome = Outcome.PASSED if _keeps(item, found.exact) else Outcome.FAILED
-    elif found.interval is None:
-        outcome, reason = Outcome.OPEN, "one run gives no interval"
-    elif (outcome := judge(partial(_keeps, item), found.interval)) is Outcome.OPEN:
-        ends = " to ".join(rounded(end) for end in found.interval)
-        narrower = found.by_sampling.interval_of_best(found.points) if found.by_sampling else None
+    if result.why_not:
+        outcome, reason = Outcome.FAILED if result.is_failure else Outcome.UNDECIDED, result.why_not
+    elif result.estimate is None:
+        outcome = Outcome.PASSED if _keeps(item, result.exact) else Outcome.FAILED
+    elif result.interval is None:
+        outcome, reason = Outcome.UNDECIDED, "one run gives no interval"
+    elif (outcome := judge(partial(_keeps, item), result.interval)) is Outcome.UNDECIDED:
+        ends = " to ".join(rounded(end) for end in result.interval)
+        narrower = result.by_sampling.interval_of_best(result.points) if result.by_sampling else None
         if narrower and judge(partial(_keeps, item), narrower) is Outcome.PASSED:
             reason = f"it passes only without the accuracy of the sensor; with it, {ends}"
         else:
-            reason = f"the limit is within the interval, {ends}{_of_best(found)}"
-    return Verdict(item, system, outcome, found, reason)
+            reason = f"the limit is within the interval, {ends}{_of_best(result)}"
+    return Verdict(item, system, outcome, result, reason)
 
 
-def _of_best(found: Answer) -> str:
-    if found.points < 2:
+def _of_best(result: Answer) -> str:
+    if result.points < 2:
         return ""
-    return f" for the best of {found.points} points: to narrow it, the requirement can name devices and global_batch"
+    return f" for the best of {result.points} points: to narrow it, the requirement can name devices and global_batch"
 
 
 def _keeps(item: Item, value: float | str | None) -> bool:

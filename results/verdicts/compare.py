@@ -1,4 +1,4 @@
-"""Two sets of results side by side: how much faster is one, for how much less energy, and does it keep its promise."""
+"""Comparison of two sets of results: ratios of throughput and of work per energy, and requirements on them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from results.record.values import energy_source
 from results.verdicts.outcome import Outcome, judge
 from results.verdicts.quality import ESTIMATE, grade, why_not_ranked
 
-# What is compared: its title and where it is; for all of them more is better.
+# Title and path of the values that are compared; for all of them more is better.
 METRICS = (
     ("throughput", "metrics.{unit}_per_s"),
     ("work per energy", "energy.{unit}_per_wh"),
@@ -34,12 +34,12 @@ REQUIREMENT = re.compile(r"\s*([\w.]+)\s*(>=|<=|>|<)\s*([-+\d.eE_]+)\s*")
 
 
 class Line(NamedTuple):
-    """One point that both sides have; a ratio is None where a side has no value, or the two cannot be compared."""
+    """One point of both sides; a ratio is None if a side has no value, or the two are not comparable."""
 
     point: Point
     ratios: list[Estimate | None]
     remarks: list[str]
-    precisions: tuple[str, str]  # of the two sides, which are the same where both have one
+    precisions: tuple[str, str]  # of the two sides
     by_sampling: list[Estimate | None]  # the ratios without the accuracy of the sensors
 
 
@@ -50,20 +50,20 @@ class Comparison(NamedTuple):
     only_base: list[Point]
     only_other: list[Point]
     failed: list[str]
-    machines: list[str]  # software, devices, nodes and environment in which the good runs of the two differ, in words
+    machines: list[str]  # differences of software, devices, nodes and environment between the good runs, as text
 
     def means(self, by_sampling: bool = False) -> list[Estimate | None]:
-        """The geometric mean of each metric's ratios over all points that have one, None without any."""
-        found: list[Estimate | None] = []
+        """Return the geometric mean of each metric's ratios over all points that have one; None without any."""
+        means: list[Estimate | None] = []
         for index in range(len(METRICS)):
-            of_lines = [line.by_sampling if by_sampling else line.ratios for line in self.lines]
-            ratios = [ratio for ratios in of_lines if (ratio := ratios[index])]
-            found.append(product((ratio, 1 / len(ratios)) for ratio in ratios) if ratios else None)
-        return found
+            every = [line.by_sampling if by_sampling else line.ratios for line in self.lines]
+            ratios = [ratio for ratios in every if (ratio := ratios[index])]
+            means.append(product((ratio, 1 / len(ratios)) for ratio in ratios) if ratios else None)
+        return means
 
 
 class Requirement(NamedTuple):
-    """A value that must be kept: a number of the records, or `ratio` and `energy_ratio` of the comparison."""
+    """Limit on a number of the records, or on `ratio` or `energy_ratio` of the comparison."""
 
     text: str
     name: str
@@ -71,7 +71,7 @@ class Requirement(NamedTuple):
     limit: float
 
     def holds(self, value: float) -> bool:
-        """Is it kept by a value?"""
+        """Return whether a value meets the limit."""
         return OPERATORS[self.sign](value, self.limit)
 
 
@@ -88,7 +88,7 @@ Side = dict[Place, dict[str, PointResults]]  # by precision
 def compare(base: Sequence[Record], other: Sequence[Record]) -> Comparison:
     """Match the good records of two sides point by point, in each precision that both have.
 
-    Sides of several systems are matched by these, too; raises RecordError where they have none in common.
+    Sides with several systems are also matched by system; raises RecordError if they have none in common.
     """
     sides = _sides(base, other)
     lines = []
@@ -98,8 +98,8 @@ def compare(base: Sequence[Record], other: Sequence[Record]) -> Comparison:
         remarks = [f"system {place.system}"] if place.system else []
         pairs = alike or [(max(ours.values(), key=_speed), max(theirs.values(), key=_speed))]
         for pair in pairs:
-            of_precision = [f"in {pair[0].precision}"] if len(pairs) > 1 else []
-            lines.append(_line(place.point, *pair, remarks + of_precision))
+            precision_remark = [f"in {pair[0].precision}"] if len(pairs) > 1 else []
+            lines.append(_line(place.point, *pair, remarks + precision_remark))
     failed = [
         f"{record['system']}: {point_of(record)}: {record['status']}: {record.get('error', '')}"
         for record in [*base, *other]
@@ -116,20 +116,20 @@ def compare(base: Sequence[Record], other: Sequence[Record]) -> Comparison:
 
 def _line(point: Point, ours: PointResults, theirs: PointResults, remarks: Sequence[str]) -> Line:
     ratios, by_sampling = [], []
-    said = [*remarks, *_remarks(ours.good, theirs.good)]
+    notes = [*remarks, *_remarks(ours.good, theirs.good)]
     for _, path in METRICS:
         reason = _why_not(path, ours, theirs)
         if reason:
-            said.append(reason)
+            notes.append(reason)
         elif ours.sensors(path) != theirs.sensors(path):
             accuracies = " and ".join(accuracy_text(side.any) for side in (ours, theirs))
-            said.append(f"the interval includes the accuracy of two models of sensors: {accuracies}")
+            notes.append(f"the interval includes the accuracy of two models of sensors: {accuracies}")
         ratios.append(None if reason else theirs.over(ours, path))
         by_sampling.append(None if reason else theirs.over(ours, path, with_accuracy=False))
     changed = changes(ours.good, theirs.good)
     if changed:
-        said.append(changed)
-    return Line(point, ratios, said, (ours.precision, theirs.precision), by_sampling)
+        notes.append(changed)
+    return Line(point, ratios, notes, (ours.precision, theirs.precision), by_sampling)
 
 
 def _sides(base: Sequence[Record], other: Sequence[Record]) -> list[Side]:
@@ -143,13 +143,13 @@ def _sides(base: Sequence[Record], other: Sequence[Record]) -> list[Side]:
 
 
 def _by_place(side: Sequence[PointResults], is_one: bool) -> Side:
-    """The good runs of each point; where it was run with several sets of options, those with the fastest."""
-    found: Side = {}
+    """Return the good runs of each point; of several sets of options, those with the fastest."""
+    places: Side = {}
     for results in side:
-        known = found.setdefault(Place("" if is_one else results.system, results.point), {})
+        known = places.setdefault(Place("" if is_one else results.system, results.point), {})
         if results.precision not in known or _speed(results) > _speed(known[results.precision]):
             known[results.precision] = results
-    return found
+    return places
 
 
 def _speed(results: PointResults) -> float:
@@ -157,11 +157,11 @@ def _speed(results: PointResults) -> float:
 
 
 def _why_not(path: str, *sides: PointResults) -> str:
-    """Energies of different kinds or scopes are not set against each other, nor those that are not ranked."""
+    """Return why two energies are not compared: they differ in kind or scope, or are not ranked; empty if they are."""
     if not path.startswith("energy.") or not all(any(record.get("energy") for record in side.good) for side in sides):
         return ""
     if any(grade(record) == ESTIMATE for side in sides for record in side.good):
-        return "energies are not compared: there is an estimate among them"
+        return "energies are not compared: one is an estimate"
     kinds = [{energy_source(record) for record in side.good} for side in sides]
     if kinds[0] != kinds[1]:
         names = [" and ".join(sorted(side)) for side in kinds]
@@ -171,18 +171,18 @@ def _why_not(path: str, *sides: PointResults) -> str:
 
 
 def _remarks(*sides: Sequence[Record]) -> list[str]:
-    found = _differences(_work, *sides)
+    remarks = _differences(_work, *sides)
     for name, side in zip(SIDES, sides, strict=True):
         disturbed = dict.fromkeys(words for record in side for words in disturbances(step_times_s(record)))
-        found += [f"{name}, {words}" for words in disturbed]
-    return found
+        remarks += [f"{name}, {words}" for words in disturbed]
+    return remarks
 
 
 def _work(record: Record) -> dict[str, str]:
-    """Options and layout, each once: a choice may be an option's value by another name."""
-    found = {name: value for name, value in work_of(record).items() if not name.startswith(OPTION)}
-    chosen = {name: value for name, value in record.get("choices", {}).items() if value not in found.values()}
-    return {"precision": str(record.get("precision") or "")} | chosen | found
+    """Return options and layout, each once: a choice may be an option's value by another name."""
+    facts = {name: value for name, value in work_of(record).items() if not name.startswith(OPTION)}
+    chosen = {name: value for name, value in record.get("choices", {}).items() if value not in facts.values()}
+    return {"precision": str(record.get("precision") or "")} | chosen | facts
 
 
 def _machine(record: Record) -> dict[str, str | None]:
@@ -194,7 +194,7 @@ def _machine(record: Record) -> dict[str, str | None]:
 
 
 def _differences(facts: Callable[[Record], Mapping[str, str | None]], *sides: Sequence[Record]) -> list[str]:
-    """Say in which facts the records of two sides differ."""
+    """Return the facts in which the records of two sides differ, as text."""
     base, other = (
         together({name: value[:LONGEST] for name, value in facts(record).items() if value} for record in side)
         for side in sides
@@ -207,15 +207,15 @@ def _differences(facts: Callable[[Record], Mapping[str, str | None]], *sides: Se
 
 
 def read_requirement(text: str) -> Requirement:
-    """`name>=number`; raises RecordError for anything else."""
-    found = REQUIREMENT.fullmatch(text)
+    """Parse `name>=number`; raises RecordError for anything else."""
+    match = REQUIREMENT.fullmatch(text)
     try:
-        if found:
-            return Requirement(text, found[1], found[2], float(found[3]))
+        if match:
+            return Requirement(text, match[1], match[2], float(match[3]))
     except ValueError:
         pass
     examples = "'tokens_per_s_per_device>=40000' or 'ratio>=1.5'"
-    raise RecordError(f"--require {text!r} is no requirement: write it as {examples}")
+    raise RecordError(f"--require {text!r} is not a requirement: write it as {examples}")
 
 
 def broken(
@@ -224,19 +224,19 @@ def broken(
     other: Sequence[Record],
     skipped: Sequence[Skipped] = (),
 ) -> list[tuple[Outcome, str]]:
-    """Return the requirements that `other` fails or that remain open, each with a sentence.
+    """Return the requirements that `other` fails or that are undecided, each with a sentence.
 
-    A requirement passes if the whole interval of its value meets it, at every point that has one. It is open without
-    repeated runs, without a value, with an energy that is not ranked, or with two precisions.
+    A requirement passes if the whole interval of its value meets it, at every point that has one. It is undecided
+    without repeated runs, without a value, with an energy that is not ranked, or with two precisions.
     """
     means = dict(zip(("ratio", "energy_ratio"), comparison.means(), strict=True))
     narrower = dict(zip(means, comparison.means(by_sampling=True), strict=True))
-    found: list[tuple[Outcome, str]] = []
+    results: list[tuple[Outcome, str]] = []
     mixed = next((line for line in comparison.lines if len(set(line.precisions)) > 1 or "" in line.precisions), None)
     for requirement in requirements:
         if requirement.name in means and mixed:
-            precisions = " against ".join(one or "of a precision that is not known" for one in mixed.precisions)
-            found.append((Outcome.OPEN, f"{requirement.text} cannot be told: {mixed.point} is {precisions}"))
+            precisions = " against ".join(one or "in an unknown precision" for one in mixed.precisions)
+            results.append((Outcome.UNDECIDED, f"{requirement.text} is undecided: {mixed.point} is {precisions}"))
             continue
         if requirement.name in means:
             values = [("the geometric mean", means[requirement.name])]
@@ -247,30 +247,30 @@ def broken(
         for place, value in values:
             outcome, words = _judged(requirement, value)
             without = narrower.get(requirement.name)
-            if outcome == Outcome.OPEN and without and _judged(requirement, without)[0] == Outcome.PASSED:
+            if outcome == Outcome.UNDECIDED and without and _judged(requirement, without)[0] == Outcome.PASSED:
                 words += ", and it holds only without the accuracy of the sensors"
             if outcome != Outcome.PASSED:
-                verb = "is not kept" if outcome == Outcome.FAILED else "cannot be told"
-                found.append((outcome, f"{requirement.text} {verb}: {place} {words}"))
+                verb = "is not met" if outcome == Outcome.FAILED else "is undecided"
+                results.append((outcome, f"{requirement.text} {verb}: {place} {words}"))
     if requirements:
-        found += [(Outcome.FAILED, f"a run has failed: {one}") for one in comparison.failed]
-        found += [(Outcome.OPEN, f"a run may be missing: {one}") for one in skipped if one.systems is not None]
+        results += [(Outcome.FAILED, f"a run has failed: {one}") for one in comparison.failed]
+        results += [(Outcome.UNDECIDED, f"a run may be missing: {one}") for one in skipped if one.systems is not None]
         missing = [*comparison.only_base, *comparison.only_other]
-        found += [(Outcome.FAILED, f"a point is missing on one side: {point}") for point in missing]
-    return found
+        results += [(Outcome.FAILED, f"a point is missing on one side: {point}") for point in missing]
+    return results
 
 
 def _judged(requirement: Requirement, value: Estimate | None) -> tuple[Outcome, str]:
     if value is None:
-        return Outcome.OPEN, "has no value"
+        return Outcome.UNDECIDED, "has no value"
     if value.interval is None:
-        return Outcome.OPEN, f"is {value.value:.4g}, and one run gives no interval"
+        return Outcome.UNDECIDED, f"is {value.value:.4g}, and one run gives no interval"
     outcome, (low, high) = judge(requirement.holds, value.interval), value.interval
     return outcome, f"is {value.value:.4g}, between {low:.4g} and {high:.4g}"
 
 
 def _number(one: PointResults, name: str) -> Estimate | None:
-    """A number of a point's records by its name; None for an energy that is not ranked."""
+    """Return a number of a point's records by its name; None for an energy that is not ranked."""
     for path in (name, f"metrics.{name}", f"energy.{name}"):
         energy = energy_of_path(path)
         if energy and why_not_ranked(one, energy):

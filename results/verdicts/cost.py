@@ -1,7 +1,7 @@
-"""Cost of training: money and carbon dioxide per unit of work, from prices that the reader states.
+"""Cost of training: money and carbon dioxide per amount of work, from prices that the user gives.
 
-Money for a unit of work is the electricity that it takes, times the site's PUE (power usage effectiveness), and the
-share of the machine's price for the time that it takes.
+The cost is the price of the electricity, times the site's PUE (power usage effectiveness), and the share of the
+machine's price for the time that the work takes.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from results.verdicts.ranking import why_left_out
 from results.verdicts.written import filled, read_mapping
 from results.workloads import Amount, workloads
 
-WHOLE_NODE = ("node", "supply")  # scopes of energies that have processors, fans and network in them
+WHOLE_NODE = ("node", "supply")  # scopes that include processors, fans and network
 HOURS_PER_YEAR = 365.25 * 24
-MOST_PUE = 5.0  # more is one in percent
+MOST_PUE = 5.0  # a larger one is probably in percent
 SENSITIVITY = 0.5  # each assumption is varied by this share up and down
 ASSUMPTIONS = {
     "electricity_per_kwh": "electricity price",
@@ -40,7 +40,7 @@ class Price:
     """Price of one device with its share of node, network and storage."""
 
     price_per_device: float
-    overhead_w_per_device: float = 0.0  # what the devices' sensors do not see: processors, fans, network
+    overhead_w_per_device: float = 0.0  # not covered by the devices' sensors: processors, fans, network
     devices_per_rack: int | None = None
     devices_per_node: int | None = None  # nodes are bought whole
 
@@ -58,20 +58,20 @@ class Costs:
     co2_g_per_kwh: float | None = None
 
     def no_price(self, system: str) -> str:
-        """Say that the file has no price of a system, and which it has."""
-        return f"there is no price of {system}: the prices file has {', '.join(self.systems)}"
+        """Return the message that the file has no price of a system."""
+        return f"{system} has no price: add it to the prices file, which has {', '.join(self.systems)}"
 
     def assumptions(self) -> list[str]:
-        """Return the assumptions of the costs, in words."""
-        found = [
+        """Return the assumptions of the costs, as text."""
+        lines = [
             f"electricity {self.electricity_per_kwh:g} {self.currency}/kWh, PUE {self.pue:g}",
             f"lifetime {self.lifetime_years:g} years, used {self.utilisation:.0%} of the time",
         ]
         if self.co2_g_per_kwh is not None:
-            found.append(f"{self.co2_g_per_kwh:g} g CO₂ per kWh")
-        return found + [
+            lines.append(f"{self.co2_g_per_kwh:g} g CO₂ per kWh")
+        return lines + [
             f"{name}: {price.price_per_device:,.0f} {self.currency} per device, "
-            f"{price.overhead_w_per_device:g} W per device beside what is measured"
+            f"{price.overhead_w_per_device:g} W per device in addition to the measured power"
             for name, price in self.systems.items()
         ]
 
@@ -85,7 +85,7 @@ class Cost:
     machine: float
     co2_kg: float | None
     hours: float
-    estimate: Estimate | None = None  # of the total, by the runs and their sensor; None where it is 0, or of no runs
+    estimate: Estimate | None = None  # of the total, by the runs and their sensor; None if it is 0, or without runs
 
     @property
     def total(self) -> float:
@@ -100,23 +100,23 @@ def read_prices(path: Path) -> Costs:
     if not isinstance(systems, dict) or not systems:
         raise RecordError(f"{path} names no systems: write 'systems: {{NAME: {{price_per_device: 10000}}}}'")
     prices = {str(name): filled(Price, values, f"{path}, system {name}") for name, values in systems.items()}
-    found = filled(Costs, {**content, "systems": prices}, str(path))
-    if not (found.lifetime_years > 0 and 0 < found.utilisation <= 1 and 1 <= found.pue <= MOST_PUE):
+    costs = filled(Costs, {**content, "systems": prices}, str(path))
+    if not (costs.lifetime_years > 0 and 0 < costs.utilisation <= 1 and 1 <= costs.pue <= MOST_PUE):
         raise RecordError(
             f"{path}: lifetime_years must be above 0, utilisation above 0 and at most 1, pue from 1 to {MOST_PUE:g}"
         )
-    return found
+    return costs
 
 
 def cost(
-    work: float, units_per_s: float, units_per_wh: float, devices: int, price: Price, costs: Costs, unseen_w: float
+    work: float, units_per_s: float, units_per_wh: float, devices: int, price: Price, costs: Costs, uncovered_w: float
 ) -> Cost:
     """Return the cost of an amount of work, from throughput and work per watt-hour of all devices together.
 
-    unseen_w: power per device that this energy does not include, in watts.
+    uncovered_w: power per device that this energy does not include, in watts.
     """
     hours = work / units_per_s / 3600
-    energy_kwh = (work / units_per_wh + unseen_w * devices * hours) / 1000 * costs.pue
+    energy_kwh = (work / units_per_wh + uncovered_w * devices * hours) / 1000 * costs.pue
     paid_hours = costs.lifetime_years * HOURS_PER_YEAR * costs.utilisation
     return Cost(
         energy_kwh,
@@ -127,15 +127,15 @@ def cost(
     )
 
 
-def unseen_w(one: PointResults, costs: Costs) -> float:
-    """Power per device that the energy's sensors do not see, as the prices state it; none of a node's or a meter's."""
+def uncovered_w(one: PointResults, costs: Costs) -> float:
+    """Return the power per device that the energy's sensors do not cover, in watts; 0 for whole nodes and meters."""
     price = costs.systems.get(one.system)
     scopes = str(value_at(one.any, "energy.power_scope") or "").split("+")
     return 0.0 if price is None or set(scopes) & set(WHOLE_NODE) else price.overhead_w_per_device
 
 
 def time_to_report(one: PointResults) -> str:
-    """Return how long the work of JUPITER's rules takes at a point, in words; empty for another kind of work."""
+    """Return how long the work of JUPITER's rules takes at a point, as text; empty for other workloads."""
     speed = one.value(THROUGHPUT)
     known = workloads().get(one.point.benchmark)
     if not speed or not known or not known.reported or not one.is_comparable:
@@ -167,24 +167,24 @@ class Kind(NamedTuple):
         return f"{self.precision} ({self.energy})"
 
 
-Cheapest = Mapping[str, tuple[PointResults, Cost]]  # by the system, where it is cheapest
+Cheapest = Mapping[str, tuple[PointResults, Cost]]  # by system, at its cheapest point
 
 
 def cheapest(results: Sequence[PointResults], costs: Costs) -> dict[Kind, Cheapest]:
     """Return the cheapest point of each system with a cost, for each precision and kind of energy."""
-    found: dict[Kind, dict[str, tuple[PointResults, Cost]]] = {}
+    by_kind: dict[Kind, dict[str, tuple[PointResults, Cost]]] = {}
     for one in results:
         if at := cost_of(one, costs):
-            of_kind = found.setdefault(Kind(one.precision, energy_kind(one.any) or ""), {})
-            if one.system not in of_kind or at.total < of_kind[one.system][1].total:
-                of_kind[one.system] = (one, at)
-    return dict(found)
+            systems = by_kind.setdefault(Kind(one.precision, energy_kind(one.any) or ""), {})
+            if one.system not in systems or at.total < systems[one.system][1].total:
+                systems[one.system] = (one, at)
+    return dict(by_kind)
 
 
-def level_with_cheapest(found: Cheapest) -> list[str]:
+def tied_with_cheapest(best: Cheapest) -> list[str]:
     """Return the cheapest system, followed by those that tie with it."""
-    first, *others = sorted(found, key=lambda system: found[system][1].total)
-    return [first, *(system for system in others if not _is_dearer(found[system][1], found[first][1]))]
+    first, *others = sorted(best, key=lambda system: best[system][1].total)
+    return [first, *(system for system in others if not _is_dearer(best[system][1], best[first][1]))]
 
 
 def _is_dearer(one: Cost, other: Cost) -> bool:
@@ -194,7 +194,7 @@ def _is_dearer(one: Cost, other: Cost) -> bool:
 
 
 def why_not_costed(one: PointResults, costs: Costs) -> str:
-    """Return the reason why a point has no cost, in words; empty if it has one."""
+    """Return the reason why a point has no cost; empty if it has one."""
     if one.system not in costs.systems:
         return costs.no_price(one.system)
     if not one.good:
@@ -207,7 +207,7 @@ def why_not_costed(one: PointResults, costs: Costs) -> str:
         return "no throughput"
     if why := why_not_ranked(one):
         return f"no energy that counts: {why}"
-    return "" if one.value(WORK) else "no energy that counts: its runs have none of one kind"
+    return "" if one.value(WORK) else "no energy that counts: its runs have energies of different kinds"
 
 
 def cost_of(one: PointResults, costs: Costs) -> Cost | None:
@@ -217,15 +217,15 @@ def cost_of(one: PointResults, costs: Costs) -> Cost | None:
         return None
 
     def at(speed: float, work: float) -> Cost:
-        price, unseen = costs.systems[one.system], unseen_w(one, costs)
-        return cost(costed_work(one).amount, speed, work, one.point.devices, price, costs, unseen)
+        price, uncovered = costs.systems[one.system], uncovered_w(one, costs)
+        return cost(costed_work(one).amount, speed, work, one.point.devices, price, costs, uncovered)
 
-    found = at(speed, work)
+    stated = at(speed, work)
     totals = [at(*run).total for run in zip(one.values(THROUGHPUT), one.values(WORK), strict=True)]
-    if not found.total or not min(totals):
-        return found
-    of_sensor = at(speed, work / (1 + one.error_of_each(WORK, with_accuracy=True))).total / found.total - 1
-    return replace(found, estimate=of_runs(totals, of_sensor)._replace(value=found.total))
+    if not stated.total or not min(totals):
+        return stated
+    sensor = at(speed, work / (1 + one.error_of_each(WORK, with_accuracy=True))).total / stated.total - 1
+    return replace(stated, estimate=of_runs(totals, sensor)._replace(value=stated.total))
 
 
 def sensitivity(one: PointResults, costs: Costs) -> dict[str, tuple[float, float]]:
@@ -251,26 +251,27 @@ class Crossing(NamedTuple):
     against: str
 
 
-def crossings(found: Cheapest, costs: Costs) -> list[Crossing]:
+def crossings(best: Cheapest, costs: Costs) -> list[Crossing]:
     """Return the prices at which the order of the systems changes, at their cheapest points.
 
     These are the price at which the cheapest loses its place, and the price at which each other system gets it. Systems
     that tie with the cheapest are omitted.
     """
-    first, *level = level_with_cheapest(found)
-    dearer = [system for system in found if system not in (first, *level)]
-    next_one = min(dearer, key=lambda system: found[system][1].total, default="")
-    pairs = [*([(first, next_one)] if next_one and not level else []), *((system, first) for system in dearer)]
+    first, *tied = tied_with_cheapest(best)
+    dearer = [system for system in best if system not in (first, *tied)]
+    next_one = min(dearer, key=lambda system: best[system][1].total, default="")
+    pairs = [*([(first, next_one)] if next_one and not tied else []), *((system, first) for system in dearer)]
     return [
         Crossing(system, costs.systems[system].price_per_device * (wanted - ours.electricity) / ours.machine, against)
         for system, against in pairs
-        if (ours := found[system][1]).machine and (wanted := found[against][1].total)
+        if (ours := best[system][1]).machine and (wanted := best[against][1].total)
     ]
 
 
-def cheapest_in(found: Cheapest, costs: Costs) -> Counter[str | None]:
-    """In how many cases each system is the cheapest at its point, when all assumptions but prices of machines vary
-    together: each as stated, lower and higher by SENSITIVITY. None: the cases in which that cannot be told.
+def cheapest_in(best: Cheapest, costs: Costs) -> Counter[str | None]:
+    """Count the cases in which each system is the cheapest, if all assumptions but the machine prices vary together.
+
+    Each assumption is taken as stated, lower and higher by SENSITIVITY. None counts the cases in which systems tie.
     """
     names = [name for name in ASSUMPTIONS if name != "price"]
     counts: Counter[str | None] = Counter()
@@ -278,15 +279,15 @@ def cheapest_in(found: Cheapest, costs: Costs) -> Counter[str | None]:
         case = costs
         for name, share in zip(names, shares, strict=True):
             case = _changed(case, name, share)
-        first, *level = level_with_cheapest(
-            {system: (one, at) for system, (one, _) in found.items() if (at := cost_of(one, case))}
+        first, *tied = tied_with_cheapest(
+            {system: (one, at) for system, (one, _) in best.items() if (at := cost_of(one, case))}
         )
-        counts[None if level else first] += 1
+        counts[None if tied else first] += 1
     return counts
 
 
 def _changed(costs: Costs, name: str, share: float, system: str = "") -> Costs:
-    """`system`: whose price it is, of a price."""
+    """Return the costs with one assumption multiplied by a share; `system` selects the machine price."""
     if name == "price":
         price = costs.systems[system]
         changed = replace(price, price_per_device=price.price_per_device * share)

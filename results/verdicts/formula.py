@@ -1,4 +1,4 @@
-"""A formula that a buyer writes down: arithmetic of named numbers, which is never run as a program."""
+"""Formula of a buyer: arithmetic of named numbers, evaluated without running code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPERATORS: dict[type[ast.AST], Callable[..., float]] = {
     ast.UAdd: operator.pos,
 }
 FUNCTIONS: dict[str, Callable[..., float]] = {"min": min, "max": max, "sqrt": math.sqrt, "log": math.log}
-ARGUMENTS: dict[str, tuple[int, float, str]] = {  # at least, at most, and in words
+ARGUMENTS: dict[str, tuple[int, float, str]] = {  # fewest, most, and as text
     "min": (2, math.inf, "two numbers or more"),
     "max": (2, math.inf, "two numbers or more"),
     "sqrt": (1, 1, "one number"),
@@ -30,10 +30,10 @@ STEP = 1e-6  # relative, of a numerical derivative
 
 
 class Formula:
-    """Such as `7.19 / R + 9.05 / B`."""
+    """Formula such as `7.19 / R + 9.05 / B`."""
 
     def __init__(self, text: str, names: Sequence[str], where: str):
-        """Raises RecordError for what is no arithmetic of those names; `where` says in which file it stands."""
+        """Parse the text; raises RecordError, with the file `where`, unless it is arithmetic of the names."""
         self.text = text
         try:
             if len(text) > LONGEST:
@@ -43,7 +43,7 @@ class Formula:
             _check(self._tree, set(names))
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             words = error.msg if isinstance(error, SyntaxError) else str(error)
-            raise RecordError(f"{where}: {text!r} is no formula: {words}") from error
+            raise RecordError(f"{where}: {text!r} is not a formula: {words}") from error
         unused = [name for name in names if name not in self._names]
         if unused:
             raise RecordError(f"{where}: the formula {text!r} does not use {' and '.join(unused)}")
@@ -52,15 +52,15 @@ class Formula:
         return self.text
 
     def __call__(self, values: Mapping[str, float]) -> float:
-        """Its value, `nan` where there is none, as of a division by zero."""
+        """Return the value; `nan` if there is none, as for a division by zero."""
         try:
-            found = _value(self._tree, values)
+            value = _value(self._tree, values)
         except (ArithmeticError, ValueError):
             return math.nan
-        return found if isinstance(found, int | float) and math.isfinite(found) else math.nan
+        return value if isinstance(value, int | float) and math.isfinite(value) else math.nan
 
     def slopes(self, values: Mapping[str, float]) -> dict[str, float]:
-        """By how much it changes with the logarithm of each value."""
+        """Return the derivative with respect to the logarithm of each value."""
         return {
             name: (self({**values, name: value * math.exp(STEP)}) - self({**values, name: value * math.exp(-STEP)}))
             / (2 * STEP)
@@ -72,7 +72,7 @@ def _check(node: ast.AST, names: set[str]) -> None:
     match node:
         case ast.Constant(value=value) if isinstance(value, int | float) and not isinstance(value, bool):
             if not math.isfinite(float(value)):
-                raise SyntaxError(f"{value} is no number")
+                raise SyntaxError(f"{value} is not a number")
         case ast.Name(id=name):
             if name not in names:
                 raise SyntaxError(f"it has no term {name!r}: its terms are {', '.join(sorted(names))}")
@@ -84,7 +84,7 @@ def _check(node: ast.AST, names: set[str]) -> None:
         case ast.Call(func=ast.Name(id=function), args=arguments, keywords=[]) if function in FUNCTIONS:
             least, most, wanted = ARGUMENTS[function]
             if not least <= len(arguments) <= most:
-                raise SyntaxError(f"{ast.unparse(node)!r}: {function} is of {wanted}")
+                raise SyntaxError(f"{ast.unparse(node)!r}: {function} takes {wanted}")
             for argument in arguments:
                 _check(argument, names)
         case _:

@@ -6,36 +6,36 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from results.points.estimate import Estimate, Interval, exactly, of_the_middle
+from results.points.estimate import Estimate, Interval, exactly, trimmed_mean
 from results.points.repeats import PointResults
 from results.record.records import RecordError
 from results.record.values import PER_DEVICE, THROUGHPUT, devices_text, grouped
 from results.verdicts.quality import ESTIMATE, deviations, energy_kind, grade, why_not_ranked, window_too_short
 from results.verdicts.ranking import fastest, ranked_points, why_left_out
-from results.verdicts.requirements import PATHS, SECONDS, Asked, Wanted
+from results.verdicts.requirements import PATHS, SECONDS, Quantity, Selection
 from results.verdicts.scale import setup_at_scale, unlike_words
 
 NO_NUMBER = "no run has this number"
 
 
 class Answer(NamedTuple):
-    """`estimate` of a number, or `exact` of one that has no error, or a grade; none where `why_not` says why."""
+    """Value of a quantity: an `estimate`, or an `exact` number or grade; neither if `why_not` gives a reason."""
 
     estimate: Estimate | None = None
     exact: float | str | None = None
     unit: str = ""
-    at: str = ""  # the point, in words
+    at: str = ""  # the point, as text
     why_not: str = ""
-    is_failure: bool = False  # there is no number as all runs failed, and not as none was made
-    energy_kind: str = ""  # of what is a number of an energy
-    points: int = 1  # it is the best of so many
-    doubts: tuple[str, ...] = ()  # what limits the runs that it is from
+    is_failure: bool = False  # there is no number because all runs failed
+    energy_kind: str = ""  # empty unless it is a number of an energy
+    points: int = 1  # number of points that it is the best of
+    doubts: tuple[str, ...] = ()  # limitations of its runs
     precision: str = ""
-    by_sampling: Estimate | None = None  # of an energy: without the accuracy of its sensor
+    by_sampling: Estimate | None = None  # for an energy: without the accuracy of its sensor
 
     @property
     def interval(self) -> Interval | None:
-        """Interval of the estimate, None where there is none."""
+        """Interval of the estimate, None if there is none."""
         return self.estimate.interval_of_best(self.points) if self.estimate else None
 
     @property
@@ -44,149 +44,147 @@ class Answer(NamedTuple):
         return self.estimate.value if self.estimate else self.exact
 
 
-def points_of(results: Sequence[PointResults], system: str, wanted: Wanted) -> list[PointResults]:
-    """A system's points of a workload, those whose runs all failed among them."""
+def points_of(results: Sequence[PointResults], system: str, wanted: Selection) -> list[PointResults]:
+    """Return a system's points of a workload, including those whose runs all failed."""
     return [one for one in results if one.system == system and wanted.has(one)]
 
 
-def check_alike(results: Sequence[PointResults], workloads: Mapping[str, Wanted]) -> None:
-    """Raise RecordError where the runs of a workload are of unlike models or data: their best would be no answer."""
+def check_alike(results: Sequence[PointResults], workloads: Mapping[str, Selection]) -> None:
+    """Raise RecordError if the runs of a workload differ in model or data, as the best of them would be ambiguous."""
     for name, wanted in workloads.items():
         points = [one.point for one in ranked_points(results) if wanted.has(one)]
         for fact in ("model", "data", "sample"):
-            found = sorted({getattr(point, fact) for point in points})
-            if len(found) > 1:
-                raise RecordError(
-                    f"the runs of {name} are of {' and '.join(found)}: say in the requirements which '{fact}' counts"
-                )
+            values = sorted({getattr(point, fact) for point in points})
+            if len(values) > 1:
+                raise RecordError(f"the runs of {name} are of {' and '.join(values)}: set '{fact}' of the workload")
 
 
-def answer(mine: Sequence[PointResults], asked: Asked) -> Answer:
-    """Return the answer that one system's points of the workload give."""
+def answer(mine: Sequence[PointResults], quantity: Quantity) -> Answer:
+    """Return a system's value of a quantity from its points of the workload, or why it has none."""
     if not mine:
         return Answer(why_not="no run of this workload")
-    there = _at(mine, asked)
-    if asked.what == "failed_runs":
-        runs = sum(len(one.good) + len(one.bad) for one in there)
+    at_place = _at(mine, quantity)
+    if quantity.what == "failed_runs":
+        runs = sum(len(one.good) + len(one.bad) for one in at_place)
         if not runs:
             return Answer(why_not=_nothing_there(mine))
-        return Answer(exact=sum(len(one.bad) for one in there), unit=f"of {runs} runs")
-    good = ranked_points(there)
+        return Answer(exact=sum(len(one.bad) for one in at_place), unit=f"of {runs} runs")
+    good = ranked_points(at_place)
     if not good:
-        return _no_run(mine, there)
-    if asked.what == "energy_grade":
-        found = [grade(record) for one in good for record in one.good]
-        known = [one for one in found if one is not None]
-        if len(known) < len(found):
+        return _no_run(mine, at_place)
+    if quantity.what == "energy_grade":
+        grades = [grade(record) for one in good for record in one.good]
+        known = [one for one in grades if one is not None]
+        if len(known) < len(grades):
             return Answer(why_not="runs without an energy")
         reasons = [] if min(known) == ESTIMATE else list(filter(None, map(why_not_ranked, good)))
         return Answer(why_not=f"no energy that counts: {reasons[0]}") if reasons else Answer(exact=min(known))
-    if asked.what == "scaling_efficiency":
-        return _scaling(mine, good, asked)
-    return _best(good, asked)
+    if quantity.what == "scaling_efficiency":
+        return _scaling(mine, good, quantity)
+    return _best(good, quantity)
 
 
-def _at(results: Sequence[PointResults], asked: Asked) -> list[PointResults]:
+def _at(results: Sequence[PointResults], quantity: Quantity) -> list[PointResults]:
     return [
         one
         for one in results
-        if asked.devices in (None, one.point.devices) and asked.global_batch in (None, one.point.global_batch)
+        if quantity.devices in (None, one.point.devices) and quantity.global_batch in (None, one.point.global_batch)
     ]
 
 
 def _nothing_there(mine: Sequence[PointResults]) -> str:
     places = ", ".join(dict.fromkeys(one.point.place for one in mine))
-    return f"no run there: there are {places}" if len(places) < 200 else "no run there"
+    return f"no run at this point, only at {places}" if len(places) < 200 else "no run at this point"
 
 
-def _no_run(mine: Sequence[PointResults], there: Sequence[PointResults]) -> Answer:
-    if not there:
+def _no_run(mine: Sequence[PointResults], at_place: Sequence[PointResults]) -> Answer:
+    if not at_place:
         return Answer(why_not=_nothing_there(mine))
-    left_out = dict.fromkeys(why_left_out(one) for one in there if one.good)
+    left_out = dict.fromkeys(why_left_out(one) for one in at_place if one.good)
     if left_out:
         return Answer(why_not=f"no run that counts: {'; '.join(left_out)}")
-    bad = [record for one in there for record in one.bad]
+    bad = [record for one in at_place for record in one.bad]
     states = " and ".join(dict.fromkeys(str(record["status"]).replace("_", " ") for record in bad))
     words = f"all {len(bad)} runs" if len(bad) > 1 else "the one run"
     return Answer(why_not=f"{words}: {states}", is_failure=True)
 
 
-def _best(good: Sequence[PointResults], asked: Asked) -> Answer:
-    """At the point where it is best, of those that are asked for."""
-    path = THROUGHPUT if asked.what == "time_to_solution" else PATHS[asked.what]
-    of_energy = path.startswith("energy.")
+def _best(good: Sequence[PointResults], quantity: Quantity) -> Answer:
+    """Return the answer at the best of the points."""
+    path = THROUGHPUT if quantity.what == "time_to_solution" else PATHS[quantity.what]
+    is_energy = path.startswith("energy.")
     usable = [one for one in good if not window_too_short(one, path)]
     if not usable:
         return Answer(why_not=window_too_short(good[0], path))
-    if of_energy:
-        of_windows, usable = usable, [one for one in usable if not why_not_ranked(one)]
+    if is_energy:
+        long_enough, usable = usable, [one for one in usable if not why_not_ranked(one)]
         if not usable:
-            reasons = dict.fromkeys(why_not_ranked(one) for one in of_windows)
+            reasons = dict.fromkeys(why_not_ranked(one) for one in long_enough)
             return Answer(why_not=f"no energy that counts: {'; '.join(reasons)}")
     best = fastest(usable, path)
     if best is None or best.estimate(path) is None:
         return Answer(why_not=NO_NUMBER)
     where = _where(best)
-    if len(best.good) < asked.of_runs:
-        return Answer(why_not=f"{len(best.good)} good runs, {asked.of_runs} wanted", at=where)
+    if len(best.good) < quantity.of_runs:
+        return Answer(why_not=f"{len(best.good)} good runs, {quantity.of_runs} wanted", at=where)
     return Answer(
-        _estimate(best, path, asked, with_accuracy=True),
-        unit=_unit(asked, str(best.any["work_unit"])),
+        _estimate(best, path, quantity, with_accuracy=True),
+        unit=_unit(quantity, str(best.any["work_unit"])),
         at=where,
-        energy_kind=energy_kind(best.any) or "" if of_energy else "",
+        energy_kind=energy_kind(best.any) or "" if is_energy else "",
         points=len(usable),
         precision=best.precision,
-        doubts=tuple(deviations(best, of_energy)),
-        by_sampling=_estimate(best, path, asked, with_accuracy=False) if of_energy else None,
+        doubts=tuple(deviations(best, is_energy)),
+        by_sampling=_estimate(best, path, quantity, with_accuracy=False) if is_energy else None,
     )
 
 
-def _estimate(best: PointResults, path: str, asked: Asked, with_accuracy: bool) -> Estimate | None:
+def _estimate(best: PointResults, path: str, quantity: Quantity, with_accuracy: bool) -> Estimate | None:
     estimate, values = best.estimate(path, with_accuracy), best.values(path)
-    is_time = asked.what == "time_to_solution"
+    is_time = quantity.what == "time_to_solution"
     if is_time and estimate:
-        seconds = (asked.work or math.nan) / SECONDS[asked.unit]
+        seconds = (quantity.work or math.nan) / SECONDS[quantity.unit]
         estimate, values = exactly(seconds) / estimate, [seconds / value for value in values]
-    if asked.is_trimmed:
-        ends = (asked.without_fastest, asked.without_slowest)
-        of_sensor = best.error_of_each(path, with_accuracy)
-        estimate = of_the_middle(values, *(ends if is_time else ends[::-1]), sensor=of_sensor)
+    if quantity.is_trimmed:
+        ends = (quantity.without_fastest, quantity.without_slowest)
+        sensor = best.error_of_each(path, with_accuracy)
+        estimate = trimmed_mean(values, *(ends if is_time else ends[::-1]), sensor=sensor)
     return estimate
 
 
-def _unit(asked: Asked, work_unit: str) -> str:
-    if asked.what == "time_to_solution":
-        return asked.unit
-    return {"mfu": "", "work_per_energy": f"{work_unit}/Wh"}.get(asked.what, f"{work_unit}/s")
+def _unit(quantity: Quantity, work_unit: str) -> str:
+    if quantity.what == "time_to_solution":
+        return quantity.unit
+    return {"mfu": "", "work_per_energy": f"{work_unit}/Wh"}.get(quantity.what, f"{work_unit}/s")
 
 
-def _scaling(mine: Sequence[PointResults], good: Sequence[PointResults], asked: Asked) -> Answer:
-    """Throughput per device on many devices over that on few, each at its best batch size, in one setup.
+def _scaling(mine: Sequence[PointResults], good: Sequence[PointResults], quantity: Quantity) -> Answer:
+    """Return the throughput per device on many devices over that on few, each at its best batch size, in one setup.
 
-    Of several setups it is that in which many devices are the fastest.
+    If there are several setups, the one in which many devices are fastest counts.
     """
     ranked = ranked_points(mine)
-    few_devices = asked.from_devices or min(one.point.devices for one in ranked)
+    few_devices = quantity.from_devices or min(one.point.devices for one in ranked)
     many_devices = max(one.point.devices for one in good)
     if many_devices == few_devices:
         return Answer(why_not=f"runs on {devices_text(few_devices)} alone")
-    of_few = [one for one in ranked if one.point.devices == few_devices]
-    of_many = [one for one in good if one.point.devices == many_devices]
-    if not of_few:
+    small = [one for one in ranked if one.point.devices == few_devices]
+    large = [one for one in good if one.point.devices == many_devices]
+    if not small:
         return Answer(why_not=f"no run on {devices_text(few_devices)}")
     few, many = (
-        {setup: fastest(alike) for setup, alike in grouped(side, setup_at_scale).items()} for side in (of_few, of_many)
+        {setup: fastest(alike) for setup, alike in grouped(side, setup_at_scale).items()} for side in (small, large)
     )
     pairs = [(one, few[setup]) for setup, one in many.items() if setup in few]
     if not pairs:
-        return Answer(why_not=unlike_words(fastest(of_few) or of_few[0], fastest(of_many) or of_many[0]))
+        return Answer(why_not=unlike_words(fastest(small) or small[0], fastest(large) or large[0]))
     ratios = [
         (
             ours,
             Answer(
                 ours / theirs,
                 at=f"{_where(one)} over {_where(other)}",
-                points=len(of_many),
+                points=len(large),
                 doubts=tuple(dict.fromkeys([*deviations(one, False), *deviations(other, False)])),
             ),
         )

@@ -1,4 +1,4 @@
-"""Offers: what one vendor hands in. Two offers with one system tag are two systems."""
+"""Offers of vendors: two offers with one system tag are two systems."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def names_of_offers(texts: Sequence[str], folders: Sequence[Path]) -> dict[Path,
 
 
 def split_offers(found: Found, names: Mapping[Path, str]) -> dict[str, str]:
-    """Rename a system that is in several offers to `TAG (OFFER)` in each; return the tag by the new name.
+    """Rename a system that is in several offers to `TAG (OFFER)` in each; return the tags by new name.
 
-    A tag whose folders share no benchmark is one offer that came in parts.
+    A tag whose folders share no benchmark is one offer in several folders.
     """
 
     def offer_of(path: Path) -> str:

@@ -13,16 +13,16 @@ class Outcome(Enum):
 
     PASSED = "passed"
     FAILED = "failed"
-    OPEN = "cannot be told"
+    UNDECIDED = "undecided"
 
 
 def judge(meets_limit: Callable[[float], bool], interval: Interval) -> Outcome:
-    """Return PASSED if the whole interval meets the limit, FAILED if no part of it does, else OPEN."""
+    """Return PASSED if the whole interval meets the limit, FAILED if no part of it does, else UNDECIDED."""
     ends = [meets_limit(end) for end in interval]
-    return Outcome.PASSED if all(ends) else Outcome.OPEN if any(ends) else Outcome.FAILED
+    return Outcome.PASSED if all(ends) else Outcome.UNDECIDED if any(ends) else Outcome.FAILED
 
 
 def exit_code(outcomes: Iterable[Outcome]) -> int:
-    """Return 0 where all are passed, 1 where one is failed, 3 where none is and one cannot be told."""
-    found = set(outcomes)
-    return 1 if Outcome.FAILED in found else 3 if Outcome.OPEN in found else 0
+    """Return 0 if all passed, 1 if one failed, 3 if none failed and one is undecided."""
+    distinct = set(outcomes)
+    return 1 if Outcome.FAILED in distinct else 3 if Outcome.UNDECIDED in distinct else 0

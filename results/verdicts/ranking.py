@@ -1,4 +1,4 @@
-"""Which results may be ranked, and which is first."""
+"""Ranking of systems: the points that may be ranked, and the first with those that tie."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ from results.verdicts.quality import energy_kind
 
 
 def why_left_out(one: PointResults) -> str:
-    """Return why a point with good runs is left out of all rankings and verdicts, in words; empty if it is not."""
+    """Return why a point with good runs is left out of all rankings and verdicts; empty if it is not."""
     if not one.is_comparable:
         return "it is of a smaller workload, which is not comparable"
     return "" if one.precision else "its precision is not known"
 
 
 def ranked_points(results: Sequence[PointResults]) -> list[PointResults]:
-    """The points of the workload of the comparison, in a precision that is known."""
+    """Return the points with good runs of a comparable workload in a known precision."""
     return [one for one in results if one.good and not why_left_out(one)]
 
 
 def by_energy_kind(results: Sequence[PointResults]) -> dict[str, list[PointResults]]:
-    """Return the points of each kind of energy: within one they may be ranked."""
+    """Return the points by kind of energy; within one kind they may be ranked."""
     return grouped(results, lambda one: energy_kind(one.any))
 
 
 def fastest(results: Iterable[PointResults], path: str = PER_DEVICE) -> PointResults | None:
-    """The point with the highest value, None where no point has one."""
+    """Return the point with the highest value; None if no point has one."""
     known = [(value, one) for one in results if (value := one.value(path)) is not None]
     return max(known, key=lambda pair: pair[0])[1] if known else None
 
 
 def best_by_devices(results: Sequence[PointResults]) -> dict[int, PointResults]:
-    """For each number of devices, the fewest first, the point that is fastest per device; without those of no speed."""
+    """Return the fastest point per device for each number of devices, fewest devices first."""
     numbers = sorted({one.point.devices for one in results})
-    found = {number: fastest(one for one in results if one.point.devices == number) for number in numbers}
-    return {number: one for number, one in found.items() if one}
+    best = {number: fastest(one for one in results if one.point.devices == number) for number in numbers}
+    return {number: one for number, one in best.items() if one}
 
 
 def best_of_systems(results: Sequence[PointResults], path: str) -> list[PointResults]:
-    """The point with the highest value of each system that has one, the highest first."""
+    """Return the point with the highest value of each system, highest value first."""
     best = [one for mine in grouped(results, lambda one: one.system).values() if (one := fastest(mine, path))]
     return sorted(best, key=lambda one: one.value(path) or 0.0, reverse=True)
 
 
 def devices_of_all(results: Sequence[PointResults]) -> int | None:
-    """The largest number of devices on which every system and precision with a good run has one."""
+    """Return the largest number of devices for which every system and precision with good runs has one."""
     good = grouped((one for one in results if one.good), lambda one: (one.system, one.precision))
     devices = [{one.point.devices for one in mine} for mine in good.values()]
     shared = set.intersection(*devices) if devices else set()
@@ -56,30 +56,30 @@ def devices_of_all(results: Sequence[PointResults]) -> int | None:
 
 
 class Ranking(NamedTuple):
-    """Systems by one value, each at its best point."""
+    """Systems ranked by one value, each at its best point."""
 
     first: PointResults
-    level: list[PointResults]  # those that chance may have put behind the first
+    tied: list[PointResults]  # those that are not distinguishable from the first
     behind: list[PointResults]
-    over_first: dict[str, Estimate]  # by the system, of all but the first
-    by_accuracy: list[PointResults]  # of those that tie, the ones that do so by the accuracy of the sensors alone
+    over_first: dict[str, Estimate]  # ratio to the first, by system
+    by_accuracy: list[PointResults]  # those of `tied` that tie only because of the accuracy of the sensors
 
 
 def rank(results: Sequence[PointResults], path: str) -> Ranking | None:
-    """Systems by a value, of which more is better; None where no point has it.
+    """Rank systems by a value of which more is better; None if no point has it.
 
-    A lead is one only where the interval of the ratio, with the sensors' errors where the value is of energy, is not
-    around 1.
+    A system is behind only if the interval of its ratio to the first is below 1. The interval of an energy includes the
+    accuracy of sensors of different models.
     """
     best = [one for one in best_of_systems(results, path) if one.estimate(path)]
     if not best:
         return None
     first, *others = best
     over_first = {one.system: ratio for one in others if (ratio := one.over(first, path))}
-    level = [one for one in others if _ties(one, first, path)]
-    behind = [one for one in others if one not in level]
-    by_accuracy = [one for one in level if not _ties(one, first, path, with_accuracy=False)]
-    return Ranking(first, level, behind, over_first, by_accuracy)
+    tied = [one for one in others if _ties(one, first, path)]
+    behind = [one for one in others if one not in tied]
+    by_accuracy = [one for one in tied if not _ties(one, first, path, with_accuracy=False)]
+    return Ranking(first, tied, behind, over_first, by_accuracy)
 
 
 def _ties(one: PointResults, first: PointResults, path: str, with_accuracy: bool | None = None) -> bool:

@@ -15,7 +15,7 @@ from results.verdicts.quality import GRADES
 from results.verdicts.written import check_key, filled, read_mapping
 from results.workloads import workloads
 
-# What can be asked that is a number of records, of which more is better.
+# Quantities that are numbers of records, of which more is better.
 PATHS = {
     "throughput": THROUGHPUT,
     "throughput_per_device": PER_DEVICE,
@@ -24,56 +24,56 @@ PATHS = {
     "mfu": "metrics.mfu",
 }
 WHATS = (*PATHS, "time_to_solution", "scaling_efficiency", "failed_runs", "energy_grade")
-# Shares, of which a limit in percent would be kept or broken by everything.
+# Largest limits of shares: with a limit in percent, every or no value would pass.
 MOST_OF_SHARES = {"mfu": 1.0, "scaling_efficiency": 2.0}
 SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "days": 86400.0}
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A workload that counts: which of the runs are of it, and its weight in the score."""
+class Selection:
+    """A workload of the requirements: the runs that belong to it, and its weight in the score."""
 
     benchmark: str
-    model: str = ""  # empty: whatever was run
+    model: str = ""  # empty: any, as for data, sample and precision
     data: str = ""
     sample: str = ""
     precision: str = ""
     weight: float = 1.0
 
     def has(self, one: PointResults) -> bool:
-        """Is a point of it? Runs that failed do not know all that they would have been; good ones must tell."""
+        """Return whether a point belongs to it. Facts that failed runs did not record are not compared."""
         facts = {"model": one.point.model, "data": one.point.data, "sample": one.point.sample}
         facts["precision"] = one.precision
-        told = {name: value for name, value in facts.items() if value or one.good}
+        known = {name: value for name, value in facts.items() if value or one.good}
         return one.point.benchmark == self.benchmark and all(
-            not (wanted := getattr(self, name)) or value == wanted for name, value in told.items()
+            not (wanted := getattr(self, name)) or value == wanted for name, value in known.items()
         )
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A number that is asked of a system, at a point, or where it is best."""
+class Quantity:
+    """A quantity of a system, at a given point or at the system's best one."""
 
     of: str  # a workload of the file
     what: str  # one of WHATS
     devices: int | None = None
     global_batch: int | None = None
-    from_devices: int | None = None  # of a scaling efficiency; without: the fewest measured
-    work: float | None = None  # of a time to solution, in units of work; without: the workload's own
-    work_unit: str = ""  # the workload's own
+    from_devices: int | None = None  # smaller number of a scaling efficiency; None: the fewest measured
+    work: float | None = None  # of a time to solution, in units of work; None: the workload's default
+    work_unit: str = ""  # filled in from the workload
     unit: str = "h"  # of a time to solution
-    without_fastest: int = 0  # of a point's runs: so many are left out, and the mean of the others is taken
+    without_fastest: int = 0  # number of a point's runs that the mean leaves out
     without_slowest: int = 0
-    of_runs: int = 0  # so many runs are needed
+    of_runs: int = 0  # number of runs that are needed
 
     @property
     def is_trimmed(self) -> bool:
-        """Is it the mean of the runs that are neither fastest nor slowest, in place of the median?"""
+        """Whether it is the mean without the fastest or slowest runs, and not the median."""
         return bool(self.without_fastest or self.without_slowest)
 
     @property
     def words(self) -> str:
-        """Quantity that is asked for, with its devices and batch, in words."""
+        """Quantity with its devices and batch, as text."""
         place = [
             *([devices_text(self.devices)] if self.devices else []),
             *([f"global batch {self.global_batch}"] if self.global_batch else []),
@@ -83,7 +83,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Item(Asked):
+class Item(Quantity):
     """A requirement: a number and its limit."""
 
     name: str = ""
@@ -95,7 +95,7 @@ class Item(Asked):
 
     @property
     def limit_words(self) -> str:
-        """Limit that must be met, in words."""
+        """Limit that must be met, as text."""
         sign, limit = ("at least", self.at_least) if self.at_least is not None else ("at most", self.at_most)
         number = f"{limit:,.6g}" if isinstance(limit, int | float) else str(limit)
         return f"{sign} {number}{f' {self.unit}' if self.what == 'time_to_solution' else ''}"
@@ -108,7 +108,7 @@ class Budget:
     devices: int | None = None
     racks: int | None = None
     money: float | None = None
-    money_covers: str = "purchase"  # or ownership: electricity of the lifetime, too
+    money_covers: str = "purchase"  # or ownership, which includes electricity over the lifetime
     power_kw: float | None = None  # at the supply
 
     @property
@@ -120,33 +120,33 @@ class Budget:
 
 @dataclass(frozen=True)
 class Score:
-    """The buyer's own formula in place of the weighted geometric mean."""
+    """The buyer's formula, which replaces the weighted geometric mean."""
 
     formula: Formula
-    terms: Mapping[str, Asked]
+    terms: Mapping[str, Quantity]
     better: str  # higher or lower
 
 
 @dataclass(frozen=True)
 class Requirements:
-    """All that a requirements file says."""
+    """Content of a requirements file."""
 
-    workloads: Mapping[str, Wanted]
+    workloads: Mapping[str, Selection]
     must: tuple[Item, ...] = ()
-    reference: str = ""  # a system that scores are ratios to; empty: the first
+    reference: str = ""  # the system that has score 1; empty: the first
     budget: Budget = field(default_factory=Budget)
     score: Score | None = None
 
 
 def read_requirements(path: Path) -> Requirements:
-    """A requirements file; raises RecordError for what it lacks, does not know, or cannot be."""
+    """Read a requirements file; raises RecordError for missing or unknown keys and for invalid values."""
     content = read_mapping(path, "requirements")
     for name in content:
         check_key(name, dict.fromkeys(Requirements.__dataclass_fields__), str(path))
     blocks = content.get("workloads")
     if not isinstance(blocks, dict) or not blocks:
-        raise RecordError(f"{path} names no workloads: write 'workloads: {{gpt: {{benchmark: llm_training}}}}'")
-    wanted = {str(name): _wanted(block, f"{path}, workload {name}") for name, block in blocks.items()}
+        raise RecordError(f"{path} has no workloads: write 'workloads: {{gpt: {{benchmark: llm_training}}}}'")
+    wanted = {str(name): _selection(block, f"{path}, workload {name}") for name, block in blocks.items()}
     items = content.get("must") or []
     if not isinstance(items, list):
         raise RecordError(
@@ -155,10 +155,10 @@ def read_requirements(path: Path) -> Requirements:
     must = tuple(_item(values, f"{path}, requirement {number}", wanted) for number, values in enumerate(items, 1))
     twice = [str(one) for index, one in enumerate(must) if str(one) in map(str, must[:index])]
     if twice:
-        raise RecordError(f"{path}: the requirement '{twice[0]}' is there twice")
+        raise RecordError(f"{path}: the requirement '{twice[0]}' occurs twice")
     reference = content.get("reference") or ""
     if not isinstance(reference, str | int):
-        raise RecordError(f"{path}: reference is {reference!r}, the name of a system is needed")
+        raise RecordError(f"{path}: reference is {reference!r}, but must be the name of a system")
     score = content.get("score")
     return Requirements(
         wanted,
@@ -169,75 +169,75 @@ def read_requirements(path: Path) -> Requirements:
     )
 
 
-def _wanted(values: Any, where: str) -> Wanted:
-    found = filled(Wanted, values, where)
-    if found.benchmark not in workloads():
-        raise RecordError(f"{where}: there is no benchmark {found.benchmark!r}, there are {', '.join(workloads())}")
-    return found
+def _selection(values: Any, where: str) -> Selection:
+    entry = filled(Selection, values, where)
+    if entry.benchmark not in workloads():
+        raise RecordError(f"{where}: unknown benchmark {entry.benchmark!r}: choose one of {', '.join(workloads())}")
+    return entry
 
 
 def _budget(values: Any, where: str) -> Budget:
-    found = filled(Budget, values, where)
-    if found.money_covers not in ("purchase", "ownership"):
-        raise RecordError(f"{where}: money_covers is {found.money_covers!r}, it is purchase or ownership")
+    entry = filled(Budget, values, where)
+    if entry.money_covers not in ("purchase", "ownership"):
+        raise RecordError(f"{where}: money_covers is {entry.money_covers!r}, but must be purchase or ownership")
     for name in ("devices", "racks", "money", "power_kw"):
-        if getattr(found, name) == 0:
-            raise RecordError(f"{where}: {name} is 0: nothing can be bought")
-    return found
+        if getattr(entry, name) == 0:
+            raise RecordError(f"{where}: {name} is 0, but must be greater than 0")
+    return entry
 
 
-def _score(values: Any, where: str, wanted: Mapping[str, Wanted]) -> Score:
+def _score(values: Any, where: str, wanted: Mapping[str, Selection]) -> Score:
     if not isinstance(values, dict) or not isinstance(values.get("terms"), dict):
-        raise RecordError(
-            f"{where}: it has a 'formula', such as 3 / R, and 'terms', such as 'R: {{of: gpt, what: ...}}'"
-        )
-    terms = {str(name): _asked(Asked, one, f"{where}, term {name}", wanted) for name, one in values["terms"].items()}
+        raise RecordError(f"{where}: give a 'formula', such as 3 / R, and 'terms', such as 'R: {{of: gpt, what: ...}}'")
+    terms = {
+        str(name): _quantity(Quantity, one, f"{where}, term {name}", wanted) for name, one in values["terms"].items()
+    }
     formula = Formula(str(values.get("formula", "")), tuple(terms), where)
-    found = filled(Score, {**values, "formula": formula, "terms": terms}, where)
-    if found.better not in ("higher", "lower"):
-        raise RecordError(f"{where}: better is {found.better!r}, it is higher or lower")
-    for name, asked in terms.items():
-        if asked.what == "energy_grade":
-            raise RecordError(f"{where}, term {name}: a grade is no number")
-    return found
+    entry = filled(Score, {**values, "formula": formula, "terms": terms}, where)
+    if entry.better not in ("higher", "lower"):
+        raise RecordError(f"{where}: better is {entry.better!r}, but must be higher or lower")
+    for name, quantity in terms.items():
+        if quantity.what == "energy_grade":
+            raise RecordError(f"{where}, term {name}: a grade is not a number")
+    return entry
 
 
-def _item(values: Any, where: str, wanted: Mapping[str, Wanted]) -> Item:
-    found: Item = _asked(Item, values, where, wanted)
-    if (found.at_least is None) == (found.at_most is None):
-        raise RecordError(f"{where}: it has either 'at_least' or 'at_most'")
-    limit = found.at_least if found.at_most is None else found.at_most
-    if found.what == "energy_grade":
-        if found.at_most is not None or limit not in GRADES:
-            raise RecordError(f"{where}: a grade of energy is at_least one of {', '.join(GRADES)}")
+def _item(values: Any, where: str, wanted: Mapping[str, Selection]) -> Item:
+    entry: Item = _quantity(Item, values, where, wanted)
+    if (entry.at_least is None) == (entry.at_most is None):
+        raise RecordError(f"{where}: give either 'at_least' or 'at_most'")
+    limit = entry.at_least if entry.at_most is None else entry.at_most
+    if entry.what == "energy_grade":
+        if entry.at_most is not None or limit not in GRADES:
+            raise RecordError(f"{where}: a grade of energy needs at_least with one of {', '.join(GRADES)}")
     elif isinstance(limit, str):
-        raise RecordError(f"{where}: {limit!r} is no number")
-    elif found.what in MOST_OF_SHARES and limit is not None and limit > MOST_OF_SHARES[found.what]:
-        raise RecordError(f"{where}: {limit:g} is wanted of {found.what}, which is a share: write 0.25 for 25 %")
-    return found
+        raise RecordError(f"{where}: {limit!r} is not a number")
+    elif entry.what in MOST_OF_SHARES and limit is not None and limit > MOST_OF_SHARES[entry.what]:
+        raise RecordError(f"{where}: the limit {limit:g} of {entry.what} is too large: write 0.25 for 25 %")
+    return entry
 
 
-def _asked(kind: type[Any], values: Any, where: str, wanted: Mapping[str, Wanted]) -> Any:
-    found = filled(kind, values, where)
-    if found.of not in wanted:
-        raise RecordError(f"{where}: 'of' is {found.of!r}, the file's workloads are {', '.join(wanted)}")
-    if found.what not in WHATS:
-        check_key(found.what, dict.fromkeys(WHATS), f"{where}: 'what'")
-    if "unit" in values and found.what != "time_to_solution":
-        raise RecordError(f"{where}: unit is {found.unit!r}, but only a time_to_solution has one: leave it out")
-    if found.unit not in SECONDS:
-        raise RecordError(f"{where}: unit is {found.unit!r}, one of {', '.join(SECONDS)} is needed")
+def _quantity(kind: type[Any], values: Any, where: str, wanted: Mapping[str, Selection]) -> Any:
+    entry = filled(kind, values, where)
+    if entry.of not in wanted:
+        raise RecordError(f"{where}: 'of' is {entry.of!r}, but must be one of the file's workloads {', '.join(wanted)}")
+    if entry.what not in WHATS:
+        check_key(entry.what, dict.fromkeys(WHATS), f"{where}: 'what'")
+    if "unit" in values and entry.what != "time_to_solution":
+        raise RecordError(f"{where}: unit is {entry.unit!r}, but only a time_to_solution has one: leave it out")
+    if entry.unit not in SECONDS:
+        raise RecordError(f"{where}: unit is {entry.unit!r}, but must be one of {', '.join(SECONDS)}")
     for name in ("devices", "global_batch", "from_devices", "work"):
-        if getattr(found, name) == 0:
-            raise RecordError(f"{where}: {name} is 0, a number above 0 is needed")
-    facts = workloads()[wanted[found.of].benchmark]
-    if found.work_unit not in ("", facts.work_unit):
-        raise RecordError(f"{where}: work_unit is {found.work_unit!r}, but {facts.title} counts {facts.work_unit}")
-    found = replace(found, work_unit=facts.work_unit)
-    if found.what == "time_to_solution" and found.work is None:
+        if getattr(entry, name) == 0:
+            raise RecordError(f"{where}: {name} is 0, but must be greater than 0")
+    facts = workloads()[wanted[entry.of].benchmark]
+    if entry.work_unit not in ("", facts.work_unit):
+        raise RecordError(f"{where}: work_unit is {entry.work_unit!r}, but {facts.title} counts {facts.work_unit}")
+    entry = replace(entry, work_unit=facts.work_unit)
+    if entry.what == "time_to_solution" and entry.work is None:
         if facts.reported is None:
             raise RecordError(f"{where}: a time to solution needs 'work', in {facts.work_unit}")
-        found = replace(found, work=facts.reported.amount)
-    if found.is_trimmed and found.of_runs <= found.without_fastest + found.without_slowest:
-        raise RecordError(f"{where}: of_runs says of how many runs some are left out, more than those")
-    return found
+        entry = replace(entry, work=facts.reported.amount)
+    if entry.is_trimmed and entry.of_runs <= entry.without_fastest + entry.without_slowest:
+        raise RecordError(f"{where}: of_runs must be larger than the number of runs left out")
+    return entry

@@ -1,7 +1,7 @@
 """Largest size of each system within a budget: the number of devices, and their total throughput.
 
-Between numbers of devices that were measured in one setup, throughput per device is taken to follow a power of the
-number; beyond the largest, the machine is taken to run several jobs of that size side by side. Either is said.
+Between numbers of devices that were measured in one setup, throughput per device is assumed to follow a power of the
+number. Beyond the largest, the machine is assumed to run several jobs of that size at the same time. Both are reported.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from results.points.estimate import Estimate, exactly, product
 from results.points.repeats import PointResults
 from results.points.setups import CPUS, DEVICE, FLOPS, OPTION, Setup, differences, setup_of
 from results.record.values import PER_DEVICE, devices_text, grouped, is_accelerated
-from results.verdicts.cost import HOURS_PER_YEAR, Costs, Price, unseen_w
+from results.verdicts.cost import HOURS_PER_YEAR, Costs, Price, uncovered_w
 from results.verdicts.quality import energy_kind, why_not_ranked
 from results.verdicts.ranking import best_by_devices, ranked_points
 from results.verdicts.requirements import Budget
 
 POWER = "energy.avg_power_w"
-NO_ENERGY = "there is no energy that counts for each workload"
+NO_ENERGY = "not every workload has an energy that counts"
 
 
 class Speed(NamedTuple):
     """Throughput of a number of devices at one workload."""
 
     estimate: Estimate | None
-    words: str  # how it follows from what was measured, or why it does not; empty where it was measured
+    words: str  # how it was derived, or why it was not; empty if it was measured
 
 
 class Size(NamedTuple):
@@ -36,16 +36,16 @@ class Size(NamedTuple):
 
     devices: int | None
     why_not: str = ""
-    power: Estimate | None = None  # per device at the supply, where it decides
+    power: Estimate | None = None  # per device at the supply, if the size depends on it
 
     def speed(self, results: Sequence[PointResults]) -> Speed:
-        """Throughput of all devices at a workload, of whose points these are."""
+        """Return the throughput of all devices at a workload with these points."""
         if self.devices is None:
             return Speed(None, self.why_not)
-        found = speed_of(results, self.devices)
-        if found.estimate and self.power:  # as many devices as the power feeds: its error is theirs
-            return found._replace(estimate=found.estimate * (exactly(self.power.value) / self.power))
-        return found
+        speed = speed_of(results, self.devices)
+        if speed.estimate and self.power:  # the number of devices has the relative error of the power
+            return speed._replace(estimate=speed.estimate * (exactly(self.power.value) / self.power))
+        return speed
 
 
 def setup_at_scale(one: PointResults) -> Setup:
@@ -55,7 +55,7 @@ def setup_at_scale(one: PointResults) -> Setup:
     """
     record = one.any
     with_number = {"devices", "nodes", CPUS, *record["layout"]}
-    if not is_accelerated(record):  # threads are shared out
+    if not is_accelerated(record):  # threads are divided among processes
         with_number.add(DEVICE)
     options = {
         name: value
@@ -67,16 +67,16 @@ def setup_at_scale(one: PointResults) -> Setup:
 
 
 def unlike_words(few: PointResults, many: PointResults) -> str:
-    """Return the differences between the setups of two points, in words."""
-    of_few, of_many = (", ".join(words) for words in differences([setup_at_scale(one) for one in (few, many)]))
+    """Return the differences between the setups of two points, as text."""
+    few_setup, many_setup = (", ".join(words) for words in differences([setup_at_scale(one) for one in (few, many)]))
     return (
-        f"the runs on {devices_text(few.point.devices)} are of {of_few}, "
-        f"those on {devices_text(many.point.devices)} of {of_many}"
+        f"the runs on {devices_text(few.point.devices)} have {few_setup}, "
+        f"those on {devices_text(many.point.devices)} have {many_setup}"
     )
 
 
 def speed_of(results: Sequence[PointResults], devices: int) -> Speed:
-    """Throughput of one system on so many devices, each number of them at its best point; between two, of one setup."""
+    """Return the throughput of one system on a number of devices, from its best point for each measured number."""
     good = ranked_points(results)
     best = _best(good)
     if not best:
@@ -84,24 +84,24 @@ def speed_of(results: Sequence[PointResults], devices: int) -> Speed:
     if devices in best:
         return Speed(best[devices] * devices, "")
     numbers = sorted(best)
-    more = bisect(numbers, devices)  # where those begin that are more
+    more = bisect(numbers, devices)  # index of the first larger number
     if not more:
         return Speed(None, f"measured on no fewer than {devices_text(numbers[0])}")
     if more == len(numbers):
         most = numbers[-1]
         jobs, idle = divmod(devices, most)
         rest = f", {devices_text(idle)} idle" if idle else ""
-        words = f"jobs of {devices_text(most)} side by side, the most that were measured{rest}"
+        words = f"concurrent jobs of {devices_text(most)}, the most that were measured{rest}"
         return Speed(best[most] * (jobs * most), words)
     speeds = [speed for alike in grouped(good, setup_at_scale).values() if (speed := _between(alike, devices))]
     if not speeds:
         few, many = (best_by_devices(good)[numbers[index]] for index in (more - 1, more))
-        return Speed(None, f"{unlike_words(few, many)}: what is between them cannot be told")
+        return Speed(None, f"{unlike_words(few, many)}: no interpolation between different setups")
     return max(speeds, key=lambda one: one.estimate.value if one.estimate else 0.0)
 
 
 def _best(points: Sequence[PointResults]) -> dict[int, Estimate]:
-    """Throughput per device by the number of devices, the fewest first."""
+    """Return the throughput per device by number of devices, the fewest first."""
     every = ((number, one.estimate(PER_DEVICE)) for number, one in best_by_devices(points).items())
     return {number: estimate for number, estimate in every if estimate}
 
@@ -120,7 +120,7 @@ def _between(alike: Sequence[PointResults], devices: int) -> Speed | None:
 
 
 class Power(NamedTuple):
-    """Power of one device at the supply, in watts, with what its sensors do not see and the site's overhead."""
+    """Power of one device at the supply, in watts, including what its sensors do not cover and the site's overhead."""
 
     estimate: Estimate | None
     why_not: str = ""
@@ -129,7 +129,7 @@ class Power(NamedTuple):
 def power_at_supply(one: PointResults, costs: Costs) -> Power:
     """Return the power at a point, in watts.
 
-    There is none if the energy does not count, or if the system has no price: its entry states what sensors do not see.
+    None if the energy does not count, or without a price, whose entry states the power that sensors do not cover.
     """
     power = one.estimate(POWER, with_accuracy=True)
     if one.system not in costs.systems:
@@ -137,9 +137,9 @@ def power_at_supply(one: PointResults, costs: Costs) -> Power:
     if why := why_not_ranked(one):
         return Power(None, why)
     if power is None:
-        return Power(None, "its runs have none of one kind")
+        return Power(None, "its runs have energies of different kinds")
     per_device = power / one.point.devices
-    overhead_w = unseen_w(one, costs)
+    overhead_w = uncovered_w(one, costs)
     return Power(per_device * ((per_device.value + overhead_w) / per_device.value * costs.pue))
 
 
@@ -154,41 +154,41 @@ def devices_per_node(results: Iterable[PointResults], price: Price | None) -> in
 
 
 def sizes(power: Power, system: str, budget: Budget, costs: Costs | None, per_node: int = 1) -> dict[str, Size]:
-    """Return how many devices of a system the budget allows: by each of its limits, and by all of them together."""
-    found = _by_limit(power, system, budget, costs)
-    for way, size in found.items():
+    """Return the size of a system within the budget: by each of its limits, and by all of them together."""
+    by_limit = _by_limit(power, system, budget, costs)
+    for way, size in by_limit.items():
         if size.devices is not None and size.devices % per_node:
             whole = size.devices // per_node * per_node
             why = "" if whole else f"{devices_text(size.devices)} are less than a node of {per_node}"
-            found[way] = Size(whole or None, why, size.power)
-    if len(found) > 1:
-        smallest = min(found.values(), key=lambda size: -1 if size.devices is None else size.devices)
-        found = {"budget": smallest, **found}
-    return found
+            by_limit[way] = Size(whole or None, why, size.power)
+    if len(by_limit) > 1:
+        smallest = min(by_limit.values(), key=lambda size: -1 if size.devices is None else size.devices)
+        by_limit = {"budget": smallest, **by_limit}
+    return by_limit
 
 
 def _by_limit(power: Power, system: str, budget: Budget, costs: Costs | None) -> dict[str, Size]:
-    found = {}
+    by_limit = {}
     if budget.devices:
-        found["devices"] = Size(budget.devices)
+        by_limit["devices"] = Size(budget.devices)
     price = costs.systems.get(system) if costs else None
-    no_price = Size(None, costs.no_price(system) if costs else "there are no prices")
+    no_price = Size(None, costs.no_price(system) if costs else "no prices are given")
     if budget.racks:
         per_rack = price.devices_per_rack if price else None
         racks = Size(per_rack * budget.racks) if per_rack else Size(None, f"devices_per_rack of {system} is not known")
-        found["racks"] = racks
+        by_limit["racks"] = racks
     if budget.money:
-        found["money"] = (
+        by_limit["money"] = (
             _bought(budget.money, budget.money_covers, system, power, costs) if costs and price else no_price
         )
     if budget.power_kw:
-        found["power"] = _fed(budget.power_kw, power) if price else no_price
-    return found
+        by_limit["power"] = _fed(budget.power_kw, power) if price else no_price
+    return by_limit
 
 
-def hungriest(of_workloads: Mapping[str, Sequence[PointResults]], costs: Costs | None) -> Power:
+def hungriest(by_workload: Mapping[str, Sequence[PointResults]], costs: Costs | None) -> Power:
     """Return one system's power at the workload with the highest; none unless every workload has one."""
-    powers = {name: _power(results, costs) for name, results in of_workloads.items()} if costs else {}
+    powers = {name: _power(results, costs) for name, results in by_workload.items()} if costs else {}
     missing = [f"{name}: {power.why_not}" for name, power in powers.items() if power.estimate is None]
     known = [power.estimate for power in powers.values() if power.estimate]
     if missing or not known:
@@ -202,9 +202,9 @@ def _power(results: Sequence[PointResults], costs: Costs) -> Power:
     return power_at_supply(best, costs) if best else Power(None, "no run that counts")
 
 
-def energy_kinds(of_workloads: Mapping[str, Sequence[PointResults]]) -> set[str]:
-    """Return the kinds of the energies that a system's power comes from."""
-    best = [one for results in of_workloads.values() if (one := _on_most_devices(results))]
+def energy_kinds(by_workload: Mapping[str, Sequence[PointResults]]) -> set[str]:
+    """Return the kinds of energy that a system's power is derived from."""
+    best = [one for results in by_workload.values() if (one := _on_most_devices(results))]
     return {kind for one in best if (kind := energy_kind(one.any))}
 
 
@@ -216,7 +216,7 @@ def _fed(power_kw: float, power: Power) -> Size:
     if power.estimate is None:
         return Size(None, power.why_not)
     devices = math.floor(1000 * power_kw / power.estimate.value)
-    return Size(devices, power=power.estimate) if devices else Size(None, "the power feeds not one device")
+    return Size(devices, power=power.estimate) if devices else Size(None, "the power is too low for one device")
 
 
 def _bought(money: float, covers: str, system: str, power: Power, costs: Costs) -> Size:
@@ -228,7 +228,7 @@ def _bought(money: float, covers: str, system: str, power: Power, costs: Costs) 
     if not each:
         return Size(None, f"a device of {system} has the price 0")
     devices = math.floor(money / each)
-    return Size(devices) if devices else Size(None, "the money buys not one device")
+    return Size(devices) if devices else Size(None, "the money is too little for one device")
 
 
 class Total(NamedTuple):
@@ -256,5 +256,5 @@ def total_of(size: Size, system: str, power: Power, costs: Costs | None) -> Tota
 
 
 def lifetime_kwh(power_w: float, costs: Costs) -> float:
-    """Energy of a power at the supply over the time that a machine works."""
+    """Return the energy in kWh of a power at the supply over the time that a machine works in its lifetime."""
     return power_w / 1000 * HOURS_PER_YEAR * costs.lifetime_years * costs.utilisation

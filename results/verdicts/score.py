@@ -1,4 +1,4 @@
-"""Score of each system over all workloads, as tenders use it, with interval and sensitivity to weights and prices."""
+"""Score of each system over all workloads, with its interval and its sensitivity to weights and prices."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from results.verdicts.cost import Costs
 from results.verdicts.measures import Answer, answer, check_alike, points_of
 from results.verdicts.outcome import Outcome
 from results.verdicts.ranking import fastest, ranked_points
-from results.verdicts.requirements import Asked, Requirements, Wanted
+from results.verdicts.requirements import Quantity, Requirements, Selection
 from results.verdicts.scale import Power, Size, Speed, Total, devices_per_node, energy_kinds, hungriest, sizes, total_of
 
-NOT_SHARED = "no good run in a precision that all have"
-EQUAL_DEVICES = "per device"  # where no budget says how many
-NEAREST = 3  # systems after the first, for which it is said what would turn the ranking
+NOT_SHARED = "no good run in a precision that all systems have"
+EQUAL_DEVICES = "per device"  # without a number of devices in the budget
+NEAREST = 3  # systems after the first, for which the change that would make them first is reported
 TITLES = {
     "budget": "within the whole budget",
     EQUAL_DEVICES: "per device, each at its best point",
@@ -32,13 +32,13 @@ TITLES = {
 
 
 class Scored(NamedTuple):
-    """One system's score; `value` is None where `why_not` says why."""
+    """Score of one system; `value` is None if `why_not` gives a reason."""
 
     system: str
     value: float | None
     interval: Interval | None
     devices: int | None
-    speeds: Mapping[str, Speed]  # by the workload
+    speeds: Mapping[str, Speed]  # by workload
     total: Total | None = None
     why_not: str = ""
 
@@ -52,14 +52,14 @@ class Turn(NamedTuple):
 
 
 class Ranked(NamedTuple):
-    """All systems by their score at one way to make them equal."""
+    """Scores of all systems that are made equal in one way, such as equal money."""
 
     by: str  # one of TITLES, or the buyer's formula
     title: str
     scores: list[Scored]  # the best first, those without a score last
-    level: list[str]  # systems that cannot be told apart from the first
+    tied: list[str]  # systems that are not distinguishable from the first
     turns: list[Turn]
-    reference: str = ""  # whose score is 1
+    reference: str = ""  # the system with score 1
 
 
 def scores(
@@ -89,19 +89,19 @@ def scores(
 
 
 class _Offer(NamedTuple):
-    """One system: its points by the workload, its power at the supply, and how much of it the budget allows."""
+    """One system: its points by workload, its power at the supply, and its size within the budget."""
 
     points: Mapping[str, Sequence[PointResults]]
     power: Power
-    sizes: dict[str, Size]  # by the way to make systems equal
+    sizes: dict[str, Size]  # by the kind of equality, such as equal devices or equal money
 
     def speed(self, way: str, name: str) -> Speed:
-        """Throughput at a workload."""
+        """Return the throughput at a workload."""
         points = self.points[name]
         return _per_device(points) if way == EQUAL_DEVICES else self.sizes[way].speed(points)
 
     def size(self, way: str) -> Size:
-        """How much of the system there is."""
+        """Return the size of the system."""
         return Size(1) if way == EQUAL_DEVICES else self.sizes[way]
 
 
@@ -109,17 +109,17 @@ def _offers(
     results: Sequence[PointResults], systems: Sequence[str], requirements: Requirements, costs: Costs | None
 ) -> dict[str, _Offer]:
     alike = {name: _of_one_precision(results, wanted) for name, wanted in requirements.workloads.items()}
-    found = {}
+    offers = {}
     for system in systems:
         mine = {name: [one for one in points if one.system == system] for name, points in alike.items()}
         power, price = hungriest(mine, costs), costs.systems.get(system) if costs else None
         per_node = devices_per_node((one for one in results if one.system == system), price)
-        found[system] = _Offer(mine, power, sizes(power, system, requirements.budget, costs, per_node))
-    return found
+        offers[system] = _Offer(mine, power, sizes(power, system, requirements.budget, costs, per_node))
+    return offers
 
 
 def _refuse_unlike_energies(offers: Mapping[str, _Offer], reference: str, requirements: Requirements) -> None:
-    """Take the sizes that follow from an energy from systems whose energy is not of the reference's kind."""
+    """Remove sizes that depend on energy from systems whose energy differs in kind from the reference's."""
     by_energy = requirements.budget.by_energy
     if not by_energy:
         return
@@ -131,24 +131,25 @@ def _refuse_unlike_energies(offers: Mapping[str, _Offer], reference: str, requir
                     one.sizes[way] = Size(None, why)
 
 
-def _weights(wanted: Mapping[str, Wanted]) -> dict[str, float]:
+def _weights(wanted: Mapping[str, Selection]) -> dict[str, float]:
     total = math.fsum(one.weight for one in wanted.values())
     if not total:
-        raise RecordError("all weights of the requirements are 0: one above 0 is needed")
+        raise RecordError("all weights of the requirements are 0: set one above 0")
     return {name: one.weight / total for name, one in wanted.items() if one.weight}
 
 
-def _unlike_energies(kinds: set[str], of_reference: set[str], reference: str) -> str:
-    """Return why a system's energies are not ranked with the reference's, in words; empty if they are."""
-    if len(kinds | of_reference) < 2:
+def _unlike_energies(kinds: set[str], reference_kinds: set[str], reference: str) -> str:
+    """Return why a system's energies are not ranked with the reference's; empty if they are."""
+    if len(kinds | reference_kinds) < 2:
         return ""
-    names = [" and ".join(sorted(one)) or "not there" for one in (kinds, of_reference)]
+    names = [" and ".join(sorted(one)) or "missing" for one in (kinds, reference_kinds)]
     return f"its energy is {names[0]}, that of {reference} is {names[1]}: they are not ranked with each other"
 
 
-def _of_one_precision(results: Sequence[PointResults], wanted: Wanted) -> list[PointResults]:
-    """The points of a workload in the precision that is asked for, or else the one that every system with a good run
-    has; with runs that failed before they knew theirs.
+def _of_one_precision(results: Sequence[PointResults], wanted: Selection) -> list[PointResults]:
+    """Return a workload's points in the wanted precision, else in the one that all systems with good runs have.
+
+    Includes failed runs without a recorded precision. Raises RecordError if there are several such precisions.
     """
     every = [one for one in results if wanted.has(one)]
     good = ranked_points(every)
@@ -158,7 +159,7 @@ def _of_one_precision(results: Sequence[PointResults], wanted: Wanted) -> list[P
     shared = set.intersection(*has)
     if len(shared) > 1:
         names = " and ".join(sorted(shared))
-        raise RecordError(f"{wanted.benchmark} was run in {names}: say in the requirements what 'precision' counts")
+        raise RecordError(f"{wanted.benchmark} was run in {names}: set 'precision' of the workload in the requirements")
     return [one for one in every if one.precision in shared or not (one.good or one.precision)]
 
 
@@ -186,13 +187,13 @@ class _Comparison:
 
     def ranked(self) -> Ranked:
         """Return the ranking."""
-        rows, level = _in_order([self._scored(system) for system in self._offers])
+        rows, tied = _in_order([self._scored(system) for system in self._offers])
         first, *others = (one.system for one in rows if one.value is not None or one is rows[0])
         turns = [turn for system in others[:NEAREST] for turn in self._turns(first, system)]
-        return Ranked(self._way, TITLES[self._way], rows, level, turns, self._reference)
+        return Ranked(self._way, TITLES[self._way], rows, tied, turns, self._reference)
 
     def _over(self, system: str, base: str) -> Estimate | str:
-        """The ratio of two scores, or why there is none."""
+        """Return the ratio of two scores, or why there is none."""
         ratios = []
         for name, weight in self._weights.items():
             both = {one: self._speeds[one][name] for one in (system, base)}
@@ -213,15 +214,15 @@ class _Comparison:
         return Scored(system, value, interval, size.devices, self._speeds[system], total, why_not)
 
     def _turns(self, first: str, other: str) -> Iterator[Turn]:
-        """For each weight, and the price of the first, the factor at which another system ties with the first."""
+        """Yield for each weight, and the price of the first, the factor at which another system ties with the first."""
         leads = {}
         for name in self._weights:
             ratio = self._speeds[first][name].estimate, self._speeds[other][name].estimate
             assert ratio[0] and ratio[1]
             leads[name] = math.log(ratio[0].value / ratio[1].value)
         for name, lead in leads.items():
-            of_others = math.fsum(self._weights[one] * value for one, value in leads.items() if one != name)
-            factor = -of_others / (self._weights[name] * lead) if lead else math.nan
+            others_lead = math.fsum(self._weights[one] * value for one, value in leads.items() if one != name)
+            factor = -others_lead / (self._weights[name] * lead) if lead else math.nan
             if factor > 0:
                 yield Turn(other, f"weight of {name}", factor)
         if self._way == "money" and self._costs:
@@ -248,12 +249,12 @@ def _by_formula(
     score = requirements.score
     assert score
     terms = {
-        name: _term(results, systems, requirements.workloads[asked.of], asked, reference)
-        for name, asked in score.terms.items()
+        name: _term(results, systems, requirements.workloads[quantity.of], quantity, reference)
+        for name, quantity in score.terms.items()
     }
     rows = []
     for system in systems:
-        answers = {name: of_systems[system] for name, of_systems in terms.items()}
+        answers = {name: by_system[system] for name, by_system in terms.items()}
         missing = [failed[system]] if system in failed else []
         missing += [f"{name}: {one.why_not}" for name, one in answers.items() if one.why_not]
         values = {name: float(one.value) for name, one in answers.items() if one.value is not None}
@@ -266,31 +267,31 @@ def _by_formula(
         half = None if parts is None else half_interval(parts)
         interval = None if half is None else Interval(value - half, value + half)
         rows.append(Scored(system, value, interval, None, {}))
-    rows, level = _in_order(rows, 1 if score.better == "higher" else -1)
+    rows, tied = _in_order(rows, 1 if score.better == "higher" else -1)
     title = f"by {score.formula}, {score.better} is better"
-    return Ranked(str(score.formula), title, rows, level, [])
+    return Ranked(str(score.formula), title, rows, tied, [])
 
 
 def _term(
-    results: Sequence[PointResults], systems: Sequence[str], wanted: Wanted, asked: Asked, reference: str
+    results: Sequence[PointResults], systems: Sequence[str], wanted: Selection, quantity: Quantity, reference: str
 ) -> dict[str, Answer]:
     """Return each system's answer, in one precision and with one kind of energy, or the reason why it has none."""
     alike = _of_one_precision(results, wanted)
-    found = {}
+    answers = {}
     for system in systems:
         every, mine = (points_of(points, system, wanted) for points in (results, alike))
         left_out = any(one.good for one in every) and not any(one.good for one in mine)
-        found[system] = Answer(why_not=NOT_SHARED) if left_out else answer(mine, asked)
-    kinds = {system: {one.energy_kind} for system, one in found.items() if one.energy_kind}
+        answers[system] = Answer(why_not=NOT_SHARED) if left_out else answer(mine, quantity)
+    kinds = {system: {one.energy_kind} for system, one in answers.items() if one.energy_kind}
     first = next((system for system in (reference, *systems) if system in kinds), reference)
-    for system, of_system in kinds.items():
-        if why := _unlike_energies(of_system, kinds[first], first):
-            found[system] = Answer(why_not=why)
-    return found
+    for system, kind in kinds.items():
+        if why := _unlike_energies(kind, kinds[first], first):
+            answers[system] = Answer(why_not=why)
+    return answers
 
 
 def _parts(slopes: Mapping[str, float], estimates: Mapping[str, Estimate | None]) -> tuple[Part, ...] | None:
-    """The errors of a formula from those of its terms; a term without an estimate, such as a count, is exact."""
+    """Return the uncertainty of a formula from that of its terms; a term without an estimate is exact."""
     known = [(slopes[name], one) for name, one in estimates.items() if one]
     if any(one.parts is None for _, one in known):
         return None

@@ -1,4 +1,4 @@
-"""Values that a person wrote into a YAML file, as a dataclass; every mistake is a sentence."""
+"""Values of a user's YAML file as a dataclass; each mistake raises RecordError with a sentence."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Kind = TypeVar("Kind")
 
 
 def read_mapping(path: Path, what: str) -> dict[str, Any]:
-    """The blocks of a file; raises RecordError where it holds something else, or is no YAML."""
+    """Return the content of a file; raises RecordError unless it is a YAML mapping."""
     try:
         content = read_yaml(path)
     except YamlError as error:
@@ -29,24 +29,24 @@ def read_mapping(path: Path, what: str) -> dict[str, Any]:
 
 
 def filled(kind: type[Kind], values: Any, where: str) -> Kind:
-    """A dataclass of texts and of numbers that are not negative; raises RecordError for what it lacks, or cannot be."""
+    """Return a dataclass filled with texts and non-negative numbers; raises RecordError for a missing or bad value."""
     known: dict[str, Field[Any]] = {one.name: one for one in fields(kind)}  # type: ignore[arg-type]
     if not isinstance(values, Mapping):
-        raise RecordError(f"{where}: {reprlib.repr(values)} has no values by their names: {', '.join(known)}")
+        raise RecordError(f"{where}: {reprlib.repr(values)} is not a mapping with the keys {', '.join(known)}")
     for name, value in values.items():
         check_key(name, known, where)
         wanted = _wanted(known[name], value)
         if wanted:
-            raise RecordError(f"{where}: {name} is {reprlib.repr(value)}, {wanted} is needed")
+            raise RecordError(f"{where}: {name} is {reprlib.repr(value)}, but must be {wanted}")
     needed = [name for name, one in known.items() if one.default is MISSING and one.default_factory is MISSING]
     missing = [name for name in needed if name not in values]
     if missing:
-        raise RecordError(f"{where} is not complete: {' and '.join(map(repr, missing))} missing")
+        raise RecordError(f"{where} lacks {' and '.join(map(repr, missing))}")
     return kind(**values)
 
 
 def check_key(name: Any, known: Mapping[str, Any], where: str) -> None:
-    """Raise RecordError for a key that is not one of those."""
+    """Raise RecordError unless a key is known."""
     if name not in known:
         near = difflib.get_close_matches(str(name), known, 1)
         guess = f"did you mean {near[0]}?" if near else f"it may have {', '.join(known)}"
@@ -61,7 +61,7 @@ def _wanted(field: Field[Any], value: Any) -> str:
         return ""
     if ("float" in kinds and is_number) or ("int" in kinds and is_number and isinstance(value, int)):
         return ""
-    if not {"str", "float", "int"} & set(kinds):  # a part of its own, already read
+    if not {"str", "float", "int"} & set(kinds):  # a part that is already read
         return ""
     names = {"str": "a text", "int": "a whole number that is not negative"}
     return " or ".join(names.get(kind, f"a number from 0 to below {LARGEST:g}") for kind in kinds if kind != "None")

@@ -1,6 +1,6 @@
-"""Checks of a record's numbers: those that follow from others are computed again, and none is beyond any machine.
+"""Consistency of a record's numbers: derived ones are computed again, and none exceeds what a machine can do.
 
-One function for each rule, which yields a sentence for each number that breaks it.
+Each rule is a function that yields a sentence for each number that breaks it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from results.record.stated import statements
 
 
 def contradictions(record: dict[str, Any]) -> list[str]:
-    """Return what cannot be in a record of a good run, a sentence each; empty for one that did not end well.
+    """Return the inconsistencies of a record, a sentence each; empty for a run that failed.
 
-    What its throughput follows from has to be there; any other number is checked where the record has what it
-    follows from.
+    A record needs the numbers that its throughput is computed from. Any other number is checked if the record has what
+    it is computed from.
     """
     if record["status"] != "ok":
         return []
@@ -27,20 +27,20 @@ def contradictions(record: dict[str, Any]) -> list[str]:
     return [sentence for rule in RULES for sentence in rule(run)]
 
 
-def _what_throughput_follows_from_is_there(run: Run) -> Sentences:
+def _throughput_can_be_computed(run: Run) -> Sentences:
     unit, metrics = run.unit, run.metrics
     names = [f"measured_{unit}", "measured_s", "measured_steps", f"{unit}_per_s", f"{unit}_per_s_per_device"]
     is_effective = is_number(metrics.get(f"effective_{unit}_per_s"))
     names += [f"effective_{unit}", "effective_s"] * is_effective
-    of_peak = ["peak_tflops_per_device", "mfu"]
-    if any(is_number(metrics.get(name)) for name in of_peak):
-        names += [f"model_flops_per_{unit[:-1]}", "tflops_per_device", *of_peak]
+    relative = ["peak_tflops_per_device", "mfu"]
+    if any(is_number(metrics.get(name)) for name in relative):
+        names += [f"model_flops_per_{unit[:-1]}", "tflops_per_device", *relative]
     missing = [f"metrics.{name}" for name in names if not is_number(metrics.get(name))]
     missing += ["layout.work_per_sample"] * (not is_number(run.layout.get("work_per_sample")))
     missing += [f"{kind} windows" for kind in KINDS[: 1 + is_effective] if not windows_of(run.record, kind)]
     missing += ["step_times_s"] * (not any(map(is_number, run.step_times_s)))
     for name in missing:
-        yield f"the record does not say {name}, from which its throughput follows"
+        yield f"the record has no {name}, from which its throughput is computed"
 
 
 def _numbers_are_above_0(run: Run) -> Sentences:
@@ -53,30 +53,30 @@ def _numbers_are_above_0(run: Run) -> Sentences:
     ):
         for name in names:
             if is_number(value := values.get(name)) and not value > 0:
-                yield f"{where}.{name} is {value:g}, which it cannot be"
+                yield f"{where}.{name} must be greater than 0, got {value:g}"
     if any(is_number(time_s) and time_s <= 0 for time_s in run.step_times_s):
-        yield "a step takes no time, or less"
+        yield "each of step_times_s must be greater than 0"
 
 
-def _numbers_are_what_others_make(run: Run) -> Sentences:
+def _derived_numbers_are_right(run: Run) -> Sentences:
     for relations in RELATIONS:
-        for name, stored, again, of in relations(run):
-            if is_number(stored) and is_number(again) and not math.isclose(stored, again, rel_tol=TOLERANCE):
-                yield f"{name} is stored as {stored:.10g}, but {of} make {again:.10g}"
+        for name, stored, computed, source in relations(run):
+            if is_number(stored) and is_number(computed) and not math.isclose(stored, computed, rel_tol=TOLERANCE):
+                yield f"{name} is stored as {stored:.10g}, but {source} give {computed:.10g}"
 
 
 def _values_are_as_stated_elsewhere(run: Run) -> Sentences:
     for name, stored, value, source in statements(run.record):
         is_close = is_number(stored) and is_number(value) and math.isclose(stored, value, rel_tol=TOLERANCE)
         if stored is not None and stored != value and not is_close:
-            yield f"{name} is stored as {stored!r}, but {source} says {value!r}"
+            yield f"{name} is stored as {stored!r}, but {source} has {value!r}"
 
 
 RELATIONS: tuple[Callable[[Run], Relations], ...] = (*throughput.RELATIONS, *energy.RELATIONS)
 RULES: tuple[Callable[[Run], Sentences], ...] = (
-    _what_throughput_follows_from_is_there,
+    _throughput_can_be_computed,
     _numbers_are_above_0,
-    _numbers_are_what_others_make,
+    _derived_numbers_are_right,
     _values_are_as_stated_elsewhere,
     *throughput.RULES,
     *windows.RULES,

@@ -1,4 +1,4 @@
-"""A record as the rules read it, and the arithmetic that they share: None wherever a number is missing."""
+"""A record as the rules read it, and arithmetic that returns None if a number is missing."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from typing import Any
 
 from results.record.parts import is_number
 
-TOLERANCE = 1e-6  # relative, of a number that follows from others
+TOLERANCE = 1e-6  # relative, of a derived number
 KINDS = ("measured", "effective")  # of windows
 ENERGIES = {"energy": "measured", "energy_effective": "effective"}
-AROUND, INSIDE = ("node", "supply"), ("device", "module")  # scopes that contain all devices, and those of devices
+OUTER, INNER = ("node", "supply"), ("device", "module")  # scopes that contain all devices, and scopes of devices
 Sentences = Iterator[str]
-Relations = Iterator[tuple[str, Any, Any, str]]  # a number's name, how it is stored, what it should be, and from what
+# A number's name, its stored value, its computed value, and what it is computed from.
+Relations = Iterator[tuple[str, Any, Any, str]]
 
 
 class Run:
-    """A record whose missing parts are empty."""
+    """View of a record in which missing parts are empty."""
 
     def __init__(self, record: dict[str, Any]) -> None:
         self.record, self.unit, self.layout = record, record["work_unit"], record["layout"]
@@ -30,33 +31,37 @@ class Run:
         self.regions: dict[str, dict[str, Any]] = measured.get("regions") or {}
 
     def channels(self) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
-        """Yield each channel with its energy and that one's key."""
+        """Yield each channel as (key of its energy, energy, channel)."""
         for key, energy in self.energies.items():
             yield from ((key, energy, channel) for channel in energy.get("channels") or [])
 
 
 def differs(name: str, stored: Any, origin: str, value: Any) -> Sentences:
+    """Yield a sentence if a stored value is not that of its origin."""
     if value != stored:
-        yield f"{name} is stored as {stored!r}, but {origin} says {value!r}"
+        yield f"{name} is stored as {stored!r}, but {origin} has {value!r}"
 
 
 def exceeds(part: Any, whole: Any) -> bool:
+    """Return whether both are numbers and the part is larger than the whole."""
     return is_number(part) and is_number(whole) and part > whole + TOLERANCE * abs(whole)
 
 
 def total(values: Iterable[Any]) -> float:
-    """The sum of those values that are numbers."""
+    """Return the sum of the values that are numbers."""
     return math.fsum(filter(is_number, values))
 
 
 def sum_of_all(values: Sequence[Any]) -> float | None:
-    """The sum; None without values, and unless all are numbers."""
+    """Return the sum; None without values, or if one is not a number."""
     return math.fsum(values) if values and all(map(is_number, values)) else None
 
 
 def ratio(value: Any, by: Any) -> float | None:
+    """Return the quotient; None unless both are numbers and the divisor is not 0."""
     return value / by if is_number(value) and is_number(by) and by else None
 
 
 def product(*values: Any) -> float | None:
+    """Return the product; None if a value is not a number."""
     return math.prod(values) if all(map(is_number, values)) else None

@@ -16,10 +16,11 @@ from results.record.checks.run import (
 )
 from results.record.parts import is_number
 
-PERCENTILES = {"step_time_p5_s": 0, "step_time_median_s": 9, "step_time_p95_s": 18}  # which of 19 cuts of the steps
-SAMPLES = {"sequence_length": "tokens", "image_size": "pixels"}  # in words, by the key of the layout
-MOST_FLOP_PER_J = 50e12  # several times what any chip has, in the lowest precision
-MOST_RECOMPUTED = 4 / 3  # of a step's FLOPs, as the forward pass is a third of them
+# Indices among the 19 cuts that divide the steps into 20 parts.
+PERCENTILES = {"step_time_p5_s": 0, "step_time_median_s": 9, "step_time_p95_s": 18}
+SAMPLES = {"sequence_length": "tokens", "image_size": "pixels"}  # unit of a sample's size, by the key of the layout
+MOST_FLOP_PER_J = 50e12  # several times that of any chip in its lowest precision
+MOST_RECOMPUTED = 4 / 3  # HFU over MFU if everything is recomputed: the forward pass is a third of a step's FLOPs
 
 
 def _throughputs(run: Run) -> Relations:
@@ -66,10 +67,10 @@ def _regions(run: Run) -> Relations:
         yield "the sum of its regions' shares in percent", math.fsum(shares.values()), 100.0, "the parts of a step"
 
 
-def _as_many_devices_as_trained(run: Run) -> Sentences:
+def _devices_are_complete(run: Run) -> Sentences:
     devices = run.layout.get("num_devices")
     if is_number(devices) and len(run.devices) != devices:
-        yield f"it lists {len(run.devices)} devices, and layout.num_devices is {devices}"
+        yield f"it lists {len(run.devices)} devices, but layout.num_devices is {devices}"
 
 
 def _batches_are_whole(run: Run) -> Sentences:
@@ -82,7 +83,7 @@ def _batches_are_whole(run: Run) -> Sentences:
 def _processors_have_no_accelerator(run: Run) -> Sentences:
     ids = [device["device_id"] for device in run.devices if device.get("device_id")]
     if ids and ((run.record.get("config") or {}).get("compute") or {}).get("device") == "cpu":
-        yield f"processors trained by its options, but {ids[0]} is an accelerator"
+        yield f"config.compute.device is 'cpu', but {ids[0]} is an accelerator"
 
 
 def _sample_is_that_of_the_layout(run: Run) -> Sentences:
@@ -94,30 +95,30 @@ def _sample_is_that_of_the_layout(run: Run) -> Sentences:
 def _flops_are_below_the_peak(run: Run) -> Sentences:
     mfu, hfu = (run.metrics.get(name) for name in ("mfu", "hfu"))
     if (most := max(filter(is_number, (mfu, hfu)), default=0.0)) > 1:
-        yield f"{most:.0%} of the device's peak FLOP/s are more than it has"
+        yield f"{most:.0%} of the device's peak FLOP/s is more than 100 %"
     asked = ((run.record.get("config") or {}).get("parallel") or {}).get("recompute")
     limit = product(mfu, 1.0 if asked == "none" else MOST_RECOMPUTED)
     if exceeds(mfu, hfu) or exceeds(hfu, limit):
-        yield f"metrics.hfu is {hfu:.4g}, but with metrics.mfu {mfu:.4g} it is {mfu:.4g} to {limit:.4g}"
+        yield f"metrics.hfu is {hfu:.4g}, but with metrics.mfu {mfu:.4g} must be {mfu:.4g} to {limit:.4g}"
 
 
-def _no_chip_takes_so_little(run: Run) -> Sentences:
+def _power_is_enough_for_the_flops(run: Run) -> Sentences:
     tflops = run.metrics.get("tflops_per_device")
     for energy in run.energies.values():
         power_w = ratio(energy.get("avg_power_w"), run.layout.get("num_devices"))
         most = product(power_w, MOST_FLOP_PER_J, 1e-12)
         if energy.get("power_kind") == "measured" and power_w and is_number(tflops) and most and tflops > most:
-            yield f"{power_w:.3g} W of a device for {tflops:.4g} TFLOP/s are less than any chip takes"
+            yield f"{tflops:.4g} TFLOP/s with {power_w:.3g} W per device is more than any chip reaches"
 
 
 RELATIONS = (_throughputs, _layouts, _steps, _regions)
 
 
 RULES = (
-    _as_many_devices_as_trained,
+    _devices_are_complete,
     _batches_are_whole,
     _processors_have_no_accelerator,
     _sample_is_that_of_the_layout,
     _flops_are_below_the_peak,
-    _no_chip_takes_so_little,
+    _power_is_enough_for_the_flops,
 )

@@ -1,4 +1,4 @@
-"""Rules on windows, and on the times in them."""
+"""Rules on windows, and on the times inside them."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from results.record.checks.run import (
     ratio,
     total,
 )
-from results.record.parts import is_number, longest_s, windows_of
+from results.record.parts import is_number, longest_s, total_s, windows_of
 
-WINDOW_TOLERANCE = 0.01  # of the time of a throughput and that of its window
-STEPS_TOLERANCE = 0.02  # by so much steps may be longer than the window that they are in
-IDLE_SHARE = 0.2  # of a window, which may be no step's
-NODES_SHARE = 0.5  # of the longest window of a run's nodes, which all wait for each other
-FASTER_WITH_INPUT = 4.0  # times: by so much a disturbed machine may be faster with an input path than without
-REGIONS_TOLERANCE = 2.0  # medians of a step's parts do not add up to its mean
+WINDOW_TOLERANCE = 0.01  # relative, between the time of a throughput and its window
+STEPS_TOLERANCE = 0.02  # relative, by which steps may exceed their window
+IDLE_SHARE = 0.2  # of a window, which may be outside of all steps
+NODES_SHARE = 0.5  # shortest window of a run's nodes over the longest one: all nodes wait for each other
+FASTER_WITH_INPUT = 4.0  # highest ratio of throughput with the input path to that without, on a disturbed machine
+REGIONS_TOLERANCE = 2.0  # factor: medians of a step's parts do not add up to its mean
 
 
 def _nodes_are_those_of_the_devices(run: Run) -> Sentences:
     hosts, num_nodes = {device.get("hostname") for device in run.devices}, run.layout.get("num_nodes")
     if hosts and is_number(num_nodes) and len(hosts) != num_nodes:
-        yield f"its devices are of {len(hosts)} nodes, and layout.num_nodes is {num_nodes}"
+        yield f"its devices are on {len(hosts)} nodes, but layout.num_nodes is {num_nodes}"
     for kind in KINDS:
         nodes = windows_of(run.record, kind)
         if nodes and hosts and nodes.keys() != hosts:
-            apart = ", ".join(sorted(map(str, nodes.keys() ^ hosts)))
-            yield f"its devices and its {kind} windows are of unlike nodes: {apart}"
+            names = ", ".join(sorted(map(str, nodes.keys() ^ hosts)))
+            yield f"its devices and its {kind} windows are of different nodes: {names}"
 
 
 def _windows_of_nodes_are_alike(run: Run) -> Sentences:
     for kind in KINDS:
-        times_s = [(longest_s({host: windows}), host) for host, windows in windows_of(run.record, kind).items()]
+        times_s = [(total_s(windows), host) for host, windows in windows_of(run.record, kind).items()]
         if times_s and min(times_s)[0] < NODES_SHARE * max(times_s)[0]:
             (least_s, least), (most_s, most) = min(times_s), max(times_s)
-            yield f"its {kind} window is {least_s:.4g} s on node {least} and {most_s:.4g} s on node {most}"
+            yield f"its {kind} window lasts {least_s:.4g} s on node {least} and {most_s:.4g} s on node {most}"
 
 
 def _windows_follow_each_other(run: Run) -> Sentences:
     for kind in KINDS:
         for hostname, windows in windows_of(run.record, kind).items():
-            edges = sorted((window["start_s"], window["end_s"]) for window in windows)
+            edges = sorted((window.start_s, window.end_s) for window in windows)
             if any(end_s <= start_s for start_s, end_s in edges):
                 yield f"a {kind} window of node {hostname} does not end after it begins"
             elif any(after[0] < before[1] for before, after in pairwise(edges)):
@@ -55,13 +55,13 @@ def _throughput_is_over_its_window(run: Run) -> Sentences:
     for kind, name in zip(KINDS, ("throughput", "effective throughput"), strict=True):
         time_s, window_s = run.metrics.get(f"{kind}_s"), longest_s(nodes := windows_of(run.record, kind))
         if nodes and is_number(time_s) and not math.isclose(window_s, time_s, rel_tol=WINDOW_TOLERANCE):
-            yield f"its {name} is over {time_s:.4g} s, but its window is {window_s:.4g} s"
+            yield f"its {name} is over {time_s:.4g} s, but its window lasts {window_s:.4g} s"
 
 
 def _input_makes_nothing_faster(run: Run) -> Sentences:
     speed, effective = (run.metrics.get(f"{kind}{run.unit}_per_s") for kind in ("", "effective_"))
     if is_number(speed) and is_number(effective) and effective > FASTER_WITH_INPUT * speed > 0:
-        yield f"with its input path it is {effective / speed:.3g} times as fast as without"
+        yield f"its throughput with the input path is {effective / speed:.3g} times that without"
 
 
 def _steps_fill_their_window(run: Run) -> Sentences:
@@ -71,19 +71,19 @@ def _steps_fill_their_window(run: Run) -> Sentences:
         return
     steps_s = math.fsum(times_s) * (steps / len(times_s) if is_number(steps) else 1.0)
     if steps_s > (1 + STEPS_TOLERANCE) * measured_s or (is_number(steps) and steps_s < (1 - IDLE_SHARE) * measured_s):
-        yield f"its steps take {steps_s:.4g} s, but the window that they fill is {measured_s:.4g} s"
+        yield f"its steps take {steps_s:.4g} s, but their window lasts {measured_s:.4g} s"
 
 
 def _regions_fit_into_a_step(run: Run) -> Sentences:
     mean_s = ratio(run.metrics.get("measured_s"), run.metrics.get("measured_steps"))
-    of_ranks = zip(*(one["by_rank_s"] for one in run.regions.values() if one.get("by_rank_s")), strict=False)
+    rank_times_s = zip(*(one["by_rank_s"] for one in run.regions.values() if one.get("by_rank_s")), strict=False)
     for name, time_s in (
         ("steps with regions take", run.step_with_regions_s),
         ("regions' medians take", total(one.get("median_s") for one in run.regions.values())),
-        ("regions of one process take", max(map(total, of_ranks), default=0.0)),
+        ("regions of one process take", max(map(total, rank_times_s), default=0.0)),
     ):
         if mean_s is not None and is_number(time_s) and time_s > REGIONS_TOLERANCE * mean_s:
-            yield f"its {name} {time_s:.4g} s, but a step takes {mean_s:.4g} s"
+            yield f"its {name} {time_s:.4g} s, but a step takes {mean_s:.4g} s on average"
 
 
 RULES = (

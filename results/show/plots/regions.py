@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from results.points.regions import ORDER, OTHER, TOLD_BY, WINDOWS, StepRegions, regions_of
+from results.points.regions import ORDER, OTHER, TIMED_BY, WINDOWS, StepRegions, regions_of
 from results.points.repeats import PointResults
 from results.record.values import rounded
 from results.show.plots.style import COLOURS, INK, Chart, new_figure, styled
@@ -34,7 +34,7 @@ def steps_by_region(results: Sequence[PointResults]) -> Chart | None:
             colour = OTHER_COLOUR if region.name == OTHER else REGION_COLOURS.get(region.name, OWN_COLOUR)
             label = None if region.name in labels else region.name
             labels.add(region.name)
-            hatch = SPLIT_HATCH if region.told_by == TOLD_BY["in parts"] else None
+            hatch = SPLIT_HATCH if region.timed_by == TIMED_BY["in parts"] else None
             share = region.share_percent
             axes.barh(row, share, 0.75, left, color=colour, label=label, hatch=hatch, edgecolor="white", linewidth=0.4)
             if share >= LEAST_LABELLED:

@@ -1,4 +1,4 @@
-"""Verdicts on requirements as a table, and for programs."""
+"""Verdicts on requirements as a table, and as JSON."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from results.verdicts.accept import Verdict
 from results.verdicts.outcome import Outcome
 
 HEADER = ["system", "requirement", "outcome", "found", "95 % interval", "at", "why", "doubts"]
-ALWAYS = HEADER.index("at")  # columns before this one are always shown
-MARKS = {Outcome.PASSED: "✓", Outcome.FAILED: "✗", Outcome.OPEN: "?"}
+ALWAYS = HEADER.index("at")  # columns before this one are never dropped
+MARKS = {Outcome.PASSED: "✓", Outcome.FAILED: "✗", Outcome.UNDECIDED: "?"}
 
 
 def verdict_rows(verdicts: Sequence[Verdict]) -> list[list[str]]:
-    """Return the header and a row for each requirement and system; the last columns only where one has something."""
+    """Return the header and a row for each requirement and system, without empty columns at the end."""
     rows = [HEADER, *map(_row, verdicts)]
     used = [index for index in range(len(HEADER)) if index < ALWAYS or any(row[index] for row in rows[1:])]
     return [[row[index] for index in used] for row in rows]
 
 
 def _row(one: Verdict) -> list[str]:
-    found = [outcome_text(one.outcome), found_text(one), interval_text(one.interval)]
-    return [one.system, str(one.item), *found, one.answer.at, one.reason, "; ".join(one.answer.doubts)]
+    cells = [outcome_text(one.outcome), found_text(one), interval_text(one.interval)]
+    return [one.system, str(one.item), *cells, one.answer.at, one.reason, "; ".join(one.answer.doubts)]
 
 
 def outcome_text(outcome: Outcome) -> str:
-    """Return the outcome with a mark, for readers who do not see the colours."""
+    """Return the outcome with a mark, which does not depend on colours."""
     return f"{MARKS[outcome]} {outcome.value}"
 
 
 def found_text(verdict: Verdict) -> str:
-    """The number with its unit, empty without one."""
+    """Return the number with its unit; empty without a number."""
     value = verdict.answer.value
     if value is None:
         return ""
@@ -53,7 +53,7 @@ def interval_text(interval: Interval | None) -> str:
 
 
 def counts_text(verdicts: Sequence[Verdict]) -> str:
-    """How many of each outcome, for each system, in words."""
+    """Return the number of verdicts by outcome, one line per system."""
     lines = []
     for system in dict.fromkeys(one.system for one in verdicts):
         mine = [one.outcome for one in verdicts if one.system == system]
@@ -63,7 +63,7 @@ def counts_text(verdicts: Sequence[Verdict]) -> str:
 
 
 def verdicts_json(verdicts: Sequence[Verdict], code: int, skipped: Sequence[Skipped] = ()) -> str:
-    """For programs: every number as it is, null where there is none."""
+    """Return the verdicts as JSON: numbers with all digits, null if there is none."""
     missing = [{"systems": one.systems, "reason": one} for one in skipped if one.systems is not None]
     data = {"exit_code": code, "requirements": [_as_data(one) for one in verdicts], "missing": missing}
     return json.dumps(data, indent=1)

@@ -1,4 +1,4 @@
-"""A comparison in words, and for programs."""
+"""A comparison as text, and as data for JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from results.verdicts.outcome import Outcome
 
 
 def comparison_text(comparison: Comparison, base: str, other: str) -> str:
-    """For people: a line for each point, the geometric means, and what has no partner."""
+    """Return a comparison as text: a line for each point, the geometric means, and the points of one side alone."""
     text = [f"{other} over {base}; above 1 is better"]
     for line in comparison.lines:
         values = [f"{title} {_ratio(ratio)}" for (title, _), ratio in zip(METRICS, line.ratios, strict=True)]
@@ -36,7 +36,7 @@ def _ratio(estimate: Estimate | None) -> str:
 def comparison_data(
     comparison: Comparison, base: str, other: str, broken: Sequence[tuple[Outcome, str]]
 ) -> dict[str, Any]:
-    """For programs: every number as it is, null where there is none."""
+    """Return a comparison as data for JSON: numbers with all digits, None if there is none."""
     names = [path.split(".")[0].replace("metrics", "throughput") for _, path in METRICS]
     return {
         "reference": base,

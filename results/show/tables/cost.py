@@ -1,4 +1,4 @@
-"""Costs as a table for people."""
+"""Costs as a table."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from results.verdicts.cost import Costs, cheapest, costed_work, why_not_costed
 
 
 def cost_rows(sections: Sequence[Sequence[PointResults]], costs: Costs) -> list[list[str]]:
-    """Each system at its cheapest point, beside those it may be ranked with; then those without a cost, and why."""
+    """Return the header and a row for each system at its cheapest point, then the systems without a cost."""
     money = costs.currency
     header = ["workload", "system", "precision", "energy is", "at", "for", f"total [{money}]", "95 % interval"]
     header += [f"machine [{money}]", f"electricity [{money}]", "energy [kWh]", "CO₂ [kg]"]
     body = []
     for results in sections:
         costed = set()
-        for kind, found in cheapest(results, costs).items():
-            for system, (one, at) in found.items():
+        for kind, best in cheapest(results, costs).items():
+            for system, (one, at) in best.items():
                 costed.add((system, kind.precision))
                 interval = at.estimate.interval if at.estimate else None
                 body.append(

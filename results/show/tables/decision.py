@@ -1,4 +1,4 @@
-"""The decision in tables and sentences: requirements met, the ranking with its uncertainty, and the cost."""
+"""Tables and sentences on requirements, the ranking with its uncertainty, and the cost."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from results.verdicts.cost import (
     cheapest_in,
     costed_work,
     crossings,
-    level_with_cheapest,
+    tied_with_cheapest,
 )
 from results.verdicts.outcome import Outcome
 from results.verdicts.requirements import Requirements
 from results.verdicts.score import Ranked, Scored
 
-NEAR = 20.0  # a factor of more is no change that anybody makes
+NEAR = 20.0  # largest factor on a weight or price that is reported
 
 
 class Cell(NamedTuple):
-    """One requirement on one system."""
+    """Cell of the matrix: one requirement for one system."""
 
     outcome: str
     mark: str
@@ -36,7 +36,7 @@ class Cell(NamedTuple):
 
 
 def matrix(verdicts: Sequence[Verdict]) -> tuple[list[str], list[tuple[str, list[Cell]]]]:
-    """The systems, and for each requirement a cell of each."""
+    """Return the systems, and for each requirement its cells in the order of the systems."""
     systems = list(dict.fromkeys(one.system for one in verdicts))
     items = dict.fromkeys(str(one.item) for one in verdicts)
     cells = {(str(one.item), one.system): _cell(one) for one in verdicts}
@@ -44,28 +44,30 @@ def matrix(verdicts: Sequence[Verdict]) -> tuple[list[str], list[tuple[str, list
 
 
 def _cell(one: Verdict) -> Cell:
-    found = found_text(one)
-    words = filter(None, [found, one.reason, *one.answer.doubts])
+    number = found_text(one)
+    words = filter(None, [number, one.reason, *one.answer.doubts])
     return Cell(one.outcome.name.lower(), outcome_text(one.outcome), "; ".join(words))
 
 
 def counts(verdicts: Sequence[Verdict]) -> list[str]:
-    """For each system what is passed, failed and open, in words; those that pass all first."""
-    found = []
+    """Return a sentence on each system's passed, failed and undecided requirements, best systems first."""
+    sentences = []
     for system in dict.fromkeys(one.system for one in verdicts):
         mine = [one.outcome for one in verdicts if one.system == system]
         passed, failed, left = (mine.count(outcome) for outcome in Outcome)
         if passed == len(mine):
-            found.append((0, f"{system} passes {f'all {passed} requirements' if passed > 1 else 'the requirement'}."))
+            sentences.append(
+                (0, f"{system} passes {f'all {passed} requirements' if passed > 1 else 'the requirement'}.")
+            )
             continue
         words = [f"passes {passed} of {count(len(mine), 'requirement')}", f"fails {failed}" if failed else ""]
-        words.append(f"{left} cannot be decided" if left else "")
-        found.append((1 + bool(failed), f"{system} {', '.join(filter(None, words))}."))
-    return [words for _, words in sorted(found, key=lambda one: one[0])]
+        words.append(f"{left} undecided" if left else "")
+        sentences.append((1 + bool(failed), f"{system} {', '.join(filter(None, words))}."))
+    return [words for _, words in sorted(sentences, key=lambda one: one[0])]
 
 
 def score_rows(ranked: Ranked, currency: str = "") -> list[list[str]]:
-    """The header and a row for each system, the best first; columns that no system has are left out."""
+    """Return the header and a row for each system, the best first, without empty columns."""
     names = list(next((one.speeds for one in ranked.scores if one.speeds), {}))
     money = f" [{currency}]" if currency else ""
     header = ["system", "score", "95 % interval", "devices", *(f"{name} [1/s]" for name in names)]
@@ -93,7 +95,7 @@ def _score_row(one: Scored, names: Sequence[str]) -> list[str]:
 
 
 def ranking_rows(rankings: Sequence[Ranked]) -> list[list[str]]:
-    """The header and a row for each system: its score in each way to make systems equal, in the order of the first."""
+    """Return the header and a row for each system with its score in each ranking, in the order of the first ranking."""
     header = ["system", *(_capital(one.title) for one in rankings)]
     by_system = [{one.system: one for one in ranked.scores} for ranked in rankings]
     return [header, *([system, *(_score(scores[system]) for scores in by_system)] for system in by_system[0])]
@@ -110,97 +112,99 @@ def _score(one: Scored) -> str:
 
 
 def form_of_score(requirements: Requirements, rankings: Sequence[Ranked]) -> str:
-    """How a score is made of its parts, in words."""
+    """Return a sentence on how a score is computed."""
     if requirements.score:
-        terms = "; ".join(f"{name} is {asked.words} of {asked.of}" for name, asked in requirements.score.terms.items())
+        terms = "; ".join(
+            f"{name} is {quantity.words} of {quantity.of}" for name, quantity in requirements.score.terms.items()
+        )
         return f"A score is {requirements.score.formula}, where {terms}."
     weights = ", ".join(f"{name} {wanted.weight:g}" for name, wanted in requirements.workloads.items() if wanted.weight)
     return f"A score is the geometric mean of throughputs over those of {rankings[0].reference}, weighted: {weights}."
 
 
 def beyond_measured(rankings: Sequence[Ranked]) -> list[str]:
-    """Return the ways in which scores use unmeasured numbers of devices, each once, and why some systems have none."""
-    found: dict[str, list[str]] = {}
+    """Return sentences on scores for numbers of devices that were not measured, and on systems without a score."""
+    reasons: dict[str, list[str]] = {}
     for ranked in rankings:
         for one in ranked.scores:
             if one.why_not:
-                found.setdefault(f"has no score {ranked.title}: {one.why_not}", []).append(one.system)
+                reasons.setdefault(f"has no score {ranked.title}: {one.why_not}", []).append(one.system)
             for name, speed in one.speeds.items() if one.devices and one.devices > 1 else ():
                 if speed.estimate and speed.words:
-                    found.setdefault(f"scaled for {name} as {speed.words}", []).append(one.system)
-    return [f"{', '.join(dict.fromkeys(systems))}: {words}." for words, systems in found.items()]
+                    reasons.setdefault(f"scaled for {name} as {speed.words}", []).append(one.system)
+    return [f"{', '.join(dict.fromkeys(systems))}: {words}." for words, systems in reasons.items()]
 
 
 def ranking_words(ranked: Ranked, verdicts: Sequence[Verdict] = ()) -> list[str]:
-    """Say which system is first, how certain that is, and what would turn it."""
+    """Return sentences on the first system, those that tie with it, and changes that would make another one first."""
     known = [one for one in ranked.scores if one.value is not None]
     if not known:
         return [f"No system has a score {ranked.title}."]
     first, *others = known
-    if ranked.level:
-        found = [f"{_capital(ranked.title)}, {', '.join([first.system, *ranked.level])} tie."]
+    if ranked.tied:
+        sentences = [f"{_capital(ranked.title)}, {', '.join([first.system, *ranked.tied])} tie."]
     elif others:
-        found = [f"{_capital(ranked.title)}, {first.system} is first."]
+        sentences = [f"{_capital(ranked.title)}, {first.system} is first."]
     else:
-        found = [f"{first.system} alone has a score {ranked.title}."]
-    for system in [first.system, *ranked.level]:
-        if any(one.system == system and one.outcome is Outcome.OPEN for one in verdicts):
-            found.append(f"Not every requirement on {system} is decided.")
-    turns = [one for one in ranked.turns if 1 / NEAR <= one.factor <= NEAR and not ranked.level]
+        sentences = [f"{first.system} alone has a score {ranked.title}."]
+    for system in [first.system, *ranked.tied]:
+        if any(one.system == system and one.outcome is Outcome.UNDECIDED for one in verdicts):
+            sentences.append(f"Not every requirement on {system} is decided.")
+    turns = [one for one in ranked.turns if 1 / NEAR <= one.factor <= NEAR and not ranked.tied]
     for system in dict.fromkeys(one.system for one in turns):
         words = " or ".join(
-            f"the {one.what} were {one.factor:.3g} times what it is" for one in turns if one.system == system
+            f"the {one.what} were {one.factor:.3g} times its value" for one in turns if one.system == system
         )
-        found.append(f"{system} would tie with {first.system} if {words}.")
-    if not turns and len(others) and not ranked.level and ranked.turns:
-        found.append("No change of a weight or price by less than 20 times turns that.")
-    return found
+        sentences.append(f"{system} would tie with {first.system} if {words}.")
+    if not turns and len(others) and not ranked.tied and ranked.turns:
+        sentences.append("No change of a weight or price by less than 20 times makes another system first.")
+    return sentences
 
 
 def cost_words(results: Sequence[PointResults], costs: Costs, failed: Collection[str] = ()) -> list[str]:
-    """Say which system is the cheapest, at which prices that changes, and how often it holds if assumptions vary.
+    """Return sentences on the cheapest system, the prices at which that changes, and the effect of the assumptions.
 
-    The points are of one workload; each precision and kind of energy is by itself. Systems that failed are left out.
+    The points are of one workload. Each precision and kind of energy is compared separately, without failed systems.
     """
     out = [system for system in dict.fromkeys(one.system for one in results) if system in failed]
     words = [f"Not compared, as a requirement is failed: {', '.join(out)}."] if out else []
-    of_kinds = cheapest([one for one in results if one.system not in failed], costs)
-    for kind, found in of_kinds.items():
+    by_kind = cheapest([one for one in results if one.system not in failed], costs)
+    for kind, best in by_kind.items():
         title = f"{results[0].point.model} in {kind}"
-        if len(found) > 1:
-            words += _of_one_kind(title, found, costs)
-        elif len(of_kinds) > 1:
-            words.append(f"{title}: {next(iter(found))} alone has a cost, which is compared with no other kind's.")
+        if len(best) > 1:
+            words += _of_one_kind(title, best, costs)
+        elif len(by_kind) > 1:
+            words.append(f"{title}: only {next(iter(best))} has a cost of this kind: kinds are not compared.")
     return words
 
 
-def _of_one_kind(title: str, found: Cheapest, costs: Costs) -> list[str]:
-    first, *level = level_with_cheapest(found)
-    work = costed_work(found[first][0]).words
-    if level:
-        words = [f"{title}: for {work}, it cannot be told which of {', '.join([first, *level])} is the cheapest."]
-        if any(len(found[system][0].good) < 2 for system in (first, *level)):
+def _of_one_kind(title: str, best: Cheapest, costs: Costs) -> list[str]:
+    first, *tied = tied_with_cheapest(best)
+    work = costed_work(best[first][0]).words
+    if tied:
+        words = [f"{title}: for {work}, {', '.join([first, *tied])} tie for the cheapest."]
+        if any(len(best[system][0].good) < 2 for system in (first, *tied)):
             words.append("One run gives no interval.")
     else:
         words = [f"{title}: for {work}, {first} is the cheapest."]
-    for one in crossings(found, costs):
+    for one in crossings(best, costs):
         now = f"(now {costs.systems[one.system].price_per_device:,.0f})"
         price = f"{rounded(one.price)} {costs.currency} per device of {one.system} {now}"
         if one.system == first:
-            words.append(f"It stays so up to {price}, where {one.against} costs the same.")
+            words.append(f"This holds up to {price}, at which {one.against} costs the same.")
         elif one.price > 0:
             words.append(f"{one.system} would cost the same as {one.against} at {price}.")
         else:
             words.append(
                 f"{one.system} takes more electricity than {one.against} costs in all: no price makes them equal."
             )
-    cases = cheapest_in(found, costs)
+    cases = cheapest_in(best, costs)
     varied = ", ".join(words for name, words in ASSUMPTIONS.items() if name != "price")
     share = f"{SENSITIVITY:.0%}"
-    told = [f"{system} is the cheapest in {cases[system]}" for system in found if cases[system]]
-    told += [f"it cannot be told in {cases[None]}"] if cases[None] else []
+    outcomes = [f"{system} is the cheapest in {cases[system]}" for system in best if cases[system]]
+    outcomes += [f"systems tie in {cases[None]}"] if cases[None] else []
     words.append(
-        f"With {varied} each as stated, {share} lower and {share} higher, {', '.join(told)} of {cases.total()} cases."
+        f"With {varied} as stated, {share} lower and {share} higher, {', '.join(outcomes)} of {cases.total()} cases."
     )
     return words
 

@@ -1,4 +1,4 @@
-"""Doubts to clear before signing: deviations and failures, each kind once, and energies of several kinds."""
+"""Points to clarify before signing: deviations and failures, each kind once, and energies of several kinds."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from results.verdicts.quality import deviations
 from results.verdicts.ranking import by_energy_kind, ranked_points
 
 NUMBER = re.compile(r"[-+±]?\d[\d.,]*")
-EXAMPLES = 3  # places that are named of many
+EXAMPLES = 3  # places of a finding that are named
 
 
 class Place(NamedTuple):
-    """Point of a sweep with a finding; points with different options differ but share their words."""
+    """Point of a sweep with a finding; points that differ in options alone have the same words."""
 
     words: str
     options: tuple[str, ...]
 
 
-class Said(NamedTuple):
-    """One finding, with the places where it was found; where its numbers differ, in the words of the first."""
+class Finding(NamedTuple):
+    """A finding with all its places; if its numbers differ, `words` has those of the first."""
 
     words: str
     places: list[Place]
@@ -38,33 +38,35 @@ class Said(NamedTuple):
         return f"{self.words} ({places}{'; '.join(known[:EXAMPLES])}{more})"
 
 
-def once(found: Iterable[tuple[Place, str]]) -> list[Said]:
+def once(findings: Iterable[tuple[Place, str]]) -> list[Finding]:
     """Merge pairs of a place and a sentence if only numbers in the sentences differ; the most frequent first."""
-    kinds = grouped(found, lambda pair: NUMBER.sub("#", pair[1]))
-    said = [
-        Said(pairs[0][1], list(dict.fromkeys(place for place, _ in pairs)), len({words for _, words in pairs}) > 1)
+    kinds = grouped(findings, lambda pair: NUMBER.sub("#", pair[1]))
+    merged = [
+        Finding(pairs[0][1], list(dict.fromkeys(place for place, _ in pairs)), len({words for _, words in pairs}) > 1)
         for pairs in kinds.values()
     ]
-    return sorted(said, key=lambda one: -len(one.places))
+    return sorted(merged, key=lambda one: -len(one.places))
 
 
 def alike(sentences: Sequence[str]) -> list[str]:
     """Merge sentences that differ only in numbers: the first one, with the number of the others."""
     kinds = grouped(sentences, lambda sentence: NUMBER.sub("#", sentence))
-    return [f"{first}{f' (and {len(more)} more like it)' if more else ''}" for first, *more in kinds.values()]
+    return [
+        f"{first}{f' (and {len(more)} more with other numbers)' if more else ''}" for first, *more in kinds.values()
+    ]
 
 
-def deviations_once(results: Sequence[PointResults]) -> list[Said]:
-    """Return how points deviate from the rules of a run."""
+def deviations_once(results: Sequence[PointResults]) -> list[Finding]:
+    """Return the deviations of points from the rules of a run."""
     return once((_place(one.any, one.variant), words) for one in results for words in deviations(one))
 
 
-def failures_once(records: Sequence[Record]) -> list[Said]:
-    """Return why runs failed."""
+def failures_once(records: Sequence[Record]) -> list[Finding]:
+    """Return the reasons of failed runs."""
     return once(
         (
             _place(record, variant_of(record)),
-            f"{record['status'].replace('_', ' ')}: {record.get('error') or 'no reason was left'}",
+            f"{record['status'].replace('_', ' ')}: {record.get('error') or 'no reason recorded'}",
         )
         for record in records
         if record["status"] != "ok"
@@ -79,7 +81,7 @@ def _place(record: Record, options: tuple[str, ...]) -> Place:
 
 
 def energies_apart(results: Sequence[PointResults]) -> list[str]:
-    """Say what to measure so that all systems' energies can be ranked together; empty if they can be already."""
+    """Return what to measure so that the energies of all systems can be ranked; empty if they can be already."""
     kinds = {
         kind: list(dict.fromkeys(one.system for one in mine))
         for kind, mine in by_energy_kind(ranked_points(results)).items()
@@ -88,7 +90,7 @@ def energies_apart(results: Sequence[PointResults]) -> list[str]:
         return []
     known = "; ".join(f"{kind} of {', '.join(systems)}" for kind, systems in kinds.items())
     return [
-        f"Energies are of {len(kinds)} kinds, and are not ranked across them: {known}. Measured at the node or in the "
-        "supply on all of them, they can be: jpwr's methods ipmi and cray read a node's sensor, and "
-        "'--meter FILE' takes what a meter in the supply line wrote."
+        f"Energies are of {len(kinds)} kinds, which are not ranked with each other: {known}. To rank them, measure all "
+        "systems at the node or in the supply: jpwr's methods ipmi and cray read a node's sensor, and "
+        "'--meter FILE' reads the file of a meter in the supply line."
     ]

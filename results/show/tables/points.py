@@ -1,4 +1,4 @@
-"""Points as a table for people: the repeats of each in one row, with their interval and the quality of its energy."""
+"""Points as a table: the repeats of each in one row, with their interval and the quality of its energy."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 from results.points.repeats import PointResults
 from results.points.sensors import accuracy_text, sampling_share
 from results.record.values import PER_DEVICE, THROUGHPUT, WORK, Number, rounded, value_at
-from results.show.tables.table import column_of, ordered, told
+from results.show.tables.table import column_of, ordered, without_empty_columns
 from results.verdicts.quality import deviations, energy_kind
 
 
 def status(results: PointResults) -> str:
-    """Return the outcome of a point's runs, in words."""
+    """Return the outcome of a point's runs, as text."""
     if not results.bad:
         return "ok"
     bad = " and ".join(dict.fromkeys(str(record["status"]) for record in results.bad))
@@ -24,7 +24,7 @@ def status(results: PointResults) -> str:
 
 
 class PointColumn(NamedTuple):
-    """One column: a value of a point, and half of its interval, which says how many of its digits are written."""
+    """One column: a value of a point, and the half-width of its interval, which determines the digits."""
 
     title: str
     value: Callable[[PointResults], str | int | float | None]  # a count is an int
@@ -34,11 +34,11 @@ class PointColumn(NamedTuple):
 def point_rows(
     results: Sequence[PointResults], without: Sequence[str] = (), number: Number = rounded
 ) -> list[list[str]]:
-    """The header and one row per point, as text; a column without a value, or not wanted, is left out."""
+    """Return the header and one row per point, as text, without empty columns and those in `without`."""
     units = dict.fromkeys(one.any["work_unit"] for one in results)
     rows = [[column.title.format(unit=" or ".join(units)) for column in COLUMNS]]
     rows += [[_text(one, column, number) for column in COLUMNS] for one in results]
-    return told(rows, without)
+    return without_empty_columns(rows, without)
 
 
 def _text(one: PointResults, column: PointColumn, number: Number) -> str:
@@ -47,11 +47,17 @@ def _text(one: PointResults, column: PointColumn, number: Number) -> str:
 
 
 GIB = 1 << 30
-PLACE = ("system", "model", "devices", "global batch", "options")  # what tells points apart in tables of their parts
+PLACE = (
+    "system",
+    "model",
+    "devices",
+    "global batch",
+    "options",
+)  # columns that identify a point in tables of its parts
 
 
 def place_of(one: PointResults) -> list[str]:
-    """The text under each of PLACE."""
+    """Return the cells of the columns PLACE."""
     point = one.point
     return [one.system, point.model, str(point.devices), str(point.global_batch), ", ".join(one.variant)]
 
@@ -77,7 +83,7 @@ def _energy_kinds(one: PointResults) -> str:
 
 
 def sampling_percent(one: PointResults) -> float | None:
-    """Half-width of the interval of one run's energy by sampling and counter, the largest of the runs."""
+    """Return the largest half-width of the runs' energies by sampling and counter, in percent."""
     shares = [share for record in one.good if (share := sampling_share(record)) is not None]
     return 100 * max(shares) if shares else None
 
@@ -88,7 +94,7 @@ def _accuracy(one: PointResults) -> str:
 
 def notes(results: Sequence[PointResults]) -> list[tuple[str, list[str]]]:
     """Return the name of each point that deviates from the rules, with its deviations."""
-    return [(f"{one.system}: {one.point}", found) for one in results if (found := deviations(one))]
+    return [(f"{one.system}: {one.point}", sentences) for one in results if (sentences := deviations(one))]
 
 
 def _p95_over_median_percent(one: PointResults) -> float | None:
@@ -111,10 +117,10 @@ def _clock_mhz(one: PointResults) -> float | None:
     return statistics.fmean(known) if known else None
 
 
-def _held_back_percent(one: PointResults) -> float | None:
+def _throttled_percent(one: PointResults) -> float | None:
     """Return the largest share of the window with a throttle reason, over devices and reasons, in percent."""
-    found = [clocks["throttled"] for clocks in _clocks(one) if clocks.get("throttled") is not None]
-    return max((percent for reasons in found for percent in reasons.values()), default=0.0) if found else None
+    known = [clocks["throttled"] for clocks in _clocks(one) if clocks.get("throttled") is not None]
+    return max((percent for reasons in known for percent in reasons.values()), default=0.0) if known else None
 
 
 COLUMNS: tuple[PointColumn, ...] = (
@@ -141,5 +147,5 @@ COLUMNS: tuple[PointColumn, ...] = (
     PointColumn("p95 step over median [%]", _p95_over_median_percent),
     PointColumn("peak memory [GiB]", _peak_memory_gib),
     PointColumn("clock [MHz]", _clock_mhz),
-    PointColumn("throttled [%]", _held_back_percent),
+    PointColumn("throttled [%]", _throttled_percent),
 )

@@ -1,4 +1,4 @@
-"""Predictions and their errors as tables for people."""
+"""Predictions and their errors as tables."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from results.predict.leave_out import LeftOut
 from results.predict.predict import Group, Prediction
 from results.predict.validate import Errors
 from results.record.values import Number, devices_text, rounded
-from results.show.tables.table import told
+from results.show.tables.table import without_empty_columns
 
 
 def prediction_rows(predictions: Sequence[Prediction], number: Number = rounded) -> list[list[str]]:
-    """The header and one row per prediction, as text; a column that none fills is left out."""
+    """Return the header and one row per prediction, as text, without empty columns."""
     units = " or ".join(dict.fromkeys(one.unit for one in predictions))
     header = ["system", "model", "precision", "options", "devices", "global batch"]
     header += _with_ends(f"{units}/s")
@@ -40,7 +40,7 @@ def prediction_rows(predictions: Sequence[Prediction], number: Number = rounded)
         ]
         for one in predictions
     ]
-    return told([header, *rows])
+    return without_empty_columns([header, *rows])
 
 
 def _with_ends(title: str) -> list[str]:
@@ -52,7 +52,7 @@ def _ends(interval: Interval | None, number: Number) -> list[str]:
 
 
 def error_rows(errors: Iterable[Errors]) -> list[list[str]]:
-    """The header and one row per level and set of points; errors in percent."""
+    """Return the header and one row per level and set of points; errors in percent."""
     header = ["level", "left out", "of", "N", "median [%]", "geometric mean [%]", "mean [%]", "90th percentile [%]"]
     header += ["largest [%]", "intervals that held the truth"]
     rows = [
@@ -83,6 +83,6 @@ def _disturbed(group: Group, one: LeftOut) -> str:
     predicted = rounded(one.point.per_s * (1 + one.share))
     unit = group.first.any["work_unit"]
     return (
-        f"{group}: {place}: another regime or disturbed: {measured} {unit}/s were measured, and its neighbours make "
-        f"{predicted}: look at its runs, or measure it again"
+        f"{group}: {place}: outlier: {measured} {unit}/s were measured, but neighbouring points give "
+        f"{predicted}: check its runs, or measure it again"
     )

@@ -1,4 +1,4 @@
-"""Published figures as a table for people."""
+"""Published figures as a table."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from results.published import Published
 from results.record.records import RecordError
-from results.show.tables.table import aligned, told
+from results.show.tables.table import aligned, without_empty_columns
 
 
 def published_text(figures: Iterable[Published], words: Sequence[str]) -> str:
-    """The figures that have all these words, a table for each benchmark, and their sources below.
+    """Return the figures that have all these words, a table for each benchmark, and their sources below.
 
     Raises RecordError without any.
     """
@@ -20,7 +20,7 @@ def published_text(figures: Iterable[Published], words: Sequence[str]) -> str:
     if not chosen:
         raise RecordError(f"no published figure has {' and '.join(words)}: 'caraml published' without words shows all")
     sources = {source: index for index, source in enumerate(dict.fromkeys(one.source for one in chosen), 1)}
-    # In one table of all, the longest name of any would widen every line.
+    # A single table would be as wide as the longest name of any benchmark.
     benchmarks = list(dict.fromkeys(one.benchmark for one in chosen))
     parts = []
     for benchmark in benchmarks:
@@ -38,4 +38,4 @@ def _table(figures: Sequence[Published], sources: Mapping[str, int]) -> str:
         ]
         for one in figures
     ]
-    return aligned(told([[*header, "source"], *lines]))
+    return aligned(without_empty_columns([[*header, "source"], *lines]))

@@ -16,8 +16,8 @@ JOB = "whole job"
 WAITING = "IO"
 SHOWN_FILES = 8
 ENOUGH_PERCENT = 95.0  # of what the kernel counted
-LITTLE_PERCENT = 1.0  # of the time of steps: a wait of less is not worth a faster storage
-AGAIN = 1.05  # times that each byte is read, from which on it is told
+LITTLE_PERCENT = 1.0  # of the time of steps: with a shorter wait, a faster storage has no effect
+AGAIN = 1.05  # times that each byte is read, above which repeated reads are reported
 HEADER = (
     *PLACE,
     "reads of",
@@ -30,7 +30,7 @@ HEADER = (
     "while steps waited [%]",
     "seen [%]",
 )
-COUNTED = (0, 2)  # of these numbers, files and reads
+COUNTED = (0, 2)  # indices of counts: files and reads
 FILE_HEADER = (
     *PLACE,
     "file",
@@ -51,7 +51,7 @@ def counted(results: Sequence[PointResults]) -> list[PointResults]:
 
 
 def read_rows(results: Sequence[PointResults], number: Number = rounded) -> list[list[str]]:
-    """The header and rows for the windows and the whole job of each point, medians over its runs; empty without any."""
+    """Return the header and rows for the windows and the whole job of each point, as medians; empty without any."""
     rows = []
     for one in counted(results):
         parts = {f"{kind} window": [record["io"]["windows"].get(kind) for record in one.good] for kind in WINDOWS}
@@ -64,7 +64,7 @@ def read_rows(results: Sequence[PointResults], number: Number = rounded) -> list
 
 
 def _numbers(one: dict[str, Any]) -> list[float | None]:
-    """Values under the titles from files on; times are those of a window alone."""
+    """Return the values of the columns from `files` on; only windows have times."""
     reading_s, waited = one.get("reading_s"), None
     if regions := one.get("by_region"):
         waited = _percent(regions.get(WAITING, 0), one["bytes"])
@@ -88,12 +88,12 @@ def _percent(value: float, of: float) -> float | None:
 
 
 def file_rows(results: Sequence[PointResults], number: Number = rounded) -> list[list[str]]:
-    """The header and the files from which most was read in each point's first run, in its windows if in them any."""
+    """Return the header and the files with the most bytes read in each point's first run, if possible in windows."""
     rows = []
     for one in counted(results):
         files = one.good[0]["io"]["files"]
-        of_windows = [file for file in files if file["window_bytes"]]
-        for file in (of_windows or files)[:SHOWN_FILES]:
+        in_windows = [file for file in files if file["window_bytes"]]
+        for file in (in_windows or files)[:SHOWN_FILES]:
             sequential = _percent(file["sequential_reads"], file["reads"])
             values = [file["bytes"] / MB, file["window_bytes"] / MB, file["waited_for_bytes"] / MB, sequential]
             cells = [number(file["size_bytes"] / MB), str(file["opens"]), str(file["reads"]), *map(number, values)]
@@ -104,13 +104,13 @@ def file_rows(results: Sequence[PointResults], number: Number = rounded) -> list
 
 def of_reads(results: Sequence[PointResults], tier: float | None = None) -> list[str]:
     """Return the conclusions from each point's first run, each sentence once; `tier` is a storage bandwidth in MB/s."""
-    found = []
+    sentences = []
     for one in counted(results):
         record = one.good[0]
         place = ", ".join(filter(None, (record["system"], record["model"], point_of(record).place)))
-        for tell in (_again, _small, _storage, _mapped, _not_seen):
-            found += [f"{place}: {text}" for text in tell(record, tier)]
-    return list(dict.fromkeys(found))
+        for conclusions in (_again, _small, _storage, _mapped, _not_seen):
+            sentences += [f"{place}: {text}" for text in conclusions(record, tier)]
+    return list(dict.fromkeys(sentences))
 
 
 def _again(record: Record, tier: float | None) -> Iterator[str]:
@@ -126,8 +126,8 @@ def _small(record: Record, tier: float | None) -> Iterator[str]:
     if mean_bytes is not None and mean_bytes < SMALL_BYTES and data["files"] >= MANY:
         yield (
             f"SMALL FILES: {data['files']:,} files of {size(mean_bytes)} on average were opened {data['opens']:,} "
-            f"times, which took {data['open_s']:.3g} s beside {data['read_s']:.3g} s of reads: fewer and larger files "
-            "save opens"
+            f"times, which took {data['open_s']:.3g} s in addition to {data['read_s']:.3g} s of reads: "
+            "fewer and larger files save opens"
         )
 
 
@@ -139,18 +139,18 @@ def _storage(record: Record, tier: float | None) -> Iterator[str]:
         return
     wait_s, reading_s = wait_percent / 100 * window_s, window["reading_s"]
     rate = window["bytes"] / MB / reading_s
-    told = (
+    summary = (
         f"in {window_s:.3g} s of effective windows {size(window['bytes'])} were read in {reading_s:.3g} s "
         f"({rate:,.4g} MB/s), and steps waited {wait_s:.3g} s for their input ({wait_percent:.1f} %)"
     )
     if wait_percent < LITTLE_PERCENT:
-        yield f"{told}: a faster storage gives nothing"
+        yield f"{summary}: a faster storage has no effect"
         return
-    yield f"{told}: a faster storage saves {_saved(min(wait_s, reading_s), window_s)} at most"
+    yield f"{summary}: a faster storage saves {_saved(min(wait_s, reading_s), window_s)} at most"
     if tier is not None:
-        there_s = window["bytes"] / MB / tier
-        saved_s = min(wait_s, max(0.0, reading_s - there_s))
-        yield f"storage of {tier:,g} MB/s reads that in {there_s:.3g} s and saves {_saved(saved_s, window_s)} at most"
+        faster_s = window["bytes"] / MB / tier
+        saved_s = min(wait_s, max(0.0, reading_s - faster_s))
+        yield f"storage of {tier:,g} MB/s reads that in {faster_s:.3g} s and saves {_saved(saved_s, window_s)} at most"
 
 
 def _saved(saved_s: float, of_s: float) -> str:
@@ -164,10 +164,10 @@ def _mapped(record: Record, tier: float | None) -> Iterator[str]:
 
 
 def _not_seen(record: Record, tier: float | None) -> Iterator[str]:
-    found = record["io"]
-    seen = found["coverage_percent"]
+    io = record["io"]
+    seen = io["coverage_percent"]
     if seen is not None and seen < ENOUGH_PERCENT:
-        why = "; ".join(found["missing"]) or "little was read"
-        yield f"ONLY {seen:.0f} % of what the kernel counted was seen: {why}"
-    if found["lost_opens"] or found["lost_stretches"]:
-        yield "there was no room for all counts: make room in TMPDIR"
+        why = "; ".join(io["missing"]) or "little was read"
+        yield f"ONLY {seen:.0f} % of the bytes that the kernel counted were seen: {why}"
+    if io["lost_opens"] or io["lost_stretches"]:
+        yield "some counts were lost: make room in TMPDIR"

@@ -31,18 +31,18 @@ def region_rows(results: Sequence[PointResults], number: Number = rounded) -> li
                 times_ms = [1e3 * region.median_s, 1e3 * region.p95_s]
                 whole_ms = None if region.whole_s is None else 1e3 * region.whole_s
                 values = [*times_ms, region.share_percent, whole_ms, region.imbalance_percent]
-                rows.append([*place_of(one), steps.window, region.name, *map(number, values), region.told_by])
+                rows.append([*place_of(one), steps.window, region.name, *map(number, values), region.timed_by])
     return [list(HEADER), *rows] if rows else []
 
 
 def split_notes(results: Sequence[PointResults]) -> list[str]:
-    """Return how much longer split steps were than the steps that they represent, in words."""
+    """Return a note on how much longer split steps were than the steps that they represent."""
     every = [steps.longer_percent for one in results for steps in regions_of(one.good)]
-    found = [longer for longer in every if longer is not None]
-    if not found:
+    known = [longer for longer in every if longer is not None]
+    if not known:
         return []
-    low, high = min(found), max(found)
+    low, high = min(known), max(known)
     return [
-        "Regions that are told by split steps share out the time of the window's own steps as steps did that were "
-        f"waited for after each part; those took {low:+.0f} to {high:+.0f} % longer."
+        "Regions by split steps divide the time of the window's steps in the proportions of steps with a wait "
+        f"after each part; those took {low:+.0f} to {high:+.0f} % longer."
     ]

@@ -15,44 +15,44 @@ def sentences(results: Sequence[PointResults]) -> list[str]:
     """Summarise the points of a workload in sentences; only comparable values are ranked."""
     unit = results[0].any["work_unit"]
     ranked = ranked_points(results)
-    found = []
+    lines = []
     for precision, mine in grouped(ranked, lambda one: one.precision).items():
         words = f" in {precision}"
-        found += _ranking(mine, PER_DEVICE, f"Fastest per device{words}", f"{unit}/s")
+        lines += _ranking(mine, PER_DEVICE, f"Fastest per device{words}", f"{unit}/s")
         for kind, of_kind in by_energy_kind([one for one in mine if not why_not_ranked(one)]).items():
-            found += _ranking(of_kind, WORK, f"Most work per energy{words} ({kind})", f"{unit}/Wh")
+            lines += _ranking(of_kind, WORK, f"Most work per energy{words} ({kind})", f"{unit}/Wh")
     with_energy = [one for one in ranked if one.value(WORK) is not None]
     for reason, mine in grouped(with_energy, lambda one: why_not_ranked(one) or None).items():
-        found.append(f"Energy of {', '.join(dict.fromkeys(one.system for one in mine))} is not ranked: {reason}.")
+        lines.append(f"Energy of {', '.join(dict.fromkeys(one.system for one in mine))} is not ranked: {reason}.")
     comparable = [one for one in results if one.good and one.is_comparable]
     if not comparable and any(one.good for one in results):
-        found.append("These are runs of a smaller workload, to try the suite: not comparable with other results.")
+        lines.append("These are runs of a smaller workload, to try the suite: not comparable with other results.")
     unknown = dict.fromkeys(one.system for one in comparable if not one.precision)
     if unknown:
-        found.append(f"Runs of {', '.join(unknown)} are not ranked: their precision is not known.")
+        lines.append(f"Runs of {', '.join(unknown)} are not ranked: their precision is not known.")
     runs = sum(len(one.good) + len(one.bad) for one in results)
     bad = sum(len(one.bad) for one in results)
     if bad:
-        found.append(f"{bad} of {runs} runs failed.")
-    return found
+        lines.append(f"{bad} of {runs} runs failed.")
+    return lines
 
 
 def _ranking(results: Sequence[PointResults], path: str, title: str, unit: str) -> list[str]:
-    """Return the ranking in words: the first with those that tie with it, and how far the others are behind."""
+    """Return a sentence on a ranking: the first, those that tie with it, and the ratios to the others."""
     ranking = rank(results, path)
     if not ranking:
         return []
-    first, level = ranking.first, ranking.level
+    first, tied = ranking.first, ranking.tied
     text = f"{title}: {_and_where(first, path, unit)}"
-    if level:
-        text = f"{title}: not told apart are {'; '.join(_and_where(one, path, unit) for one in [first, *level])}"
-        if any(len(one.good) < 2 for one in [first, *level]):
+    if tied:
+        text = f"{title}: not distinguishable are {'; '.join(_and_where(one, path, unit) for one in [first, *tied])}"
+        if any(len(one.good) < 2 for one in [first, *tied]):
             text += "; one run gives no interval"
         if ranking.by_accuracy:
             names = ", ".join(one.system for one in ranking.by_accuracy)
             text += f"; without the accuracy of the sensors, {names} would be behind"
     ratios = [f"{1 / ranking.over_first[one.system].value:.2f} times {one.system}" for one in ranking.behind]
-    return [text + (f"; {first.system} has " if level and ratios else ", " if ratios else "") + ", ".join(ratios) + "."]
+    return [text + (f"; {first.system} has " if tied and ratios else ", " if ratios else "") + ", ".join(ratios) + "."]
 
 
 def _and_where(one: PointResults, path: str, unit: str) -> str:
@@ -61,7 +61,7 @@ def _and_where(one: PointResults, path: str, unit: str) -> str:
 
 
 def summary_rows(workloads: Sequence[tuple[str, Sequence[PointResults]]]) -> list[list[str]]:
-    """The header and one row per workload, system and precision, with its best points."""
+    """Return the header and one row per workload, system and precision, with its best points."""
     header = ["workload", "system", "precision", "best per device", "at", "time to report", "best work per energy"]
     header += ["energy", "runs"]
     body = []
@@ -98,7 +98,7 @@ def _energy(one: PointResults) -> str:
 def by_system_and_precision(
     results: Sequence[PointResults],
 ) -> Iterator[tuple[str, str, list[PointResults]]]:
-    """Failed runs that do not know their precision are with the first; good ones that do not are a row of their own."""
+    """Yield (system, precision, points); failed runs without a precision are with the system's first one."""
     for system in dict.fromkeys(one.system for one in results):
         of_system = [one for one in results if one.system == system]
         precisions = list(dict.fromkeys(one.precision for one in of_system if one.precision or one.good)) or [""]

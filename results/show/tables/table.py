@@ -1,4 +1,4 @@
-"""Records as a table for people."""
+"""Records as tables in several formats."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FORMS = ("text", "csv", "markdown", "latex", "html")
 
 
 class Column(NamedTuple):
-    """One column: where its value is in a record, and how it is written."""
+    """One column: the path of its value in a record, and its format."""
 
     title: str
     path: str  # keys from the top of the record, joined by dots, or several paths joined by |; {unit} is its work unit
@@ -73,19 +73,19 @@ CARAML_COLUMNS = (
 
 
 def name(record: Record) -> str:
-    """Return the system, model and devices of a record, in words."""
+    """Return the system, model and devices of a record, as text."""
     small = f", {record.get('sample')}" if value_at(record, "metrics.comparable") is False else ""
     return f"{record['system']}, {record['model']}{small}, {devices_text(value_at(record, 'layout.num_devices'))}"
 
 
 def rows(records: Sequence[Record], columns: Sequence[Column] = COLUMNS) -> list[list[str]]:
-    """The header and one row per record; what is not known is empty, and a column without a value left out."""
+    """Return the header and one row per record, without empty columns; an unknown value is empty."""
     body = [[_text(record, column) for column in columns] for record in records]
-    return told([_titles(records, columns), *body])
+    return without_empty_columns([_titles(records, columns), *body])
 
 
-def told(lines: Sequence[Sequence[str]], without: Sequence[str] = ()) -> list[list[str]]:
-    """A header and rows without the columns that no row fills, and those of some titles."""
+def without_empty_columns(lines: Sequence[Sequence[str]], without: Sequence[str] = ()) -> list[list[str]]:
+    """Return a header and rows without empty columns, and without the columns with the given titles."""
     header, *body = lines
     known = [index for index, title in enumerate(header) if title not in without and any(row[index] for row in body)]
     return [[line[index] for index in known] for line in lines]
@@ -110,7 +110,7 @@ def _value(record: Record, column: Column) -> Any:
 
 
 def failures(records: Sequence[Record]) -> list[str]:
-    """A sentence on each record whose status is not ok."""
+    """Return a sentence on each record whose status is not ok."""
     return [
         f"{name(record)}, global batch {value_at(record, 'layout.global_batch_size')}: "
         f"{record['status']}: {record.get('error', '')}"
@@ -120,7 +120,7 @@ def failures(records: Sequence[Record]) -> list[str]:
 
 
 def render(records: Sequence[Record], form: str, columns: Sequence[Column] = COLUMNS) -> str:
-    """The table in one of FORMS; csv has the numbers as they are, the others as people read them."""
+    """Return the table in one of FORMS; csv has numbers with all digits, the others rounded ones."""
     if form != "csv":
         return render_rows(rows(records, columns), form)
     numbers = [[_value(record, column) for column in columns] for record in records]
@@ -128,7 +128,7 @@ def render(records: Sequence[Record], form: str, columns: Sequence[Column] = COL
 
 
 def render_rows(lines: Sequence[Sequence[str]], form: str) -> str:
-    """Rows of text, the first of them the header, in one of FORMS."""
+    """Return rows of text, the first of which is the header, in one of FORMS."""
     if form == "text":
         return aligned(lines)
     if form == "csv":
@@ -155,7 +155,7 @@ def _csv(lines: Sequence[Sequence[Any]]) -> str:
 
 
 class Titled(Protocol):
-    """A column, of whatever kind of row."""
+    """A column of any kind of row."""
 
     @property
     def title(self) -> str: ...
@@ -166,20 +166,20 @@ Row = TypeVar("Row")
 
 
 def column_of(title: str, columns: Sequence[AnyColumn], records: Sequence[Record]) -> AnyColumn:
-    """The column of that title or path; raises RecordError where there is none, or more than one."""
+    """Return the column with a title or path; raises RecordError if there is none, or more than one."""
     units = sorted({record["work_unit"] for record in records})
 
     def names(column: AnyColumn) -> list[str]:
         titles = [column.title.format(unit=unit, Unit=unit.capitalize()) for unit in units]
         return list(dict.fromkeys([*titles, column.title, getattr(column, "path", column.title)]))
 
-    found = [column for column in columns if title.strip() in names(column)]
-    if not found:
+    matching = [column for column in columns if title.strip() in names(column)]
+    if not matching:
         titles = ", ".join(dict.fromkeys(names(column)[0] for column in columns))
-        raise RecordError(f"there is no column {title.strip()!r}: the columns are {titles}")
-    if len(found) > 1:
-        raise RecordError(f"{len(found)} columns are called {title.strip()!r}: choose another")
-    return found[0]
+        raise RecordError(f"unknown column {title.strip()!r}: the columns are {titles}")
+    if len(matching) > 1:
+        raise RecordError(f"{len(matching)} columns are called {title.strip()!r}: choose another")
+    return matching[0]
 
 
 def ordered(rows: Sequence[Row], value: Callable[[Row], Any], largest_first: bool) -> list[Row]:
@@ -193,24 +193,24 @@ def ordered(rows: Sequence[Row], value: Callable[[Row], Any], largest_first: boo
 def in_order(
     records: Sequence[Record], title: str, largest_first: bool = False, columns: Sequence[Column] = COLUMNS
 ) -> list[Record]:
-    """By a column's value; records without a value come last.
+    """Sort records by a column's value; those without a value are last.
 
-    Raises RecordError for a title of no column.
+    Raises RecordError for an unknown column.
     """
     path = column_of(title, columns, records).path
     return ordered(records, lambda record: value_at(record, path), largest_first)
 
 
 def select(records: Sequence[Record], conditions: Sequence[str]) -> list[Record]:
-    """The records that keep every condition, such as `system=A100` or `devices=4`: a column's title, and its text.
+    """Return the records that meet every condition, such as `system=A100`: the title of a column and its text.
 
-    Raises RecordError for a condition that names no column.
+    Raises RecordError for an unknown column.
     """
     chosen = list(records)
     for condition in conditions:
         title, sign, wanted = condition.partition("=")
         if not sign:
-            raise RecordError(f"{condition!r} is no condition: write COLUMN=TEXT, such as devices=2")
+            raise RecordError(f"{condition!r} is not a condition: write COLUMN=TEXT, such as devices=2")
         column = column_of(title, COLUMNS, records)
         chosen = [
             record for record in chosen if wanted.strip() in (str(value_at(record, column.path)), _text(record, column))
@@ -219,9 +219,9 @@ def select(records: Sequence[Record], conditions: Sequence[str]) -> list[Record]
 
 
 def pivot_rows(records: Sequence[Record], path: str) -> list[list[str]]:
-    """One value of one system and model: devices downwards, global batch sizes across; a failed point says so.
+    """Return one value of one system and model: a row per number of devices, a column per global batch size.
 
-    Raises RecordError when two records have the same place.
+    A failed point has its status. Raises RecordError if two records have the same devices and batch.
     """
     cells: dict[tuple[int, int], str] = {}
     for record in records:
@@ -251,7 +251,7 @@ def aligned(
     gap: str = " | ",
     rule_gap: str = "-+-",
 ) -> str:
-    """Rows of text in columns, each field placed within its column's width; the first is the header."""
+    """Return rows as lines of aligned columns; the first row is the header."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     text = [gap.join(map(place, line, widths)).rstrip() for line in lines]
     return "\n".join([*text[:1], rule_gap.join("-" * width for width in widths), *text[1:]])

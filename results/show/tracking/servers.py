@@ -1,4 +1,4 @@
-"""Runs into MLflow or Weights & Biases, through their own libraries: each once, with its energy, regions and files."""
+"""Log runs to MLflow or Weights & Biases by their libraries: each once, with its energy, regions and files."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from results.record.parts import is_number
 from results.record.records import Record, RecordError
 
 RUN_TAG = "caraml.run_id"
-LONGEST_VALUE = 500  # of a parameter, in MLflow
-BATCH = 100  # parameters, or metrics, in one message to MLflow
+LONGEST_VALUE = 500  # characters of a parameter in MLflow
+BATCH = 100  # parameters or metrics in one message to MLflow
 NOT_IN_NAMES = re.compile(r"[^\w\-. /]")
-BESIDE = ("record.trace.json", TRACES, "io/*/*", "record.profile/**/*")  # a record
-# Theirs are to try for minutes; the user's own settings come first.
+RUN_FILES = ("record.trace.json", TRACES, "io/*/*", "record.profile/**/*")
+# The defaults try for minutes; settings of the user have priority.
 PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "30"}
 WANDB_TIMEOUT_S = 60
 MODES = ("offline", "online")
-LOGGED = "logged.{mode}"  # in a run's folder, once it is there as a whole
+LOGGED = "logged.{mode}"  # in a run's folder as soon as it is complete
 
 
-class Told(NamedTuple):
-    """One run in the words of such services."""
+class LoggedRun(NamedTuple):
+    """One run in the terms of experiment trackers."""
 
     run_id: str
     name: str
-    group: str  # its benchmark
+    group: str  # the benchmark
     is_good: bool
     parameters: dict[str, str]
     metrics: dict[str, float]
     step_times_s: list[float]
-    files: dict[str, Path]  # by their names within the run
+    files: dict[str, Path]  # by name within the run
 
 
-def told(record: Record) -> Told:
-    """Everything that was chosen is a parameter, every number a metric."""
+def logged_run(record: Record) -> LoggedRun:
+    """Return a run with its options as parameters and its numbers as metrics."""
     parts = ("system", "model", "precision", "data", "sample", "status", "error")
     parameters = {key: str(record[key]) for key in parts if record.get(key)}
     parameters |= dict(flat({"config": record.get("config") or {}, "layout": record["layout"]}))
@@ -61,8 +61,8 @@ def told(record: Record) -> Told:
                 if is_number(value)
             }
     path = Path(record["file"]["path"])
-    beside = sorted(found for pattern in BESIDE for found in path.parent.glob(pattern) if found.is_file())
-    return Told(
+    others = sorted(file for pattern in RUN_FILES for file in path.parent.glob(pattern) if file.is_file())
+    return LoggedRun(
         record.get("run_id") or "",
         f"{record['system']}, {point_of(record)}",
         record["benchmark"],
@@ -70,17 +70,17 @@ def told(record: Record) -> Told:
         {_name(key): value[:LONGEST_VALUE] for key, value in parameters.items()},
         metrics,
         [float(time_s) for time_s in record.get("step_times_s") or [] if time_s is not None],
-        {str(found.relative_to(path.parent)): found for found in (path, *beside)},
+        {str(file.relative_to(path.parent)): file for file in (path, *others)},
     )
 
 
 def _name(text: str) -> str:
-    """As MLflow allows them."""
+    """Return a name with the characters that MLflow allows."""
     return NOT_IN_NAMES.sub("_", text)
 
 
 def log_to_mlflow(records: Sequence[Record], uri: str) -> list[str]:
-    """The names of the runs that are new there; raises RecordError without MLflow, or where it does not answer."""
+    """Log runs and return the names of the new ones; raises RecordError without MLflow, or if it does not answer."""
     for name, value in PATIENCE.items():
         os.environ.setdefault(name, value)
     try:
@@ -90,14 +90,14 @@ def log_to_mlflow(records: Sequence[Record], uri: str) -> list[str]:
         raise RecordError("--mlflow needs MLflow, which is not installed: pip install '.[tracking]'") from error
     try:
         client = MlflowClient(tracking_uri=uri)
-        return [one.name for one in map(told, records) if _into_mlflow(client, one)]
+        return [one.name for one in map(logged_run, records) if _into_mlflow(client, one)]
     except (MlflowException, OSError) as error:
         raise RecordError(f"--mlflow {uri} cannot be written to: {_first_line(error)}") from error
     except ImportError as error:
         raise RecordError(f"--mlflow {uri} needs the Python module {error.name}, which is not installed") from error
 
 
-def _into_mlflow(client: Any, one: Told) -> bool:
+def _into_mlflow(client: Any, one: LoggedRun) -> bool:
     from mlflow.entities import Metric, Param
 
     known = client.get_experiment_by_name(one.group)
@@ -114,7 +114,7 @@ def _into_mlflow(client: Any, one: Told) -> bool:
         client.log_batch(run, metrics=batch)
     for name, path in one.files.items():
         client.log_artifact(run, str(path), name.rpartition("/")[0] or None)
-    client.set_tag(run, RUN_TAG, one.run_id)  # last: what was cut short is logged again
+    client.set_tag(run, RUN_TAG, one.run_id)  # last, so that an interrupted run is logged again
     client.set_terminated(run, "FINISHED" if one.is_good else "FAILED")
     return True
 
@@ -126,18 +126,21 @@ def _batches(items: Iterable[Any]) -> Iterator[list[Any]]:
 
 
 def log_to_wandb(records: Sequence[Record], mode: str, project: str) -> list[str]:
-    """The names of the runs that were not yet logged from this folder in that mode; raises RecordError."""
+    """Log the runs that were not yet logged from this folder in this mode, and return their names.
+
+    Raises RecordError without wandb, or if it does not accept the runs.
+    """
     try:
         import wandb
     except ImportError as error:
         raise RecordError("--wandb needs wandb, which is not installed: pip install '.[tracking]'") from error
     try:
-        return [one.name for one in map(told, records) if _into_wandb(wandb, one, mode, project)]
+        return [one.name for one in map(logged_run, records) if _into_wandb(wandb, one, mode, project)]
     except (wandb.errors.Error, OSError) as error:
-        raise RecordError(f"--wandb {mode}: Weights & Biases did not take the runs: {_first_line(error)}") from error
+        raise RecordError(f"--wandb {mode}: Weights & Biases did not accept the runs: {_first_line(error)}") from error
 
 
-def _into_wandb(wandb: Any, one: Told, mode: str, project: str) -> bool:
+def _into_wandb(wandb: Any, one: LoggedRun, mode: str, project: str) -> bool:
     if list(Path("wandb").glob(f"*run-*-{one.run_id}/{LOGGED.format(mode=mode)}")):
         return False
     run = wandb.init(
@@ -158,7 +161,7 @@ def _into_wandb(wandb: Any, one: Told, mode: str, project: str) -> bool:
     run.log_artifact(files)
     folder = Path(run.dir).parent
     run.finish(exit_code=0 if one.is_good else 1)
-    (folder / LOGGED.format(mode=mode)).touch()  # what was cut short is logged again
+    (folder / LOGGED.format(mode=mode)).touch()  # last, so that an interrupted run is logged again
     return True
 
 

@@ -1,4 +1,4 @@
-"""Runs for TensorBoard, through TensorFlow's own writer: curves, distributions, and a table of what was read."""
+"""Log runs for TensorBoard by TensorFlow's writer: curves, distributions, and a table of files that were read."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ioprof.folder import load
 from ioprof.summary import MB, stretches
 from results.join.reads import PROFILES
 from results.record.records import Record, RecordError
-from results.show.tracking.servers import Told, told
+from results.show.tracking.servers import LoggedRun, logged_run
 
 NOT_IN_FOLDERS = re.compile(r"[^\w\-.]+")
-MOST_READS = 1_000_000  # in a distribution
-WHOLE = "all-of-it.json"  # in a run's folder, once it is there as a whole
+MOST_READS = 1_000_000  # of a distribution
+COMPLETE = "all-of-it.json"  # in a run's folder as soon as it is complete
 FILE_COLUMNS = (
     "path",
     "bytes",
@@ -34,28 +34,28 @@ FILE_COLUMNS = (
 
 
 def log_to_tensorboard(records: Sequence[Record], folder: Path) -> list[str]:
-    """The names of the runs that are new there; raises RecordError without TensorFlow, or where it cannot write."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # it is here to write, and not to compute
+    """Write runs and return the names of the new ones; raises RecordError without TensorFlow, or if it cannot write."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow only writes here
     try:
         import tensorflow as tf
     except ImportError as error:
         raise RecordError("--tensorboard needs TensorFlow, which is not installed: pip install '.[resnet]'") from error
     names = []
     for record in records:
-        one = told(record)
+        one = logged_run(record)
         place = folder / NOT_IN_FOLDERS.sub("-", f"{one.name}-{one.run_id[:8]}").strip("-")
-        if (place / WHOLE).exists():
+        if (place / COMPLETE).exists():
             continue
         try:
             _write(tf, record, one, place)
-            (place / WHOLE).write_text(json.dumps({"run_id": one.run_id}) + "\n")
+            (place / COMPLETE).write_text(json.dumps({"run_id": one.run_id}) + "\n")
         except (OSError, tf.errors.OpError) as error:
             raise RecordError(f"--tensorboard {folder} cannot be written to: {error}") from error
         names.append(one.name)
     return names
 
 
-def _write(tf: Any, record: Record, one: Told, place: Path) -> None:
+def _write(tf: Any, record: Record, one: LoggedRun, place: Path) -> None:
     writer = tf.summary.create_file_writer(str(place))
     with writer.as_default(), tf.device("CPU:0"):
         for step, loss in enumerate(record.get("losses") or []):
@@ -73,7 +73,7 @@ def _write(tf: Any, record: Record, one: Told, place: Path) -> None:
 
 
 def _write_reads(tf: Any, record: Record) -> None:
-    """Steps of these curves are parts of time, of equal length, from the command's start."""
+    """Write the reads: steps of these curves are parts of equal length from the command's start."""
     for node in record["io"]["over_time"]:
         for step, size in enumerate(node["bytes"]):
             if node["part_s"]:

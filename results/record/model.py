@@ -1,0 +1,314 @@
+"""The record of one run: its parts, their types and units.
+
+Units are in the names. A field without a default is required. None is a number or text that is unknown, or a part that
+the record lacks. A record may have further keys, which are kept and not checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Annotated, Any, ClassVar, Literal
+
+SCHEMA_VERSION = 3
+Record = dict[str, Any]  # a record as its file has it; RunRecord describes its keys
+# Every key of `Numbers` that matches holds a number; a rate is not below 0.
+PATTERNS = {
+    "(_s|_wh|_w|_per_s|_per_wh|_per_s_per_device|_per_token|_per_image|_per_device|_percent|_bytes)$": {
+        "type": ["number", "null"]
+    },
+    "(_per_s|_per_wh|_per_s_per_device)$": {"type": ["number", "null"], "minimum": 0},
+    "^(mfu|hfu|samples|missing|(measured|effective|epcc)_(tokens|images|samples))$": {"type": ["number", "null"]},
+}
+
+# In Annotated, a text is the description, and a dictionary has keywords of JSON schema.
+Number = float | None
+Amount = Annotated[float | None, {"minimum": 0}]
+Text = str | None
+Name = Annotated[str, {"minLength": 1}]
+Count = Annotated[int, {"minimum": 0, "maximum": 10**9}]
+Whole = Annotated[int, {"minimum": 0}]
+KnownAmount = Annotated[float, {"minimum": 0}]
+Options = Annotated[
+    dict[str, Any],
+    {
+        "properties": {"peak_tflops_per_device": {"type": ["number", "null"]}},
+        "additionalProperties": {"type": ["string", "number", "boolean", "null", "array"]},
+    },
+]
+NodeDevices = Annotated[Any, {"type": ["array", "object", "null"], "items": {"type": "object"}}]
+
+
+def _list() -> Any:
+    return field(default_factory=list)
+
+
+def _dict() -> Any:
+    return field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numbers:
+    """An object in which the value of each key that ends with a unit is a number."""
+
+    keywords: ClassVar[dict[str, Any]] = {"patternProperties": PATTERNS}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """A time on one node that throughput and energy are of."""
+
+    hostname: str
+    boot_id: Annotated[str, "of the node's kernel; empty if unknown"]
+    start_s: Annotated[float, "on the node's monotonic clock, as is end_s"]
+    end_s: float
+    start_epoch_s: Annotated[Number, "since 1970, on the node's wall clock"] = None
+    end_epoch_s: Number = None
+    kind: Annotated[Literal["measured", "effective"], "without or with the input path"]
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Window:
+        """Return the window that a record holds; raises KeyError if it is incomplete."""
+        names = [one.name for one in fields(cls) if one.default is MISSING or one.name in values]
+        return cls(**{name: values[name] for name in names})
+
+    @property
+    def duration_s(self) -> float:
+        """Length of the window, in seconds."""
+        return self.end_s - self.start_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device:
+    """A device that one process, its rank, trained on."""
+
+    hostname: str
+    device_id: Annotated[Text, "its UUID or bus address; empty for a processor"]
+    name: Text = None
+    cpus: Annotated[Text, "on which the process may run"] = None
+    rank: Whole = 0
+    peak_memory_bytes: Amount = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metrics(Numbers):
+    """Work, times and rates; most are checked by the unit that ends their names."""
+
+    comparable: Annotated[bool | None, "with published results of the workload"] = None
+    measured_steps: Amount = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clocks(Numbers):
+    """Clock, temperature and throttling of a device over the windows."""
+
+    mean_mhz: Amount = None
+    least_mhz: Amount = None
+    hottest_c: Number = None
+    throttled: Annotated[dict[str, KnownAmount], "percent of the time, by reason"] = _dict()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Uncertain(Numbers):
+    """An energy with the half-width of its interval, and the two components of it."""
+
+    uncertainty_wh: Amount = None
+    random_wh: Amount = None
+    systematic_wh: Amount = None
+    accuracy: Annotated[Amount, "of the sensor, relative"] = None
+    accuracy_from: Annotated[Text, "data sheet, or assumed"] = None
+    samples: Amount = None
+    missing: Annotated[Amount, "readings that failed"] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Channel(Uncertain):
+    """Energy by one sensor, in watt-hours."""
+
+    name: str
+    hostname: str
+    scope: Annotated[str, "what the sensor covers, such as device or node"]
+    estimated: bool
+    energy_wh: Number
+    source: Text = None
+    method: Annotated[Text, "counter, integral, or counter+integral"] = None
+    device_id: Text = None
+    num_devices: KnownAmount = 0
+    largest_gap_s: Amount = None
+    integral_vs_counter: Annotated[Number, "relative difference"] = None
+    clocks: Clocks = Clocks()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Energy(Uncertain):
+    """Energy and power over the windows of one kind, summed over all devices."""
+
+    energy_wh: float
+    power_kind: Literal["measured", "estimated"]
+    power_scope: str
+    channels: Annotated[list[Channel], {"minItems": 1}]
+    power_source: str = ""
+    window_s: Amount = None
+    notes: list[str] = _list()
+    sampled_by_scope: Numbers = Numbers()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Region:
+    """Time of a step in one region."""
+
+    median_s: Amount
+    share_percent: Amount
+    from_: str = ""
+    p95_s: Amount = None
+    whole_s: Annotated[Amount, "with the regions inside it"] = None
+    imbalance_percent: Amount = None
+    by_rank_s: list[Amount] = _list()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Regions:
+    """Regions of a step in windows of one kind; their own times add up to the step."""
+
+    steps: Count
+    regions: dict[str, Region]
+    clock: Literal["host", "device"] = "host"
+    step_s: Amount = None
+    marked_percent: Amount = None
+    in_parts: Numbers = Numbers()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reads:
+    """Reads of files."""
+
+    files: Whole
+    opens: Whole
+    reads: Whole
+    bytes: Whole
+    read_s: KnownAmount
+    open_s: KnownAmount
+    sequential_reads: Whole
+    maps: Whole
+    mapped_bytes: Whole
+    size_bytes: Whole
+    reads_by_size: dict[str, Whole]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileReads(Reads):
+    """Reads of one file."""
+
+    path: str
+    window_bytes: Annotated[Whole, "read in the windows"]
+    waited_for_bytes: Annotated[Whole, "of them, while steps waited for input"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FolderReads(Reads):
+    """Reads of all files in one folder."""
+
+    path: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowReads:
+    """Reads in the windows of one kind."""
+
+    files: Whole
+    bytes: Whole
+    reads: Whole
+    read_s: Annotated[KnownAmount, "summed over processes"]
+    reading_s: Annotated[KnownAmount, "in which any process read"]
+    by_region: Annotated[dict[str, Whole], "bytes"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadsOverTime:
+    """Bytes read on one node, in parts of part_s seconds from begin_s of its monotonic clock."""
+
+    hostname: str
+    boot_id: str
+    begin_s: KnownAmount
+    part_s: KnownAmount
+    bytes: list[Whole]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobReads:
+    """Reads of the job, as ioprof counted them."""
+
+    coverage_percent: Annotated[Amount, "of the bytes that the kernel counted"]
+    missing: list[str]
+    notes: list[str]
+    lost_opens: Whole
+    lost_stretches: Whole
+    job: Reads
+    data: Annotated[Reads, "of the files that steps read"]
+    windows: dict[str, WindowReads]
+    files: list[FileReads]
+    folders: list[FolderReads]
+    over_time: list[ReadsOverTime]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """Processor and devices of one node."""
+
+    cpu: Text = None
+    devices: NodeDevices = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provenance(Node):
+    """Origin of the run: code, container, packages, environment and machine."""
+
+    command: list[Any] | None = None
+    created: Text = None
+    git_commit: Text = None
+    git_dirty: bool | None = None
+    container: Text = None
+    container_digest: Text = None
+    exclusive: Text = None
+    environment: dict[str, str] | None = None
+    packages: Annotated[dict[str, str | None] | None, "their versions"] = None
+    nodes: list[Node] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRecord:
+    """Record of one run: units are in the keys, an unknown number is null, further keys are not checked."""
+
+    keywords: ClassVar[dict[str, Any]] = {
+        "if": {"properties": {"status": {"const": "ok"}}},
+        "then": {
+            "required": ["metrics", "windows", "energy", "precision", "data", "sample", "choices", "variant"],
+            "properties": {"layout": {"required": ["num_devices", "num_nodes", "global_batch_size"]}},
+        },
+    }
+    schema_version: Literal[3]
+    benchmark: Name
+    system: Name
+    model: Annotated[Name, "its size or variant"]
+    work_unit: Annotated[Name, "counted by throughput, such as tokens"]
+    status: Literal["ok", "failed", "out_of_memory", "unfinished"]
+    layout: Annotated[dict[str, Count], "devices, nodes, parallel sizes, batch sizes"]
+    run_id: Annotated[str, "unique; empty for a run that left no record"] = ""
+    error: Annotated[str, "why the status is not ok"] = ""
+    config: Annotated[dict[str, Options], "options as used, by group"] = _dict()
+    precision: str = ""
+    data: str = ""
+    sample: Annotated[str, "its size, such as 2048 tokens"] = ""
+    choices: Annotated[dict[str, str], "options that change the speed of the same work, by title"] = _dict()
+    variant: Annotated[list[str], "the choices that are not usual"] = _list()
+    metrics: Metrics = Metrics()
+    losses: list[Number] = _list()
+    step_times_s: list[Amount] = _list()
+    windows: list[Window] = _list()
+    devices: list[Device] = _list()
+    provenance: Provenance = Provenance()
+    regions: Annotated[dict[str, Regions], "by kind of window"] = _dict()
+    energy: Energy | None = None
+    energy_effective: Energy | None = None
+    io: JobReads | None = None
+    slurm: Numbers = Numbers()
