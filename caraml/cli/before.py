@@ -73,13 +73,22 @@ def image(options: argparse.Namespace) -> int:
     argument("benchmark", metavar="BENCHMARK", help="a folder of benchmarks/"),
     argument("--model", default="", help="its size or variant; default: the system's own"),
     argument("--get", metavar="KEY", help="only this value"),
-    argument("--run", type=Path, metavar="FOLDER", help="of JUBE: check its tags, and ask the scheduler"),
-    argument("--name", default="", help="with --run: of the workflow; default: BENCHMARK"),
+    argument("--run", type=Path, metavar="FOLDER", help="a run of JUBE: check its tags, and ask the scheduler"),
+    argument("--name", default="", help="of the workflow whose tags are checked; default: BENCHMARK"),
+    argument("--tags", nargs="*", default=[], metavar="TAG", help="check that the workflow has these tags"),
     flag("--ask-scheduler", "exit with 2 unless the system's scheduler answers"),
 )
 def plan(options: argparse.Namespace) -> int:
     """Print what a workflow asks about a system, the site and a workload, as a Python dictionary."""
-    found = plan_of(options.system, options.benchmark, options.model, options.run, options.name, options.ask_scheduler)
+    found = plan_of(
+        options.system,
+        options.benchmark,
+        options.model,
+        options.run,
+        options.name,
+        options.tags,
+        options.ask_scheduler,
+    )
     if options.get and options.get not in found:
         raise SiteError(f"a plan has no key {options.get}: the keys are {', '.join(found)}")
     end = "" if options.run else "\n"  # JUBE takes all that is printed as the value, from any terminal

@@ -13,7 +13,7 @@ import pytest
 from caraml import __main__, cli
 from caraml.errors import SiteError
 from caraml.installation import checkout
-from caraml.plan.tags import check_tags
+from caraml.plan.tags import check_tags, tags_of_run
 from results.tests import made_up
 
 REQUIREMENTS = """
@@ -144,4 +144,4 @@ def test_files_are_read_alike_on_any_terminal(tmp_path):
     code, _, err = ended(started(tmp_path, "wait", str(tmp_path / "run"), **terminal))
     assert (code, "there is no scontrol on this machine" in err) == (2, True), err
     with pytest.raises(SiteError, match=r"x has no tag t: its tags are $"):
-        check_tags(tags.parent, "x", tmp_path)
+        check_tags(tags.parent, "x", tags_of_run(tmp_path))
