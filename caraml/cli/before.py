@@ -63,8 +63,8 @@ def image(options: argparse.Namespace) -> int:
         print(definition(found, options.form), end="")
         return 0
     site = read_site("")
-    chosen = options.runtime or site["container_runtime"]
-    print(make_image(found, chosen if chosen in ENDINGS else "apptainer", Path(site["container_folder"])))
+    chosen = options.runtime or site.container_runtime
+    print(make_image(found, chosen if chosen in ENDINGS else "apptainer", Path(site.container_folder)))
     return 0
 
 

@@ -18,7 +18,7 @@ from caraml.machine.finding import BAD, GOOD, WARNING, Finding
 from caraml.machine.images import ENDINGS, architecture_of, image_path, read_image
 from caraml.machine.programs import ProgramError, ask, words
 from caraml.plan.forecast import forecast
-from caraml.plan.site import Site, read_site, submit_of
+from caraml.plan.site import Site, read_site
 from caraml.plan.systems import Block, read_system, read_systems
 from caraml.plan.workloads import Workload, refusal
 from caraml.schedulers.kubernetes.checks import check_cluster
@@ -37,8 +37,8 @@ def examine(name: str) -> list[Finding]:
         missing = Finding("checkout", BAD, f"{Path.cwd()} is in none", "ask in one: it has workflows and site.yaml")
         return [missing, *jube(), *sensors(block, block["container_runtime"])]
     site = read_site(name)
-    runtime = site["container_runtime"] or block["container_runtime"]
-    by_kubernetes = submit_of(site, block) == "kubernetes"
+    runtime = site.container_runtime or block["container_runtime"]
+    by_kubernetes = site.submit_of(block) == "kubernetes"
     if by_kubernetes:
         runtime = "pod"
     checks = (
@@ -154,7 +154,7 @@ def jube() -> Iterator[Finding]:
 
 
 def scheduler(block: Block, site: Site) -> Iterator[Finding]:
-    if submit_of(site, block) != "sbatch":
+    if site.submit_of(block) != "sbatch":
         yield Finding("scheduler", GOOD, "none is needed: jobs run here")
         return
     if shutil.which("sbatch") is None:
@@ -170,7 +170,7 @@ def scheduler(block: Block, site: Site) -> Iterator[Finding]:
         return
     partitions = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines() if line.strip()}
     yield Finding("scheduler", GOOD, f"Slurm with partitions {', '.join(partitions)}")
-    wanted = site["partition"] or os.environ.get("SBATCH_PARTITION", "")
+    wanted = site.partition or os.environ.get("SBATCH_PARTITION", "")
     if not wanted:
         yield Finding("partition", WARNING, "none is named: Slurm's default is used", "state 'partition' in site.yaml")
     elif wanted not in partitions:
@@ -182,7 +182,7 @@ def scheduler(block: Block, site: Site) -> Iterator[Finding]:
             yield Finding(
                 "devices", BAD, f"partition {wanted} hands out no {block['gres']}: {devices}", "choose another"
             )
-    if not site["account"] and not os.environ.get("SBATCH_ACCOUNT"):
+    if not site.account and not os.environ.get("SBATCH_ACCOUNT"):
         yield Finding("account", WARNING, "none is named: your default is used", "state 'account' in site.yaml")
 
 
@@ -196,7 +196,7 @@ def container(block: Block, site: Site, runtime: str) -> Iterator[Finding]:
     program = {"charliecloud": "ch-run"}.get(runtime, runtime)
     if shutil.which(program) is None:
         yield Finding("container", WARNING, f"there is no {program} here", "it must be there on the compute nodes")
-    folder = Path(site["container_folder"])
+    folder = Path(site.container_folder)
     for name in images_of(block):
         path = image_path(folder, name, runtime)
         image = read_image(name)
@@ -216,7 +216,7 @@ def container(block: Block, site: Site, runtime: str) -> Iterator[Finding]:
 
 
 def data(site: Site) -> Iterator[Finding]:
-    folder = Path(site["data_folder"])
+    folder = Path(site.data_folder)
     if not folder.exists():
         yield Finding("data", WARNING, f"{folder} is not there yet", "the first run makes small sets in it")
         return
@@ -292,7 +292,7 @@ def host_name(resolve: Callable[..., Any] = socket.getaddrinfo) -> Iterator[Find
 
 
 def space(site: Site) -> Iterator[Finding]:
-    for what, folder in (("results", checkout() / "jube"), ("data", Path(site["data_folder"]))):
+    for what, folder in (("results", checkout() / "jube"), ("data", Path(site.data_folder))):
         existing = next(path for path in (folder, *folder.parents) if path.exists())
         free_gb = shutil.disk_usage(existing).free / 1e9
         state = GOOD if free_gb > FREE_GB else WARNING

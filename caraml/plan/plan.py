@@ -10,7 +10,7 @@ from caraml.errors import SiteError
 from caraml.installation import checkout
 from caraml.plan.paths import wrong_path
 from caraml.plan.points import sweep
-from caraml.plan.site import read_site, submit_of
+from caraml.plan.site import read_site
 from caraml.plan.systems import read_system
 from caraml.plan.tags import check_tags, tags_of_run
 from caraml.plan.workloads import refusal, workload
@@ -54,19 +54,19 @@ def plan(
     site = read_site(system)
     model = model or facts.default_model(block)
     points = sweep(known, block, site, model)
-    submit = submit_of(site, block)
+    submit = site.submit_of(block)
     if ask_scheduler or of_run:
         check_scheduler(submit, site)
-    runtime = site["container_runtime"] or block["container_runtime"]
-    in_container = site["container_runtime"] or (runtime if runtime != "none" else "podman")
+    runtime = site.container_runtime or block["container_runtime"]
+    in_container = site.container_runtime or (runtime if runtime != "none" else "podman")
     is_pod = submit == "kubernetes"  # which is a container already
     return {
         "repo": str(repo),
         "submit": submit,
         "runtime": "none" if is_pod else runtime,
         "runtime_in_container": "none" if is_pod else in_container,
-        "data_folder": site["data_folder"],
-        "site_flags": site[f"{benchmark}_flags"],
+        "data_folder": site.data_folder,
+        "site_flags": site.workload_flags.get(benchmark, ""),
         "work_unit": facts.work_unit,
         "framework": facts.framework,
         "process_starter": PROCESS_STARTERS[facts.framework],

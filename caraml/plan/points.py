@@ -11,7 +11,7 @@ from functools import partial
 
 from benchmarks.common.options import ConfigError
 from caraml.errors import SiteError
-from caraml.plan.site import Site, submit_of
+from caraml.plan.site import Site
 from caraml.plan.systems import Block
 from caraml.plan.workloads import Workload
 
@@ -69,11 +69,11 @@ def fitting_batches(check: Callable[[int], None], sweep: Sequence[int], asked: S
 def sweep(known: Workload, block: Block, site: Site, model: str) -> dict[int, list[int]]:
     """Return the global batch sizes to run for each number of devices; raises SiteError where none can run."""
     facts = known.facts
-    asked = {key: numbers(site[key], f"CARAML_{key.upper()}") for key in ("devices", "batches")}
+    asked = {key: numbers(getattr(site, key), f"CARAML_{key.upper()}") for key in ("devices", "batches")}
     micro_batch = facts.value("micro_batch_size", block, model) if "micro_batch_size" in facts.parameters else ""
     batches = numbers(facts.resolve(facts.batches, block, model), "the sweep of batches")
     devices_sweep = numbers(str(block["devices_sweep"]), "devices_sweep")
-    most = int(block["devices_per_node"]) if submit_of(site, block) == "bash" else None
+    most = int(block["devices_per_node"]) if site.submit_of(block) == "bash" else None
     found, where = {}, model
     try:
         for devices in fitting_devices(known, model, devices_sweep, asked["devices"], most):

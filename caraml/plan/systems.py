@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from caraml.errors import SiteError, near
 from caraml.installation import REFUSED, SYSTEMS, table_file
+from caraml.plan.kinds import ANY_TEXT, FIGURE, FROM_0, FROM_1, RUNTIME, SUBMIT, SWEEP, TEXT, Kind, one_of
 from caraml.plan.nodes import entries, read_otherwise, text_of, value_of
 from results.show.tables.table import aligned
 from results.workloads import VENDORS, workloads
@@ -28,37 +28,10 @@ COLUMNS = (
     ("source of the figures", "hardware_source"),
 )
 
-RUNTIMES = ("apptainer", "podman", "charliecloud", "none")
-SUBMITS = ("bash", "sbatch", "kubernetes")
-
-
-class Kind(NamedTuple):
-    """Allowed values of a key: in words, and as a regular expression for the text in the file."""
-
-    words: str
-    pattern: str
-    convert: Callable[[str], str | int | float] = str
-
-
-def _one_of(*choices: str) -> Kind:
-    return Kind(f"one of {', '.join(choices)}", "|".join(map(re.escape, choices)))
-
-
-ANY_TEXT = Kind('a text, or "" for none', r"(?s:.*)")
-TEXT = Kind("a text", r"(?s:.*\S.*)")
-FROM_0 = Kind("a whole number from 0 on", r"0|[1-9][0-9]*", int)
-FROM_1 = Kind("a whole number from 1 on", r"[1-9][0-9]*", int)
-FIGURE = Kind(
-    "a number from 0 on",
-    r"[0-9]*\.?[0-9]+([eE][-+]?[0-9]+)?",
-    lambda text: int(text) if text.isdecimal() else float(text),
-)
-SWEEP = Kind("whole numbers from 1 on with spaces between them", rf" *{FROM_1.pattern}( +{FROM_1.pattern})* *")
-
 # Every key of a block; the head of systems.yaml explains them.
 KEYS: dict[str, Kind] = {
     "system_name": TEXT,
-    "vendor": _one_of(*VENDORS),
+    "vendor": one_of(*VENDORS),
     "cpu_arch": TEXT,
     "accelerator": TEXT,
     "device_words": ANY_TEXT,
@@ -77,15 +50,15 @@ KEYS: dict[str, Kind] = {
     "hardware_source": TEXT,
     "power_methods": TEXT,
     "image": TEXT,
-    "container_runtime": _one_of(*RUNTIMES),
-    "submit": _one_of(*SUBMITS),
+    "container_runtime": RUNTIME,
+    "submit": SUBMIT,
     "gres": ANY_TEXT,
     "kubernetes_resource": ANY_TEXT,
     "launcher": ANY_TEXT,
     "launcher_args": ANY_TEXT,
     "host_suffix": ANY_TEXT,
     "network_env": ANY_TEXT,
-    "default_precision": _one_of("fp32", "bf16", "fp16", "fp8"),
+    "default_precision": one_of("fp32", "bf16", "fp16", "fp8"),
     "warmup_steps": FROM_0,
     "measured_steps": FROM_1,
     "min_measured_s": FIGURE,
@@ -166,7 +139,7 @@ def _wrong_value(parameter: Any, key: str, kind: Kind) -> str:
     text = text_of(value)
     if key in COMMANDS and text_of(parameter, "mode"):
         kind = TEXT
-    if not re.fullmatch(kind.pattern, text):
+    if not kind.allows(text):
         return f"has '{text}' as its {key}: write {kind.words}"
     if "," in text and not text_of(parameter, "separator"):
         return f"has a comma in its {key}, where JUBE takes it for two values: add 'separator: \"|\"'"
@@ -185,7 +158,7 @@ def _known_keys() -> Mapping[str, Kind]:
     of_one = rf" *({number}( +{number})*)? *"
     numbers = Kind("whole numbers, such as '8 16; 117M: 2 4'", rf"{of_one}(; *[^;:]+:{of_one})*")
     return KEYS | {
-        name: numbers if re.fullmatch(numbers.pattern, str(usual)) else TEXT
+        name: numbers if numbers.allows(str(usual)) else TEXT
         for facts in workloads().values()
         for name, usual in facts.parameters.items()
     }

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from caraml.plan.forecast import ASSUMED_MFU, START_S, forecast
-from caraml.plan.site import read_site
+from caraml.plan.site import Site, read_site
 from caraml.plan.systems import read_systems
 from caraml.plan.workloads import Workload
 from results.workloads import Facts, workloads
@@ -25,7 +26,7 @@ BLOCK = {
     "measured_steps": 2,
     "min_measured_s": 5,
 }
-SITE = {"submit": "", "devices": "", "batches": ""}
+SITE = Site()
 
 
 def made_up(**values):
@@ -58,7 +59,7 @@ def test_what_the_figures_do_not_tell_is_not_made_up():
 
 
 def test_a_narrowed_sweep_is_forecast():
-    found = forecast(made_up(), BLOCK, {**SITE, "devices": "4", "batches": "16"})
+    found = forecast(made_up(), BLOCK, replace(SITE, devices="4", batches="16"))
     assert (found.points, found.runs) == (1, 2)
 
 

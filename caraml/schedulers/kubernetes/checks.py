@@ -25,7 +25,7 @@ INDEXED_SINCE = (1, 24)
 
 def check_cluster(block: Block, site: Site, images: Sequence[str]) -> Iterator[Finding]:
     """Each thing that is looked at; nothing more where the cluster does not answer."""
-    kubectl = Kubectl(site["kubernetes_context"], site["kubernetes_namespace"])
+    kubectl = Kubectl(site.kubernetes_context, site.kubernetes_namespace)
     try:
         version = kubectl.json("version")["serverVersion"]
         yield from _version(version, block)
@@ -37,7 +37,7 @@ def check_cluster(block: Block, site: Site, images: Sequence[str]) -> Iterator[F
     except (SchedulerError, KeyError) as error:
         to_do = "is kubectl there, and does 'kubectl version' show a server? See kubernetes_context in site.yaml"
         yield Finding("Kubernetes", BAD, str(error), to_do)
-    if not site["kubernetes_memory"]:
+    if not site.kubernetes_memory:
         yield Finding("memory", WARNING, "a pod has no limit", "state kubernetes_memory, such as 64Gi, in site.yaml")
 
 
@@ -70,7 +70,7 @@ def _images(site: Site, images: Sequence[str]) -> Iterator[Finding]:
 
 
 def _storage(kubectl: Kubectl, site: Site) -> Iterator[Finding]:
-    name, path = site["kubernetes_claim"], site["kubernetes_claim_path"]
+    name, path = site.kubernetes_claim, site.kubernetes_claim_path
     if not name:
         found = "no claim: a ConfigMap takes the checkout to the pods, which make their data and log their files"
         yield Finding("storage", GOOD, found, "with data of your own, state kubernetes_claim in site.yaml")
@@ -83,14 +83,14 @@ def _storage(kubectl: Kubectl, site: Site) -> Iterator[Finding]:
     yield Finding("storage", GOOD if phase == "Bound" else WARNING, f"claim {name} is {phase}")
     if "ReadWriteMany" not in modes:
         yield Finding("storage", WARNING, f"claim {name} is {modes}", "points of several nodes need ReadWriteMany")
-    for what, folder in (("the checkout", str(checkout())), ("data_folder", site["data_folder"])):
+    for what, folder in (("the checkout", str(checkout())), ("data_folder", site.data_folder)):
         if not (path and is_below(folder, path)):
             to_do = "kubernetes_claim_path is the folder of this machine that is on the claim"
             yield Finding("storage", BAD, f"{what}, {folder}, is not in {path or 'kubernetes_claim_path'}", to_do)
 
 
 def _nodes(kubectl: Kubectl, block: Block, site: Site) -> Iterator[Finding]:
-    labels = ",".join(site["kubernetes_node_selector"])
+    labels = ",".join(site.kubernetes_node_selector)
     tolerated = {one["key"] for one in tolerations(site)}
     done = kubectl.try_to("get", "nodes", "-l", labels, "-o", "name")
     if done.returncode:
@@ -98,7 +98,7 @@ def _nodes(kubectl: Kubectl, block: Block, site: Site) -> Iterator[Finding]:
         return
     wanted = {block["kubernetes_resource"] or "cpu": int(block["devices_per_node"])}
     if not block["kubernetes_resource"]:
-        wanted["cpu"] = int(site["kubernetes_cpus"] or 1)
+        wanted["cpu"] = int(site.kubernetes_cpus or 1)
     [(resource, number)] = wanted.items()
     nodes = kubectl.json("get", "nodes", "-l", labels)["items"]
     fitting = [
@@ -127,7 +127,7 @@ def _number(text: str) -> float:
 
 
 def _queue(kubectl: Kubectl, site: Site) -> Iterator[Finding]:
-    name = site["kubernetes_queue"]
+    name = site.kubernetes_queue
     if not name:
         return
     done = kubectl.try_to("get", "localqueues.kueue.x-k8s.io", name, "-o", "name")

@@ -23,7 +23,7 @@ UNKNOWN = "UNKNOWN"
 
 def check_access(site: Site) -> None:
     """Raise SchedulerError, soon, unless Kubernetes answers and takes Jobs."""
-    kubectl = Kubectl(site["kubernetes_context"], site["kubernetes_namespace"])
+    kubectl = Kubectl(site.kubernetes_context, site.kubernetes_namespace)
     done = kubectl.try_to("auth", "can-i", "create", "jobs.batch")
     if done.stdout.strip() == "no":
         raise SchedulerError(

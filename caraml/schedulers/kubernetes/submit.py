@@ -101,15 +101,15 @@ def submit(folder: Path, site: Site) -> None:
         os.getuid(),
         os.getgid(),
         *_version(repo),
-        site["kubernetes_namespace"],
+        site.kubernetes_namespace,
     )
     archive = None
-    if site["kubernetes_claim"]:
+    if site.kubernetes_claim:
         _check_claim(site, place, bool(request.prepare))
     else:
         archive = _archive(repo, folder)
     found = objects(request, site, place, archive, _further(site))
-    kubectl = Kubectl(site["kubernetes_context"] or _current_context(), site["kubernetes_namespace"])
+    kubectl = Kubectl(site.kubernetes_context or _current_context(), site.kubernetes_namespace)
     files = folder / OBJECTS
     files.mkdir(exist_ok=True)
     for name, kinds in ((CHECKOUT, {"ConfigMap"}), (JOB, {"Service", "Job"})):
@@ -172,9 +172,9 @@ def _without_nulls(node: Any) -> Any:
 
 def _values(request: Request, site: Site, place: Place) -> dict[str, Any]:
     """Return what the template takes, by name; raises SiteError for facts of the site that cannot be used."""
-    claim, name = site["kubernetes_claim"], place.name
+    claim, name = site.kubernetes_claim, place.name
     labels = {PART: "caraml", NAME: name, "app.kubernetes.io/component": request.benchmark.replace("_", "-")}
-    queue = {"kueue.x-k8s.io/queue-name": site["kubernetes_queue"]} if site["kubernetes_queue"] else {}
+    queue = {"kueue.x-k8s.io/queue-name": site.kubernetes_queue} if site.kubernetes_queue else {}
     nodes = [f"{name}-{index}.{name}" for index in range(request.nodes)] if request.nodes > 1 else []
     user, group = _user(site, place)
     mounts = _mounts(site, place)
@@ -184,7 +184,7 @@ def _values(request: Request, site: Site, place: Place) -> dict[str, Any]:
         "LABELS": labels,
         "LABELS_OF_JOB": labels | queue,
         "FOLDER": place.folder,
-        "PATIENCE_S": f"{60 * float(site['kubernetes_patience_min']):g}",
+        "PATIENCE_S": f"{60 * float(site.kubernetes_patience_min):g}",
         "IS_SUSPENDED": True if queue else None,
         "COMPLETION_MODE": "Indexed" if nodes else None,  # versions before 1.24 have none
         "NODES": request.nodes,
@@ -193,7 +193,7 @@ def _values(request: Request, site: Site, place: Place) -> dict[str, Any]:
         "SUBDOMAIN": name if nodes else None,
         "NODE_SELECTOR": node_selector(site) or None,
         "TOLERATIONS": tolerations(site) or None,
-        "PULL_SECRET": site["kubernetes_pull_secret"] or None,
+        "PULL_SECRET": site.kubernetes_pull_secret or None,
         "USER": user,
         "GROUP": group,
         "IS_NOT_ROOT": user != 0,
@@ -203,11 +203,11 @@ def _values(request: Request, site: Site, place: Place) -> dict[str, Any]:
         "COMMAND": _command(request, site, place),
         "RESOURCES": _resources(request, site),
         "IMAGE_NAME": request.image,
-        "DATA_FOLDER": site["data_folder"],
+        "DATA_FOLDER": site.data_folder,
         "DATA_APART": None if claim else "yes",
         "COMMIT": place.commit,
         "CHANGED": place.changed,
-        "INTERFACE": site["network_interface"] or None,
+        "INTERFACE": site.network_interface or None,
         "MASTER_ADDR": nodes[0] if nodes else None,
         "NAMES_OF_NODES": ",".join(nodes) or None,
         "MOUNTS": [{"name": one, "mountPath": path} for one, path, _ in mounts],
@@ -217,16 +217,16 @@ def _values(request: Request, site: Site, place: Place) -> dict[str, Any]:
 
 def _user(site: Site, place: Place) -> tuple[int, int]:
     """Return user and group: on a claim those of who submits, as of its files; else any will do, but for root."""
-    if site["kubernetes_user"]:
-        user, _, group = site["kubernetes_user"].partition(":")
+    if site.kubernetes_user:
+        user, _, group = site.kubernetes_user.partition(":")
         return int(user), int(group or user)
-    return (place.user, place.group) if place.user or site["kubernetes_claim"] else (1000, 1000)
+    return (place.user, place.group) if place.user or site.kubernetes_claim else (1000, 1000)
 
 
 def _command(request: Request, site: Site, place: Place) -> list[str]:
     start = f'cd "$0" && PYTHONPATH={shlex.quote(place.repo)}"${{PYTHONPATH:+:$PYTHONPATH}}" exec "$@"'
     program = ["python3", "-m", "caraml.schedulers.kubernetes.pod", "--runs", str(request.runs)]
-    if not site["kubernetes_claim"]:
+    if not site.kubernetes_claim:
         start = f"python3 -m tarfile -e {CHECKOUT_FOLDER}/{ARCHIVE} / && {start}"
         program += ["--parcel", *(["--prepare", request.prepare] if request.prepare else [])]
     return ["bash", "-c", start, place.folder, *program]
@@ -238,21 +238,21 @@ def _resources(request: Request, site: Site) -> dict[str, str]:
             "the system's block has no kubernetes_resource, which a pod would ask for: its devices are handed out in "
             "another way, for which no template is written"
         )
-    memory = {"memory": site["kubernetes_memory"]} if site["kubernetes_memory"] else {}
+    memory = {"memory": site.kubernetes_memory} if site.kubernetes_memory else {}
     devices = {request.resource: str(request.devices_on_node)} if request.resource else {}
-    return {"cpu": site["kubernetes_cpus"] or str(request.cpus), **memory, **devices}
+    return {"cpu": site.kubernetes_cpus or str(request.cpus), **memory, **devices}
 
 
 def image_of(name: str, site: Site) -> str:
     """Return where an image of containers/images.yaml is; raises SiteError when the site does not say."""
-    if site["kubernetes_image"]:
-        return str(site["kubernetes_image"])
-    if not site["kubernetes_registry"]:
+    if site.kubernetes_image:
+        return str(site.kubernetes_image)
+    if not site.kubernetes_registry:
         raise SiteError(
             f"a pod needs the image {name}: give site.yaml a kubernetes_registry that has it, or for one system a "
             "kubernetes_image"
         )
-    return f"{site['kubernetes_registry'].rstrip('/')}/{name}"
+    return f"{site.kubernetes_registry.rstrip('/')}/{name}"
 
 
 def _mounts(site: Site, place: Place) -> list[tuple[str, str, Object]]:
@@ -261,11 +261,11 @@ def _mounts(site: Site, place: Place) -> list[tuple[str, str, Object]]:
     Folders are where they are on this machine: on the claim, or empty ones that the checkout is unpacked to.
     """
     found: list[tuple[str, str, Object]] = [("shm", "/dev/shm", {"emptyDir": {"medium": "Memory"}})]
-    if site["kubernetes_claim"]:
-        claim = {"persistentVolumeClaim": {"claimName": site["kubernetes_claim"]}}
-        return [*found, ("storage", site["kubernetes_claim_path"], claim)]
+    if site.kubernetes_claim:
+        claim = {"persistentVolumeClaim": {"claimName": site.kubernetes_claim}}
+        return [*found, ("storage", site.kubernetes_claim_path, claim)]
     found.append(("checkout", CHECKOUT_FOLDER, {"configMap": {"name": place.name}}))
-    for name, path in (("repo", place.repo), ("point", place.folder), ("data", site["data_folder"])):
+    for name, path in (("repo", place.repo), ("point", place.folder), ("data", site.data_folder)):
         if not any(is_below(path, other) for _, other, _ in found):
             found.append((name, path, {"emptyDir": {}}))
     return found
@@ -278,12 +278,12 @@ def is_below(path: str, folder: str) -> bool:
 
 def node_selector(site: Site) -> dict[str, str]:
     """Return the labels that nodes must have."""
-    return dict(text.split("=", 1) for text in site["kubernetes_node_selector"])
+    return dict(text.split("=", 1) for text in site.kubernetes_node_selector)
 
 
 def tolerations(site: Site) -> list[Object]:
     """Return the taints that are tolerated, which are written as kubectl writes them."""
-    found = [re.fullmatch(TOLERATION, text).groupdict() for text in site["kubernetes_tolerations"]]  # type: ignore[union-attr]
+    found = [re.fullmatch(TOLERATION, text).groupdict() for text in site.kubernetes_tolerations]  # type: ignore[union-attr]
     return [
         {"operator": "Exists" if one["value"] is None else "Equal"}
         | {key: value for key, value in one.items() if value is not None}
@@ -328,12 +328,12 @@ def _version(repo: Path) -> tuple[str, str]:
 
 
 def _check_claim(site: Site, place: Place, needs_data: bool) -> None:
-    path = site["kubernetes_claim_path"]
+    path = site.kubernetes_claim_path
     if not path:
         raise SiteError("kubernetes_claim needs kubernetes_claim_path: the folder of this machine that is on the claim")
     wanted = {"the checkout": place.repo, "the sweep": place.folder}
     if needs_data:
-        wanted["data_folder"] = site["data_folder"]
+        wanted["data_folder"] = site.data_folder
     for what, folder in wanted.items():
         if not is_below(folder, path):
             raise SiteError(f"{what} is {folder}, which is not on the claim, in {path}: a pod would not see it")
@@ -341,7 +341,7 @@ def _check_claim(site: Site, place: Place, needs_data: bool) -> None:
 
 def _further(site: Site) -> Object:
     """The site's own fields of a pod."""
-    file = site["kubernetes_pod"]
+    file = site.kubernetes_pod
     if not file:
         return {}
     try:
