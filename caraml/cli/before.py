@@ -21,7 +21,7 @@ COMMANDS = Group()
     argument(
         "--system",
         metavar="TAG",
-        help="see 'caraml systems'; without it: which tag fits the accelerators of this machine",
+        help="see 'caraml systems'; default: find the tags that fit this machine's accelerators",
     )
 )
 def doctor(options: argparse.Namespace) -> int:
@@ -32,13 +32,13 @@ def doctor(options: argparse.Namespace) -> int:
 
 
 @COMMANDS.command(
-    argument("--system", metavar="TAG", help="only this one, all that is known of it"),
+    argument("--system", metavar="TAG", help="only this one, with all its keys"),
     argument("--get", metavar="KEY", help="with --system: only this value"),
 )
 def systems(options: argparse.Namespace) -> int:
     """List the systems that are described: their tags and figures."""
     if options.get and not options.system:
-        raise SiteError("--get needs --system: of which system?")
+        raise SiteError("--get needs --system TAG: see 'caraml systems'")
     if not options.system:
         print(systems_table(read_systems()))
         return 0
@@ -53,11 +53,11 @@ def systems(options: argparse.Namespace) -> int:
     argument("name", metavar="NAME", help="of containers/images.yaml"),
     either(
         argument("--runtime", choices=ENDINGS, help="default: the site's container_runtime, else apptainer"),
-        argument("--print", choices=FORMATS, dest="form", help="print its definition and make nothing"),
+        argument("--print", choices=FORMATS, dest="form", help="print its definition, and build nothing"),
     ),
 )
 def image(options: argparse.Namespace) -> int:
-    """Build or pull a container image into the container folder, unless it is there."""
+    """Build or pull a container image into the container folder, unless it exists."""
     found = read_image(options.name)
     if options.form:
         print(definition(found, options.form), end="")

@@ -1,4 +1,4 @@
-"""Everything that a workflow asks about a system, the site and a workload, in one answer."""
+"""Answer everything that a workflow asks about a system, the site and a workload."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from caraml.plan.tags import check_tags, tags_of_run
 from caraml.plan.workloads import refusal, workload
 from caraml.schedulers.schedulers import check_scheduler
 
-# What starts one process per device of a node.
+# Programs that start one process per device of a node.
 PROCESS_STARTERS = {
     "pytorch": "python3 -m torch.distributed.run",
     "tensorflow": "python3 -m benchmarks.common.spawn",
 }
-# Never a CPU's speed under the name of an accelerator that the framework does not see.
+# Stated, so that no run falls back to the CPU if the framework finds no accelerator.
 DEVICES = {"nvidia": "gpu", "amd": "gpu", "graphcore": "ipu", "none": "cpu"}
 
 
@@ -40,7 +40,7 @@ def plan(
     default the benchmark's. `run` is the folder of a run of JUBE: its tags are checked, and the scheduler is asked
     before anything is submitted.
 
-    Raises SiteError for what cannot be run, and SchedulerError when the scheduler does not answer.
+    Raises SiteError for what cannot be run, and SchedulerError if the scheduler does not answer.
     """
     repo = checkout()
     if wrong := wrong_path(repo, "the checkout") or (run and wrong_path(run, "the run's folder")):
@@ -59,7 +59,7 @@ def plan(
         check_scheduler(submit, site)
     runtime = site.container_runtime or block["container_runtime"]
     in_container = site.container_runtime or (runtime if runtime != "none" else "podman")
-    is_pod = submit == "kubernetes"  # which is a container already
+    is_pod = submit == "kubernetes"  # is a container already
     return {
         "repo": str(repo),
         "submit": submit,

@@ -1,4 +1,4 @@
-"""The systems that are described in jube/include/systems.yaml, for people."""
+"""Read and check the systems in jube/include/systems.yaml."""
 
 from __future__ import annotations
 
@@ -64,21 +64,21 @@ KEYS: dict[str, Kind] = {
     "min_measured_s": FIGURE,
     "default_repeats": FROM_1,
 }
-# What a block need not state, with what it then is.
+# Keys that a block may omit, with their defaults.
 OPTIONAL: Mapping[str, Any] = {
     "kubernetes_resource": "",
     "memory_gb_per_s_per_device": 0,
     "link_gb_per_s_per_device": 0,
     "network_gb_per_s_per_device": 0,
 }
-COMMANDS = ("cpu_arch", "cpus_per_task")  # JUBE alone reads their values, so `mode: shell` may find them
+COMMANDS = ("cpu_arch", "cpus_per_task")  # JUBE alone reads their values, which may be commands with `mode: shell`
 Block = dict[str, Any]
 
 
 def read_systems(file: Path | None = None) -> dict[str, Block]:
-    """For each system its keys with their values; of a key with several tags, the value without a tag asked for.
+    """Return the values of each system's keys; for a key with several tags, the value that applies without a tag.
 
-    Raises SiteError when the file cannot be read, and for the first mistake in it.
+    Raises SiteError if the file cannot be read, and for the first mistake in it.
     """
     file = file or table_file(SYSTEMS)
     try:
@@ -101,7 +101,7 @@ def read_systems(file: Path | None = None) -> dict[str, Block]:
 
 
 def find_mistakes(root: Any) -> Iterator[tuple[Any, str]]:
-    """Find the mistakes in the blocks of systems, each with its node in the file."""
+    """Yield each mistake in the blocks of systems: its node in the file, and a sentence."""
     known = _known_keys()
     first: dict[str, int] = {}
     for block in entries(root, "parameterset"):
@@ -142,18 +142,18 @@ def _wrong_value(parameter: Any, key: str, kind: Kind) -> str:
     if not kind.allows(text):
         return f"has '{text}' as its {key}: write {kind.words}"
     if "," in text and not text_of(parameter, "separator"):
-        return f"has a comma in its {key}, where JUBE takes it for two values: add 'separator: \"|\"'"
+        return f"has a comma in its {key}, which JUBE takes for two values: add 'separator: \"|\"'"
     return ""
 
 
 def _untagged(block: Any) -> list[Any]:
-    """The parameters of a block that count where no tag is asked for."""
+    """Return the parameters of a block that apply without a tag."""
     return [one for one in entries(block, "parameter") if (text_of(one, "tag") or "!").startswith("!")]
 
 
 @cache
 def _known_keys() -> Mapping[str, Kind]:
-    """Keys of systems and parameters of workloads; a parameter is numbers where its usual value is."""
+    """Return the kinds of a system's keys and of workloads' parameters, which are numbers if their usual value is."""
     number = FROM_1.pattern
     of_one = rf" *({number}( +{number})*)? *"
     numbers = Kind("whole numbers, such as '8 16; 117M: 2 4'", rf"{of_one}(; *[^;:]+:{of_one})*")
@@ -165,7 +165,7 @@ def _known_keys() -> Mapping[str, Kind]:
 
 
 def read_system(name: str, file: Path | None = None) -> Block:
-    """One system; raises SiteError when there is none of that name, and when it is known and cannot be run."""
+    """Return one system; raises SiteError if it is unknown, or known and cannot be run."""
     systems = read_systems(file)
     if name not in systems and name in (reasons := read_refused()):
         raise SiteError(refusal(name, reasons[name]))
@@ -175,7 +175,7 @@ def read_system(name: str, file: Path | None = None) -> Block:
 
 
 def read_refused(file: Path | None = None) -> dict[str, str]:
-    """For each system that is known and cannot be run the reason; raises SiteError when the file cannot be used."""
+    """Return the reason for each known system that cannot be run; raises SiteError if the file cannot be used."""
     file = file or table_file(REFUSED)
     try:
         return {
@@ -185,16 +185,18 @@ def read_refused(file: Path | None = None) -> dict[str, str]:
     except YamlError as error:
         raise SiteError(f"{file} cannot be read: {error}") from error
     except (AttributeError, KeyError, StopIteration, TypeError) as error:
-        raise SiteError(f"{file}: a block is not that of a system that is refused ({error!r})") from error
+        raise SiteError(
+            f"{file}: a block does not describe a refused system ({error!r}): give it a tag, and a parameter 'refused'"
+        ) from error
 
 
 def refusal(name: str, reason: str) -> str:
-    """The sentence for who asked for it."""
+    """Return the sentence for a user who asked for a refused system."""
     return f"{name} was asked for, but {reason}"
 
 
 def systems_table(systems: dict[str, Block]) -> str:
-    """A table for people; a figure of 0 is not known."""
+    """Return a table of systems; a figure of 0 is not known."""
     rows = [[title for title, _ in COLUMNS]]
     for block in systems.values():
         rows.append(["-" if block[key] in (0, "") else str(block[key]) for _, key in COLUMNS])

@@ -115,7 +115,7 @@ def test_a_key_that_interrupts_is_no_traceback(folder):
     process = started(folder, "wait", "llm_run", "--interval", "60")
     assert process.stdout.readline()  # it waits
     process.send_signal(signal.SIGINT)
-    assert ended(process) == (130, "", "caraml: interrupted; jobs that were submitted go on\n")
+    assert ended(process) == (130, "", "caraml: interrupted; submitted jobs continue\n")
 
 
 def test_a_key_that_interrupts_while_modules_are_loaded_is_no_traceback(folder, tmp_path):

@@ -232,7 +232,7 @@ def test_a_request_is_what_the_workflow_wrote(tmp_path):
 @pytest.mark.parametrize("text", ["", "[]", "a: 1", WRITTEN.replace("02:30:00", "soon"), WRITTEN + "more: 1\n", "{"])
 def test_a_request_that_was_changed_is_one_sentence(tmp_path, text):
     (tmp_path / "request.yaml").write_text(text)
-    with pytest.raises(SiteError, match="is not what a workflow writes"):
+    with pytest.raises(SiteError, match="is not as a workflow writes it"):
         read_request(tmp_path)
 
 
