@@ -112,7 +112,7 @@ class Slurm:
         found = dict(FIELD.findall(done.stdout))
         # The folder can be a copy from another machine, with job numbers of its Slurm.
         if Path(found.get("WorkDir", folder)).resolve() != folder.resolve():
-            return _job(job_id, UNKNOWN, f"the number is another job's, in {found['WorkDir']}")
+            return _job(job_id, UNKNOWN, f"the number belongs to another job, in {found['WorkDir']}")
         job = _job(
             job_id,
             found.get("JobState") or UNSTATED,

@@ -164,7 +164,7 @@ MISTAKES = [
         "has '020000', which JUBE reads as 8192, af",
     ),
     ("host_suffix,        _: ", "host_suffix, _: 1:30} #", "has '1:30', which JUBE reads as 90, after"),
-    ("_: the CPU of this machine", '_: "CPU, this machine"', "has a comma in its accelerator, where JUBE takes it for"),
+    ("_: the CPU of this machine", '_: "CPU, this machine"', "has a comma in its accelerator, which JUBE takes for"),
     ("system_name,        _: CPU", "system_name,        _: GPU", "has 'GPU' as its system_name: write CPU"),
 ]
 
