@@ -1,8 +1,8 @@
-# What one types here; each target is one script or one command.
+# Each target is one script or one command.
 SHELL := bash
 ALL_PARTS := llm resnet report frames tracking darshan dev docs
 export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/build/test-packages/bin:$(PATH)
-# One file of tests after the other on each core: what a file's tests share is made once.
+# Each core runs one test file after the other, so that a file's shared fixtures are made once.
 PARALLEL := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder --durations 30
 
 .PHONY: help setup demo test test-all test-packages test-quick test-busy test-kubernetes lint bench coverage mutants docs docs-serve release-check gpu-check image clean
@@ -10,13 +10,13 @@ PARALLEL := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder --du
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 17
 
-setup: ## make .venv and install JUBE where it is missing
+setup: ## make .venv, and install JUBE if it is missing
 	@scripts/setup.sh
 
-demo: setup ## the main job on this machine: train, measure, table and report
+demo: setup ## a short sweep on this machine: train, measure, table and report
 	@scripts/demo.sh
 
-test: lint ## set up what is missing; lint, types, tests: 11 minutes on two cores
+test: lint ## set-up, lint, types and tests: 11 minutes on two cores
 	pytest $(PARALLEL)
 
 test-all: lint ## every test, also the slow ones: 35 minutes
@@ -28,7 +28,7 @@ test-packages: ## install the programs that only some tests need: Slurm, contain
 test-quick: lint ## the tests that neither train nor run JUBE, Slurm or containers
 	pytest $(PARALLEL) -m 'not slow and not long'
 
-test-busy: lint ## the tests 5 times beside twice as many busy loops as cores: make test-busy ROUNDS=5 TIER=quick
+test-busy: lint ## the tests 5 times with twice as many busy loops as cores: make test-busy ROUNDS=5 TIER=quick
 	@scripts/test_busy.sh $(or $(ROUNDS),5) $(or $(TIER),all) $(PARALLEL)
 
 test-kubernetes: lint ## as root: the workflow through a real Kubernetes of one node, which is built first
@@ -62,17 +62,17 @@ docs: ## the documentation as a site in build/docs; a warning is an error
 	@scripts/setup.sh docs
 	sphinx-build --fail-on-warning --keep-going --quiet --fresh-env docs build/docs
 
-docs-serve: docs ## the same on http://127.0.0.1:8000
+docs-serve: docs ## the documentation on http://127.0.0.1:8000
 	python -m http.server --bind 127.0.0.1 --directory build/docs 8000
 
-release-check: ## build both distributions, check them as an index does, and install them in a fresh environment
+release-check: ## build both distributions, check them as an index does, and install them in a new environment
 	@scripts/setup.sh $(ALL_PARTS)
 	scripts/release_check.sh
 
 gpu-check: setup ## train both GPT sizes on one NVIDIA GPU, 8 minutes: make gpu-check SYSTEM=H200
 	@scripts/gpu_check.sh $(SYSTEM)
 
-mutants: ## the share of made-up mistakes in the code that tests find, and each they do not: about an hour
+mutants: ## mutation tests: the share of mutants that tests detect, and each that they do not: about an hour
 	@scripts/setup.sh $(ALL_PARTS) mutants
 	mutmut run
 	python scripts/mutants.py

@@ -1,1 +1,1 @@
-"""The command `caraml`: look at results, watch over sweeps, and see what a machine needs."""
+"""The command `caraml`: check a machine, wait for sweeps, and evaluate their results."""

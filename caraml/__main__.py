@@ -1,4 +1,4 @@
-"""The command `caraml`, also as `python -m caraml`: whatever happens, the exit code says what it was."""
+"""The command `caraml`, also as `python -m caraml`, with an exit code for each kind of failure."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(argv)
     except KeyboardInterrupt:
-        print("caraml: interrupted; jobs that were submitted go on", file=sys.stderr)
+        print("caraml: interrupted; submitted jobs continue", file=sys.stderr)
         return 128 + signal.SIGINT
     except Exception:
-        # Python's own exit code would be 1, which says that a requirement is not met.
+        # Python's own exit code would be 1, which means that a requirement is not met.
         traceback.print_exc()
         print("caraml: internal error, no result: report the lines above to the developers", file=sys.stderr)
         return os.EX_SOFTWARE
@@ -39,8 +39,6 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 if __name__ == "__main__":
-    if (
-        not __package__
-    ):  # run as a file: no PYTHONPATH finds a checkout with a colon in its name, of which JUBE must hear
+    if not __package__:  # JUBE runs this file, as no PYTHONPATH can contain a checkout with a colon in its name
         sys.path[0] = str(Path(__file__).resolve().parents[1])
     sys.exit(main())

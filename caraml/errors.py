@@ -1,4 +1,4 @@
-"""Errors that a user can fix; each message says what was asked, what was found and what to do."""
+"""Errors that a user can fix; each message has what was asked, what was found and what to do."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class NoCheckout(CaramlError):
 
 
 class SiteError(CaramlError):
-    """The facts of a site, a system or an image cannot be used."""
+    """Settings of a site, a system, a workload or an image cannot be used."""
 
 
 class SweepError(CaramlError):
-    """A folder is not that of a sweep, or a sweep is not as it should be."""
+    """A folder has no sweep, or the sweep cannot be used."""
 
 
 class SchedulerError(CaramlError):

@@ -1,7 +1,7 @@
 """Installed parts of the suite: a checkout, the tables of systems and images, and packages that a command needs.
 
-Workflows, images and site.yaml are in a checkout alone. An installed `caraml` takes the checkout that the current
-folder is in; without one it still has the tables, as copies that setup.py puts into the package.
+Only a checkout has workflows, images and site.yaml. An installed `caraml` uses the checkout that contains the current
+folder; without one, it has the tables as copies that setup.py puts into the package.
 """
 
 from __future__ import annotations
@@ -16,38 +16,39 @@ PACKAGE = Path(__file__).resolve().parent
 SYSTEMS, IMAGES = Path("jube/include/systems.yaml"), Path("containers/images.yaml")
 REFUSED = SYSTEMS.with_name("refused.yaml")
 OURS = ("benchmarks", "caraml", "ioprof", "results")
-SAMPLER = "jpwr"  # a distribution of its own, which may be in another folder
+SAMPLER = "jpwr"  # a separate distribution, possibly in another folder
 
 
 class _OwnPackages:
-    """Finds our packages in the folder that `caraml` is in."""
+    """Finder of our packages in the folder of `caraml`."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        """Return where one of our packages is; None for others."""
         return PathFinder.find_spec(name, [str(PACKAGE.parent)]) if name in (*OURS, SAMPLER) else None
 
 
 def find_own_packages_first() -> None:
     """Import our packages from the folder of `caraml`.
 
-    Names such as `results` are common: a user's folder on PYTHONPATH, or the current one, may have them, too.
+    Names such as `results` are common: a folder on PYTHONPATH, or the current one, may have them, too.
     """
     sys.meta_path.insert(0, _OwnPackages)
 
 
 def find_checkout() -> Path | None:
-    """The checkout that this code is in, else the one that the current folder is in."""
+    """Return the checkout with this code, else the one that contains the current folder; None without one."""
     here = Path.cwd()
     return next((folder for folder in (PACKAGE.parent, here, *here.parents) if (folder / SYSTEMS).is_file()), None)
 
 
 def checkout() -> Path:
-    """The checkout; raises NoCheckout when there is none."""
+    """Return the checkout; raises NoCheckout if there is none."""
     found = find_checkout()
     if found is None:
         raise NoCheckout(
             f"this needs a checkout of CARAML, with its workflows and site.yaml, and {Path.cwd()} is in none: "
-            "change to one and ask again"
+            "change to one and try again"
         )
     return found
 
@@ -59,7 +60,7 @@ def table_file(name: Path) -> Path:
 
 
 def missing_package(error: ImportError) -> str:
-    """One sentence on a package that Python lacks, or cannot load; raises the error itself when the module is ours."""
+    """Return one sentence on a package that is missing or cannot be loaded; raises the error if it is ours."""
     name = (error.name or "").partition(".")[0]
     if name in OURS:
         raise error

@@ -1,7 +1,7 @@
-"""Find what JUBE accepts in silence in a workflow: unknown keys, undefined variables, what is written twice.
+"""Find what JUBE silently accepts in a workflow: unknown keys, undefined variables, duplicate names.
 
-And what is wrong with the blocks of systems that it takes.
-Knows the keys that JUBE 2.5.1 and 2.7.1 read and that our workflows use.
+Mistakes in the blocks of systems are found, too. The known keys are those that JUBE 2.5.1 and 2.7.1 read and that our
+workflows use.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from caraml.installation import SYSTEMS
 from caraml.plan.nodes import entries, read_otherwise, text_of
 from caraml.plan.systems import find_mistakes
 
-# For each place the keys that it may have; a place is the key that holds it.
+# Allowed keys of each block, by the key that holds the block.
 KEYS: dict[str, set[str]] = {
     "": {"name", "outpath", "comment", "parameterset", "fileset", "substituteset", "patternset", "step", "analyser"}
     | {"result"},
@@ -59,23 +59,23 @@ class Finding:
 
 @dataclass
 class Workflow:
-    """One file, and what was found wrong in it."""
+    """Workflow file, and the problems in it."""
 
     file: Path
     root: Any
     findings: list[Finding] = field(default_factory=list)
 
     def find(self, node: Any, text: str) -> None:
-        # A set can come from another file than the one that is checked.
+        """Add a problem at a node, which can be in another file that the workflow takes a set from."""
         self.findings.append(Finding(Path(node.start_mark.name), node.start_mark.line + 1, text))
 
 
 def lint(file: Path) -> list[Finding]:
-    """Everything that is wrong in a workflow and in the files that it takes sets from."""
+    """Return all problems in a workflow and in the files that it takes sets from."""
     findings: set[Finding] = set()
     roots = {file: _compose(file)}
     to_do = [file]
-    for path in to_do:  # which grows
+    for path in to_do:  # grows in the loop
         if isinstance(roots[path], Finding):
             findings.add(roots[path])
             continue
@@ -85,12 +85,12 @@ def lint(file: Path) -> list[Finding]:
         find = find_mistakes if path.name == SYSTEMS.name else read_otherwise
         for node, text in find(workflow.root):
             workflow.find(node, text)
-        if path == file:  # steps that are in another file are looked at where they are taken in
+        if path == file:  # a step from another file is checked as one of this file
             included = _references(workflow)
             for other in sorted(included - set(roots)):
                 roots[other] = _compose(other)
                 to_do.append(other)
-            # Names of a file that cannot be read are not known.
+            # The names in an unreadable file are not known.
             if not any(isinstance(roots[other], Finding) for other in included):
                 _check_names(workflow, roots)
         findings.update(workflow.findings)
@@ -98,7 +98,7 @@ def lint(file: Path) -> list[Finding]:
 
 
 def _compose(file: Path) -> Any:
-    """The file's nodes, which know their lines; a Finding when it is no mapping."""
+    """Return the nodes of a file, with their lines; a Finding if it is not a mapping."""
     import yaml
 
     try:
@@ -112,7 +112,7 @@ def _compose(file: Path) -> Any:
         return Finding(file, 0, "is nested too deeply")
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        return Finding(file, mark.line + 1 if mark else 0, f"is no YAML: {getattr(error, 'problem', error)}")
+        return Finding(file, mark.line + 1 if mark else 0, f"is not YAML: {getattr(error, 'problem', error)}")
     if not isinstance(root, yaml.MappingNode):
         return Finding(file, 1, "must hold keys such as 'parameterset' and 'step'")
     for index, (key, value) in enumerate(root.value):
@@ -138,7 +138,7 @@ def _included(file: Path, node: Any) -> Any:
 
 
 def _check_keys(workflow: Workflow, node: Any, place: str) -> None:
-    """Keys that JUBE would ignore, and keys that are written twice, of which it would take the last."""
+    """Find keys that JUBE would ignore, and duplicate keys, of which it would use the last."""
     import yaml
 
     if isinstance(node, yaml.SequenceNode):
@@ -159,26 +159,26 @@ def _check_keys(workflow: Workflow, node: Any, place: str) -> None:
 
 
 def _check_twice(workflow: Workflow) -> None:
-    """Entries of one set with the same name and tag, of which JUBE would take the last."""
+    """Find entries of one set with the same name and tag, of which JUBE would use the last."""
     for kind, entry_kind in (("parameterset", "parameter"), ("patternset", "pattern")):
         for node in entries(workflow.root, kind):
             seen: dict[tuple[str, str], int] = {}
             for entry in entries(node, entry_kind):
                 key = text_of(entry, "name"), text_of(entry, "tag")
                 if key in seen:
-                    workflow.find(entry, f"{entry_kind} '{key[0]}' is there twice, first in line {seen[key]}")
+                    workflow.find(entry, f"{entry_kind} '{key[0]}' is written twice, first in line {seen[key]}")
                 seen.setdefault(key, entry.start_mark.line + 1)
 
 
 def _uses(node: Any) -> Iterator[tuple[Any, str, str]]:
-    """For each name under `use`: where it stands, the file it is taken from, and the name."""
+    """Yield for each name under `use` its node, the file it is taken from, and the name."""
     for entry in entries(node, "use"):
         for name in text_of(entry).split(","):
             yield entry, text_of(entry, "from"), name.strip()
 
 
 def _references(workflow: Workflow) -> set[Path]:
-    """The files that sets are taken from; what is not there is a finding."""
+    """Return the files that sets are taken from; a missing one is a finding."""
     found = set()
     for node in [*entries(workflow.root, "step"), *entries(workflow.root, "analyser")]:
         for entry, source, _ in _uses(node):
@@ -205,7 +205,7 @@ def _used_sets(workflow: Workflow, roots: dict[Path, Any], node: Any) -> list[An
 
 
 def _check_names(workflow: Workflow, roots: dict[Path, Any]) -> None:
-    """Find steps, sets and variables that do not exist where they are named."""
+    """Find steps, sets and variables that are used and do not exist."""
     steps = {text_of(step, "name"): step for step in entries(workflow.root, "step")}
     known: dict[str, set[str]] = {}
     for name, step in steps.items():
@@ -230,7 +230,7 @@ def _check_names(workflow: Workflow, roots: dict[Path, Any]) -> None:
 def _check_step(
     workflow: Workflow, name: str, used: list[Any], steps: dict[str, Any], known: dict[str, set[str]]
 ) -> set[str]:
-    """Check the variables of a step and of its sets; return those that it knows, by itself or from other steps."""
+    """Check the variables of a step and of its sets; return those that are defined for it, also by other steps."""
     defined = {text_of(entry, "name") for node in used for entry in entries(node, "parameter")}
     for parent in (one.strip() for one in text_of(steps[name], "depend").split(",") if one.strip()):
         if parent not in steps:

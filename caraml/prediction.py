@@ -1,4 +1,4 @@
-"""Predictions that a user asks for, from runs, or from datasheets if the runs are not enough."""
+"""Predictions that a user asks for: from runs, or from datasheets for what was not measured."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FULL_RECOMPUTATION = "full"
 class Question(NamedTuple):
     """Points to predict; an empty field stands for the measured values."""
 
-    system: str = ""  # as records have it
+    system: str = ""  # its name in records
     size: str = ""  # the model
     precision: str = ""
     devices: Sequence[int] = ()
@@ -54,13 +54,9 @@ def answer(results: Sequence[PointResults], groups: Sequence[Group], question: Q
         for one in groups
         if question.system in ("", one.first.system) and question.size in ("", one.first.point.model)
     ]
-    found = Answer([], [])
-    if mine:
-        _from_own(found, mine, results, question)
-    else:
-        _from_datasheet(found, groups, question)
+    found = _from_own(mine, results, question) if mine else _from_datasheet(groups, question)
     if not found.predictions and not found.refused:
-        raise PredictionError("no point of the sweep is missing: say what to predict with --devices or --batch")
+        raise PredictionError("no point of the sweep is missing: give the points to predict by --devices or --batch")
     return found
 
 
@@ -75,21 +71,22 @@ def _in_precision(groups: Sequence[Group], precision: str) -> list[Group]:
     if not found:
         known = ", ".join(dict.fromkeys(one.first.precision for one in groups))
         raise PredictionError(
-            f"{precision} was asked for, and the runs are in {known}: kernels of another precision are others, so "
-            "measure in it"
+            f"{precision} was asked for, and the runs are in {known}, which uses other kernels: measure in {precision}"
         )
     return found
 
 
-def _from_own(found: Answer, groups: Iterable[Group], results: Sequence[PointResults], question: Question) -> None:
+def _from_own(groups: Iterable[Group], results: Sequence[PointResults], question: Question) -> Answer:
+    """Predict further points of measured systems."""
+    found = Answer([], [])
     for group in groups:
-        have = {one[:2] for one in group.points}
+        measured = {one[:2] for one in group.points}
         asked = bool(question.devices or question.batches)
         for devices, batch in _places([group], question) if asked else not_measured(group, results):
             try:
-                if (devices, batch) in have:
+                if (devices, batch) in measured:
                     if not (question.devices and question.batches):
-                        continue  # nobody named it
+                        continue  # the user did not ask for this point
                     raise PredictionError(
                         f"{group}: {devices_text(devices)}, batch {batch} was measured: see its table"
                     )
@@ -97,85 +94,105 @@ def _from_own(found: Answer, groups: Iterable[Group], results: Sequence[PointRes
                 found.predictions.append(group.predict(devices, batch))
             except (PredictionError, ConfigError) as error:
                 found.refused.append(str(error))
+    return found
 
 
 def _places(groups: Iterable[Group], question: Question) -> list[tuple[int, int]]:
-    """(devices, batch) as asked for, those measured where nothing was asked."""
+    """Return the asked numbers of devices with the asked batch sizes; by default the measured ones."""
     points = [one for group in groups for one in group.points]
     devices = question.devices or sorted({one.devices for one in points})
     batches = question.batches or sorted({one.batch for one in points})
     return [(number, batch) for number in devices for batch in batches]
 
 
-class _Target(NamedTuple):
-    """A system that is known by its datasheet, and what is asked of it."""
-
-    known: Workload
-    model: str
-    block: Block
-    hardware: Hardware
-    own: Sequence[Example]  # of these runs, on other systems
-
-
-def _from_datasheet(found: Answer, groups: Sequence[Group], question: Question) -> None:
-    benchmarks = list(dict.fromkeys(one.first.point.benchmark for one in groups))
-    if len(benchmarks) > 1:
-        raise PredictionError(
-            f"the runs are of {', '.join(benchmarks)}, and {question.system or question.size} of none: give the runs "
-            "of one of them"
-        )
-    first = groups[0].first
-    blocks = {str(block["system_name"]): block for block in read_systems().values()}
-    system = question.system or first.system
-    if system not in blocks:
-        raise PredictionError(
-            f"there is no run on {system}, nor a block of it in systems.yaml: 'caraml systems' lists them"
-        )
-    if examples(benchmarks[0]) and first.precision not in PRECISIONS:
-        raise PredictionError(
-            f"the runs are in {first.precision}, and what was published to learn datasheets from is in "
-            f"{', '.join(PRECISIONS)}: give runs in one of these, or measure on {system}"
-        )
-    hardware = _hardware(blocks[system], first.precision)
-    target = _Target(
-        workload(benchmarks[0]),
-        question.size or first.point.model,
-        blocks[system],
-        hardware,
-        _own_examples(groups, blocks),
-    )
+def _from_datasheet(groups: Sequence[Group], question: Question) -> Answer:
+    """Predict points of a system or a model that was not measured."""
+    target = _Target(groups, question)
+    found = Answer([], [])
     for devices, batch in _places(groups, question):
         try:
-            found.predictions.append(_unmeasured(target, groups, devices, batch))
+            found.predictions.append(target.predict(devices, batch))
         except (PredictionError, ConfigError) as error:
             found.refused.append(str(error))
+    return found
 
 
-def _unmeasured(target: _Target, groups: Sequence[Group], devices: int, batch: int) -> Prediction:
-    known, model, hardware, first = target.known, target.model, target.hardware, groups[0].first
-    known.check_point(model, devices, batch)
-    _check_memory(target, devices, batch, first.precision)
-    _check_scale(target, devices)
-    step = predict_step(known.facts.name, _work(known, groups, model, devices, batch), hardware, devices, target.own)
-    shape = _shape(known, model)
-    per_sample = float(shape.sequence_length) if shape and model != first.point.model else _work_per_sample(first.any)
-    per_s = batch * per_sample / step.step_s
-    per_wh = work_per_wh(per_s, hardware.tdp_w * devices) if hardware.tdp_w else None
-    return Prediction(
-        str(target.block["system_name"]),
-        first.point._replace(model=model, devices=devices, global_batch=batch),
-        (),
-        first.precision,
-        DATASHEET,
-        step.what,
-        first.any["work_unit"],
-        per_s,
-        around(per_s, step.half),
-        hardware.tdp_w or None,
-        per_wh,
-        None,
-        FROM_TDP if per_wh else "",
-    )
+class _Target:
+    """System with a datasheet, and a model to predict on it; raises PredictionError for what is not known."""
+
+    def __init__(self, groups: Sequence[Group], question: Question) -> None:
+        benchmarks = list(dict.fromkeys(one.first.point.benchmark for one in groups))
+        if len(benchmarks) > 1:
+            raise PredictionError(
+                f"the runs are of {', '.join(benchmarks)}, and {question.system or question.size} of none: give the "
+                "runs of one of them"
+            )
+        self.groups, self.first = groups, groups[0].first
+        blocks = {str(block["system_name"]): block for block in read_systems().values()}
+        self.system, self.model = question.system or self.first.system, question.size or self.first.point.model
+        if self.system not in blocks:
+            raise PredictionError(
+                f"there is no run on {self.system}, nor a block of it in systems.yaml: 'caraml systems' lists them"
+            )
+        self.precision = self.first.precision
+        if examples(benchmarks[0]) and self.precision not in PRECISIONS:
+            raise PredictionError(
+                f"the runs are in {self.precision}, and what was published to learn datasheets from is in "
+                f"{', '.join(PRECISIONS)}: give runs in one of these, or measure on {self.system}"
+            )
+        self.known, self.block = workload(benchmarks[0]), blocks[self.system]
+        self.hardware = _hardware(self.block, self.precision)
+        self.own = _own_examples(groups, blocks)  # measured, on other systems
+
+    def predict(self, devices: int, batch: int) -> Prediction:
+        """Predict one point; raises PredictionError if it cannot be predicted, and ConfigError if it cannot run."""
+        self.known.check_point(self.model, devices, batch)
+        self._check_memory(devices, batch)
+        self._check_scale(devices)
+        work = _work(self.known, self.groups, self.model, devices, batch)
+        step = predict_step(self.known.facts.name, work, self.hardware, devices, self.own)
+        shape, point, record = _shape(self.known, self.model), self.first.point, self.first.any
+        per_sample = float(shape.sequence_length) if shape and self.model != point.model else _work_per_sample(record)
+        per_s = batch * per_sample / step.step_s
+        tdp_w = self.hardware.tdp_w or None
+        return Prediction(
+            system=self.system,
+            point=point._replace(model=self.model, devices=devices, global_batch=batch),
+            variant=(),
+            precision=self.precision,
+            level=DATASHEET,
+            distance=step.what,
+            unit=record["work_unit"],
+            per_s=per_s,
+            per_s_interval=around(per_s, step.half),
+            power_w=tdp_w,
+            per_wh=work_per_wh(per_s, tdp_w * devices) if tdp_w else None,
+            per_wh_interval=None,
+            energy_kind=FROM_TDP if tdp_w else "",
+        )
+
+    def _check_memory(self, devices: int, batch: int) -> None:
+        """Raise PredictionError if the point does not fit in the devices' memory, by the plan's estimate."""
+        available_gb = float(self.block["memory_gb_per_device"])
+        needed_gb = self.known.memory_bytes(self.model, devices, batch, self.precision) / GB
+        if available_gb and needed_gb > available_gb:
+            raise PredictionError(
+                f"{self.model} on {devices_text(devices)} of {self.system} takes {needed_gb:.0f} GB of each by "
+                f"estimate, and they have {available_gb:g}: ask for more devices"
+            )
+
+    def _check_scale(self, devices: int) -> None:
+        """Raise PredictionError for more devices than the known points can predict, and for an unknown network."""
+        most = max((one.devices for one in [*examples(self.known.facts.name), *self.own]), default=devices)
+        if devices > FURTHEST * most:
+            raise PredictionError(
+                f"{devices} devices are more than {FURTHEST} times the {most} of which points are known: ask for fewer"
+            )
+        if devices > self.hardware.devices_per_node and not self.hardware.network_b_per_s:
+            raise PredictionError(
+                f"{self.system} has no network_gb_per_s_per_device in systems.yaml, which {devices} devices need: "
+                "state it, or ask for the devices of one node"
+            )
 
 
 def _work_per_sample(record: Record) -> float:
@@ -199,7 +216,7 @@ def _hardware(block: Block, precision: str) -> Hardware:
 
 
 def _own_examples(groups: Iterable[Group], blocks: dict[str, Block]) -> list[Example]:
-    """Measured points of these runs whose systems' datasheets are known."""
+    """Return the measured points of systems whose datasheets are known."""
     found = []
     for group in groups:
         known = workload(group.first.point.benchmark)
@@ -209,7 +226,7 @@ def _own_examples(groups: Iterable[Group], blocks: dict[str, Block]) -> list[Exa
                 work = _work(known, [group], group.first.point.model, one.devices, one.batch)
                 step_s = one.batch * _work_per_sample(group.first.any) / one.per_s
                 found.append(Example(OWN, hardware, one.devices, work, step_s))
-        except (PredictionError, KeyError):  # its datasheet is not known, or its work
+        except (PredictionError, KeyError):  # its datasheet or its work is not known
             continue
     return found
 
@@ -228,47 +245,24 @@ def _work(known: Workload, groups: Sequence[Group], model: str, devices: int, ba
     shape, decoder = _shape(known, model), known.decoder(model)
     if shape and decoder:
         layout = record["layout"] if record else {}
-        again = record is not None and str(value_at(record, "choices.recomputation")) == FULL_RECOMPUTATION
+        recompute = record is not None and str(value_at(record, "choices.recomputation")) == FULL_RECOMPUTATION
         shared = Layout(
             devices,
             batch,
             int(layout.get("micro_batch_size") or decoder["micro_batch"]),
             int(layout.get("tensor_parallel_size") or decoder["tensor"]),
             int(layout.get("pipeline_parallel_size") or decoder["pipeline"]),
-            recompute=again,
+            recompute=recompute,
         )
         return decoder_work(shape, shared)
     if record is None:
         measured = ", ".join(dict.fromkeys(one.first.point.model for one in groups))
-        raise PredictionError(f"{model} is a model of another kind than {measured}: measure it, or one of its kind")
+        raise PredictionError(f"{model} is a model of another kind than {measured}: measure it, or a similar model")
     flops = 1e12 * float(value_at(record, "metrics.tflops_per_device") or 0.0)
     per_s = float(value_at(record, PER_DEVICE) or 0.0)
     if not flops or not per_s:
-        raise PredictionError(f"the runs of {model} do not say its FLOPs: a datasheet prediction needs them")
+        raise PredictionError(
+            f"the records of {model} have no tflops_per_device, which a datasheet prediction needs: measure it"
+        )
     parameters = float(value_at(record, "metrics.num_parameters") or 0.0)
     return image_work(flops / per_s * _work_per_sample(record), parameters, devices, batch)
-
-
-def _check_scale(target: _Target, devices: int) -> None:
-    """Raise PredictionError for more devices than the points can predict, and for a network that is not known."""
-    most = max((one.devices for one in [*examples(target.known.facts.name), *target.own]), default=devices)
-    if devices > FURTHEST * most:
-        raise PredictionError(
-            f"{devices} devices are more than {FURTHEST} times the {most} of which points are known: ask for fewer"
-        )
-    if devices > target.hardware.devices_per_node and not target.hardware.network_b_per_s:
-        raise PredictionError(
-            f"{target.block['system_name']} has no network_gb_per_s_per_device in systems.yaml, which {devices} devices"
-            " need: state it, or ask for a node's"
-        )
-
-
-def _check_memory(target: _Target, devices: int, batch: int, precision: str) -> None:
-    """Raise PredictionError for what by the plan's estimate does not fit in a device."""
-    room_gb = float(target.block["memory_gb_per_device"])
-    wanted_gb = target.known.memory_bytes(target.model, devices, batch, precision) / GB
-    if room_gb and wanted_gb > room_gb:
-        raise PredictionError(
-            f"{target.model} on {devices_text(devices)} of {target.block['system_name']} takes {wanted_gb:.0f} GB of "
-            f"each by estimate, and they have {room_gb:g}: ask for more devices"
-        )

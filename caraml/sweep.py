@@ -9,18 +9,19 @@ from caraml.errors import SweepError
 from results.record.records import RESULT_NAME, RecordError, read_record
 from results.show.tables.table import failures
 
-WORKPACKAGES = "workpackages.xml"  # JUBE's list of what a run consists of
-CONFIGURATION = "configuration.xml"  # what JUBE writes first
-OF_A_PROGRAM = re.compile(r"""for parameter "\w+": b['"](?:caraml: )?(.+?)(?:\\n)?['"]$""")
+WORKPACKAGES = "workpackages.xml"  # JUBE's list of the steps of a run
+CONFIGURATION = "configuration.xml"  # the file that JUBE writes first
+# Error of a program that gives a parameter its value.
+PROGRAM_ERROR = re.compile(r"""for parameter "\w+": b['"](?:caraml: )?(.+?)(?:\\n)?['"]$""")
 
 
 def run_folder(folder: Path) -> Path:
-    """The folder itself, or its last run where it holds runs of JUBE; raises SweepError where that was refused."""
+    """Return the last run of JUBE in a folder, or the folder itself; raises SweepError if that run was refused."""
     runs = _runs(folder)
     last = max((path.parent for path in folder.glob(f"[0-9]*/{CONFIGURATION}")), default=folder)
     if last != folder and last not in runs:
         instead = f"; the run before it is {max(runs)}: give that folder" if runs else ""
-        raise SweepError(f"{last} has not begun: {_last_error(last) or 'JUBE is about to, or was ended'}{instead}")
+        raise SweepError(f"{last} has not started: {_last_error(last) or 'JUBE is starting it, or was ended'}{instead}")
     return max(runs, default=folder)
 
 
@@ -28,9 +29,10 @@ def _last_error(run: Path) -> str:
     """Return the last error of a run that ended before its first step, from JUBE or from a program that JUBE ran."""
     log = run / "run.log"
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    said = next((line for line in reversed(lines) if line.partition("ERROR: ")[2].strip()), "").partition("ERROR: ")[2]
-    found = OF_A_PROGRAM.search(said)
-    return found[1] if found else said
+    errors = [error for error in (line.partition("ERROR: ")[2] for line in lines) if error.strip()]
+    last = errors[-1] if errors else ""
+    found = PROGRAM_ERROR.search(last)
+    return found[1] if found else last
 
 
 def _runs(folder: Path) -> list[Path]:
@@ -38,13 +40,13 @@ def _runs(folder: Path) -> list[Path]:
 
 
 def no_results(folder: Path) -> str:
-    """A sentence on a folder without a result, which names the last run beside it that has some."""
-    looked_at = run_folder(folder)
-    looked_at = looked_at if looked_at.name else looked_at.absolute()
-    others = [run for run in _runs(looked_at.parent) if run != looked_at and points(run)]
+    """Return a sentence on a folder without a result, with the last run next to it that has some."""
+    empty = run_folder(folder)
+    empty = empty if empty.name else empty.absolute()
+    others = [run for run in _runs(empty.parent) if run != empty and points(run)]
     if others:
-        return f"{looked_at} has no result; the last run with results is {max(others)}: give that folder"
-    return f"{looked_at} has no result: run a sweep first"
+        return f"{empty} has no result; the last run with results is {max(others)}: give that folder"
+    return f"{empty} has no result: run a sweep first"
 
 
 def is_run(folder: Path) -> bool:
@@ -59,41 +61,41 @@ def check_run(run: Path) -> None:
 
 
 def points(run: Path) -> list[Path]:
-    """The folders of the jobs of a run, in order."""
+    """Return the folders of the jobs of a run, sorted."""
     return sorted(path.parent for path in run.glob(f"[0-9]*_*/work/{RESULT_NAME}"))
 
 
 def runs_of(point: Path) -> list[Path]:
-    """The folders of a point's runs: the job's own, and one for each further run that the job makes."""
+    """Return the folders of a point's runs: the job's own, and one for each further run of the job."""
     further = [path.parent for path in point.glob(f"run_*/{RESULT_NAME}")]
     return [point, *sorted(further, key=lambda folder: int(folder.name.removeprefix("run_")))]
 
 
 def not_started(run: Path) -> int:
-    """How many points JUBE has planned and not begun: it is at work on others, or was ended."""
-    # JUBE writes its list anew in the same file: what is there of it counts.
+    """Return the number of points that JUBE has planned and not started."""
+    # JUBE may be rewriting the file: an incomplete one still has planned points.
     planned = re.findall(r'<workpackage id="([0-9]+)"', (run / WORKPACKAGES).read_text(errors="replace"))
     return sum(not any(run.glob(f"{int(number):06}_*")) for number in planned)
 
 
 def missing_runs(run: Path) -> str:
-    """Say how many of the runs that JUBE has planned have a result; empty if all have."""
+    """Return a sentence on how many of the planned runs have a result; empty if all have one."""
     listed = (run / WORKPACKAGES).read_text(errors="replace")
     planned = sum(map(int, re.findall(r'name="runs_in_job"[^>]*>\s*<value>([0-9]+)<', listed)))
     present = sum(len(runs_of(point)) for point in points(run))
     return f"{run} has results of {present} of {planned} planned runs" if present < planned else ""
 
 
-def go_on(run: Path) -> str:
-    """How to start what JUBE has not begun."""
+def how_to_continue(run: Path) -> str:
+    """Return how to start the points that JUBE has not started."""
     return f"'jube continue {run.parent} --id {int(run.name) if run.name.isdigit() else run.name}' starts them"
 
 
 def problems(run: Path) -> list[str]:
-    """A sentence on everything in a run of JUBE that is not done and good.
+    """Return a sentence on each point of a run of JUBE that failed or has not ended.
 
-    JUBE makes a folder per workpackage, NUMBER_STEP, with a file `done` or `error` in it. Raises SweepError when
-    the folder is not a run, or the run has no point.
+    JUBE makes a folder NUMBER_STEP for each workpackage, with a file `done` or `error` in it. Raises SweepError if the
+    folder is not a run.
     """
     check_run(run)
     found = []
@@ -110,7 +112,7 @@ def problems(run: Path) -> list[str]:
         elif not (point / "done").exists():
             found.append(f"{point.name}: not finished")
     if missing := not_started(run):
-        found.append(f"{missing} of its points were never started: {go_on(run)}")
+        found.append(f"{missing} of its points were never started: {how_to_continue(run)}")
     if not points(run):
         found.append(no_results(run))
     return found

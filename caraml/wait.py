@@ -1,6 +1,6 @@
-"""Watch over a sweep until its last job has ended, and see that each that failed says so.
+"""Wait for the last job of a sweep, and write a failed result for each job that ended without one.
 
-A job that the scheduler kills, or that never starts, writes nothing: its end is known to the scheduler alone.
+A job that the scheduler kills, or that never starts, writes no result: only the scheduler knows its end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from results.record.records import ATTEMPTS, RESULT_NAME, read_record, write_rec
 from results.record.values import count
 
 JOB_ID, SUBMITTED = "job.id", "submitted"
-# What a point's folder has before its job; all else belongs to one attempt.
+# Files in a point's folder before its job starts; all others belong to one attempt.
 MADE_BY_JUBE = {
     "prepare",
     "job.sh",
@@ -42,62 +42,62 @@ MADE_BY_JUBE = {
 NOT_STARTED = "not started"
 OPEN = {"open", NOT_STARTED}
 NOT_IN_TIME = 3  # exit code
-SETTLE_S = 2.0  # for a shared file system, between a job's end and our looking for its files
+SETTLE_S = 2.0  # delay of a shared file system, from a job's end until its files are visible here
 
 
 class Standing(NamedTuple):
-    """State of a point: not started, queued, running, open (not ended, and without a job), ok or failed."""
+    """State of a point: not started, queued, running, open (neither ended nor with a job), ok or failed."""
 
     state: str
-    reason: str = ""  # why it is queued, as the scheduler says
+    reason: str = ""  # why it is queued, from the scheduler
     latest_end: str = ""
 
 
 def wait(run: Path, interval_s: float, limit_s: float | None, keep: bool = False) -> bool:
-    """Wait until no point of the sweep is queued or running; False when the limit came first.
+    """Wait until no point of the sweep is queued or running; return False if the limit came first.
 
-    What JUBE has not started stays so. Then every point that had a job has its result: jobs that the scheduler has
-    ended without a word are failed ones, with its reason. One that does not answer, as while it is started again, is
-    said once and asked again. What ended jobs leave with it is removed, unless it is to be kept.
+    Points that JUBE has not started are left alone. Then every point that had a job has a result: a job that ended
+    without one failed, for the scheduler's reason. A scheduler that stops answering, as during a restart, is reported
+    once and asked again. Ended jobs are removed from it, unless `keep` is set.
     """
-    started_s, said, looks_at_rest = time.monotonic(), "", 0
+    started_s, printed, idle_looks = time.monotonic(), "", 0
     answers = True
     while True:
         try:
             standings = settle(run) + [Standing(NOT_STARTED)] * not_started(run)
             answers, text = True, describe(standings)
             states = {standing.state for standing in standings}
-            # Where JUBE itself runs the jobs, a moment passes between two of them.
-            looks_at_rest = 0 if states & {"queued", "running"} else looks_at_rest + 1
-            has_ended = looks_at_rest > bool(states & OPEN)
+            # If JUBE itself runs the jobs, none runs for a moment between two of them: look twice.
+            idle_looks = 0 if states & {"queued", "running"} else idle_looks + 1
+            has_ended = idle_looks > bool(states & OPEN)
             if has_ended and not keep:
                 remove(points(run))
         except SchedulerError as error:
-            text = f"{error}; asking again every {interval_s:g} s" if answers else said
+            text = f"{error}; asking again every {interval_s:g} s" if answers else printed
             answers = has_ended = False
-        if text != said:
+        if text != printed:
             print(f"{run}: {text}", flush=True)
-            said = text
+            printed = text
         if has_ended:
             break
         if limit_s is not None and time.monotonic() - started_s > limit_s:
             return False
         time.sleep(interval_s)
-    if not states & OPEN:  # else JUBE would start them: that is the user's to say
-        let_jube_go_on(run)
+    if not states & OPEN:  # JUBE would start open points, which is the user's decision
+        update_jube(run)
     return True
 
 
 def check_schedulers(run: Path) -> None:
-    """Raise SchedulerError, soon, unless all answer that have a job of which the sweep does not know the end."""
+    """Raise SchedulerError, within seconds, unless the schedulers of all jobs without a known end answer."""
     for how, job_id in {_how(point): job_id for point in points(run) if (job_id := _job_id(point))}.items():
         SCHEDULERS[how]().ping(job_id)
 
 
 def settle(run: Path) -> list[Standing]:
-    """Return the state of each point, after writing the results of those whose job has ended.
+    """Return the state of each point, after writing the results of ended jobs.
 
-    Raises SchedulerError, and leaves all results unchanged, if a scheduler does not answer.
+    Raises SchedulerError, with all results unchanged, if a scheduler does not answer.
     """
     found = points(run)
     asked: dict[str, Scheduler] = {}
@@ -108,7 +108,7 @@ def settle(run: Path) -> list[Standing]:
             if how not in asked:
                 asked[how] = SCHEDULERS[how]()
             jobs[point] = asked[how].job(job_id, point)
-    ended = [point for point, job in jobs.items() if job.has_ended and not _has_told(point)]
+    ended = [point for point, job in jobs.items() if job.has_ended and not _has_results(point)]
     if ended:
         time.sleep(SETTLE_S)
     for point in ended:
@@ -117,29 +117,29 @@ def settle(run: Path) -> list[Standing]:
 
 
 def _how(point: Path) -> str:
-    """How a point was submitted, as a system's `submit` says."""
+    """Return how a point was submitted, as in a system's `submit`."""
     file = point / SUBMITTED
     return file.read_text().split()[0] if file.exists() else "sbatch"
 
 
 def remove(found: Sequence[Path]) -> None:
-    """Leave nothing of these points with their schedulers; raises SchedulerError when one does not answer."""
+    """Remove the jobs of points from their schedulers; raises SchedulerError if one does not answer."""
     for point in found:
         if _how(point) in SCHEDULERS:
             SCHEDULERS[_how(point)]().remove(point)
 
 
 def _job_id(point: Path) -> str:
-    """The job's name with its scheduler, empty where there is none, or its end is known."""
+    """Return the content of `job.id`; empty without a job, and if its end is known."""
     file = point / JOB_ID
     if not file.exists():
         return ""
-    is_known = SCHEDULERS[_how(point)].key in read_record(point / RESULT_NAME) and _has_told(point)
+    is_known = SCHEDULERS[_how(point)].key in read_record(point / RESULT_NAME) and _has_results(point)
     return "" if is_known else file.read_text(errors="replace").strip()
 
 
 def describe(standings: Sequence[Standing]) -> str:
-    """One line on a sweep."""
+    """Return one line on the states of a sweep's points."""
     counts = Counter(standing.state for standing in standings)
     reasons = sorted({standing.reason for standing in standings} - {"", "None", "Priority", "Resources"})
     queued = f" ({', '.join(reasons)})" if reasons else ""
@@ -149,29 +149,27 @@ def describe(standings: Sequence[Standing]) -> str:
         if counts[name]
     ]
     latest = max((standing.latest_end for standing in standings if standing.latest_end[:1].isdigit()), default="")
-    return f"{count(len(standings), 'point')}: {', '.join(parts)}" + (
-        f"; at the latest until {latest}" if latest else ""
-    )
+    return f"{count(len(standings), 'point')}: {', '.join(parts)}" + (f"; ends by {latest}" if latest else "")
 
 
 def _settle_point(point: Path, job: Job | None, scheduler: Scheduler | None) -> Standing:
     if job is not None and not job.has_ended:
         return Standing("queued" if job.is_queued else "running", job.reason if job.is_queued else "", job.latest_end)
-    told = _has_told(point)
-    if not told and job is None:
+    is_settled = _has_results(point)
+    if not is_settled and job is None:
         return Standing("running" if _has_process(point) else "open")
-    good = {_settle_run(folder, job, scheduler, told) for folder in runs_of(point)} == {"ok"}
-    if not told:
+    good = {_settle_run(folder, job, scheduler, is_settled) for folder in runs_of(point)} == {"ok"}
+    if not is_settled:
         (point / ("ready" if good else "error")).touch()
     return Standing("ok" if good else "failed")
 
 
-def _settle_run(folder: Path, job: Job | None, scheduler: Scheduler | None, told: bool) -> str:
-    """The status of a run whose job has ended, told or not; what is known of the job goes into its result."""
+def _settle_run(folder: Path, job: Job | None, scheduler: Scheduler | None, is_settled: bool) -> str:
+    """Write what the scheduler knows of an ended job into a run's result, and return the run's status."""
     result = read_record(folder / RESULT_NAME)
     if job is not None and scheduler is not None:
         ended = f"{scheduler.title} ended the {job}"
-        if not told and result["status"] == "unfinished":
+        if not is_settled and result["status"] == "unfinished":
             result = failed_result(folder, 1, ended)
         result[scheduler.key] = job.to_record()
         if result["status"] != "ok" and not job.ended_by_itself and scheduler.title not in result["error"]:
@@ -180,13 +178,13 @@ def _settle_run(folder: Path, job: Job | None, scheduler: Scheduler | None, told
     return str(result["status"])
 
 
-def _has_told(point: Path) -> bool:
-    """Has its job said how each of its runs ended?"""
+def _has_results(point: Path) -> bool:
+    """Return whether a point's job has ended with a result of each run."""
     return ((point / "ready").exists() or (point / "error").exists()) and "unfinished" not in _statuses(point)
 
 
 def _has_process(point: Path) -> bool:
-    """Does a process of this machine work in the folder?"""
+    """Return whether a process of this machine works in a folder."""
     for process in Path("/proc").glob("[0-9]*/cwd"):
         try:
             if process.resolve() == point.resolve():
@@ -197,9 +195,9 @@ def _has_process(point: Path) -> bool:
 
 
 def retry_failed(run: Path) -> list[Path]:
-    """Submit the failed points again, and only those; what they left is kept below ATTEMPTS. Returns their folders.
+    """Submit the failed points again, and return their folders; their files are moved below ATTEMPTS.
 
-    Raises SchedulerError, with everything as it was, when a scheduler does not answer.
+    Raises SchedulerError, with everything unchanged, if a scheduler does not answer.
     """
     submit = checkout() / "jube" / "include" / "submit.sh"
     settle(run)
@@ -217,7 +215,7 @@ def retry_failed(run: Path) -> list[Path]:
             shutil.move(path, kept / path.name)
         (point.parent / "error").unlink(missing_ok=True)
         again = {key: result[key] for key in ("schema_version", "benchmark", "system", "model", "work_unit", "layout")}
-        again |= {"status": "unfinished", "error": "the job has not ended, or ended without a word"}
+        again |= {"status": "unfinished", "error": "the job has not ended, or ended without a result"}
         write_record(again, point / RESULT_NAME)
         subprocess.run([submit, *command], cwd=point)
     return failed
@@ -228,26 +226,29 @@ def _statuses(point: Path) -> set[str]:
 
 
 def _submitted(point: Path) -> list[str]:
-    """The arguments of submit.sh with which a point was submitted."""
+    """Return the arguments of submit.sh with which a point was submitted."""
     file = point / SUBMITTED
     if not file.exists():
-        raise SweepError(f"{point} does not say how it was submitted: run the sweep again")
+        raise SweepError(f"{point} has no file '{SUBMITTED}' on how it was submitted: run the sweep again")
     return file.read_text().split()
 
 
-def let_jube_go_on(run: Path) -> None:
-    """JUBE's own record of the sweep follows, so that `jube result` shows it."""
+def update_jube(run: Path) -> None:
+    """Let JUBE notice the ended jobs of a sweep, so that `jube result` shows them."""
     jube = os.environ.get("JUBE", "jube")
-    if not run.name.isdigit():  # a copy, of which JUBE knows nothing
+    if not run.name.isdigit():  # a copy, which JUBE does not know
         return
     if shutil.which(jube) is None:
-        print(f"caraml: there is no {jube} on this machine: 'jube result' will show what it knew", file=sys.stderr)
+        print(
+            f"caraml: there is no {jube} on this machine: 'jube result' will show the sweep as it was before",
+            file=sys.stderr,
+        )
         return
     subprocess.run([jube, "continue", str(run.parent), "--id", str(int(run.name))], capture_output=True)
 
 
 def check_open(run: Path) -> None:
-    """Raise SweepError unless the folder is one of a sweep with points."""
+    """Raise SweepError unless the folder is a run of JUBE with points."""
     check_run(run)
     if not points(run):
-        raise SweepError(f"{no_results(run)}; did its first step fail? 'caraml check {run}' says")
+        raise SweepError(f"{no_results(run)}; if its first step failed, 'caraml check {run}' shows why")

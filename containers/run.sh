@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Run a command in a container, with the checkout, the data and the current folder where they are outside.
-# Nothing of ours is installed in an image: the checkout is mounted, and PYTHONPATH names it.
+# Run a command in a container, in which the checkout, the data and the current folder have the same paths as outside.
+# Nothing of ours is installed in an image: PYTHONPATH contains the mounted checkout.
 # Usage: run.sh apptainer|podman|charliecloud|none IMAGE VENDOR COMMAND ...
 # Images are in $CARAML_CONTAINER_FOLDER, as `caraml image` makes them.
 set -euo pipefail
@@ -18,7 +18,7 @@ case $runtime in
 apptainer) file=$folder/$image.sif program=apptainer ;;
 podman) file=$folder/$image.tar program=podman ;;
 charliecloud) file=$folder/$image.dir program=ch-run ;;
-*) fail "no container runtime is called '$runtime': apptainer, podman, charliecloud or none" ;;
+*) fail "there is no container runtime '$runtime': choose apptainer, podman, charliecloud or none" ;;
 esac
 command -v "$program" >/dev/null || fail "there is no $program on $(hostname): choose another container_runtime in site.yaml"
 [[ -e $file ]] || fail "there is no image $file: make it with 'caraml image $image --runtime $runtime'"
@@ -32,7 +32,7 @@ for mount in ${CARAML_DATA_FOLDER:-} ${CARAML_CONTAINER_MOUNTS:-}; do
         echo "containers/run.sh: there is no $mount on $(hostname): it is not in the container" >&2
     fi
 done
-# The image has a Python of its own: the checkout's environment stays outside.
+# The image has its own Python, and must not use the checkout's environment.
 system_path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
 case $runtime in
@@ -49,11 +49,11 @@ podman)
     nvidia) flags+=(--device nvidia.com/gpu=all) ;;
     amd) flags+=(--device /dev/kfd --device /dev/dri --group-add keep-groups) ;;
     esac
-    # The network between nodes: without its devices, NCCL and MPI go through sockets, and say nothing.
+    # Devices of the network between nodes: without them, NCCL and MPI silently use sockets.
     for device in /dev/infiniband/* /dev/hfi1_* /dev/cxi*; do
         [[ -c $device ]] && flags+=(--device "$device")
     done
-    # Names, never the whole environment: it may hold secrets.
+    # Pass variables by name, as the whole environment may contain secrets.
     for name in $(compgen -e); do
         case $name in
         PYTHON* | OMP_* | NCCL_* | GLOO_* | UCX_* | FI_* | CUDA_* | ROCR_* | HIP_* | SLURM* | MASTER_* | CARAML_* | IOPROF_* | JPWR_* | TF_* | XLA_* | TORCH_*)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Build the server programs of Kubernetes 1.20 from Debian 12's source package, which brings all that it needs with it.
-# Does nothing where they are. Takes some 8 minutes on two cores, and 3 GB.
+# Build the server programs of Kubernetes 1.20 from Debian 12's source package, which includes its dependencies.
+# Does nothing if they exist. Takes about 8 minutes on two cores, and 3 GB.
 # Usage: build_kubernetes.sh FOLDER
 # Needs: apt-get install golang-go golang-github-modern-go-reflect2-dev dpkg-dev
 set -euo pipefail
@@ -23,7 +23,7 @@ if [[ ! -e $source/fetched ]]; then
     rm -rf "$tree"
     mkdir -p "$tree"/lists/partial "${source%/*}"
     mirror=$(grep -om1 'http[^ ]*' <<<"$(apt-cache policy bash)") || {
-        echo "build_kubernetes: apt-cache knows no mirror to fetch the source from: apt-get update" >&2
+        echo "build_kubernetes: apt-cache has no mirror to fetch the source from: run apt-get update" >&2
         exit 1
     }
     echo "deb-src [trusted=yes] $mirror bookworm main" >"$tree/sources.list"
@@ -31,7 +31,7 @@ if [[ ! -e $source/fetched ]]; then
     apt-get "${from[@]}" update
     (cd "$tree" && apt-get "${from[@]}" source kubernetes)
     mv "$tree"/kubernetes-*/ "$source"
-    # The reflect2 that comes along ends in an error under Go 1.18 and newer; Debian's own does not.
+    # The included reflect2 fails with Go 1.18 and newer; Debian's own does not.
     vendored=$source/vendor/github.com/modern-go/reflect2
     rm -rf "$vendored"
     cp -r /usr/share/gocode/src/github.com/modern-go/reflect2 "$vendored"
@@ -56,12 +56,12 @@ if [[ ! -e generated ]]; then
     touch generated
 fi
 version=$(sed -n '1s/.*really\([0-9.]*\)-.*/\1/p' debian/changelog)
-told=""
+version_flags=""
 for package in component-base/version client-go/pkg/version; do
     is="-X $k8s/vendor/k8s.io/$package.git"
-    told+=" ${is}Version=v$version ${is}Major=1 ${is}Minor=20"
+    version_flags+=" ${is}Version=v$version ${is}Major=1 ${is}Minor=20"
 done
 for program in "${missing[@]}"; do
     echo "build_kubernetes: building $program"
-    go build -ldflags "-s -w$told" -o "$folder/$program" "$k8s/cmd/$program"
+    go build -ldflags "-s -w$version_flags" -o "$folder/$program" "$k8s/cmd/$program"
 done

@@ -1,39 +1,39 @@
 #!/usr/bin/env bash
-# Run a few short points of both workflows on this machine and show what came out. Fails when any point failed.
+# Run a few short points of two workflows on this machine and show the results. Fails if a point fails.
 # Usage: demo.sh [TAG ...]        (default: CPU)
 set -euo pipefail
 cd -- "$(dirname -- "$0")/.."
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 good=0
-quiet_s=60 # a point takes less: one that reports nothing for so long hangs, or the machine is busy with something else
+quiet_s=60 # a point takes less; a longer silence means that it hangs, or that the machine is busy
 end_s=60   # torchrun gives its ranks 30 s to end
 
 say() { printf '\ndemo, %d s: %s\n' "$SECONDS" "$*"; }
 newest_run() { find jube -maxdepth 2 -path "jube/$1_run/[0-9]*" | sort | tail -n 1; }
 
-# One line for each point that ends, with what the others may still take; and one where nothing is reported for long.
+# Print a line for each point that ends, with an estimate of the time left, and one after each quiet_s without output.
 follow() {
-    local name=$1 jube=$2 before=$3 run total ended said=0 start=$SECONDS output="" now heard=$SECONDS
+    local name=$1 jube=$2 before=$3 run total ended reported=0 start=$SECONDS output="" now last_output=$SECONDS
     while kill -0 "$jube" 2>/dev/null; do
         sleep 1
         run=$(newest_run "$name")
-        [[ $run == "$before" || ! -e $run/workpackages.xml ]] && start=$SECONDS heard=$SECONDS && continue
+        [[ $run == "$before" || ! -e $run/workpackages.xml ]] && start=$SECONDS last_output=$SECONDS && continue
         total=$(grep -c '>benchmark</step>' "$run/workpackages.xml") || continue
         ended=$(find "$run" -maxdepth 2 -path '*_benchmark/*' \( -name done -o -name error \) | wc -l)
         now=$(find "$run" -maxdepth 3 -name 'job.*' -printf '%p %s ')
-        [[ $now == "$output" ]] || heard=$SECONDS output=$now
-        if ((SECONDS - heard >= quiet_s)); then
-            echo "  no output for $quiet_s s: the last lines of $run/*_benchmark/work/job.out and job.err show where it is"
-            heard=$SECONDS
+        [[ $now == "$output" ]] || last_output=$SECONDS output=$now
+        if ((SECONDS - last_output >= quiet_s)); then
+            echo "  no output for $quiet_s s: see the last lines of $run/*_benchmark/work/job.out and job.err"
+            last_output=$SECONDS
         fi
-        ((ended > said)) || continue
-        said=$ended
+        ((ended > reported)) || continue
+        reported=$ended
         echo "  $ended of $total points, about $(((SECONDS - start) * (total - ended) / ended)) s to go"
     done
 }
 
-# JUBE's own output is shown where it fails.
+# Run a workflow, and show JUBE's own output only if it fails.
 sweep() {
     local name=$1 before jube
     shift
@@ -47,20 +47,22 @@ sweep() {
 }
 
 demo() {
-    local data text how
+    local benchmark data text how
     if ((!$#)); then
-        caraml doctor || true # which tag is this machine's
-        echo "demo: on the processor; 'make setup' has made .venv, so 'jube run jube/llm.yaml --tag TAG' is for an accelerator"
+        caraml doctor || true # prints the tag of this machine
+        echo "demo: runs on the processor; for an accelerator, run 'jube run jube/llm.yaml --tag TAG'"
         set -- CPU
     fi
     caraml check jube/*.yaml
-    # As the workflow would after the data is made.
-    how=$(caraml plan "$1" llm_training --get submit)
+    # Check before making the data what the workflows check after it.
+    for benchmark in llm_training resnet50; do
+        how=$(caraml plan "$1" "$benchmark" --tags "${@:2}" --get submit)
+    done
     data=$(caraml plan "$1" llm_training --ask-scheduler --get data_folder) || {
-        echo "demo: $1 runs by $how, which cannot be used here: 'caraml doctor --system $1' tells what is missing" >&2
+        echo "demo: $1 runs by $how, which cannot be used here: 'caraml doctor --system $1' lists what is missing" >&2
         exit 1
     }
-    say "text for GPT and pictures for ResNet-50, side by side (made once)"
+    say "text for GPT and pictures for ResNet-50, in parallel (made once)"
     python3 -m benchmarks.llm_training.prepare --out "$data/text-tiny" --size tiny >"$logs/text" 2>&1 &
     text=$!
     python3 -m benchmarks.resnet50.prepare --out "$data/fake-imagenet" >"$logs/pictures" 2>&1 || { cat "$logs/pictures" >&2; exit 1; }
@@ -80,11 +82,11 @@ demo() {
     exit "$good"
 }
 
-# All of the demo is one process group (set -m), so that a signal can end all of it: bash lets what it starts in the
-# background ignore Ctrl-C.
+# The demo is one process group (set -m), so that one signal can end all of it: background processes of bash ignore
+# Ctrl-C.
 stop() {
     trap '' HUP INT TERM
-    echo "demo: interrupted, ending what runs" >&2
+    echo "demo: interrupted, ending its processes" >&2
     kill -TERM -- "-$group" 2>/dev/null || true
     for ((i = 0; i < 10 * end_s; i++)); do
         kill -0 -- "-$group" 2>/dev/null || exit $((128 + $1))

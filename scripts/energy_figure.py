@@ -1,4 +1,4 @@
-"""Draw docs/explanation/energy.png: one made-up second, its power samples, and the bounds by its counter.
+"""Draw docs/explanation/energy.png: one simulated second, its power samples, and the bounds by its counter.
 
 Usage: python scripts/energy_figure.py [FILE]
 """
@@ -22,6 +22,7 @@ START_S, END_S, WINDOW_S = 11.0, 11.6, (11.13, 11.47)
 
 
 def main(path: str = "docs/explanation/energy.png") -> None:
+    """Draw the figure into a file."""
     chance = random.Random(4)
     edges_s = [0.16 * step for step in range(200)]
     load = levels(edges_s, [chance.choice((150, 420, 560)) + chance.gauss(0, 15) for _ in edges_s[1:]])

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
 # Train the 117M and the 800M GPT on one NVIDIA GPU under the power sampler, over micro and global batch sizes, and show
-# the records beside the published figures. They stay in results/records/SYSTEM, with their traces.
-# Usage: gpu_check.sh SYSTEM        (a tag of `caraml systems`: what the GPU is)
+# the records with the published figures. Records and traces are kept in results/records/SYSTEM.
+# Usage: gpu_check.sh SYSTEM        (the GPU's tag in `caraml systems`)
 # Needs PyTorch for the GPU and what `make setup` installs.
 set -euo pipefail
 cd -- "$(dirname -- "$0")/.."
 fail() { echo "gpu_check: error: $1" >&2; exit 1; }
 
 system=${1:-}
-[[ -n $system ]] || fail "say what the GPU is, such as 'make gpu-check SYSTEM=NAME': 'caraml systems' lists the names"
+[[ -n $system ]] || fail "state the system of the GPU, such as 'make gpu-check SYSTEM=NAME': 'caraml systems' lists the names"
 peak=$(python3 -m caraml systems --system "$system" --get peak_tflops_bf16)
 nvidia-smi -L 2>/dev/null | grep -q GPU || fail "nvidia-smi shows no GPU: run this on a machine with one"
 out=results/records/$system
-most_s=${GPU_CHECK_S:-480} # for all points together: those that come later are left out, and that is said
+most_s=${GPU_CHECK_S:-480} # time limit of all points together; later ones are skipped with a message
 good=0
 
 # size, micro batch, global batch, measured steps, further flags; the headline first
@@ -25,7 +25,7 @@ points=(
 for point in "${points[@]}"; do
     read -r size micro global steps flags <<<"$point"
     if ((SECONDS > most_s - 60)); then
-        echo "gpu_check: left out, as $SECONDS s of $most_s s are gone: $point"
+        echo "gpu_check: skipped after $SECONDS s of $most_s s: $point"
         continue
     fi
     folder=$out/llm_${size}_micro${micro}_batch${global}${flags// /_}_$(date +%Y%m%dT%H%M%S)
@@ -35,7 +35,7 @@ for point in "${points[@]}"; do
         cd "$folder"
         repo=$OLDPWD
         export PYTHONPATH=$repo${PYTHONPATH:+:$PYTHONPATH}
-        # What there is of a run that ends without a word.
+        # The result of a run that ends without one.
         sed -e "s/#BENCHMARK#/llm_training/; s/#SYSTEM#/$system/; s/#MODEL#/$size/; s/#WORK_UNIT#/tokens/" \
             -e "s/#NUM_DEVICES#/1/; s/#NUM_NODES#/1/; s/#GLOBAL_BATCH_SIZE#/$global/" \
             "$repo/jube/include/result.json.in" >result.json

@@ -1,9 +1,8 @@
-"""What mutmut found: of the mistakes that it made in our code, the share that tests find, and each that they do not.
+"""Report mutmut's mutants of our code: the share that tests detect, and each that they do not.
 
-Left out are mistakes that spell a text for people in other letters, as most texts are in no test to the letter, and
-those of a zip's `strict`, which refuses what never comes. A survivor that changes nothing that anybody could see stands
-in tests/equivalent_mutants.yaml with the reason. Ends with 1 where fewer than 85 % are found, or a survivor stands
-nowhere.
+Mutants that only change the spelling of a message are left out, as tests do not assert whole messages, and those of a
+zip's `strict`, which never applies. tests/equivalent_mutants.yaml has the survivors without a visible effect, with the
+reason. Exits with 1 if fewer than 85 % are detected, or if a survivor is not listed.
 Usage: python scripts/mutants.py [FUNCTION ...]        (after `mutmut run`; FUNCTION: only survivors in these)
 """
 
@@ -20,7 +19,7 @@ from typing import NamedTuple
 import libcst
 import yaml
 
-FOLDER = Path("mutants")  # where mutmut works
+FOLDER = Path("mutants")  # of mutmut
 EQUIVALENT = Path("tests/equivalent_mutants.yaml")
 WANTED = 0.85
 OWN_NAME = re.compile(r"__mutmut_(orig|\d+)\b")
@@ -29,19 +28,22 @@ NOT_FOUND = {0, 33}  # exit codes: the tests passed, or none calls the function
 
 
 class Mutant(NamedTuple):
+    """Change of a function: the lines before and after."""
+
     function: str
     was: str
     now: str
 
     @property
     def is_left_out(self) -> bool:
-        """Whether a text with spaces has its letters in another case, or is between marks, or a zip is less strict."""
+        """Whether only the spelling of a text with spaces changes, or a zip's `strict`."""
         plain = [line.replace("XX", "").casefold() for line in (self.was, self.now)]
         is_spelling = plain[0] == plain[1] and any(" " in text for text in re.findall(r"\"([^\"]*)\"", self.was))
         return is_spelling or STRICT.sub("", self.was) == STRICT.sub("", self.now)
 
 
 def main() -> int:
+    """Print the report, and return the exit code."""
     known = {Mutant(name, one["was"], one["now"]) for name, changes in _equivalent().items() for one in changes}
     found = made = left = unexplained = 0
     for meta in sorted(FOLDER.rglob("*.meta")):
@@ -60,9 +62,9 @@ def main() -> int:
                 print(f"  {one.function}\n    was: {one.was}\n    now: {one.now}")
                 unexplained += 1
     if not made:
-        print("mutants: no mutant was run: 'mutmut run' comes first", file=sys.stderr)
+        print("mutants: no mutant was run: run 'mutmut run' first", file=sys.stderr)
         return 2
-    print(f"{found} of {made} mistakes are found: {found / made:.1%}" + (f"; {left} were not tried" if left else ""))
+    print(f"{found} of {made} mutants are detected: {found / made:.1%}" + (f"; {left} were not run" if left else ""))
     return int(found / made < WANTED or unexplained > 0)
 
 
@@ -71,7 +73,7 @@ def _equivalent() -> dict[str, list[dict[str, str]]]:
 
 
 def _mutants(source: Path, names: list[str]) -> Iterator[tuple[str, Mutant]]:
-    """By their names, what mutants changed; mutmut's copy of a file has each as a function beside the original."""
+    """Yield the name and the change of each mutant, which mutmut's copy of a file has next to the original."""
     if not names:
         return
     module = libcst.parse_module(source.read_text())
@@ -95,7 +97,7 @@ def _mutants(source: Path, names: list[str]) -> Iterator[tuple[str, Mutant]]:
 
 
 def _plain(name: str) -> str:
-    """A function's own name, from `x_name`, or from `xǁClassǁname` of a method."""
+    """Return a function's own name, from `x_name`, or from `xǁClassǁname` of a method."""
     return name[len("xǁ") :].replace("ǁ", ".") if name.startswith("xǁ") else name[len("x_") :]
 
 

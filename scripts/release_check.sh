@@ -18,7 +18,7 @@ mkdir dist
 out=$PWD/dist
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-git clone --quiet . "$work/caraml" # what was built here stays away from the build
+git clone --quiet . "$work/caraml" # without files that were built here
 for project in jpwr .; do
     (cd "$work/caraml/$project" && python -c "from setuptools import build_meta; build_meta.build_sdist('$out')") >"$work/log" 2>&1 ||
         { cat "$work/log" >&2; fail "the sdist of $project could not be built"; }

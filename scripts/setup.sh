@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Make .venv with what the named parts need, and with the packages that read the power of the accelerators that are
-# here; see that JUBE is there. Does nothing when all is in place.
+# Make .venv with the packages of the given parts, and with those that read the power of this machine's accelerators, and
+# install JUBE if it is missing. Does nothing if all is in place.
 # Usage: setup.sh [PART ...]        (PART is an extra of pyproject.toml; default: llm resnet report)
 set -euo pipefail
 cd -- "$(dirname -- "$0")/.."
 (($#)) || set -- llm resnet report
 venv=.venv
-log=$venv/pip.log # all calls; pip's warnings are there alone
+log=$venv/pip.log # of all calls; only it has pip's warnings
 jube_version=2.7.1
 
 say() { printf 'setup: %s\n' "$*"; }
@@ -16,7 +16,7 @@ make_venv() {
     [[ -x $venv/bin/pip ]] && return
     local python=${PYTHON:-python3}
     "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null ||
-        fail "$python is missing or older than Python 3.10: install a newer one, or name it with PYTHON=..."
+        fail "$python is missing or older than Python 3.10: install a newer one, or give its path by PYTHON=..."
     say "making $venv"
     "$python" -m venv "$venv" >/dev/null || {
         rm -rf "$venv"
@@ -46,7 +46,7 @@ refuse_unknown_parts() {
 
 has_nvidia_gpu() { command -v nvidia-smi >/dev/null && [[ $(timeout 60 nvidia-smi -L 2>/dev/null) == *GPU\ [0-9]* ]]; }
 
-# The folder of a ROCm that brings AMD SMI, empty where there is none.
+# Print the folder of a ROCm that includes AMD SMI; empty without one.
 find_rocm() {
     local folder tool folders=("${ROCM_PATH:-/opt/rocm}")
     for tool in amd-smi rocm-smi; do
@@ -67,19 +67,19 @@ version_of() {
 
 install_plain_torch() { pip_install "torch==$1" || pip_failed "PyTorch could not be installed: see the message of pip above"; }
 
-# The plain torch of Linux brings gigabytes of CUDA; the CPU build is elsewhere called X+cpu, and mostly on PyTorch's own index.
+# On Linux, the plain torch includes gigabytes of CUDA; the CPU build has the version X+cpu, mostly on PyTorch's own index.
 install_torch() {
-    local version there gpu=$1
+    local version present gpu=$1
     version=$(sed -n 's/^llm = .*"torch==\([^"]*\)".*/\1/p' pyproject.toml)
-    there=$(version_of torch)
+    present=$(version_of torch)
     if [[ $(uname -s) != Linux || -n $gpu ]]; then
-        [[ $there == "$version" || ($there == "$version"+* && $there != *+cpu) ]] && return
+        [[ $present == "$version" || ($present == "$version"+* && $present != *+cpu) ]] && return
         say "installing PyTorch $version${gpu:+ with CUDA (about 2.7 GB)}"
-        [[ $there == *+cpu ]] && "$venv/bin/pip" uninstall --quiet --yes torch >>"$log" 2>&1 # else it counts as the same version
+        [[ $present == *+cpu ]] && "$venv/bin/pip" uninstall --quiet --yes torch >>"$log" 2>&1 # else it counts as the same version
         install_plain_torch "$version"
         return
     fi
-    [[ $there == "$version" || $there == "$version"+* ]] && return
+    [[ $present == "$version" || $present == "$version"+* ]] && return
     if [[ ${CARAML_TORCH:-cpu} == index ]]; then
         say "installing the PyTorch $version of the package index (with CUDA, about 2.7 GB)"
         install_plain_torch "$version"
@@ -88,23 +88,23 @@ install_torch() {
     say "installing PyTorch $version for the CPU (about 190 MB)"
     pip_install "torch==$version+cpu" ||
         pip_install "torch==$version+cpu" --extra-index-url https://download.pytorch.org/whl/cpu ||
-        pip_failed "the CPU build of torch $version was not found on the package index nor on download.pytorch.org: \
-allow a connection there, or take the package index's own build, which brings CUDA (7 GB), with CARAML_TORCH=index make setup"
+        pip_failed "the CPU build of torch $version was found neither on the package index nor on download.pytorch.org: \
+allow a connection there, or install the package index's build, which includes CUDA (7 GB), by CARAML_TORCH=index make setup"
 }
 
-# ROCm's own Python package fits its library; of the public ones that of the same release does.
+# ROCm's own Python package matches its library, as does the public one of the same release.
 install_amdsmi() {
     local rocm=$1 version=$2 copy
     say "installing amdsmi for the ROCm in $rocm"
     if [[ -d $rocm/share/amd_smi ]]; then
         copy=$(mktemp -d)
-        cp -r "$rocm/share/amd_smi" "$copy" # pip builds where the source is, which may not be ours to write
+        cp -r "$rocm/share/amd_smi" "$copy" # pip builds in the folder of the source, which may be read-only
         pip_install --force-reinstall "$copy/amd_smi" && rm -rf "$copy" && return
         rm -rf "$copy"
     fi
     [[ -n $version ]] && { pip_install "amdsmi==$version" || pip_install "amdsmi==${version%.*}.*"; } && return
     cat "$log" >&2
-    say "amdsmi for ROCm ${version:-of a release that is not known} could not be installed: without it jpwr looks for ROCm SMI in \$ROCM_PATH"
+    say "amdsmi for ROCm ${version:-of an unknown release} could not be installed: without it jpwr looks for ROCm SMI in \$ROCM_PATH"
 }
 
 install_parts() {
@@ -114,16 +114,16 @@ install_parts() {
     rocm=$(find_rocm)
     [[ -n $rocm ]] && release=$(rocm_version "$rocm")
     parts=$(IFS=,; echo "$*")
-    # Stamped with all that decides what is installed, and where: a moved checkout is set up again, and one with a new GPU.
+    # The stamp has everything that determines the installation, so that a moved checkout, or one with a new GPU, is set up again.
     stamp="$PWD $parts $(cat pyproject.toml jpwr/pyproject.toml | cksum)${rocm:+ ROCm $release in $rocm}"
     [[ -f $venv/installed ]] && grep -qxF "$stamp" "$venv/installed" && return
     if [[ -z $gpu ]] && command -v nvidia-smi >/dev/null; then
-        say "nvidia-smi is here and shows no GPU, so nothing is installed for one: run this again where it does"
+        say "nvidia-smi shows no GPU, so that nothing is installed for one: run this again on a machine with a GPU"
     fi
     [[ " $* " == *" llm "* ]] && install_torch "$gpu"
-    say "installing what $parts need"
+    say "installing the packages of $parts"
     pip_install --editable ./jpwr --editable ".[$parts]" || pip_failed "the packages could not be installed: see the message of pip above"
-    sed -n '/^ERROR/,$p' "$log.last" >&2 # what does not fit together is no failure to pip
+    sed -n '/^ERROR/,$p' "$log.last" >&2 # pip does not fail on conflicting packages
     [[ -n $rocm ]] && install_amdsmi "$rocm" "$release"
     echo "$stamp" >>"$venv/installed"
 }
@@ -138,7 +138,7 @@ find_jube() {
     jube_starts && return
     say "installing JUBE"
     if command -v apt-get >/dev/null && as_root true 2>/dev/null; then
-        # Ubuntu 24.04's JUBE imports distutils, and does not depend on setuptools, which has it.
+        # Ubuntu 24.04's JUBE imports distutils from setuptools, and does not depend on it.
         as_root apt-get -qq update && as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y jube python3-setuptools >/dev/null
         jube_starts && return
     fi

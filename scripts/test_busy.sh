@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Run the tests several times in a row beside twice as many busy loops as there are cores; stop at the first failure.
+# Run the tests several times in a row, with twice as many busy loops as cores; stop at the first failure.
 # Usage: test_busy.sh ROUNDS all|quick [FLAG OF PYTEST ...]        (after `make lint`, which sets up what is missing)
 set -euo pipefail
 cd -- "$(dirname -- "$0")/.."
@@ -20,8 +20,8 @@ for ((i = 0; i < 2 * cores; i++)); do
 done
 for ((round = 1; round <= rounds; round++)); do
     start=$SECONDS
-    echo "test_busy: round $round of $rounds beside ${#loops[@]} busy loops"
-    # Three on each core: each test has a sixth of one or so, and all of them together still come to an end.
+    echo "test_busy: round $round of $rounds with ${#loops[@]} busy loops"
+    # Three tests per core: each gets about a sixth of a core, and all still finish.
     pytest "$@" --numprocesses $((3 * cores)) -m "$which"
     echo "test_busy: round $round of $rounds passed in $((SECONDS - start)) s"
 done

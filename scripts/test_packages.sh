@@ -4,18 +4,18 @@
 set -euo pipefail
 cd -- "$(dirname -- "$0")/.."
 export DEBIAN_FRONTEND=noninteractive
-debian_13=build/test-packages # holds what an older release does not have; `make` and the tests look there
+debian_13=build/test-packages # packages that an older release lacks; `make` and the tests use them
 
 as_root() {
     if [[ $(id -u) == 0 ]]; then "$@"; else sudo --preserve-env=DEBIAN_FRONTEND "$@"; fi
 }
 
-# Packages of Debian 13, unpacked and not installed.
+# Unpack packages of Debian 13 without installing them.
 unpack_from_debian_13() {
     local mirror
     mirror=$(grep -om1 'http[^ ]*' <<<"$(apt-cache policy base-files)")
     mkdir -p "$debian_13"/{lists/partial,cache/archives/partial,unpacked,bin}
-    chmod 755 "$debian_13" # apt reads as a user of its own
+    chmod 755 "$debian_13" # apt reads as its own user
     echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror trixie main" >"$debian_13/sources.list"
     local options=(-qq -o "Dir::Etc::sourcelist=$PWD/$debian_13/sources.list" -o Dir::Etc::sourceparts=/dev/null
         -o "Dir::State::lists=$PWD/$debian_13/lists" -o "Dir::Cache=$PWD/$debian_13/cache")
@@ -23,7 +23,7 @@ unpack_from_debian_13() {
     (cd "$debian_13" && apt-get "${options[@]}" download "$@" && for package in *.deb; do dpkg-deb -x "$package" unpacked || exit; done)
 }
 
-command -v apt-get >/dev/null || { echo "test_packages: this installs Debian's packages, and here is no apt-get" >&2; exit 1; }
+command -v apt-get >/dev/null || { echo "test_packages: there is no apt-get, which installs the packages: use Debian or Ubuntu" >&2; exit 1; }
 as_root apt-get -qq update
 available=() missing=()
 for package in $(python3 tests/needs.py); do

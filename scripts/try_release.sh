@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Try another release in a chroot, as a new user would: set-up, lint, the quick tests and one point of a sweep. As root.
-# Usage: try_release.sh trixie|noble        (Debian 13 or Ubuntu 24.04; takes 8 GB and some 15 minutes)
+# Try another release in a chroot, as a new user would: set-up, lint, quick tests and one point of a sweep. Needs root.
+# Usage: try_release.sh trixie|noble        (Debian 13 or Ubuntu 24.04; takes 8 GB and about 15 minutes)
 set -euo pipefail
 cd -- "$(dirname -- "$0")/.."
 release=${1:?usage: try_release.sh trixie|noble}
@@ -9,7 +9,7 @@ trixie) sections=main ;;
 noble) sections=main,universe ;;
 *) echo "try_release: there is no release '$release': trixie or noble" >&2; exit 2 ;;
 esac
-[[ $(id -u) == 0 ]] || { echo "try_release: a chroot takes root: run this with sudo" >&2; exit 1; }
+[[ $(id -u) == 0 ]] || { echo "try_release: a chroot needs root: run this with sudo" >&2; exit 1; }
 command -v mmdebstrap >/dev/null || { echo "try_release: mmdebstrap is missing: make test-packages" >&2; exit 1; }
 
 root=$(mktemp -d)
@@ -19,9 +19,9 @@ options=(--quiet --variant=minbase "--components=$sections" --include=apt,make,g
 if [[ $release == noble && ! -e /usr/share/keyrings/ubuntu-archive-keyring.gpg ]]; then
     options+=(--aptopt='Acquire::AllowInsecureRepositories "true"' --aptopt='APT::Get::AllowUnauthenticated "true"')
 fi
-mmdebstrap "${options[@]}" "$release" "$root" # from the mirror that it knows for the release
+mmdebstrap "${options[@]}" "$release" "$root" # from its default mirror of the release
 cp /etc/resolv.conf /etc/hosts "$root/etc/"
-cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/" # with a site's own
+cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/" # including a site's own
 git clone --quiet . "$root/root/caraml"
 cat >"$root/root/try" <<'END'
 set -euo pipefail
@@ -33,7 +33,7 @@ CARAML_DEVICES=1 CARAML_BATCHES=8 jube run jube/llm.yaml --tag CPU once >/dev/nu
 jube result jube/llm_run --id last
 caraml check jube/llm_run
 END
-# Mounts of its own, which end with it.
+# In its own mount namespace, so that the mounts end with it.
 unshare --mount --propagation private bash -c '
     for name in proc sys dev; do mount --rbind "/$name" "$1/$name"; done
     exec chroot "$1" env HOME=/root CARAML_TORCH="${CARAML_TORCH:-index}" \

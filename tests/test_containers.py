@@ -244,7 +244,7 @@ def test_an_image_that_is_there_is_not_made_again_nor_by_two_at_once(tmp_path, m
     assert make_image(image, "podman", tmp_path) == there
     with (tmp_path / ".cpu.podman.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(SiteError, match="is being made by another process"):
+        with pytest.raises(SiteError, match="is being built by another process"):
             make_image(image, "podman", tmp_path)
 
 

@@ -26,7 +26,7 @@ def test_a_gpu_that_pytorch_does_not_see_leaves_a_failed_record_and_exit_code_1(
     assert done.returncode == 1
     assert "nvidia-smi shows no GPU" in done.stderr
     assert "there is no system X" in gpu_check(checkout, "X", path=tmp_path).stderr
-    assert "say what the GPU is" in gpu_check(checkout, path=tmp_path).stderr
+    assert "state the system of the GPU" in gpu_check(checkout, path=tmp_path).stderr
 
     (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 'GPU 0: made up'\n")
     (tmp_path / "nvidia-smi").chmod(0o755)

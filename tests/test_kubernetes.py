@@ -257,7 +257,7 @@ ENDS = {
     "evicted": (evict, {}, "Evicted"),
     "node lost": (lose_the_node, {}, "NodeLost"),
     "job deleted by hand": (delete_the_job, {}, "Deleted"),
-    "pod deleted by hand": (delete_the_pod, {}, "nothing is left of its pods"),
+    "pod deleted by hand": (delete_the_pod, {}, "its pods are gone"),
     "time is over": (nothing, {"CARAML_KUBERNETES_POD": "short.yaml"}, "DeadlineExceeded"),
     "no such image": (
         nothing,
@@ -441,7 +441,7 @@ def test_a_pod_that_is_made_again_does_not_write_over_what_is_there(told):
     def again() -> str:
         return "".join(sweep.log(pod["metadata"]["name"]) for pod in sweep.cluster.pods_of(sweep.job(0))[1:])
 
-    until(lambda: "holds a run already" in again(), "the second pod's refusal", again)
+    until(lambda: "has a run already" in again(), "the second pod's refusal", again)
     assert sweep.wait().returncode == 0
     assert not left_behind(sweep.cluster)
 
@@ -461,7 +461,7 @@ def test_a_log_that_was_cut_is_a_failed_row_and_stays(jube_command, tmp_path, ku
     log.write_text(log.read_text().rstrip()[:-50])
     assert sweep.wait().returncode == 1
     error = sweep.result(0)["error"]
-    assert "are not whole" in error
+    assert "are incomplete" in error
     assert "the last words" in error
     assert "the last words" in (sweep.points()[0] / "kubernetes" / f"{pod}.log").read_text()
 

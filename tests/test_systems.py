@@ -214,17 +214,17 @@ def test_a_sweep_is_narrowed_without_editing_a_file(one_point_checkout, jube_com
         (
             "cosmoflow",
             ["GC200"],
-            "CosmoFlow training was asked for on GC200, but it is not there on Graphcore GC200: "
-            "volumes of its size need a program that is split over several of them; "
+            "CosmoFlow training was asked for on GC200, but it does not run on Graphcore GC200: "
+            "volumes of this size need a program that is split over several IPUs; "
             "choose another system, or run jube/llm.yaml or jube/resnet50.yaml on this one",
         ),
         (
             "deepcam",
             ["BOW", "synthetic"],
-            "DeepCAM training was asked for on BOW, but it is not there on Graphcore Bow",
+            "DeepCAM training was asked for on BOW, but it does not run on Graphcore Bow",
         ),
-        ("llm", ["CS2"], "CS2 was asked for, but a Cerebras CS-2 trains through a software stack of its own"),
-        ("deepcam", ["CS2", "A100"], "'caraml published CS-2' shows what others have measured on one"),
+        ("llm", ["CS2"], "CS2 was asked for, but a Cerebras CS-2 needs its own software stack"),
+        ("deepcam", ["CS2", "A100"], "'caraml published CS-2' shows published results of one"),
     ],
 )
 def test_what_does_not_run_on_a_system_is_refused_with_the_reason(
@@ -247,7 +247,7 @@ def test_what_is_refused_is_said_before_that_no_scheduler_answers(seed, one_poin
     environ = {**os.environ, "PATH": path, "PYTHONHASHSEED": str(seed)}
     done = subprocess.run(command, cwd=one_point_checkout, env=environ, capture_output=True, text=True)
     assert done.returncode != 0
-    assert "CosmoFlow training was asked for on GC200, but it is not there" in done.stdout + done.stderr
+    assert "CosmoFlow training was asked for on GC200, but it does not run" in done.stdout + done.stderr
 
 
 def test_a_system_that_is_refused_has_a_sentence_and_no_block():

@@ -266,20 +266,22 @@ def test_a_sweep_whose_jube_was_killed_goes_on_where_it_was(jube, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("system", "reason"),
+    ("tags", "reason"),
     [
-        ("H200", "H200 runs by sbatch, which cannot be used here: 'caraml doctor --system H200' tells what is missing"),
+        ("H200", "H200 runs by sbatch, which cannot be used here: 'caraml doctor --system H200' lists what is missing"),
         ("CS2", "CS2 was asked for, but a Cerebras CS-2 trains"),
         ("H2000", "there is no system H2000"),
+        ("CPU foo", "llm_training has no tag foo"),
+        ("CPU 117M", "resnet50 has no tag 117M"),
     ],
 )
-def test_the_demo_refuses_a_system_before_it_makes_data(tmp_path, system, reason):
+def test_the_demo_refuses_a_system_or_a_tag_before_it_makes_data(tmp_path, tags, reason):
     (tmp_path / "scontrol").write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / "scontrol").chmod(0o755)
     data = tmp_path / "data"
     path = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     environ = {**os.environ, "PATH": path, "CARAML_DATA_FOLDER": str(data)}
-    demo = [str(REPOSITORY / "scripts" / "demo.sh"), system]
+    demo = [str(REPOSITORY / "scripts" / "demo.sh"), *tags.split()]
     done = subprocess.run(demo, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode
     assert reason in done.stderr

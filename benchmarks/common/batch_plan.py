@@ -1,4 +1,4 @@
-"""The arithmetic of batches."""
+"""Arithmetic of batches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from benchmarks.common.options import ConfigError
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """How the samples of one optimizer step are shared out; raises ConfigError when they cannot be."""
+    """Shares of the samples of one optimizer step; raises ConfigError if they do not come out even."""
 
     global_batch_size: int  # samples per optimizer step, over all devices
     micro_batch_size: int  # samples per forward pass, on one device
@@ -29,13 +29,13 @@ class BatchPlan:
 
     @property
     def grad_accum_steps(self) -> int:
-        """Forward and backward passes of each replica per optimizer step."""
+        """Number of forward and backward passes of each replica per optimizer step."""
         return self.global_batch_size // (self.micro_batch_size * self.data_parallel_size)
 
     def sample_indices(self, step: int, pass_index: int, data_parallel_rank: int) -> range:
-        """Which samples of the data set a replica reads in one pass of a step (both counted from 0).
+        """Return the indices of the samples that a replica reads in one pass of a step, both counted from 0.
 
-        The samples of a step are the same for every layout, so that losses can be compared between layouts.
+        A step has the same samples in every layout, so that losses can be compared between layouts.
         """
         per_pass = self.micro_batch_size * self.data_parallel_size
         first = step * self.global_batch_size + pass_index * per_pass + data_parallel_rank * self.micro_batch_size

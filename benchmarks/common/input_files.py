@@ -1,4 +1,4 @@
-"""The files of a data set: whose each is, copies on the node's own disk, and what of them the node's cache holds."""
+"""Files of a data set: assign them to ranks, copy them to the node's own disk, drop them from the node's cache."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from benchmarks.common.progress import Pace
 
 
 def find_files(options: DataOptions, pattern: str, without: str = "") -> list[Path]:
-    """The training set's, in a folder or in `train` in it, but for one name; none where none are read.
+    """Return the files of a training set, in its folder or in `train` inside it, except those named `without`.
 
-    Raises ConfigError where there are none.
+    Returns an empty list for made data; raises ConfigError if there is no such file.
     """
     if not options.reads_files:
         return []
     folder = Path(options.data_dir)
-    for there in (folder, folder / "train"):
-        files = sorted(path for path in there.glob(pattern) if path.name != without)
+    for place in (folder, folder / "train"):
+        files = sorted(path for path in place.glob(pattern) if path.name != without)
         if files:
             return files
     raise ConfigError(
-        f"--data-dir {folder} holds no files {pattern}, nor does a folder train in it: make them with "
+        f"--data-dir {folder} has no files {pattern}, and neither has a folder train in it: make them with "
         f"'{options.made_by}'"
     )
 
 
 def own_files(files: Sequence[Path], rank: int, ranks: int) -> list[Path]:
-    """Those that a rank reads: each its own, or all of them where they are too few, of which it then takes a part."""
+    """Return the files that a rank reads: its own, or a part of every file if there are fewer files than ranks."""
     return list(files[rank::ranks]) if is_shared_by_file(len(files), ranks) else list(files)
 
 
 def is_shared_by_file(files: int, ranks: int) -> bool:
-    """Has every rank files of its own?"""
+    """Return whether every rank has its own files."""
     return files >= ranks
 
 
 class Staged(NamedTuple):
-    """Copies of files, and what it took to make those that were not there."""
+    """Copies of files, with the bytes and the time that copying the missing ones took."""
 
     files: list[Path]
     copied_bytes: int
@@ -52,21 +52,21 @@ class Staged(NamedTuple):
 
 
 def stage(files: Sequence[Path], folder: Path, say: Callable[[str], None] = lambda _: None) -> Staged:
-    """Copies in a folder; one of the same size and time of change stays. Raises ConfigError where they do not fit.
+    """Copy files into a folder, unless a copy has the same size and modification time.
 
-    Files of different folders never meet, whatever their names are.
+    Files of the same name from different folders do not collide. Raises ConfigError if the folder has no room.
     """
     start_s, pace = time.monotonic(), Pace()
     copied_bytes, copies = 0, []
     for index, file in enumerate(files):
-        path = folder / f"{file.parent.name}-{_told_apart(file.parent)}" / file.name
+        path = folder / f"{file.parent.name}-{_hash(file.parent)}" / file.name
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             copied_bytes += _copy(file, path)
         except OSError as error:
             raise ConfigError(
-                f"--stage {folder} was asked for, but {file} cannot be copied there ({error.strerror or error}): "
-                f"{index} of {len(files)} files are there; make room, or name another folder"
+                f"--stage {folder} was asked for, but {file} cannot be copied there ({error.strerror or error}) "
+                f"after {index} of {len(files)} files: make room, or choose another folder"
             ) from error
         copies.append(path)
         if pace.due:
@@ -76,7 +76,7 @@ def stage(files: Sequence[Path], folder: Path, say: Callable[[str], None] = lamb
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Yield a path to write to, which gets the name `path` when the block ends, and goes where it raises."""
+    """Yield a path to write to; it is renamed to `path` at the end of the block, or removed if the block raises."""
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         yield part
@@ -86,23 +86,23 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 def drop_from_cache(files: Sequence[Path]) -> None:
-    """Ask the kernel to forget what it holds of these files, so that they are read from storage again."""
+    """Ask the kernel to drop these files from its cache, so that they are read from storage again."""
     for path in files:
         with open(path, "rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def _told_apart(folder: Path) -> str:
+def _hash(folder: Path) -> str:
     return hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:8]
 
 
 def _copy(file: Path, path: Path) -> int:
-    """Copy a file that is not there yet, whoever else makes it at the same time; return the bytes that were copied."""
-    there = file.stat()
+    """Copy a missing file, safely if other processes do the same, and return the bytes copied."""
+    original = file.stat()
     with suppress(FileNotFoundError):
         copy = path.stat()
-        if (copy.st_size, int(copy.st_mtime)) == (there.st_size, int(there.st_mtime)):
+        if (copy.st_size, int(copy.st_mtime)) == (original.st_size, int(original.st_mtime)):
             return 0
     with whole_file(path) as part:
         shutil.copy2(file, part)
-    return there.st_size
+    return original.st_size

@@ -1,6 +1,6 @@
-"""Which process this is among all that train together, and how they find each other.
+"""This process among all that train together, its node, and its marks for the sampler.
 
-Under torchrun the answer is in the environment; a process that was started alone is a world of one.
+torchrun sets the ranks in the environment; a process that was started alone is a world of one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from benchmarks.common.node.cgroup import cpu_quota
 from benchmarks.common.options import ConfigError
 from benchmarks.common.record import MEASURED, Window
 
-MARKS_VARIABLE = "JPWR_MARKS"  # names the file that a sampler reads marks from; there is none without a sampler
+MARKS_VARIABLE = "JPWR_MARKS"  # path of the file from which a sampler reads marks; unset without a sampler
 
 
 @dataclass(frozen=True)
@@ -33,15 +33,17 @@ class Launch:
 
     @property
     def num_nodes(self) -> int:
+        """Number of nodes."""
         return self.world_size // self.local_world_size
 
     @property
     def is_first_on_node(self) -> bool:
+        """Whether this is the first process of its node."""
         return self.local_rank == 0
 
 
 def read_launch(environ: Mapping[str, str] = os.environ) -> Launch:
-    """The variables that torchrun sets; raises ConfigError when some are set and others are not."""
+    """Return the ranks from torchrun's variables; raises ConfigError if only some of them are set."""
     names = {
         "rank": "RANK",
         "world_size": "WORLD_SIZE",
@@ -58,7 +60,7 @@ def read_launch(environ: Mapping[str, str] = os.environ) -> Launch:
 
 
 def node_window(start_s: float, end_s: float, kind: str = MEASURED) -> Window:
-    """A window of this node from two times of its monotonic clock, with the same moments on the wall clock."""
+    """Return a window of this node from two times of its monotonic clock, with the same moments on the wall clock."""
     epoch_offset_s = time.time() - time.monotonic()
     return Window(
         hostname=node_name(),
@@ -72,18 +74,18 @@ def node_window(start_s: float, end_s: float, kind: str = MEASURED) -> Window:
 
 
 def node_name(environ: Mapping[str, str] = os.environ) -> str:
-    """This node's name: Slurm's own where it started us, which is the same in a container and outside."""
+    """Return this node's name, from Slurm if it started us, as that is the same inside and outside of a container."""
     return environ.get("SLURMD_NODENAME") or socket.gethostname()
 
 
 def mark(kind: str, name: str, time_s: float, environ: Mapping[str, str] = os.environ) -> None:
-    """Tell the sampler around this process that a region begins or ends ("begin", "end"); none, and nothing happens.
+    """Mark the beginning or end ("begin", "end") of a region for the sampler around this process, if there is one.
 
-    It then reads its sensors at once, so that the region's edges are sharp. `time_s` is of the monotonic clock.
+    The sampler then reads its sensors at once, so that it has samples at the edges. `time_s` is of the monotonic clock.
     """
     path = environ.get(MARKS_VARIABLE)
     if path:
-        # A mark that is lost must not end a training.
+        # A lost mark must not end the training.
         with suppress(OSError), open(path, "a") as file:
             file.write(f"{kind} {name} @{time_s:.6f}\n")
 
@@ -95,18 +97,18 @@ def mark_window(launch: Launch, edge: str, kind: str, time_s: float) -> None:
 
 
 def usable_cores() -> int:
-    """CPUs' worth of time that this process can use: those that it may run on, and no more than its quota."""
+    """Return the number of CPUs that this process can use: those it may run on, within its quota."""
     bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(bound, node_cores())
 
 
 def node_cores() -> int:
-    """CPUs' worth of time that all processes of this job on this node can use together."""
+    """Return the number of CPUs that all processes of this job on this node can use together, within the quota."""
     return max(1, int(min(os.cpu_count() or 1, cpu_quota() or math.inf)))
 
 
 def usable_cpus() -> str:
-    """Which CPUs this process may run on, as the kernel lists them: 0-3,8. Empty where it does not say."""
+    """Return the CPUs that this process may run on, as the kernel lists them: 0-3,8. Empty if not known."""
     cpus = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     first = [cpu for cpu in cpus if cpu - 1 not in cpus]
     last = [cpu for cpu in cpus if cpu + 1 not in cpus]
@@ -114,9 +116,9 @@ def usable_cpus() -> str:
 
 
 def peak_memory_bytes() -> int:
-    """The most memory that this process held: as the kernel counts it for a program, from its own start on.
+    """Return the peak memory of this process since its program started, in bytes.
 
-    What getrusage says is also of the process that this one was forked from.
+    From the kernel's VmHWM, as getrusage also counts the process that this one was forked from.
     """
     try:
         status = Path("/proc/self/status").read_text()
@@ -124,12 +126,12 @@ def peak_memory_bytes() -> int:
         status = ""
     for line in status.splitlines():
         if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024  # it is in kB
+            return int(line.split()[1]) * 1024  # in kB
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # Linux reports KiB
 
 
 def boot_id() -> str:
-    """Which boot of which kernel this is, empty where the kernel does not say."""
+    """Return the kernel's id of this boot; empty if not known."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

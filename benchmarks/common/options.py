@@ -1,4 +1,4 @@
-"""Options are written once, as fields of frozen dataclasses; the command line is made from them."""
+"""Options of all workloads: fields of frozen dataclasses, from which the command line is made."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from typing import Any, ClassVar, NoReturn, TypeVar, get_args, get_origin, get_t
 
 EXIT_BAD_OPTIONS = 2
 PRECISIONS = ("auto", "fp32", "bf16", "fp16", "fp8")
-# cuBLAS and cuDNN then multiply in float32 and not in TF32, whoever calls them, so that MFU is of the peak in fp32.
+# Makes cuBLAS and cuDNN multiply in float32 instead of TF32, so that MFU refers to the peak in fp32.
 FULL_FP32 = {"NVIDIA_TF32_OVERRIDE": "0"}
 
 
 class ConfigError(Exception):
-    """The options make no run: one sentence with what was asked, what was found and what to do."""
+    """The options cannot be run; the message has what was asked, what was found and what to do."""
 
 
 def option(default: Any, help: str, choices: Sequence[str] | None = None) -> Any:
-    """A dataclass field that is a flag; its unit belongs in the help text."""
+    """Return a dataclass field that is a flag; its help text has the unit."""
     return dataclasses.field(default=default, metadata={"help": help, "choices": choices})
 
 
 def parse_config(groups: Sequence[type], argv: Sequence[str], prog: str, description: str) -> list[Any]:
-    """One instance of each dataclass, made from the command line; raises ConfigError.
+    """Return an instance of each dataclass from the command line; raises ConfigError.
 
     Each dataclass is a group of flags in the help, under the first line of its docstring. A field
     `micro_batch_size` is the flag `--micro-batch-size`; a bool is a pair `--flag` and `--no-flag`; a tuple takes
@@ -65,11 +65,11 @@ _METAVARS = {int: "N", float: "X", str: "TEXT"}
 
 
 def data_option(name: str, files: str, made: str) -> Any:
-    """Return the field `data` of a workload whose samples are made, or read from files of its own or of prepare."""
+    """Return the field `data` of a workload: made samples, its own files, or files written by prepare."""
     return option(
         "synthetic",
         "synthetic: one batch that stays on the device; synthetic-host: made on the host and copied; "
-        f"{name}: {files}; fake-{name}: the same of made {made}, by prepare",
+        f"{name}: {files}; fake-{name}: the same with made {made}, from prepare",
         ("synthetic", "synthetic-host", name, f"fake-{name}"),
     )
 
@@ -88,11 +88,11 @@ class ComputeOptions:
 
     device: str = option(
         "auto",
-        "auto: GPUs where there are some, else the CPU; ipu: one process for all of them",
+        "auto: the GPUs if there are some, else the CPU; ipu: one process for all of them",
         ("auto", "cpu", "gpu", "ipu"),
     )
     precision: str = option(
-        "auto", "auto: fp32 on CPUs, bf16 on GPUs, fp16 on IPUs; fp8: of the layers' products only", PRECISIONS
+        "auto", "auto: fp32 on CPUs, bf16 on GPUs, fp16 on IPUs; fp8: in the layers' products only", PRECISIONS
     )
     threads: int | None = option(None, "CPU threads of each process; default: its share of the usable cores")
     bind: bool = option(True, "bind each process to the CPUs near its GPUs")
@@ -105,13 +105,13 @@ class ComputeOptions:
 class DataOptions:
     """Data."""
 
-    made_by: ClassVar[str] = ""  # the program that makes files to try it with
-    data: str = option("synthetic", "what is trained on")  # of what is said with each workload; synthetic...: no files
-    data_dir: str = option("", "folder of the files; needed where they are what is trained on")
-    parallel_files: int = option(8, "files that are read side by side")
-    prefetch_batches: int = option(2, "batches that are made ahead")
+    made_by: ClassVar[str] = ""  # program that makes files for a trial
+    data: str = option("synthetic", "training data")  # each workload has its own choices; synthetic...: no files
+    data_dir: str = option("", "folder of the files; required if the data is read from files")
+    parallel_files: int = option(8, "files read in parallel")
+    prefetch_batches: int = option(2, "batches prepared in advance")
     stage: str = option(
-        "", "folder on the node's own disk into which its files are copied before the first step; default: none"
+        "", "folder on the node's own disk, to copy the files into before the first step; default: none"
     )
 
     def __post_init__(self) -> None:
@@ -120,18 +120,21 @@ class DataOptions:
             raise ConfigError(f"--data {self.data} needs --data-dir: {self.made_by} makes one")
         for flag, value in (("--data-dir", self.data_dir), ("--stage", self.stage)):
             if value and not self.reads_files:
-                raise ConfigError(f"{flag} was given, but the data is {self.data}: say with --data what the files are")
+                raise ConfigError(
+                    f"{flag} was given, but the data is {self.data}: state the kind of the files by --data"
+                )
 
     @property
     def reads_files(self) -> bool:
+        """Whether the data is read from files."""
         return not self.data.startswith("synthetic")
 
     def check_turns(self, turns: TurnsOptions) -> None:
-        """Raise ConfigError unless there is something to measure in turns with."""
+        """Raise ConfigError if the data cannot be measured in turns."""
         if turns.effective and self.data == "synthetic":
-            raise ConfigError("--effective compares with --data synthetic: add --data and what the files are")
+            raise ConfigError("--effective compares with --data synthetic: add --data with the kind of the files")
         if turns.cold_cache and not self.reads_files:
-            raise ConfigError("--cold-cache needs --effective and data from files: add --data and what they are")
+            raise ConfigError("--cold-cache needs --effective and data from files: add --data with their kind")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,10 +142,10 @@ class TurnsOptions:
     """Compute and effective throughput."""
 
     effective: bool = option(
-        False, "measure in turns with data that is on the device and with --data, for compute and effective throughput"
+        False, "measure compute and effective throughput, in turns with data on the device and with --data"
     )
     rounds: int = option(
-        6, "turns that the measured steps of --effective are shared out over; 6 or more give an interval"
+        6, "number of turns of --effective, which share the measured steps; 6 or more give an interval"
     )
     cold_cache: bool = option(False, "drop the data's files from the node's file cache before each turn of --effective")
 
@@ -171,18 +174,18 @@ class WindowOptions:
             )
         if (self.min_measured_s or self.max_measured_s) and not self.warmup_steps:
             raise ConfigError(
-                "--min-measured-s and --max-measured-s need at least one warm-up step, from which the number of steps "
-                "is found"
+                "--min-measured-s and --max-measured-s need a warm-up step, which determines the number of steps: give "
+                "--warmup-steps 1 or more"
             )
 
     def steps_left(self, steps: int, took_s: float) -> int:
-        """How many more steps the window needs after these, at their own pace; 0 where it is long enough."""
+        """Return how many more steps the window needs, at the pace of its first ones; 0 if it is long enough."""
         if took_s >= self.min_measured_s:
             return 0
         return math.ceil((self.min_measured_s - took_s) * steps / took_s) if took_s else steps
 
     def steps_to_measure(self, warmup_step_times_s: Sequence[float]) -> int:
-        """How many steps make the window, at the pace of the fastest warm-up step: others also prepare something."""
+        """Return the number of steps in the window, at the pace of the fastest warm-up step: others also prepare."""
         steps = self.measured_steps
         if self.min_measured_s:
             steps = max(steps, math.ceil(self.min_measured_s / min(warmup_step_times_s)))
@@ -198,18 +201,18 @@ class RunOptions:
     system: str = option("unnamed", "name of the system, for the record")
     peak_tflops_per_device: float = option(0.0, "the device's dense peak in this precision, for MFU; 0: not known")
     record: str = option("", "file to write the record to; default: none")
-    print_record: bool = option(False, "print the record, too, as one line of JSON")
+    print_record: bool = option(False, "also print the record, as one line of JSON")
     split_steps: int = option(
-        3, "steps after the window, split where the framework tells nothing of a step's regions otherwise; 0: none"
+        3, "steps after the window, split into regions if the framework cannot time them otherwise; 0: none"
     )
     profile: int = option(
         0,
-        "steps after the window that the framework profiles, for TensorBoard, into a folder beside the record",
+        "steps after the window that the framework profiles, for TensorBoard, into a folder next to the record",
     )
     region_times: bool = option(
-        False, "write when each region of the windows went on, beside the record: what ioprof counts is told by them"
+        False, "write the times of the windows' regions next to the record, so that reads are reported by region"
     )
-    dry_run: bool = option(False, "check the options, print how devices and batch are shared out, and stop")
+    dry_run: bool = option(False, "check the options, print the layout of devices and batch, and stop")
 
     def __post_init__(self) -> None:
         if self.peak_tflops_per_device < 0:
@@ -218,7 +221,7 @@ class RunOptions:
             raise ConfigError("split_steps and profile must be 0 or more steps")
         for flag, asked in (("--profile", self.profile), ("--region-times", self.region_times)):
             if asked and not self.record:
-                raise ConfigError(f"{flag} needs --record FILE: what it makes lies beside the record")
+                raise ConfigError(f"{flag} needs --record FILE: it writes next to the record")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,7 +229,7 @@ class TrainingOptions:
     """Training."""
 
     learning_rate: float = option(0.001, "learning rate after its warm-up")
-    learning_rate_warmup_steps: int = option(100, "steps over which the learning rate rises in a line")
+    learning_rate_warmup_steps: int = option(100, "steps over which the learning rate rises linearly")
     seed: int = option(1234, "seed of weights and data")
 
     def __post_init__(self) -> None:
@@ -245,7 +248,7 @@ class BatchOptions:
 
 @dataclasses.dataclass(frozen=True)
 class SampleConfig:
-    """All options of a run on samples that are made, or read from files."""
+    """All options of a run on made samples, or on samples from files."""
 
     model: Any
     batch: BatchOptions
@@ -264,7 +267,7 @@ Options = TypeVar("Options")
 
 
 def escape_unencodable() -> None:
-    """Escape what stdout's encoding lacks, as Python does on stderr: no print ends a run."""
+    """Escape characters that stdout's encoding lacks, as Python does on stderr, so that no print ends a run."""
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")
 
@@ -288,9 +291,10 @@ def run_command(
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises ConfigError for a command line that is none."""
+    """Parser that raises ConfigError for a wrong command line."""
 
     def error(self, message: str) -> NoReturn:
+        """Raise ConfigError, with the closest flag for an unknown one."""
         unknown = re.match(r"unrecognized arguments: (--[^ =]+)", message)
         if unknown:
             known = [flag for action in self._actions for flag in action.option_strings]

@@ -1,6 +1,7 @@
-"""Files of a data set are written: side by side, each under another name until it is whole.
+"""Write the files of a data set in parallel.
 
-Files that are there stay, so that what was interrupted goes on where it was; a plan beside them says what they are of.
+Existing files are kept, so that an interrupted program can be started again. A plan next to the files has the options
+that they were made with.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ class MadeOptions:
 
     example: ClassVar[str] = "data/made"
     out: str = option("", "folder for the files")
-    samples: int = option(32, "number of samples, each in a file of its own")
+    samples: int = option(32, "number of samples, each in its own file")
     jobs: int | None = option(None, "processes; default: one for each usable core")
     seed: int = option(1234, "seed of the samples")
 
     def __post_init__(self) -> None:
         positive(self, "samples", "jobs")
         if not self.out:
-            raise ConfigError(f"--out FOLDER is needed: where the files go, such as {self.example}")
+            raise ConfigError(f"--out FOLDER is required: the folder for the files, such as {self.example}")
 
     @property
     def plan(self) -> dict[str, Any]:
@@ -67,11 +68,11 @@ def write_missing(
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise ConfigError(f"another prepare is at work in {folder}: let it end first") from error
+                raise ConfigError(f"another prepare is writing to {folder}: wait until it ends") from error
             _check_plan(plan_file, plan, pattern)
             missing = [index for index, path in enumerate(paths) if not path.exists()]
             if not missing:
-                print(f"{folder}: is there already")
+                print(f"{folder}: is complete already")
                 return []
             return _run(tasks(missing), folder, min(jobs or usable_cores(), len(missing)))
     except OSError as error:
@@ -79,7 +80,7 @@ def write_missing(
 
 
 def _check_plan(plan_file: Path, plan: Mapping[str, Any], pattern: str) -> None:
-    """Raise ConfigError if the folder belongs to another plan: nobody could reproduce a mixture of two plans."""
+    """Raise ConfigError if the folder belongs to another plan: a mixture of two plans could not be reproduced."""
     folder = plan_file.parent
     if plan_file.exists():
         found = json.loads(plan_file.read_text())
@@ -87,11 +88,11 @@ def _check_plan(plan_file: Path, plan: Mapping[str, Any], pattern: str) -> None:
         if changed:
             key = changed[0]
             raise ConfigError(
-                f"{folder} was begun with {key} {found.get(key)} and not {plan.get(key)}: choose another folder, or "
+                f"{folder} has data with {key} {found.get(key)} instead of {plan.get(key)}: choose another folder, or "
                 "remove it"
             )
     elif any(folder.glob(pattern)):
-        raise ConfigError(f"{folder} holds files of unknown origin: choose another folder")
+        raise ConfigError(f"{folder} has files of unknown origin: choose another folder")
     plan_file.write_text(json.dumps(plan, indent=1) + "\n")
 
 
@@ -105,14 +106,14 @@ def _run(tasks: Sequence[Callable[[], Written]], folder: Path, jobs: int) -> lis
 
 
 def _in_processes(tasks: Sequence[Callable[[], Written]], jobs: int) -> Iterator[Written]:
-    # TensorFlow does not survive a fork.
+    # TensorFlow does not work in a forked process.
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
         running = [pool.submit(task) for task in tasks]
         try:
             for one in as_completed(running):
                 yield one.result()
         except BrokenProcessPool as error:
-            raise OSError("a process was killed, perhaps for its memory: try fewer --jobs") from error
+            raise OSError("a process was killed, perhaps for lack of memory: try fewer --jobs") from error
         finally:
             pool.shutdown(cancel_futures=True)
 

@@ -1,4 +1,4 @@
-"""Words on the progress of what takes long: every few seconds, with the time that is left."""
+"""Progress messages every few seconds, with the time left."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ def to_go(begun_s: float, done: int, total: int) -> str:
 
 
 class Pace:
-    """Whether it is time for the next word: `due` is true once in an interval."""
+    """Clock of progress messages."""
 
     def __init__(self) -> None:
         self._last_s = time.monotonic()
 
     @property
     def due(self) -> bool:
+        """Whether the next message is due; true once in an interval."""
         now_s = time.monotonic()
         if now_s - self._last_s <= INTERVAL_S:
             return False

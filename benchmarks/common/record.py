@@ -1,6 +1,6 @@
-"""The record: all that is known of one run, and the contract between a benchmark and the tables.
+"""Record of one run: the contract between a benchmark and the tables.
 
-One JSON object with units in its keys. A number that is not known is null, never zero.
+It is one JSON object with units in its keys. A missing number is null, never zero.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Window:
     """A measured part of a run on one node: the time that throughput and energy both belong to."""
 
     hostname: str
-    boot_id: str  # of the kernel: monotonic times of another boot are another clock's
+    boot_id: str  # of the kernel: each boot has its own monotonic clock
     start_s: float  # seconds of the node's monotonic clock
     end_s: float
     start_epoch_s: float  # the same moments in seconds since 1970
@@ -40,19 +40,19 @@ class Device:
     hostname: str
     rank: int
     name: str
-    device_id: str  # its ids, separated by spaces, by which the power channel is found; empty where there is none
+    device_id: str  # ids separated by spaces, which identify the power channel; empty if not known
     peak_memory_bytes: int | None
-    cpus: str  # on which its process may run, as the kernel lists them
+    cpus: str  # allowed for its process, as the kernel lists them
 
 
 @dataclass
 class RunRecord:
-    """One run; `failed` until it is known to be good."""
+    """Record of one run; its status is `failed` until the run has ended well."""
 
     benchmark: str
     system: str
     model: str  # its size or variant
-    work_unit: str  # what throughput counts: metrics has `measured_UNIT`, such as measured_tokens
+    work_unit: str  # of throughput; metrics has `measured_UNIT`, such as measured_tokens
     config: dict[str, Any]  # every option, as used
     status: str = FAILED
     error: str = ""
@@ -63,23 +63,23 @@ class RunRecord:
     windows: list[Window] = field(default_factory=list)  # of each kind at least one per node; several are summed
     devices: list[Device] = field(default_factory=list)
     provenance: dict[str, Any] = field(default_factory=dict)
-    precision: str = ""  # in which it computed
-    data: str = ""  # that it was trained on
-    sample: str = ""  # its size in words, such as 2048 tokens
+    precision: str = ""  # of the computation
+    data: str = ""  # kind of the training data
+    sample: str = ""  # size of a sample in words, such as 2048 tokens
     choices: dict[str, str] = field(default_factory=dict)  # options that change the speed of the same work, by title
-    variant: list[str] = field(default_factory=list)  # of them in words those that are not usual
-    regions: dict[str, Any] = field(default_factory=dict)  # where the steps' time went, in each kind of window
-    run_id: str = field(default_factory=lambda: uuid.uuid4().hex)  # tells two runs of the same options apart
+    variant: list[str] = field(default_factory=list)  # the unusual choices, in words
+    regions: dict[str, Any] = field(default_factory=dict)  # times of the steps' regions, by kind of window
+    run_id: str = field(default_factory=lambda: uuid.uuid4().hex)  # distinguishes two runs with the same options
     schema_version: int = SCHEMA_VERSION
 
     @property
     def config_hash(self) -> str:
-        """The same for the same options, whatever the run is called and wherever its record goes."""
+        """Hash of the options that change the measurement: not of the run's name, or of its record's path."""
         measured = {name: options for name, options in self.config.items() if name != "run"}
         return hashlib.sha256(json.dumps(_finite(measured), sort_keys=True).encode()).hexdigest()
 
     def to_dict(self) -> dict[str, Any]:
-        """The record as JSON can hold it: a number that is not finite becomes null."""
+        """Return the record as plain data for JSON; a number that is not finite becomes None."""
         plain: dict[str, Any] = _finite(asdict(self))
         return plain
 

@@ -1,4 +1,4 @@
-"""From a command line to a record, whatever happens in between: the same for every benchmark."""
+"""Run a benchmark so that it always leaves a record, also of a failure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import NoReturn
 
 from benchmarks.common.launch import Launch
-from benchmarks.common.node.out_of_memory import is_out_of_memory, telling_line
+from benchmarks.common.node.out_of_memory import is_out_of_memory, short_message
 from benchmarks.common.options import EXIT_BAD_OPTIONS, ConfigError, RunOptions
 from benchmarks.common.record import FAILED, OK, OUT_OF_MEMORY, RunRecord
 from benchmarks.common.summary import summary
 
 EXIT_FAILED = 1
-RECORD_BYTES = 100_000  # about a record of thousands of steps
-RESULT_PREFIX = "CARAML_RESULT "  # of the line that a run prints its record in
+RECORD_BYTES = 100_000  # size of a record of thousands of steps
+RESULT_PREFIX = "CARAML_RESULT "  # of a printed record's line
 
 
 def run_recorded(
@@ -30,9 +30,9 @@ def run_recorded(
     launch: Launch,
     body: Callable[[RunRecord], None],
 ) -> int:
-    """Let `body` run and fill in the record, which is stored in any case; returns the exit code.
+    """Let `body` run and fill in the record, store the record in any case, and return the exit code.
 
-    Rank 0 ends with a summary; the whole record is printed where that was asked for, or where it cannot be stored.
+    Rank 0 prints a summary at the end. The whole record is printed if requested, or if it cannot be stored.
     """
     exit_code = EXIT_FAILED
     try:
@@ -43,9 +43,9 @@ def run_recorded(
     except Exception as error:
         traceback.print_exc()
         record.status = OUT_OF_MEMORY if is_out_of_memory(error) else FAILED
-        record.error = f"rank {launch.rank}: {type(error).__name__}: {telling_line(error)}"
+        record.error = f"rank {launch.rank}: {type(error).__name__}: {short_message(error)}"
     record.provenance["config_hash"] = record.config_hash
-    # Any rank that failed tells: the launcher may end rank 0 before it can.
+    # Every failed rank reports, as the launcher may end rank 0 before it can.
     if launch.rank == 0 or exit_code:
         problem, in_full = record.error, options.print_record
         try:
@@ -53,8 +53,8 @@ def run_recorded(
                 return exit_code
         except OSError as error:
             problem = (
-                f"the record {options.record} cannot be written ({error.strerror}): it is in the output, in the line "
-                f"that begins with {RESULT_PREFIX}"
+                f"the record {options.record} cannot be written ({error.strerror}): it was printed instead, in the "
+                f"line that begins with {RESULT_PREFIX}"
             )
             exit_code, in_full = exit_code or EXIT_FAILED, True
         if in_full:
@@ -66,28 +66,30 @@ def run_recorded(
 
 
 def leave(exit_code: int) -> NoReturn:
-    """End this process with what is registered for its end, but without taking Python itself down.
+    """End this process: run the registered exit functions, but do not finalize Python.
 
-    A framework's threads live on as long as anything refers to its process group, as megatron-core and PyTorch's own
-    modules do. Where one still lets go of a tensor while Python is taken down, any Python before 3.14 ends that thread
-    in a way that aborts the process: a good run would end by a signal.
+    A framework's threads live as long as anything refers to its process group, as megatron-core and PyTorch's own
+    modules do. If such a thread releases a tensor during Python's finalization, Python before 3.14 ends the thread in a
+    way that aborts the process: a good run would end by a signal.
     """
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
-    # The C library's own end, as tools that were preloaded write what they counted there; no thread gets Python's lock.
+    # C's exit, as preloaded tools write their counts then. PyDLL keeps Python's lock, so that no thread continues.
     ctypes.PyDLL(None).exit(exit_code)
     raise AssertionError("exit does not return")
 
 
 def check_record_path(record: str) -> None:
-    """Raise ConfigError unless a new file of that name can be made."""
+    """Raise ConfigError unless a new record can be written to that path."""
     if not record:
         return
     path = Path(record)
     if path.exists():
-        raise ConfigError(f"--record {path} exists already: remove it or choose another name, no result is overwritten")
+        raise ConfigError(
+            f"--record {path} exists already, and no result is overwritten: remove it, or choose another name"
+        )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         probe = path.with_name(f".{path.name}.{os.getpid()}")
@@ -97,15 +99,15 @@ def check_record_path(record: str) -> None:
             probe.unlink(missing_ok=True)
     except OSError as error:
         raise ConfigError(
-            f"--record {path} cannot be written ({error.strerror}): choose a folder with space that can be written to"
+            f"--record {path} cannot be written ({error.strerror}): choose a writable folder with free space"
         ) from error
 
 
 def store_record(record: RunRecord, path: str) -> bool:
-    """Store the record, whole or not at all, where a path is given.
+    """Store the record, completely or not at all, if a path is given.
 
-    The first record of a run stays, as the rank that failed first tells the cause: False when there is one. Raises
-    OSError when it cannot be written.
+    Returns False if the run has a record already: that of the rank that failed first shows the cause. Raises OSError if
+    the record cannot be written.
     """
     if path:
         part = Path(f"{path}.{os.getpid()}.part")

@@ -1,4 +1,4 @@
-"""Workloads whose ranks share batches of samples, which are made or read from files. No framework here."""
+"""Workloads whose ranks share batches of samples, made or from files. Uses no framework."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from benchmarks.common.launch import Launch
 from benchmarks.common.record import RunRecord
 from benchmarks.common.workload import Target, Workload
 
-MAX_DAMAGED = 0.001  # of the records that were read
+MAX_DAMAGED = 0.001  # share of the records read
 
 
 class DataError(Exception):
-    """The data cannot be trained on: one sentence with what was found."""
+    """The data cannot be used; the message is one sentence with what was found."""
 
 
 class SampleWorkload(Workload):
-    """One run; what trains and what is trained on is the workload's own."""
+    """One run; its model and data are the workload's own."""
 
-    damage: ClassVar[str] = "damaged, or of another size"  # what makes a record one that cannot be used
-    samples_per_epoch: ClassVar[int]  # of the data set that the workload is known for
+    damage: ClassVar[str] = "damaged, or of another size"  # why a record cannot be used
+    samples_per_epoch: ClassVar[int]  # of the workload's reference data set
 
     def __init__(
         self, options: Any, launch: Launch, files: Sequence[Path], num_devices: int, micro_batch_size: int
     ) -> None:
-        """Share out the batch, and `files`, which are all that there are."""
+        """Share the batch, and all `files` of the data set, among the ranks."""
         self.config, self.launch = options, launch
         self.layout = {
             "num_devices": num_devices,
@@ -40,7 +40,7 @@ class SampleWorkload(Workload):
         self.files = own_files(files, launch.rank, launch.world_size)
 
     def conclude(self, record: RunRecord, target: Target, losses: Sequence[float], read: int, damaged: int) -> str:
-        """Fill in what all ranks read; return why the run is not a good one, or an empty string."""
+        """Record the reads of all ranks; return why the run is not valid, or an empty string."""
         read, damaged = (int(sum(numbers)) for numbers in zip(*target.gather([read, damaged]), strict=True))
         record.metrics |= {
             "comparable": self.config.model.is_comparable,
@@ -52,9 +52,9 @@ class SampleWorkload(Workload):
 
 
 def run_problem(losses: Sequence[float], read: int, damaged: int, damage: str) -> str:
-    """Return why the run is not a good one, or an empty string; `damage` is what makes a record unusable.
+    """Return why the run is not valid, or an empty string; `damage` describes unusable records.
 
-    Random labels cannot be learnt in a few steps: all that a loss can show is that nothing diverged.
+    Random labels cannot be learnt in a few steps: the loss can only show that the training diverged.
     """
     bad = next((call for call, loss in enumerate(losses) if not abs(loss) < float("inf")), None)
     if bad is not None:

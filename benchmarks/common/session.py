@@ -35,12 +35,12 @@ from benchmarks.common.run import check_record_path, run_recorded
 from benchmarks.common.workload import Options, Target, Workload
 from jpwr.regions import RegionTimer
 
-# Flags of every workload that change its speed, in words.
+# Flags of every workload that change its speed, with their words in the variant.
 UNUSUAL = {"turns.cold_cache": "cold cache", "run.region_times": "reads counted"}
 
 
 def main(workload: type[Workload], argv: Sequence[str] | None = None) -> int:
-    """Run a workload's program from the command line; return the exit code, and leave a record whatever happens."""
+    """Run a workload's program from the command line, and return the exit code; every run leaves a record."""
     escape_unencodable()
     try:
         options, launch = parse_options(workload, sys.argv[1:] if argv is None else argv), read_launch()
@@ -51,7 +51,7 @@ def main(workload: type[Workload], argv: Sequence[str] | None = None) -> int:
             raise ConfigError(f"--precision {options.compute.precision} was asked for, but {workload.name} has {known}")
         if options.compute.device == "ipu" and workload.without_ipu:
             raise ConfigError(
-                f"--device ipu was asked for, but {workload.name} is not there on IPUs: {workload.without_ipu}"
+                f"--device ipu was asked for, but {workload.name} does not run on IPUs: {workload.without_ipu}"
             )
         if options.run.dry_run:
             run = workload(options, launch)
@@ -74,7 +74,7 @@ def main(workload: type[Workload], argv: Sequence[str] | None = None) -> int:
 
 
 def parse_options(workload: type[Workload], argv: Sequence[str]) -> Any:
-    """Return the workload's options from a command line; raise ConfigError for what is none."""
+    """Return the workload's options from a command line; raises ConfigError for a wrong one."""
     hints = get_type_hints(workload.options)
     groups = [hints[field.name] for field in fields(workload.options)]
     start = "Start it alone for one device, with torchrun (or python -m benchmarks.common.spawn) for several."
@@ -83,7 +83,7 @@ def parse_options(workload: type[Workload], argv: Sequence[str]) -> Any:
 
 
 def train(workload: type[Workload], options: Options, launch: Launch, record: RunRecord) -> None:
-    """Train and fill in the record; raise ConfigError for what does not fit the options or the machine."""
+    """Train and fill in the record; raises ConfigError for options that do not fit together or the machine."""
     run = workload(options, launch)
     record.layout = {**run.layout, "work_per_sample": run.work_per_sample}
     record.data, record.sample = run.data, run.sample
@@ -97,16 +97,16 @@ def train(workload: type[Workload], options: Options, launch: Launch, record: Ru
         _describe_choices(run, target, record)
         run.regions.record_event = target.record_event
         if options.run.profile and target.profile is None:
-            raise ConfigError(f"--profile is not there for {run.name} on this device: leave it out")
+            raise ConfigError(f"--profile was asked for, but {run.name} has no profiler on this device: leave it out")
         training = run.build(target)
         if options.turns.effective and training.on_device is None:
-            raise ConfigError(f"--effective is not there for {run.name}, which has no input path: leave it out")
+            raise ConfigError(f"--effective was asked for, but {run.name} has no input path: leave it out")
         record.metrics |= _staged_metrics(staged, target)
-        target.gather(None)  # no rank starts its clock while another still builds its model
+        target.gather(None)  # wait until every rank has built its model
         session = Session(run, training, target, options, launch, marked)
         measured = measure(session)
         _describe_machines(session, measured, record)
-        # What comes now may take more memory than the steps that were measured.
+        # The following may need more memory than the measured steps.
         in_parts(session)
         _describe_steps(session, measured, record)
         losses = training.losses()
@@ -116,19 +116,19 @@ def train(workload: type[Workload], options: Options, launch: Launch, record: Ru
             "first_loss": losses[0] if losses else None,
             "last_loss": losses[-1] if losses else None,
             **measured.metrics,
-            **share_metrics(record.regions[MEASURED], run.layout["num_devices"], run.tells_communication),
+            **share_metrics(record.regions[MEASURED], run.layout["num_devices"], run.marks_all_communication),
         }
         record.error = training.conclude(record)
     record.status = FAILED if record.error else OK
 
 
 def measure(session: Session) -> Measured:
-    """Measure in one window, or in turns; every rank at the same time."""
+    """Measure in one window or in turns, on all ranks at the same time."""
     return in_turns(session) if session.options.turns.effective else in_a_window(session)
 
 
 def _stage(run: Workload, launch: Launch) -> Staged | None:
-    """Put copies of this rank's files in their place, where that was asked for."""
+    """Copy this rank's files to the node's own disk and use the copies, if requested."""
     if not run.stage:
         return None
     staged = stage(run.files, Path(run.stage), partial(print, flush=True) if launch.rank == 0 else lambda _: None)
@@ -137,7 +137,7 @@ def _stage(run: Workload, launch: Launch) -> Staged | None:
 
 
 def _staged_metrics(staged: Staged | None, target: Target) -> dict[str, float]:
-    """Return what was copied on all nodes, and how long the slowest rank took."""
+    """Return the bytes copied on all nodes, and the time of the slowest rank."""
     of_ranks = [one for one in target.gather(staged and [staged.copied_bytes, staged.time_s]) if one]
     if not of_ranks:
         return {}
@@ -146,9 +146,9 @@ def _staged_metrics(staged: Staged | None, target: Target) -> dict[str, float]:
 
 
 def _describe_choices(run: Workload, target: Target, record: RunRecord) -> None:
-    """Fill in the options as they were chosen: in words all of them, and those that are not usual."""
+    """Record the chosen options in words, and the unusual ones as the variant."""
     record.precision = target.precision
-    record.provenance["environment"] = environment()  # some is set on the way
+    record.provenance["environment"] = environment()  # opening the target sets some variables
     record.config["compute"] |= {"device": target.kind, "precision": target.precision}
 
     def chosen(path: str) -> Any:
@@ -167,11 +167,13 @@ def _describe_choices(run: Workload, target: Target, record: RunRecord) -> None:
     hashes = target.gather(record.config_hash)
     others = [rank for rank, found in enumerate(hashes) if found != hashes[0]]
     if others:
-        raise ConfigError(f"rank {others[0]} was started with other options than rank 0: start all ranks with the same")
+        raise ConfigError(
+            f"rank {others[0]} was started with other options than rank 0: start all ranks with the same options"
+        )
 
 
 def _describe_machines(session: Session, measured: Measured, record: RunRecord) -> None:
-    """Fill in windows, nodes and devices of all ranks."""
+    """Record the windows, nodes and devices of all ranks."""
     target = session.target
 
     def of_all_ranks(own: Sequence[Any]) -> list[Any]:
@@ -187,10 +189,10 @@ def _describe_machines(session: Session, measured: Measured, record: RunRecord) 
 
 
 def _describe_steps(session: Session, measured: Measured, record: RunRecord) -> None:
-    """Describe the regions of the steps in the record, and write the requested files next to it."""
+    """Record the regions of the steps, and write the requested files next to the record."""
     run, options, gather, marked = session.run, session.options.run, session.target.gather, session.marked
     spans, lane, steps_per_batch = marked.spans(), run.regions.lane, measured.steps_per_batch
-    record.regions = regions_of(spans, lane, steps_per_batch, gather, session.is_waited_for_together)
+    record.regions = regions_of(spans, lane, steps_per_batch, gather, session.host_runs_ahead)
     if options.profile:
         profile(session)
     if options.region_times:
@@ -198,4 +200,4 @@ def _describe_steps(session: Session, measured: Measured, record: RunRecord) -> 
         session.write_next_to_record(TIMES_SUFFIX, write_times, times, "reads will not be reported by region")
     first_steps = gather(traced(spans, lane, session.launch.world_size))
     if options.record:
-        session.write_next_to_record(TRACE_SUFFIX, write_trace, first_steps, "there is no picture of the steps")
+        session.write_next_to_record(TRACE_SUFFIX, write_trace, first_steps, "no trace of the steps is kept")

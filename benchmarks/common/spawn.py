@@ -1,7 +1,7 @@
-"""Start several processes of one module on this node, with torchrun's flags, where there is no torch.
+"""Start several processes of one module on this node, with torchrun's flags, without needing torch.
 
-Each gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT. When one fails, the others are
-ended, and its exit code is the launcher's.
+Each gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT. If one fails, the launcher ends
+the others and exits with its exit code.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from pathlib import Path
 from benchmarks.common.options import ConfigError, Parser
 
 POLL_S = 0.1
-GRACE_S = 10.0  # to write a record, between being told to end and being killed
+GRACE_S = 10.0  # from SIGTERM to SIGKILL, to write a record
 OWN_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
-FIRST_PORT, END_PORT = 10000, 20000  # from there on, jobs of several nodes have theirs
+FIRST_PORT, END_PORT = 10000, 20000  # jobs of several nodes use ports from END_PORT on
 LAST_PORT, ENOUGH_PORTS = 65535, 1000
 MOST_TRIES = 1000
-HELD = ExitStack()  # names, for as long as this process lasts
-atexit.register(HELD.close)
+RESERVED = ExitStack()  # sockets that reserve ports until this process ends
+atexit.register(RESERVED.close)
 
 
 @dataclass(frozen=True)
@@ -55,15 +55,17 @@ class Place:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run from the command line; returns the exit code."""
+    """Run from the command line; return the exit code."""
     parser = Parser(prog="python -m benchmarks.common.spawn", description=__doc__)
     parser.add_argument("--nproc-per-node", type=int, required=True, metavar="N", help="processes on this node")
-    parser.add_argument("--standalone", action="store_true", help="one node, at a port that is free; the default")
-    parser.add_argument("--local-addr", metavar="ADDRESS", help="torchrun's; here the ranks of one node need none")
+    parser.add_argument("--standalone", action="store_true", help="one node, at a free port; the default")
+    parser.add_argument("--local-addr", metavar="ADDRESS", help="accepted as torchrun does, and not used")
     parser.add_argument("--nnodes", type=int, default=1, metavar="N", help="nodes that train together")
-    parser.add_argument("--node-rank", type=int, default=0, metavar="N", help="this one among them, from 0")
-    parser.add_argument("--master-addr", default="localhost", metavar="HOST", help="the first of them")
-    parser.add_argument("--master-port", type=int, metavar="PORT", help="of its first rank; the others count on")
+    parser.add_argument("--node-rank", type=int, default=0, metavar="N", help="rank of this node, from 0")
+    parser.add_argument("--master-addr", default="localhost", metavar="HOST", help="the first node")
+    parser.add_argument(
+        "--master-port", type=int, metavar="PORT", help="of the first rank; each further rank uses the next one"
+    )
     parser.add_argument("-m", nargs=argparse.REMAINDER, required=True, dest="command", metavar="MODULE ARGUMENT")
     try:
         options = parser.parse_args(argv)
@@ -82,17 +84,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def spawn(place: Place, command: Sequence[str]) -> int:
-    """Run `python -m` with the command in each rank; returns 0, or the exit code of the first that failed."""
-    asked: list[int] = []  # signals that are still to be passed on: one can come before the last rank is there
+    """Run `python -m` with the command in each rank; return 0, or the exit code of the first failed rank."""
+    pending: list[int] = []  # signals to forward, as one can arrive before the last rank is started
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda caught, frame: asked.append(caught))
+        signal.signal(number, lambda caught, frame: pending.append(caught))
     ranks = [
         subprocess.Popen([sys.executable, "-m", *command], env={**os.environ, **place.environ(local_rank)})
         for local_rank in range(place.processes)
     ]
     while True:
-        while asked:
-            caught = asked.pop()
+        while pending:
+            caught = pending.pop()
             for rank in ranks:
                 rank.send_signal(caught)
         codes = [rank.poll() for rank in ranks]
@@ -101,6 +103,7 @@ def spawn(place: Place, command: Sequence[str]) -> int:
             _end_all(ranks)
             index, code = failed[0]
             print(
+                # results.record.causes reads this line.
                 f"spawn: error: rank {place.environ(index)['RANK']} ended with exit code {code}; the others were ended",
                 file=sys.stderr,
             )
@@ -123,27 +126,27 @@ def _end_all(ranks: Sequence[subprocess.Popen[bytes]]) -> None:
 
 
 def free_ports(count: int) -> int:
-    """The first of `count` ports in a row that nothing listens on, and that this process holds against others of ours.
+    """Return the first of `count` consecutive free ports, and reserve them against other processes of this program.
 
-    They are bound half a minute later, when a framework has been loaded: until then the kernel may give away any port
-    of its own range, to whoever connects to something. Raises ConfigError where there are none.
+    The ports are bound half a minute later, when the framework has been loaded. Until then the kernel may assign any
+    port of its own range to an outgoing connection. Raises ConfigError if there are none.
     """
-    ports = _given_to_nobody()
+    ports = _never_assigned()
     firsts = list(range(ports.start, ports.stop - count + 1))
     random.SystemRandom().shuffle(firsts)
     for first in firsts[:MOST_TRIES]:
-        held: list[socket.socket] = []
-        if all(_is_free(port) and _hold(port, held) for port in range(first, first + count)):
-            for one in held:
-                HELD.enter_context(one)
+        reserved: list[socket.socket] = []
+        if all(_is_free(port) and _reserve(port, reserved) for port in range(first, first + count)):
+            for one in reserved:
+                RESERVED.enter_context(one)
             return first
-        for one in held:
+        for one in reserved:
             one.close()
-    raise ConfigError(f"no {count} free ports in a row were found on this machine")
+    raise ConfigError(f"no {count} consecutive free ports were found on this machine: give --master-port")
 
 
-def _given_to_nobody(own_range: Path = OWN_RANGE) -> range:
-    """Ports that the kernel gives to nobody who does not ask for them, as far as there are enough."""
+def _never_assigned(own_range: Path = OWN_RANGE) -> range:
+    """Return ports that the kernel does not assign by itself; a default range if there are too few."""
     try:
         low, high = map(int, own_range.read_text().split())
     except (OSError, ValueError):
@@ -154,7 +157,7 @@ def _given_to_nobody(own_range: Path = OWN_RANGE) -> range:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # what has just ended is in nobody's way
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a connection that has just ended does not matter
         try:
             probe.bind(("", port))
         except OSError:
@@ -162,12 +165,12 @@ def _is_free(port: int) -> bool:
         return True
 
 
-def _hold(port: int, held: list[socket.socket]) -> bool:
-    """Hold a name that one process alone can have, as long as it lasts, of a network of its own; no file is left."""
-    if not sys.platform.startswith("linux"):  # which has such names
+def _reserve(port: int, reserved: list[socket.socket]) -> bool:
+    """Reserve a port by an abstract socket name, which only one process can bind and which leaves no file."""
+    if not sys.platform.startswith("linux"):  # only Linux has abstract names
         return True
     name = socket.socket(socket.AF_UNIX)
-    held.append(name)
+    reserved.append(name)
     try:
         name.bind(f"\0caraml port {port}")
     except OSError:

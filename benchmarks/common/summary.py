@@ -12,15 +12,15 @@ INPUT_PARTS = ("reading", "decompressing", "decoding", "copying")
 
 
 def summary(record: RunRecord, path: str, environ: Mapping[str, str] = os.environ) -> str:
-    """A few lines: what ran and how it ended, its throughput, step times and loss, and where energy and record are."""
+    """Return a few lines: model, status, throughput, step times, loss, and where energy and record are."""
     lines = [("model", f"{record.model} on {record.system}, {_devices(record)}: {record.status}")]
     lines += _figures(record)
     if record.status == OK:
         sampled = environ.get(MARKS_VARIABLE)
         lines.append(
-            ("energy", "by jpwr, which runs around this" if sampled else "not measured: put 'jpwr --' in front")
+            ("energy", "measured by jpwr around this program" if sampled else "not measured: put 'jpwr --' in front")
         )
-    lines.append(("record", path or "not kept: --record FILE stores it, --print-record prints it"))
+    lines.append(("record", path or "not stored: --record FILE stores it, --print-record prints it"))
     return "\n".join(f"{record.benchmark}: {name:<10} {text}" for name, text in lines)
 
 
@@ -46,7 +46,7 @@ def _figures(record: RunRecord) -> Iterator[tuple[str, str]]:
         yield "effective", f"{effective:.1f} {unit}/s through the input path, which waits {wait:.1f} % of the time"
     epcc = number(f"epcc_{unit}_per_s")
     if epcc is not None:
-        yield "EPCC's", f"{epcc:.1f} {unit}/s: their processing speed, all samples from the first step on by their time"
+        yield "EPCC's", f"{epcc:.1f} {unit}/s: their processing speed, over all samples including the first step"
     read_bytes, opens = number("input_bytes_per_s"), number("input_opens_per_s")
     parts = {name: number(f"input_{name}_percent") for name in INPUT_PARTS}
     if read_bytes:
@@ -55,7 +55,7 @@ def _figures(record: RunRecord) -> Iterator[tuple[str, str]]:
         yield "input", f"{read_bytes / 1e6:.1f} MB/s{opened}" + (f"; of its work {took}" if took else "")
     staged_bytes, stage_s = number("staged_bytes"), number("stage_s")
     if staged_bytes is not None:
-        yield "staged", f"{staged_bytes / 1e6:.1f} MB were copied to the nodes before, in {stage_s or 0:.1f} s"
+        yield "staged", f"{staged_bytes / 1e6:.1f} MB copied to the nodes' own disks in {stage_s or 0:.1f} s"
     median_s = number("step_time_median_s")
     if median_s is not None:
         low_s, high_s = number("step_time_p5_s"), number("step_time_p95_s")
@@ -66,4 +66,4 @@ def _figures(record: RunRecord) -> Iterator[tuple[str, str]]:
         yield "compute", f"{tflops:.4g} TFLOP/s per device{share}"
     first, last = number("first_loss"), number("last_loss")
     if first is not None and last is not None:
-        yield "loss", f"{first:.4g} at first, {last:.4g} at last"
+        yield "loss", f"{first:.4g} in the first step, {last:.4g} in the last"

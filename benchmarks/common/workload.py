@@ -1,7 +1,7 @@
 """Interface between a workload and the frame that measures it.
 
-A workload is a folder of benchmarks/: `workload.yaml` describes it to the suite, and a class that follows Workload is
-all the code that the frame needs from it. This module uses no framework: the framework's part is a Target.
+A workload is a folder of benchmarks/ with a `workload.yaml` for the suite and a subclass of Workload for the frame.
+This module uses no framework: the framework's part is a Target.
 """
 
 from __future__ import annotations
@@ -20,47 +20,52 @@ from jpwr.regions import RegionTimer
 
 
 class Options(Protocol):
-    """All options of a run: a dataclass of groups of flags, these among them."""
+    """All options of a run: a dataclass of groups of flags, which include these."""
 
     @property
-    def compute(self) -> ComputeOptions: ...
+    def compute(self) -> ComputeOptions:
+        """Options of the devices and the precision."""
 
     @property
-    def turns(self) -> TurnsOptions: ...
+    def turns(self) -> TurnsOptions:
+        """Options of compute and effective throughput."""
 
     @property
-    def window(self) -> WindowOptions: ...
+    def window(self) -> WindowOptions:
+        """Options of the measured window."""
 
     @property
-    def run(self) -> RunOptions: ...
+    def run(self) -> RunOptions:
+        """Options of the run and its record."""
 
 
 class Target(Protocol):
-    """Devices on which this process computes, as a framework drives them."""
+    """Devices of this process, as a framework uses them."""
 
     @property
     def kind(self) -> str:
-        """cpu, gpu or ipu."""
+        """Kind of the devices: cpu, gpu or ipu."""
 
     @property
-    def precision(self) -> str: ...
+    def precision(self) -> str:
+        """Precision of the computation, such as bf16."""
 
     @property
     def record_event(self) -> Callable[[], Event] | None:
-        """Function that records an event in the device's own time; None if the host waits for the device."""
+        """Function that records an event on the device; None if the device has no events."""
 
     def gather(self, value: Any) -> list[Any]:
-        """The value of every rank, in the order of ranks, on every rank. Anything that JSON holds."""
+        """Return the values of all ranks, in their order, on every rank; a value is anything that JSON can hold."""
 
     def describe_devices(self) -> list[Device]:
-        """This process's devices and the most memory each held."""
+        """Return this process's devices, with the peak memory of each."""
 
     def software(self) -> Mapping[str, Any]:
         """Return the versions of the libraries that the framework uses."""
 
     @property
     def profile(self) -> Callable[[Path], AbstractContextManager[object]] | None:
-        """The framework's own profiler for as long as a block lasts: files for TensorBoard in that folder."""
+        """The framework's profiler, which writes files for TensorBoard into a folder; None without one."""
 
     def statistics(self) -> Mapping[str, int | None]:
         """Return the framework's own counts, for the record's metrics."""
@@ -70,7 +75,7 @@ class Feed(Protocol):
     """Steps on one kind of data."""
 
     def call(self) -> None:
-        """One call into the framework, which may make several steps; does not wait for the device."""
+        """Make one call into the framework, of one or more steps, without waiting for the device."""
 
 
 class BatchFeed(Feed, Protocol):
@@ -84,36 +89,37 @@ class BatchFeed(Feed, Protocol):
 
 
 class Input(BatchFeed, Protocol):
-    """Steps on data that comes through an input path."""
+    """Feed from an input path."""
 
-    steps_ahead: int  # so many steps' batches may have been made ahead
+    steps_ahead: int  # number of steps whose batches may be prepared in advance
 
     def read_so_far(self) -> dict[str, float]:
-        """Return the amounts read, by keys with a unit such as input_bytes, and seconds per part, as input_reading_s.
+        """Return the amounts read so far, by keys with a unit such as input_bytes, and seconds such as input_reading_s.
 
-        The times of parts that run in parallel are all added.
+        The times of parallel parts are added.
         """
 
     def copy_batch_s(self) -> float | None:
-        """Seconds that a batch takes to the device when nothing else goes on; None where it is there already."""
+        """Return the seconds to copy a batch to an idle device; None if it is there already."""
 
 
 class Training(Protocol):
-    """A model with its optimizer and data, ready to be stepped."""
+    """Model with its optimizer and data, ready for steps."""
 
     @property
     def data(self) -> Feed:
-        """Steps on the data that was asked for; an Input with --effective."""
+        """Steps on the requested data; an Input with --effective."""
 
     @property
     def on_device(self) -> BatchFeed | None:
-        """With --effective: steps on data that is on the device already."""
+        """Steps on data that is on the device already, for --effective; None if there are none."""
 
     @property
-    def steps_per_call(self) -> int: ...
+    def steps_per_call(self) -> int:
+        """Optimizer steps of one call into the framework."""
 
     def synchronize(self) -> None:
-        """Wait until the device has done all it was given."""
+        """Wait until the device is idle."""
 
     def losses(self) -> list[float]:
         """Return the loss of every call, warm-up included, as the mean over all ranks, on every rank."""
@@ -124,29 +130,29 @@ class Training(Protocol):
 
 @runtime_checkable
 class InParts(Protocol):
-    """A Training whose usual step cannot be split into regions, and which has a slower step that can."""
+    """Training whose usual step has no regions, and which has a slower step that is split into regions."""
 
     def step_in_parts(self) -> None:
-        """One optimizer step on the data that was asked for, with regions; its loss is not kept."""
+        """Make one optimizer step on the requested data, with regions; its loss is not kept."""
 
 
 class Choice(NamedTuple):
-    """An option that changes the speed of the same work: two runs that differ in it are no repeats."""
+    """Option that changes the speed of the same work: two runs that differ in it are not repeats."""
 
     title: str
     path: str  # in the record's config
-    unusual: Mapping[str, str] = {}  # values in words, where they are not the usual ones
+    unusual: Mapping[str, str] = {}  # unusual values, with their words
 
 
 class Flops(NamedTuple):
-    """Model FLOPs of training on one unit of work, and where the formula is from."""
+    """Model FLOPs to train on one unit of work, and the source of the formula."""
 
     per_unit: float
     source: str
 
 
 class Workload(ABC):
-    """One run of a workload, from its options; raises ConfigError for what does not fit."""
+    """One run of a workload; raises ConfigError for options that do not fit together."""
 
     name: ClassVar[str]  # of its folder
     unit: ClassVar[str]  # of work, in the singular
@@ -154,20 +160,20 @@ class Workload(ABC):
     packages: ClassVar[tuple[str, ...]]  # whose versions the record has
     options: ClassVar[type]  # Options
     precisions: ClassVar[tuple[str, ...]] = ("fp32", "bf16", "fp16")
-    without_ipu: ClassVar[str] = ""  # why it is not there on IPUs
+    without_ipu: ClassVar[str] = ""  # why it does not run on IPUs; empty: it does
     choices: ClassVar[tuple[Choice, ...]] = ()
 
-    layout: dict[str, int]  # what the record says of devices and batch
-    data: str  # that it is trained on
-    sample: str  # its size in words
+    layout: dict[str, int]  # devices and batch, for the record
+    data: str  # kind of the training data
+    sample: str  # size of a sample in words
     num_parameters: int
     work_per_sample: int  # in the workload's unit
     flops: Flops
     devices_per_process: int = 1
-    files: Sequence[Path] = ()  # that this rank reads; with `stage` the frame puts copies in their place
+    files: Sequence[Path] = ()  # of this rank; with `stage` the frame replaces them by copies
     stage: str = ""  # folder on the node's own disk
-    tells_communication: bool = True  # all of it, where there is any
-    regions: RegionTimer  # from the frame, before it calls `open`: where a step's time goes
+    marks_all_communication: bool = True  # as regions
+    regions: RegionTimer  # of a step; set by the frame before it calls `open`
 
     @abstractmethod
     def __init__(self, options: Any, launch: Launch) -> None: ...
@@ -178,13 +184,13 @@ class Workload(ABC):
         """Return the model's size or variant, as tables show it."""
 
     def plan(self) -> Iterator[str]:
-        """Lines of --dry-run, after the layout."""
+        """Yield the lines that --dry-run prints after the layout."""
         yield f"num_parameters: {self.num_parameters}"
 
     @abstractmethod
     def open(self, record: RunRecord) -> AbstractContextManager[Target]:
-        """The device, for as long as the block lasts; fills in the record's options as they were chosen."""
+        """Open the devices until the end of the block; record the chosen options."""
 
     @abstractmethod
     def build(self, target: Any) -> Training:
-        """Model, optimizer and data of this rank, on the target that was opened."""
+        """Return model, optimizer and data of this rank, on the opened target."""

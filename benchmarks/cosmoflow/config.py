@@ -1,4 +1,4 @@
-"""The model's shape as data, and the options of a run.
+"""Shape of the model, and options of a run.
 
 Source of shape and training: MLPerf HPC's CosmoFlow, the reference of github.com/mlcommons/hpc.
 """
@@ -14,7 +14,7 @@ from benchmarks.on_tensorflow.options import TensorFlowConfig
 NATIVE_SIZE = 128  # voxels along an edge
 SIZES = (32, 64, NATIVE_SIZE)
 REDSHIFTS = 4  # channels: the same volume at four times
-PARAMETERS = 4  # that are to be found, each from -1 to 1
+PARAMETERS = 4  # cosmological ones to predict, scaled to -1...1
 WIDTHS = (32, 64, 128, 256, 512)  # channels of the convolutions, each followed by a pooling of 2
 KERNEL_SIZE = 3
 HIDDEN = (128, 64)  # units of the layers before the last
@@ -24,7 +24,9 @@ HIDDEN = (128, 64)  # units of the layers before the last
 class ModelOptions:
     """Model."""
 
-    size: int = option(NATIVE_SIZE, "voxels along a volume's edge: 32, 64 or 128; only 128 is comparable with others")
+    size: int = option(
+        NATIVE_SIZE, "voxels along a volume's edge: 32, 64 or 128; only 128 is comparable with other results"
+    )
 
     def __post_init__(self) -> None:
         if self.size not in SIZES:
@@ -32,6 +34,7 @@ class ModelOptions:
 
     @property
     def is_comparable(self) -> bool:
+        """Whether results are comparable with others'."""
         return self.size == NATIVE_SIZE
 
 
@@ -49,7 +52,7 @@ class TrainingOptions(options.TrainingOptions):
 
     learning_rate: float = option(0.001, "learning rate per 64 samples of the global batch, after its warm-up")
     momentum: float = option(0.9, "momentum of SGD")
-    dropout: float = option(0.5, "share of the hidden layers' units that a step leaves out")
+    dropout: float = option(0.5, "share of the hidden layers' units that are dropped in a step")
     seed: int = option(1234, "seed of weights, data and dropout")
 
     def __post_init__(self) -> None:

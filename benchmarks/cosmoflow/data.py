@@ -21,7 +21,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 
 def open_batches(run: TensorFlowWorkload, target: Target, on_device: bool = False) -> Batches:
-    """Counts of particles in int16, of shape [samples, size, size, size, 4], and targets of shape [samples, 4]."""
+    """Return batches of particle counts, int16 of shape [samples, size, size, size, 4], and targets of [samples, 4]."""
     data, size, seed = run.config.data, run.config.model.size, run.config.training.seed
 
     def made(count: int) -> tuple[tf.Tensor, tf.Tensor]:
@@ -39,7 +39,7 @@ def open_batches(run: TensorFlowWorkload, target: Target, on_device: bool = Fals
 
 
 def made_batch(size: int, seed: int, count: int, rank: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Random counts with random targets: this rank's part of a global batch that is the same for every layout."""
+    """Return random counts and targets: this rank's part of a global batch that is the same for every layout."""
     seeds = [(seed, index) for index in range(rank * count, (rank + 1) * count)]
     shape = (size, size, size, REDSHIFTS)
     volumes = [tf.exp(tf.random.stateless_normal(shape, one)) for one in seeds]

@@ -1,4 +1,4 @@
-"""Metrics computed from counts: layers, parameters and floating-point operations of the network."""
+"""Layers, parameters and floating-point operations of the network."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SAMPLES_PER_EPOCH = 524_288  # of MLPerf HPC's training set, from v1.0 on
 
 
 class Layer(NamedTuple):
-    """A convolution, or a layer of units as one on a single voxel."""
+    """Convolution, or a dense layer as a convolution on a single voxel."""
 
     weights: int
     outputs: int
@@ -23,12 +23,12 @@ class Layer(NamedTuple):
 
     @property
     def flops(self) -> int:
-        """A multiplication and an addition for each weight and voxel."""
+        """FLOPs of the layer: a multiplication and an addition for each weight and voxel."""
         return 2 * self.weights * self.voxels
 
 
 def layers(size: int) -> Iterator[Layer]:
-    """Every layer that has weights, for volumes of so many voxels along an edge."""
+    """Yield every layer with weights, for volumes of `size` voxels along an edge."""
     inputs = REDSHIFTS
     for width in WIDTHS:
         yield Layer(KERNEL_SIZE**3 * inputs * width, width, size**3)
@@ -40,17 +40,17 @@ def layers(size: int) -> Iterator[Layer]:
 
 
 def num_parameters(size: int) -> int:
-    """Weights and biases: 8,907,556 for volumes of 128 voxels along an edge."""
+    """Return the number of weights and biases: 8,907,556 for 128 voxels along an edge."""
     return sum(layer.weights + layer.outputs for layer in layers(size))
 
 
 def forward_flops_per_sample(size: int) -> int:
-    """FLOPs of the model's forward pass on one volume: 68.9 GFLOP for 128 voxels along an edge."""
+    """Return the FLOPs of the forward pass on one volume: 68.9 GFLOP for 128 voxels along an edge."""
     return sum(layer.flops for layer in layers(size))
 
 
 def training_flops_per_sample(size: int) -> int:
-    """FLOPs of training on one volume: forward, and twice as much backward except for the first layer.
+    """Return the FLOPs to train on one volume: forward, and twice as much backward except for the first layer.
 
     192.1 GFLOP for 128 voxels along an edge.
     """

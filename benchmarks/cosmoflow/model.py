@@ -14,14 +14,14 @@ from benchmarks.on_tensorflow.tfrecords import DTYPES
 from benchmarks.on_tensorflow.trainer import Trained, Trainer, in_precision, rising_rate
 from jpwr.regions import RegionTimer
 
-REACH = 1.2  # of the last layer's outputs, so that its tanh need not end where the targets do
+REACH = 1.2  # largest output, so that tanh is not saturated at the targets' limits
 
 
 def build_model(size: int, data_format: str, seed: int) -> keras.Model:
-    """Targets, of shape [samples, 4] in float32, in the policy's precision otherwise.
+    """Return the model in the policy's precision; its outputs, of shape [samples, 4], are in float32.
 
-    Of volumes, of shape [samples, size, size, size, 4] (or 4 first), and of factors for the units of each hidden layer:
-    what dropout leaves of them.
+    Its inputs are volumes, of shape [samples, size, size, size, 4] (or channels first), and dropout's factors for the
+    units of each hidden layer.
     """
     initial = keras.initializers.GlorotUniform(seed)
     edges = (size, size, size)
@@ -34,7 +34,7 @@ def build_model(size: int, data_format: str, seed: int) -> keras.Model:
         x = layers.Conv3D(
             width, KERNEL_SIZE, padding="same", data_format=data_format, kernel_initializer=initial.clone()
         )(x)
-        # In this order, which gives the same as the other, as LeakyReLU rises everywhere: an eighth of its work.
+        # Pooling first gives the same result with an eighth of the work, as LeakyReLU is monotonic.
         x = layers.MaxPooling3D(2, data_format=data_format)(x)
         x = layers.LeakyReLU()(x)
     x = layers.Flatten()(x)
@@ -49,7 +49,7 @@ BASE_BATCH = 64
 
 
 def build_trainer(config: Config, target: Target, regions: RegionTimer) -> Trainer:
-    """Build the trainer for the configured model size."""
+    """Return the trainer for the configured model size."""
     options, batch = config.training, config.batch.global_batch_size
 
     def trained() -> Trained:
@@ -70,7 +70,7 @@ def build_trainer(config: Config, target: Target, regions: RegionTimer) -> Train
 
 
 def prepared(counts: Any, target: Target) -> Any:
-    """Turn particle counts into the network's input: log(1 + x), as [samples, size, size, size, 4] or channels first.
+    """Return the network's input from particle counts: log(1 + x), of [samples, size, size, size, 4] or channels first.
 
     Counts stay int16 until here, which halves the bytes copied to a device compared with float32.
     """
@@ -79,9 +79,9 @@ def prepared(counts: Any, target: Target) -> Any:
 
 
 def factors(dropout: float, seed: int, step: Any, batch: int, first: Any, count: Any) -> list[Any]:
-    """For the units of each hidden layer, of shape [count, units]: 0 for what a step leaves out, others the more.
+    """Return dropout's factors for the units of each hidden layer, of shape [count, units]: 0, or 1 / (1 - dropout).
 
-    The same for a sample of the global batch, wherever it is: of `count` of them from `first` on.
+    They are those of `count` samples of the global batch from `first` on, so that they do not depend on the layout.
     """
     found = []
     for layer, width in enumerate(HIDDEN):

@@ -1,4 +1,4 @@
-"""Write TFRecords of made volumes that stand in for simulated ones. A file is read back before it has its name."""
+"""Write TFRecords of generated volumes in place of simulated ones, and verify each file by reading it."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class PrepareOptions(MadeOptions):
 
 
 class Written(NamedTuple):
-    """Bytes of a file, before and after it was packed."""
+    """Bytes of a file, before and after compression."""
 
     raw_bytes: int
     packed_bytes: int
 
 
 def prepare(options: PrepareOptions) -> None:
-    """Write what is missing of the files; raises ConfigError where that cannot be."""
+    """Write the missing files; raises ConfigError if the folder cannot be used."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     folder = Path(options.out)
     paths = [folder / f"made_{index:06d}.tfrecord" for index in range(options.samples)]
@@ -52,7 +52,7 @@ def prepare(options: PrepareOptions) -> None:
 
 
 def write_file(path: Path, size: int, seed: tuple[int, int]) -> Written:
-    """One volume, which is read back before it has its name; raises OSError when it cannot be written."""
+    """Write one volume and verify it by reading it; raises OSError if that fails."""
     import tensorflow as tf
 
     from benchmarks.cosmoflow.fields import sample
@@ -74,7 +74,7 @@ def write_file(path: Path, size: int, seed: tuple[int, int]) -> Written:
         except tf.errors.OpError as error:
             raise OSError(error.message) from error
         if found != serialised:
-            raise OSError(f"{part} has another content than was written")
+            raise OSError(f"{part} differs from what was written: check the disk")
     return Written(len(serialised), path.stat().st_size)
 
 

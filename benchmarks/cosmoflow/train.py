@@ -1,4 +1,4 @@
-"""CosmoFlow training, as the frame asks for it."""
+"""Workload CosmoFlow."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class CosmoFlow(TensorFlowWorkload):
 
     name = "cosmoflow"
     unit = "sample"
-    description = "Train CosmoFlow for some steps with TensorFlow and record how fast it went."
+    description = "Train CosmoFlow for some steps with TensorFlow and record the speed."
     options = Config
     samples_per_epoch = SAMPLES_PER_EPOCH
-    without_ipu = "volumes of its size need a program that is split over several of them"
+    without_ipu = "volumes of this size need a program that is split over several IPUs"
 
     def __init__(self, options: Config, launch: Launch) -> None:
         super().__init__(options, launch, find_files(options.data, "*.tfrecord"))
@@ -44,17 +44,17 @@ class CosmoFlow(TensorFlowWorkload):
 
     @staticmethod
     def model(options: Config) -> str:
-        """The size of its volumes."""
+        """Return the model with the size of its volumes."""
         return f"CosmoFlow {options.model.size}"
 
     def open_trainer(self, target: Target) -> Trainer:
-        """Model and optimizer of this process."""
+        """Return model and optimizer of this process."""
         from benchmarks.cosmoflow.model import build_trainer
 
         return build_trainer(self.config, target, self.regions)
 
     def open_batches(self, target: Target, on_device: bool = False) -> Batches:
-        """Volumes with their targets."""
+        """Return batches of volumes with their targets."""
         from benchmarks.cosmoflow.data import open_batches
 
         return open_batches(self, target, on_device)

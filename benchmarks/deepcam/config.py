@@ -1,4 +1,4 @@
-"""The data's shape, and the options of a run.
+"""Shape of the data, and options of a run.
 
 Source of shape and training: MLPerf HPC's DeepCAM, the reference of github.com/mlcommons/hpc.
 """
@@ -14,8 +14,8 @@ CHANNELS = 16  # quantities of the atmosphere
 # Pixels of each class in the training set: background, tropical cyclone, atmospheric river.
 FREQUENCIES = (0.986267818390377, 0.0004578708870701058, 0.01327431072255291)
 CLASSES = len(FREQUENCIES)
-WEIGHT_POWER = -0.125  # a class counts in the loss with its frequency to this power
-SIZES = {"64x96": (64, 96), "192x288": (192, 288), "768x1152": (768, 1152)}  # pixels down and across
+WEIGHT_POWER = -0.125  # a class has its frequency to this power as its weight in the loss
+SIZES = {"64x96": (64, 96), "192x288": (192, 288), "768x1152": (768, 1152)}  # height and width in pixels
 NATIVE_SIZE = "768x1152"
 
 
@@ -23,10 +23,15 @@ NATIVE_SIZE = "768x1152"
 class ModelOptions:
     """Model."""
 
-    size: str = option(NATIVE_SIZE, "pixels of a picture; only 768x1152 is comparable with others", tuple(SIZES))
+    size: str = option(
+        NATIVE_SIZE,
+        "height x width of an image in pixels; only 768x1152 is comparable with other results",
+        tuple(SIZES),
+    )
 
     @property
     def is_comparable(self) -> bool:
+        """Whether results are comparable with others'."""
         return self.size == NATIVE_SIZE
 
 
@@ -36,7 +41,7 @@ class BatchOptions(options.BatchOptions):
 
     global_batch_size: int = option(2, "samples per optimizer step, over all devices")
     micro_batch_size: int | None = option(
-        None, "samples of a forward pass on a device; gradients of several are added up; default: all of a device's"
+        None, "samples of a forward pass on a device; gradients of several passes are added; default: all of a device's"
     )
 
     def __post_init__(self) -> None:

@@ -25,26 +25,26 @@ class Scale(NamedTuple):
 
 
 def reader(height: int, width: int, stats: Path) -> Read:
-    """Return the reader of images of one size; raise ConfigError if the statistics cannot be used."""
+    """Return the reader of images of one size; raises ConfigError if the statistics cannot be used."""
     scale = read_scale(stats)
     sample, labels = ((height, width, CHANNELS), np.float32), ((height, width), np.uint8)
     return Read(sample, labels, read_file, partial(to_range, scale=scale))
 
 
 def read_scale(path: Path) -> Scale:
-    """Read the scale from stats.h5; raise ConfigError if it cannot be used."""
+    """Return the scale from stats.h5; raises ConfigError if it cannot be used."""
     try:
         with h5py.File(path, "r") as file:
             least, most = (np.asarray(file[name], np.float32) for name in (LEAST, MOST))
     except (OSError, KeyError) as error:
-        raise ConfigError(f"{path} has no least and largest values of the channels ({error}): copy it again") from error
+        raise ConfigError(f"{path} has no minima and maxima of the channels ({error}): copy it again") from error
     if least.shape != (CHANNELS,) or most.shape != (CHANNELS,) or not np.all(most > least):
         raise ConfigError(f"{path} has no range above 0 for each of {CHANNELS} channels: copy it again")
     return Scale(least, 1 / (most - least))
 
 
 def read_file(path: Path, fields: Any, labels: Any) -> int:
-    """Read one file into arrays of a sample's shape, classes from 0; return the bytes that it stores, before unpacking.
+    """Read one file into arrays of a sample's shape, with classes from 0, and return its stored (compressed) bytes.
 
     Raises Damaged if the file cannot be used.
     """
@@ -57,12 +57,12 @@ def read_file(path: Path, fields: Any, labels: Any) -> int:
     except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
         raise Damaged(str(error)) from error
     if found.shape != labels.shape or not (found.min() >= 0 and found.max() < CLASSES):
-        raise Damaged("labels of another shape, or of no class")
+        raise Damaged("labels of another shape, or with an unknown class")
     labels[...] = found
     return int(size_bytes)
 
 
 def to_range(fields: Any, scale: Scale) -> None:
-    """Each channel from 0 to 1, as far as its statistics tell."""
+    """Scale each channel in place to 0...1, by its statistics."""
     fields -= scale.shift
     fields *= scale.factor

@@ -1,4 +1,4 @@
-"""Made fields that stand in for the climate's: smooth ones, of which the labels are where two of them are highest."""
+"""Generate smooth fields in place of climate data, with labels where two of them are highest."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from numpy.typing import NDArray
 
 from benchmarks.deepcam.config import CHANNELS, FREQUENCIES
 
-SMOOTH = 12  # waves along an edge, beyond which a field has little
-LIMIT = 6.0  # deviations that no value exceeds
-# Where a standard normal variable is as seldom above as a class is in the training set.
+SMOOTH = 12  # waves along an edge, beyond which a field has little power
+LIMIT = 6.0  # largest value, in standard deviations
+# A standard normal variable is above these as often as a class occurs in the training set.
 CYCLONE, RIVER = (NormalDist().inv_cdf(1 - frequency) for frequency in FREQUENCIES[1:])
 
 
 def ranges() -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Least and largest values of each channel: as different as those of wind, pressure and moisture are."""
+    """Return the minimum and maximum of each channel, as different as those of wind, pressure and moisture."""
     middle, deviation = scales()
     return (middle - LIMIT * deviation).astype(np.float32), (middle + LIMIT * deviation).astype(np.float32)
 
 
 def scales() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean and deviation of each channel."""
+    """Return the mean and the standard deviation of each channel."""
     chance = np.random.default_rng(0)
     return chance.uniform(-100, 100, CHANNELS), 10 ** chance.uniform(-4, 4, CHANNELS)
 
 
 def sample(height: int, width: int, seed: tuple[int, int]) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
-    """Fields of shape [height, width, 16], and the class of each pixel: 1 where the first is highest, 2 the second."""
+    """Return fields of shape [height, width, 16], and each pixel's class: 1 where the first is high, 2 the second."""
     chance = np.random.default_rng(seed)
     waves = np.sqrt((np.fft.fftfreq(height) * height)[:, None] ** 2 + (np.fft.rfftfreq(width) * width)[None, :] ** 2)
     share = np.exp(-((waves / SMOOTH) ** 2))

@@ -1,4 +1,4 @@
-"""Metrics computed from counts: the network's layers as numbers."""
+"""Layers, parameters and floating-point operations of the network."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ ATROUS_RATES = (1, 6, 12, 18)
 
 
 class Layer(NamedTuple):
-    """A convolution, whose kernel moves over so many pixels: of its output or, where it enlarges, of its input."""
+    """Convolution over `pixels` of its output or, if it is transposed, of its input."""
 
     inputs: int
     outputs: int
     pixels: int
     kernel_size: int = 3
     groups: int = 1
-    others: int = 2  # parameters of each output beside its kernel: scale and shift of what follows, or a bias
+    others: int = 2  # further parameters per output: scale and shift of the following norm, or a bias
 
     @property
     def weights(self) -> int:
+        """Number of weights of the kernels."""
         return self.kernel_size**2 * self.inputs * self.outputs // self.groups
 
     @property
     def flops(self) -> int:
-        """A multiplication and an addition for each weight and pixel."""
+        """FLOPs of the layer: a multiplication and an addition for each weight and pixel."""
         return 2 * self.weights * self.pixels
 
 
 def layers(height: int, width: int) -> Iterator[Layer]:
-    """Every convolution of DeepLabv3+ on Xception with output stride 16, in order."""
-    whole = height * width
-    halves = {shrunk: whole // shrunk**2 for shrunk in (2, 4, 8, 16)}  # pixels at a part of height and width
+    """Yield every convolution of DeepLabv3+ on Xception with output stride 16, in order."""
+    halves = {stride: height * width // stride**2 for stride in (2, 4, 8, 16)}  # pixels after a total stride
     yield Layer(CHANNELS, 32, halves[2])
     yield Layer(32, 64, halves[2])
     for inputs, outputs, before, after in ((64, 128, 2, 4), (128, 256, 4, 8), (256, 728, 8, 16)):
@@ -70,21 +70,24 @@ def layers(height: int, width: int) -> Iterator[Layer]:
 
 
 def _separable(inputs: int, outputs: int, pixels: int, others: int = 2) -> Iterator[Layer]:
-    """A convolution of each channel alone, and one of all channels in each pixel."""
+    """Yield the convolutions of a separable one: of each channel, and of all channels in each pixel."""
     yield Layer(inputs, inputs, pixels, groups=inputs, others=0)
     yield Layer(inputs, outputs, pixels, 1, others=others)
 
 
 def num_parameters() -> int:
-    """56,454,720, whatever the size of the pictures."""
+    """Return the number of parameters: 56,454,720 for every size of image."""
     return sum(layer.weights + layer.others * layer.outputs for layer in layers(16, 16))
 
 
 def forward_flops_per_sample(height: int, width: int) -> int:
-    """FLOPs of the model's forward pass on one picture: 0.655 TFLOP for 768 x 1152 pixels."""
+    """Return the FLOPs of the forward pass on one image: 0.655 TFLOP for 768 x 1152 pixels."""
     return sum(layer.flops for layer in layers(height, width))
 
 
 def training_flops_per_sample(height: int, width: int) -> int:
-    """Forward, and twice as much backward but for the first layer: 1.96 TFLOP for 768 x 1152 pixels."""
+    """Return the FLOPs to train on one image: forward, and twice as much backward except for the first layer.
+
+    1.96 TFLOP for 768 x 1152 pixels.
+    """
     return 3 * forward_flops_per_sample(height, width) - next(layers(height, width)).flops

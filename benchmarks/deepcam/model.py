@@ -20,12 +20,12 @@ from benchmarks.on_pytorch.target import Target
 from benchmarks.on_pytorch.trainer import Lamb, Trainer, rising_rate
 from jpwr.regions import RegionTimer
 
-LOW_LEVEL = 48  # channels of the features that the decoder takes besides
+LOW_LEVEL = 48  # channels of the low-level features of the decoder
 WIDTH = 256  # of the decoder
 
 
 def separable(inputs: int, outputs: int, stride: int = 1, dilation: int = 1) -> nn.Sequential:
-    """A convolution of each channel alone, and one of all channels in each pixel."""
+    """Return a separable convolution: of each channel, and then of all channels in each pixel."""
     return nn.Sequential(
         nn.Conv2d(inputs, inputs, 3, stride, dilation, dilation, groups=inputs, bias=False),
         nn.Conv2d(inputs, outputs, 1, bias=False),
@@ -33,17 +33,17 @@ def separable(inputs: int, outputs: int, stride: int = 1, dilation: int = 1) -> 
 
 
 def normed(convolution: nn.Module, outputs: int) -> nn.Sequential:
-    """With what follows most convolutions."""
+    """Return a convolution with batch normalisation and ReLU."""
     return nn.Sequential(convolution, nn.BatchNorm2d(outputs), nn.ReLU(inplace=True))
 
 
 def enlarging(outputs: int) -> nn.Module:
-    """To twice the height and width."""
+    """Return a transposed convolution to twice the height and width."""
     return nn.ConvTranspose2d(WIDTH, outputs, 3, 2, 1, output_padding=1, bias=False)
 
 
 class Residual(nn.Module):
-    """Separable convolutions beside a shortcut; the last of them is neither normalised nor followed by a ReLU."""
+    """Separable convolutions with a shortcut; the last one is neither normalised nor followed by a ReLU."""
 
     def __init__(self, widths: tuple[int, ...], stride: int = 1, has_plain_end: bool = True) -> None:
         super().__init__()
@@ -60,13 +60,13 @@ class Residual(nn.Module):
             self.shortcut = nn.Sequential(nn.Conv2d(first, last, 1, stride, bias=False), nn.BatchNorm2d(last))
 
     def forward(self, x: Tensor) -> Tensor:
-        """The sum of both."""
+        """Return the sum of convolutions and shortcut."""
         summed: Tensor = self.body(x) + self.shortcut(x)
         return summed
 
 
 class Xception(nn.Module):
-    """Features of a sixteenth of height and width, and those of a quarter."""
+    """Features at a sixteenth and at a quarter of height and width."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class Xception(nn.Module):
 
 
 class Mean(nn.Module):
-    """The mean over all pixels, in each of them."""
+    """Mean over all pixels, for each pixel."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ class Mean(nn.Module):
 
 
 class Pyramid(nn.Module):
-    """Convolutions of several reaches side by side."""
+    """Parallel convolutions of several dilations."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -118,13 +118,13 @@ class Pyramid(nn.Module):
         self.joined = normed(nn.Conv2d(len(branches) * outputs, outputs, 1, bias=False), outputs)
 
     def forward(self, x: Tensor) -> Tensor:
-        """All of them, joined."""
+        """Return the joined outputs of the convolutions."""
         joined: Tensor = self.joined(torch.cat([branch(x) for branch in self.branches], 1))
         return joined
 
 
 class DeepLab(nn.Module):
-    """Logits of shape [samples, 3, height, width], of fields of shape [samples, 16, height, width]."""
+    """Network with logits of shape [samples, 3, height, width] from fields of shape [samples, 16, height, width]."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -144,7 +144,7 @@ class DeepLab(nn.Module):
                 nn.init.kaiming_normal_(module.weight)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Height and width are multiples of 16."""
+        """Return the logits; height and width must be multiples of 16."""
         features, low_level = self.features(x)
         features = self.to_a_quarter(self.pyramid(features))
         logits: Tensor = self.to_all(torch.cat([features, self.low_level(low_level)], 1))
@@ -152,7 +152,7 @@ class DeepLab(nn.Module):
 
 
 def build_model(seed: int) -> DeepLab:
-    """The same weights on every rank."""
+    """Return the model, with the same weights on every rank."""
     torch.manual_seed(seed)
     return DeepLab()
 
@@ -161,7 +161,7 @@ OPTIMIZERS: dict[str, Any] = {"adam": partial(torch.optim.AdamW, fused=True), "l
 
 
 def build_trainer(config: Config, passes: int, target: Target, regions: RegionTimer) -> Trainer:
-    """Build the trainer whose optimizer steps take `passes` passes each."""
+    """Return the trainer with `passes` passes per optimizer step."""
     options = config.training
     torch.backends.cudnn.benchmark = True
     model = build_model(options.seed).to(target.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -171,7 +171,7 @@ def build_trainer(config: Config, passes: int, target: Target, regions: RegionTi
     weights = torch.tensor([one**WEIGHT_POWER for one in FREQUENCIES], device=target.device)
 
     def loss_of(logits: Tensor, labels: Tensor) -> Tensor:
-        """The mean over pixels, in which a seldom class counts more."""
+        """Return the mean over pixels, in which a rare class has a larger weight."""
         return functional.cross_entropy(logits.float(), labels, weights, reduction="none").mean()
 
     rate = rising_rate(options.learning_rate, options.learning_rate_warmup_steps)

@@ -1,4 +1,4 @@
-"""Write HDF5 files of made fields that stand in for the climate's. A file is read back before it has its name."""
+"""Write HDF5 files of generated fields in place of climate data, and verify each file by reading it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class PrepareOptions(MadeOptions):
     """Data to write."""
 
     example = "data/fake-deepcam"
-    size: str = option(NATIVE_SIZE, "pixels of a picture", tuple(SIZES))
+    size: str = option(NATIVE_SIZE, "height x width of an image in pixels", tuple(SIZES))
 
 
 def prepare(options: PrepareOptions) -> None:
-    """Write what is missing of the files; raises ConfigError where that cannot be."""
+    """Write the missing files; raises ConfigError if the folder cannot be used."""
     folder = Path(options.out)
     paths = [folder / "stats.h5", *(folder / f"data-made-{index:06d}.h5" for index in range(options.samples))]
 
@@ -44,7 +44,7 @@ def prepare(options: PrepareOptions) -> None:
 
 
 def write_sample(path: Path, height: int, width: int, seed: tuple[int, int]) -> int:
-    """One sample, as the data set has it; its bytes."""
+    """Write one sample in the form of the data set; return the bytes of the file."""
     from benchmarks.deepcam.fields import sample
 
     fields, labels = sample(height, width, seed)
@@ -52,7 +52,7 @@ def write_sample(path: Path, height: int, width: int, seed: tuple[int, int]) -> 
 
 
 def write_stats(path: Path) -> int:
-    """Least and largest values of the channels; bytes of the file."""
+    """Write the minima and maxima of the channels; return the bytes of the file."""
     from benchmarks.deepcam.fields import ranges
 
     least, most = ranges()
@@ -69,7 +69,7 @@ def _write(path: Path, parts: dict[str, Any]) -> int:
                 file[name] = values
         with h5py.File(part, "r") as file:
             if not all(np.array_equal(file[name][...], values) for name, values in parts.items()):
-                raise OSError(f"{part} has another content than was written")
+                raise OSError(f"{part} differs from what was written: check the disk")
     return path.stat().st_size
 
 

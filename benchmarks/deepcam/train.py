@@ -1,4 +1,4 @@
-"""DeepCAM training, as the frame asks for it."""
+"""Workload DeepCAM."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class DeepCam(PyTorchWorkload):
 
     name = "deepcam"
     unit = "sample"
-    description = "Train DeepCAM for some steps with PyTorch and record how fast it went."
+    description = "Train DeepCAM for some steps with PyTorch and record the speed."
     packages = ("torch", "h5py", "numpy")
     options = Config
     samples_per_epoch = SAMPLES_PER_EPOCH
-    without_ipu = "pictures of its size need a program that is split over several of them"
+    without_ipu = "images of this size need a program that is split over several IPUs"
     choices = (Choice("optimizer", "training.optimizer", {"lamb": "LAMB"}),)
 
     def __init__(self, options: Config, launch: Launch) -> None:
@@ -44,17 +44,17 @@ class DeepCam(PyTorchWorkload):
 
     @staticmethod
     def model(options: Config) -> str:
-        """The size of its pictures."""
+        """Return the model with the size of its images."""
         return f"DeepCAM {options.model.size}"
 
     def open_trainer(self, target: Target) -> Trainer:
-        """Model and optimizer of this rank."""
+        """Return model and optimizer of this rank."""
         from benchmarks.deepcam.model import build_trainer
 
         return build_trainer(self.config, self.shares.grad_accum_steps, target, self.regions)
 
     def made_sample(self, number: int) -> tuple[Any, Any]:
-        """Random fields with random classes."""
+        """Return random fields with random classes."""
         import numpy as np
 
         chance = np.random.default_rng((self.config.training.seed, number))

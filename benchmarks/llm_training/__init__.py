@@ -1,1 +1,1 @@
-"""GPT training with megatron-core: tokens per second and, with the power beside it, per watt-hour."""
+"""GPT training with megatron-core: tokens per second, and per watt-hour with a measured power."""

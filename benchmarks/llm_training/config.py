@@ -14,10 +14,10 @@ from benchmarks.common.options import (
     positive,
 )
 
-VOCAB_MULTIPLE = 128  # vocabularies are padded to it, so that matrix sizes suit the hardware and divide by 2...128
+VOCAB_MULTIPLE = 128  # to pad vocabularies to, for matrix sizes that suit the hardware and divide by 2...128
 GPT2_VOCAB_SIZE = 50_257
 
-INIT_STD = 0.02  # of weights, as GPT-2's
+INIT_STD = 0.02  # of weights, as in GPT-2
 ADAM_BETAS = (0.9, 0.95)
 ADAM_EPS = 1e-8
 DEFAULT_BATCH = 16
@@ -26,7 +26,7 @@ SWITCH = ("auto", "on", "off")
 
 @dataclass(frozen=True)
 class ModelSize:
-    """Shape of a decoder-only GPT, and the layout it is trained with unless other sizes are asked for."""
+    """Shape of a decoder-only GPT, with its default layout."""
 
     num_layers: int
     hidden_size: int
@@ -46,11 +46,12 @@ class ModelSize:
 
     @property
     def padded_vocab_size(self) -> int:
+        """Size of the vocabulary, padded to VOCAB_MULTIPLE."""
         return -(-self.vocab_size // VOCAB_MULTIPLE) * VOCAB_MULTIPLE
 
     @property
     def num_parameters(self) -> int:
-        """Parameters of the whole model: tied embedding, and weights, biases and norms of each layer."""
+        """Number of parameters: tied embedding, and weights, biases and norms of each layer."""
         h, f = self.hidden_size, self.ffn_hidden_size
         per_layer = 4 * h * h + 2 * h * f + 4 * h + (f + h) + 4 * h
         return self.padded_vocab_size * h + self.num_layers * per_layer + 2 * h
@@ -77,10 +78,12 @@ class ModelOptions:
 
     @property
     def shape(self) -> ModelSize:
+        """Shape of the model."""
         return SIZES[self.size]
 
     @property
     def tokens_per_sample(self) -> int:
+        """Tokens of a sample."""
         return self.sequence_length or self.shape.sequence_length
 
 
@@ -89,27 +92,30 @@ class ParallelOptions:
     """Batch and layout."""
 
     global_batch_size: int | None = option(
-        None, f"samples per optimizer step, over all devices; default: {DEFAULT_BATCH}, or one pass of them all if more"
+        None,
+        f"samples per optimizer step, over all devices; default: {DEFAULT_BATCH}, or one pass on each if that is more",
     )
     micro_batch_size: int | None = option(None, "samples per forward pass, on one device; default: the size's own")
     tensor_parallel_size: int | None = option(None, "devices that share each layer; default: the size's own")
-    pipeline_parallel_size: int | None = option(None, "devices that share the layers in turn; default: the size's own")
+    pipeline_parallel_size: int | None = option(
+        None, "stages of devices that share the layers; default: the size's own"
+    )
     sequence_parallel: str = option(
-        "auto", "share norms and dropout along the sequence, too; auto: on GPUs with tensor parallelism", SWITCH
+        "auto", "also share norms and dropout, along the sequence; auto: on GPUs with tensor parallelism", SWITCH
     )
     recompute: str = option(
-        "none", "activations that the backward pass computes again, to save memory", ("none", "selective", "full")
+        "none", "activations that the backward pass recomputes, to save memory", ("none", "selective", "full")
     )
     overlap: str = option("auto", "sum gradients and gather weights while computing; auto: on several GPUs", SWITCH)
-    devices: int | None = option(None, "with --dry-run: plan for so many devices on each node")
-    nodes: int | None = option(None, "with --dry-run: plan for so many nodes")
+    devices: int | None = option(None, "with --dry-run: number of devices on each node")
+    nodes: int | None = option(None, "with --dry-run: number of nodes")
 
     def __post_init__(self) -> None:
         sizes = {name for name, value in vars(self).items() if not isinstance(value, str)}
         positive(self, *sizes)
 
     def is_sequence_parallel(self, on_gpu: bool, tensor_parallel_size: int) -> bool:
-        """Is it used? Raises ConfigError where it is asked for without tensor parallelism."""
+        """Return whether sequence parallelism is used; raises ConfigError for `on` without tensor parallelism."""
         if self.sequence_parallel == "on" and tensor_parallel_size == 1:
             raise ConfigError("--sequence-parallel on needs a --tensor-parallel-size of 2 or more")
         return tensor_parallel_size > 1 and (
@@ -117,7 +123,7 @@ class ParallelOptions:
         )
 
     def overlaps(self, on_gpu: bool, data_parallel_size: int) -> bool:
-        """Is communication overlapped?"""
+        """Return whether communication is overlapped with computation."""
         return self.overlap == "on" or (self.overlap == "auto" and on_gpu and data_parallel_size > 1)
 
 
@@ -127,21 +133,21 @@ class KernelOptions:
 
     layers: str = option(
         "auto",
-        "whose layers; auto: TransformerEngine's on GPUs where it is installed",
+        "source of the layers; auto: TransformerEngine on GPUs if it is installed",
         ("auto", "megatron", "transformer-engine"),
     )
     compile: str = option(
         "auto",
-        "torch.compile: bias, activation and loss (parts), or each layer as a whole (layers); auto: parts on GPUs",
+        "torch.compile of bias, activation and loss (parts), or of each layer (layers); auto: parts on GPUs",
         ("auto", "off", "parts", "layers"),
     )
     attention: str = option(
         "auto",
-        "kernel of PyTorch's attention; auto: the one that PyTorch chooses",
+        "kernel of PyTorch's attention; auto: PyTorch's choice",
         ("auto", "flash", "cudnn", "efficient", "math"),
     )
     cuda_graph: str = option(
-        "off", "capture forward and backward pass of a step as one graph, which is then replayed", ("off", "on")
+        "off", "capture forward and backward pass of a step as one graph, and replay it", ("off", "on")
     )
 
 
@@ -149,10 +155,8 @@ class KernelOptions:
 class DataOptions:
     """Data."""
 
-    data: str = option(
-        "synthetic", "synthetic: made tokens; text: what prepare made of a corpus", ("synthetic", "text")
-    )
-    data_prefix: str = option("", "path of a .bin/.idx pair without its ending; needed with --data text")
+    data: str = option("synthetic", "synthetic: random tokens; text: a corpus, from prepare", ("synthetic", "text"))
+    data_prefix: str = option("", "path of a .bin/.idx pair without its ending; required by --data text")
 
     def __post_init__(self) -> None:
         if self.data == "text" and not self.data_prefix:
@@ -165,7 +169,7 @@ class DataOptions:
 class TrainingOptions:
     """Training."""
 
-    learning_rate: float = option(1e-4, "highest learning rate, of a cosine that decays to a tenth of it")
+    learning_rate: float = option(1e-4, "highest learning rate; it decays to a tenth by a cosine")
     weight_decay: float = option(0.1, "AdamW's weight decay, on matrices only")
     gradient_clip: float = option(1.0, "largest norm of the gradient over all parameters")
     seed: int = option(1234, "seed of weights and data")
@@ -192,16 +196,16 @@ class Config:
 
     def __post_init__(self) -> None:
         if self.turns.effective and self.data.data == "synthetic":
-            raise ConfigError("--effective compares with data that is on the device: add --data text, or leave it out")
+            raise ConfigError("--effective compares with data on the device: add --data text, or leave it out")
         if self.turns.cold_cache:
-            raise ConfigError("--cold-cache is not for text, which is mapped into memory: leave it out")
+            raise ConfigError("--cold-cache was asked for, but text is mapped into memory: leave it out")
         if self.turns.effective and self.compute.device == "ipu":
             raise ConfigError("--effective cannot time single steps on an IPU: leave it out")
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How `world_size` devices share model and data; raises ConfigError when they cannot."""
+    """Layout of model and data on `world_size` devices."""
 
     world_size: int
     tensor_parallel_size: int
@@ -209,9 +213,11 @@ class Layout:
 
     @property
     def data_parallel_size(self) -> int:
+        """Number of replicas of the model."""
         return self.world_size // (self.tensor_parallel_size * self.pipeline_parallel_size)
 
     def check(self, shape: ModelSize) -> None:
+        """Raise ConfigError unless the devices can share a model in this layout."""
         tensor, pipeline = self.tensor_parallel_size, self.pipeline_parallel_size
         if self.world_size % (tensor * pipeline):
             raise ConfigError(

@@ -1,4 +1,4 @@
-"""Sources of text: files, packed files, the network, or texts installed on every machine. One document at a time."""
+"""Sources of text, read one document at a time: files, compressed files, the network, or texts on every machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from benchmarks.common.progress import Pace
 LICENCES = Path("/usr/share/common-licenses")  # Debian and Ubuntu
 OPENERS = {".xz": lzma.open, ".gz": gzip.open}
 SCHEMES = ("http://", "https://")
-# The original suite's text, 79,000 documents of OSCAR (1 GB), and GPT-2's vocabulary.
+# Text of the original suite, 79,000 documents of OSCAR (1 GB), and GPT-2's vocabulary.
 OSCAR = "https://huggingface.co/bigscience/misc-test-data/resolve/main/stas/oscar-1GB.jsonl.xz"
 GPT2 = "https://huggingface.co/openai-community/gpt2/resolve/main"
 SHA256 = {
@@ -29,14 +29,14 @@ SHA256 = {
 }
 GPT2_VOCABULARY = tuple(SHA256)
 CHUNK_BYTES = 1 << 20
-TIMEOUT_S = 60
+TIMEOUT_S = 60  # of the network
 
 
 def documents(names: Sequence[str]) -> Iterator[str]:
-    """The documents of each name, in order; without a name those of this Python installation.
+    """Yield the documents of each name, in order; without a name those of this Python installation.
 
-    A .txt file is one document, a .jsonl file has one in the key `text` of each line, both may be packed as .xz or
-    .gz, and a folder is all such files below it. Raises ConfigError for what cannot be read.
+    A .txt file is one document, and a .jsonl file has one in the key `text` of each line. Both may be compressed as .xz
+    or .gz. A folder stands for all such files below it. Raises ConfigError if a file cannot be read.
     """
     if not names:
         yield from installed_texts()
@@ -49,7 +49,7 @@ def documents(names: Sequence[str]) -> Iterator[str]:
             except UnicodeDecodeError as error:
                 raise ConfigError(f"{path} is not UTF-8 text ({error.reason}): convert it first") from error
             except (lzma.LZMAError, gzip.BadGzipFile, EOFError) as error:
-                raise ConfigError(f"{path} is damaged, or was cut short ({error}): fetch it again") from error
+                raise ConfigError(f"{path} is damaged or incomplete ({error}): fetch it again") from error
 
 
 def _files(path: Path) -> list[Path]:
@@ -57,7 +57,7 @@ def _files(path: Path) -> list[Path]:
         return [path]
     found = sorted(file for file in path.rglob("*") if ".txt" in file.suffixes or ".jsonl" in file.suffixes)
     if not found:
-        raise ConfigError(f"the folder {path} holds no .txt or .jsonl file: give files, or a folder that has some")
+        raise ConfigError(f"the folder {path} has no .txt or .jsonl file: give files, or a folder that has some")
     return found
 
 
@@ -71,14 +71,16 @@ def _read(path: Path) -> Iterator[str]:
             try:
                 text = json.loads(line)["text"]
             except (ValueError, KeyError, TypeError) as error:
-                raise ConfigError(f'{path}, line {number}, is no JSON object with a key "text": mend it') from error
+                raise ConfigError(
+                    f'{path}, line {number}, is not a JSON object with a key "text": correct it'
+                ) from error
             if not isinstance(text, str):
-                raise ConfigError(f'{path}, line {number}, has a "text" that is none: mend it')
+                raise ConfigError(f'{path}, line {number}, has a "text" that is not a text: correct it')
             yield text
 
 
 def installed_texts() -> Iterator[str]:
-    """Text that is on every machine: documentation strings of Python's library, and licences."""
+    """Yield text that is on every machine: docstrings of Python's library, and licences."""
     library = Path(sysconfig.get_path("stdlib"))
     for file in sorted(library.rglob("*.py")):
         if {"test", "tests", "idle_test", "site-packages", "dist-packages"} & set(file.relative_to(library).parts):
@@ -104,10 +106,10 @@ def _docstrings(tree: ast.AST) -> Iterator[str]:
 
 
 def fetch(name: str, folder: Path, sha256: str = "") -> str:
-    """The path of a file that is fetched into a folder, unless it is there; other names than addresses as they are.
+    """Fetch the file of an address into a folder, unless it exists, and return its path; return other names unchanged.
 
-    What was fetched before an interruption is kept, and the rest fetched. Raises ConfigError when the network or the
-    checksum says no; the checksum of what is there is checked, too.
+    An interrupted download is continued. Raises ConfigError if the network fails, or the checksum differs, also that of
+    an existing file.
     """
     if not name.startswith(SCHEMES):
         return name
@@ -119,15 +121,15 @@ def fetch(name: str, folder: Path, sha256: str = "") -> str:
             _download(name, part)
         except (urllib.error.URLError, OSError) as error:
             raise ConfigError(
-                f"{name} could not be fetched ({error}): try again, which goes on from {part}, or fetch it elsewhere, "
-                f"and give its path"
+                f"{name} could not be fetched ({error}): try again, which continues {part}, or fetch it elsewhere and "
+                "give its path"
             ) from error
     whole = path if path.exists() else part
     found = _digest(whole)
     if sha256 and found != sha256.lower():
         whole.unlink()
         raise ConfigError(
-            f"{name} has the SHA-256 {found}, but {sha256} was asked for: it was removed; is the address right?"
+            f"{name} has the SHA-256 {found}, but {sha256} was asked for: it was removed; check the address"
         )
     if whole is part:
         part.replace(path)
@@ -136,22 +138,22 @@ def fetch(name: str, folder: Path, sha256: str = "") -> str:
 
 
 def _download(address: str, part: Path) -> None:
-    there = part.stat().st_size if part.exists() else 0
-    request = urllib.request.Request(address, headers={"Range": f"bytes={there}-"} if there else {})
+    start = part.stat().st_size if part.exists() else 0
+    request = urllib.request.Request(address, headers={"Range": f"bytes={start}-"} if start else {})
     with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer, part.open("ab") as file:
-        if there and answer.status != 206:  # the server begins anew
+        if start and answer.status != 206:  # the server sends the whole file
             file.truncate(0)
-            there = 0
+            start = 0
         rest = int(answer.headers.get("Content-Length") or 0)
         pace, got = Pace(), 0
         while chunk := answer.read(CHUNK_BYTES):
             file.write(chunk)
             got += len(chunk)
             if pace.due:
-                of_all = f" of {(there + rest) / 1e6:.1f}" if rest else ""
-                print(f"{address}: {(there + got) / 1e6:.1f}{of_all} MB", flush=True)
+                of_all = f" of {(start + rest) / 1e6:.1f}" if rest else ""
+                print(f"{address}: {(start + got) / 1e6:.1f}{of_all} MB", flush=True)
         if rest and got < rest:
-            raise OSError(f"the connection ended after {there + got} of {there + rest} bytes")
+            raise OSError(f"the connection ended after {start + got} of {start + rest} bytes")
 
 
 def _digest(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Samples of token ids: made up, or read through megatron-core's dataset builder."""
+"""Samples of token ids: random, or from text by megatron-core's dataset builder."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ Batch = dict[str, torch.Tensor]
 IndexHeader = struct.Struct("<9sQBQQ")  # magic, version, code of the token type, sequences, documents
 INDEX_MAGIC = b"MMIDIDX\x00\x00"
 TOKEN_TYPES = {1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16}
-TOKENS_CHECKED = 10_000_000
-PASSES_AHEAD = 4  # that are made for a GPU
-APART_VARIABLE = "CARAML_DATA_APART"  # set where each node has a data folder of its own
+TOKENS_CHECKED = 10_000_000  # in less than a second
+PASSES_AHEAD = 4  # prefetched for a GPU
+APART_VARIABLE = "CARAML_DATA_APART"  # set if each node has its own data folder
 
 
 class SyntheticSamples:
-    """Tokens drawn by Zipf's law, as words of a text are, so that there is something to learn.
+    """Random tokens by Zipf's law, like the words of a text, so that there is something to learn.
 
-    Sample `index` is `sequence_length + 1` token ids, which depend on seed and index alone.
+    Sample `index` has `sequence_length + 1` token ids, which depend on seed and index alone.
     """
 
     def __init__(self, vocab_size: int, sequence_length: int, seed: int) -> None:
@@ -52,7 +52,7 @@ class SyntheticSamples:
 
 
 class TextSamples:
-    """A .bin/.idx pair, cut into samples and shuffled by megatron-core's GPTDataset. One epoch, then from the start."""
+    """A .bin/.idx pair, split into samples and shuffled by megatron-core's GPTDataset; repeated after an epoch."""
 
     def __init__(self, prefix: str, vocab_size: int, sequence_length: int, seed: int) -> None:
         check_prefix(prefix, vocab_size)
@@ -69,7 +69,7 @@ class TextSamples:
             reset_attention_mask=False,
             eod_mask_loss=False,
             create_attention_mask=False,
-            # The first rank stores its index beside the data; where nodes do not share it, each rank makes its own.
+            # The first rank stores the index next to the data; if nodes do not share the data, each rank makes its own.
             path_to_cache="" if os.environ.get(APART_VARIABLE) else None,
         )
         try:
@@ -78,11 +78,11 @@ class TextSamples:
             ).build()
         except OSError as error:
             raise ConfigError(
-                f"the index of data prefix {prefix} cannot be stored beside it ({error}): copy the data to a folder "
-                "that can be written to"
+                f"the index of data prefix {prefix} cannot be stored next to it ({error}): copy the data to a writable "
+                "folder"
             ) from error
         if not len(self._dataset):
-            raise ConfigError(f"data prefix {prefix} holds less than one sample of {sequence_length} tokens: add text")
+            raise ConfigError(f"data prefix {prefix} has less than one sample of {sequence_length} tokens: add text")
 
     def __len__(self) -> int:
         return len(self._dataset)
@@ -131,24 +131,24 @@ def describe(prefix: str, sequence_length: int) -> dict[str, Any]:
 
 
 def packing(prefix: str, sequence_length: int) -> str:
-    """How the documents of PREFIX.idx fill the samples, in words."""
+    """Return a description of how the documents of PREFIX.idx fill the samples."""
     with open(f"{prefix}.idx", "rb") as file:
         _, _, _, documents, _ = IndexHeader.unpack(file.read(IndexHeader.size))
     mean = _tokens(Path(f"{prefix}.idx"), documents) / documents
     if mean < sequence_length:
-        how = f"a sample of {sequence_length} tokens holds {sequence_length / mean:.1f} of them, one after the other"
+        how = f"a sample of {sequence_length} tokens has {sequence_length / mean:.1f} of them, one after the other"
     else:
         how = f"they are cut into samples of {sequence_length} tokens"
     return f"{documents} documents of {mean:.0f} tokens on average: {how}"
 
 
 def _tokens(index: Path, sequences: int) -> int:
-    """Tokens of all sequences, whose lengths follow the index's header."""
+    """Return the number of tokens of all sequences, whose lengths follow the index's header."""
     return int(np.fromfile(index, np.int32, sequences, offset=IndexHeader.size).sum(dtype=np.int64))
 
 
 def check_prefix(prefix: str, vocab_size: int) -> None:
-    """Raise ConfigError unless PREFIX.bin and PREFIX.idx are a whole data set that the vocabulary covers."""
+    """Raise ConfigError unless PREFIX.bin and PREFIX.idx are a complete data set within the vocabulary."""
     index, tokens = Path(f"{prefix}.idx"), Path(f"{prefix}.bin")
     for path in (index, tokens):
         if not path.is_file():
@@ -160,13 +160,13 @@ def check_prefix(prefix: str, vocab_size: int) -> None:
         head = file.read(IndexHeader.size)
     remade = f"delete it and make it again with 'python -m benchmarks.llm_training.prepare --out {prefix}'"
     if len(head) < IndexHeader.size:
-        raise ConfigError(f"{index} is cut short at {len(head)} bytes: {remade}")
+        raise ConfigError(f"{index} is truncated at {len(head)} bytes: {remade}")
     magic, version, code, sequences, documents = IndexHeader.unpack(head)
     if magic != INDEX_MAGIC or version != 1 or code not in TOKEN_TYPES:
         raise ConfigError(f"{index} is not an index of megatron-core's IndexedDataset: {remade}")
     expected_bytes = IndexHeader.size + sequences * (4 + 8) + documents * 8
     if index.stat().st_size < expected_bytes:
-        raise ConfigError(f"{index} is cut short: {index.stat().st_size} of {expected_bytes} bytes are there: {remade}")
+        raise ConfigError(f"{index} is truncated: it has {index.stat().st_size} of {expected_bytes} bytes: {remade}")
     token_type = np.dtype(TOKEN_TYPES[code])
     expected_bytes = _tokens(index, sequences) * token_type.itemsize
     if tokens.stat().st_size != expected_bytes:
@@ -177,12 +177,12 @@ def check_prefix(prefix: str, vocab_size: int) -> None:
     if largest >= vocab_size:
         raise ConfigError(
             f"{tokens} has token {largest}, but the model's vocabulary ends at {vocab_size - 1}: "
-            "prepare the data with the model's own size of vocabulary"
+            "prepare the data with the model's own vocabulary size"
         )
 
 
 def open_samples(config: Config) -> Samples:
-    """The data set that the options ask for; raises ConfigError when it cannot be used."""
+    """Return the requested data set; raises ConfigError if it cannot be used."""
     shape, length, seed = config.model.shape, config.model.tokens_per_sample, config.training.seed
     if config.data.data == "synthetic":
         return SyntheticSamples(shape.vocab_size, length, seed)
@@ -192,10 +192,10 @@ def open_samples(config: Config) -> Samples:
 def micro_batches(
     samples: Samples, plan: BatchPlan, data_parallel_rank: int, device: torch.device, stay_on_host: bool = False
 ) -> Iterator[Batch]:
-    """Tokens and labels of this replica, pass after pass, each of shape [micro_batch_size, sequence_length].
+    """Return tokens and labels of this replica's passes, each of shape [micro_batch_size, sequence_length].
 
-    For a GPU they are made ahead, in memory from which the device copies while it computes; with `stay_on_host` that
-    copy is left to the caller.
+    For a GPU they are prefetched into pinned memory, from which the device copies while it computes; with
+    `stay_on_host` the caller copies them.
     """
     passes = _passes(samples, plan, data_parallel_rank)
     if device.type != "cpu":
@@ -206,7 +206,7 @@ def micro_batches(
 
 
 def _pinned(passes: Iterator[Batch], device: torch.device) -> Iterator[Batch]:
-    torch.cuda.set_device(device)  # a new thread begins with the first GPU, and would take memory there
+    torch.cuda.set_device(device)  # a new thread starts on the first GPU, and would use memory there
     for batch in passes:
         yield {name: part_BT.pin_memory() for name, part_BT in batch.items()}
 
@@ -220,7 +220,7 @@ def _passes(samples: Samples, plan: BatchPlan, data_parallel_rank: int) -> Itera
 
 
 def ahead(items: Iterator[Item], number: int = PASSES_AHEAD) -> Iterator[Item]:
-    """The same items, made by a thread that is so many ahead; what it raises is raised here."""
+    """Yield the items, prefetched by a thread that is `number` ahead; an exception of the thread is raised here."""
     made: queue.Queue[tuple[Item | None, BaseException | None]] = queue.Queue(number)
 
     def make() -> None:

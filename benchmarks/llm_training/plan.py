@@ -9,13 +9,13 @@ from benchmarks.llm_training.config import Layout, ModelSize
 from benchmarks.llm_training.metrics import gpt_flops_per_token
 
 GIB = 2**30
-BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 2}  # in fp8 weights are kept in bf16
-GRADIENT_BYTES = 4  # they are summed in float32
+BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 2}  # per weight; with fp8, weights are stored in bf16
+GRADIENT_BYTES = 4  # per gradient, which is summed in float32
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Estimated bytes on the fullest device of a stage; what the framework and its kernels take is not in it."""
+    """Estimated bytes on the fullest device of a stage, without those of the framework and its kernels."""
 
     weights: float
     gradients: float
@@ -25,14 +25,15 @@ class Memory:
 
     @property
     def total(self) -> float:
+        """Sum of all parts, in bytes."""
         return self.weights + self.gradients + self.optimizer + self.activations + self.logits
 
 
 def stage_parameters(shape: ModelSize, layout: Layout, stage: int) -> int:
-    """Parameters that one device of a pipeline stage holds.
+    """Return the number of parameters on one device of a pipeline stage.
 
-    Matrices are shared out by tensor parallelism with the biases of their outputs; norms, and biases that are added
-    after a sum over devices, are on each. The first and the last stage both hold the embedding, which is tied.
+    Tensor parallelism splits matrices with the biases of their outputs; norms, and biases that are added after a sum
+    over devices, are on each device. The first and the last stage both have the tied embedding.
     """
     h, f, tensor = shape.hidden_size, shape.ffn_hidden_size, layout.tensor_parallel_size
     stages = layout.pipeline_parallel_size
@@ -58,11 +59,11 @@ def stage_memory(
     sequence_parallel: bool,
     shards_optimizer: bool,
 ) -> Memory:
-    """Estimate of one device of a stage.
+    """Estimate the memory of one device of a stage.
 
     Activations are those of Korthikanti et al. 2022 (arXiv:2205.05198), section 4, with attention that stores no
-    scores: s b h (10 + 24/t) bytes a layer at 2 bytes a number, s b h 34/t with sequence parallelism, s b h 2 where
-    they are computed again. A stage holds those of as many micro batches as there are stages from it on.
+    scores: s b h (10 + 24/t) bytes per layer at 2 bytes per number, s b h 34/t with sequence parallelism, s b h 2 with
+    full recomputation. A stage stores those of as many micro batches as there are stages from it on.
     """
     parameters = stage_parameters(shape, layout, stage)
     width, tensor = BYTES[precision], layout.tensor_parallel_size
@@ -72,7 +73,7 @@ def stage_memory(
     a_layer = per_number * (34 / tensor if sequence_parallel else 10 + 24 / tensor)
     layers = shape.num_layers // layout.pipeline_parallel_size
     in_flight = min(layout.pipeline_parallel_size - stage, plan.grad_accum_steps)
-    kept, again = (2 * per_number, a_layer) if recompute == "full" else (a_layer, 0.0)
+    kept, recomputed = (2 * per_number, a_layer) if recompute == "full" else (a_layer, 0.0)
     last = stage == layout.pipeline_parallel_size - 1
     # The logits in the weights' precision, and in float32 with their gradient for the loss.
     logits = tokens * shape.padded_vocab_size / tensor * (width + 8) if last else 0.0
@@ -80,7 +81,7 @@ def stage_memory(
         parameters * width,
         parameters * GRADIENT_BYTES,
         parameters * adam / (layout.data_parallel_size if shards_optimizer else 1),
-        in_flight * layers * kept + again,
+        in_flight * layers * kept + recomputed,
         logits,
     )
 
@@ -88,7 +89,7 @@ def stage_memory(
 def describe(
     shape: ModelSize, layout: Layout, plan: BatchPlan, sequence_length: int, memory: list[Memory]
 ) -> list[str]:
-    """The plan in lines for people, after the layout's own."""
+    """Return the lines of the plan, which follow those of the layout."""
     per_token = gpt_flops_per_token(shape.num_layers, shape.hidden_size, sequence_length, shape.padded_vocab_size)
     tokens = plan.global_batch_size * sequence_length
     stages = range(layout.pipeline_parallel_size)

@@ -1,6 +1,6 @@
-"""The points of this workload's sweep: what sweeps and forecasts ask of it. Reads no PyTorch.
+"""Points of this workload, for sweeps, forecasts and predictions; does not import PyTorch.
 
-`value` is of a parameter of workload.yaml, on a system.
+`value` returns a parameter of workload.yaml on a system.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from benchmarks.llm_training.plan import stage_memory
 
 
 def devices_needed(model: str) -> int:
-    """The number that devices must be a multiple of, for the layout of a size of SIZES."""
+    """Return the number that devices must be a multiple of, for the layout of a size of SIZES."""
     return SIZES[model].tensor_parallel_size * SIZES[model].pipeline_parallel_size
 
 
@@ -25,7 +25,7 @@ def check_point(
     micro_batch_size: int | None = None,
     pipeline_parallel_size: int | None = None,
 ) -> None:
-    """Raise ConfigError unless that many devices can share that batch; None is the size's own."""
+    """Raise ConfigError unless that many devices can share the batch; None stands for the size's own value."""
     shape = SIZES[model]
     layout = Layout(num_devices, shape.tensor_parallel_size, pipeline_parallel_size or shape.pipeline_parallel_size)
     layout.check(shape)
@@ -33,14 +33,14 @@ def check_point(
 
 
 def flops_per_sample(value: Callable[[str], str], model: str) -> float:
-    """Model FLOPs of training on one sample, as metrics.gpt_flops_per_token counts them."""
+    """Return the model FLOPs to train on one sample, by metrics.gpt_flops_per_token."""
     shape = SIZES[model]
     per_token = gpt_flops_per_token(shape.num_layers, shape.hidden_size, shape.sequence_length, shape.padded_vocab_size)
     return per_token * shape.sequence_length
 
 
 def decoder(model: str) -> dict[str, int]:
-    """Shape and layout of a size of SIZES, as predictions ask for them."""
+    """Return the shape and layout of a size of SIZES, for predictions."""
     shape = SIZES[model]
     return {
         "layers": shape.num_layers,
@@ -56,7 +56,7 @@ def decoder(model: str) -> dict[str, int]:
 
 
 def memory_bytes(model: str, num_devices: int, global_batch_size: int, precision: str) -> float:
-    """Estimate of the fullest device as --dry-run makes it, in the size's own layout with nothing computed again."""
+    """Estimate the memory of the fullest device as --dry-run does, in the size's own layout without recomputation."""
     shape = SIZES[model]
     layout = Layout(num_devices, shape.tensor_parallel_size, shape.pipeline_parallel_size)
     plan = BatchPlan(global_batch_size, shape.micro_batch_size, layout.data_parallel_size)

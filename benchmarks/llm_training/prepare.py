@@ -1,7 +1,7 @@
 """Make a data set for training from text: tokenizer, token ids and index.
 
-Text becomes documents, and their token ids, by GPT-2's vocabulary or by a byte-level BPE that is trained on them, are
-stored in megatron-core's .bin/.idx form. PREFIX.json is written last: while it is not there, the data set is not whole.
+The token ids of the text's documents, by GPT-2's vocabulary or a byte-level BPE trained on the text, are stored in
+megatron-core's .bin/.idx format. PREFIX.json is written last: without it, the data set is incomplete.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from benchmarks.llm_training.corpus import GPT2_VOCABULARY, OSCAR, SHA256, docum
 
 END_OF_DOCUMENT = "<|endoftext|>"
 MIN_TEXT_BYTES = 10_000
-TRAINED_ON_CHARACTERS = 100_000_000  # of the text, for a tokenizer of its own
-BATCH_CHARACTERS = 8_000_000  # that are encoded at once, on all cores
+TRAINED_ON_CHARACTERS = 100_000_000  # of the text, to train a tokenizer
+BATCH_CHARACTERS = 8_000_000  # encoded at once, on all cores
 SIZES_HELP = ", ".join(f"{name} {size.vocab_size}" for name, size in SIZES.items())
 
 Texts = Callable[[], Iterator[str]]
@@ -38,28 +38,32 @@ Texts = Callable[[], Iterator[str]]
 class PrepareOptions:
     """Data to make."""
 
-    out: str = option("", "path of the data set without ending; PREFIX.bin, .idx, .tokenizer.json and .json are made")
+    out: str = option("", "path of the data set without ending; writes PREFIX.bin, .idx, .tokenizer.json and .json")
     corpus: str = option(
         "given",
-        "given: by --files and --vocabulary; oscar: the original suite's text, 1 GB of OSCAR, and GPT-2's vocabulary, "
-        "which are fetched",
+        "given: by --files and --vocabulary; oscar: fetch the original suite's text, 1 GB of OSCAR, and GPT-2's "
+        "vocabulary",
         ("given", "oscar"),
     )
     files: tuple[str, ...] = option(
         (),
         "text: .txt files of one document, .jsonl files with one in the key text of each line, also as .xz or .gz, "
-        "folders of them, or addresses to fetch from; default: the text in this Python installation",
+        "folders of them, or addresses to fetch; default: the text in this Python installation",
     )
     vocabulary: tuple[str, ...] = option(
         (),
-        "GPT-2's vocab.json and merges.txt, or one tokenizer.json, or addresses; default: one is trained on the text",
+        "GPT-2's vocab.json and merges.txt, or one tokenizer.json, or addresses; default: train one on the text",
     )
-    sha256: tuple[str, ...] = option((), "of what is fetched, in the order of addresses in files, then in vocabulary")
-    size: str = option("tiny", f"model size whose vocabulary is wanted ({SIZES_HELP})", tuple(SIZES))
+    sha256: tuple[str, ...] = option(
+        (), "checksums of fetched files, in the order of addresses in --files, then in --vocabulary"
+    )
+    size: str = option("tiny", f"model size, which determines the size of the vocabulary ({SIZES_HELP})", tuple(SIZES))
 
     def __post_init__(self) -> None:
         if not self.out:
-            raise ConfigError("--out PREFIX is needed: the path of the data set without ending, such as data/text-tiny")
+            raise ConfigError(
+                "--out PREFIX is required: the path of the data set without ending, such as data/text-tiny"
+            )
         if self.corpus == "oscar" and (self.files or self.vocabulary):
             raise ConfigError(
                 "--corpus oscar has its own text and vocabulary: leave --files and --vocabulary out, or give both "
@@ -70,7 +74,7 @@ class PrepareOptions:
 
 
 def prepare(options: PrepareOptions) -> None:
-    """Make the data set, unless it is there; raises ConfigError for text or folder that cannot be used."""
+    """Make the data set, unless it exists; raises ConfigError if text or folder cannot be used."""
     warnings.filterwarnings("ignore", module=r"megatron\.")
     try:
         Path(options.out).parent.mkdir(parents=True, exist_ok=True)
@@ -80,7 +84,7 @@ def prepare(options: PrepareOptions) -> None:
             addresses = [name for some in names for name in some if "://" in name]
             if len(options.sha256) > len(addresses):
                 raise ConfigError(
-                    f"{len(options.sha256)} checksums were given for {len(addresses)} addresses: give less"
+                    f"{len(options.sha256)} checksums were given for {len(addresses)} addresses: give fewer"
                 )
             sums = {**SHA256, **dict(zip(addresses, options.sha256, strict=False))}
             files, vocabulary = ([fetch(name, folder, sums.get(name, "")) for name in some] for some in names)
@@ -92,7 +96,7 @@ def prepare(options: PrepareOptions) -> None:
 def _prepare(options: PrepareOptions, files: Sequence[str], vocabulary: Sequence[str]) -> None:
     out, vocab_size = options.out, SIZES[options.size].vocab_size
     texts: Texts = partial(documents, files)
-    count, characters, digest = _look_at(texts)
+    count, characters, digest = _measure(texts)
     if characters < MIN_TEXT_BYTES:
         where = ", ".join(files) or "this Python installation"
         raise ConfigError(
@@ -104,8 +108,8 @@ def _prepare(options: PrepareOptions, files: Sequence[str], vocabulary: Sequence
         "vocab_size": vocab_size,
         "text_sha256": digest,
     }
-    if _is_there(out, request):
-        print(f"{out}: is there already")
+    if _exists(out, request):
+        print(f"{out}: is complete already")
         return
     if vocabulary:
         tokenizer = read_tokenizer(vocabulary, vocab_size)
@@ -132,13 +136,13 @@ def _prepare(options: PrepareOptions, files: Sequence[str], vocabulary: Sequence
 
 @contextmanager
 def _locked(path: str) -> Iterator[None]:
-    """Hold a lock, so that two jobs do not make the same data set at once; the second finds it made."""
+    """Hold a lock during the block, so that only one of several jobs makes the data set."""
     with open(path, "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
-def _is_there(out: str, request: dict[str, Any]) -> bool:
+def _exists(out: str, request: dict[str, Any]) -> bool:
     from benchmarks.llm_training.data import check_prefix, describe_prefix
 
     try:
@@ -151,8 +155,8 @@ def _is_there(out: str, request: dict[str, Any]) -> bool:
     return True
 
 
-def _look_at(texts: Texts) -> tuple[int, int, str]:
-    """Number of documents and of characters, and the text's SHA-256."""
+def _measure(texts: Texts) -> tuple[int, int, str]:
+    """Return the numbers of documents and characters, and the text's SHA-256."""
     digest, count, characters = hashlib.sha256(), 0, 0
     for text in texts():
         digest.update(text.encode())
@@ -171,18 +175,18 @@ def _first(texts: Iterable[str], characters: int) -> Iterator[str]:
 
 
 def _with_progress(texts: Iterable[str], of_characters: int) -> Iterator[str]:
-    """The same texts, with a word every few seconds on how many are gone through."""
-    started_s, pace, gone = time.monotonic(), Pace(), 0
+    """Yield the texts, and print the progress every few seconds."""
+    started_s, pace, done = time.monotonic(), Pace(), 0
     for text in texts:
         yield text
-        gone += len(text)
+        done += len(text)
         if pace.due:
-            rate = gone / 1e6 / (time.monotonic() - started_s)
-            print(f"{gone / of_characters:.0%}, {rate:.1f} million characters/s", flush=True)
+            rate = done / 1e6 / (time.monotonic() - started_s)
+            print(f"{done / of_characters:.0%}, {rate:.1f} million characters/s", flush=True)
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Any:
-    """A byte-level BPE (the kind of GPT-2) of at most `vocab_size` tokens, the end of a document among them."""
+    """Return a trained byte-level BPE, as GPT-2's, of at most `vocab_size` tokens including the end of a document."""
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
     tokenizer = _byte_level(Tokenizer(models.BPE()))
@@ -197,7 +201,7 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Any:
 
 
 def read_tokenizer(names: Sequence[str], vocab_size: int) -> Any:
-    """GPT-2's vocabulary and merges, or a stored tokenizer; raises ConfigError for one that does not fit the model."""
+    """Return the tokenizer of GPT-2's vocabulary and merges, or a stored one; raises ConfigError if it does not fit."""
     from tokenizers import Tokenizer, models
 
     for name in names:
@@ -232,7 +236,7 @@ def _byte_level(tokenizer: Any) -> Any:
 
 
 def write_indexed(out: str, tokenizer: Any, texts: Iterable[str], vocab_size: int) -> int:
-    """Write PREFIX.bin and PREFIX.idx with one document per text; returns the number of tokens."""
+    """Write PREFIX.bin and PREFIX.idx with one document per text; return the number of tokens."""
     import torch
     from megatron.core.datasets.indexed_dataset import DType, IndexedDatasetBuilder
 

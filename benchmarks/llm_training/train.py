@@ -1,4 +1,4 @@
-"""GPT training, as the frame asks for it: what a run is, and its training step on CPUs and GPUs."""
+"""Workload GPT, and its training step on CPUs and GPUs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Gpt(Workload):
 
     name = "llm_training"
     unit = "token"
-    description = "Train a GPT for some steps with megatron-core and record how fast it went."
+    description = "Train a GPT for some steps with megatron-core and record the speed."
     packages = ("torch", "megatron-core", "numpy", "tokenizers", "transformer-engine")
     options = Config
     precisions = ("fp32", "bf16", "fp16", "fp8")
@@ -64,14 +64,14 @@ class Gpt(Workload):
 
     def __init__(self, options: Config, launch: Launch) -> None:
         self.config, self.launch = options, launch
-        self._kernels_told: dict[str, Any] = {}  # as the record has them
+        self._recorded_kernels: dict[str, Any] = {}
         asked, shape = options.parallel, options.model.shape
         if options.run.dry_run:
             devices = asked.devices or launch.local_world_size
             self.launch = Launch(world_size=devices * (asked.nodes or launch.num_nodes), local_world_size=devices)
         elif asked.devices or asked.nodes:
             raise ConfigError(
-                "--devices and --nodes are for --dry-run: for a run start so many processes with torchrun"
+                "--devices and --nodes need --dry-run: for a run, start that number of processes with torchrun"
             )
         self.shares, self.batches = plan_run(options, self.launch)
         self.data, self.num_parameters = options.data.data, shape.num_parameters
@@ -97,7 +97,7 @@ class Gpt(Workload):
         return options.model.size
 
     def plan(self) -> Iterator[str]:
-        """Yield the lines of the plan: the model's demands, on accelerators unless --device cpu is given."""
+        """Yield the lines of the plan, for accelerators unless --device cpu is given."""
         model, asked, compute = self.config.model, self.config.parallel, self.config.compute
         on_gpu = compute.device != "cpu"
         sequence_parallel = asked.is_sequence_parallel(on_gpu, self.shares.tensor_parallel_size)
@@ -120,7 +120,7 @@ class Gpt(Workload):
 
     @contextmanager
     def open(self, record: RunRecord) -> Iterator[Target]:
-        """The device with megatron-core's process groups, or the IPUs."""
+        """Open the device with megatron-core's process groups, or the IPUs."""
         config, shares = self.config, self.shares
         if config.compute.device == "ipu":
             from benchmarks.llm_training.gpt import ipu
@@ -128,9 +128,9 @@ class Gpt(Workload):
             yield ipu.choose_target(config, self.launch, shares)
             return
         if shares.tensor_parallel_size > 1:
-            # megatron-core's linear layers rely on it to have sums under way before products; read when CUDA starts
+            # megatron-core's linear layers need it to start sums before products; CUDA reads it at its start
             os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")
-        # PyTorch takes seconds to import: only once the options are known to be good.
+        # PyTorch takes seconds to import: do so after the options have been checked.
         warnings.filterwarnings("ignore", module=r"megatron\.")
         from benchmarks.llm_training.gpt import kernels, parallel, regions
         from benchmarks.on_pytorch.target import choose_target
@@ -140,10 +140,10 @@ class Gpt(Workload):
         self.overlap = config.parallel.overlaps(target.on_gpu, shares.data_parallel_size)
         self.kernels = kernels.choose_kernels(config, target, shares)
         record.config["parallel"] |= {"sequence_parallel": self.sequence_parallel, "overlap": self.overlap}
-        record.config["kernels"] = self._kernels_told = asdict(self.kernels)
-        compiled = self.kernels.compile == "layers" or self.kernels.cuda_graph  # within which nothing can be marked
+        record.config["kernels"] = self._recorded_kernels = asdict(self.kernels)
+        compiled = self.kernels.compile == "layers" or self.kernels.cuda_graph  # no regions inside
         in_layers = shares.tensor_parallel_size > 1 and self.kernels.compile == "layers"
-        self.tells_communication = not (self.kernels.cuda_graph or in_layers)
+        self.marks_all_communication = not (self.kernels.cuda_graph or in_layers)
         with (
             parallel.parallel_groups(target, shares, config.training.seed, self.kernels.cuda_graph),
             nullcontext() if compiled else regions.marked_communication(self.regions),
@@ -151,26 +151,26 @@ class Gpt(Workload):
             yield target
 
     def build(self, target: Any) -> Training:
-        """Model, optimizer and data of this rank."""
+        """Return model, optimizer and data of this rank."""
         if target.kind == "ipu":
             from benchmarks.llm_training.gpt import ipu
 
             return ipu.Trainer(self.config, self.batches, target, self.conclude)
         trainer = Trainer(self, target)
-        self._kernels_told["optimizer"] = trainer.optimizer_description
+        self._recorded_kernels["optimizer"] = trainer.optimizer_description
         return trainer
 
     def conclude(self, record: RunRecord, tokens: int, steps: int, losses: list[float]) -> str:
-        """Fill in what follows from tokens taken and losses; why the run did not learn, or not from all tokens."""
+        """Record metrics of tokens and losses; return why the run is not valid, or an empty string."""
         model, peak_share = self.config.model, record.metrics["mfu"]
-        again = recomputed_flops_per_token(
+        recomputed = recomputed_flops_per_token(
             model.shape.num_layers, model.shape.hidden_size, model.tokens_per_sample, self.config.parallel.recompute
         )
-        hfu = peak_share * (1 + again / self.flops.per_unit) if isinstance(peak_share, float) else None
+        hfu = peak_share * (1 + recomputed / self.flops.per_unit) if isinstance(peak_share, float) else None
         record.metrics |= {"hfu": hfu, "trained_tokens": tokens}
         planned = steps * self.batches.global_batch_size * self.work_per_sample
         if tokens != planned:
-            return f"{tokens} tokens were taken from the data, {planned} were to be: the throughput is wrong"
+            return f"{tokens} tokens were taken from the data instead of {planned}: the throughput is wrong"
         return loss_problem(losses)
 
 
@@ -178,11 +178,11 @@ main = partial(session.main, Gpt)
 
 
 def plan_run(config: Config, launch: Launch) -> tuple[Layout, BatchPlan]:
-    """How devices and batch are shared out; raises ConfigError when the options do not fit each other."""
+    """Return the layout of devices and batch; raises ConfigError if the options do not fit together."""
     shape, asked = config.model.shape, config.parallel
     tensor = asked.tensor_parallel_size or shape.tensor_parallel_size
     pipeline = asked.pipeline_parallel_size or shape.pipeline_parallel_size
-    # One process holds all IPUs of its pipeline.
+    # One process drives all IPUs of its pipeline.
     world_size = launch.world_size if config.compute.device != "ipu" else tensor * pipeline
     layout = Layout(world_size, tensor, pipeline)
     layout.check(shape)
@@ -193,7 +193,7 @@ def plan_run(config: Config, launch: Launch) -> tuple[Layout, BatchPlan]:
 
 
 class Trainer:
-    """A Training: model, optimizer and data of this rank under megatron-core."""
+    """Training with model, optimizer and data of this rank under megatron-core."""
 
     steps_per_call = 1
 
@@ -219,17 +219,17 @@ class Trainer:
         )
         gpt = model.build_model(model_config, shape, length, config.training.seed, kernels)
         self._run, self._target, self.synchronize = run, target, target.synchronize
-        self._losses: list[torch.Tensor] = []  # of every step, on the device; empty but for the last pipeline stage
+        self._losses: list[torch.Tensor] = []  # of every step, on the device; empty except on the last pipeline stage
         self._learning_rate = partial(learning_rate, config.training)
         self._feeds: list[TokenFeed] = []  # of every step
         self._skipped_steps = 0
-        # A compiled or captured layer cannot wait for its weights on the way.
+        # A compiled or captured layer cannot wait for its weights.
         gather_late = kernels.compile != "layers" and not kernels.cuda_graph
         self._model = parallel.distribute(gpt, model_config, target, run.overlap, gather_late, kernels.cuda_graph)
         timers = regions.MegatronTimers(run.regions)
         self._optimizer = optimizer.build_optimizer(self._model, config.training, target, timers)
         self.regions, self._in_graph = run.regions, kernels.cuda_graph
-        if not kernels.cuda_graph:  # within a graph nothing can be marked
+        if not kernels.cuda_graph:  # a graph has no regions inside
             model_config.timers = timers
             regions.mark_overlapped_sums(run.regions, self._model, target.on_gpu)
         self.optimizer_description = self._optimizer.description
@@ -242,10 +242,10 @@ class Trainer:
             samples, plan, parallel_state.get_data_parallel_rank(), target.device, stay_on_host=on_host
         )
         passes = plan.grad_accum_steps
-        # Every device of a replica takes the same tokens, which count once.
+        # All devices of a replica take the same tokens, which count once.
         is_first = parallel_state.get_tensor_model_parallel_rank() == 0 and parallel_state.is_pipeline_first_stage()
         steps_ahead = data.PASSES_AHEAD // passes if target.on_gpu else 0
-        # A graph reads from buffers of its own.
+        # A graph copies the data into its own buffers.
         self.data = TokenFeed(self, batches(kernels.cuda_graph), passes, steps_ahead, is_first)
         self.on_device = None
         if config.turns.effective:
@@ -269,7 +269,7 @@ class Trainer:
         return output, _mean_loss
 
     def step(self, feed: TokenFeed, batches: Iterator[Batch]) -> None:
-        """Forward, backward and update over one global batch of a feed, of which this rank's passes are taken."""
+        """Make one optimizer step over this rank's passes of a global batch of a feed."""
         self._model.zero_grad_buffer()
         self._optimizer.zero_grad()
         if self._in_graph:
@@ -290,15 +290,15 @@ class Trainer:
         return parallel.average_losses(self._losses, self._target.device)
 
     def conclude(self, record: RunRecord) -> str:
-        """Fill in what this rank and the others took from the data; why the run is not a good one."""
-        # Every device of a replica takes the same tokens.
+        """Record the tokens of all ranks; return why the run is not valid, or an empty string."""
+        # All devices of a replica take the same tokens.
         shares = self._run.shares
         tokens = sum(self._target.gather(sum(feed.tokens for feed in set(self._feeds))))
         tokens = tokens * shares.data_parallel_size // shares.world_size
         record.provenance["data"] = self._description
         record.metrics["skipped_steps"] = self._skipped_steps
         losses = cast(list[float], record.losses)
-        # What is on the device is the same tokens again: only the others tell whether the model learns.
+        # Data on the device repeats the same tokens: only the other losses show whether the model learns.
         learnt = [loss for feed, loss in zip(self._feeds, losses, strict=True) if feed is self.data]
         return self._run.conclude(record, tokens, len(self._feeds), learnt)
 
@@ -309,7 +309,7 @@ def _mean_loss(loss_BT: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Ten
 
 
 class TokenFeed:
-    """An Input: steps on tokens that come pass after pass."""
+    """Input of steps on tokens, pass after pass."""
 
     def __init__(
         self, trainer: Trainer, batches: Iterable[Batch], passes: int, steps_ahead: int = 0, counts: bool = False
@@ -324,20 +324,20 @@ class TokenFeed:
             yield batch
 
     def call(self) -> None:
-        """One optimizer step."""
+        """Make one optimizer step."""
         self._trainer.step(self, self._batches)
 
     def take(self) -> list[Batch]:
-        """The passes of one step."""
+        """Return the passes of one step."""
         return list(itertools.islice(self._batches, self._passes))
 
     def step(self, batch: list[Batch]) -> None:
-        """One optimizer step on those passes."""
+        """Make one optimizer step on the passes."""
         self._trainer.step(self, iter(batch))
 
     def read_so_far(self) -> dict[str, float]:
-        """Tokens that this rank took, where it counts for its replica."""
+        """Return the tokens that this rank took; 0 if another rank counts for its replica."""
         return {"input_tokens": self.tokens if self._counts else 0}
 
     def copy_batch_s(self) -> None:
-        """Tokens are few bytes, which are copied meanwhile."""
+        """Return None: tokens are few bytes, which are copied during the computation."""

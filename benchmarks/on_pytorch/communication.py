@@ -1,4 +1,4 @@
-"""Collectives of torch.distributed as regions: what of them a step waits for is Comm, and beside it all they take."""
+"""Collectives of torch.distributed as regions: the time that a step waits for them, and all their time on a lane."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ COLLECTIVES = (
 
 @contextmanager
 def marked_collectives(timer: RegionTimer, modules: Sequence[ModuleType] = ()) -> Iterator[None]:
-    """Whoever calls torch.distributed's collectives within the block is in Comm meanwhile.
+    """Mark calls of torch.distributed's collectives inside the block as regions Comm.
 
-    `modules` are those that keep some of them under names of their own.
+    `modules` are further modules that have imported some of them by name.
     """
     marked = {getattr(dist, name): _marked(timer, getattr(dist, name)) for name in COLLECTIVES if hasattr(dist, name)}
     with ExitStack() as stack:
@@ -57,9 +57,9 @@ def _marked(timer: RegionTimer, function: Callable[..., Any]) -> Callable[..., A
 
 
 class MarkedWork:
-    """A collective that is under way: waiting for it is Comm, and all its time is on a lane of its own.
+    """Asynchronous collective: waiting for it is a region Comm, and all its time is on a separate lane.
 
-    Its end is that of the waiting, unless `ends` tells it.
+    Its end is that of the wait, unless `ends` returns it.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class MarkedWork:
         self._timer, self._work, self._started, self._ends = timer, work, started, ends
 
     def wait(self, *args: Any) -> Any:
-        """Until it is done."""
+        """Wait until the collective has ended."""
         with self._timer.region(COMM):
             waited = self._work.wait(*args)
         if self._timer.recording:
@@ -80,9 +80,9 @@ class MarkedWork:
 
 
 def end_of(timer: RegionTimer, works: list[Any], on_gpu: bool) -> Callable[[], Moment | None]:
-    """Tells when collectives have ended, though nobody waited for them at that moment; on GPUs it does not.
+    """Return a function that returns the end of collectives, even if nothing waits for them; on GPUs it returns None.
 
-    There a stream that waits for their end can hold up kernels that are launched later, and with them the training.
+    On a GPU, a stream that waits for their end can delay kernels that are launched later, and thus the training.
     """
     if on_gpu or not timer.recording:
         return lambda: None

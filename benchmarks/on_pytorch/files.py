@@ -1,4 +1,4 @@
-"""Passes of a rank: made ones, or samples of files that processes of their own read, a file for each."""
+"""Batches of a rank's forward passes: made ones, or samples that worker processes read, each from a file."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from jpwr.regions import RegionTimer
 
 
 class Damaged(Exception):
-    """A file that cannot be used."""
+    """A file cannot be used."""
 
 
 class Counts(NamedTuple):
-    """Amounts read from files, and the seconds that this took."""
+    """Amounts read from files, and the seconds that reading and decoding took."""
 
     samples: float = 0
     bytes: float = 0
@@ -36,22 +36,22 @@ class Counts(NamedTuple):
 
 
 class Read(NamedTuple):
-    """How a file is read; all of it can be sent to another process."""
+    """Reader of files; all parts can be sent to another process."""
 
     sample: tuple[tuple[int, ...], Any]  # shape and type of numpy
     labels: tuple[tuple[int, ...], Any]
-    read: Callable[[Path, Any, Any], int]  # a file into a sample and its labels: its bytes; raises OSError or Damaged
-    decode: Callable[[Any], None]  # a sample that was read, in its place
+    read: Callable[[Path, Any, Any], int]  # fills a sample and its labels, returns bytes; raises OSError or Damaged
+    decode: Callable[[Any], None]  # a sample in place
 
 
 class Samples(IterableDataset[tuple[torch.Tensor, torch.Tensor, Counts]]):
-    """Passes of this process's files, in another order each time, without an end; damaged files are left out."""
+    """Endless passes from this process's files, shuffled in each round; damaged files are left out."""
 
     def __init__(self, files: Sequence[Path], read: Read, in_pass: int, seed: int) -> None:
         self.files, self._read, self._in_pass, self._seed = files, read, in_pass, seed
 
     def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor, Counts]]:
-        """Samples and labels one after the other in memory, and what was read since the pass before."""
+        """Yield the samples and labels of a pass, and the amounts read since the pass before."""
         worker = get_worker_info()
         number, workers = (worker.id, worker.num_workers) if worker else (0, 1)
         own, chance = self.files[number::workers], np.random.default_rng((self._seed, number))
@@ -73,7 +73,7 @@ class Samples(IterableDataset[tuple[torch.Tensor, torch.Tensor, Counts]]):
                     yield torch.from_numpy(samples), torch.from_numpy(labels), Counts(*counts.tolist())
                     counts[:] = 0
             if not good:
-                raise DataError(f"no file of the data can be used: {len(own)} were tried, {own[0]} among them")
+                raise DataError(f"no file of the data can be used: {len(own)} were tried, such as {own[0]}")
 
     def _read_one(self, path: Path, sample: Any, labels: Any) -> Counts:
         begun_s = time.perf_counter()
@@ -87,7 +87,7 @@ class Samples(IterableDataset[tuple[torch.Tensor, torch.Tensor, Counts]]):
 
 
 class FilePasses:
-    """Passes from files, on the device, and what was read for them."""
+    """Passes from files, on the device, and the amounts read for them."""
 
     def __init__(self, samples: Samples, options: DataOptions, ranks_on_node: int, device: torch.device) -> None:
         workers = max(1, min(options.parallel_files, len(samples.files), usable_cores() // ranks_on_node))
@@ -107,7 +107,7 @@ class FilePasses:
 
 
 class MadePasses:
-    """Passes that are made once, of pairs of a sample and its labels."""
+    """Passes of made pairs of a sample and its labels."""
 
     def __init__(self, passes: Iterable[Sequence[tuple[Any, Any]]], target: Target) -> None:
         self._target, self._on_host = target, []
@@ -116,15 +116,15 @@ class MadePasses:
             self._on_host.append((samples, labels))
 
     def on_device(self) -> Iterator[Pass]:
-        """Return them again and again, from the device, where they stay."""
+        """Return the passes endlessly, from the device."""
         return itertools.cycle([to_device(*one, self._target.device) for one in self._on_host])
 
     def from_host(self) -> Iterator[Pass]:
-        """Return them again and again, copied each time."""
+        """Return the passes endlessly, copied to the device each time."""
         return (to_device(*one, self._target.device) for one in itertools.cycle(self._on_host))
 
     def copy_s(self) -> float | None:
-        """Return the seconds that the copy of all to a GPU takes; None where there is none."""
+        """Return the seconds to copy all passes to a GPU; None without a GPU."""
         if not self._target.on_gpu:
             return None
         pinned = [(samples.pin_memory(), labels.pin_memory()) for samples, labels in self._on_host]
@@ -137,13 +137,13 @@ class MadePasses:
 
 
 def to_device(samples: torch.Tensor, labels: torch.Tensor, device: torch.device) -> Pass:
-    """Samples whose channels come last in memory, as they are stored, and second in shape; labels as indices."""
+    """Return samples with channels last in memory, as stored, and second in shape, and labels as indices."""
     samples, labels = (part.to(device, non_blocking=True) for part in (samples, labels))
     return samples.movedim(-1, 1), labels.long()
 
 
 class Feed:
-    """An Input that takes steps on one pass after the other; with synthetic passes it measures the time of a copy."""
+    """Input that takes steps on successive passes, and times the copy of the made passes."""
 
     def __init__(
         self, trainer: Trainer, regions: RegionTimer, unit: str, made: MadePasses, passes: Iterable[Pass]
@@ -171,7 +171,7 @@ class Feed:
         return self._files.counts if self._files else Counts()
 
     def read_so_far(self) -> dict[str, float]:
-        """Return what was read from files, by the keys of metrics."""
+        """Return the amounts read from files, by the keys of metrics."""
         if not self._files:
             return {}
         counts = self.counts

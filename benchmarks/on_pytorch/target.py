@@ -1,4 +1,4 @@
-"""A process's device under PyTorch: the same calls on CPUs and GPUs."""
+"""Device of a process under PyTorch, with the same calls on CPUs and GPUs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from benchmarks.common.record import Device
 from jpwr.regions import TorchEvent
 
 COLLECTIVE_TIMEOUT = timedelta(minutes=10)
-# In fp8 only products of layers are.
+# fp8 is only used in products of layers.
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.bfloat16}
 
 
 @dataclass(frozen=True)
 class Target:
-    """Device on which this process computes; a Target of benchmarks.common.workload."""
+    """Device of this process; a Target of benchmarks.common.workload."""
 
     on_gpu: bool
     device: torch.device
@@ -33,30 +33,32 @@ class Target:
 
     @property
     def kind(self) -> str:
+        """Kind of the device: gpu or cpu."""
         return "gpu" if self.on_gpu else "cpu"
 
     @property
     def dtype(self) -> torch.dtype:
+        """Data type of the computation."""
         return DTYPES[self.precision]
 
     def synchronize(self) -> None:
-        """Wait until the device has done all it was given."""
+        """Wait until the device is idle."""
         if self.on_gpu:
             torch.cuda.synchronize()
 
     @property
     def record_event(self) -> type[TorchEvent] | None:
-        """Type that records an event in the device's own time; None on a CPU, where the host is never ahead."""
+        """Type that records an event on the device; None on a CPU, where the host never runs ahead."""
         return TorchEvent if self.on_gpu else None
 
     def gather(self, value: Any) -> list[Any]:
-        """The value of every rank, in the order of ranks, on every rank. Any object that pickles."""
+        """Return the values of all ranks, in their order, on every rank; a value is any object that pickles."""
         values: list[Any] = [None] * self.launch.world_size
         dist.all_gather_object(values, value)
         return values
 
     def describe_devices(self) -> list[Device]:
-        """This process's device and the most memory it held: the GPU's own, or the process's on a CPU."""
+        """Return this process's device with its peak memory: of the GPU, or of the process on a CPU."""
         hostname, rank = node_name(), self.launch.rank
         if self.on_gpu:
             properties = torch.cuda.get_device_properties(self.device)
@@ -66,7 +68,7 @@ class Target:
         return [Device(hostname, rank, f"CPU, {torch.get_num_threads()} threads", "", peak_bytes, usable_cpus())]
 
     def software(self) -> dict[str, Any]:
-        """Return the versions of PyTorch's compute and communication libraries, null for any it was built without."""
+        """Return the versions of PyTorch's compute and communication libraries; None for one it was built without."""
         nccl = torch.cuda.nccl.version() if self.on_gpu else None  # type: ignore[no-untyped-call]
         return {
             "cuda": torch.version.cuda,
@@ -76,14 +78,14 @@ class Target:
         }
 
     def profile(self, folder: Path) -> AbstractContextManager[object]:
-        """PyTorch's profiler of the host and of a GPU for as long as the block lasts."""
+        """Return PyTorch's profiler of the host and a GPU, which writes into a folder."""
         from torch import profiler
 
         activities = [profiler.ProfilerActivity.CPU, *([profiler.ProfilerActivity.CUDA] if self.on_gpu else [])]
         return profiler.profile(activities=activities, on_trace_ready=profiler.tensorboard_trace_handler(str(folder)))
 
     def statistics(self) -> dict[str, int | None]:
-        """Return statistics of PyTorch's caching allocator on this rank's GPU; null on a CPU, which has none."""
+        """Return statistics of PyTorch's caching allocator on this rank's GPU; None on a CPU, which has none."""
         names = {
             "peak_reserved_bytes": "reserved_bytes.all.peak",
             "peak_allocated_bytes": "allocated_bytes.all.peak",
@@ -94,7 +96,7 @@ class Target:
 
 
 def choose_target(options: ComputeOptions, launch: Launch) -> Target:
-    """The GPU of this process's local rank, or its share of the CPU; raises ConfigError for what is not there."""
+    """Return the GPU of this process's local rank, or its share of the CPU; raises ConfigError if unavailable."""
     precision = options.precision
     on_gpu = options.device != "cpu" and torch.cuda.is_available()
     if options.device == "gpu" and not on_gpu:
@@ -115,14 +117,14 @@ def choose_target(options: ComputeOptions, launch: Launch) -> Target:
         device = torch.device("cuda", launch.local_rank)
         return Target(True, device, "bf16" if precision == "auto" else precision, launch)
     if precision in ("fp16", "fp8"):
-        raise ConfigError(f"--precision {precision} was asked for, but that is there on GPUs only: use bf16 or fp32")
+        raise ConfigError(f"--precision {precision} was asked for, but only GPUs have it: use bf16 or fp32")
     torch.set_num_threads(options.threads or max(1, usable_cores() // launch.local_world_size))
     return Target(False, torch.device("cpu"), "fp32" if precision == "auto" else precision, launch)
 
 
 @contextmanager
 def process_group(target: Target) -> Iterator[None]:
-    """PyTorch's default process group for as long as the block lasts."""
+    """Set up PyTorch's default process group until the end of the block."""
     backend = "nccl" if target.on_gpu else "gloo"
     if target.launch.world_size > 1:
         dist.init_process_group(backend, timeout=COLLECTIVE_TIMEOUT)
@@ -135,7 +137,7 @@ def process_group(target: Target) -> Iterator[None]:
 
 
 def device_ids(properties: Any) -> str:
-    """The UUID of a GPU and its PCI address, as PyTorch has them; older versions lack one or both."""
+    """Return the UUID and the PCI address of a GPU, as far as this version of PyTorch has them."""
     found = []
     if getattr(properties, "uuid", None):
         found.append(f"GPU-{properties.uuid}")

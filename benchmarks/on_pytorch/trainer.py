@@ -1,4 +1,4 @@
-"""One optimizer step of any model on this rank's device, with gradients that are averaged over all ranks meanwhile."""
+"""Optimizer steps of any model on this rank's device, with gradients that are averaged over all ranks."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from benchmarks.on_pytorch.target import Target
 from jpwr.regions import Moment, RegionTimer
 from jpwr.regions.times import BACKWARD, COMM, FORWARD, UPDATE
 
-BUFFERS = "forward_sync_buffers", "broadcast_buffers"  # one option's names, a newer PyTorch's first
+BUFFERS = "forward_sync_buffers", "broadcast_buffers"  # names of one option, first in newer versions of PyTorch
 KNOWN = signature(DistributedDataParallel).parameters
 NO_BUFFERS: dict[str, Any] = {next(name for name in BUFFERS if name in KNOWN): False}  # each rank has its own
 Pass = tuple[Tensor, Tensor]  # samples and labels of one forward pass, on the device
 
 
 class Trainer:
-    """Steps of some passes each, whose gradients are added up."""
+    """Optimizer steps of one or more passes each, whose gradients are added."""
 
     def __init__(
         self,
@@ -37,12 +37,12 @@ class Trainer:
         target: Target,
         regions: RegionTimer,
     ) -> None:
-        """`loss_of` makes the mean over a pass of the model's outputs and labels; rates are of steps from 0 on."""
+        """`loss_of` returns the mean loss of a pass from outputs and labels; `learning_rate` takes a step, from 0."""
         self._optimizer, self._loss_of, self._learning_rate = optimizer, loss_of, learning_rate
         self.model, self.passes, self._target, self._regions = model, passes, target, regions
         self._losses: list[Tensor] = []  # of every step, on the device
         self._scaler = torch.amp.GradScaler(target.device.type, enabled=target.precision == "fp16")  # type: ignore[attr-defined]
-        self._sums: list[tuple[Moment, Callable[[], Moment | None]]] = []  # under way: their beginnings and ends
+        self._sums: list[tuple[Moment, Callable[[], Moment | None]]] = []  # in progress: their beginnings and ends
         self._last_ready: Moment | None = None  # of the gradients
         self._replica: Any = model
         if target.launch.world_size > 1:
@@ -51,13 +51,13 @@ class Trainer:
             self._replica.register_comm_hook(None, lambda state, bucket: self._average(bucket))
 
     def step(self, passes: Iterable[Pass]) -> None:
-        """Forward, backward and update over this rank's part of one global batch; its loss is kept on the device."""
+        """Make one optimizer step over this rank's part of a global batch; its loss is kept on the device."""
         self._optimizer.zero_grad()
         losses = []
         for number, (samples, labels) in enumerate(passes, 1):
             is_last = number == self.passes
-            alone = self._replica is self.model or is_last
-            with nullcontext() if alone else self._replica.no_sync():
+            synchronizes = self._replica is self.model or is_last
+            with nullcontext() if synchronizes else self._replica.no_sync():
                 with self._regions.region(FORWARD), self._in_precision():
                     loss = self._loss_of(self._replica(samples), labels) / self.passes
                 with self._regions.region(BACKWARD):
@@ -93,7 +93,7 @@ class Trainer:
         return averaged
 
     def _mark_sums(self) -> None:
-        """Sums on a lane beside the backward pass; from the last gradient on they are all that it waits for."""
+        """Add the sums of gradients as Comm on a lane; after the last gradient, the backward pass itself is in Comm."""
         if not self._sums:
             return
         now = self._regions.moment()
@@ -105,15 +105,15 @@ class Trainer:
 
 
 def rising_rate(highest: float, steps: int) -> Callable[[int], float]:
-    """A learning rate that rises in a line with the steps, from one part of the warm-up to the highest, and stays."""
+    """Return a learning rate that rises linearly over the warm-up steps to the highest, and stays there."""
     return lambda step: highest * min(1.0, (step + 1) / steps)
 
 
 class Lamb(torch.optim.Optimizer):
-    """Adam whose update of each tensor is as long, for its rate, as the tensor itself.
+    """LAMB: Adam with the update of each tensor scaled to the norm of the tensor.
 
     Source: You et al. 2019, "Large Batch Optimization for Deep Learning" (arXiv:1904.00962), algorithm 2. Tensors of
-    one dimension, which are biases and scales, neither decay nor are scaled.
+    one dimension, which are biases and scales, are neither decayed nor scaled.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Lamb(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """One step from the gradients that are there."""
+        """Make one step from the present gradients."""
         for group in self.param_groups:
             pairs = [(weight, weight.grad) for weight in group["params"] if weight.grad is not None]
             if pairs:

@@ -1,6 +1,6 @@
-"""A workload on PyTorch whose gradients are averaged over all devices, as the frame asks for it.
+"""Workload on PyTorch whose gradients are averaged over all devices.
 
-PyTorch takes seconds to import: that is done once the options are known to be good.
+PyTorch takes seconds to import, and is imported after the options have been checked.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 
 class PyTorchWorkload(SampleWorkload):
-    """One run; what trains and what is trained on is the workload's own."""
+    """One run; its model and data are the workload's own."""
 
     packages: ClassVar[tuple[str, ...]] = ("torch", "numpy")
 
     def __init__(self, options: Any, launch: Launch, files: Sequence[Path]) -> None:
-        """Share out the batch, and `files`, which are all that there are; raise ConfigError where that cannot be."""
+        """Share the batch and all `files` among the ranks; raises ConfigError if the batch cannot be shared."""
         batch, devices = options.batch, launch.world_size
         micro = batch.micro_batch_size or max(1, batch.global_batch_size // devices)
         self.shares = BatchPlan(batch.global_batch_size, micro, devices)
@@ -41,7 +41,7 @@ class PyTorchWorkload(SampleWorkload):
 
     @contextmanager
     def open(self, record: RunRecord) -> Iterator[Target]:
-        """The device, with the process group of all ranks."""
+        """Open the device, with the process group of all ranks."""
         from benchmarks.on_pytorch.target import choose_target, process_group
 
         target = choose_target(self.config.compute, self.launch)
@@ -49,20 +49,20 @@ class PyTorchWorkload(SampleWorkload):
             yield target
 
     def build(self, target: Any) -> Training:
-        """Model, optimizer and data of this rank."""
+        """Return model, optimizer and data of this rank."""
         return PyTorchTraining(self, target)
 
     @abstractmethod
     def open_trainer(self, target: PyTorchTarget) -> Trainer:
-        """Model and optimizer of this rank."""
+        """Return model and optimizer of this rank."""
 
     @abstractmethod
     def made_sample(self, number: int) -> tuple[Any, Any]:
-        """A random sample and its labels as numpy's arrays, the same for one number on every rank."""
+        """Return a random sample and its labels as numpy arrays; the same for a number on every rank."""
 
     @abstractmethod
     def reader(self) -> Read:
-        """Return the reader for one of `files`; raise ConfigError if something that it needs is missing."""
+        """Return the reader of `files`; raises ConfigError if something that it needs is missing."""
 
     def file_passes(self, device: torch.device) -> FilePasses:
         """Return the passes of this rank's files."""
@@ -82,7 +82,7 @@ class PyTorchWorkload(SampleWorkload):
 
 
 class PyTorchTraining:
-    """A Training."""
+    """Training on PyTorch."""
 
     steps_per_call = 1
 
@@ -101,7 +101,7 @@ class PyTorchTraining:
         self.on_device = feed(made.on_device()) if run.config.turns.effective else None
 
     def conclude(self, record: RunRecord) -> str:
-        """Fill in what was read; return why the run is not a good one."""
+        """Record the amounts read; return why the run is not valid, or an empty string."""
         counts = self.data.counts
         tried = int(counts.samples + counts.damaged)
         return self._run.conclude(record, self._target, self.losses(), tried, int(counts.damaged))

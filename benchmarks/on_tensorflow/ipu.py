@@ -1,4 +1,4 @@
-"""Graphcore's IPUs, by TensorFlow as the Poplar SDK brings it. Written from its documentation, never run on hardware.
+"""Graphcore's IPUs, by the TensorFlow of the Poplar SDK. Written from its documentation, never run on hardware.
 
 Source: Graphcore, Targeting the IPU from TensorFlow 2, version 3.4: "Distributed training" (IPUStrategy) and "Training
 loops" (steps in one compiled loop).
@@ -16,7 +16,7 @@ WITHOUT = "--device ipu needs the TensorFlow of the Poplar SDK, which has tensor
 
 
 def open_ipu(options: ComputeOptions, launch: Launch) -> Any:
-    """A strategy on one IPU that this process holds; raises ConfigError for what it cannot do, or without an SDK."""
+    """Return a strategy on one IPU; raises ConfigError for unsupported options, and without the SDK."""
     if launch.world_size * options.devices_per_process > 1:
         raise ConfigError("--device ipu trains on one IPU: start one process, without --devices-per-process")
     if options.precision == "bf16":

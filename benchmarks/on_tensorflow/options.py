@@ -17,20 +17,20 @@ class ComputeOptions(options.ComputeOptions):
     )
     layout: str = option("auto", "order of an image's dimensions; auto: nhwc", ("auto", "nhwc", "nchw"))
     steps_per_call: int = option(1, "optimizer steps per call into TensorFlow")
-    devices_per_process: int = option(
-        1, "devices that one process drives, with MirroredStrategy; 1: a process for each device"
-    )
+    devices_per_process: int = option(1, "devices of one process, with MirroredStrategy; 1: a process for each device")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         positive(self, "steps_per_call", "devices_per_process")
         if self.precision == "fp8":
-            raise ConfigError("--precision fp8 was asked for, but TensorFlow trains in none: use bf16, fp16 or fp32")
+            raise ConfigError(
+                "--precision fp8 was asked for, but TensorFlow does not train in it: use bf16, fp16 or fp32"
+            )
 
 
 @dataclass(frozen=True)
 class TensorFlowConfig(SampleConfig):
-    """All options of a run on TensorFlow; raises ConfigError for what TensorFlow cannot do in one call."""
+    """All options of a run on TensorFlow; raises ConfigError for combinations that TensorFlow cannot run."""
 
     compute: ComputeOptions
 
@@ -42,5 +42,5 @@ class TensorFlowConfig(SampleConfig):
         if self.data.data != "synthetic" and compute.steps_per_call > 1 and compute.devices_per_process > 1:
             raise ConfigError(
                 "--steps-per-call above 1 with --devices-per-process above 1 needs --data synthetic: "
-                "TensorFlow shares out batches between calls only"
+                "TensorFlow distributes batches between calls only"
             )

@@ -1,4 +1,4 @@
-"""One optimizer step in parts, each of which ends before the next begins: a step in one graph does not tell them."""
+"""One optimizer step in parts, each of which ends before the next begins, as a step in one graph has no regions."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from jpwr.regions.times import BACKWARD, COMM, FORWARD, UPDATE
 Tensors = Sequence[Any]
 
 
-# Where a process has several replicas, their forward passes have to begin outside of a graph: that is known.
-tf.get_logger().addFilter(lambda said: "eagerly has significant overhead" not in said.getMessage())
+# With several replicas in a process, their forward passes must begin outside of a graph, about which TensorFlow warns.
+tf.get_logger().addFilter(lambda record: "eagerly has significant overhead" not in record.getMessage())
 
 
 class StepInParts:
-    """Forward pass, backward pass, sum of gradients over replicas, update; on every replica at the same time.
+    """Forward pass, backward pass, sum of gradients over replicas, and update, on every replica at the same time.
 
-    `loss_of` makes a replica's loss, scaled as the optimizer wants it, of samples, labels and where in the global batch
-    the first of them is; `completed` the gradients of what is not in it, such as weight decay.
+    `loss_of` returns a replica's loss, scaled as the optimizer needs it, from samples, labels and the index of the
+    first of them in the global batch. `completed` adds the gradients of terms outside the loss, such as weight decay.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class StepInParts:
         self._optimizer = optimizer
 
     def __call__(self, samples: Any, labels: Any) -> None:
-        """One step on a batch."""
+        """Make one step on a batch."""
         with self._timer.region(FORWARD):
             self._wait_for([self._strategy.run(self._forward_replica, args=(samples, labels))])
         with self._timer.region(BACKWARD):
@@ -77,7 +77,7 @@ class StepInParts:
             self._optimizer.apply(list(own), self._weights)
             return tf.reduce_sum(self._weights[-1])
 
-        # While its graph is made the optimizer must not sum what is summed already.
+        # While its graph is made, the optimizer must not sum the gradients again.
         inner = getattr(self._optimizer, "inner_optimizer", self._optimizer)
         inner._all_reduce_sum_gradients = lambda pairs: pairs
         try:

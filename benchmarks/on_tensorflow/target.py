@@ -24,55 +24,57 @@ from benchmarks.on_tensorflow import ipu
 from benchmarks.on_tensorflow.options import ComputeOptions
 
 POLICIES = {"fp32": "float32", "bf16": "mixed_bfloat16", "fp16": "mixed_float16"}
-# What a CPU needs for a precision to run in its own units, as /proc/cpuinfo calls it.
+# Flags in /proc/cpuinfo of a CPU with units for a precision.
 CPU_FLAGS = {"bf16": r"avx512_bf16|amx_bf16|bf16", "fp16": r"avx512_fp16|amx_fp16|fphp"}
 MESSAGE_BYTES = 4096
-# Gradients are summed in packs: over the ring of a CPU small ones are faster, and a worker needs 0.4 GB less.
+# Size of packs of gradients: over the ring of CPUs small packs are faster, and a worker needs 0.4 GB less (measured).
 RING_PACK_BYTES = 4 * 2**20
-SILENCE_MS = 60_000
+HEARTBEAT_TIMEOUT_MS = 60_000  # in place of 10 s, as a node can be busy
 
 
 @dataclass(frozen=True)
 class Target:
-    """Devices and settings with which this process computes; a Target of benchmarks.common.workload."""
+    """Devices and settings of this process; a Target of benchmarks.common.workload."""
 
     kind: str  # cpu, gpu or ipu
     precision: str
     xla: bool
     data_format: str  # channels_last or channels_first
     strategy: Any  # a tf.distribute.Strategy
-    local_devices: int = 1  # that this process drives
+    local_devices: int = 1  # of this process
     launch: Launch = Launch()
 
     record_event = None  # TensorFlow has none
 
     @property
     def on_gpu(self) -> bool:
+        """Whether the devices are GPUs."""
         return self.kind == "gpu"
 
     @property
     def on_ipu(self) -> bool:
+        """Whether the device is an IPU."""
         return self.kind == "ipu"
 
     @property
     def decoders(self) -> int:
-        """Threads that make samples for this process: a core each of those that it is bound to, or its share."""
+        """Number of threads that decode samples: the cores of this process, or its share of the node's cores."""
         return max(1, min(usable_cores(), node_cores() // self.launch.local_world_size))
 
     def gather(self, value: Any) -> list[Any]:
-        """The value of every rank, in the order of ranks, on every rank. Anything that JSON holds."""
+        """Return the values of all ranks, in their order, on every rank; a value is anything that JSON can hold."""
         if self.launch.world_size == 1:
             return [value]
         text = np.frombuffer(json.dumps(value).encode(), np.uint8)
         lengths = self.strategy.gather(tf.constant([len(text)]), axis=0).numpy()
-        width = -(-max(lengths) // MESSAGE_BYTES) * MESSAGE_BYTES  # few sizes: each is a graph of its own
+        width = -(-max(lengths) // MESSAGE_BYTES) * MESSAGE_BYTES  # few widths, as each needs its own graph
         padded = np.zeros((1, width), np.int32)
         padded[0, : len(text)] = text
         gathered = self.strategy.gather(tf.constant(padded), axis=0).numpy()
         return [json.loads(bytes(row[:size].astype(np.uint8))) for row, size in zip(gathered, lengths, strict=True)]
 
     def describe_devices(self) -> list[Device]:
-        """This process's devices and the most memory each held: the GPU's own, or the process's on a CPU."""
+        """Return this process's devices with their peak memory: of each GPU, or of the process on a CPU."""
         hostname, rank = node_name(), self.launch.rank
         if self.on_ipu:
             return [Device(hostname, rank, "IPU", "", None, usable_cpus())]
@@ -96,22 +98,22 @@ class Target:
         ]
 
     def software(self) -> dict[str, Any]:
-        """Return the versions of the libraries TensorFlow was built with, null for any it was built without."""
+        """Return the versions of the libraries of TensorFlow; None for one it was built without."""
         built = tf.sysconfig.get_build_info()
         return {key: built.get(f"{key}_version") for key in ("cuda", "cudnn", "rocm")}
 
     def profile(self, folder: Path) -> AbstractContextManager[object]:
-        """TensorFlow's profiler for as long as the block lasts."""
+        """Return TensorFlow's profiler, which writes into a folder."""
         profiler: AbstractContextManager[object] = tf.profiler.experimental.Profile(str(folder))
         return profiler
 
     def statistics(self) -> dict[str, int | None]:
-        """Nothing is counted."""
+        """Return no counts: TensorFlow has none."""
         return {}
 
 
 def choose_target(options: ComputeOptions, launch: Launch, environ: Mapping[str, str] = os.environ) -> Target:
-    """The GPUs of this process's local rank, or its share of the CPU; raises ConfigError for what is not there."""
+    """Return the GPUs of this process's local rank, or its share of the CPU; raises ConfigError if unavailable."""
     if options.device == "ipu":
         strategy = ipu.open_ipu(options, launch)
         precision = "fp16" if options.precision == "auto" else options.precision
@@ -120,7 +122,7 @@ def choose_target(options: ComputeOptions, launch: Launch, environ: Mapping[str,
     own = options.devices_per_process
     if own > 1 and launch.world_size > 1:
         raise ConfigError(
-            f"--devices-per-process {own} is for one process that drives all devices of a node, but "
+            f"--devices-per-process {own} is for one process with all devices of a node, but "
             f"{launch.world_size} processes were started: start one, or leave the flag out"
         )
     gpus = tf.config.list_physical_devices("GPU") if options.device != "cpu" else []
@@ -147,7 +149,7 @@ def choose_target(options: ComputeOptions, launch: Launch, environ: Mapping[str,
         [cpu] = tf.config.list_physical_devices("CPU")
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * own)
     precision = ("bf16" if on_gpu else "fp32") if options.precision == "auto" else options.precision
-    # Of float32 in 19 bits, which TensorFlow takes where a GPU has it: its speed is no share of the peak in fp32.
+    # By default TensorFlow uses TF32 on a GPU that has it, and MFU would not refer to the peak in fp32.
     tf.config.experimental.enable_tensor_float_32_execution(precision != "fp32")
     layout = "nhwc" if options.layout == "auto" else options.layout
     if not on_gpu:
@@ -165,7 +167,7 @@ def choose_target(options: ComputeOptions, launch: Launch, environ: Mapping[str,
 
 
 def check_cpu(precision: str, layout: str, cpuinfo: Path = Path("/proc/cpuinfo")) -> None:
-    """Raise ConfigError for what a CPU cannot run, or only in emulation."""
+    """Raise ConfigError for a layout or a precision that this CPU cannot run, or only emulates."""
     if layout == "nchw":
         raise ConfigError("--layout nchw was asked for, but TensorFlow's CPU kernels train in nhwc only: use nhwc")
     needed = CPU_FLAGS.get(precision)
@@ -179,7 +181,7 @@ def check_cpu(precision: str, layout: str, cpuinfo: Path = Path("/proc/cpuinfo")
 
 
 def make_strategy(launch: Launch, on_gpu: bool, local_devices: int, environ: Mapping[str, str]) -> Any:
-    """Nothing to distribute for one device, else replicas that sum their gradients: in this process, or in several."""
+    """Return the strategy for one device, for replicas in this process, or for replicas in several processes."""
     if local_devices > 1:
         kind = "GPU" if on_gpu else "CPU"
         return tf.distribute.MirroredStrategy([f"{kind}:{index}" for index in range(local_devices)])
@@ -191,29 +193,30 @@ def make_strategy(launch: Launch, on_gpu: bool, local_devices: int, environ: Map
         bytes_per_pack=0 if on_gpu else RING_PACK_BYTES,
         implementation=implementations.NCCL if on_gpu else implementations.RING,
     )
-    be_patient()
+    extend_heartbeat_timeout()
     return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
 
 
-def be_patient() -> None:
-    """A process that is not heard of is taken for lost after a minute, and not after 10 s: a node can be busy."""
+def extend_heartbeat_timeout() -> None:
+    """Let TensorFlow wait longer for a silent process before it counts as lost."""
     from tensorflow.python.eager import context
 
     own = context.context()
     configure = getattr(own, "configure_coordination_service", None)
-    if configure is not None:  # the strategy calls it, without a word on time
-        own.configure_coordination_service = partial(configure, heartbeat_timeout_in_ms=SILENCE_MS)
+    if configure is not None:  # the strategy calls it without a timeout
+        own.configure_coordination_service = partial(configure, heartbeat_timeout_in_ms=HEARTBEAT_TIMEOUT_MS)
 
 
 def tf_config(launch: Launch, environ: Mapping[str, str]) -> dict[str, Any]:
-    """TensorFlow's description of all workers and of this one, from what the launcher has set.
+    """Return TensorFlow's description of all workers and of this one, from the launcher's variables.
 
-    CARAML_NODES names the nodes in the order of their ranks, separated by commas; one node needs none.
+    CARAML_NODES has the names of several nodes in the order of their ranks, separated by commas. Raises ConfigError if
+    it does not fit the launch, or without a MASTER_PORT.
     """
     nodes = environ.get("CARAML_NODES", environ.get("MASTER_ADDR", "localhost")).split(",")
     if len(nodes) != launch.num_nodes:
         raise ConfigError(
-            f"CARAML_NODES names {len(nodes)} nodes, but the launcher started processes on {launch.num_nodes}"
+            f"CARAML_NODES has {len(nodes)} nodes, but the launcher started processes on {launch.num_nodes}: correct it"
         )
     first_port = int(environ.get("MASTER_PORT", "0"))
     if not first_port:

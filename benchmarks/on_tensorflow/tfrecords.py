@@ -1,4 +1,4 @@
-"""Batches: one that stays on the device, one that is copied from the host, or records of TFRecords."""
+"""Batches: one that stays on the device, one that is copied from the host, or records from TFRecords."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from benchmarks.common.options import DataOptions
 from benchmarks.common.samples import DataError
 from benchmarks.on_tensorflow.target import Target
 
-SETTLE_S = 0.2
+SETTLE_S = 0.2  # between two looks at counts that may still change
 PARTS = ("reading", "decompressing", "decoding")  # of the input path
-DTYPES = {"fp32": tf.float32, "bf16": tf.bfloat16, "fp16": tf.float16}  # half the bytes on their way to a device
-COPIED_AHEAD = 2  # batches: one is trained on
+DTYPES = {"fp32": tf.float32, "bf16": tf.bfloat16, "fp16": tf.float16}  # 16 bits halve the bytes copied to a device
+COPIED_AHEAD = 2  # batches on the device, of which one is in use
 
-# From a serialised example to a sample and its label.
+# Decodes a serialised example into a sample and its label.
 Decode = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 
 
 class Parallel(NamedTuple):
-    """How much of the input path goes on at a time."""
+    """Parallelism of the input path."""
 
-    files: int  # that are read
-    decoders: int  # records of which samples are made
+    files: int  # read at the same time
+    decoders: int  # records decoded at the same time
 
 
 class Counts:
@@ -36,15 +36,15 @@ class Counts:
     def __init__(self) -> None:
         with tf.device("CPU:0"):
             counter = lambda dtype: tf.Variable(0, dtype=dtype, trainable=False)  # noqa: E731
-            self.tried, self.used = counter(tf.int64), counter(tf.int64)  # records, and those that made a sample
-            self.size_bytes = counter(tf.int64)  # of all of them
-            # Of whole files, where they are read so: those that were begun, and those that came.
+            self.tried, self.used = counter(tf.int64), counter(tf.int64)  # records read, and those that became a sample
+            self.size_bytes = counter(tf.int64)  # of all records
+            # Files that are read as a whole: opened, and completely read.
             self.opens, self.arrived = counter(tf.int64), counter(tf.int64)
-            # Of the parts of the input path, over all that go on side by side, where they are told apart.
+            # Seconds of the parts of the input path, added over all threads, if the parts are timed.
             self.parts_s = {name: counter(tf.float64) for name in PARTS}
 
     def timed(self, part: str, work: Callable[[Any], Any], given: Any) -> Any:
-        """Apply one part's work to a tensor within a data set's function, and count its time."""
+        """Apply a part's work to a tensor inside a data set's function, and add its time."""
         with tf.control_dependencies([given]):
             begun_s = tf.timestamp()
         with tf.control_dependencies([begun_s]):
@@ -55,16 +55,13 @@ class Counts:
             return tf.nest.map_structure(tf.identity, made)
 
     def count_use(self, sample: Any, label: Any) -> tuple[Any, Any]:
-        """Return both, within a data set's function, once their record is counted as used."""
+        """Return a sample and its label inside a data set's function, and count their record as used."""
         with tf.control_dependencies([sample, label]), tf.control_dependencies([self.used.assign_add(1)]):
             return tf.identity(sample), tf.identity(label)
 
 
 class Batches:
-    """Samples and labels of this process, without an end.
-
-    Where the process drives several devices, it is one such batch for each.
-    """
+    """Endless batches of samples and labels of this process, with one part for each of its devices."""
 
     def __init__(
         self,
@@ -74,9 +71,9 @@ class Batches:
         made: Callable[[int], tuple[Any, Any]],
         read: Callable[[int, Counts, Parallel], tf.data.Dataset],
     ) -> None:
-        """Open what the options ask for: batches that are `read` and counted, or a batch of so many that is `made`.
+        """Open the batches: counted ones from `read`, or the same one from `made` each time.
 
-        The latter stays on the device, or is copied from the host each time.
+        The batch from `made` stays on the device, or is copied from the host, as the options state.
         """
         self._target, self._counts = target, Counts()
         of_process = batch_size * target.local_devices
@@ -95,19 +92,19 @@ class Batches:
         return self
 
     def __next__(self) -> tuple[Any, Any]:
-        """The next batch; raises DataError when the files hold no record that can be used."""
+        """Return the next batch; raises DataError if no record of the files can be used."""
         try:
             return self.take()
         except StopIteration as error:
             raise DataError(f"no record of the data can be used: {self.records()[0]} were tried") from error
 
     def take(self) -> tuple[Any, Any]:
-        """The next batch, in a graph too; there, the end is TensorFlow's error and not StopIteration."""
+        """Return the next batch, also in a graph, where TensorFlow's error replaces StopIteration."""
         batch = next(self._iterator)
         return batch if isinstance(self._iterator, itertools.repeat) else self._share_out(*batch)
 
     def _share_out(self, samples: Any, labels: Any) -> tuple[Any, Any]:
-        """Each device of this process gets its part, where it has several."""
+        """Split a batch among the devices of this process."""
         parts = self._target.local_devices
         if parts == 1:
             return samples, labels
@@ -118,7 +115,7 @@ class Batches:
         return tuple(pair)
 
     def copy_s(self) -> float | None:
-        """Seconds that the next batch takes from the host to a GPU once more; None where it is computed on the host."""
+        """Return the seconds to copy the next batch once more from the host to a GPU; None without a GPU."""
         if not self._target.on_gpu:
             return None
         first = tf.nest.map_structure(
@@ -128,11 +125,11 @@ class Batches:
         start_s = time.monotonic()
         with tf.device("GPU:0"):
             copied = [tf.identity(tf.constant(part)) for part in on_host]
-        float(tf.reduce_sum(tf.cast(tf.reshape(copied[0], [-1])[:1], tf.float32)))  # which waits for it
+        float(tf.reduce_sum(tf.cast(tf.reshape(copied[0], [-1])[:1], tf.float32)))  # waits for the copy
         return time.monotonic() - start_s
 
     def read_so_far(self, unit: str) -> dict[str, float]:
-        """Return the amounts read from files; leave out those that are not counted separately."""
+        """Return the amounts read from files, except those that are not counted."""
         counts = self._counts
         found = {f"input_{unit}s": int(counts.used), "input_bytes": int(counts.size_bytes)}
         if counts.opens:
@@ -142,7 +139,9 @@ class Batches:
     def records(self) -> tuple[int, int]:
         """Return the number of records read from files, and how many of them could not be used."""
         counts, before = self._counts, None
-        while before != (now := (int(counts.tried), int(counts.used), int(counts.opens))):  # some may be in the works
+        while before != (
+            now := (int(counts.tried), int(counts.used), int(counts.opens))
+        ):  # some records may be in progress
             before = now
             time.sleep(SETTLE_S)
         lost = int(counts.opens) - int(counts.arrived)
@@ -150,9 +149,9 @@ class Batches:
 
 
 def to_device(dataset: tf.data.Dataset, target: Target, prefetch_batches: int) -> tf.data.Dataset:
-    """Batches made ahead: copied to a process's one GPU while it trains on the ones before, else in the node."""
-    # tf.data's tuning would choose other numbers of threads from run to run, and its own thread sleeps up to a minute
-    # between two looks, for which the end of a data set waits.
+    """Return a data set that prefetches batches, to the GPU if the process has exactly one, else to the host."""
+    # tf.data's tuning would choose other numbers of threads from run to run, and the end of a data set would wait for
+    # its thread, which sleeps up to a minute.
     options = tf.data.Options()
     options.autotune.enabled = False
     ahead = dataset.prefetch(prefetch_batches).with_options(options)
@@ -162,7 +161,7 @@ def to_device(dataset: tf.data.Dataset, target: Target, prefetch_batches: int) -
 
 
 def counted(decode: Decode, counts: Counts) -> Decode:
-    """Return the same decoder, which also counts each record as used or damaged."""
+    """Return a decoder that also counts each record as used or damaged."""
 
     def decode_counted(serialised: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         size = tf.strings.length(serialised)
@@ -183,9 +182,9 @@ def whole_files(
     parallel: Parallel,
     shares: tuple[int, int],
 ) -> tf.data.Dataset:
-    """The same, of files that hold one record each, packed with GZIP: what each part of the input path takes is known.
+    """Return batches as `records` does, from files of one record each, packed with GZIP, with times of the parts.
 
-    Of a damaged file GZIP's own sum tells, so that the record's two are not computed once more.
+    GZIP's own checksum detects a damaged file, so that the record's two checksums are not verified.
     """
 
     def read(file: tf.Tensor) -> tf.Tensor:
@@ -210,7 +209,7 @@ def whole_files(
 
 
 def _only_example(record: tf.Tensor) -> tf.Tensor:
-    """The serialised example of a file of one: its length in 8 bytes and their sum in 4 come before, its own after."""
+    """Return the example of a file of one: after 8 bytes of length and 4 of checksum, before 4 of checksum."""
     length = tf.io.decode_raw(tf.strings.substr(record, 0, 8), tf.int64)[0]
     size = tf.strings.length(record)
     whole = tf.debugging.assert_equal(length, tf.cast(size, tf.int64) - 16)
@@ -221,13 +220,13 @@ def _only_example(record: tf.Tensor) -> tf.Tensor:
 def records(
     files: Sequence[Path], decode: Decode, batch_size: int, seed: int, parallel: Parallel, shares: tuple[int, int]
 ) -> tf.data.Dataset:
-    """Batches of what is decoded from a rank's files, in another order each time they are read.
+    """Return batches of decoded records from a rank's files, in another order in each epoch.
 
-    `shares` is the rank and the number of those that share these files, of which each takes some records.
+    `shares` has the rank and the number of ranks that share these files, of which each takes some records.
     """
     dataset = tf.data.Dataset.from_tensor_slices([str(file) for file in files])
     dataset = dataset.shuffle(len(files), seed=seed).interleave(
-        # The rest of a file that is cut short is lost, and no other file's.
+        # Only the rest of a truncated file is lost.
         lambda file: tf.data.TFRecordDataset(file).ignore_errors(),
         cycle_length=parallel.files,
         num_parallel_calls=parallel.files,

@@ -1,4 +1,4 @@
-"""One step of training of a model, whatever it is, and the rates that its optimizer has."""
+"""Training step of any model, and learning rates of its optimizer."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from jpwr.regions import RegionTimer
 from jpwr.regions.times import IO
 
 
-def as_they_are(gradients: Sequence[Any]) -> Sequence[Any]:
-    """All of the loss is in them already."""
+def unchanged(gradients: Sequence[Any]) -> Sequence[Any]:
+    """Return the gradients of a loss that has all terms."""
     return gradients
 
 
@@ -24,11 +24,11 @@ class Trained(NamedTuple):
     """Model, optimizer and loss of a training, made in the scope of the target's strategy."""
 
     model: keras.Model
-    optimizer: Any  # of keras; of losses that are scaled in fp16
-    # A replica's part of the loss, of samples, labels and where in the global batch the first of them is: gradients are
-    # summed over replicas, so that each divides by the whole batch.
+    optimizer: Any  # of Keras, with loss scaling in fp16
+    # Returns a replica's part of the loss from samples, labels and the index of the first of them in the global batch.
+    # Gradients are summed over replicas, so that each divides by the global batch size.
     loss_of: Callable[[Any, Any, Any], Any]
-    completed: Callable[[Sequence[Any]], Sequence[Any]] = as_they_are  # gradients, with what the loss has not
+    completed: Callable[[Sequence[Any]], Sequence[Any]] = unchanged  # adds the gradients of terms outside the loss
 
 
 class Trainer:
@@ -37,14 +37,14 @@ class Trainer:
     def __init__(
         self, trained: Callable[[], Trained], target: Target, regions: RegionTimer, steps_per_call: int
     ) -> None:
-        self.losses: list[Any] = []  # of the last step of every call, a mean over the global batch
+        self.losses: list[Any] = []  # of the last step of each call, a mean over the global batch
         self._strategy = target.strategy
         with self._strategy.scope():
             self.model, optimizer, loss_of, completed = trained()
             optimizer.build(self.model.trainable_variables)
         weights = self.model.trainable_variables
 
-        # Compiled without the sum over replicas, which XLA cannot hold. On an IPU the loop around it is compiled.
+        # Compiled without the sum over replicas, which XLA does not support. On an IPU the loop around it is compiled.
         @tf.function(jit_compile=target.xla and not target.on_ipu)
         def gradients_of(samples: Any, labels: Any, first: Any) -> Any:
             with tf.GradientTape() as tape:
@@ -78,11 +78,11 @@ class Trainer:
         self._graphs: dict[Batches, Callable[[], Any]] = {}
 
     def step(self, samples: Any, labels: Any) -> None:
-        """One optimizer step; its loss is kept on the device."""
+        """Make one optimizer step; its loss is kept on the device."""
         self.losses.append(self._one_step(samples, labels))
 
     def call(self, batches: Batches) -> None:
-        """Some optimizer steps in one call into TensorFlow; the loss of the last one is kept on the device."""
+        """Make the optimizer steps of one call into TensorFlow; the loss of the last one is kept on the device."""
         if self._steps_per_call == 1 and not self._on_ipu:
             with self._regions.region(IO):
                 batch = next(batches)
@@ -108,18 +108,18 @@ class Trainer:
         return graph
 
     def synchronize(self) -> None:
-        """Wait until the device has done all it was given: fetching a scalar does."""
+        """Wait until the device is idle, by fetching a scalar."""
         if self.losses:
             self.losses[-1] = float(self.losses[-1])
 
 
 def in_precision(optimizer: Any, target: Target) -> Any:
-    """The optimizer, of scaled losses where the precision is fp16."""
+    """Return the optimizer, with loss scaling if the precision is fp16."""
     return keras.optimizers.LossScaleOptimizer(optimizer) if target.precision == "fp16" else optimizer
 
 
 def rising_rate(highest: float, steps: int) -> Any:
-    """A learning rate that rises in a line with the steps, from one part of the warm-up to the highest, and stays."""
+    """Return a learning rate that rises linearly over the warm-up steps to the highest, and stays there."""
     if steps == 1:
         return highest
     return keras.optimizers.schedules.PolynomialDecay(highest / steps, steps - 1, end_learning_rate=highest)

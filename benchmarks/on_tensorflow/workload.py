@@ -1,6 +1,6 @@
-"""A workload on TensorFlow, as the frame asks for it.
+"""Workload on TensorFlow.
 
-TensorFlow takes seconds to import: that is done once the options are known to be good.
+TensorFlow takes seconds to import, and is imported after the options have been checked.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
 
 
 class TensorFlowWorkload(SampleWorkload):
-    """One run; what trains and what is trained on is the workload's own."""
+    """One run; its model and data are the workload's own."""
 
     packages = ("tensorflow", "tensorflow-cpu", "tensorflow-rocm", "keras", "numpy")
     choices = (Choice("XLA", "compute.xla", {"on": "XLA"}),)
 
     def __init__(self, options: Any, launch: Launch, files: Sequence[Path]) -> None:
-        """Share out the batch, and `files`, which are all that there are."""
+        """Share the batch and all `files` among the ranks; raises ConfigError if the batch cannot be shared."""
         self.devices_per_process = options.compute.devices_per_process
         batch, devices = options.batch.global_batch_size, launch.world_size * self.devices_per_process
         check_shares(devices, batch)
         super().__init__(options, launch, files, devices, batch // devices)
-        # Which part of its files' records this rank takes, of how many.
+        # The part of its files' records that this rank takes, and the number of parts.
         self.shares = (0, 1) if is_shared_by_file(len(files), launch.world_size) else (launch.rank, launch.world_size)
 
     @contextmanager
     def open(self, record: RunRecord) -> Iterator[Target]:
-        """The device with TensorFlow's strategy."""
+        """Open the devices, with TensorFlow's strategy."""
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
         from benchmarks.on_tensorflow.target import choose_target
 
@@ -54,12 +54,12 @@ class TensorFlowWorkload(SampleWorkload):
         yield target
 
     def build(self, target: Any) -> Training:
-        """Model, optimizer and data of this process."""
+        """Return model, optimizer and data of this process."""
         return TensorFlowTraining(self, target)
 
     @abstractmethod
     def open_trainer(self, target: TensorFlowTarget) -> Trainer:
-        """Model and optimizer of this process."""
+        """Return model and optimizer of this process."""
 
     @abstractmethod
     def open_batches(self, target: TensorFlowTarget, on_device: bool = False) -> Batches:
@@ -70,7 +70,7 @@ class TensorFlowWorkload(SampleWorkload):
 
 
 class TensorFlowTraining:
-    """A Training."""
+    """Training on TensorFlow."""
 
     def __init__(self, run: TensorFlowWorkload, target: TensorFlowTarget) -> None:
         config = run.config
@@ -94,18 +94,18 @@ class TensorFlowTraining:
         return [float(loss) for loss in self.trainer.losses]
 
     def conclude(self, record: RunRecord) -> str:
-        """Fill in what was read; return why the run is not a good one."""
+        """Record the amounts read; return why the run is not valid, or an empty string."""
         return self._run.conclude(record, self._target, self.losses(), *self.data.batches.records())
 
 
 class BatchesFeed:
-    """An Input: steps on batches."""
+    """Input of steps on batches."""
 
     def __init__(self, trainer: Trainer, batches: Batches, unit: str, steps_ahead: int = 0) -> None:
         self._trainer, self.batches, self._unit, self.steps_ahead = trainer, batches, unit, steps_ahead
 
     def call(self) -> None:
-        """Make one call into TensorFlow, which covers some optimizer steps."""
+        """Make one call into TensorFlow, of one or more optimizer steps."""
         self._trainer.call(self.batches)
 
     def take(self) -> tuple[Any, Any]:
@@ -121,5 +121,5 @@ class BatchesFeed:
         return self.batches.read_so_far(self._unit)
 
     def copy_batch_s(self) -> float | None:
-        """Return the seconds that copying a batch to the GPU takes."""
+        """Return the seconds to copy a batch to the GPU; None without a GPU."""
         return self.batches.copy_s()

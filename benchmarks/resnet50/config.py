@@ -1,4 +1,4 @@
-"""The model's shape as data, and the options of a run."""
+"""Shape of the model, and options of a run."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ NATIVE_IMAGE_SIZE = 224
 # He et al. 2015 (arXiv:1512.03385), table 1: bottleneck blocks of each stage, and the width of their 3x3 convolution.
 STAGES = ((3, 64), (4, 128), (6, 256), (3, 512))
 EXPANSION = 4
-STRIDE_OF_THE_WHOLE = 32
+TOTAL_STRIDE = 32
 VARIANTS = ("v1.5", "v2")
 
 
 class Convolution(NamedTuple):
-    """One convolution, or the last layer as one of kernel size 1 on one pixel."""
+    """Convolution, or the last layer as a convolution of kernel size 1 on one pixel."""
 
     kernel_size: int
     inputs: int
@@ -29,16 +29,17 @@ class Convolution(NamedTuple):
 
     @property
     def weights(self) -> int:
+        """Number of weights of the kernels."""
         return self.kernel_size**2 * self.inputs * self.outputs
 
     @property
     def flops(self) -> int:
-        """A multiplication and an addition for each weight and pixel."""
+        """FLOPs of the layer: a multiplication and an addition for each weight and pixel."""
         return 2 * self.weights * self.pixels
 
 
 def convolutions(image_size: int) -> Iterator[Convolution]:
-    """Every convolution of ResNet-50 and its last layer; v1.5 and v2 have the same ones.
+    """Yield every convolution of ResNet-50 and its last layer, which v1.5 and v2 share.
 
     Both have the stride of a stage in its first 3x3 convolution.
     """
@@ -74,13 +75,14 @@ class ModelOptions:
 
     @property
     def is_comparable(self) -> bool:
+        """Whether results are comparable with others'."""
         return self.image_size == NATIVE_IMAGE_SIZE
 
     @property
     def warning(self) -> str:
         """Return a warning about unusual options, or an empty string."""
-        if self.image_size % STRIDE_OF_THE_WHOLE:
-            return f"image_size {self.image_size} is not a multiple of {STRIDE_OF_THE_WHOLE}: borders are padded"
+        if self.image_size % TOTAL_STRIDE:
+            return f"image_size {self.image_size} is not a multiple of {TOTAL_STRIDE}: borders are padded"
         return ""
 
 
@@ -89,7 +91,7 @@ class DataOptions(options.DataOptions):
     """Data."""
 
     made_by = "python -m benchmarks.resnet50.prepare"
-    data: str = data_option("imagenet", "TFRecords train-*-of-*", "pictures")
+    data: str = data_option("imagenet", "TFRecords train-*-of-*", "images")
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ class TrainingOptions(options.TrainingOptions):
     learning_rate: float = option(0.1, "learning rate per 256 images of the global batch, after its warm-up")
     momentum: float = option(0.9, "momentum of SGD")
     weight_decay: float = option(5e-5, "weight decay, on kernels only")
-    label_smoothing: float = option(0.1, "share of the target that is spread over all classes")
+    label_smoothing: float = option(0.1, "share of the target that is distributed over all classes")
 
     def __post_init__(self) -> None:
         super().__post_init__()

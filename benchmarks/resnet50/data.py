@@ -23,13 +23,15 @@ FEATURES = {
 
 
 def image_shape(config: Config, target: Target) -> tuple[int, ...]:
+    """Return the shape of an image in the target's order of dimensions."""
     size = config.model.image_size
     return (3, size, size) if target.data_format == "channels_first" else (size, size, 3)
 
 
 def open_batches(run: TensorFlowWorkload, target: Target, on_device: bool = False) -> Batches:
-    """Images of shape [batch_size, height, width, 3] (or 3 first) in the type that the precision computes in, and
-    labels from 0; of a process with several devices a batch for each.
+    """Return batches of images, of shape [samples, height, width, 3] (or channels first), and labels from 0.
+
+    The images have the data type of the precision.
     """
     config, data = run.config, run.config.data
 
@@ -45,7 +47,7 @@ def open_batches(run: TensorFlowWorkload, target: Target, on_device: bool = Fals
 
 
 def made_batch(config: Config, target: Target, batch_size: int, rank: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Random images with random labels: this rank's part of a global batch that is the same for every layout."""
+    """Return random images and labels: this rank's part of a global batch that is the same for every layout."""
     first = rank * batch_size
     seeds = [(config.training.seed, index) for index in range(first, first + batch_size)]
     images = tf.stack([tf.random.stateless_normal(image_shape(config, target), seed) for seed in seeds])
@@ -54,7 +56,7 @@ def made_batch(config: Config, target: Target, batch_size: int, rank: int) -> tu
 
 
 def decoder(config: Config, target: Target) -> Decode:
-    """From a serialised example to an image and its label: augmented as in Szegedy et al. 2014 (arXiv:1409.4842)."""
+    """Return the decoder of an example into image and label, augmented as by Szegedy et al. 2014 (arXiv:1409.4842)."""
     size = config.model.image_size
 
     def decode(serialised: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -1,6 +1,6 @@
-"""Location of ImageNet's images: in TFRecords, or in folders or tar files as they are distributed.
+"""Find ImageNet's images: in TFRecords, or in folders or tar files as they are distributed.
 
-A tar file is not unpacked: an image is found by the offsets at which it begins and ends.
+A tar file is not unpacked: an image is read from its offset.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SUFFIXES = {".jpeg", ".jpg", ".png"}
 
 
 class Picture(NamedTuple):
-    """Some bytes of a file, and their class."""
+    """Image as a range of bytes of a file, with its class."""
 
     path: str
     offset: int
@@ -26,7 +26,7 @@ class Picture(NamedTuple):
     class_name: str
 
     def read(self) -> bytes:
-        """The encoded picture; raises OSError when the file is shorter than it was."""
+        """Return the encoded image; raises OSError if the file has become shorter."""
         with open(self.path, "rb") as file:
             file.seek(self.offset)
             encoded = file.read(self.size_bytes)
@@ -36,24 +36,25 @@ class Picture(NamedTuple):
 
 
 def find_tfrecords(folder: Path) -> list[Path]:
-    """Those of the training set; raises ConfigError where there are none, or some are missing."""
+    """Return the files of the training set; raises ConfigError if some or all are missing."""
     files = sorted(folder.glob(TFRECORDS))
     if not files:
         raise ConfigError(
-            f"--data-dir {folder} holds no TFRecords {TFRECORDS}: "
-            "make them with 'python -m benchmarks.resnet50.prepare'"
+            f"--data-dir {folder} has no TFRecords {TFRECORDS}: make them with 'python -m benchmarks.resnet50.prepare'"
         )
     whole = int(files[0].name.rpartition("-")[2])
     if len(files) != whole:
-        raise ConfigError(f"--data-dir {folder} holds {len(files)} of {whole} TFRecords: let prepare go on")
+        raise ConfigError(
+            f"--data-dir {folder} has {len(files)} of {whole} TFRecords: run prepare again, which writes the rest"
+        )
     return files
 
 
 def find_pictures(source: Path) -> list[Picture]:
-    """All pictures of a source, in an order that does not depend on the file system.
+    """Return all images of a source, in an order that does not depend on the file system.
 
     A source is a folder with a folder or a tar file for each class (`n01440764`, `n01440764.tar`), or a tar file of
-    either, such as ILSVRC2012_img_train.tar. Raises ConfigError when there is nothing of the kind.
+    either, such as ILSVRC2012_img_train.tar. Raises ConfigError if there are no images.
     """
     try:
         if source.is_dir():
@@ -62,17 +63,22 @@ def find_pictures(source: Path) -> list[Picture]:
             with open(source, "rb"):
                 found = sorted(_in_tar(source, 0, ""))
     except (OSError, tarfile.TarError) as error:
-        raise ConfigError(f"{source} cannot be read as pictures of ImageNet: {error}") from error
+        raise ConfigError(
+            f"{source} cannot be read as images of ImageNet ({error}): give ILSVRC2012_img_train.tar, or its folder"
+        ) from error
     if not found:
         raise ConfigError(
-            f"{source} holds no pictures of classes: give ILSVRC2012_img_train.tar, or a folder with a folder or a "
+            f"{source} has no images in classes: give ILSVRC2012_img_train.tar, or a folder with a folder or a "
             "tar file for each class, such as n01440764"
         )
     return found
 
 
 def class_labels(pictures: list[Picture]) -> dict[str, int]:
-    """Labels from 1, in the order of the classes' names, as in the usual TFRecords; raises ConfigError for too many."""
+    """Return labels from 1 by the order of the classes' names, as in the usual TFRecords.
+
+    Raises ConfigError for more classes than the model has.
+    """
     names = sorted({picture.class_name for picture in pictures})
     if len(names) > NUM_CLASSES:
         raise ConfigError(f"{len(names)} classes were found, such as {names[0]} and {names[-1]}: at most {NUM_CLASSES}")
@@ -90,7 +96,7 @@ def _in_folder(folder: Path) -> Iterator[Picture]:
 
 
 def _in_tar(path: Path, start: int, class_name: str) -> Iterator[Picture]:
-    """Pictures of a tar file that begins somewhere in a file: of one class, or of the folders or tar files in it."""
+    """Yield the images of a tar file at an offset of a file: of one class, or of the folders or tar files in it."""
     with open(path, "rb") as file:
         file.seek(start)
         with tarfile.open(fileobj=file, mode="r:") as archive:

@@ -1,4 +1,4 @@
-"""Metrics computed from counts: parameters and floating-point operations of the network."""
+"""Parameters and floating-point operations of the network."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ SAMPLES_PER_EPOCH = 1_281_167  # of ImageNet's training set
 
 
 def forward_flops_per_image(image_size: int) -> int:
-    """FLOPs of the model's forward pass on one image: convolutions and the last layer, 8.2 GFLOP at 224 pixels."""
+    """Return the FLOPs of the forward pass on one image: convolutions and the last layer, 8.2 GFLOP at 224 pixels."""
     return sum(layer.flops for layer in convolutions(image_size))
 
 
 def training_flops_per_image(image_size: int) -> int:
-    """Forward, and twice as much backward: gradients of activations and of weights."""
+    """Return the FLOPs to train on one image: forward, and twice as much backward."""
     return 3 * forward_flops_per_image(image_size)
 
 
 def num_parameters(variant: str) -> int:
-    """Trainable parameters: kernels, two per channel of each normalisation, and the last layer's biases."""
+    """Return the trainable parameters: kernels, two per channel of each normalisation, and the last layer's biases."""
     kernels = sum(layer.weights for layer in convolutions(32))
     normalised = 64  # v1.5: after every convolution
     width_in = 64
@@ -30,5 +30,5 @@ def num_parameters(variant: str) -> int:
             normalised += width_in + (blocks - 1) * EXPANSION * width + blocks * 2 * width
         width_in = EXPANSION * width
     if variant == "v2":
-        normalised += width_in - 64  # the first convolution is followed by the first block's own
+        normalised += width_in - 64  # the first block normalises the first convolution
     return kernels + 2 * normalised + NUM_CLASSES

@@ -18,7 +18,7 @@ MOMENTUM, EPSILON = 0.9, 1e-5
 
 
 class BatchNorm(layers.Layer):
-    """Batch normalisation in one kernel: Keras' own layer makes a dozen of it. Its statistics are in float32."""
+    """Batch normalisation in one kernel, where Keras' own layer uses a dozen; its statistics are in float32."""
 
     def __init__(self, data_format: str, first_gamma: str) -> None:
         super().__init__()
@@ -26,6 +26,7 @@ class BatchNorm(layers.Layer):
         self._first_gamma = first_gamma
 
     def build(self, input_shape: Any) -> None:
+        """Make the weights."""
         channels = (input_shape[1 if self._format == "NCHW" else -1],)
 
         def weight(name: str, first: str, trainable: bool) -> Any:
@@ -36,6 +37,7 @@ class BatchNorm(layers.Layer):
         self.mean, self.variance = weight("mean", "zeros", False), weight("variance", "ones", False)
 
     def call(self, x: Any, training: bool = False) -> Any:
+        """Return the normalised input; while training, update the moving statistics."""
         scale, offset = self.gamma.value, self.beta.value
         if not training:
             out, _, _ = tf.compat.v1.nn.fused_batch_norm(
@@ -58,7 +60,7 @@ class _Builder:
         self._initial = keras.initializers.HeNormal(seed)
 
     def convolution(self, x: Any, outputs: int, kernel_size: int, stride: int = 1) -> Any:
-        # Where the stride is 2, "same" would shift the borders against the paper's model.
+        # With stride 2, "same" would pad other borders than the paper's model.
         shifted = kernel_size > 1 and stride > 1
         if shifted:
             x = layers.ZeroPadding2D(kernel_size // 2, data_format=self.data_format)(x)
@@ -73,7 +75,7 @@ class _Builder:
         )(x)
 
     def norm(self, x: Any, last: bool = False, relu: bool = True) -> Any:
-        # A block begins as the identity: Goyal et al. 2017 (arXiv:1706.02677), section 5.1.
+        # A block starts as the identity: Goyal et al. 2017 (arXiv:1706.02677), section 5.1.
         x = BatchNorm(self.data_format, "zeros" if last else "ones")(x)
         return layers.ReLU()(x) if relu else x
 
@@ -99,7 +101,7 @@ class _Builder:
 
 
 def build_model(variant: str, image_size: int, data_format: str, seed: int) -> keras.Model:
-    """ResNet-50 in the policy's precision; its logits, of shape [images, classes], are in float32.
+    """Return ResNet-50 in the policy's precision; its logits, of shape [images, classes], are in float32.
 
     v1.5 has a stage's stride in the 3x3 convolution of its first block; v2 is the pre-activation model (He et al.
     2016, arXiv:1603.05027).
@@ -121,7 +123,7 @@ def build_model(variant: str, image_size: int, data_format: str, seed: int) -> k
 
 
 def build_trainer(config: Config, target: Target, regions: RegionTimer) -> Trainer:
-    """Build the trainer for the model that the options name."""
+    """Return the trainer for the configured model."""
     options, batch = config.training, config.batch.global_batch_size
 
     def trained() -> Trained:
@@ -150,6 +152,6 @@ def build_trainer(config: Config, target: Target, regions: RegionTimer) -> Train
 
 
 def learning_rate(options: TrainingOptions, global_batch_size: int) -> Any:
-    """The highest is in proportion to the global batch: Goyal et al. 2017 (arXiv:1706.02677)."""
+    """Return the learning rate, in proportion to the global batch: Goyal et al. 2017 (arXiv:1706.02677)."""
     highest = options.learning_rate * global_batch_size / 256
     return rising_rate(highest, options.learning_rate_warmup_steps)

@@ -1,6 +1,6 @@
-"""A small stand-in for ImageNet: real JPEGs of made pictures, of ImageNet's usual sizes.
+"""Generate JPEGs of ImageNet's usual sizes, in place of ImageNet.
 
-The pictures of a class have a pattern in common, so that there is something to learn.
+The images of a class share a pattern, so that there is something to learn.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import numpy as np
 from benchmarks.resnet50.config import NUM_CLASSES
 
 QUALITY = 90
-SIZES = ((375, 500), (500, 375), (333, 500), (500, 500))  # heights and widths that most of ImageNet has
+SIZES = ((375, 500), (500, 375), (333, 500), (500, 500))  # heights and widths of most of ImageNet
 
 
 class MadePicture(NamedTuple):
-    """One picture, told by its number."""
+    """Generated image, which depends on its number and the seed alone."""
 
     number: int
     classes: int
@@ -24,11 +24,11 @@ class MadePicture(NamedTuple):
 
     @property
     def label(self) -> int:
-        """From 1, as in the usual TFRecords."""
+        """Label from 1, as in the usual TFRecords."""
         return 1 + self.number % self.classes
 
     def read(self) -> bytes:
-        """The encoded picture."""
+        """Return the image as a JPEG."""
         import tensorflow as tf
 
         height, width = SIZES[self.number % len(SIZES)]
@@ -38,12 +38,12 @@ class MadePicture(NamedTuple):
 
 
 def made_pictures(count: int, classes: int, seed: int) -> list[MadePicture]:
-    """Pictures of all classes in turn."""
+    """Return images of all classes in turn."""
     return [MadePicture(number, min(classes, NUM_CLASSES), seed) for number in range(count)]
 
 
 def draw(label: int, height: int, width: int, seed: tuple[int, int]) -> Any:
-    """A picture of shape [height, width, 3] in uint8: waves and a colour of the class, and some noise."""
+    """Return an image of shape [height, width, 3] in uint8: waves and a colour of the class, with noise."""
     of_class, chance = np.random.default_rng(label), np.random.default_rng(seed)
     y, x = np.mgrid[0:height, 0:width].astype(np.float32) / 100
     values = np.zeros((height, width, 3), np.float32)

@@ -1,6 +1,6 @@
-"""The points of this workload's sweep: what forecasts ask of it. Reads no TensorFlow.
+"""FLOPs of this workload\'s points, for forecasts; does not import TensorFlow.
 
-`value` is of a parameter of workload.yaml, on a system.
+`value` returns a parameter of workload.yaml on a system.
 """
 
 from __future__ import annotations
@@ -11,5 +11,5 @@ from benchmarks.resnet50.metrics import training_flops_per_image
 
 
 def flops_per_sample(value: Callable[[str], str], model: str) -> float:
-    """Model FLOPs of training on one image of the system's size."""
+    """Return the model FLOPs to train on one image of the system's size."""
     return training_flops_per_image(int(value("default_image_size")))

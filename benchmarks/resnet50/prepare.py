@@ -1,7 +1,4 @@
-"""Write TFRecords: of ImageNet, or of made pictures that stand in for it.
-
-A file is read back before it has its name.
-"""
+"""Write TFRecords of ImageNet, or of generated images in its place, and verify each file by reading it."""
 
 from __future__ import annotations
 
@@ -32,30 +29,30 @@ class PrepareOptions:
     imagenet: str = option(
         "", "ImageNet to convert: ILSVRC2012_img_train.tar, or a folder with a folder or tar file for each class"
     )
-    split: str = option("train", "which part of ImageNet this is", tuple(USUAL_FILES))
-    images: int = option(256, "number of made pictures, without --imagenet")
-    classes: int = option(NUM_CLASSES, "number of classes of the made pictures")
-    files: int | None = option(None, "number of files; default: 1024 or 128 of ImageNet, 4 of made pictures")
+    split: str = option("train", "part of ImageNet", tuple(USUAL_FILES))
+    images: int = option(256, "number of generated images, without --imagenet")
+    classes: int = option(NUM_CLASSES, "number of classes of generated images")
+    files: int | None = option(None, "number of files; default: 1024 or 128 of ImageNet, 4 of generated images")
     jobs: int | None = option(None, "processes; default: one for each usable core")
-    seed: int = option(1234, "seed of the order, and of made pictures")
+    seed: int = option(1234, "seed of the order, and of generated images")
 
     def __post_init__(self) -> None:
         positive(self, "images", "classes", "files", "jobs")
         if not self.out:
-            raise ConfigError("--out FOLDER is needed: where the TFRecords go, such as data/fake-imagenet")
+            raise ConfigError("--out FOLDER is required: the folder for the TFRecords, such as data/fake-imagenet")
         if self.classes > NUM_CLASSES:
             raise ConfigError(f"classes must be at most {NUM_CLASSES}, got {self.classes}")
 
 
 class Source(Protocol):
-    """A picture that can be read."""
+    """Image that can be read."""
 
     def read(self) -> bytes:
-        """Its bytes, encoded."""
+        """Return the encoded image."""
 
 
 class Example(NamedTuple):
-    """A picture and its label, from 1."""
+    """Image and its label, from 1."""
 
     picture: Source
     label: int
@@ -66,20 +63,20 @@ class Written(NamedTuple):
 
     path: Path
     records: int
-    left_out: list[str]  # pictures that are none
+    left_out: list[str]  # files that are not images
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run from the command line; returns the exit code."""
+    """Run from the command line; return the exit code."""
     try:
         return run_command(PrepareOptions, "python -m benchmarks.resnet50.prepare", __doc__, prepare, argv)
     except KeyboardInterrupt:
-        print("prepare: interrupted; the same command goes on from here", file=sys.stderr)
+        print("prepare: interrupted; the same command continues from here", file=sys.stderr)
         return 130
 
 
 def prepare(options: PrepareOptions) -> None:
-    """Write what is missing of the files; raises ConfigError where that cannot be."""
+    """Write the missing files; raises ConfigError if images or folder cannot be used."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     folder = Path(options.out)
     count = options.files or (USUAL_FILES[options.split] if options.imagenet else 4)
@@ -91,7 +88,7 @@ def prepare(options: PrepareOptions) -> None:
     def tasks(missing: list[int]) -> list[Callable[[], Written]]:
         examples = list_examples(options, folder)
         if len(examples) < count:
-            raise ConfigError(f"{len(examples)} pictures do not fill {count} files: ask for fewer with --files")
+            raise ConfigError(f"{len(examples)} images do not fill {count} files: give fewer by --files")
         return [partial(write_file, paths[index], examples[index::count]) for index in missing]
 
     plan_file, pattern = folder / PLAN.format(split=options.split), f"{options.split}-*-of-*"
@@ -101,18 +98,18 @@ def prepare(options: PrepareOptions) -> None:
         path = folder / LEFT_OUT.format(split=options.split)
         with path.open("a", encoding="utf-8", errors="surrogateescape") as file:
             file.writelines(f"{line}\n" for line in left_out)
-        print(f"prepare: {len(left_out)} files are no pictures and were left out: {file.name}", file=sys.stderr)
+        print(f"prepare: {len(left_out)} files are not images and were left out: {file.name}", file=sys.stderr)
     if written:
-        print(f"{folder}: {len(written)} files with {sum(one.records for one in written)} pictures")
+        print(f"{folder}: {len(written)} files with {sum(one.records for one in written)} images")
 
 
 def list_examples(options: PrepareOptions, folder: Path) -> list[Example]:
-    """All pictures in the order in which they are shared out."""
+    """Return all images, in the order of the files to write."""
     if options.imagenet:
-        print(f"{options.imagenet}: looking for pictures", flush=True)
+        print(f"{options.imagenet}: looking for images", flush=True)
         pictures: list[Picture] = find_pictures(Path(options.imagenet))
         labels = class_labels(pictures)
-        print(f"{options.imagenet}: {len(pictures)} pictures of {len(labels)} classes", flush=True)
+        print(f"{options.imagenet}: {len(pictures)} images of {len(labels)} classes", flush=True)
         names = "".join(f"{name}\n" for name in labels)
         (folder / CLASSES).write_text(names, encoding="utf-8", errors="surrogateescape")
         examples = [Example(picture, labels[picture.class_name]) for picture in pictures]
@@ -126,7 +123,7 @@ def list_examples(options: PrepareOptions, folder: Path) -> list[Example]:
 
 
 def write_file(path: Path, examples: list[Example]) -> Written:
-    """One file, which is read back before it has its name; raises OSError when it cannot be written."""
+    """Write one file and verify it by reading it; raises OSError if that fails."""
     import tensorflow as tf
 
     records, left_out = 0, []
@@ -144,12 +141,12 @@ def write_file(path: Path, examples: list[Example]) -> Written:
         except tf.errors.OpError as error:
             raise OSError(error.message) from error
         if found != records:
-            raise OSError(f"{part} has {found} records and not {records}")
+            raise OSError(f"{part} has {found} records instead of {records}: check the disk")
     return Written(path, records, left_out)
 
 
 def as_jpeg(encoded: bytes) -> bytes | None:
-    """The picture as a JPEG that the input path can decode: ImageNet also has a PNG; None where it is no picture."""
+    """Return an image as a JPEG for the input path, as ImageNet also has a PNG; None if it is not an image."""
     import tensorflow as tf
 
     try:
@@ -166,7 +163,7 @@ def as_jpeg(encoded: bytes) -> bytes | None:
 
 
 def serialise(encoded: bytes, label: int) -> bytes:
-    """A record as in the usual TFRecords of ImageNet: the JPEG, and a label from 1 to 1000."""
+    """Return a record as in the usual TFRecords of ImageNet: the JPEG, and a label from 1 to 1000."""
     import tensorflow as tf
 
     example = tf.train.Example(

@@ -1,4 +1,4 @@
-"""ResNet-50 training, as the frame asks for it."""
+"""Workload ResNet-50."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ResNet50(TensorFlowWorkload):
 
     name = "resnet50"
     unit = "image"
-    description = "Train ResNet-50 for some steps with TensorFlow and record how fast it went."
+    description = "Train ResNet-50 for some steps with TensorFlow and record the speed."
     options = Config
     samples_per_epoch = SAMPLES_PER_EPOCH
     damage = f"damaged, or a label that is not from 1 to {NUM_CLASSES}"
@@ -44,17 +44,17 @@ class ResNet50(TensorFlowWorkload):
 
     @staticmethod
     def model(options: Config) -> str:
-        """The model and its variant."""
+        """Return the model and its variant."""
         return f"ResNet-50 {options.model.variant}"
 
     def open_trainer(self, target: Target) -> Trainer:
-        """Model and optimizer of this process."""
+        """Return model and optimizer of this process."""
         from benchmarks.resnet50.model import build_trainer
 
         return build_trainer(self.config, target, self.regions)
 
     def open_batches(self, target: Target, on_device: bool = False) -> Batches:
-        """Images with their labels."""
+        """Return batches of images with their labels."""
         from benchmarks.resnet50.data import open_batches
 
         return open_batches(self, target, on_device)

@@ -18,8 +18,8 @@ from results.record.records import RecordError
 from results.workloads import workloads
 
 EXIT_CODES = f"""exit codes:
-  0    done, and as it should be
-  1    a point failed, a requirement is not met, or a file is not as it was
+  0    done
+  1    a point failed, a requirement is not met, or a file has changed
   2    the command cannot do what was asked: one sentence on stderr gives the reason
   3    accept, compare: a requirement cannot be decided; wait: not ended within --limit
   {os.EX_SOFTWARE}   an internal error: no result
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     try:
         return COMMANDS[options.command].run(options)
-    except BrokenPipeError:  # who reads, such as head, has seen enough
+    except BrokenPipeError:  # the reader, such as head, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except SchedulerError as error:
@@ -54,17 +54,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong with a command line in one sentence, and takes no flag by its beginning."""
+    """Parser that reports a wrong command line in one sentence, and accepts no abbreviated flag."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"caraml: {message}; '{self.prog} --help' lists what there is\n")
+        self.exit(2, f"caraml: {message}; '{self.prog} --help' lists the options\n")
 
 
 def _workloads() -> str:
-    """A line on each; nothing where they cannot be read, which is no reason to say nothing of the commands."""
+    """Return a line on each workload; nothing if they cannot be read, so that the help on commands still works."""
     try:
         known = [f"  {facts.title}: jube/{facts.workflow}.yaml\n" for facts in workloads().values()]
     except (ImportError, RecordError):
@@ -83,8 +83,8 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=EXIT_CODES,
         usage="caraml [-h] [--version] COMMAND ...",
-        description="See what a machine needs to run the benchmarks, watch over sweeps, and read their results.\n\n"
-        f"{overview}\n\n{_workloads()}'caraml COMMAND --help' tells more of one.",
+        description="Check what a machine needs for the benchmarks, wait for sweeps, and evaluate their results.\n\n"
+        f"{overview}\n\n{_workloads()}'caraml COMMAND --help' describes one.",
     )
     parser.add_argument("--version", action="version", version=f"caraml {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", help=argparse.SUPPRESS, prog="caraml")

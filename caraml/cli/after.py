@@ -43,7 +43,7 @@ OWN_ORDER = ("pivot", "regions", "reads")
 SHAPES = (*OWN_ORDER, "repeats", "titles", "sort")
 PUBLISHED_PLOTS = ("heat-maps", "bars")
 
-FILTER = repeated("--filter", "'COLUMN=TEXT'", "only runs such as 'devices=4'; may be repeated")
+FILTER = repeated("--filter", "'COLUMN=TEXT'", "only runs that match, such as 'devices=4'; may be repeated")
 METER = repeated(
     "--meter",
     "FILE",
@@ -53,10 +53,10 @@ METER = repeated(
 OFFER = repeated(
     "--offer",
     "NAME=FOLDER",
-    "the offer that a folder belongs to, by default its own; a tag in two offers is two systems",
+    "the offer of a folder, by default its own; a tag in two offers is two systems",
 )
-REQUIREMENTS = "what must be reached, after requirements.example.yaml"
-JSON = flag("--json", "for programs: every number as it is")
+REQUIREMENTS = "requirements, in the form of requirements.example.yaml"
+JSON = flag("--json", "for programs: every number in full")
 
 
 def out(help: str = "default: %(default)s", default: Path | None = None) -> Argument:
@@ -67,22 +67,22 @@ def out(help: str = "default: %(default)s", default: Path | None = None) -> Argu
 @COMMANDS.command(
     folders(),
     argument("--format", choices=[*tables.FORMS, PARQUET], default="text", help="default: %(default)s"),
-    file("--out", "write the table there, which parquet needs"),
+    file("--out", "write the table to this file; parquet needs it"),
     FILTER,
     METER,
-    argument("--sort", metavar="COLUMN", help="by its value, such as 'tokens/s'"),
+    argument("--sort", metavar="COLUMN", help="sort by a column, such as 'tokens/s'"),
     flag("--largest-first", "with --sort"),
-    argument("--tier", type=float, metavar="MB/S", help="with --reads: a storage of that bandwidth"),
+    argument("--tier", type=float, metavar="MB/S", help="with --reads: bandwidth of another storage"),
     either(
         flag("--repeats", "one row per point: median, interval, quality"),
-        flag("--regions", "one row per region: where the time of a step goes"),
-        flag("--reads", "what was read, and what a faster storage would give"),
-        argument("--titles", choices=TITLES, help="caraml: those of the original suite"),
-        argument("--pivot", metavar="KEY", help="one value, devices x batch: metrics.tokens_per_s"),
+        flag("--regions", "one row per region: the time of a step by its parts"),
+        flag("--reads", "data read, and the effect of a faster storage"),
+        argument("--titles", choices=TITLES, help="column titles; caraml: those of the original suite"),
+        argument("--pivot", metavar="KEY", help="one value by devices and batch, such as metrics.tokens_per_s"),
     ),
 )
 def table(options: argparse.Namespace) -> int:
-    """Print the results below some folders as a table."""
+    """Print the results in some folders as a table."""
     _check_table(options)
     records = _chosen(_records(options.folders)[0], options.filter)
     _metered(records, options.meter)
@@ -92,7 +92,7 @@ def table(options: argparse.Namespace) -> int:
         options.out.write_text(f"{_rendered(records, options)}\n", encoding="utf-8")
     else:
         print(_rendered(records, options))
-    # A table for a machine or a document is nothing but that.
+    # Failures would spoil a table for a program or a document.
     for failure in tables.failures(records):
         print(failure, file=sys.stdout if options.format == "text" else sys.stderr)
     return 0
@@ -102,7 +102,7 @@ def _check_table(options: argparse.Namespace) -> None:
     """Raise RecordError for an option that would be ignored."""
     shaped = [shape for shape in SHAPES if getattr(options, shape)]
     if options.largest_first and not options.sort:
-        raise RecordError("--largest-first needs --sort: by which column?")
+        raise RecordError("--largest-first needs --sort COLUMN")
     if options.sort and shaped[0] in OWN_ORDER:
         raise RecordError(f"--{shaped[0]} has its own order: leave out --sort")
     if options.format == PARQUET and (shaped or not options.out):
@@ -125,12 +125,12 @@ def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
     elif options.regions:
         rows = region_rows(by_point(records), number)
         if not rows:
-            raise RecordError("no good run tells where its time went: its version was older, or it marked nothing")
+            raise RecordError("no good run has times of regions: measure with this version of the suite")
     elif options.reads:
         points = by_point(records)
         rows = read_rows(points, number)
         if not rows:
-            raise RecordError("no good run tells what it read: ask for it with the tag 'io'")
+            raise RecordError("no good run has a profile of its reads: run with the tag 'io'")
         notes = [tables.render_rows(file_rows(points, number), "text"), *of_reads(points, options.tier)]
     else:
         columns = TITLES[options.titles or "ours"]
@@ -143,15 +143,15 @@ def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
 
 @COMMANDS.command(
     folders(),
-    out("or a .pdf; default: %(default)s", Path("report.html")),
+    out("an .html or a .pdf; default: %(default)s", Path("report.html")),
     METER,
-    file("--prices", "state costs, after prices.example.yaml"),
+    file("--prices", "add costs, from prices in the form of prices.example.yaml"),
     file("--requirements", REQUIREMENTS),
     OFFER,
-    flag("--published", "draw published figures next to measured ones, marked"),
+    flag("--published", "add published figures to the plots, marked as such"),
 )
 def report(options: argparse.Namespace) -> int:
-    """Write a page, HTML or PDF, that ranks the systems with their uncertainty; its plots as PNG, too."""
+    """Write a page, HTML or PDF, that ranks the systems with their uncertainty, and its plots as PNG."""
     from results.show.page.report import check_page, write_report
     from results.verdicts.cost import read_prices
 
@@ -170,14 +170,14 @@ def report(options: argparse.Namespace) -> int:
 
 @COMMANDS.command(folders(), file("--requirements", REQUIREMENTS, required=True), OFFER, FILTER, METER, JSON)
 def accept(options: argparse.Namespace) -> int:
-    """Judge results by written requirements; exits with 1 if one is failed, with 3 if one cannot be decided."""
+    """Judge results by written requirements; exits with 1 if one failed, with 3 if one cannot be decided."""
     requirements = read_requirements(options.requirements)
     found = _records(options.folders)
     _split(found, options)
     records = _chosen(found.records, options.filter)
     _metered(records, options.meter)
     skipped = found.skipped
-    if options.filter:  # it may have left out the systems of the others
+    if options.filter:  # skipped folders of other systems do not matter
         systems = {record["system"] for record in records}
         skipped = [one for one in skipped if any(map(one.may_be_of, systems))]
     verdicts = acceptance.accept(by_point(records), requirements, skipped)
@@ -191,15 +191,15 @@ def accept(options: argparse.Namespace) -> int:
 
 
 @COMMANDS.command(
-    folders(help="results; two or more of them"),
-    argument("--baseline", type=Path, metavar="FOLDER", help="which of them is 1; default: the first"),
+    folders(help="two or more folders of results"),
+    argument("--baseline", type=Path, metavar="FOLDER", help="the folder that counts as 1; default: the first"),
     FILTER,
     METER,
     repeated(
         "--require",
         "'NAME>=N'",
-        "exit with 1 unless the others keep it, with 3 where that is undecided: a number of their records, or "
-        "ratio or energy_ratio; kept is what the whole 95 %% interval keeps",
+        "exit with 1 if the other results fail it, with 3 if that cannot be decided; NAME: a number of their records, "
+        "ratio or energy_ratio; the whole 95 %% interval must meet it",
     ),
     JSON,
 )
@@ -207,10 +207,10 @@ def compare(options: argparse.Namespace) -> int:
     """Print speed-up and energy of one set of results over another, point by point."""
     base = options.baseline or options.folders[0]
     if base not in options.folders:
-        raise RecordError(f"--baseline {base} is none of the folders {', '.join(map(str, options.folders))}")
+        raise RecordError(f"--baseline {base} is not one of the folders {', '.join(map(str, options.folders))}")
     others = [folder for folder in dict.fromkeys(options.folders) if folder != base] or options.folders[1:]
     if not others:
-        raise RecordError(f"{base} alone is compared with nothing: name two folders or more")
+        raise RecordError(f"{base} is the only folder: give two folders or more")
     requirements = [comparing.read_requirement(text) for text in options.require]
     of_folders = {folder: _records([folder]) for folder in (base, *others)}
     chosen = {folder: _chosen(found.records, options.filter) for folder, found in of_folders.items()}
@@ -221,42 +221,44 @@ def compare(options: argparse.Namespace) -> int:
         skipped = [*of_folders[base].skipped, *of_folders[other].skipped]
         found.append((other, comparison, comparing.broken(requirements, comparison, chosen[other], skipped)))
     if options.json:
-        told = [comparison_data(one, str(base), str(other), faults) for other, one, faults in found]
-        print(json.dumps(told, indent=1))
+        compared = [comparison_data(one, str(base), str(other), faults) for other, one, faults in found]
+        print(json.dumps(compared, indent=1))
     else:
         print("\n\n".join(comparison_text(one, str(base), str(other)) for other, one, _ in found))
     for other, _, faults in found:
         for _, sentence in faults:
             say(f"{f'{other}: ' if len(found) > 1 else ''}{sentence}")
-    apart = [other for other, comparison, _ in found if not comparison.lines]
-    for other in apart:
-        say(f"{other} has no point of {base}: nothing was compared")
-    return exit_code(outcome for _, _, faults in found for outcome, _ in faults) or int(bool(apart))
+    without_lines = [other for other, comparison, _ in found if not comparison.lines]
+    for other in without_lines:
+        say(f"{other} has no point in common with {base}: nothing was compared")
+    return exit_code(outcome for _, _, faults in found for outcome, _ in faults) or int(bool(without_lines))
 
 
 @COMMANDS.command(
     folders(nargs="*", help=A_SWEEP),
-    argument("--system", default="", help="of these runs, or of 'caraml systems': from its datasheet (experimental)"),
+    argument(
+        "--system", default="", help="of these runs, or of 'caraml systems', then from its datasheet (experimental)"
+    ),
     argument("--size", default="", metavar="MODEL", help="of these runs, or another of the same workload"),
     argument("--precision", default="", help="of these runs"),
     argument("--devices", type=int, nargs="+", default=[], metavar="N", help="default: those measured"),
     argument("--batch", type=int, nargs="+", default=[], metavar="B", help="default: those measured"),
     argument("--format", choices=tables.FORMS, default="text", help="default: %(default)s"),
     FILTER,
-    flag("--validate", "how far predictions are off, on published points and on these runs"),
-    file("--points", "with --validate: further points, as results/reference/training.csv"),
+    flag("--validate", "print the errors of predictions, on published points and on these runs"),
+    file("--points", "with --validate: further points, in the form of results/reference/training.csv"),
 )
 def predict(options: argparse.Namespace) -> int:
-    """Predict what was not measured, always with its error: another batch, more devices, another system."""
+    """Predict what was not measured, with its error: another batch, more devices, another system."""
     from caraml.prediction import Question, answer
     from results.predict.predict import groups_of
     from results.predict.validate import validated, validated_datasheets, validated_points
     from results.show.tables.prediction import disturbed_words, error_rows, prediction_rows
 
     if options.points and not options.validate:
-        raise RecordError("--points are for --validate: predictions are made from runs")
+        raise RecordError("--points needs --validate: predictions are made from runs")
     if not (options.folders or options.validate):
-        raise RecordError(f"predicted from which runs? give a folder, {A_SWEEP}")
+        raise RecordError(f"predict needs runs to predict from: give a folder, {A_SWEEP}")
     points = by_point(_chosen(_records(options.folders)[0], options.filter)) if options.folders else []
     groups = groups_of(points)
     if options.validate:
@@ -269,7 +271,7 @@ def predict(options: argparse.Namespace) -> int:
     if found.predictions:
         print(tables.render_rows(prediction_rows(found.predictions, number), options.format))
     if options.format == "text" and found.predictions:
-        print("PREDICTED, not measured, and not to be ranked with what was. Low and high: 95 of 100 are between them.")
+        print("PREDICTED, not measured: do not rank with measured points. Low and high bound the 95 % interval.")
     for sentence in [*(words for group in groups for words in disturbed_words(group)), *alike(found.refused)]:
         say(sentence)
     return 0 if found.predictions and not found.refused else 1 if found.predictions else 2
@@ -290,7 +292,7 @@ def published(options: argparse.Namespace) -> int:
     if options.words:
         raise RecordError(f"--plot draws all figures of its kind: leave out {' '.join(options.words)}")
     if options.out and options.out.suffix.lower() not in (".png", ".svg"):
-        raise RecordError(f"--out {options.out}: a plot is a .png or a .svg")
+        raise RecordError(f"--out {options.out} was asked for: a plot is a .png or a .svg")
     from results.show.plots.published import published_bars, published_heat_maps
 
     if options.plot == "bars":
@@ -314,11 +316,13 @@ def published(options: argparse.Namespace) -> int:
 def track(options: argparse.Namespace) -> int:
     """Log runs into MLflow, Weights & Biases or TensorBoard, each once."""
     if not (options.mlflow or options.wandb or options.tensorboard):
-        raise RecordError("where to? give --mlflow URI, --wandb offline, --wandb online or --tensorboard DIR")
-    records = [record for record in _records(options.folders)[0] if record.get("run_id")]  # others never ran
+        raise RecordError(
+            "track needs a place to log to: give --mlflow URI, --wandb offline, --wandb online or --tensorboard DIR"
+        )
+    records = [record for record in _records(options.folders)[0] if record.get("run_id")]  # without one, it never ran
 
     def say_logged(place: str, new: Sequence[str]) -> None:
-        others = ", the others are there" if len(new) < len(records) else ""
+        others = ", the others were there" if len(new) < len(records) else ""
         print(f"{place}: {len(new)} of {len(records)} runs logged{others}")
 
     if options.mlflow:
@@ -348,42 +352,42 @@ def archive(options: argparse.Namespace) -> int:
 
 
 @COMMANDS.command(
-    argument("archive", type=Path, metavar="ARCHIVE", help="of 'caraml archive'"),
-    file("--signers", "refuse what none of these signed: lines of a name and a public key"),
+    argument("archive", type=Path, metavar="ARCHIVE", help="a file written by 'caraml archive'"),
+    file("--signers", "refuse the archive unless one of these signed it: lines of a name and a public key"),
     argument(
         "--most-gb",
         type=above_0,
         default=archives.MOST_GB,
         metavar="GB",
-        help="unpack so much at most, a twentieth of it a file; default: %(default)g",
+        help="limit of the unpacked size, and a twentieth of it per file; default: %(default)g",
     ),
 )
 def verify(options: argparse.Namespace) -> int:
-    """Check each file of an archive, and compute its numbers again from the traces."""
+    """Check each file of an archive, and recompute its numbers from the traces."""
     checked = archives.verify(options.archive, options.signers, options.most_gb)
     for problem in checked.problems:
         say(problem)
     if checked.commits:
         print(
-            f"caraml: it was made at commit {' and '.join(checked.commits)} of the suite: another version may compute "
-            "a number in another way, so check it with that one before you judge",
+            f"caraml: the archive was made at commit {' and '.join(checked.commits)} of the suite, which may compute a "
+            "number differently: verify it with that version before you judge",
             file=sys.stderr,
         )
     if checked.problems:
         return 1
     runs = count(checked.runs, "run")
-    print(f"{options.archive}: {runs}, all files as they were, all numbers as their traces give them")
+    print(f"{options.archive}: {runs}, all files unchanged, all numbers as recomputed from the traces")
     if checked.signer:
         print(f"signed by {checked.signer}")
     elif checked.is_signed:
-        print("who signed it was not looked at: --signers FILE names those who may")
+        print("signed, but the signer was not checked: give the allowed ones by --signers FILE")
     else:
-        print("not signed: who made it is not known")
+        print("not signed: its author is not known")
     return 0
 
 
 def _records(folders: Sequence[Path]) -> Found:
-    """Return all records below some folders, and print what was skipped; raises RecordError without a record."""
+    """Return all records in some folders, and print what was skipped; raises RecordError without a record."""
     found = find_records(run_folder(folder) for folder in folders)
     empty = [Skipped(no_results(folder), folder) for folder in folders if not _has_results(folder)]
     if not found.records and len(empty) == len(folders):
@@ -407,19 +411,19 @@ def _chosen(records: Sequence[Record], conditions: Sequence[str]) -> list[Record
     """Return the records that meet all conditions; raises RecordError if none does."""
     chosen = tables.select(records, conditions)
     if not chosen:
-        raise RecordError(f"no record keeps {' and '.join(conditions)}: look at the table without --filter")
+        raise RecordError(f"no record matches {' and '.join(conditions)}: see the table without --filter")
     return chosen
 
 
 def _metered(records: Sequence[Record], meters: Sequence[Path]) -> None:
-    """Give runs the energy that meters in the supply line measured, and say which were not measured."""
+    """Add the energy that meters in the supply line measured to the runs, and print which runs have none."""
     for path in meters:
         for note in add_meter(records, read_meter(path)):
             say(note)
 
 
 def _split(found: Found, options: argparse.Namespace) -> dict[str, str]:
-    """Tell the systems of several offers apart, and print their names; return their tags by these."""
+    """Rename systems that are in several offers, print their names, and return their tags by name."""
     tags = split_offers(found, names_of_offers(options.offer, options.folders))
     for tag in dict.fromkeys(tags.values()):
         names = " and ".join(f"'{name}'" for name in tags if tags[name] == tag)

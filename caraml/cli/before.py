@@ -21,7 +21,7 @@ COMMANDS = Group()
     argument(
         "--system",
         metavar="TAG",
-        help="see 'caraml systems'; without it: which tag fits the accelerators of this machine",
+        help="see 'caraml systems'; default: find the tags that fit this machine's accelerators",
     )
 )
 def doctor(options: argparse.Namespace) -> int:
@@ -32,13 +32,13 @@ def doctor(options: argparse.Namespace) -> int:
 
 
 @COMMANDS.command(
-    argument("--system", metavar="TAG", help="only this one, all that is known of it"),
+    argument("--system", metavar="TAG", help="only this one, with all its keys"),
     argument("--get", metavar="KEY", help="with --system: only this value"),
 )
 def systems(options: argparse.Namespace) -> int:
     """List the systems that are described: their tags and figures."""
     if options.get and not options.system:
-        raise SiteError("--get needs --system: of which system?")
+        raise SiteError("--get needs --system TAG: see 'caraml systems'")
     if not options.system:
         print(systems_table(read_systems()))
         return 0
@@ -53,18 +53,18 @@ def systems(options: argparse.Namespace) -> int:
     argument("name", metavar="NAME", help="of containers/images.yaml"),
     either(
         argument("--runtime", choices=ENDINGS, help="default: the site's container_runtime, else apptainer"),
-        argument("--print", choices=FORMATS, dest="form", help="print its definition and make nothing"),
+        argument("--print", choices=FORMATS, dest="form", help="print its definition, and build nothing"),
     ),
 )
 def image(options: argparse.Namespace) -> int:
-    """Build or pull a container image into the container folder, unless it is there."""
+    """Build or pull a container image into the container folder, unless it exists."""
     found = read_image(options.name)
     if options.form:
         print(definition(found, options.form), end="")
         return 0
     site = read_site("")
-    chosen = options.runtime or site["container_runtime"]
-    print(make_image(found, chosen if chosen in ENDINGS else "apptainer", Path(site["container_folder"])))
+    chosen = options.runtime or site.container_runtime
+    print(make_image(found, chosen if chosen in ENDINGS else "apptainer", Path(site.container_folder)))
     return 0
 
 
@@ -73,13 +73,22 @@ def image(options: argparse.Namespace) -> int:
     argument("benchmark", metavar="BENCHMARK", help="a folder of benchmarks/"),
     argument("--model", default="", help="its size or variant; default: the system's own"),
     argument("--get", metavar="KEY", help="only this value"),
-    argument("--run", type=Path, metavar="FOLDER", help="of JUBE: check its tags, and ask the scheduler"),
-    argument("--name", default="", help="with --run: of the workflow; default: BENCHMARK"),
+    argument("--run", type=Path, metavar="FOLDER", help="a run of JUBE: check its tags, and ask the scheduler"),
+    argument("--name", default="", help="of the workflow whose tags are checked; default: BENCHMARK"),
+    argument("--tags", nargs="*", default=[], metavar="TAG", help="check that the workflow has these tags"),
     flag("--ask-scheduler", "exit with 2 unless the system's scheduler answers"),
 )
 def plan(options: argparse.Namespace) -> int:
     """Print what a workflow asks about a system, the site and a workload, as a Python dictionary."""
-    found = plan_of(options.system, options.benchmark, options.model, options.run, options.name, options.ask_scheduler)
+    found = plan_of(
+        options.system,
+        options.benchmark,
+        options.model,
+        options.run,
+        options.name,
+        options.tags,
+        options.ask_scheduler,
+    )
     if options.get and options.get not in found:
         raise SiteError(f"a plan has no key {options.get}: the keys are {', '.join(found)}")
     end = "" if options.run else "\n"  # JUBE takes all that is printed as the value, from any terminal

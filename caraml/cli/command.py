@@ -1,4 +1,4 @@
-"""Parts of a subcommand: its options, and a function whose docstring is the help."""
+"""Subcommands: a function, whose docstring is the help, and its options."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ Argument = Callable[[Any], object]  # adds itself to a parser
 
 
 class Command(NamedTuple):
-    """One subcommand: what it does with its options, and these."""
+    """One subcommand: the function that runs it, and its arguments."""
 
     run: Run
     arguments: tuple[Argument, ...]
 
     @property
     def description(self) -> str:
-        """One sentence."""
+        """Description of the command, in one sentence."""
         return inspect.getdoc(self.run) or ""
 
     @property
     def help(self) -> str:
-        """The same as one entry of a list."""
+        """The description as an entry of a list."""
         return self.description[:1].lower() + self.description[1:].rstrip(".")
 
 
@@ -37,7 +37,7 @@ class Group(dict[str, Command]):
     """Subcommands by name, in the order in which the help lists them."""
 
     def command(self, *arguments: Argument) -> Callable[[Run], Run]:
-        """Make a subcommand of a function."""
+        """Return a decorator that adds a function as a subcommand."""
 
         def add(run: Run) -> Run:
             self[run.__name__] = Command(run, arguments)
@@ -78,13 +78,13 @@ def either(*arguments: Argument) -> Argument:
 
 
 def above_0(text: str) -> float:
-    """Read a number of seconds or gigabytes."""
+    """Return the number above 0 in a text; raises ArgumentTypeError for another text."""
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
     return value
 
 
@@ -97,5 +97,5 @@ def folders(more: str = "", **settings: Any) -> Argument:
 
 
 def say(sentence: object) -> None:
-    """Print on stderr; characters that no terminal shows, as in names of somebody's archive, are escaped."""
+    """Print on stderr, with unprintable characters escaped: names in an archive can hold any."""
     print("caraml:", "\n".join(printable(line) for line in str(sentence).split("\n")), file=sys.stderr)

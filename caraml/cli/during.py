@@ -33,19 +33,19 @@ def check(options: argparse.Namespace) -> int:
 
 @COMMANDS.command(
     folders(),
-    flag("--retry-failed", "first submit again what failed"),
+    flag("--retry-failed", "first submit the failed points again"),
     argument(
         "--interval",
         type=above_0,
         default=10.0,
         metavar="S",
-        help="seconds between two looks, default %(default)g; a scheduler that stops answering is asked as often",
+        help="seconds between two queries of the scheduler; default: %(default)g",
     ),
-    argument("--limit", type=above_0, metavar="S", help="give up after so many seconds, with exit code 3"),
-    flag("--keep", "leave the Jobs of Kubernetes in the cluster when they have ended"),
+    argument("--limit", type=above_0, metavar="S", help="exit with 3 after so many seconds"),
+    flag("--keep", "leave ended Jobs of Kubernetes in the cluster"),
 )
 def wait(options: argparse.Namespace) -> int:
-    """Wait until the last job of a sweep has ended; exits with 1 when any failed."""
+    """Wait until the last job of a sweep has ended; exits with 1 if any failed."""
     runs = [run_folder(folder) for folder in options.folders]
     for run in runs:
         check_open(run)

@@ -1,4 +1,4 @@
-"""Which accelerators this machine has, as their vendors' tools say, and which systems are described with such ones."""
+"""Find the accelerators of this machine, by their vendors' tools, and the systems that have such accelerators."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 from caraml.machine.programs import ProgramError, ask, words
 from caraml.plan.systems import Block
 
-LIMIT_S = 30  # a driver that wakes many devices takes seconds
+LIMIT_S = 30  # of one tool; a driver that wakes many devices takes seconds
 MIB_PER_GB = 1024  # the gigabytes of a data sheet of memory are 2^30 bytes
-SAME_MEMORY = 0.05  # relative: some of it is the driver's
+SAME_MEMORY = 0.05  # relative difference: the driver reserves some memory
 
 
 class Device(NamedTuple):
-    """One device, as its vendor's tool calls it."""
+    """One device, by the name that its vendor's tool prints."""
 
     name: str
-    memory_gb: float | None  # None where the tool does not say
+    memory_gb: float | None  # None: the tool does not report it
     is_divided: bool = False  # by MIG
 
     def __str__(self) -> str:
@@ -29,14 +29,14 @@ class Device(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A system with devices of a model, and how it differs from this machine, in words."""
+    """System with devices of the same model, and its differences from this machine, in words."""
 
     system: str
     differences: list[str]
 
 
 def find_devices() -> tuple[list[Device], list[str]]:
-    """All devices, and a sentence on each tool that is there and does not say any."""
+    """Return all devices, and a sentence on each installed tool that reports none."""
     devices, troubles = [], []
     for tools in VENDORS:
         failed = []
@@ -49,7 +49,7 @@ def find_devices() -> tuple[list[Device], list[str]]:
             except ProgramError as error:
                 failed.append(str(error))
             except (AttributeError, TypeError):
-                failed.append(f"{tool} prints its devices in a form that is not known")
+                failed.append(f"{tool} prints its devices in an unknown form")
         else:
             troubles += failed
     return devices, troubles
@@ -89,8 +89,8 @@ def _rocm_smi() -> list[Device]:
 
 
 def _amd_smi() -> list[Device]:
-    told = _json("amd-smi", "static", "--asic", "--vram", "--json")
-    gpus = told.get("gpu_data", []) if isinstance(told, dict) else told
+    listed = _json("amd-smi", "static", "--asic", "--vram", "--json")
+    gpus = listed.get("gpu_data", []) if isinstance(listed, dict) else listed
     found = []
     for gpu in gpus:
         # 196592, "196592 MB", or {"value": 196592, "unit": "MB"}, by release
@@ -110,7 +110,7 @@ def _gc_info() -> list[Device]:
     if not ids:
         raise ProgramError(f"gc-info shows no device: {words(done)}")
     facts = ask("gc-info", "--device-info", "--device-id", ids[0], limit_s=LIMIT_S).stdout
-    # The clock is what is known to differ between a GC200 and a Bow.
+    # A GC200 and a Bow differ in the clock.
     kinds = re.findall(r"^ *(?:board type|clock|ipu architecture): *(.+?) *$", facts, re.MULTILINE)
     return [Device(" ".join(["Graphcore", *kinds]), None)] * len(ids)
 
@@ -130,7 +130,7 @@ def _json(*command: str) -> Any:
     raise ProgramError(f"{command[0]} shows no device: {words(done)}")
 
 
-# Of each vendor the tools that are asked, the first that answers alone.
+# Tools of each vendor; the first that answers is used.
 VENDORS: tuple[dict[str, Callable[[], list[Device]]], ...] = (
     {"nvidia-smi": _nvidia},
     {"rocm-smi": _rocm_smi, "amd-smi": _amd_smi},
@@ -140,12 +140,12 @@ TOOLS = [tool for tools in VENDORS for tool in tools]
 
 
 def candidates(systems: Mapping[str, Block], devices: Sequence[Device]) -> list[Candidate]:
-    """The systems whose device is of the model of some that are alike, what fits best first."""
+    """Return the systems with the model of these devices, which are alike; the best match first."""
     name_words = re.findall(r"[a-z0-9]+", devices[0].name.lower())
     found = []
     for system, block in systems.items():
         wanted = str(block["device_words"]).lower().split()
-        # Another letter is another card of one family, another digit another family.
+        # H100 matches the word h100pcie, another card of its family; another digit is another family.
         if wanted and any(re.fullmatch(re.escape(wanted[0]) + "[a-z]*", word) for word in name_words):
             found.append(Candidate(system, _differences(block, wanted, name_words, devices)))
     return sorted(found, key=lambda one: len(one.differences))

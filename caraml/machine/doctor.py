@@ -1,4 +1,4 @@
-"""Is everything there for the first job on a system? Each thing that is looked at, what was found, and what to do."""
+"""Check what the first job on a system needs: each check with what was found, and what to do."""
 
 from __future__ import annotations
 
@@ -15,50 +15,42 @@ from caraml.errors import SiteError, near
 from caraml.installation import checkout, find_checkout
 from caraml.machine.devices import TOOLS, Device, candidates, find_devices
 from caraml.machine.finding import BAD, GOOD, WARNING, Finding
-from caraml.machine.images import ENDINGS, architecture_of, image_path, read_image
+from caraml.machine.images import architecture_of, image_path, read_image
 from caraml.machine.programs import ProgramError, ask, words
 from caraml.plan.forecast import forecast
-from caraml.plan.site import Site, read_site, submit_of
+from caraml.plan.site import Site, read_site
 from caraml.plan.systems import Block, read_system, read_systems
 from caraml.plan.workloads import Workload, refusal
 from caraml.schedulers.kubernetes.checks import check_cluster
 from results.workloads import FRAMEWORKS, workloads
 
 OLDEST_JUBE = (2, 5, 1)
-FREE_GB = 20
-LIMIT_S = 60
+ENOUGH_GB = 20  # for the small data sets and the results of several sweeps
+LIMIT_S = 60  # of one program
 HOW_TO_DESCRIBE = "describe this machine in ten minutes: docs/howto/add_a_system.md"
 
 
 def examine(name: str) -> list[Finding]:
-    """All findings for a system; raises SiteError when there is none of that name, or site.yaml cannot be used."""
+    """Return all findings for a system; raises SiteError for an unknown system, and for a wrong site.yaml."""
     block = read_system(name)
     if find_checkout() is None:
-        missing = Finding("checkout", BAD, f"{Path.cwd()} is in none", "ask in one: it has workflows and site.yaml")
+        missing = Finding("checkout", BAD, f"{Path.cwd()} is in none", "change to one: it has workflows and site.yaml")
         return [missing, *jube(), *sensors(block, block["container_runtime"])]
     site = read_site(name)
-    runtime = site["container_runtime"] or block["container_runtime"]
-    by_kubernetes = submit_of(site, block) == "kubernetes"
-    if by_kubernetes:
+    if site.submit_of(block) == "kubernetes":
         runtime = "pod"
-    checks = (
-        jube(),
-        check_cluster(block, site, images_of(block)) if by_kubernetes else scheduler(block, site),
-        () if by_kubernetes else container(block, site, runtime),
-        data(site),
-        sensors(block, runtime),
-        () if by_kubernetes else host_name(),
-        space(site),
-        cost(block, site),
-    )
-    return [finding for check in checks for finding in check]
+        here = [*check_cluster(block, site, images_of(block))]
+    else:
+        runtime = site.container_runtime or block["container_runtime"]
+        here = [*scheduler(block, site), *container(block, site, runtime), *host_name()]
+    return [*jube(), *here, *data(site), *sensors(block, runtime), *space(site), *cost(block, site)]
 
 
 def identify() -> list[Finding]:
-    """Which system this machine is, by its accelerators."""
+    """Return findings on the systems that this machine may be, by its accelerators."""
     systems = read_systems()
     devices, troubles = find_devices()
-    found = [Finding("devices", BAD, trouble, "is the driver loaded? Ask on a compute node") for trouble in troubles]
+    found = [Finding("devices", BAD, trouble, "is the driver loaded? Try a compute node") for trouble in troubles]
     kinds: dict[str, list[Device]] = {}
     for device in devices:
         kinds.setdefault(str(device), []).append(device)
@@ -66,11 +58,13 @@ def identify() -> list[Finding]:
         found += _which_system(systems, alike)
     if len(kinds) > 1:
         to_do = "choose those of one kind, such as with CUDA_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES"
-        found.append(Finding("devices", WARNING, f"there are {len(kinds)} kinds: a run takes the first it sees", to_do))
+        found.append(
+            Finding("devices", WARNING, f"there are {len(kinds)} kinds: a run takes the first that it finds", to_do)
+        )
     if not kinds:
-        there = [tool for tool in TOOLS if shutil.which(tool)]
-        seen = "" if there else f", as there is none of {', '.join(TOOLS)}; a login node may have no accelerator"
-        found.append(Finding("devices", WARNING if there else GOOD, f"no accelerator is seen{seen}"))
+        has_tool = any(map(shutil.which, TOOLS))
+        why = "" if has_tool else f", as there is none of {', '.join(TOOLS)}; a login node may have no accelerator"
+        found.append(Finding("devices", WARNING if has_tool else GOOD, f"no accelerator is found{why}"))
         found.append(_to_try(systems))
     return found
 
@@ -92,17 +86,17 @@ def _which_system(systems: Mapping[str, Block], alike: list[Device]) -> Iterator
         yield Finding("system", WARNING, found, f"choose by 'caraml systems --system {fitting[0]}'")
         return
     for one in close:
-        yield Finding("system", WARNING, f"{one.system} is not quite this: {'; '.join(one.differences)}")
+        yield Finding("system", WARNING, f"{one.system} is similar, but {'; '.join(one.differences)}")
     if close:
         to_do = f"{HOW_TO_DESCRIBE}, from the block of {close[0].system}"
-        yield Finding("system", WARNING, "none is described that is as this machine", to_do)
+        yield Finding("system", WARNING, "none that is described is like this machine", to_do)
     else:
         yield Finding("system", WARNING, f"none is described with {alike[0].name}", HOW_TO_DESCRIBE)
     yield _to_try(systems)
 
 
 def _to_try(systems: Mapping[str, Block]) -> Finding:
-    """A system that needs no accelerator, and no scheduler."""
+    """Suggest the systems that need no accelerator and no scheduler."""
     names = [name for name, block in systems.items() if not block["device_words"] and block["submit"] == "bash"]
     return Finding("system", GOOD, f"{' or '.join(names)}, to try the suite on the processor")
 
@@ -117,19 +111,16 @@ def cost(block: Block, site: Site) -> Iterator[Finding]:
         try:
             expected = forecast(Workload(facts), block, site)
         except SiteError as error:
-            yield Finding(
-                workflow, BAD, str(error), "correct the block in systems.yaml, CARAML_DEVICES or CARAML_BATCHES"
-            )
+            to_do = "correct the block in systems.yaml, CARAML_DEVICES or CARAML_BATCHES"
+            yield Finding(workflow, BAD, str(error), to_do)
             continue
-        fewer = f"CARAML_DEVICES={expected.devices} CARAML_BATCHES={expected.batch} jube run {workflow}"
-        to_do = (
-            f"for one point and one run of it: {fewer} --tag {block['system_name']} once" if expected.runs > 1 else ""
-        )
-        yield Finding(workflow, GOOD, str(expected), to_do)
+        point = f"CARAML_DEVICES={expected.devices} CARAML_BATCHES={expected.batch}"
+        to_do = f"for one run of one point: {point} jube run {workflow} --tag {block['system_name']} once"
+        yield Finding(workflow, GOOD, str(expected), to_do if expected.runs > 1 else "")
 
 
 def report(findings: list[Finding]) -> str:
-    """One line on each thing, with what to do under what is not as it should be."""
+    """Return a line for each finding, followed by what to do about it."""
     lines = []
     for finding in findings:
         lines.append(f"{finding.state:4}  {finding.what}: {finding.found}")
@@ -139,6 +130,7 @@ def report(findings: list[Finding]) -> str:
 
 
 def jube() -> Iterator[Finding]:
+    """Check that JUBE is installed and new enough."""
     command = os.environ.get("JUBE", "jube")
     try:
         done = ask(command, "--version", limit_s=LIMIT_S)
@@ -154,7 +146,8 @@ def jube() -> Iterator[Finding]:
 
 
 def scheduler(block: Block, site: Site) -> Iterator[Finding]:
-    if submit_of(site, block) != "sbatch":
+    """Check that the scheduler answers, and has the site's partition and account."""
+    if site.submit_of(block) != "sbatch":
         yield Finding("scheduler", GOOD, "none is needed: jobs run here")
         return
     if shutil.which("sbatch") is None:
@@ -170,63 +163,63 @@ def scheduler(block: Block, site: Site) -> Iterator[Finding]:
         return
     partitions = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines() if line.strip()}
     yield Finding("scheduler", GOOD, f"Slurm with partitions {', '.join(partitions)}")
-    wanted = site["partition"] or os.environ.get("SBATCH_PARTITION", "")
+    wanted = site.partition or os.environ.get("SBATCH_PARTITION", "")
     if not wanted:
-        yield Finding("partition", WARNING, "none is named: Slurm's default is used", "state 'partition' in site.yaml")
+        yield Finding("partition", WARNING, "none is stated: Slurm uses its default", "state 'partition' in site.yaml")
     elif wanted not in partitions:
         yield Finding("partition", BAD, f"Slurm knows no {wanted}", f"choose one of {', '.join(partitions)}")
     else:
-        yield Finding("partition", GOOD, f"{wanted}, at most {partitions[wanted][0]}")
-        devices = partitions[wanted][1]
+        time_limit, devices, *_ = partitions[wanted]
+        yield Finding("partition", GOOD, f"{wanted}, at most {time_limit}")
         if block["gres"] and not devices.startswith(block["gres"]):
-            yield Finding(
-                "devices", BAD, f"partition {wanted} hands out no {block['gres']}: {devices}", "choose another"
-            )
-    if not site["account"] and not os.environ.get("SBATCH_ACCOUNT"):
-        yield Finding("account", WARNING, "none is named: your default is used", "state 'account' in site.yaml")
+            found = f"partition {wanted} offers no {block['gres']}, but {devices}"
+            yield Finding("devices", BAD, found, "state another 'partition' in site.yaml")
+    if not site.account and not os.environ.get("SBATCH_ACCOUNT"):
+        yield Finding("account", WARNING, "none is stated: Slurm uses yours", "state 'account' in site.yaml")
 
 
 def container(block: Block, site: Site, runtime: str) -> Iterator[Finding]:
+    """Check the software that jobs run in: the container runtime with the system's images, or .venv without one."""
     if runtime == "none":
-        there = (checkout() / ".venv" / "bin" / "python").exists()
-        yield Finding(
-            "software", GOOD if there else BAD, ".venv" if there else "no .venv", "" if there else "make setup"
-        )
+        if (checkout() / ".venv" / "bin" / "python").exists():
+            yield Finding("software", GOOD, ".venv")
+        else:
+            yield Finding("software", BAD, "there is no .venv", "make setup")
         return
     program = {"charliecloud": "ch-run"}.get(runtime, runtime)
     if shutil.which(program) is None:
-        yield Finding("container", WARNING, f"there is no {program} here", "it must be there on the compute nodes")
-    folder = Path(site["container_folder"])
+        yield Finding("container", WARNING, f"there is no {program} here", "the compute nodes must have it")
     for name in images_of(block):
-        path = image_path(folder, name, runtime)
-        image = read_image(name)
-        if not path.exists():
-            yield Finding("image", BAD, f"{path} is not there", f"caraml image {name} --runtime {runtime}")
-        elif block["cpu_arch"] not in (image.arch, "uname -m"):
-            to_do = "correct containers/images.yaml"
-            yield Finding("image", BAD, f"{name} is for {image.arch}, the system is {block['cpu_arch']}", to_do)
-        elif (found := architecture_of(path)) and found != image.arch:
-            to_do = f"remove it, and make it on a machine of that kind: caraml image {name} --runtime {runtime}"
-            yield Finding("image", BAD, f"{path} holds programs for {found}, {name} is for {image.arch}", to_do)
-        else:
-            yield Finding("image", GOOD, f"{path}")
-    others = [one for one in ENDINGS if one != runtime and list(folder.glob(f"*{ENDINGS[one]}"))]
-    if others:
-        yield Finding("images", WARNING, f"there are images of {', '.join(others)} too", "they are not used")
+        yield _check_image(name, block, Path(site.container_folder), runtime)
+
+
+def _check_image(name: str, block: Block, folder: Path, runtime: str) -> Finding:
+    path, image = image_path(folder, name, runtime), read_image(name)
+    to_make = f"caraml image {name} --runtime {runtime}"
+    if not path.exists():
+        return Finding("image", BAD, f"{path} is missing", to_make)
+    if block["cpu_arch"] not in (image.arch, "uname -m"):
+        found = f"{name} is for {image.arch}, the system is {block['cpu_arch']}"
+        return Finding("image", BAD, found, "correct containers/images.yaml")
+    if (found_arch := architecture_of(path)) not in (None, image.arch):
+        found = f"{path} holds programs for {found_arch}, {name} is for {image.arch}"
+        return Finding("image", BAD, found, f"remove it, and make it on a machine of that kind: {to_make}")
+    return Finding("image", GOOD, f"{path}")
 
 
 def data(site: Site) -> Iterator[Finding]:
-    folder = Path(site["data_folder"])
+    """Check that the data folder can be used, and list its data sets."""
+    folder = Path(site.data_folder)
     if not folder.exists():
-        yield Finding("data", WARNING, f"{folder} is not there yet", "the first run makes small sets in it")
+        yield Finding("data", WARNING, f"{folder} does not exist yet", "the first run makes small sets in it")
         return
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         yield Finding("data", BAD, f"{folder} cannot be read and written", "choose another data_folder in site.yaml")
         return
     for what, pattern, program in (facts.data for facts in workloads().values() if facts.data):
-        there = sorted(path.name for path in folder.glob(pattern))
-        if there:
-            yield Finding(f"data, {what}", GOOD, f"{folder}: {', '.join(there)}")
+        present = sorted(path.name for path in folder.glob(pattern))
+        if present:
+            yield Finding(f"data, {what}", GOOD, f"{folder}: {', '.join(present)}")
         else:
             to_do = f"the first run makes a small set; python -m {program} --help shows how to get more"
             yield Finding(f"data, {what}", WARNING, f"none in {folder}", to_do)
@@ -252,14 +245,13 @@ def sensors(block: Block, runtime: str) -> Iterator[Finding]:
             yield Finding(f"sensor {method}", BAD, "jpwr has no such method", near(method, known))
             continue
         unused = "not here" in line or not line
-        to_do = "on a login node that is as it should be: try 'srun python3 -m jpwr list'" if unused else ""
-        yield Finding(
-            f"sensor {method}", WARNING if unused else GOOD, line.removeprefix(f"{method}: ") or "not listed", to_do
-        )
+        to_do = "normal on a login node: try 'srun python3 -m jpwr list'" if unused else ""
+        found = line.removeprefix(f"{method}: ") or "not listed"
+        yield Finding(f"sensor {method}", WARNING if unused else GOOD, found, to_do)
 
 
 def _without_package(method: str, package: str, block: Block, runtime: str) -> Finding:
-    """A sensor whose Python package is not here: in a container it is the image's that counts."""
+    """Return the finding on a sensor without its Python package here; in a container, the image's package counts."""
     what = f"sensor {method}"
     if runtime == "none":
         to_do = f"make setup, on a machine that has the device; or .venv/bin/pip install {package}"
@@ -272,28 +264,29 @@ def _without_package(method: str, package: str, block: Block, runtime: str) -> F
 
 
 def images_of(block: Block) -> list[str]:
-    """The names of a system's images, one for each framework."""
+    """Return the names of a system's images, one for each framework."""
     used = {facts.framework for facts in workloads().values()}
     frameworks = [framework for framework in FRAMEWORKS if framework in used]
     return list(dict.fromkeys(block["image"].replace("$framework", framework) for framework in frameworks))
 
 
 def host_name(resolve: Callable[..., Any] = socket.getaddrinfo) -> Iterator[Finding]:
-    """Check that the host name resolves: programs that train together look each other up by it."""
+    """Check that the host name resolves, as processes that train together find each other by it."""
     name = socket.gethostname()
     try:
         resolve(name, None)
     except (OSError, UnicodeError) as error:
         to_do = f"add its address and name to /etc/hosts, such as '127.0.0.1 {name}' for a machine that trains alone"
-        found = f"{name} does not resolve ({error}): torchrun waits for minutes where it asks for this name"
+        found = f"{name} does not resolve ({error}): torchrun would wait for minutes for this name"
         yield Finding("host name", WARNING, found, to_do)
     else:
         yield Finding("host name", GOOD, name)
 
 
 def space(site: Site) -> Iterator[Finding]:
-    for what, folder in (("results", checkout() / "jube"), ("data", Path(site["data_folder"]))):
+    """Check the free space for results and data."""
+    for what, folder in (("results", checkout() / "jube"), ("data", Path(site.data_folder))):
         existing = next(path for path in (folder, *folder.parents) if path.exists())
         free_gb = shutil.disk_usage(existing).free / 1e9
-        state = GOOD if free_gb > FREE_GB else WARNING
+        state = GOOD if free_gb > ENOUGH_GB else WARNING
         yield Finding(f"disk, {what}", state, f"{free_gb:.0f} GB free", "" if state == GOOD else "make room")

@@ -8,7 +8,7 @@ GOOD, WARNING, BAD = "ok", "look", "FAIL"
 
 
 class Finding(NamedTuple):
-    """Result of one check."""
+    """Result of one check: its subject, state, what was found and what to do."""
 
     what: str
     state: str

@@ -1,6 +1,6 @@
-"""Container images: their definitions, made from one table, and how they get into the container folder.
+"""Container images: write their definitions from one table, and build or pull them into the container folder.
 
-An image is built under another name and renamed when it is whole, by one process at a time.
+One process at a time builds an image, under another name until it is complete.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Image:
 
     @property
     def source(self) -> str:
-        """The base, by its digest where that is known."""
+        """Name of the base image, with its digest if that is known."""
         return f"{self.base.rpartition(':')[0]}@{self.digest}" if self.digest else self.base
 
     @property
@@ -72,7 +72,7 @@ def architecture_of(path: Path) -> str | None:
         if path.suffix == ENDINGS["podman"]:
             return OCI_ARCHITECTURES.get(_oci_architecture(path))
         shells = [path / folder / name for folder in ("usr/bin", "bin") for name in SHELLS]
-        # Links may lead to what is only inside of the image.
+        # A link may lead to a file that exists only inside the image.
         [shell, *_] = [one for one in shells if one.is_file() and not (one.is_symlink() or one.parent.is_symlink())]
         with shell.open("rb") as file:
             elf = file.read(20)
@@ -103,7 +103,7 @@ def _quoted(words: list[str]) -> str:
 
 
 def read_images(file: Path | None = None) -> dict[str, Image]:
-    """Return the table by name; raises RecordError when it cannot be read as one."""
+    """Return the images of the table by name; raises RecordError for a wrong table."""
     file = file or table_file(IMAGES)
     return {
         name: filled(Image, {"name": name, **values} if isinstance(values, dict) else values, f"{file}: '{name}'")
@@ -112,7 +112,7 @@ def read_images(file: Path | None = None) -> dict[str, Image]:
 
 
 def read_image(name: str, file: Path | None = None) -> Image:
-    """One image; raises SiteError when there is none of that name."""
+    """Return an image of the table; raises SiteError for an unknown name."""
     images = read_images(file)
     if name not in images:
         raise SiteError(f"there is no image {name}: the images are {', '.join(images)}")
@@ -142,7 +142,10 @@ def image_path(folder: Path, name: str, runtime: str) -> Path:
 
 
 def make_image(image: Image, runtime: str, folder: Path) -> Path:
-    """Build or pull an image unless it is there; raises SiteError with the program's last words when that fails."""
+    """Build or pull an image unless it exists, and return its path.
+
+    Raises SiteError with the last line of the failed program, or if the machine cannot build the image.
+    """
     path = image_path(folder, image.name, runtime)
     for program in PROGRAMS[runtime]:
         if shutil.which(program) is None:
@@ -154,7 +157,7 @@ def make_image(image: Image, runtime: str, folder: Path) -> Path:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise SiteError(f"image {image.name} is being made by another process: let it end first") from error
+            raise SiteError(f"image {image.name} is being built by another process: wait until that ends") from error
         if path.exists():
             return path
         part = path.with_name(f".{path.name}.part")
@@ -183,16 +186,16 @@ def _build(image: Image, runtime: str, part: Path, work: Path) -> None:
 
 
 def _run(*command: str) -> None:
-    # The system's programs are written for the system's Python, not for that of an environment.
+    # The system's programs need the system's Python, not that of an environment.
     environ = {**os.environ, "PATH": f"/usr/bin:{os.environ['PATH']}"}
     done = subprocess.run(command, stderr=subprocess.PIPE, encoding="utf-8", errors="replace", env=environ)
     if done.returncode:
-        words = done.stderr.strip().splitlines() or ["it said nothing"]
+        words = done.stderr.strip().splitlines() or ["it printed nothing"]
         raise SiteError(f"'{' '.join(command[:2])}' failed: {words[-1]}")
 
 
 def _digest(path: Path) -> str:
-    """SHA-256 of a file, or of names and contents of all files of a folder."""
+    """Return the SHA-256 of a file, or of the names and contents of all files of a folder."""
     total = hashlib.sha256()
     for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
         if file.is_symlink() or not file.is_file():

@@ -1,4 +1,4 @@
-"""Run a program of the machine for what it says, and never wait for it without end."""
+"""Run a program of the machine for its output, with a time limit."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import subprocess
 
 
 class ProgramError(Exception):
-    """A program that could not be asked: one sentence."""
+    """A program did not start or did not end in time; the message is one sentence."""
 
 
 def ask(*command: str, limit_s: float) -> subprocess.CompletedProcess[str]:
@@ -32,7 +32,7 @@ def ask(*command: str, limit_s: float) -> subprocess.CompletedProcess[str]:
 
 
 def words(done: subprocess.CompletedProcess[str]) -> str:
-    """Why a program failed, in the one line of its own that most likely says it."""
+    """Return the line of a failed program's output that most likely states the reason."""
     lines = [line.strip() for text in (done.stderr, done.stdout) for line in text.splitlines() if line.strip()]
     lines.sort(key=lambda line: "fatal" not in line)
-    return lines[0] if lines else f"it ended with exit code {done.returncode} and said nothing"
+    return lines[0] if lines else f"it exited with {done.returncode} and printed nothing"

@@ -22,11 +22,11 @@ WATTS_PER_KW = 1000.0
 
 
 class Forecast(NamedTuple):
-    """Forecast of one run of a workflow on a system without further tags; None: the system lacks the figures."""
+    """Forecast of one run of a workflow on a system without further tags; None: the system's figures are missing."""
 
     workflow: str
     model: str
-    points: int  # and so many jobs, as the runs of a point share one
+    points: int  # and jobs, as the runs of a point share one job
     runs: int
     devices: int  # of the smallest point
     batch: int
@@ -34,9 +34,8 @@ class Forecast(NamedTuple):
     energy_kwh: float | None  # of the devices
 
     def __str__(self) -> str:
-        """In words."""
         if self.node_hours is None:
-            cost = "how long is not known, as no peak of the devices is, or no FLOPs of the model are"
+            cost = "duration unknown without the devices' peak and the model's FLOPs"
         else:
             energy = "" if self.energy_kwh is None else f" and {self.energy_kwh:.2g} kWh of the devices"
             cost = f"about {self.node_hours:.2g} node-hours{energy}"

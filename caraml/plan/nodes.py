@@ -1,4 +1,4 @@
-"""Nodes of a YAML file, which know their lines."""
+"""Read nodes of a YAML file, which have line numbers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def text_of(node: Any, key: str = "_") -> str:
 
 
 def read_otherwise(node: Any) -> Iterator[tuple[Any, str]]:
-    """Find the values that JUBE, which reads YAML 1.1, takes for another number or text: each node, and what to do."""
+    """Yield each node that JUBE, which reads YAML 1.1, takes for another number or text, and what to do."""
     import yaml
 
     if isinstance(node, yaml.ScalarNode):
@@ -47,7 +47,7 @@ def read_otherwise(node: Any) -> Iterator[tuple[Any, str]]:
 
 
 def _as_jube_reads(node: Any) -> str | None:
-    """A value as JUBE makes a text of it; where that is the same number or truth, the text as it is written."""
+    """Return a value as JUBE reads it, as a text; the written text if both are the same number or truth value."""
     import yaml
 
     text = node.value
@@ -56,7 +56,7 @@ def _as_jube_reads(node: Any) -> str | None:
     try:
         value = loader.construct_object(yaml.ScalarNode(tag, text))
         is_same = text.lower() == str(value).lower() or (not isinstance(value, bool) and float(text) == float(value))
-    except yaml.YAMLError:  # <<, which is no value
+    except yaml.YAMLError:  # <<, which is not a value
         return None
     except (TypeError, ValueError):
         is_same = False

@@ -1,7 +1,8 @@
-"""Everything that a workflow asks about a system, the site and a workload, in one answer."""
+"""Answer everything that a workflow asks about a system, the site and a workload."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,57 +10,63 @@ from caraml.errors import SiteError
 from caraml.installation import checkout
 from caraml.plan.paths import wrong_path
 from caraml.plan.points import sweep
-from caraml.plan.site import read_site, submit_of
+from caraml.plan.site import read_site
 from caraml.plan.systems import read_system
-from caraml.plan.tags import CONFIGURATION, check_tags
+from caraml.plan.tags import check_tags, tags_of_run
 from caraml.plan.workloads import refusal, workload
 from caraml.schedulers.schedulers import check_scheduler
 
-# What starts one process per device of a node.
+# Programs that start one process per device of a node.
 PROCESS_STARTERS = {
     "pytorch": "python3 -m torch.distributed.run",
     "tensorflow": "python3 -m benchmarks.common.spawn",
 }
-# Never a CPU's speed under the name of an accelerator that the framework does not see.
+# Stated, so that no run falls back to the CPU if the framework finds no accelerator.
 DEVICES = {"nvidia": "gpu", "amd": "gpu", "graphcore": "ipu", "none": "cpu"}
 
 
 def plan(
-    system: str, benchmark: str, model: str = "", run: Path | None = None, name: str = "", ask_scheduler: bool = False
+    system: str,
+    benchmark: str,
+    model: str = "",
+    run: Path | None = None,
+    name: str = "",
+    tags: Sequence[str] = (),
+    ask_scheduler: bool = False,
 ) -> dict[str, Any]:
     """Return what a workflow of a benchmark needs on a system, by name.
 
-    `model` is its size or variant, empty for the system's own. `run` is JUBE's folder of a run of the workflow `name`:
-    its tags are checked, and the scheduler is asked before anything is submitted.
+    `model` is its size or variant, empty for the system's own. `tags` are checked as those of the workflow `name`, by
+    default the benchmark's. `run` is the folder of a run of JUBE: its tags are checked, and the scheduler is asked
+    before anything is submitted.
 
-    Raises SiteError for what cannot be run, and SchedulerError when the scheduler does not answer.
+    Raises SiteError for what cannot be run, and SchedulerError if the scheduler does not answer.
     """
     repo = checkout()
     if wrong := wrong_path(repo, "the checkout") or (run and wrong_path(run, "the run's folder")):
         raise SiteError(wrong)
-    if run and (run / CONFIGURATION).exists():  # no dry run
-        check_tags(repo / "jube", name or benchmark, run)
-        ask_scheduler = True
+    of_run = tags_of_run(run) if run else set()
     block, known = read_system(system), workload(benchmark)
     facts = known.facts
+    check_tags(repo / "jube", name or benchmark, {*tags, *of_run})
     if why := refusal(facts, block):
         raise SiteError(f"{facts.title} was asked for on {system}, but {why}")
     site = read_site(system)
     model = model or facts.default_model(block)
     points = sweep(known, block, site, model)
-    submit = submit_of(site, block)
-    if ask_scheduler:
+    submit = site.submit_of(block)
+    if ask_scheduler or of_run:
         check_scheduler(submit, site)
-    runtime = site["container_runtime"] or block["container_runtime"]
-    in_container = site["container_runtime"] or (runtime if runtime != "none" else "podman")
-    is_pod = submit == "kubernetes"  # which is a container already
+    runtime = site.container_runtime or block["container_runtime"]
+    in_container = site.container_runtime or (runtime if runtime != "none" else "podman")
+    is_pod = submit == "kubernetes"  # is a container already
     return {
         "repo": str(repo),
         "submit": submit,
         "runtime": "none" if is_pod else runtime,
         "runtime_in_container": "none" if is_pod else in_container,
-        "data_folder": site["data_folder"],
-        "site_flags": site[f"{benchmark}_flags"],
+        "data_folder": site.data_folder,
+        "site_flags": site.workload_flags.get(benchmark, ""),
         "work_unit": facts.work_unit,
         "framework": facts.framework,
         "process_starter": PROCESS_STARTERS[facts.framework],

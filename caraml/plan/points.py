@@ -1,7 +1,7 @@
-"""The points of a sweep: the numbers of devices, and for each the global batch sizes, that can run.
+"""Points of a sweep: the numbers of devices that can run, and the global batch sizes for each.
 
-A system's own sweep is filtered: what cannot run is left out. What a user asks for, by CARAML_DEVICES and
-CARAML_BATCHES or the same keys of site.yaml, takes its place, and is refused where it cannot run.
+Points of a system's own sweep that cannot run are left out. CARAML_DEVICES and CARAML_BATCHES, or the same keys of
+site.yaml, replace the sweep; a point of theirs that cannot run is refused.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from functools import partial
 
 from benchmarks.common.options import ConfigError
 from caraml.errors import SiteError
-from caraml.plan.site import Site, submit_of
+from caraml.plan.site import Site
 from caraml.plan.systems import Block
 from caraml.plan.workloads import Workload
 
 
 def numbers(text: str, key: str) -> list[int]:
-    """Numbers of 1 or more, in their order and each once; raises SiteError for anything else."""
+    """Return the numbers of 1 or more in a text, sorted and without duplicates; raises SiteError for other words."""
     words = text.replace(",", " ").split()
     if not all(word.isdecimal() and int(word) for word in words):
         raise SiteError(f"{key} is {text!r}: give numbers of 1 or more, such as '1 2 4'")
@@ -27,10 +27,10 @@ def numbers(text: str, key: str) -> list[int]:
 def fitting_devices(
     known: Workload, model: str, sweep: Sequence[int], asked: Sequence[int] = (), most: int | None = None
 ) -> list[int]:
-    """The numbers of devices to run on: those asked for, or those of a sweep that fit the model's layout.
+    """Return the numbers of devices to run on: those asked for, or those of a sweep that fit the model's layout.
 
-    Where none of the sweep does, the smallest that can. Raises ConfigError for one that was asked for and cannot run,
-    and when the smallest is more than `most`, the devices that there are.
+    If none of the sweep fits, the smallest that does is returned. Raises ConfigError for an asked number that does not
+    fit, and if the smallest exceeds `most`, the available devices.
     """
     needed = known.devices_needed(model)
     for number in asked:
@@ -45,9 +45,9 @@ def fitting_devices(
 
 
 def fitting_batches(check: Callable[[int], None], sweep: Sequence[int], asked: Sequence[int] = ()) -> list[int]:
-    """The global batch sizes to run: those asked for, or those of a sweep for which `check` raises no ConfigError.
+    """Return the global batch sizes to run: those asked for, or those of a sweep that pass `check`.
 
-    Raises ConfigError for one that was asked for and cannot run, and when none can.
+    Raises ConfigError for an asked one that cannot run, and if none can.
     """
     for batch in asked:
         check(batch)
@@ -67,18 +67,18 @@ def fitting_batches(check: Callable[[int], None], sweep: Sequence[int], asked: S
 
 
 def sweep(known: Workload, block: Block, site: Site, model: str) -> dict[int, list[int]]:
-    """Return the global batch sizes to run for each number of devices; raises SiteError where none can run."""
+    """Return the global batch sizes to run for each number of devices; raises SiteError if none can run."""
     facts = known.facts
-    asked = {key: numbers(site[key], f"CARAML_{key.upper()}") for key in ("devices", "batches")}
+    asked = {key: numbers(getattr(site, key), f"CARAML_{key.upper()}") for key in ("devices", "batches")}
     micro_batch = facts.value("micro_batch_size", block, model) if "micro_batch_size" in facts.parameters else ""
     batches = numbers(facts.resolve(facts.batches, block, model), "the sweep of batches")
     devices_sweep = numbers(str(block["devices_sweep"]), "devices_sweep")
-    most = int(block["devices_per_node"]) if submit_of(site, block) == "bash" else None
+    most = int(block["devices_per_node"]) if site.submit_of(block) == "bash" else None
     found, where = {}, model
     try:
         for devices in fitting_devices(known, model, devices_sweep, asked["devices"], most):
             where = f"{model} on {devices} devices"
-            pipeline = devices if block["vendor"] == "graphcore" else None  # one pipeline of all IPUs
+            pipeline = devices if block["vendor"] == "graphcore" else None  # one pipeline over all IPUs
             check = partial(
                 known.check_point,
                 model,

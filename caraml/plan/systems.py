@@ -1,15 +1,15 @@
-"""The systems that are described in jube/include/systems.yaml, for people."""
+"""Read and check the systems in jube/include/systems.yaml."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from caraml.errors import SiteError, near
 from caraml.installation import REFUSED, SYSTEMS, table_file
+from caraml.plan.kinds import ANY_TEXT, FIGURE, FROM_0, FROM_1, RUNTIME, SUBMIT, SWEEP, TEXT, Kind, one_of
 from caraml.plan.nodes import entries, read_otherwise, text_of, value_of
 from results.show.tables.table import aligned
 from results.workloads import VENDORS, workloads
@@ -28,37 +28,10 @@ COLUMNS = (
     ("source of the figures", "hardware_source"),
 )
 
-RUNTIMES = ("apptainer", "podman", "charliecloud", "none")
-SUBMITS = ("bash", "sbatch", "kubernetes")
-
-
-class Kind(NamedTuple):
-    """Allowed values of a key: in words, and as a regular expression for the text in the file."""
-
-    words: str
-    pattern: str
-    convert: Callable[[str], str | int | float] = str
-
-
-def _one_of(*choices: str) -> Kind:
-    return Kind(f"one of {', '.join(choices)}", "|".join(map(re.escape, choices)))
-
-
-ANY_TEXT = Kind('a text, or "" for none', r"(?s:.*)")
-TEXT = Kind("a text", r"(?s:.*\S.*)")
-FROM_0 = Kind("a whole number from 0 on", r"0|[1-9][0-9]*", int)
-FROM_1 = Kind("a whole number from 1 on", r"[1-9][0-9]*", int)
-FIGURE = Kind(
-    "a number from 0 on",
-    r"[0-9]*\.?[0-9]+([eE][-+]?[0-9]+)?",
-    lambda text: int(text) if text.isdecimal() else float(text),
-)
-SWEEP = Kind("whole numbers from 1 on with spaces between them", rf" *{FROM_1.pattern}( +{FROM_1.pattern})* *")
-
 # Every key of a block; the head of systems.yaml explains them.
 KEYS: dict[str, Kind] = {
     "system_name": TEXT,
-    "vendor": _one_of(*VENDORS),
+    "vendor": one_of(*VENDORS),
     "cpu_arch": TEXT,
     "accelerator": TEXT,
     "device_words": ANY_TEXT,
@@ -77,35 +50,35 @@ KEYS: dict[str, Kind] = {
     "hardware_source": TEXT,
     "power_methods": TEXT,
     "image": TEXT,
-    "container_runtime": _one_of(*RUNTIMES),
-    "submit": _one_of(*SUBMITS),
+    "container_runtime": RUNTIME,
+    "submit": SUBMIT,
     "gres": ANY_TEXT,
     "kubernetes_resource": ANY_TEXT,
     "launcher": ANY_TEXT,
     "launcher_args": ANY_TEXT,
     "host_suffix": ANY_TEXT,
     "network_env": ANY_TEXT,
-    "default_precision": _one_of("fp32", "bf16", "fp16", "fp8"),
+    "default_precision": one_of("fp32", "bf16", "fp16", "fp8"),
     "warmup_steps": FROM_0,
     "measured_steps": FROM_1,
     "min_measured_s": FIGURE,
     "default_repeats": FROM_1,
 }
-# What a block need not state, with what it then is.
+# Keys that a block may omit, with their defaults.
 OPTIONAL: Mapping[str, Any] = {
     "kubernetes_resource": "",
     "memory_gb_per_s_per_device": 0,
     "link_gb_per_s_per_device": 0,
     "network_gb_per_s_per_device": 0,
 }
-COMMANDS = ("cpu_arch", "cpus_per_task")  # JUBE alone reads their values, so `mode: shell` may find them
+COMMANDS = ("cpu_arch", "cpus_per_task")  # JUBE alone reads their values, which may be commands with `mode: shell`
 Block = dict[str, Any]
 
 
 def read_systems(file: Path | None = None) -> dict[str, Block]:
-    """For each system its keys with their values; of a key with several tags, the value without a tag asked for.
+    """Return the values of each system's keys; for a key with several tags, the value that applies without a tag.
 
-    Raises SiteError when the file cannot be read, and for the first mistake in it.
+    Raises SiteError if the file cannot be read, and for the first mistake in it.
     """
     file = file or table_file(SYSTEMS)
     try:
@@ -128,7 +101,7 @@ def read_systems(file: Path | None = None) -> dict[str, Block]:
 
 
 def find_mistakes(root: Any) -> Iterator[tuple[Any, str]]:
-    """Find the mistakes in the blocks of systems, each with its node in the file."""
+    """Yield each mistake in the blocks of systems: its node in the file, and a sentence."""
     known = _known_keys()
     first: dict[str, int] = {}
     for block in entries(root, "parameterset"):
@@ -166,33 +139,33 @@ def _wrong_value(parameter: Any, key: str, kind: Kind) -> str:
     text = text_of(value)
     if key in COMMANDS and text_of(parameter, "mode"):
         kind = TEXT
-    if not re.fullmatch(kind.pattern, text):
+    if not kind.allows(text):
         return f"has '{text}' as its {key}: write {kind.words}"
     if "," in text and not text_of(parameter, "separator"):
-        return f"has a comma in its {key}, where JUBE takes it for two values: add 'separator: \"|\"'"
+        return f"has a comma in its {key}, which JUBE takes for two values: add 'separator: \"|\"'"
     return ""
 
 
 def _untagged(block: Any) -> list[Any]:
-    """The parameters of a block that count where no tag is asked for."""
+    """Return the parameters of a block that apply without a tag."""
     return [one for one in entries(block, "parameter") if (text_of(one, "tag") or "!").startswith("!")]
 
 
 @cache
 def _known_keys() -> Mapping[str, Kind]:
-    """Keys of systems and parameters of workloads; a parameter is numbers where its usual value is."""
+    """Return the kinds of a system's keys and of workloads' parameters, which are numbers if their usual value is."""
     number = FROM_1.pattern
     of_one = rf" *({number}( +{number})*)? *"
     numbers = Kind("whole numbers, such as '8 16; 117M: 2 4'", rf"{of_one}(; *[^;:]+:{of_one})*")
     return KEYS | {
-        name: numbers if re.fullmatch(numbers.pattern, str(usual)) else TEXT
+        name: numbers if numbers.allows(str(usual)) else TEXT
         for facts in workloads().values()
         for name, usual in facts.parameters.items()
     }
 
 
 def read_system(name: str, file: Path | None = None) -> Block:
-    """One system; raises SiteError when there is none of that name, and when it is known and cannot be run."""
+    """Return one system; raises SiteError if it is unknown, or known and cannot be run."""
     systems = read_systems(file)
     if name not in systems and name in (reasons := read_refused()):
         raise SiteError(refusal(name, reasons[name]))
@@ -202,7 +175,7 @@ def read_system(name: str, file: Path | None = None) -> Block:
 
 
 def read_refused(file: Path | None = None) -> dict[str, str]:
-    """For each system that is known and cannot be run the reason; raises SiteError when the file cannot be used."""
+    """Return the reason for each known system that cannot be run; raises SiteError if the file cannot be used."""
     file = file or table_file(REFUSED)
     try:
         return {
@@ -212,16 +185,18 @@ def read_refused(file: Path | None = None) -> dict[str, str]:
     except YamlError as error:
         raise SiteError(f"{file} cannot be read: {error}") from error
     except (AttributeError, KeyError, StopIteration, TypeError) as error:
-        raise SiteError(f"{file}: a block is not that of a system that is refused ({error!r})") from error
+        raise SiteError(
+            f"{file}: a block does not describe a refused system ({error!r}): give it a tag, and a parameter 'refused'"
+        ) from error
 
 
 def refusal(name: str, reason: str) -> str:
-    """The sentence for who asked for it."""
+    """Return the sentence for a user who asked for a refused system."""
     return f"{name} was asked for, but {reason}"
 
 
 def systems_table(systems: dict[str, Block]) -> str:
-    """A table for people; a figure of 0 is not known."""
+    """Return a table of systems; a figure of 0 is not known."""
     rows = [[title for title, _ in COLUMNS]]
     for block in systems.values():
         rows.append(["-" if block[key] in (0, "") else str(block[key]) for _, key in COLUMNS])

@@ -5,25 +5,35 @@ from __future__ import annotations
 import difflib
 import re
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterable
 from pathlib import Path
 
-from caraml.errors import SiteError
+from caraml.errors import SiteError, near
 from caraml.plan.systems import read_refused, refusal
 from results.workloads import workloads
 
-CONFIGURATION = "configuration.xml"  # what JUBE stores of a run first, and of a dry run never
+CONFIGURATION = "configuration.xml"  # JUBE writes it at the start of a run, and not in a dry run
 PRECISIONS = {"fp32", "bf16", "fp16", "fp8"}
 TAG_ENTRY = re.compile(r"""^(?!\s*#).*?\btag:\s*("[^"]*"|'[^']*'|[^,}\s#]+)""", re.MULTILINE)
 NAME = re.compile(r"^name:\s*(\S+)", re.MULTILINE)
 
 
-def check_tags(folder: Path, name: str, run: Path) -> None:
-    """Raise SiteError for a tag that was asked for in a run of JUBE, and that the workflow of that name has not.
+def tags_of_run(run: Path) -> set[str]:
+    """Return the tags of a run of JUBE; none for a dry run."""
+    if not (run / CONFIGURATION).exists():
+        return set()
+    return {(tag.text or "").strip() for tag in ElementTree.parse(run / CONFIGURATION).iter("tag")}
 
-    `folder` is that of the workflows. A system that cannot be run is refused with its reason.
+
+def check_tags(folder: Path, name: str, tags: Iterable[str]) -> None:
+    """Raise SiteError for a tag that a workflow does not have.
+
+    `folder` has the workflows, and `name` is that of the workflow. A system that cannot be run is refused with its
+    reason.
     """
-    tree = ElementTree.parse(run / CONFIGURATION)
-    asked = {(tag.text or "").strip() for tag in tree.iter("tag")}
+    asked = set(tags)
+    if not asked:
+        return
     refused = read_refused()
     for tag in sorted(asked & set(refused)):
         raise SiteError(refusal(tag, refused[tag]))
@@ -35,12 +45,15 @@ def check_tags(folder: Path, name: str, run: Path) -> None:
 
 
 def known_tags(folder: Path, name: str) -> set[str]:
-    """Return the tags in the workflow's own file, and those that all workflows share: which no other's file has.
+    """Return the tags of a workflow: those in its own file, and those that all workflows share.
 
-    Of precisions those in which the workload trains, and of systems those that can be run.
+    Precisions that the workload does not train in are left out, and systems that cannot be run. Raises SiteError if
+    there is no workflow of that name.
     """
     files = {file: NAME.search(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.yaml"))}
     workflows = {found[1]: _tags_of(file) for file, found in files.items() if found}
+    if name not in workflows:
+        raise SiteError(f"there is no workflow '{name}': {near(name, workflows)}")
     own = workflows.pop(name)
     shared = set().union(*map(_tags_of, folder.glob("include/*.yaml"))) - set().union(*workflows.values())
     facts = workloads().get(name)

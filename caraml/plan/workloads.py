@@ -1,4 +1,4 @@
-"""A workload on a system: what its workload.yaml says and, where it has one, its points.py."""
+"""A workload on a system, from its workload.yaml and, if it has one, its points.py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from results.workloads import FOLDERS, Facts, workloads
 
 
 class Workload:
-    """Facts and points of a workload; without points any number of devices can share a batch that it divides."""
+    """Facts and points of a workload; without a points.py, any number of devices that divides a batch can share it."""
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
@@ -24,29 +24,29 @@ class Workload:
         return int(self._ask("devices_needed", 1, model))
 
     def check_point(self, model: str, num_devices: int, global_batch_size: int, **layout: int | None) -> None:
-        """Raise ConfigError unless that many devices can share that batch; what of `layout` is None is the model's."""
+        """Raise ConfigError unless that many devices can share the batch; None in `layout` is the model's own value."""
         if hasattr(self._points, "check_point"):
             self._ask("check_point", None, model, num_devices, global_batch_size, **layout)
         else:
             check_shares(num_devices, global_batch_size)
 
     def flops_per_sample(self, block: Block, model: str) -> float:
-        """Return the model FLOPs of training on one sample; 0: not known."""
+        """Return the model FLOPs to train on one sample; 0: not known."""
         return float(self._ask("flops_per_sample", 0.0, lambda name: self.facts.value(name, block, model), model))
 
     def decoder(self, model: str) -> dict[str, int] | None:
-        """Return shape and layout of a model that is a decoder; None for others."""
+        """Return the shape and layout of a decoder model; None for other models."""
         try:
             return self._ask("decoder", None, model)  # type: ignore[no-any-return]
         except SiteError:
             return None
 
     def memory_bytes(self, model: str, num_devices: int, global_batch_size: int, precision: str) -> float:
-        """Estimate what the fullest device holds; 0: not known."""
+        """Estimate the memory that the fullest device needs, in bytes; 0: not known."""
         return float(self._ask("memory_bytes", 0.0, model, num_devices, global_batch_size, precision))
 
     def _ask(self, name: str, otherwise: Any, *arguments: Any, **layout: Any) -> Any:
-        """Call one of its points' functions; raises SiteError for a model that they do not know."""
+        """Call a function of points.py, or return `otherwise` without it; raises SiteError for an unknown model."""
         if not hasattr(self._points, name):
             return otherwise
         try:
@@ -56,7 +56,7 @@ class Workload:
 
 
 def workload(benchmark: str) -> Workload:
-    """The workload of that name; raises SiteError when there is none."""
+    """Return the workload of a name; raises SiteError for an unknown one."""
     known = workloads()
     if benchmark not in known:
         raise SiteError(f"there is no workload '{benchmark}': {near(benchmark, known)}")
@@ -64,10 +64,10 @@ def workload(benchmark: str) -> Workload:
 
 
 def refusal(facts: Facts, block: Block) -> str:
-    """Why a workload does not run on a system, and what to do; empty where it does."""
+    """Return why a workload does not run on a system, and what to do; empty if it runs."""
     vendor = block["vendor"]
     if vendor not in facts.refused:
         return ""
     others = [f"jube/{other.workflow}.yaml" for other in workloads().values() if vendor not in other.refused]
     instead = f", or run {' or '.join(others)} on this one" if others else ""
-    return f"it is not there on {block['accelerator']}: {facts.refused[vendor]}; choose another system{instead}"
+    return f"it does not run on {block['accelerator']}: {facts.refused[vendor]}; choose another system{instead}"

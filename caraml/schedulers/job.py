@@ -1,4 +1,4 @@
-"""A job as its scheduler sees it."""
+"""State of a job, as its scheduler reports it."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Job:
-    """One job at one moment; texts are as its scheduler prints them, empty where it does not say."""
+    """One job at one moment; texts are as its scheduler prints them, empty if it does not report them."""
 
     job_id: str
     state: str = ""
     reason: str = ""  # why it is in that state
     start: str = ""
-    latest_end: str = ""  # when it is ended at the latest
+    latest_end: str = ""  # the time at which its limit ends it
     is_queued: bool = False
     has_ended: bool = False
-    ended_by_itself: bool = False  # its own exit code is all there is to say of its end
+    ended_by_itself: bool = False  # with its own exit code, not by the scheduler
 
     def __str__(self) -> str:
         reason = f" ({self.reason})" if self.reason not in ("", "None") else ""
         return f"job {self.job_id}: {self.state}{reason}"
 
     def to_record(self) -> dict[str, Any]:
-        """Return what a result says of it."""
+        """Return the job's entry in a result."""
         raise NotImplementedError

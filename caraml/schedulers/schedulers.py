@@ -1,4 +1,4 @@
-"""Schedulers: what is asked of one, what it says of a job, and those that there are."""
+"""Interface of a scheduler, and the available schedulers."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from caraml.schedulers.slurm import Slurm
 
 
 class Scheduler(Protocol):
-    """One look at many jobs; each question raises SchedulerError where there is no answer.
+    """Scheduler during one look at many jobs; every method raises SchedulerError if it does not answer.
 
-    A job_id is what was written to `job.id` when the job was submitted.
+    A job_id is the content of `job.id`, written when the job was submitted.
     """
 
-    title: str  # in sentences
-    key: str  # of what a result says of its job
+    title: str  # its name in messages
+    key: str  # of a job's entry in a result
 
     def ping(self, job_id: str) -> None:
-        """Raise SchedulerError, soon, unless it answers where a job is; empty: any."""
+        """Raise SchedulerError, within seconds, unless the scheduler of a job answers; empty: the current one."""
 
     def job(self, job_id: str, folder: Path) -> Job:
-        """The job that was submitted in a folder; one that is not known has ended."""
+        """Return the job that was submitted in a folder; an unknown job counts as ended."""
 
     def bring_results(self, job: Any, folder: Path) -> None:
-        """Make the results of a job that has ended, where the job itself does not."""
+        """Write the results of an ended job, unless the job itself writes them."""
 
     def remove(self, folder: Path) -> None:
-        """Leave nothing of the folder's job with the scheduler."""
+        """Remove the folder's job from the scheduler."""
 
 
 SCHEDULERS: dict[str, type[Scheduler]] = {"sbatch": Slurm, "kubernetes": Kubernetes}
 
 
 def check_scheduler(submit: str, site: Site) -> None:
-    """Raise SchedulerError, soon, unless what a system's `submit` names answers and takes jobs."""
+    """Raise SchedulerError, within seconds, unless the scheduler of a system's `submit` answers and takes jobs."""
     if submit == "sbatch":
         Slurm().ping("")
     elif submit == "kubernetes":

@@ -13,7 +13,7 @@ from caraml.machine.programs import ProgramError, ask, words
 from caraml.schedulers.job import Job
 from results.record.parts import JOULES_PER_WH
 
-# squeue(1), job state codes: those of a job that has ended. Any other is of one that may still run.
+# squeue(1), job state codes of an ended job; with any other code it may still run.
 ENDED = {
     "BOOT_FAIL",
     "CANCELLED",
@@ -28,13 +28,13 @@ ENDED = {
     "TIMEOUT",
 }
 RUNNING = {"RUNNING", "COMPLETING", "SUSPENDED", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED"}
-UNKNOWN, NOT_TOLD = "UNKNOWN", "not told"  # ours: of a job that Slurm no longer knows, and of one that may still run
-NO_ENERGY_J = 1e15  # from here on it is a counter's mark for no value, as 2^64 - 2 is
-# A value may have spaces in it, and goes on until the next name of scontrol's.
+UNKNOWN, UNSTATED = "UNKNOWN", "unstated"  # ours: a job that Slurm has forgotten; a job that may still run
+NO_ENERGY_J = 1e15  # a larger value marks a missing one, such as 2^64 - 2
+# A value may contain spaces: it ends at the next name that scontrol prints.
 FIELD = re.compile(r"(?:^|(?<=\s))([A-Z]\w{3,})=(.*?)(?=\s+[A-Z][\w:/]{3,}=|\s*$)", re.MULTILINE)
-PING_LIMIT_S = 10  # a controller that lives answers at once, however long a question on jobs takes it
+PING_LIMIT_S = 10  # a working controller answers at once, even if a query of jobs takes long
 LIMIT_S = 60
-BEHIND_S = 30.0  # by so much the accounting may be behind the scheduler
+BEHIND_S = 30.0  # longest delay of the accounting after the scheduler
 ASK_AGAIN_S = 0.5
 
 
@@ -43,10 +43,10 @@ class SlurmJob(Job):
     """A job of Slurm."""
 
     exit_code: str = ""
-    consumed_energy_j: float | None = None  # of the whole job, where Slurm measures it
+    consumed_energy_j: float | None = None  # of the whole job, if Slurm measures it
 
     def to_record(self) -> dict[str, Any]:
-        """Return what a result says of it, its energy in watt-hours, too."""
+        """Return the job's entry in a result, with its energy also in watt-hours."""
         keys = ("job_id", "state", "reason", "exit_code", "start", "latest_end", "consumed_energy_j")
         joules = self.consumed_energy_j
         return {key: getattr(self, key) for key in keys} | {
@@ -68,7 +68,7 @@ def _job(job_id: str, state: str, reason: str = "", **more: Any) -> SlurmJob:
 
 
 def ping() -> None:
-    """Raise SchedulerError, soon, unless Slurm answers."""
+    """Raise SchedulerError, within seconds, unless Slurm answers."""
     try:
         done = ask("scontrol", "ping", limit_s=PING_LIMIT_S)
     except ProgramError as error:
@@ -78,7 +78,7 @@ def ping() -> None:
 
 
 class Slurm:
-    """The scheduler and its accounting, during one look at many jobs: what does not answer once is not asked again."""
+    """Slurm and its accounting, during one look at many jobs; an accounting that fails once is not asked again."""
 
     title, key = "Slurm", "slurm"
 
@@ -86,17 +86,18 @@ class Slurm:
         self._has_answered = self._has_no_accounting = False
 
     def ping(self, job_id: str) -> None:
-        """Raise SchedulerError, soon, unless Slurm answers."""
+        """Raise SchedulerError, within seconds, unless Slurm answers."""
         ping()
 
     def job(self, job_id: str, folder: Path) -> SlurmJob:
-        """The job that was submitted in a folder, as the scheduler or, when that has forgotten it, its accounting says.
+        """Return the job that was submitted in a folder, from the scheduler or, if that forgot it, its accounting.
 
-        UNKNOWN when neither knows it, or the number is another job's; raises SchedulerError when Slurm does not answer.
+        Its state is UNKNOWN if neither knows it, or if the number is another job's. Raises SchedulerError if Slurm does
+        not answer.
         """
         text, job_id = job_id, _number(job_id)
         if not job_id:
-            return _job(text[-40:], NOT_TOLD, f"sbatch has printed no number of a job, but '{text[-40:]}'")
+            return _job(text[-40:], UNSTATED, f"sbatch printed no job number, but '{text[-40:]}'")
         if not self._has_answered:
             ping()
             self._has_answered = True
@@ -109,12 +110,12 @@ class Slurm:
                 raise SchedulerError(f"Slurm does not answer: {words(done)}")
             return self._accounted(job_id) or _job(job_id, UNKNOWN, "Slurm no longer knows the job")
         found = dict(FIELD.findall(done.stdout))
-        # A folder can be a copy, from a place where another Slurm counted.
+        # The folder can be a copy from another machine, with job numbers of its Slurm.
         if Path(found.get("WorkDir", folder)).resolve() != folder.resolve():
-            return _job(job_id, UNKNOWN, f"the number is that of another job, in {found['WorkDir']}")
+            return _job(job_id, UNKNOWN, f"the number belongs to another job, in {found['WorkDir']}")
         job = _job(
             job_id,
-            found.get("JobState") or NOT_TOLD,
+            found.get("JobState") or UNSTATED,
             found.get("Reason", ""),
             exit_code=found.get("ExitCode", ""),
             start=found.get("StartTime", ""),
@@ -124,15 +125,13 @@ class Slurm:
         return replace(job, consumed_energy_j=accounted.consumed_energy_j) if accounted else job
 
     def bring_results(self, job: Job, folder: Path) -> None:
-        """A job makes its results itself."""
+        """Do nothing: a job of Slurm writes its results itself."""
 
     def remove(self, folder: Path) -> None:
-        """Slurm forgets a job by itself."""
+        """Do nothing: Slurm forgets a job by itself."""
 
     def _ended(self, job_id: str) -> SlurmJob | None:
-        """From sacct, of a job that has ended: the accounting hears of that a moment later, and its energy is whole
-        from then on.
-        """
+        """Return an ended job from sacct, after waiting until the accounting has its end and thus all its energy."""
         deadline_s = time.monotonic() + BEHIND_S
         while (found := self._accounted(job_id)) is None or not found.has_ended:
             if time.monotonic() > deadline_s:
@@ -143,7 +142,7 @@ class Slurm:
         return found
 
     def _accounted(self, job_id: str) -> SlurmJob | None:
-        """From sacct, where the site has it."""
+        """Return a job from sacct; None if it is unknown there, or the site has no accounting."""
         if self._has_no_accounting:
             return None
         fields = "State,Reason,ExitCode,Start,End,ConsumedEnergyRaw"
@@ -154,7 +153,7 @@ class Slurm:
         if done is None or done.returncode:
             self._has_no_accounting = True
             return None
-        # The last line that is one of a job: some sites' programs greet first.
+        # Some sites print a greeting first: take the last line that describes a job.
         rows = [row for row in (one.split("|") for one in done.stdout.splitlines()) if len(row) == 6 and row[0]]
         if not rows:
             return None
@@ -167,6 +166,6 @@ class Slurm:
 
 
 def _number(text: str) -> str:
-    """The job's id in what `sbatch --parsable` has printed: the last line of ID or ID;CLUSTER; empty without one."""
+    """Return the job number from the output of `sbatch --parsable`, ID or ID;CLUSTER in a line; empty without one."""
     found = re.findall(r"^\s*(\d+)(?:;\S+)?\s*$", text, re.MULTILINE)
     return str(found[-1]) if found else ""

@@ -96,8 +96,8 @@ SAID = "llm_training has no tag cold: did you mean bold? Its tags are one two"
     [
         (f"[x]:DEBUG: hm\n[x]:ERROR: \n{WRAPPED.format(SAID)}\n", SAID),
         ('[x]:ERROR: "system" not found\n[x]:DEBUG: end\n', '"system" not found'),
-        ("[x]:DEBUG: hm\n", "JUBE is about to, or was ended"),
-        (None, "JUBE is about to, or was ended"),
+        ("[x]:DEBUG: hm\n", "JUBE is starting it, or was ended"),
+        (None, "JUBE is starting it, or was ended"),
     ],
 )
 @pytest.mark.parametrize("command", COMMANDS_OF_RESULTS[:-1], ids=lambda command: command[0])
@@ -109,7 +109,7 @@ def test_a_last_run_that_was_refused_is_named_with_the_reason(sweep, capsys, com
         (refused / "run.log").write_text(log)
     name, *arguments = [text.format(folder=sweep) for text in command]
     assert main([name, *arguments, str(sweep)]) == 2
-    said = f"caraml: {refused} has not begun: {why}; the run before it is {sweep}/000001: give that folder\n"
+    said = f"caraml: {refused} has not started: {why}; the run before it is {sweep}/000001: give that folder\n"
     assert capsys.readouterr().err == said
 
 
@@ -162,7 +162,7 @@ def test_help_begins_with_what_the_command_is_for_and_names_every_subcommand(cap
     with pytest.raises(SystemExit):
         main(["--help"])
     text = capsys.readouterr().out
-    assert "See what a machine needs to run the benchmarks" in text.split("\n\n")[1]
+    assert "Check what a machine needs for the benchmarks" in text.split("\n\n")[1]
     for name in COMMANDS:
         assert f"\n  {name} " in text
     assert sorted(name for group in GROUPS.values() for name in group) == sorted(COMMANDS)
@@ -196,7 +196,7 @@ def test_every_command_explains_itself(capsys, command):
         (["table", "{run}", "--repeats", "--sort", "speed"], "unknown column 'speed': the columns are system,"),
         (["table", "{run}", "--repeats", "--sort", "± 95 %"], "2 columns are called '± 95 %'"),
         (["table", "{run}", "--repeats", "--filter", "speed=1"], "unknown column 'speed'"),
-        (["table", "{run}", "--filter", "devices=7"], "no record keeps devices=7"),
+        (["table", "{run}", "--filter", "devices=7"], "no record matches devices=7"),
         (["published", "-o", "x.png"], "--out needs --plot"),
         (["published", "--plot", "bars", "JEDI"], "leave out JEDI"),
         (["image", "cpu", "--print", "apptainer", "--runtime", "podman"], "not allowed with argument"),

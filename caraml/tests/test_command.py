@@ -13,7 +13,7 @@ import pytest
 from caraml import __main__, cli
 from caraml.errors import SiteError
 from caraml.installation import checkout
-from caraml.plan.tags import check_tags
+from caraml.plan.tags import check_tags, tags_of_run
 from results.tests import made_up
 
 REQUIREMENTS = """
@@ -115,7 +115,7 @@ def test_a_key_that_interrupts_is_no_traceback(folder):
     process = started(folder, "wait", "llm_run", "--interval", "60")
     assert process.stdout.readline()  # it waits
     process.send_signal(signal.SIGINT)
-    assert ended(process) == (130, "", "caraml: interrupted; jobs that were submitted go on\n")
+    assert ended(process) == (130, "", "caraml: interrupted; submitted jobs continue\n")
 
 
 def test_a_key_that_interrupts_while_modules_are_loaded_is_no_traceback(folder, tmp_path):
@@ -144,4 +144,4 @@ def test_files_are_read_alike_on_any_terminal(tmp_path):
     code, _, err = ended(started(tmp_path, "wait", str(tmp_path / "run"), **terminal))
     assert (code, "there is no scontrol on this machine" in err) == (2, True), err
     with pytest.raises(SiteError, match=r"x has no tag t: its tags are $"):
-        check_tags(tags.parent, "x", tmp_path)
+        check_tags(tags.parent, "x", tags_of_run(tmp_path))

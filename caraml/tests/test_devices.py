@@ -98,19 +98,19 @@ def test_the_one_system_with_these_gpus_is_named(programs, told, gpus, tag):
 @pytest.mark.parametrize(
     ("gpus", "sentences"),
     [
-        ([("NVIDIA A100-SXM4-80GB", 81920)] * 4, ["SXM is not quite this: its device has 40 GB"]),
-        ([("NVIDIA A100-PCIE-40GB", 40960)] * 4, ["SXM is not quite this: its device is a A100 SXM4"]),
-        ([("A100-SXM-64GB", 65536)] * 4, ["SXM is not quite this: its device is a A100 SXM4; its device has 40 GB"]),
-        ([("NVIDIA A100-SXM4-40GB", 40960)] * 8, ["SXM is not quite this: it has 4 on a node"]),
+        ([("NVIDIA A100-SXM4-80GB", 81920)] * 4, ["SXM is similar, but its device has 40 GB"]),
+        ([("NVIDIA A100-PCIE-40GB", 40960)] * 4, ["SXM is similar, but its device is a A100 SXM4"]),
+        ([("A100-SXM-64GB", 65536)] * 4, ["SXM is similar, but its device is a A100 SXM4; its device has 40 GB"]),
+        ([("NVIDIA A100-SXM4-40GB", 40960)] * 8, ["SXM is similar, but it has 4 on a node"]),
         (
             [("NVIDIA H100 80GB HBM3", 81559)] * 4,
-            ["LARGE is not quite this: its device has 94 GB", "PCIE is not quite this: its device is a H100 PCIe"],
+            ["LARGE is similar, but its device has 94 GB", "PCIE is similar, but its device is a H100 PCIe"],
         ),
-        ([("NVIDIA H100 NVL", 95830)] * 4, ["LARGE is not quite this: its device is a H100 -PCIe -NVL"]),
-        ([("NVIDIA GH200 144G HBM3e", 147456)] * 4, ["FOUR is not quite this: its device has 96 GB"]),
+        ([("NVIDIA H100 NVL", 95830)] * 4, ["LARGE is similar, but its device is a H100 -PCIe -NVL"]),
+        ([("NVIDIA GH200 144G HBM3e", 147456)] * 4, ["FOUR is similar, but its device has 96 GB"]),
         (
             [("NVIDIA GH200 480GB", 97871)] * 2,
-            ["ONE is not quite this: it has 1 on", "FOUR is not quite this: it has 4"],
+            ["ONE is similar, but it has 1 on", "FOUR is similar, but it has 4"],
         ),
     ],
 )
@@ -120,7 +120,7 @@ def test_a_gpu_of_the_same_family_is_not_taken_for_another_and_the_difference_is
     assert code == 0
     for sentence in sentences:
         assert sentence in out
-    assert "none is described that is as this machine" in out
+    assert "none that is described is like this machine" in out
     assert "docs/howto/add_a_system.md" in out
     assert "ok    system: ONLY-CPU" in out
 
@@ -133,7 +133,7 @@ def test_a_card_of_another_family_fits_no_system(programs, told, name):
     code, out = told()
     assert code == 0
     assert f"none is described with {name}" in out
-    assert "is not quite" not in out
+    assert "is similar, but" not in out
     assert "ok    system: ONLY-CPU" in out
 
 
@@ -173,7 +173,7 @@ def test_each_kind_of_mixed_cards_is_looked_at_on_its_own(programs, told):
             "could not talk to the driver",
         ),
         ("echo 'No devices were found'; exit 6", "No devices were found"),
-        ("exit 1", "ended with exit code 1 and said nothing"),
+        ("exit 1", "exited with 1 and printed nothing"),
         ("echo garbage; echo", "garbage"),
     ],
 )
@@ -184,7 +184,7 @@ def test_a_tool_that_fails_is_no_machine_without_a_gpu(programs, told, script, w
     [line, to_do, *_] = out.splitlines()
     assert line.startswith("FAIL  devices: nvidia-smi shows no device: ")
     assert words in line
-    assert "Ask on a compute node" in to_do
+    assert "Try a compute node" in to_do
 
 
 def test_a_tool_that_hangs_is_not_waited_for(programs, told, monkeypatch):
@@ -198,7 +198,7 @@ def test_a_tool_that_hangs_is_not_waited_for(programs, told, monkeypatch):
 def test_a_machine_without_any_tool_is_for_trying_the_suite(programs, told):
     code, out = told()
     assert code == 0
-    assert "no accelerator is seen, as there is none of nvidia-smi, rocm-smi, amd-smi, gc-info" in out
+    assert "no accelerator is found, as there is none of nvidia-smi, rocm-smi, amd-smi, gc-info" in out
     assert "ok    system: ONLY-CPU, to try" in out
 
 
@@ -207,8 +207,8 @@ def test_a_machine_without_any_tool_is_for_trying_the_suite(programs, told):
     ("name", "memory", "count", "words"),
     [
         ("AMD INSTINCT MI250 (MCM) OAM AC MBA", 68702699520, 8, "ok    system: CARD"),
-        ("AMD Instinct MI250X", 68702699520, 8, "CARD is not quite this: its device is"),
-        ("AMD Instinct MI250X/MI250", 68702699520, 8, "CARD is not quite this: its device is"),
+        ("AMD Instinct MI250X", 68702699520, 8, "CARD is similar, but its device is"),
+        ("AMD Instinct MI250X/MI250", 68702699520, 8, "CARD is similar, but its device is"),
         ("AMD Instinct MI300A", 128 * 2**30, 4, "ok    system: APU"),
         ("AMD Instinct MI300X", 192 * 2**30, 8, "none is described with AMD Instinct MI300X"),
         ("0x740c", 68702699520, 8, "none is described with AMD GPU"),
@@ -237,7 +237,7 @@ def test_a_form_of_a_tool_that_is_not_known_is_said(programs, told, answer):
     programs("amd-smi", f"echo '{answer}'")
     code, out = told()
     assert code == 1
-    assert "FAIL  devices: amd-smi prints its devices in a form that is not known" in out
+    assert "FAIL  devices: amd-smi prints its devices in an unknown form" in out
 
 
 def test_a_gpu_whose_memory_is_not_told_is_known_by_its_name(programs, told):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from caraml.plan.forecast import ASSUMED_MFU, START_S, forecast
-from caraml.plan.site import read_site
+from caraml.plan.site import Site, read_site
 from caraml.plan.systems import read_systems
 from caraml.plan.workloads import Workload
 from results.workloads import Facts, workloads
@@ -25,7 +26,7 @@ BLOCK = {
     "measured_steps": 2,
     "min_measured_s": 5,
 }
-SITE = {"submit": "", "devices": "", "batches": ""}
+SITE = Site()
 
 
 def made_up(**values):
@@ -52,13 +53,13 @@ def test_node_hours_and_energy_are_those_of_all_runs():
 
 
 def test_what_the_figures_do_not_tell_is_not_made_up():
-    assert "how long is not known" in str(forecast(made_up(), {**BLOCK, "peak_tflops_bf16": 0}, SITE))
-    assert "how long is not known" in str(forecast(made_up(flops_per_sample=lambda block, model: 0.0), BLOCK, SITE))
+    assert "duration unknown" in str(forecast(made_up(), {**BLOCK, "peak_tflops_bf16": 0}, SITE))
+    assert "duration unknown" in str(forecast(made_up(flops_per_sample=lambda block, model: 0.0), BLOCK, SITE))
     assert "kWh" not in str(forecast(made_up(), {**BLOCK, "tdp_w_per_device": 0}, SITE))
 
 
 def test_a_narrowed_sweep_is_forecast():
-    found = forecast(made_up(), BLOCK, {**SITE, "devices": "4", "batches": "16"})
+    found = forecast(made_up(), BLOCK, replace(SITE, devices="4", batches="16"))
     assert (found.points, found.runs) == (1, 2)
 
 

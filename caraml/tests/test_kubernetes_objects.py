@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
 from caraml.errors import SiteError
-from caraml.plan.site import defaults, read_site
+from caraml.plan.site import Site, read_site
 from caraml.schedulers.kubernetes import submit
 from caraml.schedulers.kubernetes.submit import Place, Request, merged, objects, read_request, tolerations
 
@@ -26,7 +27,7 @@ PLACE = Place(
     "c0de",
     "False",
 )
-SITE = {**defaults(), "kubernetes_registry": "registry.example.org/caraml/", "data_folder": "/data"}
+SITE = Site(kubernetes_registry="registry.example.org/caraml/", data_folder="/data")
 CLAIM = {"kubernetes_claim": "work", "kubernetes_claim_path": "/work"}
 WRITTEN = """
 benchmark: "b"
@@ -46,7 +47,7 @@ prepare: |-
 
 
 def made(request=REQUEST, place=PLACE, archive=b"packed", further=None, **site):
-    return {one["kind"]: one for one in objects(request, {**SITE, **site}, place, archive, further or {})}
+    return {one["kind"]: one for one in objects(request, replace(SITE, **site), place, archive, further or {})}
 
 
 def pod(**what):
@@ -160,7 +161,7 @@ def test_the_sites_facts_reach_the_objects():
     ],
 )
 def test_a_toleration_is_written_as_a_taint(text, expected):
-    assert tolerations({"kubernetes_tolerations": [text]}) == [expected]
+    assert tolerations(Site(kubernetes_tolerations=(text,))) == [expected]
 
 
 def test_an_image_that_is_nowhere_is_one_sentence():
@@ -231,7 +232,7 @@ def test_a_request_is_what_the_workflow_wrote(tmp_path):
 @pytest.mark.parametrize("text", ["", "[]", "a: 1", WRITTEN.replace("02:30:00", "soon"), WRITTEN + "more: 1\n", "{"])
 def test_a_request_that_was_changed_is_one_sentence(tmp_path, text):
     (tmp_path / "request.yaml").write_text(text)
-    with pytest.raises(SiteError, match="is not what a workflow writes"):
+    with pytest.raises(SiteError, match="is not as a workflow writes it"):
         read_request(tmp_path)
 
 
@@ -271,7 +272,7 @@ def test_a_checkout_that_no_object_takes_is_refused(tmp_path, monkeypatch):
     ],
 )
 def test_what_is_not_on_the_claim_is_one_sentence(path, data, words):
-    site = {**SITE, "kubernetes_claim": "work", "kubernetes_claim_path": path, "data_folder": data}
+    site = replace(SITE, kubernetes_claim="work", kubernetes_claim_path=path, data_folder=data)
     with pytest.raises(SiteError, match=words):
         submit._check_claim(site, PLACE, needs_data=True)
 
@@ -281,7 +282,7 @@ def test_further_fields_that_are_none_of_a_pod_are_one_sentence(tmp_path, text):
     file = tmp_path / "pod.yaml"
     file.write_text(text)
     with pytest.raises(SiteError, match=f"kubernetes_pod: {file}"):
-        submit._further({**SITE, "kubernetes_pod": str(file)})
+        submit._further(replace(SITE, kubernetes_pod=str(file)))
 
 
 def test_a_jobs_name_is_one_that_a_cluster_takes():

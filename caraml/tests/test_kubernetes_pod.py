@@ -125,7 +125,7 @@ def test_a_folder_is_run_in_once(point):
     assert run(folder)[0] == 0
     code, _, err = run(folder)
     assert code == 1
-    assert "holds a run already" in err
+    assert "has a run already" in err
 
 
 def test_files_come_back_as_they_were(tmp_path):
@@ -178,7 +178,7 @@ def test_no_file_leaves_the_folder(tmp_path, name):
         tar.addfile(tarfile.TarInfo(name), io.BytesIO())
     text = base64.b64encode(lzma.compress(packed.getvalue())).decode()
     line = f"{pod.WORD} {hashlib.sha256(text.encode()).hexdigest()} {text}"
-    with pytest.raises(pod.ParcelError, match="which is no file of a run"):
+    with pytest.raises(pod.ParcelError, match="which is not a file of a run"):
         pod.unpack(line, tmp_path / "target")
     assert not (tmp_path / "target").exists()
 

@@ -62,7 +62,7 @@ def test_a_sound_workflow_has_no_findings(file):
             '      - {name: program, _: "train',
             '      - {name: batch, _: 4}\n      - {name: program, _: "train',
             7,
-            "parameter 'batch' is there twice, first in line 6",
+            "parameter 'batch' is written twice, first in line 6",
         ),
         ("train $batch in", "train $bach in", 7, "no parameter 'bach' in step 'train': did you mean '$batch'?"),
         ("_: $program", "_: $programs", 14, "no parameter 'programs' in step 'train'"),
@@ -72,7 +72,7 @@ def test_a_sound_workflow_has_no_findings(file):
         ("step: train", "step: trian", 22, "reads step 'trian', which is no step"),
         ("use: analyse", "use: analyze", 24, "uses 'analyze', which is no analyser"),
         ("title: speed, _: speed", "title: speed, _: sped", 29, "column 'sped' is neither a parameter nor a pattern"),
-        ("name: work", "name: [work", 2, "is no YAML"),
+        ("name: work", "name: [work", 2, "is not YAML"),
     ],
 )
 def test_what_jube_would_ignore_is_found_with_its_line(file, old, new, line, text):
@@ -95,7 +95,7 @@ def test_sets_of_other_files_are_looked_at_too(file, tmp_path):
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        (b"a: [", "is no YAML"),
+        (b"a: [", "is not YAML"),
         (b"", "must hold keys"),
         (b"- a", "must hold keys"),
         (b"name: \xe4", "is not in UTF-8"),
@@ -164,7 +164,7 @@ MISTAKES = [
         "has '020000', which JUBE reads as 8192, af",
     ),
     ("host_suffix,        _: ", "host_suffix, _: 1:30} #", "has '1:30', which JUBE reads as 90, after"),
-    ("_: the CPU of this machine", '_: "CPU, this machine"', "has a comma in its accelerator, where JUBE takes it for"),
+    ("_: the CPU of this machine", '_: "CPU, this machine"', "has a comma in its accelerator, which JUBE takes for"),
     ("system_name,        _: CPU", "system_name,        _: GPU", "has 'GPU' as its system_name: write CPU"),
 ]
 

@@ -89,7 +89,7 @@ QUESTIONS = {
     "no such system": (["--system", "NONE"], "there is no run on NONE, nor a block of it in systems.yaml"),
     "a datasheet without a bandwidth": (["--system", "GC200"], "GC200 has no peak_tflops_bf16 and no memory_gb_per_s"),
     "a model of another kind": (["--size", "v1.5"], "GPT training has no model v1.5"),
-    "points without validation": (["--points", "x.csv"], "--points are for --validate"),
+    "points without validation": (["--points", "x.csv"], "--points needs --validate"),
 }
 
 
@@ -105,7 +105,7 @@ def test_what_cannot_be_predicted_is_one_sentence(name, runs, capsys):
 
 def test_nothing_to_predict_from_is_said(tmp_path, capsys):
     for arguments, words in (
-        ([], "predicted from which runs?"),
+        ([], "predict needs runs to predict from"),
         ([str(tmp_path / "none")], "does not exist"),
         ([stored(tmp_path / "failed", [failed()])], "no run was good"),
         ([stored(tmp_path / "one", [result()]), "--batch", "16"], "has 1 good points, but a prediction needs 3"),
@@ -117,7 +117,10 @@ def test_nothing_to_predict_from_is_said(tmp_path, capsys):
 def test_a_whole_sweep_has_nothing_that_is_missing(tmp_path, capsys):
     folder = stored(tmp_path / "whole", sweep("A100", 22e3, 400))
     assert main(["predict", folder]) == 2
-    assert "no point of the sweep is missing: say what to predict with --devices or --batch" in capsys.readouterr().err
+    assert (
+        "no point of the sweep is missing: give the points to predict by --devices or --batch"
+        in capsys.readouterr().err
+    )
 
 
 def test_unlike_software_is_predicted_apart(tmp_path, capsys):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import socket
 import subprocess
+from dataclasses import replace
 
 import pytest
 
@@ -14,7 +15,7 @@ from caraml.installation import checkout
 from caraml.machine import doctor
 from caraml.machine.finding import BAD
 from caraml.plan import site
-from caraml.plan.site import defaults, job_lines, read_site, sbatch_flags
+from caraml.plan.site import Site, defaults, job_lines, read_site, sbatch_flags
 from caraml.plan.systems import read_system
 
 REPOSITORY = checkout()
@@ -37,7 +38,7 @@ def test_the_environment_comes_before_the_file_and_the_file_before_the_default(s
     site_file.write_text("partition: one\naccount: me\n")
     site = read_site("A100", site_file, {"CARAML_PARTITION": "two", "CARAML_SBATCH": "--hold --nice=5"})
     assert sbatch_flags(site) == ["--account=me", "--partition=two", "--hold", "--nice=5"]
-    assert read_site("A100", site_file.with_name("none.yaml"), {})["account"] == ""
+    assert read_site("A100", site_file.with_name("none.yaml"), {}).account == ""
 
 
 def test_a_job_takes_in_modules_folders_and_the_interface(site_file):
@@ -100,7 +101,7 @@ def test_a_site_with_a_mistake_is_one_clear_sentence(site_file, text, message):
 )
 def test_a_value_is_what_is_written(site_file, text, account):
     site_file.write_text(text, encoding="utf-8")
-    assert read_site("JEDI", site_file, {})["account"] == account
+    assert read_site("JEDI", site_file, {}).account == account
 
 
 def test_nothing_said_is_nothing_and_no_folder_of_that_name(site_file):
@@ -113,16 +114,16 @@ def test_folders_are_whole_paths(site_file, monkeypatch):
     monkeypatch.setenv("SCRATCH", "/scratch")
     site_file.write_text("data_folder: ~/data\ncontainer_folder: images\ncontainer_mounts: [~, $SCRATCH/x]\n")
     site = read_site("JEDI", site_file, {})
-    assert site["data_folder"] == "/home/me/data"
-    assert site["container_folder"] == str(REPOSITORY / "images")
-    assert site["container_mounts"] == ["/home/me", "/scratch/x"]
-    assert read_site("JEDI", site_file, {"CARAML_DATA_FOLDER": "~/other"})["data_folder"] == "/home/me/other"
+    assert site.data_folder == "/home/me/data"
+    assert site.container_folder == str(REPOSITORY / "images")
+    assert site.container_mounts == ("/home/me", "/scratch/x")
+    assert read_site("JEDI", site_file, {"CARAML_DATA_FOLDER": "~/other"}).data_folder == "/home/me/other"
 
 
 def test_without_a_file_folders_are_in_the_checkout(site_file):
     site = read_site("JEDI", site_file, {})
-    assert site["data_folder"] == str(REPOSITORY / "data")
-    assert site["container_folder"] == str(REPOSITORY / "containers" / "images")
+    assert site.data_folder == str(REPOSITORY / "data")
+    assert site.container_folder == str(REPOSITORY / "containers" / "images")
 
 
 def states(findings):
@@ -134,14 +135,14 @@ def test_a_partition_that_slurm_does_not_know_is_found_before_the_first_job(prog
     programs("sinfo", "echo 'batch 2:00:00 gpu:4'; echo 'cpu 1-00:00:00 (null)'")
     block = read_system("A100")
     site = read_site("A100", REPOSITORY / "none.yaml", {})
-    assert states(doctor.scheduler(block, {**site, "partition": "batch"}))["partition"] == "ok"
-    assert states(doctor.scheduler(block, {**site, "partition": "gpu"}))["partition"] == "FAIL"
-    assert states(doctor.scheduler(block, {**site, "partition": "cpu"}))["devices"] == "FAIL"
+    assert states(doctor.scheduler(block, replace(site, partition="batch")))["partition"] == "ok"
+    assert states(doctor.scheduler(block, replace(site, partition="gpu")))["partition"] == "FAIL"
+    assert states(doctor.scheduler(block, replace(site, partition="cpu")))["devices"] == "FAIL"
     assert states(doctor.scheduler(block, site)) == {"scheduler": "ok", "partition": "look", "account": "look"}
 
 
 def test_an_image_that_is_not_there_is_found_and_how_to_make_it(tmp_path):
-    block, site = read_system("A100"), {"container_folder": str(tmp_path)}
+    block, site = read_system("A100"), Site(container_folder=str(tmp_path))
     (tmp_path / "pytorch-nvidia-x86_64.sif").touch()
     images = [finding for finding in doctor.container(block, site, "apptainer") if finding.what == "image"]
     assert [finding.state for finding in images] == ["ok", "FAIL"]
@@ -152,13 +153,13 @@ def test_an_image_of_another_architecture_is_found(tmp_path):
     block = {**read_system("A100"), "image": "$framework-nvidia-aarch64"}
     (tmp_path / "pytorch-nvidia-aarch64.tar").touch()
     found = [
-        one for one in doctor.container(block, {"container_folder": str(tmp_path)}, "podman") if "image" in one.what
+        one for one in doctor.container(block, Site(container_folder=str(tmp_path)), "podman") if "image" in one.what
     ]
     assert "is for aarch64, the system is x86_64" in found[0].found
 
 
 def test_an_image_that_holds_programs_of_another_processor_is_found(tmp_path):
-    block, site = read_system("A100"), {"container_folder": str(tmp_path)}
+    block, site = read_system("A100"), Site(container_folder=str(tmp_path))
     shell = tmp_path / "pytorch-nvidia-x86_64.dir" / "usr" / "bin" / "sh"
     shell.parent.mkdir(parents=True)
     (tmp_path / "pytorch-nvidia-x86_64.dir" / "bin").symlink_to("/usr/bin")  # as it is inside
@@ -259,7 +260,7 @@ def test_a_folder_that_would_be_read_as_more_than_one_is_refused(site_file, monk
 @pytest.mark.parametrize("name", ["/Fö-ö_1/a.b+c=d@e", "/数据/x~y%z^"])
 def test_other_names_of_folders_are_taken(site_file, name):
     site_file.write_text(f"data_folder: {name}\n", encoding="utf-8")
-    assert read_site("JEDI", site_file, {})["data_folder"] == name
+    assert read_site("JEDI", site_file, {}).data_folder == name
 
 
 def test_a_workflow_in_a_folder_that_cannot_work_is_found_by_the_first_check(tmp_path, capsys, monkeypatch):

@@ -292,7 +292,7 @@ def test_a_time_that_is_none_is_refused(tmp_path, capsys, flag, value):
     with pytest.raises(SystemExit) as stop:
         main(["wait", str(tmp_path), f"{flag}={value}"])
     assert stop.value.code == 2
-    assert f"'{value}' is no number above 0" in capsys.readouterr().err
+    assert f"'{value}' is not a number above 0" in capsys.readouterr().err
 
 
 def test_failed_points_are_left_as_they_are_when_they_cannot_be_submitted_again(answers, tmp_path, capsys):

@@ -139,7 +139,7 @@ def test_a_workload_that_does_not_run_on_a_system_is_refused_with_the_reason(ben
     assert main(["plan", system, benchmark]) == 2
     said = capsys.readouterr().err
     facts, accelerator = workloads.workloads()[benchmark], read_system(system)["accelerator"]
-    assert said.startswith(f"caraml: {facts.title} was asked for on {system}, but it is not there on {accelerator}: ")
+    assert said.startswith(f"caraml: {facts.title} was asked for on {system}, but it does not run on {accelerator}: ")
     assert facts.refused["graphcore"] in said
     assert "choose another system, or run jube/llm.yaml or jube/resnet50.yaml on this one" in said
     assert asked(capsys, "CPU", benchmark)
@@ -148,7 +148,7 @@ def test_a_workload_that_does_not_run_on_a_system_is_refused_with_the_reason(ben
 def test_where_no_other_workload_runs_none_is_named(described):
     facts = described(MADE_UP + "refused: {none: it sums on accelerators alone}\n")
     why = refusal(facts, {"vendor": "none", "accelerator": "CPU"})
-    assert why == "it is not there on CPU: it sums on accelerators alone; choose another system"
+    assert why == "it does not run on CPU: it sums on accelerators alone; choose another system"
     assert refusal(facts, {"vendor": "amd", "accelerator": "GPU"}) == ""
 
 
@@ -160,7 +160,7 @@ def test_a_program_refuses_for_the_same_reason(program):
 def test_the_doctor_says_why_instead_of_what_it_would_take():
     lines = report(list(cost(read_system("GC200"), read_site("GC200", environ={})))).splitlines()
     [line] = [line for line in lines if "jube/cosmoflow.yaml" in line]
-    assert line.startswith("look  jube/cosmoflow.yaml: it is not there on Graphcore GC200: volumes of its size need")
+    assert line.startswith("look  jube/cosmoflow.yaml: it does not run on Graphcore GC200: volumes of this size need")
     assert [line[:4] for line in lines if "jube/llm.yaml: " in line] == ["ok  "]
 
 
@@ -169,7 +169,7 @@ def test_a_system_that_cannot_be_run_is_no_unknown_one(tmp_path):
         with pytest.raises(SiteError, match=re.escape(f"{name} was asked for, but {reason}")):
             read_system(name)
     (tmp_path / "refused.yaml").write_text("parameterset: [{tag: X, parameter: [{name: system_name, _: X}]}]")
-    with pytest.raises(SiteError, match="a block is not that of a system that is refused"):
+    with pytest.raises(SiteError, match="a block does not describe a refused system"):
         read_refused(tmp_path / "refused.yaml")
     (tmp_path / "refused.yaml").write_text("parameterset: [}")
     with pytest.raises(SiteError, match="cannot be read: line 1"):

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Run Python with the checkout's modules: the environment that `make setup` made, or else python3 from PATH.
+# Run Python with the checkout's modules, from the environment of `make setup`, or else python3 from PATH.
 # Usage: python.sh ARGUMENTS OF PYTHON
 here=$(cd -- "$(dirname -- "$0")" && pwd)
 repo=${here%/jube/include}

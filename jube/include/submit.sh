@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Run the job script of this folder, or submit it, once: 'jube continue' comes here for points that JUBE took for open,
-# too. A job that cannot be started is a failed result.
-# Usage: submit.sh bash|sbatch|kubernetes SYSTEM [RUNS]        (RUNS of the point that the job does one after the other; default: 1)
+# Run or submit the job script of this folder, once: 'jube continue' runs this again for points that look open to JUBE.
+# If the job cannot be started, write a failed result.
+# Usage: submit.sh bash|sbatch|kubernetes SYSTEM [RUNS]        (RUNS: number of runs of the job; default: 1)
 set -uo pipefail
 how=${1:?usage: submit.sh bash|sbatch|kubernetes SYSTEM [RUNS]}
 system=${2:?usage: submit.sh bash|sbatch|kubernetes SYSTEM [RUNS]}
@@ -16,22 +16,22 @@ fail() {
     touch error
     exit 1
 }
-# JUBE shows nothing of a job until it has ended: the terminal, where there is one, gets its last line on progress.
+# Show the job's last progress line on the terminal, if there is one: JUBE shows no output before the job's end.
 show_progress() {
     tail -qn 0 -F --pid $$ "${runs[@]/%//job.out}" 2>/dev/null | grep --line-buffered -E '(step|round) [0-9]+ of [0-9]+' |
         while read -r line; do printf '\r\033[K%s: %s' "$(basename "${PWD%/work}")" "$line"; done
     printf '\r\033[K'
 }
-told() {
+exit_if_ended() {
     [[ -e ready ]] && exit 0
     [[ -e error ]] && exit 1
 }
 
-told
+exit_if_ended
 [[ -e job.id ]] && exit 0
-exec 9>>submitted # a job of this machine holds it for as long as it runs
+exec 9>>submitted # locked by a job of this machine until it ends
 [[ $how != bash ]] || flock 9 || exit
-told
+exit_if_ended
 echo "$how $system ${#runs[@]}" >submitted
 for run in "${runs[@]:1}"; do
     mkdir -p "$run"
@@ -41,9 +41,9 @@ done
 case $how in
 bash)
     { : >/dev/tty; } 2>/dev/null && show_progress >/dev/tty &
-    # Nothing keeps others off this machine. With one busy process next to it, a PyTorch step takes up to 20 times as long,
-    # because libgomp's threads spin while they wait for the one that has no core. Spinning for a shorter time costs 5 to
-    # 10 % on idle cores (two cores, PyTorch 2.13).
+    # This machine is not reserved. With one other busy process, a PyTorch step takes up to 20 times as long, because
+    # libgomp's threads spin while they wait for the one without a core. Spinning for a shorter time costs 5 to 10 % on idle
+    # cores (measured on two cores, PyTorch 2.13).
     CARAML_RESERVED= GOMP_SPINCOUNT=${GOMP_SPINCOUNT:-10000} bash job.sh >job.out 2>job.err
     code=$?
     [[ -e ready ]] && exit 0
@@ -54,7 +54,7 @@ bash)
 sbatch)
     mapfile -t flags <sbatch.flags
     command -v sbatch >/dev/null || fail 127 "there is no sbatch on this machine: run the workflow on a login node of $system"
-    # Options of the user's shell are for other jobs: SLURM_EXPORT_ENV=NONE, say, would keep MASTER_ADDR from the nodes.
+    # Unset options of the user's shell, which are for other jobs: SLURM_EXPORT_ENV=NONE would not pass on MASTER_ADDR.
     kept='SLURM_(CONF|JWT)|SBATCH_(ACCOUNT|PARTITION|QOS|RESERVATION)'
     for name in $(compgen -e | grep -E '^(SLURM|SBATCH|SRUN)_' | grep -Evx "$kept"); do unset "$name"; done
     sbatch --parsable "${flags[@]}" job.sh >submit.out 2>submit.err || fail $? "sbatch refused the job: $(tail -n 1 submit.err)"
@@ -64,6 +64,6 @@ kubernetes)
     "$here/python.sh" -m caraml.schedulers.kubernetes.submit "$system" 2>submit.err || fail $? "$(tail -n 1 submit.err)"
     ;;
 *)
-    fail 2 "no way to submit is called '$how': bash, sbatch or kubernetes"
+    fail 2 "a job cannot be submitted by '$how': choose bash, sbatch or kubernetes"
     ;;
 esac

@@ -221,7 +221,7 @@ def test_runs_without_counted_reads_say_how_to_get_them(job, capsys):
     shutil.rmtree(job.path / "io")
     write_record(collect(job.path), job.path / "result.json")
     assert caraml(["table", "--reads", str(job.path)]) == 2
-    assert "ask for it with the tag 'io'" in capsys.readouterr().err
+    assert "run with the tag 'io'" in capsys.readouterr().err
     assert caraml(["table", "--tier", "5", str(job.path)]) == 2
     assert "--tier is a storage's bandwidth" in capsys.readouterr().err
 

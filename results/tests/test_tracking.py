@@ -115,4 +115,4 @@ def test_a_service_without_a_key_is_one_sentence(folder, tmp_path, monkeypatch, 
 
 def test_a_place_is_needed(folder, capsys):
     assert main(["track", str(folder)]) == 2
-    assert "where to?" in capsys.readouterr().err
+    assert "track needs a place to log to" in capsys.readouterr().err

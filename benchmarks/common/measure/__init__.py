@@ -1,1 +1,1 @@
-"""The part of a run that is measured: its window or turns, its steps and their regions, and what they come to."""
+"""Measured part of a run: its window or turns, its steps and their regions, and the metrics of these."""

@@ -1,4 +1,4 @@
-"""One run in its middle, and what one process measured of it."""
+"""State of a run while it is measured, and the measurements of one process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.common.workload import Options, Target, Training, Workload
 
 
 class Session(NamedTuple):
-    """One run in its middle."""
+    """State of a run while it is measured."""
 
     run: Workload
     training: Training
@@ -26,8 +26,8 @@ class Session(NamedTuple):
     marked: MarkedSteps
 
     @property
-    def is_waited_for_together(self) -> bool:
-        """Does the host run ahead of a device that has no events, until it waits for some steps together?"""
+    def host_runs_ahead(self) -> bool:
+        """Whether the device has no events, so that the host waits for several steps together."""
         return self.target.kind == "gpu" and self.target.record_event is None
 
     @property
@@ -61,7 +61,7 @@ class Measured(NamedTuple):
     windows: list[Window]  # of this node
     step_times_s: list[float]
     metrics: dict[str, Any]
-    steps_per_batch: int  # of those that are marked as one
+    steps_per_batch: int  # that are marked together as one Batch
 
     @classmethod
     def of(
@@ -74,7 +74,7 @@ class Measured(NamedTuple):
         steps_per_batch: int,
         input_metrics: dict[str, Any],
     ) -> Measured:
-        """Return it with the throughput of parts of `steps_each` steps, of which the host's and steps' times are."""
+        """Return the measurements with the throughput; each of the times is that of `steps_each` steps."""
         run, steps = session.run, len(step_times_s) * steps_each
         metrics = {
             "measured_steps": steps,
@@ -100,9 +100,9 @@ def work_per_step(run: Workload) -> int:
 
 
 def epcc_metrics(run: Workload, work: int, time_s: float) -> dict[str, float]:
-    """Return EPCC's processing speed: all samples from the first step on, however long it took, by their time.
+    """Return EPCC's processing speed: all samples, including those of the first step, per time.
 
-    It is of runs on files alone, as theirs are. Source: EPCC's suite of ResNet-50, CosmoFlow and DeepCAM.
+    Defined for runs on files, as theirs are. Source: EPCC's suite of ResNet-50, CosmoFlow and DeepCAM.
     """
     if not run.files:
         return {}

@@ -27,17 +27,17 @@ from jpwr.regions.times import (
     steps_of,
 )
 
-# Above so many marks every second step of the window is marked, then every fourth: memory has an end.
+# Above this number of marks only every second step is marked, then every fourth, to limit memory.
 MANY_MARKS = 100_000
-TRACED_STEPS = 20  # of a kind of window, in the trace that is drawn
+TRACED_STEPS = 20  # of each kind of window, in the trace
 TRACED_SPANS = 200_000  # of all ranks
 TRACE_SUFFIX = ".trace.json"
 TIMES_SUFFIX = ".regions.json"
-PARTS = "in parts"  # kind of the block whose steps were split
+PARTS = "in parts"  # kind of the window with split steps
 
 
 class MarkedSteps:
-    """Marks the steps of windows as regions, each of them Batch, and nothing outside of windows."""
+    """Marks of the steps of windows, each as a region Batch; nothing outside of windows is marked."""
 
     def __init__(self, timer: RegionTimer, many_marks: int = MANY_MARKS) -> None:
         self._timer, self._many_marks = timer, many_marks
@@ -61,7 +61,7 @@ class MarkedSteps:
         self._periods.setdefault(kind, []).append(list(zip(self._at_begin, quota_periods(), strict=False)))
 
     def throttled_percent(self, kind: str) -> float:
-        """Periods of the CPU quota in windows of a kind in which threads had to wait, of the group that waited most."""
+        """Return the percentage of throttled quota periods in windows of a kind, of the most throttled group."""
         shares = [0.0]
         for edges in zip(*self._periods[kind], strict=False):
             all_periods = sum(end.all - begin.all for begin, end in edges)
@@ -69,7 +69,7 @@ class MarkedSteps:
         return 100 * max(shares)
 
     def begin(self) -> None:
-        """Begin a Batch: one step, or the steps that are waited for together."""
+        """Begin a Batch: one step, or several steps that the host waits for together."""
         if self._in_window:
             if self._timer.count() > self._many_marks:
                 self._every, self._many_marks = 2 * self._every, 2 * self._many_marks
@@ -111,8 +111,8 @@ def regions_of(
     """Return the region times that the record holds for each kind of window, over all ranks.
 
     The times of steps that ran in parts also split Other in the window `measured`. In the block of steps in parts, a
-    Batch is one step. If the host runs ahead of a device without events, the regions of a usual step say nothing about
-    the device's time, and only its Batch counts.
+    Batch is one step. If the host runs ahead of a device without events, the regions of a usual step do not show the
+    device's time, and only its Batch counts.
     """
     found = {}
     for kind, of_kind in spans.items():
@@ -133,22 +133,22 @@ def with_parts(usual: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
     Each region of the split steps gets its share of the usual step's Other, but no more than its own length. `in_parts`
     then reports how much longer the split regions were, in percent of the usual step's Other.
     """
-    told = {key: values for key, values in parts["regions"].items() if key not in (OTHER, *usual["regions"])}
+    split = {key: values for key, values in parts["regions"].items() if key not in (OTHER, *usual["regions"])}
     unknown = usual["regions"].get(OTHER)
-    whole_s = sum(values["median_s"] for values in told.values())
-    if not (told and unknown and whole_s > 0):
+    whole_s = sum(values["median_s"] for values in split.values())
+    if not (split and unknown and whole_s > 0):
         return usual
     shared = {}
-    # Split steps are no shorter: of a usual step that is longer the rest is something else.
+    # If the usual step's Other is longer than the split regions, the rest stays Other.
     of_s = max(whole_s, unknown["median_s"])
-    for key, values in told.items():
+    for key, values in split.items():
         share = values["median_s"] / of_s
         by_rank_s = [one * share for one in unknown["by_rank_s"]]
         shared[key] = {
             **{name: unknown[name] * share for name in ("median_s", "p95_s", "share_percent")},
             "whole_s": statistics.fmean(by_rank_s),
             "by_rank_s": by_rank_s,
-            "imbalance_percent": values["imbalance_percent"],  # seen in the split steps alone
+            "imbalance_percent": values["imbalance_percent"],  # only known from the split steps
             "from": PARTS,
         }
     regions = {key: values for key, values in usual["regions"].items() if key != OTHER} | shared
@@ -166,12 +166,12 @@ def with_parts(usual: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
 
 
 def write_times(path: Path, of_ranks: Sequence[dict[str, Any]]) -> None:
-    """Write the states of each rank over time, rank by rank, as JSON; raise OSError."""
+    """Write the states of each rank over time as JSON; raises OSError."""
     path.write_text(json.dumps(of_ranks) + "\n")
 
 
 def packed(states: Sequence[State]) -> dict[str, Any]:
-    """States as plain data: their names, which one follows which, and from when on, by the node's monotonic clock."""
+    """Return states as plain data: their names, their order, and their edges in seconds of the monotonic clock."""
     names = sorted({state.name for state in states})
     edges_s = [state.start_s for state in states] + [state.end_s for state in states[-1:]]
     return {
@@ -181,23 +181,23 @@ def packed(states: Sequence[State]) -> dict[str, Any]:
     }
 
 
-def share_metrics(regions: dict[str, Any], num_devices: int, all_is_told: bool = True) -> dict[str, float | None]:
-    """Shares of the window's steps for tables: waiting for data, and for communication that nothing hides.
+def share_metrics(regions: dict[str, Any], num_devices: int, is_complete: bool = True) -> dict[str, float | None]:
+    """Return the shares of waiting for data and of exposed communication in the window's steps, in percent.
 
-    Communication of which only a part is told is not known.
+    Communication is None unless `is_complete`: then all of it has regions.
     """
     found = regions.get("regions", {})
 
     def share(key: str) -> float | None:
         return found[key]["share_percent"] if key in found else None
 
-    if num_devices == 1 and found:  # which has nobody to talk to
+    if num_devices == 1 and found:  # one device does not communicate
         return {"io_percent": share(IO), "comm_percent": share(COMM) or 0.0}
-    return {"io_percent": share(IO), "comm_percent": share(COMM) if all_is_told else None}
+    return {"io_percent": share(IO), "comm_percent": share(COMM) if is_complete else None}
 
 
 def write_trace(path: Path, of_ranks: Sequence[Sequence[Sequence[Any]]]) -> None:
-    """The first steps of every rank, by the wall clock from the earliest on; raises OSError."""
+    """Write the first steps of every rank as a trace, on the wall clock from the earliest on; raises OSError."""
     first_s = min((row[2] for rows in of_ranks for row in rows), default=0.0)
     processes = {
         f"rank {rank}": [Span(key, lane, start_s - first_s, end_s - first_s) for key, lane, start_s, end_s in rows]
@@ -207,7 +207,7 @@ def write_trace(path: Path, of_ranks: Sequence[Sequence[Sequence[Any]]]) -> None
 
 
 def traced(spans: dict[str, list[Span]], lane: str, ranks: int) -> list[list[Any]]:
-    """Spans of this rank's first steps of each kind of window, as plain data by the wall clock."""
+    """Return the spans of this rank's first steps in each kind of window, as plain data on the wall clock."""
     offset_s = time.time() - time.monotonic()
     found = []
     for of_kind in spans.values():

@@ -1,4 +1,4 @@
-"""Time steps: warm-up apart from what is measured."""
+"""Time steps, those of the warm-up and those of the measured window."""
 
 from __future__ import annotations
 
@@ -11,21 +11,20 @@ from benchmarks.common.options import ConfigError
 
 
 class Event(Protocol):
-    """A moment on the device, after all that it was given before."""
+    """Moment on the device, after all work that was given to it before."""
 
     def elapsed_s(self, since: Any) -> float:
-        """Seconds of the device since an earlier event of the same kind; both must have passed."""
+        """Return the seconds on the device since an earlier event; both must have passed."""
         ...
 
 
 @dataclass
 class StepTimer:
-    """Times of warm-up steps and of the steps of the measured window, in seconds of the clock it is given.
+    """Times of warm-up steps and of the steps of the measured window, in seconds of the clock `now_s`.
 
-    `synchronize` waits until the device has finished. Without device events it is called at the end of each step, or
-    of so many together, so that their time is all of their work and nothing else. With `record_event` the device itself
-    tells its steps apart: within the window nothing waits for it, and the host's times are known beside. The device is
-    at rest at both ends of the window.
+    `synchronize` waits until the device is idle. Without device events it is called after each step, or after
+    `steps_together` steps, so that their time is that of all their work. With `record_event` the device times its own
+    steps, and nothing waits for it inside the window. The device is idle at both ends of the window.
     """
 
     now_s: Callable[[], float]
@@ -33,24 +32,24 @@ class StepTimer:
     record_event: Callable[[], Event] | None = None
     warmup_step_times_s: list[float] = field(default_factory=list)
     steps_together: int = 1  # in the window, without device events
-    window_times_s: list[float] = field(default_factory=list)  # its beginning, and the end of each such part of it
-    events: list[Event] = field(default_factory=list)  # the same moments on the device
+    window_times_s: list[float] = field(default_factory=list)  # start of the window, and the end of each timed part
+    events: list[Event] = field(default_factory=list)  # at the same moments
     _last_s: float = 0.0
     _since_mark: int = 0  # steps
 
     def start(self) -> None:
-        """Before the first warm-up step."""
+        """Start the timer, before the first warm-up step."""
         self.synchronize()
         self._last_s = self.now_s()
 
     def begin_window(self, steps_together: int = 1) -> None:
-        """Before the first measured step; their number is a multiple of those that are waited for together."""
+        """Begin the window, before the first measured step; the number of steps is a multiple of `steps_together`."""
         self.steps_together = steps_together
         self.synchronize()
         self._mark()
 
     def step_done(self) -> None:
-        """After each step, of the warm-up or of the window."""
+        """Note the end of a step, of the warm-up or of the window."""
         if self.window_times_s:
             self._since_mark += 1
             if self.record_event is not None:
@@ -65,11 +64,11 @@ class StepTimer:
 
     @property
     def at_mark(self) -> bool:
-        """Has what was stepped until now an end of its own?"""
+        """Whether the last step ended a timed part."""
         return not self._since_mark
 
     def finish(self) -> None:
-        """After the last step: the window ends when the device has done all."""
+        """End the window, after the last step, when the device is idle."""
         if self.record_event is not None:
             self.synchronize()
             self.window_times_s[-1] = self.now_s()
@@ -82,31 +81,34 @@ class StepTimer:
 
     @property
     def window_start_s(self) -> float:
+        """Start of the window, in seconds of the clock."""
         return self.window_times_s[0]
 
     @property
     def window_end_s(self) -> float:
+        """End of the window, in seconds of the clock."""
         return self.window_times_s[-1]
 
     @property
     def window_s(self) -> float:
+        """Duration of the window, in seconds."""
         return self.window_end_s - self.window_start_s
 
     @property
     def measured_step_times_s(self) -> list[float]:
-        """The device's own where it tells them, else the host's: means of those that were waited for together."""
+        """Times of steps, in seconds: by the device's events, else the host's means over `steps_together` steps."""
         if self.events:
             return [after.elapsed_s(before) for before, after in pairwise(self.events)]
         return [time_s / self.steps_together for time_s in self.host_times_s]
 
     @property
     def host_times_s(self) -> list[float]:
-        """How long each part of the window took by the host; with device events it may be ahead of the device."""
+        """Times of the parts of the window on the host, in seconds; with device events the host may run ahead."""
         return [after - before for before, after in pairwise(self.window_times_s)]
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The value below which `percent` of the values lie, interpolated between neighbours as numpy does by default."""
+    """Return the value below which `percent` of the values lie, interpolated linearly as numpy does by default."""
     if not values:
         raise ConfigError("a percentile needs at least one value")
     ordered = sorted(values)

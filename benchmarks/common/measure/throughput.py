@@ -12,7 +12,7 @@ from benchmarks.common.record import EFFECTIVE, MEASURED
 
 @dataclass(frozen=True)
 class Block:
-    """Calls that were waited for at their end; times in seconds of the clock that was given."""
+    """Block of calls, after which the host waited for the device; times in seconds of a monotonic clock."""
 
     kind: str
     start_s: float
@@ -20,21 +20,24 @@ class Block:
 
     @property
     def duration_s(self) -> float:
+        """Duration of the block, in seconds."""
         return self.end_s - self.start_s
 
 
 @dataclass
 class Turns:
-    """Measured blocks and steps; every block of one kind has the same number of calls."""
+    """Measured blocks and steps; every block has the same number of calls."""
 
     calls_per_block: int
     blocks: list[Block] = field(default_factory=list)  # compute and effective in turns
-    compute_steps_s: list[float] = field(default_factory=list)  # steps that were waited for, on the device's own data
-    effective_steps_s: list[float] = field(default_factory=list)  # the same on the input path, without the wait for it
-    waits_s: list[float] = field(default_factory=list)  # for input, of each of the latter
+    compute_steps_s: list[float] = field(default_factory=list)  # timed one by one, on data on the device
+    effective_steps_s: list[float] = field(
+        default_factory=list
+    )  # timed one by one on the input path, without waiting for it
+    waits_s: list[float] = field(default_factory=list)  # for input, of each effective step
 
     def durations_s(self, kind: str) -> list[float]:
-        """How long each block of a kind took."""
+        """Return the durations of the blocks of a kind, in seconds."""
         return [block.duration_s for block in self.blocks if block.kind == kind]
 
 
@@ -48,10 +51,10 @@ def throughput_metrics(
     flops_source: str,
     peak_tflops_per_device: float,
 ) -> dict[str, float | int | str | None]:
-    """Throughput over the whole measured window, step times in seconds, rates in 10^12 FLOP/s.
+    """Return throughput over the whole measured window, step times in seconds, and rates in 10^12 FLOP/s.
 
-    `unit` is what `work` counts, in the singular, such as `token`. `mfu` is from 0 to 1, and null where the device's
-    peak is not known.
+    `unit` is the unit of `work` in the singular, such as `token`. `mfu` is from 0 to 1, and None if the device's peak
+    is not known.
     """
     units_per_s = work / measured_s
     tflops_per_device = units_per_s * flops_per_unit / num_devices / 1e12
@@ -80,14 +83,14 @@ def effective_metrics(
     input_wait_share: float,
     read: Mapping[str, float],
 ) -> dict[str, float | int | str | None]:
-    """Throughput through the input path, over all of its windows, beside that of the same run's compute blocks.
+    """Return throughput through the input path over all effective blocks, and its ratio to the compute blocks.
 
-    `unit` as above; `effective_s` is the time of the windows in seconds. `effective_over_compute` is the median over
-    pairs of blocks, with an interval that holds the true median in at least 95 of 100 runs; null with fewer than 6
-    pairs. `input_wait_share` (0 to 1) is of the time of the steps that were waited for; `step_slowdown` is how much
-    longer such a step itself took than one on the device's own data. `read` is what was read during the effective
-    blocks, in units of its keys, and comes out per second; seconds of the input path's parts, such as
-    `input_reading_s`, as shares of all of them in percent.
+    `unit` is as above; `effective_s` is the time of the blocks in seconds. `effective_over_compute` is the median over
+    pairs of blocks, with a 95 % confidence interval; the interval is None with fewer than 6 pairs. `input_wait_share`
+    (0 to 1) is a share of the time of the steps that were timed one by one; `step_slowdown` is the ratio of such a
+    step's own time to that on data on the device. `read` has the amounts read during the effective blocks, in the units
+    of its keys, and is returned per second; seconds of the input path's parts, such as `input_reading_s`, are returned
+    as percentages of their sum.
     """
     parts_s = {key: value for key, value in read.items() if key.endswith("_s")}
     all_parts_s = sum(parts_s.values())
@@ -118,14 +121,16 @@ def effective_metrics(
 
 
 def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float | None, float | None]:
-    """Between which of the values the median lies with that confidence, whatever their distribution.
+    """Return a confidence interval of the median, for any distribution; (None, None) for too few values.
 
-    (None, None) where there are too few values to say. Conover 1999, Practical Nonparametric Statistics, section 3.2.
+    Conover 1999, Practical Nonparametric Statistics, section 3.2.
     """
     count, ordered = len(values), sorted(values)
     outside, low = 0.0, None
     for index in range(count // 2):
-        outside += 2 * comb(count, index) / 2**count  # that the median is beyond the index-th value of either end
+        outside += (
+            2 * comb(count, index) / 2**count
+        )  # probability that the median is beyond the index-th value from either end
         if outside > 1 - confidence:
             break
         low = index

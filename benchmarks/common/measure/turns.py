@@ -1,8 +1,8 @@
 """Compute and effective throughput in turns: on data that is on the device already, and through the input path.
 
-Both are measured in short blocks, one after the other and again, so that whatever else the machine does falls on both.
-In each round the first two blocks are only waited for at their end, as in any training: their times are throughput.
-In the other two the device is waited for at each step, so that a step's own time and its wait for input come apart.
+Both are measured in short alternating blocks, so that other activity of the machine affects both. In each round, the
+host waits for the device only at the end of the first two blocks, as in any training: their times give the throughput.
+In the other two it waits after each step, which separates a step's own time from its wait for input.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from benchmarks.common.progress import to_go
 from benchmarks.common.record import EFFECTIVE, MEASURED
 from benchmarks.common.workload import BatchFeed, Input
 
-# More batches are made while those made ahead are used up, so that this takes so many times the calls: enough for an
-# input path of up to 1 - 1 / DRAIN of the device's speed.
+# More batches are made while the prefetched ones are used up, so that this takes DRAIN times as many calls: enough for
+# an input path of up to 1 - 1 / DRAIN of the device's speed.
 DRAIN = 4
-COPIES = 5  # of a batch to the device, to know how long one takes
+COPIES = 5  # of a batch to the device, to time one
 IO_COUNTERS = Path("/proc/self/io")
 
 
@@ -41,11 +41,11 @@ def measure_in_turns(
     before_effective: Callable[[], None],
     block_edge: Callable[[str, str, float], None],
 ) -> Iterator[int]:
-    """Fill in `turns`; yields the number of rounds done after each.
+    """Fill in `turns`, and yield the number of finished rounds after each.
 
-    Some calls that are not measured come before each block: while the other kind of data was in use, batches were made
-    ahead. `before_effective` comes before those of the effective blocks; `block_edge` gets "begin" or "end", the
-    kind, and the time at which the block begins or has ended.
+    Calls that are not measured precede each block, to use up the batches that were prefetched during the block before.
+    `before_effective` is called before those of the effective blocks. `block_edge` is called with "begin" or "end", the
+    kind, and the time of the edge.
     """
 
     def settle(feed: BatchFeed) -> None:
@@ -85,7 +85,7 @@ def measure_in_turns(
 
 
 class MarkedFeed:
-    """Steps of a feed, each of which is marked."""
+    """Feed whose steps are marked."""
 
     def __init__(self, feed: BatchFeed, marked: MarkedSteps) -> None:
         self._feed, self._marked = feed, marked
@@ -99,12 +99,12 @@ class MarkedFeed:
 
 
 def in_turns(session: Session) -> Measured:
-    """Measure compute and effective blocks in turns, and what the input path did."""
+    """Measure compute and effective blocks in turns, with the metrics of the input path."""
     run, training, marked = session.run, session.training, session.marked
     on_device, data = training.on_device, cast(Input, training.data)
     assert on_device is not None
     calls, first_calls_s = _calls_per_block(session)
-    turns, read, together = Turns(calls), ReadCounts(data.read_so_far), session.is_waited_for_together
+    turns, read, together = Turns(calls), ReadCounts(data.read_so_far), session.host_runs_ahead
 
     def block_edge(edge: str, kind: str, time_s: float) -> None:
         mark_window(session.launch, edge, kind, time_s)
@@ -139,8 +139,8 @@ def in_turns(session: Session) -> Measured:
                 rates = [calls * session.work_per_call / turns.durations_s(kind)[-1] for kind in (MEASURED, EFFECTIVE)]
                 compute, effective = (f"{rate:.1f} {run.unit}s/s" for rate in rates)
                 number, total = before + done, before + left
-                said = f"round {number} of {total}, {to_go(begun_s, number, total)}"
-                print(f"{said}: compute {compute}, effective {effective}", flush=True)
+                progress = f"round {number} of {total}, {to_go(begun_s, number, total)}"
+                print(f"{progress}: compute {compute}, effective {effective}", flush=True)
         host_times_s = turns.durations_s(MEASURED)
         left = session.agree(session.options.window.steps_left(len(host_times_s), sum(host_times_s)))
     steps_each = calls * training.steps_per_call
@@ -158,7 +158,7 @@ def in_turns(session: Session) -> Measured:
 def _input_metrics(
     session: Session, turns: Turns, first_calls_s: Sequence[float], data: Input, read: dict[str, float]
 ) -> dict[str, Any]:
-    """Return what the input path did in the effective blocks, and EPCC's speed of all calls on it."""
+    """Return the metrics of the input path in the effective blocks, and EPCC's speed over all calls on it."""
     run, gather, effective_s = session.run, session.target.gather, turns.durations_s(EFFECTIVE)
     own_share = sum(turns.waits_s) / (sum(turns.waits_s) + sum(turns.effective_steps_s))
     calls = len(effective_s) * turns.calls_per_block
@@ -172,7 +172,7 @@ def _input_metrics(
         run.layout["num_devices"],
         turns,
         session.longest_s(effective_s),
-        max(gather(own_share)),  # the others wait for the rank that waits most
+        max(gather(own_share)),  # all ranks wait for the slowest one
         {key: sum(one[key] for one in reads) for key in read},
     )
     all_calls = len(first_calls_s) + calls
@@ -180,9 +180,9 @@ def _input_metrics(
 
 
 def _calls_per_block(session: Session) -> tuple[int, list[float]]:
-    """Return the number, from the times of warm-up calls on the device's own data, and the times of the others.
+    """Make warm-up calls, first on the input path and then on data on the device.
 
-    The others come first.
+    Returns the number of calls per block, from the times of the latter, and the times of the former in seconds.
     """
     window, training = session.options.window, session.training
     of_feeds_s = []
@@ -199,7 +199,7 @@ def _calls_per_block(session: Session) -> tuple[int, list[float]]:
 
 
 class ReadCounts:
-    """Amounts that this process read between pairs of edges, as its data set and as the kernel counted them."""
+    """Amounts that this process read between pairs of edges, by the counts of its data set and of the kernel."""
 
     def __init__(self, read_so_far: Callable[[], Mapping[str, float]], counters: Path = IO_COUNTERS) -> None:
         self._read_so_far, self._counters = read_so_far, counters
@@ -210,9 +210,9 @@ class ReadCounts:
         found = dict(self._read_so_far())
         try:
             lines = dict(line.split(": ") for line in self._counters.read_text().splitlines())
-        except OSError:  # no such file but on Linux
+        except OSError:  # the file exists on Linux only
             return found
-        # proc(5): bytes that were asked for, and those of them that came from storage
+        # proc(5): requested bytes, and those that came from storage
         return found | {"io_rchar_bytes": int(lines["rchar"]), "io_read_bytes": int(lines["read_bytes"])}
 
     def edge(self, edge: str) -> None:

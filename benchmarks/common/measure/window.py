@@ -1,4 +1,4 @@
-"""One measured window: the loop that is timed, the same for every benchmark."""
+"""One measured window: the timed loop of every benchmark."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from benchmarks.common.options import WindowOptions
 from benchmarks.common.progress import Pace, to_go
 from benchmarks.common.record import MEASURED
 
-TOGETHER_S = 1.0  # as in blocks that are measured in turns, a GPU without events is not waited for at each step
-LEAST_PARTS = 20  # of a window of which steps are waited for together: what one sees of its course
+TOGETHER_S = 1.0  # seconds of steps after which the host waits for a GPU without events
+LEAST_PARTS = 20  # timed parts of a window, so that the record shows its course
 
 
 def in_a_window(session: Session) -> Measured:
-    """Measure in one window; all steps are on the data that was asked for."""
+    """Measure in one window; all steps use the requested data."""
     target, training = session.target, session.training
     timer = StepTimer(time.monotonic, training.synchronize, target.record_event)
-    together_s = TOGETHER_S if session.is_waited_for_together else 0.0
+    together_s = TOGETHER_S if session.host_runs_ahead else 0.0
     options = session.options.window
     measure_steps(training.data.call, timer, options, session.launch, session.agree, session.marked, together_s)
     calls = len(timer.warmup_step_times_s) + len(timer.host_times_s) * timer.steps_together
@@ -47,11 +47,11 @@ def measure_steps(
     marked: MarkedSteps,
     together_s: float = 0.0,
 ) -> None:
-    """Make warm-up steps, then measured steps, with a word on progress every few seconds.
+    """Make warm-up steps, then measured steps, and print the progress every few seconds.
 
-    `agree` gives every rank the number of rank 0. Where steps turn out faster than those of the warm-up, more follow,
-    until the window is as long as was asked for. A timer without device events waits for each step, or for those of
-    `together_s` seconds together: a device that is waited for has nothing to do until it is told of its next step.
+    `agree` returns rank 0's number on every rank. If steps are faster than those of the warm-up, more follow, until the
+    window has the requested length. A timer without device events waits after each step, or after steps of `together_s`
+    seconds, as the device is idle from the end of such a wait until its next step.
     """
     pace = Pace()
 

@@ -1,1 +1,1 @@
-"""The node that a run is on: its limits, its GPUs, and what the record says of it."""
+"""Node of a run: its limits, its GPUs, and its description in the record."""

@@ -1,4 +1,4 @@
-"""Limits that control groups set for this process: CPUs, memory, and how often its CPU quota throttled it.
+"""Limits of this process by its control groups: CPUs, memory, and the periods in which its CPU quota throttled it.
 
 Reads cgroup v1 (cpu.cfs_quota_us) and v2 (cpu.max) of this process's group and all groups above it; the tightest
 limit counts.
@@ -12,37 +12,37 @@ from pathlib import Path
 from typing import NamedTuple
 
 PROC = Path("/proc/self")
-NO_LIMIT_BYTES = 1 << 60  # cgroup v1 shows no limit as the largest number of whole pages
+NO_LIMIT_BYTES = 1 << 60  # cgroup v1 reports the largest number of whole pages if there is no limit
 
 
 class Periods(NamedTuple):
-    """Periods of a CPU quota: those that began, and those in which threads had to wait for the next."""
+    """Periods of a CPU quota: all that began, and the throttled ones."""
 
     all: int = 0
     throttled: int = 0
 
 
 def cpu_quota(proc: Path = PROC) -> float | None:
-    """CPUs' worth of time that this process and its neighbours may take together; None without a limit."""
+    """Return the CPU quota of this process's group, in CPUs; None without a limit."""
     found = []
     for group in _groups("cpu", proc):
         quota, _, period = _text(group / "cpu.max").partition(" ")
         if not quota:
             quota, period = _text(group / "cpu.cfs_quota_us"), _text(group / "cpu.cfs_period_us")
-        if quota.isdigit() and period.isdigit() and int(period):  # else it is "max", or -1
+        if quota.isdigit() and period.isdigit() and int(period):  # no limit: "max" or -1
             found.append(int(quota) / int(period))
     return min(found, default=None)
 
 
 def memory_limit_bytes(proc: Path = PROC) -> int | None:
-    """Memory that this process and its neighbours may have together; None without a limit."""
+    """Return the memory limit of this process's group, in bytes; None without a limit."""
     names = "memory.max", "memory.limit_in_bytes"
     texts = [_text(group / name) for group in _groups("memory", proc) for name in names]
     return min((int(text) for text in texts if text.isdigit() and int(text) < NO_LIMIT_BYTES), default=None)
 
 
 def quota_periods(proc: Path = PROC) -> list[Periods]:
-    """Periods until now of the quota of each group, this process's first."""
+    """Return the quota periods of each group until now, that of this process first."""
     found = []
     for group in _groups("cpu", proc):
         counts = dict(line.split(" ", 1) for line in _text(group / "cpu.stat").splitlines() if " " in line)
@@ -51,7 +51,7 @@ def quota_periods(proc: Path = PROC) -> list[Periods]:
 
 
 def _groups(controller: str, proc: Path) -> Iterator[Path]:
-    """Folders of this process's group and of those above it, as far as they can be seen from here."""
+    """Yield the visible folders of this process's group and of those above it."""
     mounts = [line.split() for line in _text(proc / "mountinfo").splitlines()]
     for line in _text(proc / "cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
@@ -64,7 +64,7 @@ def _groups(controller: str, proc: Path) -> Iterator[Path]:
             ):
                 continue
             top = Path(place)
-            # In a container the group's own path may be that of the host, and its folder is the mount.
+            # In a container the group's path may be that of the host; its folder is then the mount itself.
             below = Path(path).relative_to(root) if Path(path).is_relative_to(root) else Path()
             for part in (below, *below.parents):
                 if (top / part).is_dir():

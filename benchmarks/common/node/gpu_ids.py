@@ -1,6 +1,6 @@
-"""The GPUs that this process sees, from the driver itself, as not every framework tells their ids.
+"""Ids of the GPUs of this process, from the driver, and binding to the CPUs near a GPU.
 
-On a node of several NUMA domains, memory of another one is further away: a process is bound to the CPUs near its GPU.
+Not every framework reports ids. Binding matters on a node of several NUMA domains, as memory of another one is slower.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ PCI_DEVICES = Path("/sys/bus/pci/devices")
 
 
 def gpu_ids() -> list[str]:
-    """For each GPU, in the order in which CUDA or HIP number them here, its ids separated by spaces.
+    """Return the ids of each GPU, separated by spaces, in the order in which CUDA or HIP number them here.
 
-    Empty where there is no driver, or it does not say.
+    Empty without a driver, or if the driver does not report them.
     """
     return _cuda_ids() or _hip_ids()
 
 
 def _cuda_ids() -> list[str]:
-    """UUID and PCI address; of an instance of a divided GPU those of the GPU (CUDA driver API, device management)."""
+    """Return UUID and PCI address of each GPU, also for an instance of it (CUDA driver API, device management)."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
         count = ctypes.c_int()
@@ -47,7 +47,7 @@ def _cuda_ids() -> list[str]:
 
 
 def _hip_ids() -> list[str]:
-    """PCI addresses (HIP runtime API, device management)."""
+    """Return the PCI address of each GPU (HIP runtime API, device management)."""
     try:
         hip = ctypes.CDLL("libamdhip64.so")
         count = ctypes.c_int()
@@ -64,10 +64,10 @@ def _hip_ids() -> list[str]:
 
 
 def bind(launch: Launch, devices_per_process: int = 1) -> None:
-    """Bind this process, and all that it starts, to the CPUs near the GPUs of its local rank, as the kernel lists them.
+    """Bind this process and its future threads and children to the CPUs near the GPUs of its local rank.
 
-    What a launcher has bound is narrowed and never widened. Nothing happens where no GPU tells where it is, or where
-    none of the CPUs near it may be used. Threads that are there already stay where they are.
+    A binding by the launcher is narrowed and never widened. Nothing happens if the GPUs' NUMA domain is not known, or
+    if this process may use none of its CPUs. Existing threads keep their binding.
     """
     first = launch.local_rank * devices_per_process
     near: set[int] = set()
@@ -78,7 +78,7 @@ def bind(launch: Launch, devices_per_process: int = 1) -> None:
 
 
 def _near(ids: str) -> set[int]:
-    """The CPUs near a GPU, from its PCI address among its ids; empty where the kernel does not say."""
+    """Return the CPUs near a GPU, from the PCI address among its ids; empty if the kernel does not list them."""
     for address in ids.split():
         try:
             return _cpus((PCI_DEVICES / address.lower() / "local_cpulist").read_text())
@@ -88,7 +88,7 @@ def _near(ids: str) -> set[int]:
 
 
 def _cpus(listed: str) -> set[int]:
-    """CPUs of a list as the kernel writes it, such as 0-3,8."""
+    """Return the CPUs of a list as the kernel writes it, such as 0-3,8."""
     found: set[int] = set()
     for part in filter(None, listed.strip().split(",")):
         first, _, last = part.partition("-")

@@ -1,4 +1,4 @@
-"""Detection of errors that mean too little memory: only the frameworks' own allocators raise a type of their own."""
+"""Detect errors that mean too little memory: only the frameworks' own allocators raise a specific type."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ WORDS = re.compile(
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether memory was too small, of the device or of the node, whoever asked for it."""
+    """Return whether an error means too little memory, of the device or of the node."""
     return any(type(one).__name__ in TYPES or WORDS.search(str(one)) for one in _causes(error))
 
 
-def telling_line(error: Exception) -> str:
-    """Return the first line of an error's message, with the line on memory, which libraries put further down."""
+def short_message(error: Exception) -> str:
+    """Return the first line of an error's message, with the line on memory, which can be further down or in a cause."""
     lines = [line.strip() for line in str(error).strip().splitlines()] or ["no message"]
-    said = next((line for one in _causes(error) for line in str(one).splitlines() if WORDS.search(line)), "")
-    return lines[0] if not said or WORDS.search(lines[0]) else f"{lines[0]} ({said.strip()})"
+    on_memory = next((line for one in _causes(error) for line in str(one).splitlines() if WORDS.search(line)), "")
+    return lines[0] if not on_memory or WORDS.search(lines[0]) else f"{lines[0]} ({on_memory.strip()})"
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -21,9 +21,9 @@ from benchmarks.common.node.cgroup import cpu_quota, memory_limit_bytes
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 NUMA_NODES = Path("/sys/devices/system/node")
-COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # nvidia-smi underlines, whoever reads it
-TIMEOUT_S = 20
-# A list of names, never the whole environment: it may hold secrets.
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # nvidia-smi underlines even in a pipe
+TIMEOUT_S = 20  # of one command
+# Listed by name, as the whole environment may contain secrets.
 ENVIRONMENT = (
     "CUDA_DEVICE_MAX_CONNECTIONS",
     "CUDA_VISIBLE_DEVICES",
@@ -73,9 +73,9 @@ NVIDIA_FACTS = (
 
 
 def collect_provenance(packages: Sequence[str]) -> dict[str, Any]:
-    """The origin of this run's results; `packages` are distributions whose versions matter.
+    """Return the origin of this run's results; `packages` are distributions whose versions matter.
 
-    `nodes` holds this node alone until the benchmark has heard of the others.
+    `nodes` has this node alone, until the benchmark gathers the others.
     """
     node = _node_facts()
     found = {
@@ -96,7 +96,7 @@ def collect_provenance(packages: Sequence[str]) -> dict[str, Any]:
 
 
 def _node_facts() -> dict[str, Any]:
-    """This node: its kernel, processors, memory and devices, as the vendor's own tools describe them."""
+    """Return the facts on this node: kernel, processors, memory, and devices from the vendor's own tools."""
     return {
         "hostname": node_name(),
         "kernel": platform.release(),
@@ -112,7 +112,7 @@ def _node_facts() -> dict[str, Any]:
 
 
 def _numa_cpus() -> dict[str, str] | None:
-    """The CPUs of each NUMA node, as the kernel lists them."""
+    """Return the CPUs of each NUMA node, as the kernel lists them."""
     found = {}
     for path in sorted(NUMA_NODES.glob("node[0-9]*/cpulist")):
         try:
@@ -123,7 +123,7 @@ def _numa_cpus() -> dict[str, str] | None:
 
 
 def _nvidia_devices() -> list[dict[str, str]] | None:
-    """Units are nvidia-smi's own, in the values; a fact that a device does not have is [N/A]."""
+    """Return the facts on each device, with nvidia-smi's own units in the values, and [N/A] for a missing one."""
     text = _run("nvidia-smi", f"--query-gpu={','.join(NVIDIA_FACTS)}", "--format=csv")
     if text is None:
         return None
@@ -153,7 +153,7 @@ def _git(*arguments: str) -> str | None:
 
 
 def _commit() -> str | None:
-    """Return this checkout's commit; in a copy of it or without git, the commit from which the copy was made."""
+    """Return this checkout's commit; in a copy, or without git, the commit that the copy was made from."""
     return _git("rev-parse", "HEAD") or os.environ.get("CARAML_GIT_COMMIT") or None
 
 

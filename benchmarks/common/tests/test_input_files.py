@@ -63,7 +63,7 @@ def test_a_full_disk_is_one_clear_sentence_and_leaves_no_part_of_a_file(files, t
             raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(shutil, "copy2", full)
-    with pytest.raises(ConfigError, match=r"--stage .*No space left on device\): 2 of 4 files are there; make room"):
+    with pytest.raises(ConfigError, match=r"--stage .*No space left on device\) after 2 of 4 files: make room"):
         stage(files, tmp_path / "disk")
     assert len([path for path in (tmp_path / "disk").rglob("*") if path.is_file()]) == 2
 
@@ -72,5 +72,5 @@ def test_a_file_that_is_gone_and_a_folder_that_cannot_be_made_are_said(files, tm
     files[1].unlink()
     with pytest.raises(ConfigError, match="two cannot be copied there"):
         stage(files, tmp_path / "disk")
-    with pytest.raises(ConfigError, match="name another folder"):
+    with pytest.raises(ConfigError, match="choose another folder"):
         stage(files, files[0])

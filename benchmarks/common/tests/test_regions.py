@@ -150,8 +150,8 @@ def test_shares_for_tables_are_what_is_known(seconds, devices, shares):
 
 def test_communication_of_which_a_part_is_told_is_not_known():
     found = merge([described(**{COMM: 1, FORWARD: 3})])
-    assert share_metrics(found, 2, all_is_told=False)["comm_percent"] is None
-    assert share_metrics(found, 1, all_is_told=False)["comm_percent"] == 25
+    assert share_metrics(found, 2, is_complete=False)["comm_percent"] is None
+    assert share_metrics(found, 1, is_complete=False)["comm_percent"] == 25
 
 
 def test_nothing_that_was_not_marked_has_a_share():

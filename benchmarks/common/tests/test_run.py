@@ -65,7 +65,10 @@ def no_file_above(limit_bytes: int) -> Iterator[None]:
 
 
 def test_a_folder_without_space_is_refused_before_the_run(tmp_path):
-    with no_file_above(100), pytest.raises(ConfigError, match=r"cannot be written \(File too large\): choose a folder"):
+    with (
+        no_file_above(100),
+        pytest.raises(ConfigError, match=r"cannot be written \(File too large\): choose a writable folder"),
+    ):
         check_record_path(str(tmp_path / "record.json"))
     assert not list(tmp_path.iterdir())
 
@@ -80,7 +83,7 @@ def test_a_record_that_finds_no_space_is_in_the_output(tmp_path, capsys):
     assert code == EXIT_FAILED
     printed = capsys.readouterr()
     assert json.loads(printed.out.splitlines()[0].removeprefix(RESULT_PREFIX))["status"] == OK
-    assert f"b: error: the record {path} cannot be written (File too large): it is in the output" in printed.err
+    assert f"b: error: the record {path} cannot be written (File too large): it was printed instead" in printed.err
     assert not list(tmp_path.iterdir())
 
 

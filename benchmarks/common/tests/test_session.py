@@ -295,7 +295,10 @@ def test_split_steps_that_do_not_fit_lose_no_run(ran, monkeypatch, capsys):
     code, record = ran()
     assert (code, record["status"]) == (0, "ok")
     assert set(record["regions"]["measured"]["regions"]) == {"IO", "Forward", "Other"}
-    assert "regions are not told: rank 0: MemoryError: out of memory" in capsys.readouterr().err
+    assert (
+        "no regions are reported, as a step cannot be split: rank 0: MemoryError: out of memory"
+        in capsys.readouterr().err
+    )
 
 
 def test_steps_are_not_split_where_none_are_asked_for(ran, monkeypatch):
@@ -350,7 +353,7 @@ def test_a_profile_is_never_written_over_another(tmp_path, capsys):
 def test_a_profile_that_there_is_not_is_refused_before_the_run(ran, tmp_path, capsys):
     code, record = ran("--profile", "3")
     assert (code, record["metrics"].get("measured_steps")) == (2, None)
-    assert record["error"] == "--profile is not there for sums on this device: leave it out"
+    assert record["error"] == "--profile was asked for, but sums has no profiler on this device: leave it out"
     assert session.main(Sums, ["--profile", "3"]) == 2
     assert "--profile needs --record FILE" in capsys.readouterr().err
 
@@ -382,7 +385,7 @@ def test_turns_need_an_input_path(ran, monkeypatch):
     monkeypatch.setattr(Sums, "build", lambda run, target: WithoutInput())
     code, record = ran("--effective")
     assert (code, record["status"]) == (2, "failed")
-    assert record["error"] == "--effective is not there for sums, which has no input path: leave it out"
+    assert record["error"] == "--effective was asked for, but sums has no input path: leave it out"
 
 
 def test_ranks_with_other_options_are_named(ran, monkeypatch):

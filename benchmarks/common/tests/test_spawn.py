@@ -85,16 +85,16 @@ def test_nodes_count_on_and_are_told_of_the_first(tmp_path):
 @pytest.fixture
 def few_ports(monkeypatch):
     """Six ports for all, of which nothing is held."""
-    monkeypatch.setattr(spawning, "HELD", ExitStack())
-    monkeypatch.setattr(spawning, "_given_to_nobody", lambda: range(9990, 9996))
+    monkeypatch.setattr(spawning, "RESERVED", ExitStack())
+    monkeypatch.setattr(spawning, "_never_assigned", lambda: range(9990, 9996))
     yield
-    spawning.HELD.close()
+    spawning.RESERVED.close()
 
 
 def test_ports_are_held_until_a_framework_binds_them(few_ports):
-    spawning._given_to_nobody = lambda: range(9990, 9999)
+    spawning._never_assigned = lambda: range(9990, 9999)
     first = spawning.free_ports(3)
-    program = "from benchmarks.common import spawn; spawn._given_to_nobody = lambda: range(9990, 9999); "
+    program = "from benchmarks.common import spawn; spawn._never_assigned = lambda: range(9990, 9999); "
     program += "print(spawn.free_ports(3))"
     other = subprocess.run([sys.executable, "-c", program], env=ENVIRON, capture_output=True, text=True, check=True)
     assert abs(first - int(other.stdout)) >= 3
@@ -105,7 +105,7 @@ def test_a_port_that_something_listens_on_is_left_out(few_ports):
         taken.bind(("", 9992))
         taken.listen()
         assert spawning.free_ports(3) == 9993
-    with pytest.raises(ConfigError, match="no 4 free ports in a row"):
+    with pytest.raises(ConfigError, match="no 4 consecutive free ports"):
         spawning.free_ports(4)
 
 
@@ -121,4 +121,4 @@ def test_a_port_that_something_listens_on_is_left_out(few_ports):
 )
 def test_ports_that_the_kernel_may_give_to_anybody_are_left_to_it(tmp_path, own_range, ports):
     (tmp_path / "range").write_text(own_range)
-    assert spawning._given_to_nobody(tmp_path / "range") == ports
+    assert spawning._never_assigned(tmp_path / "range") == ports

@@ -23,8 +23,8 @@ def test_flops_are_those_that_were_counted_of_the_reference():
         (["--stage", "/tmp"], "--stage was given, but the data is synthetic"),
         (["--effective"], "--effective compares with --data synthetic"),
         (["--dropout", "1"], "dropout and momentum must be from 0 to below 1"),
-        (["--precision", "fp8"], "TensorFlow trains in none"),
-        (["--device", "ipu"], "--device ipu was asked for, but cosmoflow is not there on IPUs"),
+        (["--precision", "fp8"], "TensorFlow does not train in it"),
+        (["--device", "ipu"], "--device ipu was asked for, but cosmoflow does not run on IPUs"),
     ],
 )
 def test_bad_options_are_one_clear_sentence(flags, message, capsys):

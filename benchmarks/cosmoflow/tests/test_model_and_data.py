@@ -204,18 +204,18 @@ def test_data_without_one_good_file_is_an_error_and_no_endless_search(tmp_path):
 
 
 def test_a_folder_without_files_is_one_clear_sentence(tmp_path):
-    with pytest.raises(ConfigError, match=r"holds no files \*\.tfrecord, nor does a folder train"):
+    with pytest.raises(ConfigError, match=r"has no files \*\.tfrecord, and neither has a folder train"):
         reading(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "--out FOLDER is needed"),
+        ([], "--out FOLDER is required"),
         (["--out", "{tmp}/x", "--size", "100"], "size must be one of 32, 64, 128, got 100"),
         (["--out", "{tmp}/x", "--samples", "0"], "samples must be above 0"),
-        (["--out", "{tmp}/begun"], "was begun with samples 16 and not 32"),
-        (["--out", "{tmp}/unknown"], "holds files of unknown origin"),
+        (["--out", "{tmp}/begun"], "has data with samples 16 instead of 32"),
+        (["--out", "{tmp}/unknown"], "has files of unknown origin"),
         (["--out", "{tmp}/file/x"], "cannot be written"),
     ],
 )
@@ -235,7 +235,7 @@ def test_two_that_prepare_one_folder_do_not_mix(tmp_path, capsys):
     with (tmp_path / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert prepare.main(["--out", str(tmp_path)]) == 2
-    assert "another prepare is at work" in capsys.readouterr().err
+    assert "another prepare is writing to" in capsys.readouterr().err
 
 
 def test_a_step_in_parts_trains_as_a_whole_one_does():

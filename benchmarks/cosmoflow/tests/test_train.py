@@ -73,7 +73,7 @@ def test_compute_and_effective_throughput_with_what_the_input_path_did(tmp_path,
     assert metrics["epcc_samples_per_s"] == pytest.approx(metrics["epcc_samples"] / metrics["epcc_s"])
     assert metrics["epcc_s"] > metrics["effective_s"]
     assert {window["kind"] for window in found["windows"]} == {"measured", "effective"}
-    for words in ("EPCC's", "opens/s", "% decompressing", "were copied to the nodes"):
+    for words in ("EPCC's", "opens/s", "% decompressing", "copied to the nodes' own disks"):
         assert words in said
     parts = found["regions"]["in parts"]["regions"]
     assert {"Forward", "Backward", "Update"} <= set(parts)

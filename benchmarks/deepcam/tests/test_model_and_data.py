@@ -187,7 +187,7 @@ def test_statistics_that_cannot_be_used_are_one_clear_sentence(small, tmp_path):
     with pytest.raises(ConfigError, match="has no range above 0 for each of 16 channels"):
         run.reader()
     (tmp_path / "stats.h5").write_bytes(b"no HDF5")
-    with pytest.raises(ConfigError, match="has no least and largest values"):
+    with pytest.raises(ConfigError, match="has no minima and maxima"):
         run.reader()
     (tmp_path / "stats.h5").unlink()
     with pytest.raises(ConfigError, match=r"there is no stats\.h5 in"):
@@ -197,9 +197,9 @@ def test_statistics_that_cannot_be_used_are_one_clear_sentence(small, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "--out FOLDER is needed"),
-        (["--out", "{tmp}/begun", "--size", "192x288"], "was begun with samples 8 and not 32"),
-        (["--out", "{tmp}/unknown", "--size", "192x288"], "holds files of unknown origin"),
+        ([], "--out FOLDER is required"),
+        (["--out", "{tmp}/begun", "--size", "192x288"], "has data with samples 8 instead of 32"),
+        (["--out", "{tmp}/unknown", "--size", "192x288"], "has files of unknown origin"),
         (["--out", "{tmp}/file/x"], "cannot be written"),
     ],
 )

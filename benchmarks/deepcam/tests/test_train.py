@@ -85,7 +85,7 @@ def test_compute_and_effective_throughput_with_what_the_input_path_did(tmp_path,
     assert metrics["records_damaged"] == 0
     assert {window["kind"] for window in found["windows"]} == {"measured", "effective"}
     assert "Warning" not in done.stderr
-    for words in ("EPCC's", "opens/s", "% reading", "were copied to the nodes"):
+    for words in ("EPCC's", "opens/s", "% reading", "copied to the nodes' own disks"):
         assert words in done.stdout
 
 

@@ -1,7 +1,7 @@
 """Let megatron-core train on a machine without a GPU.
 
-megatron-core asks PyTorch's CUDA module by name for the current device, its random state and to synchronise. On a CPU
-these names are answered here, and nowhere else. On a machine with a GPU nothing here can become active.
+megatron-core calls PyTorch's CUDA module for the current device, its random state and to synchronise. This module
+replaces these functions on a CPU. It refuses to do so on a machine with a GPU.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 
 
 def install() -> None:
-    """Answer megatron-core's calls to CUDA with the CPU; raises RuntimeError where there is a GPU."""
+    """Let megatron-core's calls to CUDA use the CPU; raises RuntimeError on a machine with a GPU."""
     if torch.cuda.is_available():
         raise RuntimeError("the CPU stand-ins for CUDA must not be installed on a machine with a GPU")
     from megatron.core.pipeline_parallel import schedules
@@ -25,11 +25,11 @@ def install() -> None:
     torch.Tensor.cuda = lambda tensor, *args, **options: tensor  # type: ignore[method-assign]
     schedules.torch = _TorchOnCpu()
     torch.cuda.get_rng_state = torch.cuda.random.get_rng_state = lambda device=None: torch.get_rng_state()
-    random._set_cuda_rng_state = lambda *args, **options: None  # that of the CPU is kept beside
+    random._set_cuda_rng_state = lambda *args, **options: None  # the CPU's state is restored separately
 
 
 class _TorchOnCpu:
-    """The module torch, as the pipeline schedules see it: what they make on "cuda" is made on the CPU."""
+    """The module torch for the pipeline schedules: their tensors on "cuda" are made on the CPU."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(torch, name)

@@ -1,7 +1,7 @@
 """Graphcore's IPUs, by PopTorch of the Poplar SDK. Written from its documentation, never run on hardware.
 
-The layers of the model are a pipeline over several IPUs, fed by one process. Source: Graphcore, PyTorch for the IPU:
-User Guide, version 3.4: "Multi-IPU execution strategies", "Gradient accumulation" and "Optimizers".
+The layers of the model are a pipeline over several IPUs, which one process feeds. Source: Graphcore, PyTorch for the
+IPU: User Guide, version 3.4: "Multi-IPU execution strategies", "Gradient accumulation" and "Optimizers".
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from benchmarks.llm_training.metrics import learning_rate
 Conclude = Callable[[RunRecord, int, int, list[float]], str]
 
 WITHOUT = "--device ipu needs PopTorch of the Poplar SDK: use its container"
-LOSS_SCALE = 2.0**10  # of fp16
+LOSS_SCALE = 2.0**10  # in fp16
 
 
 class Target:
-    """IPUs on which this process computes."""
+    """IPUs of this process."""
 
     kind = "ipu"
     record_event = None
@@ -38,34 +38,36 @@ class Target:
         self.precision, self.num_ipus = precision, num_ipus
 
     def gather(self, value: Any) -> list[Any]:
-        """There is one rank."""
+        """Return the value of the only rank."""
         return [value]
 
     def describe_devices(self) -> list[Device]:
-        """The IPUs in the order of the pipeline; PopTorch tells neither their ids nor their memory."""
+        """Return the IPUs in the order of the pipeline; PopTorch reports neither their ids nor their memory."""
         return [Device(node_name(), 0, "IPU", "", None, usable_cpus()) for _ in range(self.num_ipus)]
 
     def software(self) -> dict[str, Any]:
-        """Nothing: PopTorch's version is that of its container."""
+        """Return nothing: the container determines PopTorch's version."""
         return {}
 
     statistics = software
-    profile = None  # PopVision's is switched on for the whole program
+    profile = None  # PopVision can only profile the whole program
 
 
 def choose_target(config: Config, launch: Launch, layout: Layout) -> Target:
-    """The IPUs of the pipeline; raises ConfigError for what they cannot do, or without an SDK."""
+    """Return the IPUs of the pipeline; raises ConfigError for unsupported options, and without the SDK."""
     if launch.world_size > 1:
-        raise ConfigError("--device ipu trains with one process, which holds all IPUs: start it alone")
+        raise ConfigError("--device ipu trains with one process for all IPUs: start one process")
     if layout.tensor_parallel_size > 1 or layout.data_parallel_size > 1:
         raise ConfigError(
-            "--device ipu shares layers in turn only: give --pipeline-parallel-size for the number of IPUs"
+            "--device ipu has pipeline parallelism only: give the number of IPUs by --pipeline-parallel-size"
         )
     precision = "fp16" if config.compute.precision == "auto" else config.compute.precision
     if precision in ("bf16", "fp8"):
-        raise ConfigError(f"--precision {precision} was asked for, but that is not there on IPUs: use fp16 or fp32")
+        raise ConfigError(f"--precision {precision} was asked for, but IPUs do not have it: use fp16 or fp32")
     if config.parallel.recompute != "none":
-        raise ConfigError("--recompute is not there on IPUs: a pipeline computes again what it must by itself")
+        raise ConfigError(
+            "--recompute was asked for, but a pipeline of IPUs recomputes what it needs by itself: leave it out"
+        )
     _poptorch()
     return Target(precision, layout.pipeline_parallel_size)
 
@@ -79,10 +81,10 @@ def _poptorch() -> Any:
 
 
 class PipelinedGpt(nn.Module):
-    """The model for PopTorch, each part on its IPU.
+    """Model for PopTorch, with each part on its IPU.
 
-    Embedding and output share their weights and so their IPU, the first. The layers are spread over the others, or over
-    both of two, or are all on the only one.
+    Embedding and output share their weights and are on the first IPU. The layers are distributed over the others; with
+    one or two IPUs, over all.
     """
 
     def __init__(self, gpt: PlainGpt, num_ipus: int) -> None:
@@ -98,31 +100,32 @@ class PipelinedGpt(nn.Module):
         poptorch.BeginBlock(gpt.norm, user_id="output", ipu_id=0)
 
     def forward(self, tokens_BT: Tensor, labels_BT: Tensor) -> Tensor:
+        """Return the loss."""
         loss: Tensor = self.poptorch.identity_loss(self.gpt(tokens_BT, labels_BT), reduction="none")
         return loss
 
 
 def ipus_of_layers(num_layers: int, num_ipus: int) -> list[int]:
-    """The IPU of each layer: the first is left to the embedding where there are more than two."""
+    """Return the IPU of each layer; of more than two IPUs, the first has the embedding alone."""
     first = 1 if num_ipus > 2 else 0
     each = -(-num_layers // (num_ipus - first))
     return [first + layer // each for layer in range(num_layers)]
 
 
 class Trainer:
-    """A Training on all IPUs, one optimizer step at a time."""
+    """Training on all IPUs, one optimizer step per call."""
 
     steps_per_call = 1
     on_device = None
 
     def __init__(self, config: Config, plan: BatchPlan, target: Target, conclude: Conclude) -> None:
-        """`conclude` fills in what follows from the number of tokens and of steps, and from the losses."""
+        """Build the model; `conclude` completes the record from the numbers of tokens and steps, and the losses."""
         poptorch = _poptorch()
         self._conclude = conclude
         shape, length = config.model.shape, config.model.tokens_per_sample
         if target.num_ipus > 1 and plan.grad_accum_steps < 2 * target.num_ipus:
             raise ConfigError(
-                f"a pipeline of {target.num_ipus} IPUs is not filled by {plan.grad_accum_steps} micro batches: "
+                f"{plan.grad_accum_steps} micro batches do not fill a pipeline of {target.num_ipus} IPUs: "
                 f"global_batch_size must be {2 * target.num_ipus * plan.micro_batch_size} or more"
             )
         torch.manual_seed(config.training.seed)
@@ -156,20 +159,20 @@ class Trainer:
 
     @property
     def data(self) -> Trainer:
-        """One process takes all data."""
+        """Feed of all data, which one process takes."""
         return self
 
     def call(self) -> None:
-        """Forward, backward and update over one global batch."""
+        """Make one optimizer step over a global batch."""
         self.step(self.take())
 
     def take(self) -> Tensor:
-        """The next global batch, each sample with the token after it."""
+        """Return the next global batch, each sample with the token after it."""
         first = len(self._losses) * self._batch
         return torch.from_numpy(np.stack([self._samples[first + index] for index in range(self._batch)]))
 
     def step(self, batch: Tensor) -> None:
-        """One optimizer step on it."""
+        """Make one optimizer step on a global batch."""
         for group in self._optimizer.param_groups:
             group["lr"] = learning_rate(self._config.training, len(self._losses))
         self._model.setOptimizer(self._optimizer)
@@ -178,14 +181,14 @@ class Trainer:
         self._losses.append(self._model(inputs_BT, labels_BT).float().mean())
 
     def synchronize(self) -> None:
-        """Nothing: a call of a PopTorch model returns when its step is done."""
+        """Do nothing: a call of a PopTorch model returns when its step is done."""
 
     def losses(self) -> list[float]:
         """Return the loss of every step."""
         return [float(loss) for loss in self._losses]
 
     def conclude(self, record: RunRecord) -> str:
-        """Why the run is not a good one, or an empty string."""
+        """Complete the record; return why the run is not valid, or an empty string."""
         config = self._config
         record.provenance["data"] = describe(config.data.data_prefix, config.model.tokens_per_sample)
         record.metrics["skipped_steps"] = 0

@@ -1,4 +1,4 @@
-"""Choice of a run's kernels, from the options and from the software that is installed."""
+"""Choose a run's kernels, from the options and the installed software."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from benchmarks.common.options import ConfigError
 from benchmarks.llm_training.config import Config, Layout
 from benchmarks.on_pytorch.target import Target
 
-FP8_CAPABILITY = (8, 9)  # of the first NVIDIA GPUs that multiply in fp8; AMD's that do report more
-GRAPH_WARMUP_STEPS = 2  # one as it comes, one to capture
+FP8_CAPABILITY = (8, 9)  # of the first NVIDIA GPUs with fp8; AMD's with fp8 report more
+GRAPH_WARMUP_STEPS = 2  # one without capture, one to capture
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,14 @@ class Kernels:
     compile: str  # "off", "parts" or "layers"
     attention: str
     cuda_graph: bool
-    fused_gradients: bool  # weight gradients are added up by the product itself
+    fused_gradients: bool  # the matrix product accumulates weight gradients
 
 
 PLAIN = Kernels("megatron", "off", "auto", cuda_graph=False, fused_gradients=False)
 
 
 def choose_kernels(config: Config, target: Target, layout: Layout) -> Kernels:
-    """Return the kernels for this device; raise ConfigError if a requested one is unavailable."""
+    """Return the kernels for this device; raises ConfigError if a requested one is unavailable."""
     asked = config.kernels
     layers = asked.layers
     if layers == "auto":
@@ -71,16 +71,18 @@ def _choose_compile(asked: str, layers: str, target: Target) -> str:
     if asked == "off":
         return asked
     if asked == "layers" and layers == "transformer-engine":
-        raise ConfigError("--compile layers is for --layers megatron: TransformerEngine's layers are compiled already")
+        raise ConfigError(
+            "--compile layers needs --layers megatron, as TransformerEngine's layers are compiled already"
+        )
     missing = _missing_compiler(target)
     if asked == "auto":
         return "parts" if target.on_gpu and not missing else "off"
     if missing:
         raise ConfigError(f"--compile {asked} needs {missing}, which is not installed: add it, or use --compile off")
     if asked == "layers":
-        # A warning within a layer would cut its graph in pieces.
+        # A warning inside a layer would split its graph.
         torch._dynamo.config.ignore_logger_methods.add(warnings.warn)
-        # PyTorch 2.11 cannot note that in its own statistics, and says so by a traceback for each layer.
+        # PyTorch 2.11 cannot count that in its own statistics, and logs a traceback for each layer.
         logging.getLogger("torch._dynamo.metrics_context").setLevel(logging.CRITICAL)
     return asked
 
@@ -97,11 +99,11 @@ def _missing_compiler(target: Target) -> str:
 
 
 def _choose_attention(config: Config, layers: str, target: Target, layout: Layout) -> str:
-    """The kernel of PyTorch's scaled_dot_product_attention, which is told to use it; TransformerEngine has its own."""
+    """Select the kernel of PyTorch's attention, and return its name; TransformerEngine has its own."""
     asked, shape = config.kernels.attention, config.model.shape
     if layers == "transformer-engine":
         if asked != "auto":
-            raise ConfigError("--attention is for --layers megatron: TransformerEngine chooses its own")
+            raise ConfigError("--attention needs --layers megatron, as TransformerEngine chooses its own: leave it out")
         return layers
     kernels = {
         "math": (SDPBackend.MATH, torch.backends.cuda.enable_math_sdp),
@@ -131,12 +133,12 @@ def _choose_cuda_graph(config: Config, target: Target) -> bool:
     if config.kernels.cuda_graph == "off":
         return False
     if not target.on_gpu:
-        raise ConfigError("--cuda-graph on is for GPUs: use --cuda-graph off")
+        raise ConfigError("--cuda-graph on needs a GPU: use --cuda-graph off")
     if target.precision not in ("bf16", "fp32"):
         raise ConfigError(f"--cuda-graph on is for bf16 and fp32: {target.precision} changes its scales between steps")
     if config.parallel.recompute != "none":
         raise ConfigError(
-            f"--cuda-graph on does not go with --recompute {config.parallel.recompute}: use --recompute none"
+            f"--cuda-graph on does not work with --recompute {config.parallel.recompute}: use --recompute none"
         )
     if config.window.warmup_steps < GRAPH_WARMUP_STEPS:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""The GPT model, from megatron-core's parts."""
+"""GPT model from megatron-core's parts."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ from benchmarks.llm_training.gpt.kernels import PLAIN, Kernels
 
 
 class CoreAttention(MegatronModule):
-    """Causal attention by PyTorch's scaled_dot_product_attention, which picks the device's fastest kernel."""
+    """Causal attention by PyTorch's scaled_dot_product_attention, which chooses the device's fastest kernel."""
 
     def __init__(self, config: TransformerConfig, **_: Any) -> None:
         super().__init__(config=config)
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any) -> Tensor:
+        """Return the output of attention, of shape [tokens, sequences, hidden of this device]."""
         # T tokens, B sequences, H heads of this device, K = D // H
         q_BHTK, k_BHTK, v_BHTK = (tensor_TBHK.permute(1, 2, 0, 3) for tensor_TBHK in (query, key, value))
         out_BHTK = torch.nn.functional.scaled_dot_product_attention(q_BHTK, k_BHTK, v_BHTK, is_causal=True)
@@ -40,7 +41,8 @@ class CoreAttention(MegatronModule):
 class Norm(torch.nn.LayerNorm):
     """PyTorch's LayerNorm for megatron-core, whose own refuses sequence parallelism.
 
-    With it each rank sees a part of the sequence: the weights are marked, so that their gradients are summed.
+    With sequence parallelism each rank has a part of the sequence; the weights are marked, so that megatron-core sums
+    their gradients.
     """
 
     def __init__(self, config: TransformerConfig, hidden_size: int, eps: float = 1e-5, **_: Any) -> None:
@@ -60,9 +62,9 @@ def transformer_config(
     kernels: Kernels = PLAIN,
     fp8: bool = False,
 ) -> TransformerConfig:
-    """megatron-core's description of the model: GPT-2's layers, without dropout."""
+    """Return megatron-core's configuration of the model: GPT-2's layers, without dropout."""
     fused = kernels.compile != "off"
-    again: dict[str, dict[str, Any]] = {
+    recomputation: dict[str, dict[str, Any]] = {
         "none": {},
         "selective": {"recompute_granularity": "selective", "recompute_modules": ["core_attn"]},
         "full": {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1},
@@ -75,7 +77,7 @@ def transformer_config(
         tensor_model_parallel_size=layout.tensor_parallel_size,
         pipeline_model_parallel_size=layout.pipeline_parallel_size,
         sequence_parallel=sequence_parallel,
-        **again[recompute],
+        **recomputation[recompute],
         pipeline_dtype=dtype,
         params_dtype=dtype,
         bf16=dtype is torch.bfloat16,
@@ -86,10 +88,10 @@ def transformer_config(
         output_layer_init_method=_leave_as_is,
         use_cpu_initialization=not on_gpu,
         gradient_accumulation_fusion=kernels.fused_gradients,
-        masked_softmax_fusion=False,  # of an attention that is not used
+        masked_softmax_fusion=False,  # the attention with it is not used
         bias_dropout_fusion=fused,
         bias_activation_fusion=fused,
-        cross_entropy_loss_fusion=fused and dtype is torch.bfloat16,  # it gives gradients in no other type
+        cross_entropy_loss_fusion=fused and dtype is torch.bfloat16,  # its gradients have this type only
         apply_rope_fusion=kernels.layers == "transformer-engine",
         fp8="hybrid" if fp8 else None,
     )
@@ -102,7 +104,7 @@ def _leave_as_is(weight: Tensor) -> Tensor:
 def build_model(
     config: TransformerConfig, shape: ModelSize, sequence_length: int, seed: int, kernels: Kernels = PLAIN
 ) -> GPTModel:
-    """This rank's part of the model, on the CPU or the current GPU, with its weights initialised."""
+    """Return this rank's part of the model, on the CPU or the current GPU, with its weights initialised."""
     norm: type = Norm
     if kernels.layers == "transformer-engine":
         spec, norm = get_gpt_layer_with_transformer_engine_spec(), TENorm
@@ -129,9 +131,9 @@ def build_model(
 
 @torch.no_grad()
 def initialise_weights(model: GPTModel, shape: ModelSize, seed: int) -> None:
-    """GPT-2's initialisation, the same for every layout: each weight has a random stream of its own.
+    """Initialise the weights as GPT-2, identically for every layout: each weight has its own random stream.
 
-    Normal with deviation 0.02, divided by sqrt(2 x layers) where a block writes to the residual stream (Radford
+    Normal with deviation 0.02, divided by sqrt(2 x layers) if a block writes to the residual stream (Radford
     et al. 2019, section 2.3); biases 0, norms 1.
     """
     tensor_rank = parallel_state.get_tensor_model_parallel_rank()
@@ -154,7 +156,7 @@ def initialise_weights(model: GPTModel, shape: ModelSize, seed: int) -> None:
 
 
 def _global_name(name: str, first_layer: int) -> str:
-    """The parameter's name in the whole model, of which a pipeline stage holds the layers from `first_layer` on."""
+    """Return a parameter's name in the whole model; the pipeline stage has the layers from `first_layer` on."""
     parts = name.split(".")
     if "layers" in parts:
         at = parts.index("layers") + 1
@@ -169,5 +171,5 @@ def _stream(seed: int, name: str) -> int:
 
 
 def positions(micro_batch_size: int, sequence_length: int, device: torch.device) -> Tensor:
-    """Position of each token in its sequence, of shape [micro_batch_size, sequence_length]."""
+    """Return the position of each token in its sequence, of shape [micro_batch_size, sequence_length]."""
     return torch.arange(sequence_length, device=device).expand(micro_batch_size, -1)

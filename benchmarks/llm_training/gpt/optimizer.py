@@ -16,18 +16,18 @@ from benchmarks.llm_training.config import ADAM_BETAS, ADAM_EPS, TrainingOptions
 from benchmarks.llm_training.gpt.regions import MegatronTimers
 from benchmarks.on_pytorch.target import Target
 
-INITIAL_LOSS_SCALE = 2.0**16  # of fp16; halved when a gradient overflows
+INITIAL_LOSS_SCALE = 2.0**16  # in fp16; halved if a gradient overflows
 
 
 def build_optimizer(
     model: DistributedDataParallel, options: TrainingOptions, target: Target, timers: MegatronTimers
 ) -> MegatronOptimizer | CpuOptimizer:
-    """Return the optimizer for the device, which tells the timers what it does."""
+    """Return the optimizer for the device, which reports its regions to the timers."""
     return MegatronOptimizer(model, options, target, timers) if target.on_gpu else CpuOptimizer(model, options)
 
 
 class MegatronOptimizer:
-    """megatron-core's distributed optimizer; its `description` says whose AdamW it is."""
+    """megatron-core's distributed optimizer; `description` is the library and class of its AdamW."""
 
     def __init__(
         self, model: DistributedDataParallel, options: TrainingOptions, target: Target, timers: MegatronTimers
@@ -65,7 +65,7 @@ class MegatronOptimizer:
         )
 
     def zero_grad(self) -> None:
-        """Forget the gradients of the step before."""
+        """Reset the gradients."""
         self._optimizer.zero_grad()
 
     @property
@@ -75,7 +75,7 @@ class MegatronOptimizer:
         return scale
 
     def step(self, learning_rate: float) -> bool:
-        """Update the weights; return False where a gradient in fp16 was not finite, and the step was left out."""
+        """Update the weights; return False if the step was skipped, as a gradient in fp16 was not finite."""
         for group in self._optimizer.param_groups:
             group["lr"] = learning_rate
         done, _, _ = self._optimizer.step()
@@ -85,12 +85,12 @@ class MegatronOptimizer:
 def norm_of_all(
     chunk_size: int, overflow: torch.Tensor, tensor_lists: list[list[torch.Tensor]], per_tensor: bool
 ) -> tuple[torch.Tensor, None]:
-    """Norm over all tensors, without a word to the host: megatron-core's own, without apex, waits once for each."""
+    """Return the norm over all tensors; without apex, megatron-core's own function waits for each tensor."""
     return torch.stack(torch._foreach_norm(tensor_lists[0])).norm().reshape(1), None
 
 
 def scale_all(chunk_size: int, overflow: torch.Tensor, tensor_lists: list[list[torch.Tensor]], scale: float) -> None:
-    """Sources times `scale` to targets, in few kernels."""
+    """Write the sources times `scale` to the targets, in few kernels."""
     sources, targets = tensor_lists
     if sources is not targets:
         torch._foreach_copy_(targets, sources)
@@ -100,7 +100,8 @@ def scale_all(chunk_size: int, overflow: torch.Tensor, tensor_lists: list[list[t
 class CpuOptimizer:
     """PyTorch's fused AdamW: megatron-core's optimizers refuse parameters on a CPU.
 
-    Same rules: weights below float32 have a float32 copy, only matrices decay, the norm is that of the whole model.
+    The rules are the same: narrower weights have a float32 copy, only matrices decay, and the norm is that of the whole
+    model.
     """
 
     def __init__(self, model: DistributedDataParallel, options: TrainingOptions) -> None:
@@ -119,11 +120,11 @@ class CpuOptimizer:
     scale_loss = None
 
     def zero_grad(self) -> None:
-        """Nothing: the gradients that count are in the model's own buffer."""
+        """Do nothing: the gradients are in the model's own buffer."""
 
     @torch.no_grad()
     def step(self, learning_rate: float) -> bool:
-        """Update the weights."""
+        """Update the weights; return True."""
         for weight, master in zip(self._weights, self._masters, strict=True):
             master.grad = _gradient(weight)
         norm = _global_norm(self._weights)
@@ -139,13 +140,13 @@ class CpuOptimizer:
 
 
 def _gradient(weight: torch.nn.Parameter) -> torch.Tensor:
-    """The gradient in the buffer of megatron-core's DistributedDataParallel."""
+    """Return the gradient in the buffer of megatron-core's DistributedDataParallel."""
     gradient: torch.Tensor = weight.main_grad  # type: ignore[attr-defined]
     return gradient
 
 
 def _global_norm(weights: Iterable[torch.nn.Parameter]) -> torch.Tensor:
-    """Norm of the gradient over the whole model, each parameter counted on one rank only."""
+    """Return the norm of the gradient over the whole model, with each parameter counted on one rank only."""
     own = [_gradient(w) for w in weights if param_is_not_shared(w) and param_is_not_tensor_parallel_duplicate(w)]
     square = torch.nn.utils.get_total_norm(own).square()
     group = parallel_state.get_model_parallel_group()

@@ -1,4 +1,4 @@
-"""megatron-core's process groups and the distributed model: the same calls on CPUs and GPUs."""
+"""megatron-core's process groups and the distributed model, with the same calls on CPUs and GPUs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from benchmarks.on_pytorch.target import Target, process_group
 
 @contextmanager
 def parallel_groups(target: Target, layout: Layout, seed: int, cuda_graph: bool = False) -> Iterator[None]:
-    """megatron-core's process groups for as long as the block lasts; a graph needs random states that go with it."""
+    """Set up megatron-core's process groups until the end of the block, with graph-safe random states for a graph."""
     if not target.on_gpu:
         cpu_stand_ins.install()
     with process_group(target):
@@ -38,10 +38,10 @@ def parallel_groups(target: Target, layout: Layout, seed: int, cuda_graph: bool 
 def distribute(
     model: GPTModel, config: TransformerConfig, target: Target, overlap: bool, gather_late: bool, cuda_graph: bool
 ) -> DistributedDataParallel:
-    """megatron-core's data parallelism around the model; gradients are summed in float32.
+    """Return the model under megatron-core's data parallelism; gradients are summed in float32.
 
-    On GPUs each replica keeps its share of the optimizer's state. With `overlap` gradients are summed as they come,
-    and, on GPUs with `gather_late`, weights are gathered layer by layer as the next forward pass needs them.
+    On GPUs each replica stores its share of the optimizer's state. With `overlap` gradients are summed as soon as they
+    are ready and, on GPUs with `gather_late`, weights are gathered layer by layer as the next forward pass needs them.
     """
     ddp_config = DistributedDataParallelConfig(
         grad_reduce_in_fp32=True,
@@ -58,9 +58,9 @@ def distribute(
 
 @contextmanager
 def _own_stream() -> Iterator[None]:
-    """A stream for what adds up gradients, which stays where it was made: no graph can take in the default stream.
+    """Use a stream other than the default one, which a graph cannot capture, for the nodes that accumulate gradients.
 
-    PyTorch warns of two streams, and of megatron-core's barrier before it captures.
+    Ignores PyTorch's warnings about two streams, and about megatron-core's barrier before the capture.
     """
     for words in ("The AccumulateGrad node's stream does not match", r"barrier\(\): using the device"):
         warnings.filterwarnings("ignore", words)
@@ -72,7 +72,7 @@ def _own_stream() -> Iterator[None]:
 
 
 def average_losses(losses: list[torch.Tensor], device: torch.device) -> list[float]:
-    """The mean loss of each step over all replicas, on every rank; only the last pipeline stage brings losses."""
+    """Return the mean loss of each step over all replicas, on every rank; only the last pipeline stage has losses."""
     steps = len(losses)
     mean = torch.stack(losses).float() if losses else torch.zeros(0, device=device)
     count = torch.tensor([steps], device=device)

@@ -1,4 +1,4 @@
-"""The GPT of the benchmark in PyTorch alone: for devices that megatron-core does not know, and as its peer in speed."""
+"""GPT of the benchmark in plain PyTorch: for devices without megatron-core, and as a reference for its speed."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from benchmarks.llm_training.config import INIT_STD, ModelSize
 
 ROTARY_BASE = 10_000
 
-Attention = Callable[[Tensor, Tensor, Tensor], Tensor]  # of q, k, v, each of shape [B, H, T, K]
+Attention = Callable[[Tensor, Tensor, Tensor], Tensor]  # takes q, k, v, each of shape [B, H, T, K]
 
 
 def fused_attention(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor) -> Tensor:
-    """Causal attention by PyTorch's fastest kernel."""
+    """Return causal attention by PyTorch's fastest kernel."""
     return functional.scaled_dot_product_attention(q_BHTK, k_BHTK, v_BHTK, is_causal=True)
 
 
 def written_out_attention(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor) -> Tensor:
-    """Causal attention in plain products, for compilers that know no fused kernel."""
+    """Return causal attention by matrix products, for compilers without a fused kernel."""
     length = q_BHTK.shape[-2]
     scores_BHTT = q_BHTK @ k_BHTK.transpose(-1, -2) / math.sqrt(q_BHTK.shape[-1])
     hidden_TT = torch.ones(length, length, dtype=torch.bool, device=q_BHTK.device).triu(1)
@@ -47,11 +47,12 @@ class Block(nn.Module):
         self.register_buffer("sin_TK", angle_TK.sin(), persistent=False)
 
     def rotate(self, x_BHTK: Tensor) -> Tensor:
-        """Rotary positions (Su et al. 2021, arXiv:2104.09864)."""
+        """Apply rotary positions (Su et al. 2021, arXiv:2104.09864)."""
         first, second = x_BHTK.chunk(2, dim=-1)
         return x_BHTK * self.cos_TK + torch.cat([-second, first], dim=-1) * self.sin_TK
 
     def forward(self, x_BTD: Tensor) -> Tensor:
+        """Return the output of the layer."""
         batch, length, width = x_BTD.shape
         qkv = self.qkv(self.norm1(x_BTD)).view(batch, length, self.num_heads, 3 * self.head_size)
         q_BHTK, k_BHTK, v_BHTK = qkv.transpose(1, 2).chunk(3, dim=-1)
@@ -62,7 +63,7 @@ class Block(nn.Module):
 
 
 class PlainGpt(nn.Module):
-    """Tokens and labels to the mean loss; embedding and output share their weights."""
+    """GPT with a mean loss; embedding and output share their weights."""
 
     def __init__(self, shape: ModelSize, sequence_length: int, attention: Attention = fused_attention) -> None:
         super().__init__()
@@ -72,6 +73,7 @@ class PlainGpt(nn.Module):
         self.norm = nn.LayerNorm(shape.hidden_size)
 
     def forward(self, tokens_BT: Tensor, labels_BT: Tensor) -> Tensor:
+        """Return the mean loss."""
         return self.loss(self.blocks(self.embedding(tokens_BT)), labels_BT)
 
     def loss(self, x_BTD: Tensor, labels_BT: Tensor) -> Tensor:

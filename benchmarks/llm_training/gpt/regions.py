@@ -1,4 +1,4 @@
-"""megatron-core's own regions as those of the suite, without the waits for the device of its own timers."""
+"""Map megatron-core's regions to those of the suite, without the synchronization of its own timers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.on_pytorch.communication import MarkedWork, end_of, marked_colle
 from jpwr.regions import RegionTimer
 from jpwr.regions.times import BACKWARD, COMM, FORWARD, UPDATE
 
-# By how megatron-core's names begin, or else end; others, such as forward-backward, are made of these.
+# By the beginning of megatron-core's names, or else by their end; others, such as forward-backward, contain these.
 BEGINNINGS = {"forward-compute": FORWARD, "backward-compute": BACKWARD, "optimizer-": UPDATE, "params-all-gather": COMM}
 ENDINGS = {"-recv": COMM, "-send": COMM, "-grads-sync": COMM, "-all-reduce": COMM}
 
@@ -32,24 +32,24 @@ class MegatronTimers:
 
 
 class MegatronTimer:
-    """One of megatron-core's regions; one without a region of ours is not marked."""
+    """Timer of one of megatron-core's regions; does nothing without a region of the suite."""
 
     def __init__(self, timer: RegionTimer, key: str | None) -> None:
         self._timer, self._key = timer, key
 
     def start(self, barrier: bool = False) -> None:
-        """A barrier would change what is measured: there is none."""
+        """Start the region; a barrier would change the measurement and is ignored."""
         if self._key:
             self._timer.start(self._key)
 
     def stop(self, barrier: bool = False) -> None:
-        """See start."""
+        """End the region."""
         if self._key:
             self._timer.end(self._key)
 
 
 def region_of(name: str) -> str | None:
-    """Our key for megatron-core's name of a region."""
+    """Return the suite's region for a region of megatron-core; None without one."""
     for beginning, key in BEGINNINGS.items():
         if name.startswith(beginning):
             return key
@@ -57,12 +57,12 @@ def region_of(name: str) -> str | None:
 
 
 def marked_communication(timer: RegionTimer) -> AbstractContextManager[None]:
-    """Collectives within layers, of tensor parallelism, and those of norms, are Comm."""
+    """Return a context that marks the collectives of tensor parallelism and of norms as Comm."""
     return marked_collectives(timer, (param_and_grad_buffer, layers, mappings, utils))
 
 
 def mark_overlapped_sums(timer: RegionTimer, model: Any, on_gpu: bool) -> None:
-    """Sums of gradients that are under way while the backward pass goes on, and weights on their way to the forward."""
+    """Mark overlapped sums of gradients and gathers of weights on the lane of communication."""
     for group in [*model.bucket_groups, *model.expert_parallel_bucket_groups]:
         for start, handle in (("start_grad_sync", "grad_reduce_handle"), ("start_param_sync", "param_gather_handle")):
             setattr(group, start, _started(timer, group, getattr(group, start), handle, on_gpu))
@@ -76,10 +76,10 @@ def _started(
             return start(*args, **options)
         before, began = getattr(group, handle), timer.moment()
         result = start(*args, **options)
-        under_way = getattr(group, handle)
-        if under_way is not None and under_way is not before:
-            works = getattr(under_way, "works", [under_way])
-            setattr(group, handle, MarkedWork(timer, under_way, began, end_of(timer, works, on_gpu)))
+        started = getattr(group, handle)
+        if started is not None and started is not before:
+            works = getattr(started, "works", [started])
+            setattr(group, handle, MarkedWork(timer, started, began, end_of(timer, works, on_gpu)))
         return result
 
     return marked

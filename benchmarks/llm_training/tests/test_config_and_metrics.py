@@ -164,15 +164,15 @@ def test_a_run_that_took_other_tokens_than_planned_has_failed():
     planned = 5 * 16 * 256
     assert run.conclude(record, planned, 5, [3.0, 2.0]) == ""
     said = run.conclude(record, planned // 2, 5, [3.0, 2.0])
-    assert said.startswith(f"{planned // 2} tokens were taken from the data, {planned} were to be")
+    assert said.startswith(f"{planned // 2} tokens were taken from the data instead of {planned}")
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--effective"], "--effective compares with data that is on the device"),
+        (["--effective"], "--effective compares with data on the device"),
         (["--effective", "--data", "text", "--data-prefix", "x", "--device", "ipu"], "cannot time single steps"),
-        (["--effective", "--cold-cache", "--data", "text", "--data-prefix", "x"], "which is mapped into memory"),
+        (["--effective", "--cold-cache", "--data", "text", "--data-prefix", "x"], "text is mapped into memory"),
         (["--cold-cache"], "--cold-cache needs --effective"),
         (["--rounds", "0"], "rounds must be above 0"),
     ],

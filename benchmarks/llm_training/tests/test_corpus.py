@@ -68,10 +68,10 @@ def test_documents_come_from_lines_of_json_and_packed_text(texts, packed, tmp_pa
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.jsonl", b'{"text": "x"}\n{"txt": "x"}\n', "a.jsonl, line 2, is no JSON object"),
-        ("a.jsonl", b'{"text": 3}\n', 'line 1, has a "text" that is none'),
-        ("a.jsonl.xz", lzma.compress(b'{"text": "x"}\n' * 999)[:60], "is damaged, or was cut short"),
-        ("a.txt.gz", b"no gzip", "is damaged, or was cut short"),
+        ("a.jsonl", b'{"text": "x"}\n{"txt": "x"}\n', "a.jsonl, line 2, is not a JSON object"),
+        ("a.jsonl", b'{"text": 3}\n', 'line 1, has a "text" that is not a text'),
+        ("a.jsonl.xz", lzma.compress(b'{"text": "x"}\n' * 999)[:60], "is damaged or incomplete"),
+        ("a.txt.gz", b"no gzip", "is damaged or incomplete"),
     ],
 )
 def test_a_corpus_that_is_damaged_is_one_clear_sentence(name, content, message, tmp_path):

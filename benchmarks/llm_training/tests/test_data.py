@@ -73,7 +73,7 @@ def test_after_the_last_sample_comes_the_first(prefix):
 def test_a_data_set_that_is_there_stays(prefix, corpus, capsys):
     before = Path(f"{prefix}.bin").stat().st_mtime_ns
     assert prepare.main(["--out", prefix, "--files", str(corpus)]) == 0
-    assert "there already" in capsys.readouterr().out
+    assert "complete already" in capsys.readouterr().out
     assert Path(f"{prefix}.bin").stat().st_mtime_ns == before
 
 
@@ -96,9 +96,9 @@ def test_by_default_the_text_is_of_the_installed_python():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "--out PREFIX is needed"),
+        ([], "--out PREFIX is required"),
         (["--out", "{tmp}/x", "--files", "{tmp}/none.txt"], "none.txt does not exist"),
-        (["--out", "{tmp}/x", "--files", "{tmp}"], "holds no .txt or .jsonl file"),
+        (["--out", "{tmp}/x", "--files", "{tmp}"], "has no .txt or .jsonl file"),
         (["--out", "{tmp}/x", "--files", "{tmp}/short"], "5 characters of text"),
         (["--out", "{tmp}/x", "--files", "{tmp}/binary"], "is not UTF-8"),
         (["--out", "{tmp}/short/x"], "cannot be made"),
@@ -120,7 +120,7 @@ def test_a_prefix_that_does_not_exist_is_refused(tmp_path):
 
 @pytest.mark.parametrize(
     ("ending", "size", "message"),
-    [(".idx", 20, "cut short at 20 bytes"), (".idx", 150, "cut short: 150 of"), (".bin", 100, "has 100 bytes")],
+    [(".idx", 20, "truncated at 20 bytes"), (".idx", 150, "truncated: it has 150 of"), (".bin", 100, "has 100 bytes")],
 )
 def test_a_file_that_is_cut_short_is_refused(prefix, tmp_path, ending, size, message):
     copy = copy_of(prefix, tmp_path)
@@ -168,5 +168,5 @@ def test_short_documents_are_packed_and_long_ones_cut_and_that_is_said(prefix):
         == f"10 documents of {mean:.0f} tokens on average: they are cut into samples of 64 tokens"
     )
     assert data.packing(prefix, 4096).endswith(
-        f"a sample of 4096 tokens holds {4096 / mean:.1f} of them, one after the other"
+        f"a sample of 4096 tokens has {4096 / mean:.1f} of them, one after the other"
     )

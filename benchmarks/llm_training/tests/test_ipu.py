@@ -70,9 +70,9 @@ def test_one_ipu_has_the_losses_of_a_pipeline(pipeline, tmp_path):
     ("flags", "message"),
     [
         (["--pipeline-parallel-size", "4", "--micro-batch-size", "1", "--global-batch-size", "4"], "must be 8 or more"),
-        (["--tensor-parallel-size", "2"], "shares layers in turn only"),
-        (["--precision", "bf16"], "that is not there on IPUs: use fp16 or fp32"),
-        (["--recompute", "full"], "--recompute is not there on IPUs"),
+        (["--tensor-parallel-size", "2"], "has pipeline parallelism only"),
+        (["--precision", "bf16"], "IPUs do not have it: use fp16 or fp32"),
+        (["--recompute", "full"], "--recompute was asked for, but a pipeline of IPUs recomputes"),
     ],
 )
 def test_what_ipus_cannot_do_is_said(flags, message, tmp_path):

@@ -132,9 +132,9 @@ def with_transformer_engine(monkeypatch):
     [
         ({"precision": "fp8", "layers": "megatron"}, "--layers megatron rules out"),
         ({"precision": "fp8"}, "fp8 was asked for, but GPU 1 has none"),
-        ({"compile": "layers"}, "--compile layers is for --layers megatron"),
-        ({"attention": "flash"}, "--attention is for --layers megatron"),
-        ({"cuda_graph": "on", "recompute": "full"}, "--cuda-graph on does not go with --recompute full"),
+        ({"compile": "layers"}, "--compile layers needs --layers megatron"),
+        ({"attention": "flash"}, "--attention needs --layers megatron"),
+        ({"cuda_graph": "on", "recompute": "full"}, "--cuda-graph on does not work with --recompute full"),
         ({"cuda_graph": "on", "precision": "fp16"}, "fp16 changes its scales"),
         ({"cuda_graph": "on", "warmup_steps": 1}, "--cuda-graph on needs --warmup-steps 2 or more"),
     ],

@@ -50,7 +50,7 @@ FROM_HOST = ("--data", "synthetic-host")
         ([*FROM_HOST, "--effective", "--cold-cache"], "and data from files"),
         (["--effective"], "--effective compares with --data synthetic"),
         ([*FROM_HOST, "--steps-per-call", "2", "--devices-per-process", "2"], "needs --data synth"),
-        (["--precision", "fp8"], "TensorFlow trains in none"),
+        (["--precision", "fp8"], "TensorFlow does not train in it"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(flags, message):

@@ -161,20 +161,20 @@ def test_pictures_that_are_there_stay_and_a_missing_file_is_made(pictures, capsy
     assert files[0].stat().st_mtime_ns == before
     assert files[1].read_bytes() == content
     assert prepare.main(["--out", str(pictures), "--images", "32", "--files", "2"]) == 0
-    assert "is there already" in capsys.readouterr().out
+    assert "is complete already" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "--out FOLDER is needed"),
-        (["--out", "{tmp}/x", "--images", "3"], "3 pictures do not fill 4 files"),
+        ([], "--out FOLDER is required"),
+        (["--out", "{tmp}/x", "--images", "3"], "3 images do not fill 4 files"),
         (["--out", "{tmp}/x", "--classes", "1001"], "classes must be at most 1000"),
-        (["--out", "{tmp}/begun", "--images", "64"], "was begun with images 32 and not 64"),
-        (["--out", "{tmp}/unknown"], "holds files of unknown origin"),
-        (["--out", "{tmp}/x", "--imagenet", "{tmp}/file"], "cannot be read as pictures of ImageNet"),
-        (["--out", "{tmp}/x", "--imagenet", "{tmp}/nowhere"], "cannot be read as pictures of ImageNet"),
-        (["--out", "{tmp}/x", "--imagenet", "{tmp}/empty"], "holds no pictures of classes"),
+        (["--out", "{tmp}/begun", "--images", "64"], "has data with images 32 instead of 64"),
+        (["--out", "{tmp}/unknown"], "has files of unknown origin"),
+        (["--out", "{tmp}/x", "--imagenet", "{tmp}/file"], "cannot be read as images of ImageNet"),
+        (["--out", "{tmp}/x", "--imagenet", "{tmp}/nowhere"], "cannot be read as images of ImageNet"),
+        (["--out", "{tmp}/x", "--imagenet", "{tmp}/empty"], "has no images in classes"),
         (["--out", "{tmp}/file/x"], "cannot be written"),
     ],
 )
@@ -232,7 +232,7 @@ def test_two_that_prepare_one_folder_do_not_mix(tmp_path, capsys):
     with (tmp_path / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert prepare.main(["--out", str(tmp_path)]) == 2
-    assert "another prepare is at work" in capsys.readouterr().err
+    assert "another prepare is writing to" in capsys.readouterr().err
 
 
 def test_files_that_are_missing_are_not_trained_without(pictures, tmp_path):

@@ -134,7 +134,7 @@ def test_bad_options_are_one_clear_sentence(flags, message, tmp_path, capsys):
 def test_bad_options_end_the_program_with_one_sentence_and_nothing_else(tmp_path):
     done = start(ALONE, tmp_path / "record.json", "--data", "imagenet", "--data-dir", str(tmp_path))
     assert done.returncode == 2
-    assert "holds no TFRecords" in done.stderr
+    assert "has no TFRecords" in done.stderr
     assert "Traceback" not in done.stderr
 
 

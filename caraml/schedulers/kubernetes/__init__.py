@@ -1,5 +1,5 @@
 """Points of a sweep as Jobs of Kubernetes.
 
-submit: makes and submits the objects; pod: runs in each pod; cluster: what became of a Job, and its results; state: the
-state of a Job, from what Kubernetes says; checks: is everything there for the first Job?
+submit: makes and submits the objects; pod: runs in each pod; cluster: the scheduler, with the results of a Job; state:
+the state of a Job, from the cluster's answers; checks: what the first Job needs.
 """

@@ -1,4 +1,4 @@
-"""Is everything there for the first Job in a cluster?"""
+"""Check what the first Job in a cluster needs."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ INDEXED_SINCE = (1, 24)
 
 
 def check_cluster(block: Block, site: Site, images: Sequence[str]) -> Iterator[Finding]:
-    """Each thing that is looked at; nothing more where the cluster does not answer."""
-    kubectl = Kubectl(site["kubernetes_context"], site["kubernetes_namespace"])
+    """Yield a finding of each check, until the cluster does not answer."""
+    kubectl = Kubectl(site.kubernetes_context, site.kubernetes_namespace)
     try:
         version = kubectl.json("version")["serverVersion"]
         yield from _version(version, block)
@@ -35,18 +35,18 @@ def check_cluster(block: Block, site: Site, images: Sequence[str]) -> Iterator[F
         yield from _nodes(kubectl, block, site)
         yield from _queue(kubectl, site)
     except (SchedulerError, KeyError) as error:
-        to_do = "is kubectl there, and does 'kubectl version' show a server? See kubernetes_context in site.yaml"
+        to_do = "check that 'kubectl version' shows a server; see kubernetes_context in site.yaml"
         yield Finding("Kubernetes", BAD, str(error), to_do)
-    if not site["kubernetes_memory"]:
+    if not site.kubernetes_memory:
         yield Finding("memory", WARNING, "a pod has no limit", "state kubernetes_memory, such as 64Gi, in site.yaml")
 
 
 def _version(server: dict[str, Any], block: Block) -> Iterator[Finding]:
     yield Finding("Kubernetes", GOOD, server["gitVersion"])
     numbers = tuple(int("".join(filter(str.isdigit, server[key])) or 0) for key in ("major", "minor"))
-    most = max(int(number) for number in str(block["devices_sweep"]).split())
+    most = max(map(int, str(block["devices_sweep"]).split()))
     if numbers < INDEXED_SINCE and most > int(block["devices_per_node"]):
-        to_do = "CARAML_DEVICES leaves out points of several nodes"
+        to_do = "choose the points of one node by CARAML_DEVICES"
         yield Finding("several nodes", BAD, f"{server['gitVersion']} has no Indexed Jobs: 1.24 is the first", to_do)
 
 
@@ -58,22 +58,22 @@ def _rights(kubectl: Kubectl) -> Iterator[Finding]:
         to_do = "ask for these rights in the namespace, or state another kubernetes_namespace in site.yaml"
         yield Finding("rights", BAD, f"you may not {', '.join(refused)}", to_do)
     else:
-        yield Finding("rights", GOOD, "Jobs can be made, read and deleted")
+        yield Finding("rights", GOOD, "Jobs can be created, read and deleted")
 
 
 def _images(site: Site, images: Sequence[str]) -> Iterator[Finding]:
     for name in images:
         try:
-            yield Finding("image", GOOD, f"{image_of(name, site)}; whether it is there, the first pod says")
+            yield Finding("image", GOOD, f"{image_of(name, site)}; the first pod shows whether it exists")
         except SiteError as error:
             yield Finding("image", BAD, str(error), "see docs/howto/kubernetes.md")
 
 
 def _storage(kubectl: Kubectl, site: Site) -> Iterator[Finding]:
-    name, path = site["kubernetes_claim"], site["kubernetes_claim_path"]
+    name, path = site.kubernetes_claim, site.kubernetes_claim_path
     if not name:
-        found = "no claim: a ConfigMap takes the checkout to the pods, which make their data and log their files"
-        yield Finding("storage", GOOD, found, "with data of your own, state kubernetes_claim in site.yaml")
+        found = "no claim: a ConfigMap carries the checkout to the pods, which make their data and log their files"
+        yield Finding("storage", GOOD, found, "for your own data, state kubernetes_claim in site.yaml")
         return
     done = kubectl.try_to("get", "persistentvolumeclaim", name, "-o", "jsonpath={.status.phase} {.spec.accessModes}")
     if done.returncode:
@@ -83,23 +83,22 @@ def _storage(kubectl: Kubectl, site: Site) -> Iterator[Finding]:
     yield Finding("storage", GOOD if phase == "Bound" else WARNING, f"claim {name} is {phase}")
     if "ReadWriteMany" not in modes:
         yield Finding("storage", WARNING, f"claim {name} is {modes}", "points of several nodes need ReadWriteMany")
-    for what, folder in (("the checkout", str(checkout())), ("data_folder", site["data_folder"])):
+    for what, folder in (("the checkout", str(checkout())), ("data_folder", site.data_folder)):
         if not (path and is_below(folder, path)):
             to_do = "kubernetes_claim_path is the folder of this machine that is on the claim"
             yield Finding("storage", BAD, f"{what}, {folder}, is not in {path or 'kubernetes_claim_path'}", to_do)
 
 
 def _nodes(kubectl: Kubectl, block: Block, site: Site) -> Iterator[Finding]:
-    labels = ",".join(site["kubernetes_node_selector"])
+    labels = ",".join(site.kubernetes_node_selector)
     tolerated = {one["key"] for one in tolerations(site)}
     done = kubectl.try_to("get", "nodes", "-l", labels, "-o", "name")
     if done.returncode:
-        yield Finding("nodes", WARNING, f"cannot be seen: {words(done)}", "the first pod says whether one fits")
+        yield Finding("nodes", WARNING, f"cannot be listed: {words(done)}", "the first pod shows whether a node fits")
         return
-    wanted = {block["kubernetes_resource"] or "cpu": int(block["devices_per_node"])}
-    if not block["kubernetes_resource"]:
-        wanted["cpu"] = int(site["kubernetes_cpus"] or 1)
-    [(resource, number)] = wanted.items()
+    resource, number = block["kubernetes_resource"], int(block["devices_per_node"])
+    if not resource:
+        resource, number = "cpu", int(site.kubernetes_cpus or 1)
     nodes = kubectl.json("get", "nodes", "-l", labels)["items"]
     fitting = [
         node["metadata"]["name"]
@@ -111,27 +110,24 @@ def _nodes(kubectl: Kubectl, block: Block, site: Site) -> Iterator[Finding]:
         )
     ]
     where = f" with {labels}" if labels else ""
-    state = GOOD if fitting else BAD
-    found = f"{len(fitting)} of {len(nodes)}{where} have {number} {resource} and no taint that is not tolerated"
-    to_do = (
-        ""
-        if fitting
-        else "see kubernetes_node_selector and kubernetes_tolerations in site.yaml, and the system's block"
-    )
-    yield Finding("nodes", state, found, to_do)
+    found = f"{len(fitting)} of {len(nodes)}{where} have {number} {resource} and only tolerated taints"
+    to_do = "see kubernetes_node_selector and kubernetes_tolerations in site.yaml, and the system's block"
+    yield Finding("nodes", GOOD, found) if fitting else Finding("nodes", BAD, found, to_do)
 
 
 def _number(text: str) -> float:
-    """An amount of devices or cores; those of cores may be in thousandths, as 3500m."""
+    """Return an amount of devices or cores; cores can be in thousandths, such as 3500m."""
     return float(text[:-1]) / 1000 if text.endswith("m") else float(text)
 
 
 def _queue(kubectl: Kubectl, site: Site) -> Iterator[Finding]:
-    name = site["kubernetes_queue"]
+    name = site.kubernetes_queue
     if not name:
         return
     done = kubectl.try_to("get", "localqueues.kueue.x-k8s.io", name, "-o", "name")
     if done.returncode:
-        yield Finding("queue", BAD, words(done), "is Kueue in the cluster, and kubernetes_queue in site.yaml right?")
+        yield Finding(
+            "queue", BAD, words(done), "check that Kueue is in the cluster, and kubernetes_queue in site.yaml"
+        )
     else:
         yield Finding("queue", GOOD, name)

@@ -1,4 +1,4 @@
-"""Kubernetes as a scheduler: what became of a Job, the results of its pods, and an end of it in the cluster."""
+"""Kubernetes as a scheduler: find the state of a Job, write the results of its pods, and remove it."""
 
 from __future__ import annotations
 
@@ -22,19 +22,17 @@ UNKNOWN = "UNKNOWN"
 
 
 def check_access(site: Site) -> None:
-    """Raise SchedulerError, soon, unless Kubernetes answers and takes Jobs."""
-    kubectl = Kubectl(site["kubernetes_context"], site["kubernetes_namespace"])
+    """Raise SchedulerError, within seconds, unless Kubernetes answers and takes Jobs."""
+    kubectl = Kubectl(site.kubernetes_context, site.kubernetes_namespace)
     done = kubectl.try_to("auth", "can-i", "create", "jobs.batch")
     if done.stdout.strip() == "no":
-        raise SchedulerError(
-            "Kubernetes does not let you create Jobs here: is kubernetes_namespace in site.yaml right?"
-        )
+        raise SchedulerError("Kubernetes does not let you create Jobs here: check kubernetes_namespace in site.yaml")
     if done.returncode:
         raise SchedulerError(f"Kubernetes does not answer: {words(done)}")
 
 
 class Kubernetes:
-    """One look: the Jobs and pods of this suite, in each namespace as they are at the first question about it."""
+    """Kubernetes during one look: the suite's Jobs and pods of a namespace are read once."""
 
     title, key = "Kubernetes", "kubernetes"
 
@@ -42,12 +40,12 @@ class Kubernetes:
         self._seen: dict[Kubectl, _Seen] = {}
 
     def ping(self, job_id: str) -> None:
-        """Raise SchedulerError, soon, unless the cluster of a job answers."""
+        """Raise SchedulerError, within seconds, unless the cluster of a job answers."""
         _, where = read_job_id(job_id)
         where("version")
 
     def job(self, job_id: str, folder: Path) -> KubernetesJob:
-        """The Job that was submitted in a folder; raises SchedulerError when Kubernetes does not answer."""
+        """Return the Job that was submitted in a folder; raises SchedulerError if Kubernetes does not answer."""
         name, where = read_job_id(job_id)
         if where not in self._seen:
             self._seen[where] = _look(where)
@@ -64,14 +62,14 @@ class Kubernetes:
         return judge(job, found, seen.warning, seen.quiet_since_s(now_s), now_s)
 
     def bring_results(self, job: KubernetesJob, folder: Path) -> None:
-        """The result of each run, as its pods have left it. A Job that was given up must not run later."""
+        """Write the result of each run from its pods; a Job that we gave up is deleted, so that it cannot run later."""
         if job.state != UNKNOWN:
             _bring_results(job, folder, self.key)
             if not job.end:
                 self.remove(folder)
 
     def remove(self, folder: Path) -> None:
-        """Delete what was submitted; raises SchedulerError when Kubernetes does not answer."""
+        """Delete the submitted objects; raises SchedulerError if Kubernetes does not answer."""
         marker = folder / OBJECTS / IN_CLUSTER
         if marker.exists():
             _, where = read_job_id((folder / JOB_ID).read_text().strip())
@@ -81,7 +79,7 @@ class Kubernetes:
 
 @dataclass(frozen=True)
 class _Seen:
-    """One namespace at one moment."""
+    """Jobs and pods of one namespace at one moment."""
 
     where: Kubectl
     jobs: Mapping[str, Object]
@@ -89,12 +87,13 @@ class _Seen:
     version: str
 
     def quiet_since_s(self, now_s: float) -> float:
+        """Return since when no pod has run, in seconds of the wall clock."""
         if any(pod["status"].get("phase") == "Running" for pod in self.pods):
             return now_s
         return max(map(end_s, self.pods), default=0.0)
 
     def warning(self, names: Sequence[str]) -> str:
-        """The last warning about any of these, empty where there is none."""
+        """Return the last warning about any of these objects; empty without one."""
         events = self.where.json("get", "events")["items"]
         found = [one for one in events if one.get("type") == "Warning" and one["involvedObject"].get("name") in names]
         found.sort(key=lambda one: str(one.get("lastTimestamp") or one.get("eventTime") or ""))
@@ -129,28 +128,28 @@ def _result(job: KubernetesJob, run: Path, point: Path, nodes: int, trouble: str
         try:
             return collect(run)
         except RecordError as error:
-            return failed_result(run, 1, f"all nodes ended well, and left no record: {error}")
+            return failed_result(run, 1, f"all nodes exited with 0 and wrote no usable record: {error}")
     if not job.ended_by_itself:
         return failed_result(run, 1, f"Kubernetes ended the {job}")
-    return failed_result(run, 1, trouble or _unheard(job, run, point))
+    return failed_result(run, 1, trouble or _without_end(job, run, point))
 
 
 def _exit_code(run: Path, node: int) -> int | None:
-    """How one node's part of a run ended; None where that is not known."""
+    """Return the exit code of one node's part of a run; None if it is not known."""
     try:
         return int((run / f"{in_pod.EXIT_CODE}{node}").read_text())
     except (OSError, ValueError):
         return None
 
 
-def _unheard(job: KubernetesJob, run: Path, point: Path) -> str:
-    """Why nothing is known of a run in pods that ended by themselves."""
+def _without_end(job: KubernetesJob, run: Path, point: Path) -> str:
+    """Return why the end of a run is unknown although its pods ended by themselves."""
     if run != point and any(point.glob(f"{in_pod.EXIT_CODE}*")):
-        return "it was not begun, as a run before it failed"
+        return "it was not started, as a run before it failed"
     for pod in job.pods:
         if (log := _log(point, pod)).exists():
             return f"pod {name_of(pod)} did not start the run: {cause(1, log)}"
-    return f"Kubernetes ended the {job}, and no pod has said how the run ended"
+    return f"Kubernetes ended the {job}, and no pod has recorded how the run ended"
 
 
 def _log(point: Path, pod: Object) -> Path:
@@ -158,18 +157,18 @@ def _log(point: Path, pod: Object) -> Path:
 
 
 def _bring_files(job: KubernetesJob, point: Path) -> str:
-    """The logs of all pods, and the files of the runs in them; returns what is missing."""
+    """Fetch the logs of all pods, with the files of the runs in them; return what is missing."""
     trouble = ""
     for pod in filter(has_run, job.pods):
         done = job.where.try_to("logs", name_of(pod))
         if done.returncode:
-            job.where("version")  # which raises an error where it is Kubernetes itself that does not answer
+            job.where("version")  # raises SchedulerError if Kubernetes does not answer at all
             trouble = f"the log of pod {name_of(pod)} is unavailable: {words(done)}"
             continue
         lines = done.stdout.splitlines(keepends=True)
-        said = [line for line in lines if not line.startswith(f"{in_pod.WORD} ")]
+        output = [line for line in lines if not line.startswith(f"{in_pod.WORD} ")]
         log = _log(point, pod)
-        log.write_text("".join(said), encoding="utf-8")
+        log.write_text("".join(output), encoding="utf-8")
         try:
             in_pod.unpack(in_pod.parcel_of(done.stdout), point)
         except in_pod.ParcelError as error:

@@ -11,13 +11,13 @@ from caraml.machine.programs import ProgramError, ask, words
 
 Object = dict[str, Any]  # of the API
 
-PART, NAME = "app.kubernetes.io/name", "app.kubernetes.io/instance"  # labels: of this suite, and of one Job
-LIMIT_S = 120
+PART, NAME = "app.kubernetes.io/name", "app.kubernetes.io/instance"  # labels of this suite, and of one Job
+LIMIT_S = 120  # of one call of kubectl
 REQUEST_LIMIT = "--request-timeout=60s"
 
 
 class Kubectl(NamedTuple):
-    """One cluster and namespace; empty: those of kubectl's own configuration."""
+    """kubectl for one cluster and namespace; empty: those of its own configuration."""
 
     context: str = ""
     namespace: str = ""
@@ -42,7 +42,7 @@ class Kubectl(NamedTuple):
         return done.stdout
 
     def json(self, *arguments: str) -> dict[str, Any]:
-        """The same, as it is meant for programs."""
+        """Return the output of kubectl as JSON; raises SchedulerError if it fails."""
         text = self(*arguments, "-o", "json")
         try:
             found: dict[str, Any] = json.loads(text)
@@ -52,11 +52,11 @@ class Kubectl(NamedTuple):
 
 
 def job_id(name: str, where: Kubectl) -> str:
-    """Return what is written to `job.id`."""
+    """Return the content of `job.id` for a Job."""
     return f"{name};{where.namespace};{where.context}"
 
 
 def read_job_id(text: str) -> tuple[str, Kubectl]:
-    """Return the Job's name and where it is."""
+    """Return the name of a Job and its cluster from the content of `job.id`."""
     name, namespace, context = (*text.split(";"), "", "")[:3]
     return name, Kubectl(context, namespace)

@@ -1,11 +1,11 @@
-"""Runs in each pod of a point: its runs, one after the other. Standard library alone, of the image's own Python.
+"""Make the runs of a point, one after the other, in one pod. Uses the standard library alone, as in any image.
 
-The first run is in the current folder, each further one in its own, run_2 and so on. What each said is in `job.out` and
-`job.err` beside its record, and in the pod's log; how it ended is in `exit_code.NODE`. Results are made of them when
-all pods have ended.
+The first run is in the current folder, and each further one in its own, run_2 and so on. A run's output is in `job.out`
+and `job.err` next to its record, and in the pod's log; its exit code is in `exit_code.NODE`. When all pods have ended,
+results are made from these files.
 
-Without shared storage its files come back as one line at the end of its log, the parcel: a word, the SHA-256 of what
-follows, and a compressed archive in base64. A log that was cut does not fit.
+Without shared storage, the files return as one line at the end of the pod's log, the parcel: a word, the SHA-256 of the
+rest, and a compressed archive in base64. The SHA-256 detects a log that was cut.
 
 python -m caraml.schedulers.kubernetes.pod [--runs N] [--prepare COMMAND] [--parcel]
 """
@@ -30,13 +30,13 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 EXIT_CODE = "exit_code."  # and the number of the node
-NOT_PACKED = ("result.json", "job.sh", "node.sh", "kubernetes")  # who submitted has them
+NOT_PACKED = ("result.json", "job.sh", "node.sh", "kubernetes")  # exist where the job was submitted
 FIRST_PORT = 29500
-NAME_LIMIT_S = 600.0  # until the first pod's name is known
-OUTPUT_LIMIT_S = 10.0  # for what a run leaves behind, and that still holds its output
+NAME_LIMIT_S = 600.0  # until the first pod's name resolves
+OUTPUT_LIMIT_S = 10.0  # for processes that outlive a run and keep its output open
 POLL_S = 1.0
 WORD = "caraml-files"
-# By default a node keeps 10 MiB of a pod's log: beyond that, its beginning is lost, and this line is its end.
+# By default a node keeps the last 10 MiB of a pod's log; the parcel must fit with the output before it.
 MOST_BYTES = 8 * 1024 * 1024
 
 
@@ -51,7 +51,7 @@ def output_names(node: int) -> tuple[str, str]:
 
 
 class Signals:
-    """Forward signals that end a pod to the run, which then writes its results so far."""
+    """Runs commands, and forwards signals that end the pod to them, so that a run writes its results so far."""
 
     def __init__(self) -> None:
         self.caught = 0
@@ -65,9 +65,9 @@ class Signals:
             self.child.send_signal(number)
 
     def run(self, command: Sequence[str], folder: Path, node: int, environ: Mapping[str, str]) -> int:
-        """Run a command in a folder and return its exit code, as a shell counts it.
+        """Run a command in a folder and return its exit code, 128 + N for signal N.
 
-        Copies its output to files and to our own output.
+        Its output is copied to files and to our own output.
         """
         folder.mkdir(parents=True, exist_ok=True)
         child = subprocess.Popen(
@@ -102,12 +102,13 @@ def _copy(source: BinaryIO, file: Path, target: BinaryIO) -> None:
 
 
 class ParcelError(Exception):
-    """A line is not a whole parcel, or a folder does not go into one."""
+    """A line is not a complete parcel, or a folder is too large for one."""
 
 
 def pack(folder: Path, left_out: Collection[str]) -> str:
-    """The line with all files of a folder but those named so or in a folder named so; raises ParcelError where they
-    are too many.
+    """Return the line with all files of a folder, except those with a left-out name in their path.
+
+    Raises ParcelError if they are too large.
     """
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
@@ -125,7 +126,7 @@ def pack(folder: Path, left_out: Collection[str]) -> str:
 
 
 def parcel_of(log: str) -> str:
-    """The parcel's line of a log; raises ParcelError when there is none."""
+    """Return the line of a log that is the parcel; raises ParcelError without one."""
     lines = [line for line in log.splitlines() if line.startswith(f"{WORD} ")]
     if not lines:
         raise ParcelError("the log of the pod does not end with the files of its runs")
@@ -133,13 +134,13 @@ def parcel_of(log: str) -> str:
 
 
 def unpack(line: str, folder: Path) -> None:
-    """Write a parcel's files into a folder; raises ParcelError, with nothing written, when it is not whole.
+    """Write a parcel's files into a folder; raises ParcelError, with nothing written, if it is incomplete.
 
-    Only plain files inside of the folder are taken, whatever a line holds.
+    A file outside of the folder, or a member that is not a plain file, is refused.
     """
     _, digest, packed = (*line.split(" "), "", "")[:3]
     if hashlib.sha256(packed.encode()).hexdigest() != digest:
-        raise ParcelError("the files at the end of the pod's log are not whole: give site.yaml a kubernetes_claim")
+        raise ParcelError("the files at the end of the pod's log are incomplete: give site.yaml a kubernetes_claim")
     try:
         archive = lzma.decompress(base64.b64decode(packed))
         with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
@@ -147,7 +148,9 @@ def unpack(line: str, folder: Path) -> None:
             for member in members:
                 name = PurePosixPath(member.name)
                 if not member.isfile() or name.is_absolute() or ".." in name.parts:
-                    raise ParcelError(f"the files of the pod's log hold {member.name!r}, which is no file of a run")
+                    raise ParcelError(
+                        f"the files of the pod's log contain {member.name!r}, which is not a file of a run"
+                    )
             for member in members:
                 target = folder / member.name
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -158,15 +161,15 @@ def unpack(line: str, folder: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run from the command line; returns the exit code of the first run that failed."""
+    """Run from the command line; return the exit code of the first failed run."""
     parser = argparse.ArgumentParser(prog="python -m caraml.schedulers.kubernetes.pod", description=__doc__)
     parser.add_argument("--runs", type=int, default=1, metavar="N")
-    parser.add_argument("--prepare", default="", metavar="COMMAND", help="makes the data first, for a pod without any")
+    parser.add_argument("--prepare", default="", metavar="COMMAND", help="makes the data first")
     parser.add_argument("--parcel", action="store_true", help="print all files at the end, as one line")
     options = parser.parse_args(argv)
     point, node = Path.cwd(), int(os.environ.get("JOB_COMPLETION_INDEX", "0"))
     if (point / f"{EXIT_CODE}{node}").exists():
-        print(f"pod: error: {point} holds a run already: submit the point again", file=sys.stderr)
+        print(f"pod: error: {point} has a run already: submit the point again", file=sys.stderr)
         return 1
     code = _runs(point, node, folders(point, options.runs), options.prepare)
     if options.parcel:
@@ -182,7 +185,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _runs(point: Path, node: int, runs: Sequence[Path], prepare: str) -> int:
     signals = Signals()
     first_code = signals.run(["bash", "-c", prepare], point, node, os.environ) if prepare else 0
-    if first_code or not _finds_the_first():
+    if first_code or not _finds_first_pod():
         first_code = first_code or 1
         (point / f"{EXIT_CODE}{node}").write_text(f"{first_code}\n")
         return first_code
@@ -191,14 +194,14 @@ def _runs(point: Path, node: int, runs: Sequence[Path], prepare: str) -> int:
         code = signals.run(["bash", str(point / "node.sh")], folder, node, environ)
         (folder / f"{EXIT_CODE}{node}").write_text(f"{code}\n")
         first_code = first_code or code
-        # The other nodes cannot know that they train alone: the pod ends, and Kubernetes ends theirs.
+        # The other nodes would wait for this one: end the pod, so that Kubernetes ends theirs.
         if signals.caught or (code and "MASTER_ADDR" in os.environ):
             break
     return first_code
 
 
-def _finds_the_first() -> bool:
-    """Wait for the name of the first pod, which a cluster knows a moment after its start."""
+def _finds_first_pod() -> bool:
+    """Wait until the name of the first pod resolves, which takes a moment after its start."""
     name = os.environ.get("MASTER_ADDR")
     deadline_s = time.monotonic() + NAME_LIMIT_S
     while name:

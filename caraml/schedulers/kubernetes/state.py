@@ -1,4 +1,4 @@
-"""State of a Job and its pods: waiting and for what, running, or ended and why. Sends no request to the cluster.
+"""State of a Job and its pods: waiting and for what, running, or ended and why. Sends no request.
 
 Sources: the API reference of Kubernetes (JobStatus, PodStatus, ContainerStatus) and its guide on a pod's life cycle.
 """
@@ -13,23 +13,23 @@ from typing import Any
 from caraml.schedulers.job import Job
 from caraml.schedulers.kubernetes.kubectl import Kubectl, Object
 
-# Of jube/include/pod.yaml.in: the container that trains, and what a Job is annotated with.
+# From jube/include/pod.yaml.in: the container that trains, and the annotations of a Job.
 CONTAINER, FOLDER, PATIENCE = "train", "caraml/folder", "caraml/patience-s"
-# Why a container is not started; no later try changes those of NEVER.
+# Reasons why a container does not start; those of NEVER are final.
 NOT_STARTED = {
     *("ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError", "InvalidImageName"),
     *("ErrImageNeverPull", "CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
 }
 NEVER = {"InvalidImageName", "ErrImageNeverPull"}
-START_LIMIT_S = 600.0  # of tries to create a pod, to get its image, or a volume
-LOST_S = 60.0  # after the last second of its grace a pod's node is lost
-# Reasons of a container or a Job beside which the exit code says more.
+START_LIMIT_S = 600.0  # for creating a pod, its image and its volumes
+LOST_S = 60.0  # after its grace period, a pod that has not ended is on a lost node
+# Reasons of a container or a Job that carry less information than the exit code.
 ORDINARY = {"", "Error", "Completed", "BackoffLimitExceeded"}
 
 
 @dataclass(frozen=True)
 class KubernetesJob(Job):
-    """A Job of Kubernetes; its state is in the words of Kubernetes, where it has one."""
+    """A Job of Kubernetes, with Kubernetes' own name for its state if it has one."""
 
     where: Kubectl = Kubectl()
     end: str = ""
@@ -37,7 +37,7 @@ class KubernetesJob(Job):
     pods: Sequence[Object] = field(default=(), repr=False)
 
     def ended(self, state: str, reason: str) -> KubernetesJob:
-        """The same job, which Kubernetes has ended, or to which it will do nothing more."""
+        """Return the job as one that Kubernetes has ended, or will not continue."""
         return replace(self, state=state, reason=reason, has_ended=True)
 
     def to_record(self) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class KubernetesJob(Job):
 
 
 def describe(pod: Object) -> dict[str, Any]:
-    """Return a pod's node, its pulled image and how it ended; texts are empty if Kubernetes does not state them."""
+    """Return a pod's node, its pulled image and its exit code and reason; a missing text is empty."""
     container = container_of(pod)
     ended = terminated(pod)
     return {
@@ -75,10 +75,10 @@ def describe(pod: Object) -> dict[str, Any]:
 def judge(
     job: KubernetesJob, found: Object, warning: Callable[[Sequence[str]], str], quiet_since_s: float, now_s: float
 ) -> KubernetesJob:
-    """The state of a Job of which Kubernetes says `found`; `job` has its pods.
+    """Return a Job with its state, from its object `found` in Kubernetes; `job` has its pods.
 
-    `warning` tells the last warning about any of these names, and `quiet_since_s` since when no pod of ours has run: a
-    node may be waited for while one does. Both times are seconds of the wall clock.
+    `warning` returns the last warning about any of some names. No pod of ours has run since `quiet_since_s`: while one
+    runs, the others may wait for its node. Both times are seconds of the wall clock.
     """
     status = found.get("status", {})
     conditions = {one["type"]: one for one in status.get("conditions") or [] if one["status"] == "True"}
@@ -123,7 +123,7 @@ def judge(
 
 
 def _waits_for(pod: Object, warning: Callable[[Sequence[str]], str]) -> tuple[str, str]:
-    """Return the reason why a pod does not start, and the message with details; empty while it makes progress."""
+    """Return the reason why a pod does not start, and the details; empty while it makes progress."""
     for condition in pod["status"].get("conditions") or []:
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return condition.get("reason", "Unschedulable"), condition.get("message", "")
@@ -135,7 +135,7 @@ def _waits_for(pod: Object, warning: Callable[[Sequence[str]], str]) -> tuple[st
 
 
 def _failed(job: KubernetesJob, condition: Object) -> KubernetesJob:
-    """Why a Job has failed: what Kubernetes did to a pod comes before what a program did."""
+    """Return a failed Job with the reason: first what Kubernetes did to a pod, then what a program did."""
     job = replace(job, end=condition.get("lastTransitionTime", ""))
     reason, message = condition.get("reason", ""), condition.get("message", "")
     if reason not in ORDINARY:
@@ -145,7 +145,7 @@ def _failed(job: KubernetesJob, condition: Object) -> KubernetesJob:
         if state:
             return job.ended(state, f"pod {name_of(pod)}{': ' if why else ''}{why}")
     if not any(map(terminated, job.pods)):
-        return job.ended("Failed", f"{reason}: {message}; nothing is left of its pods: was one deleted?")
+        return job.ended("Failed", f"{reason}: {message}; its pods are gone: was one deleted?")
     return replace(job, state="Failed", reason=f"{reason}: {message}", has_ended=True, ended_by_itself=True)
 
 
@@ -163,7 +163,7 @@ def _ended_by(pod: Object) -> tuple[str, str]:
 
 
 def _is_lost(pod: Object, now_s: float) -> bool:
-    """Has the node of a pod been silent for so long that nobody will hear of its end?"""
+    """Return whether the node of a pod has been silent for so long that the pod's end will stay unknown."""
     if pod["status"].get("phase") == "Unknown" or pod["status"].get("reason") == "NodeLost":
         return True
     deletion = pod["metadata"].get("deletionTimestamp")
@@ -171,29 +171,29 @@ def _is_lost(pod: Object, now_s: float) -> bool:
 
 
 def name_of(pod: Object) -> str:
-    """A pod's own name."""
+    """Return a pod's name."""
     return str(pod["metadata"]["name"])
 
 
 def container_of(pod: Object) -> Object:
-    """The status of the container that trains."""
+    """Return the status of the container that trains; empty before it exists."""
     statuses = pod["status"].get("containerStatuses") or []
     return next((one for one in statuses if one.get("name") == CONTAINER), {})
 
 
 def terminated(pod: Object) -> Object:
-    """How that container ended; empty while it has not."""
+    """Return the end of the container that trains; empty while it has not ended."""
     found: Object = container_of(pod).get("state", {}).get("terminated", {})
     return found
 
 
 def has_run(pod: Object) -> bool:
-    """Has the container started, so that there is a log?"""
+    """Return whether the container that trains has started, so that there is a log."""
     return bool(terminated(pod) or container_of(pod).get("state", {}).get("running"))
 
 
 def end_s(pod: Object) -> float:
-    """When the container ended, in seconds of the wall clock; 0 where it has not."""
+    """Return when the container that trains ended, in seconds of the wall clock; 0 if it has not."""
     return _seconds(end) if (end := terminated(pod).get("finishedAt")) else 0.0
 
 

@@ -1,8 +1,8 @@
 """Submit the point of the current folder as a Job of Kubernetes, for the workflow.
 
-The point's folder has `request.yaml`, what it asks of a cluster, written by the workflow. Then `kubernetes/*.yaml` are
-the objects that were submitted, made from jube/include/pod.yaml.in; `job.id` is the Job's name, namespace and context;
-`kubernetes/in_cluster` is there until the objects have been removed.
+The workflow has written the point's resources to `request.yaml`. This command makes the objects from
+jube/include/pod.yaml.in, and leaves in the folder: `kubernetes/*.yaml`, the submitted objects; `job.id`, the name,
+namespace and context of the Job; and `kubernetes/in_cluster`, until the objects are removed.
 
 python -m caraml.schedulers.kubernetes.submit SYSTEM
 """
@@ -35,12 +35,12 @@ REQUEST, JOB_ID = "request.yaml", "job.id"
 OBJECTS, CHECKOUT, JOB, IN_CLUSTER = "kubernetes", "checkout.yaml", "job.yaml", "in_cluster"
 TEMPLATE = Path("jube/include/pod.yaml.in")
 CHECKOUT_FOLDER, ARCHIVE = "/caraml-checkout", "checkout.tar.gz"
-QUEUED_AT_MOST_S = 7 * 24 * 3600
-# What runs in a pod, of the checkout.
+QUEUED_AT_MOST_S = 7 * 24 * 3600  # a week, for the queue of a busy cluster
+# The part of the checkout that a pod needs.
 CODE = ("benchmarks", "jpwr", "ioprof", "caraml", "containers/run.sh", "jube/include/python.sh")
 NOT_CODE = {"tests", "__pycache__", "images"}
 MOST_ARCHIVE_BYTES = 700_000  # an object takes 1 MiB, in base64
-LONGEST_NAME = 50  # of 63, with the number of a pod
+LONGEST_NAME = 50  # leaves room for a pod's suffix in a label of 63 characters
 
 
 class Request(NamedTuple):
@@ -50,13 +50,13 @@ class Request(NamedTuple):
     nodes: int
     vendor: str
     devices_on_node: int
-    resource: str  # what Kubernetes calls the devices; empty: none
+    resource: str  # name of the devices in Kubernetes; empty: none
     cpus: int
     time_limit_s: int
     image: str  # of containers/images.yaml
-    exclusive: bool  # no other point on its nodes
+    exclusive: bool  # whether no other point may use its nodes
     runs: int
-    prepare: str  # makes the data; empty: none is needed
+    prepare: str  # command that makes the data; empty: none is needed
 
 
 class Place(NamedTuple):
@@ -68,12 +68,12 @@ class Place(NamedTuple):
     user: int
     group: int
     commit: str
-    changed: str  # True or False, empty where it is not known
+    changed: str  # True or False; empty if not known
     namespace: str = ""  # empty: kubectl's own
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run from the command line; returns 1, with one sentence, when the point cannot be submitted."""
+    """Run from the command line; return 1, after one sentence, if the point cannot be submitted."""
     arguments = sys.argv[1:] if argv is None else argv
     if len(arguments) != 1:
         print("usage: python -m caraml.schedulers.kubernetes.submit SYSTEM", file=sys.stderr)
@@ -87,9 +87,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def submit(folder: Path, site: Site) -> None:
-    """Write the point's objects and create them.
+    """Write the point's objects and create them in the cluster.
 
-    Raises SiteError when the site's facts do not do, and SchedulerError when Kubernetes does not take them.
+    Raises SiteError for unusable settings of the site, and SchedulerError if Kubernetes refuses the objects.
     """
     import yaml
 
@@ -101,15 +101,15 @@ def submit(folder: Path, site: Site) -> None:
         os.getuid(),
         os.getgid(),
         *_version(repo),
-        site["kubernetes_namespace"],
+        site.kubernetes_namespace,
     )
     archive = None
-    if site["kubernetes_claim"]:
+    if site.kubernetes_claim:
         _check_claim(site, place, bool(request.prepare))
     else:
         archive = _archive(repo, folder)
     found = objects(request, site, place, archive, _further(site))
-    kubectl = Kubectl(site["kubernetes_context"] or _current_context(), site["kubernetes_namespace"])
+    kubectl = Kubectl(site.kubernetes_context or _current_context(), site.kubernetes_namespace)
     files = folder / OBJECTS
     files.mkdir(exist_ok=True)
     for name, kinds in ((CHECKOUT, {"ConfigMap"}), (JOB, {"Service", "Job"})):
@@ -129,7 +129,7 @@ def submit(folder: Path, site: Site) -> None:
 
 
 def read_request(folder: Path) -> Request:
-    """Return what the point in a folder asks for; raises SiteError when its file cannot be used."""
+    """Return the request of the point in a folder; raises SiteError if its file cannot be used."""
     file = folder / REQUEST
     try:
         found = read_yaml(file)
@@ -137,17 +137,17 @@ def read_request(folder: Path) -> Request:
         found["exclusive"] = found["exclusive"] == "yes"
         if found.pop("data") == "synthetic":
             found["prepare"] = ""
-        if found["resource"].startswith("$"):  # JUBE leaves the name of what a system's block does not state
+        if found["resource"].startswith("$"):  # JUBE leaves the name of a parameter that a system's block omits
             found["resource"] = ""
         return Request(**found, time_limit_s=(hours * 60 + minutes) * 60 + seconds)
     except (YamlError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise SiteError(f"{file} is not what a workflow writes ({error}): run the sweep again") from error
+        raise SiteError(f"{file} is not as a workflow writes it ({error}): run the sweep again") from error
 
 
 def objects(request: Request, site: Site, place: Place, archive: bytes | None, further: Object) -> list[Object]:
     """Return the objects of a point.
 
-    `archive` is the checkout where no storage has it, `further` the site's own fields of a pod.
+    `archive` is the checkout if no storage has it, `further` the site's own fields of a pod.
     """
     import yaml
 
@@ -171,10 +171,10 @@ def _without_nulls(node: Any) -> Any:
 
 
 def _values(request: Request, site: Site, place: Place) -> dict[str, Any]:
-    """Return what the template takes, by name; raises SiteError for facts of the site that cannot be used."""
-    claim, name = site["kubernetes_claim"], place.name
+    """Return the values for the template, by name; raises SiteError for unusable settings of the site."""
+    claim, name = site.kubernetes_claim, place.name
     labels = {PART: "caraml", NAME: name, "app.kubernetes.io/component": request.benchmark.replace("_", "-")}
-    queue = {"kueue.x-k8s.io/queue-name": site["kubernetes_queue"]} if site["kubernetes_queue"] else {}
+    queue = {"kueue.x-k8s.io/queue-name": site.kubernetes_queue} if site.kubernetes_queue else {}
     nodes = [f"{name}-{index}.{name}" for index in range(request.nodes)] if request.nodes > 1 else []
     user, group = _user(site, place)
     mounts = _mounts(site, place)
@@ -184,7 +184,7 @@ def _values(request: Request, site: Site, place: Place) -> dict[str, Any]:
         "LABELS": labels,
         "LABELS_OF_JOB": labels | queue,
         "FOLDER": place.folder,
-        "PATIENCE_S": f"{60 * float(site['kubernetes_patience_min']):g}",
+        "PATIENCE_S": f"{60 * float(site.kubernetes_patience_min):g}",
         "IS_SUSPENDED": True if queue else None,
         "COMPLETION_MODE": "Indexed" if nodes else None,  # versions before 1.24 have none
         "NODES": request.nodes,
@@ -193,21 +193,21 @@ def _values(request: Request, site: Site, place: Place) -> dict[str, Any]:
         "SUBDOMAIN": name if nodes else None,
         "NODE_SELECTOR": node_selector(site) or None,
         "TOLERATIONS": tolerations(site) or None,
-        "PULL_SECRET": site["kubernetes_pull_secret"] or None,
+        "PULL_SECRET": site.kubernetes_pull_secret or None,
         "USER": user,
         "GROUP": group,
         "IS_NOT_ROOT": user != 0,
-        "FS_GROUP": None if claim else group,  # of a claim it would change the owner of all files
-        "APART_FROM": {PART: "caraml"} if request.exclusive else {NAME: name},
+        "FS_GROUP": None if claim else group,  # would change the group of all files on a claim
+        "NOT_WITH": {PART: "caraml"} if request.exclusive else {NAME: name},
         "IMAGE": image_of(request.image, site),
         "COMMAND": _command(request, site, place),
         "RESOURCES": _resources(request, site),
         "IMAGE_NAME": request.image,
-        "DATA_FOLDER": site["data_folder"],
-        "DATA_APART": None if claim else "yes",
+        "DATA_FOLDER": site.data_folder,
+        "OWN_DATA": None if claim else "yes",
         "COMMIT": place.commit,
         "CHANGED": place.changed,
-        "INTERFACE": site["network_interface"] or None,
+        "INTERFACE": site.network_interface or None,
         "MASTER_ADDR": nodes[0] if nodes else None,
         "NAMES_OF_NODES": ",".join(nodes) or None,
         "MOUNTS": [{"name": one, "mountPath": path} for one, path, _ in mounts],
@@ -216,17 +216,17 @@ def _values(request: Request, site: Site, place: Place) -> dict[str, Any]:
 
 
 def _user(site: Site, place: Place) -> tuple[int, int]:
-    """Return user and group: on a claim those of who submits, as of its files; else any will do, but for root."""
-    if site["kubernetes_user"]:
-        user, _, group = site["kubernetes_user"].partition(":")
+    """Return user and group of the pods: on a claim those of its files, the submitting user's; else any except root."""
+    if site.kubernetes_user:
+        user, _, group = site.kubernetes_user.partition(":")
         return int(user), int(group or user)
-    return (place.user, place.group) if place.user or site["kubernetes_claim"] else (1000, 1000)
+    return (place.user, place.group) if place.user or site.kubernetes_claim else (1000, 1000)
 
 
 def _command(request: Request, site: Site, place: Place) -> list[str]:
     start = f'cd "$0" && PYTHONPATH={shlex.quote(place.repo)}"${{PYTHONPATH:+:$PYTHONPATH}}" exec "$@"'
     program = ["python3", "-m", "caraml.schedulers.kubernetes.pod", "--runs", str(request.runs)]
-    if not site["kubernetes_claim"]:
+    if not site.kubernetes_claim:
         start = f"python3 -m tarfile -e {CHECKOUT_FOLDER}/{ARCHIVE} / && {start}"
         program += ["--parcel", *(["--prepare", request.prepare] if request.prepare else [])]
     return ["bash", "-c", start, place.folder, *program]
@@ -235,55 +235,55 @@ def _command(request: Request, site: Site, place: Place) -> list[str]:
 def _resources(request: Request, site: Site) -> dict[str, str]:
     if request.vendor != "none" and not request.resource:
         raise SiteError(
-            "the system's block has no kubernetes_resource, which a pod would ask for: its devices are handed out in "
-            "another way, for which no template is written"
+            "the system's block has no kubernetes_resource for a pod to request: add it in systems.yaml if the "
+            "cluster offers its devices as a resource"
         )
-    memory = {"memory": site["kubernetes_memory"]} if site["kubernetes_memory"] else {}
+    memory = {"memory": site.kubernetes_memory} if site.kubernetes_memory else {}
     devices = {request.resource: str(request.devices_on_node)} if request.resource else {}
-    return {"cpu": site["kubernetes_cpus"] or str(request.cpus), **memory, **devices}
+    return {"cpu": site.kubernetes_cpus or str(request.cpus), **memory, **devices}
 
 
 def image_of(name: str, site: Site) -> str:
-    """Return where an image of containers/images.yaml is; raises SiteError when the site does not say."""
-    if site["kubernetes_image"]:
-        return str(site["kubernetes_image"])
-    if not site["kubernetes_registry"]:
+    """Return the address of an image of containers/images.yaml; raises SiteError if the site does not state it."""
+    if site.kubernetes_image:
+        return str(site.kubernetes_image)
+    if not site.kubernetes_registry:
         raise SiteError(
             f"a pod needs the image {name}: give site.yaml a kubernetes_registry that has it, or for one system a "
             "kubernetes_image"
         )
-    return f"{site['kubernetes_registry'].rstrip('/')}/{name}"
+    return f"{site.kubernetes_registry.rstrip('/')}/{name}"
 
 
 def _mounts(site: Site, place: Place) -> list[tuple[str, str, Object]]:
     """Return volumes with their paths.
 
-    Folders are where they are on this machine: on the claim, or empty ones that the checkout is unpacked to.
+    Folders have the same paths as on this machine: on the claim, or as empty ones for the unpacked checkout.
     """
     found: list[tuple[str, str, Object]] = [("shm", "/dev/shm", {"emptyDir": {"medium": "Memory"}})]
-    if site["kubernetes_claim"]:
-        claim = {"persistentVolumeClaim": {"claimName": site["kubernetes_claim"]}}
-        return [*found, ("storage", site["kubernetes_claim_path"], claim)]
+    if site.kubernetes_claim:
+        claim = {"persistentVolumeClaim": {"claimName": site.kubernetes_claim}}
+        return [*found, ("storage", site.kubernetes_claim_path, claim)]
     found.append(("checkout", CHECKOUT_FOLDER, {"configMap": {"name": place.name}}))
-    for name, path in (("repo", place.repo), ("point", place.folder), ("data", site["data_folder"])):
+    for name, path in (("repo", place.repo), ("point", place.folder), ("data", site.data_folder)):
         if not any(is_below(path, other) for _, other, _ in found):
             found.append((name, path, {"emptyDir": {}}))
     return found
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Return whether a path is that of a folder, or of something in it."""
+    """Return whether a path is a folder or inside of it."""
     return f"{path}/".startswith(f"{folder.rstrip('/')}/")
 
 
 def node_selector(site: Site) -> dict[str, str]:
     """Return the labels that nodes must have."""
-    return dict(text.split("=", 1) for text in site["kubernetes_node_selector"])
+    return dict(text.split("=", 1) for text in site.kubernetes_node_selector)
 
 
 def tolerations(site: Site) -> list[Object]:
-    """Return the taints that are tolerated, which are written as kubectl writes them."""
-    found = [re.fullmatch(TOLERATION, text).groupdict() for text in site["kubernetes_tolerations"]]  # type: ignore[union-attr]
+    """Return the tolerations, which the site writes as kubectl writes taints."""
+    found = [re.fullmatch(TOLERATION, text).groupdict() for text in site.kubernetes_tolerations]  # type: ignore[union-attr]
     return [
         {"operator": "Exists" if one["value"] is None else "Equal"}
         | {key: value for key, value in one.items() if value is not None}
@@ -292,7 +292,7 @@ def tolerations(site: Site) -> list[Object]:
 
 
 def merged(template: Any, further: Any) -> Any:
-    """Join a template and further fields: maps are joined, named things in lists too, and other lists get longer."""
+    """Merge further fields into a template: maps, and list items of the same name; other list items are appended."""
     if isinstance(template, Mapping) and isinstance(further, Mapping):
         return {**template, **{key: merged(template.get(key), value) for key, value in further.items()}}
     if isinstance(template, list) and isinstance(further, list):
@@ -307,14 +307,14 @@ def _name_of(one: Any) -> Any:
 
 
 def _name(request: Request, folder: Path) -> str:
-    """Return the name of a Job: the workload and the point, for people, and a random suffix that makes it unique."""
+    """Return a unique name of a Job: the workload, the point and a random suffix."""
     parts = [request.benchmark, *(part.partition("_")[0] for part in folder.parts[-3:-1])]
     readable = re.sub(r"[^a-z0-9]+", "-", "-".join(parts).lower()).strip("-")
     return f"{readable[: LONGEST_NAME - 7].strip('-')}-{secrets.token_hex(3)}"
 
 
 def _version(repo: Path) -> tuple[str, str]:
-    """The commit and whether there are local changes; a pod may have no git. Empty: not known."""
+    """Return the commit, and whether there are local changes, as a pod may lack git; empty: not known."""
 
     def git(*arguments: str) -> str | None:
         try:
@@ -328,20 +328,22 @@ def _version(repo: Path) -> tuple[str, str]:
 
 
 def _check_claim(site: Site, place: Place, needs_data: bool) -> None:
-    path = site["kubernetes_claim_path"]
+    path = site.kubernetes_claim_path
     if not path:
         raise SiteError("kubernetes_claim needs kubernetes_claim_path: the folder of this machine that is on the claim")
     wanted = {"the checkout": place.repo, "the sweep": place.folder}
     if needs_data:
-        wanted["data_folder"] = site["data_folder"]
+        wanted["data_folder"] = site.data_folder
     for what, folder in wanted.items():
         if not is_below(folder, path):
-            raise SiteError(f"{what} is {folder}, which is not on the claim, in {path}: a pod would not see it")
+            raise SiteError(
+                f"{what} is {folder}, which is not on the claim: move it below {path}, or correct kubernetes_claim_path"
+            )
 
 
 def _further(site: Site) -> Object:
-    """The site's own fields of a pod."""
-    file = site["kubernetes_pod"]
+    """Return the site's own fields of a pod."""
+    file = site.kubernetes_pod
     if not file:
         return {}
     try:
@@ -354,11 +356,11 @@ def _further(site: Site) -> Object:
 
 
 def _archive(repo: Path, folder: Path) -> bytes:
-    """The checkout's code and the point's own files, each where it is on this machine."""
+    """Pack the checkout's code and the point's own files, with their absolute paths."""
     packed = io.BytesIO()
     with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as stream, tarfile.open(fileobj=stream, mode="w") as tar:
         for path in [*_code(repo), *(one for one in sorted(folder.rglob("*.*")) if one.is_file())]:
-            tar.add(path, str(path.relative_to("/")), recursive=False, filter=_nobodys)
+            tar.add(path, str(path.relative_to("/")), recursive=False, filter=_without_owner)
     if len(packed.getvalue()) > MOST_ARCHIVE_BYTES:
         raise SiteError(
             f"the checkout is {len(packed.getvalue()) / 1e3:.0f} kB when packed, and a ConfigMap takes "
@@ -375,7 +377,7 @@ def _code(repo: Path) -> Iterator[Path]:
                 yield one
 
 
-def _nobodys(member: tarfile.TarInfo) -> tarfile.TarInfo:
+def _without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     return member
