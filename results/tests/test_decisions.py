@@ -10,7 +10,7 @@ import pytest
 from caraml.cli import main
 from results.points.repeats import by_point
 from results.record.records import find_records
-from results.show.page.report import decide
+from results.show.page.answer import decide
 from results.show.tables.decision import cost_words
 from results.tests import made_up
 from results.verdicts.accept import accept

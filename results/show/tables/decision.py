@@ -45,7 +45,7 @@ def matrix(verdicts: Sequence[Verdict]) -> tuple[list[str], list[tuple[str, list
 
 def _cell(one: Verdict) -> Cell:
     found = found_text(one)
-    words = filter(None, [found, one.reason, *one.answer.doubts])
+    words = filter(None, [found, one.reason])
     return Cell(one.outcome.name.lower(), outcome_text(one.outcome), "; ".join(words))
 
 

@@ -79,7 +79,7 @@ def _place(record: Record, options: tuple[str, ...]) -> Place:
 
 
 def energies_apart(results: Sequence[PointResults]) -> list[str]:
-    """Say what to measure so that all systems' energies can be ranked together; empty if they can be already."""
+    """Return the kinds of energies that are not ranked with each other; empty for a single kind."""
     kinds = {
         kind: list(dict.fromkeys(one.system for one in mine))
         for kind, mine in by_energy_kind(ranked_points(results)).items()
@@ -87,8 +87,4 @@ def energies_apart(results: Sequence[PointResults]) -> list[str]:
     if len(kinds) < 2:
         return []
     known = "; ".join(f"{kind} of {', '.join(systems)}" for kind, systems in kinds.items())
-    return [
-        f"Energies are of {len(kinds)} kinds, and are not ranked across them: {known}. Measured at the node or in the "
-        "supply on all of them, they can be: jpwr's methods ipmi and cray read a node's sensor, and "
-        "'--meter FILE' takes what a meter in the supply line wrote."
-    ]
+    return [f"Energies are of {len(kinds)} kinds, which are not ranked with each other: {known}."]
