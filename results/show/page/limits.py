@@ -1,4 +1,4 @@
-"""What limits the results, the most serious first, each with what to do about it."""
+"""Limits of the results, the most serious first, each with a remedy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from results.verdicts.ranking import rank, ranked_points
 
 
 class Advice(NamedTuple):
-    """What a kind of finding means, and what to do about it."""
+    """Meaning of a kind of finding, and its remedy."""
 
     seriousness: int  # 0 is the most serious
     what: str
@@ -33,7 +33,7 @@ class Limit(NamedTuple):
 
 METER = "Measure at the node ('jpwr --methods ipmi' or 'cray') or in the supply line ('--meter FILE')"
 LEFT_OUT = Advice(0, "Records are left out.", "Ask for these results again, or repeat the runs", False)
-TIE = Advice(2, "The first place is a tie.", "Repeat the best points, each run in a job of its own (tag 'apart')")
+TIE = Advice(2, "The first place is a tie.", "Repeat the best points, with more runs of each")
 FAILED = Advice(
     3, "Runs failed.", "Read job.err in the point's folder; 'caraml wait --retry-failed' repeats them", False
 )
@@ -89,7 +89,7 @@ def limits(
         found += [] if decision else _ties(title, results)
         found += [Limit(KINDS, f"{title}: {words}") for words in energies_apart(results)]
     every = [one for _, results in workloads for one in results]
-    found += [Limit(advice_on(said.words, DEVIATIONS), str(said)) for said in deviations_once(every)]
+    found += [Limit(advice_on(one.words, DEVIATIONS), str(one)) for one in deviations_once(every)]
     found += [Limit(NEIGHBOURS, words) for words in disturbed]
     return sorted(found, key=lambda one: one.advice.seriousness)
 
@@ -111,8 +111,8 @@ def _left_out(skipped: Sequence[Skipped]) -> Iterator[Limit]:
 
 
 def _of_records(records: Sequence[Record]) -> Iterator[Limit]:
-    for said in failures_once(records):
-        yield Limit(NO_MEMORY if said.words.startswith("out of memory") else FAILED, str(said))
+    for one in failures_once(records):
+        yield Limit(NO_MEMORY if one.words.startswith("out of memory") else FAILED, str(one))
 
 
 def _of_decision(decision: Decision) -> Iterator[Limit]:

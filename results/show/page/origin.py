@@ -1,4 +1,4 @@
-"""Where the numbers come from: sensors and rules of each system's energy, software, firmware and command lines."""
+"""Origin of the numbers: sensors and rules of each system's energy, software, firmware and command lines."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def write_report(
     with_published: bool = False,
     requirements: Requirements | None = None,
 ) -> list[Path]:
-    """Write the page (as PDF where its name says so), and each plot as PNG in a folder beside it; returns the files."""
+    """Write the page (as PDF if its name ends so), and each plot as PNG in a folder next to it; return the files."""
     decision = decide(by_point(records), requirements, costs, skipped) if requirements else None
     sections = sections_of(records, costs, with_published)
     page.parent.mkdir(parents=True, exist_ok=True)

@@ -64,10 +64,10 @@ def _section(
 ) -> Section:
     point = next((one for one in results if one.good), results[0]).point
     details = ", ".join(filter(None, [point.model, point.data, point.sample]))
-    # Theirs are of the whole workload: not to be drawn beside a smaller one.
-    beside = with_published and bool(ranked_points(results))
-    published = throughputs(point.benchmark, point.model) if beside else []
-    published_effective = throughputs(point.benchmark, point.model, EFFECTIVE) if beside else []
+    # Theirs are of the whole workload: not to be drawn next to a smaller one.
+    is_drawn = with_published and bool(ranked_points(results))
+    published = throughputs(point.benchmark, point.model) if is_drawn else []
+    published_effective = throughputs(point.benchmark, point.model, EFFECTIVE) if is_drawn else []
     charts = [
         *over_batch(results, SPEED, styles, published),
         *over_batch(results, EFFICIENCY, styles),
@@ -105,7 +105,7 @@ def _section(
 
 
 def _predicted(groups: Sequence[Group], results: Sequence[PointResults]) -> list[list[str]]:
-    """Points that sweeps have not, as far as their others tell."""
+    """Return predictions of the points that the sweeps lack."""
     found = []
     for group in groups:
         for place in not_measured(group, results):

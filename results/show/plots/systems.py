@@ -28,7 +28,7 @@ from results.verdicts.quality import energy_kind
 from results.verdicts.ranking import best_of_systems
 
 MOST_DOTS = 10
-LONGEST_NAME = 30  # characters on a line beside a dot
+LONGEST_NAME = 30  # characters on a line next to a dot
 ROW_IN = 0.24
 
 
@@ -113,7 +113,7 @@ def _best_points(results: Sequence[PointResults], path: str) -> list[PointResult
 
 
 def _names(found: Sequence[PointResults], of_energy: bool) -> list[str]:
-    """Return what tells the points apart, each on at most two lines."""
+    """Return the names of points: the facts in which they differ, on at most two lines."""
     several = len({one.system for one in found}) > 1
     kinds = [[one.precision, *((energy_kind(one.any) or "").split(", ") if of_energy else [])] for one in found]
     facts = [
