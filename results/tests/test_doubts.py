@@ -40,10 +40,9 @@ def test_points_of_other_models_data_and_options_are_others():
     assert str(found) == "1 run, 3 wanted (3 points: A100, 800M, 1 device, batch 8; A100, tiny, 1 device, batch 8)"
 
 
-def test_energies_of_several_kinds_say_what_to_measure():
+def test_energies_of_several_kinds_are_named():
     node = made_up.result("B")
     node["energy"] |= {"power_scope": "node", "power_source": "measured, node"}
     [sentence] = energies_apart(by_point([made_up.result("A"), node]))
     assert "Q1, device of A; Q2, node of B" in sentence
-    assert "--meter" in sentence
     assert energies_apart(by_point([made_up.result("A"), made_up.result("B")])) == []

@@ -14,7 +14,7 @@ from caraml.cli import main
 from results.points.repeats import by_point
 from results.record.checks import contradictions
 from results.record.records import find_records
-from results.show.page.report import _origins, _quality
+from results.show.page.origin import origin_rows, quality_of
 from results.show.tables.doubts import deviations_once
 from results.show.tables.summary import sentences
 
@@ -124,8 +124,8 @@ def test_no_value_of_a_wrong_type_ends_a_command(odd, words, capsys):
 def test_no_value_of_a_wrong_type_ends_a_report(odd):
     records = find_records([odd]).records
     results = by_point(records)
-    _quality(records)
-    _origins(records)
+    quality_of(records)
+    origin_rows(records)
     deviations_once(results)
     sentences(results)
 

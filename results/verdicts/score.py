@@ -60,6 +60,7 @@ class Ranked(NamedTuple):
     tied: list[str]  # systems that are not distinguishable from the first
     turns: list[Turn]
     reference: str = ""  # the system with score 1
+    lead: Estimate | None = None  # of the first over the second
 
 
 def scores(
@@ -190,7 +191,9 @@ class _Comparison:
         rows, tied = _in_order([self._scored(system) for system in self._offers])
         first, *others = (one.system for one in rows if one.value is not None or one is rows[0])
         turns = [turn for system in others[:NEAREST] for turn in self._turns(first, system)]
-        return Ranked(self._way, TITLES[self._way], rows, tied, turns, self._reference)
+        lead = self._over(first, others[0]) if others else None
+        lead = lead if isinstance(lead, Estimate) else None
+        return Ranked(self._way, TITLES[self._way], rows, tied, turns, self._reference, lead)
 
     def _over(self, system: str, base: str) -> Estimate | str:
         """Return the ratio of two scores, or why there is none."""

@@ -33,6 +33,7 @@ class Cell(NamedTuple):
     outcome: str
     mark: str
     words: str
+    doubts: tuple[str, ...]  # that limit its runs
 
 
 def matrix(verdicts: Sequence[Verdict]) -> tuple[list[str], list[tuple[str, list[Cell]]]]:
@@ -45,8 +46,8 @@ def matrix(verdicts: Sequence[Verdict]) -> tuple[list[str], list[tuple[str, list
 
 def _cell(one: Verdict) -> Cell:
     number = found_text(one)
-    words = filter(None, [number, one.reason, *one.answer.doubts])
-    return Cell(one.outcome.name.lower(), outcome_text(one.outcome), "; ".join(words))
+    words = filter(None, [number, one.reason])
+    return Cell(one.outcome.name.lower(), outcome_text(one.outcome), "; ".join(words), one.answer.doubts)
 
 
 def counts(verdicts: Sequence[Verdict]) -> list[str]:

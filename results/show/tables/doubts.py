@@ -81,7 +81,7 @@ def _place(record: Record, options: tuple[str, ...]) -> Place:
 
 
 def energies_apart(results: Sequence[PointResults]) -> list[str]:
-    """Return what to measure so that the energies of all systems can be ranked; empty if they can be already."""
+    """Return the kinds of energies that are not ranked with each other; empty for a single kind."""
     kinds = {
         kind: list(dict.fromkeys(one.system for one in mine))
         for kind, mine in by_energy_kind(ranked_points(results)).items()
@@ -89,8 +89,4 @@ def energies_apart(results: Sequence[PointResults]) -> list[str]:
     if len(kinds) < 2:
         return []
     known = "; ".join(f"{kind} of {', '.join(systems)}" for kind, systems in kinds.items())
-    return [
-        f"Energies are of {len(kinds)} kinds, which are not ranked with each other: {known}. To rank them, measure all "
-        "systems at the node or in the supply: jpwr's methods ipmi and cray read a node's sensor, and "
-        "'--meter FILE' reads the file of a meter in the supply line."
-    ]
+    return [f"Energies are of {len(kinds)} kinds, which are not ranked with each other: {known}."]

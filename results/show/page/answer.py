@@ -1,0 +1,265 @@
+"""The answers of the first screen: who is first, by how much, with which requirements, and what would change that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from results.points.estimate import Estimate, Interval
+from results.points.repeats import PointResults
+from results.record.records import Skipped
+from results.record.values import PER_DEVICE, WORK, grouped, rounded
+from results.show.page.cards import Card, figures, machine
+from results.show.page.columns import Table, table_of
+from results.show.tables.accept import verdict_rows
+from results.show.tables.decision import (
+    NEAR,
+    Cell,
+    beyond_measured,
+    counts,
+    form_of_score,
+    matrix,
+    ranking_rows,
+    ranking_words,
+    score_rows,
+)
+from results.show.tables.doubts import alike
+from results.verdicts.accept import Verdict, accept
+from results.verdicts.cost import Cheapest, Costs, cheapest, crossings, tied_with_cheapest
+from results.verdicts.outcome import Outcome
+from results.verdicts.quality import ESTIMATE, energy_kind, grade, why_not_ranked
+from results.verdicts.ranking import fastest, rank, ranked_points
+from results.verdicts.requirements import Requirements
+from results.verdicts.score import NEAREST, Ranked, Scored, scores
+
+TWICE = 2.0  # from here on a lead is a factor, and below a percentage
+
+
+class Answer(NamedTuple):
+    """The answer for one workload, or for all of them: one sentence, its reasons, and the figures behind it."""
+
+    title: str
+    sentence: str
+    reasons: list[str]
+    cards: list[Card]
+
+
+class Decision(NamedTuple):
+    """Assessment of the results against the requirements."""
+
+    answer: Answer
+    systems: list[str]
+    items: list[tuple[str, list[Cell]]]
+    counts: list[str]  # of met, failed and undecided requirements, and whose runs are missing
+    verdicts: list[Verdict]
+    details: Table | None  # of the verdicts
+    changes: Table | None  # what would make another system first
+    failed: set[str]  # systems that fail a requirement
+    rankings: list[tuple[Ranked, list[str], Table | None]]  # with its sentences
+    scores: Table | None  # of all rankings
+    form: str  # how a score is made of its parts
+    beyond: list[str]
+
+
+def decide(
+    results: Sequence[PointResults], requirements: Requirements, costs: Costs | None, skipped: Sequence[Skipped] = ()
+) -> Decision:
+    """Return verdicts and scores; raises RecordError where the requirements do not fit the results."""
+    verdicts = accept(results, requirements, skipped) if requirements.must else []
+    found = scores(results, requirements, costs, verdicts)
+    currency = costs.currency if costs else ""
+    reasons = {name: alike([one for one in skipped if one.may_be_of(name)]) for name in {one.system for one in results}}
+    missing = [f"{system}: runs are missing: {'; '.join(words)}." for system, words in sorted(reasons.items()) if words]
+    failed = {one.system for one in verdicts if one.outcome is Outcome.FAILED}
+    of_others = [one._replace(scores=[each for each in one.scores if each.system not in failed]) for one in found]
+    rankings = [(one, ranking_words(one, verdicts), table_of(score_rows(one, currency))) for one in found]
+    return Decision(
+        _overall(found[0], verdicts, results, requirements, costs),
+        *matrix(verdicts),
+        [*counts(verdicts), *missing],
+        verdicts,
+        table_of(verdict_rows(verdicts)),
+        table_of(_changes(found, failed, results, costs)),
+        failed,
+        rankings,
+        table_of(ranking_rows(found)),
+        form_of_score(requirements, found),
+        beyond_measured(of_others),
+    )
+
+
+def lead_words(lead: Estimate, other: str) -> str:
+    """Return by how much the first is ahead of another system, and how certain that is, in words."""
+    if lead.value >= TWICE:
+        low_high = [f"{end:.2f}" for end in lead.interval or ()]
+        words, unit = f"{lead.value:.2f} times {other}", " times"
+    else:
+        low_high = [f"{100 * (end - 1):.1f}" for end in lead.interval or ()]
+        words, unit = f"{100 * (lead.value - 1):.1f} % ahead of {other}", " %"
+    return words + (f" (95 % interval {' to '.join(low_high)}{unit})" if low_high else " (no interval: one run)")
+
+
+def _overall(
+    ranked: Ranked,
+    verdicts: Sequence[Verdict],
+    results: Sequence[PointResults],
+    requirements: Requirements,
+    costs: Costs | None,
+) -> Answer:
+    """Return the answer over all workloads."""
+    title = "the system that is first"
+    known = [one for one in ranked.scores if one.value is not None]
+    failed = {one.system for one in verdicts if one.outcome is Outcome.FAILED}
+    left_out = grouped(
+        [one for one in ranked.scores if one.value is None],
+        lambda one: "a requirement is not met" if one.system in failed else one.why_not,
+    )
+    reasons = [f"Not ranked: {', '.join(one.system for one in mine)}, as {why}." for why, mine in left_out.items()]
+    if not known:
+        return Answer(title, f"No system has a score {ranked.title}.", reasons, [])
+    first, *others = known
+    met, total, undecided = _met(first.system, verdicts)
+    meets = f"it meets {f'all {total}' if met == total else f'{met} of {total}'} requirements" if total else ""
+    if ranked.tied:
+        names = " and ".join([first.system, *ranked.tied])
+        sentence = f"{names} tie {ranked.title}: the data does not show which is first"
+        meets = meets.replace("it", first.system, 1)
+    elif not others:
+        sentence = f"{first.system} is the only system with a score {ranked.title}"
+    else:
+        lead = lead_words(ranked.lead, others[0].system) if ranked.lead else _two_scores(first, others[0])
+        sentence = f"{first.system} is first {ranked.title}, {lead}"
+    mine = [one for one in results if one.system == first.system]
+    cards = list(machine(first, mine, requirements.budget, costs))
+    if cards and total:
+        cards = [Card("Requirements met", "", f"{met} of {total}", f"{total - met} undecided"), *cards]
+    return Answer(title, f"{sentence}; {meets}." if meets else f"{sentence}.", [*undecided, *reasons], cards)
+
+
+def _two_scores(first: Scored, second: Scored) -> str:
+    ours, theirs = (rounded(one.value) + _between(one.interval) for one in (first, second))
+    return f"with a score of {ours} against {theirs} of {second.system}"
+
+
+def _between(interval: Interval | None) -> str:
+    return f" ({rounded(interval.low)} to {rounded(interval.high)})" if interval else " (no interval: one run)"
+
+
+def _met(system: str, verdicts: Sequence[Verdict]) -> tuple[int, int, list[str]]:
+    """Return how many requirements a system meets, of how many, and why each other one is undecided."""
+    mine = [one for one in verdicts if one.system == system]
+    left = [one for one in mine if one.outcome is not Outcome.PASSED]
+    words = [f"Undecided for {system}: {one.item}. {one.reason[:1].upper()}{one.reason[1:]}." for one in left]
+    return len(mine) - len(left), len(mine), words
+
+
+def _changes(
+    rankings: Sequence[Ranked], failed: set[str], results: Sequence[PointResults], costs: Costs | None
+) -> list[list[str]]:
+    """Return which discount and which weight would make each other system tie with the first."""
+    whole = rankings[0]
+    first, *others = whole.scores
+    if first.value is None or not others:
+        return []
+    of_money = next((one for one in rankings if one.by == "money"), None)
+    found = [["system", f"discount to tie with {first.system}", f"weight to tie with {first.system}"]]
+    for index, other in enumerate(others):
+        if other.value is None:
+            why = "does not meet a requirement" if other.system in failed else other.why_not
+            found.append([other.system, f"none: {why}", "none"])
+        elif other.system in whole.tied:
+            found.append([other.system, "ties already", "ties already"])
+        else:
+            weights = _weights(whole, other.system, index)
+            found.append([other.system, _discount(of_money, first.system, other.system, results, costs), weights])
+    return found
+
+
+def _weights(ranked: Ranked, system: str, index: int) -> str:
+    if index >= NEAREST:
+        return f"only worked out for the {NEAREST} systems after the first"
+    turns = [one for one in ranked.turns if one.system == system and not one.what.startswith("price")]
+    near = [f"{one.what} times {one.factor:.3g}" for one in turns if 1 / NEAR <= one.factor <= NEAR]
+    if near:
+        return " or ".join(near)
+    return (
+        f"none by a factor of up to {NEAR:g}" if turns else f"none: behind {ranked.scores[0].system} in each workload"
+    )
+
+
+def _discount(
+    of_money: Ranked | None, first: str, other: str, results: Sequence[PointResults], costs: Costs | None
+) -> str:
+    """Return the discount at which another system buys as much work for the money, or costs as much for the work."""
+    values = {one.system: one.value for one in of_money.scores} if of_money else {}
+    ours, theirs = values.get(first), values.get(other)
+    if ours and theirs:
+        return (
+            f"{100 * (1 - theirs / ours):.1f} % at equal money"
+            if theirs < ours
+            else "none: already ahead at equal money"
+        )
+    if costs is None:
+        return "unknown without prices (--prices FILE)"
+    found = []
+    for mine in grouped(results, lambda one: one.point.benchmark).values():
+        for kind, systems in cheapest(mine, costs).items():
+            if first in systems and other in systems:
+                pair = {name: systems[name] for name in (first, other)}
+                found.append(f"{_of_cost(pair, first, other, costs)} for {mine[0].point.model} in {kind}")
+    return "; ".join(found) or f"unknown: no cost to compare with that of {first}"
+
+
+def _of_cost(pair: Cheapest, first: str, other: str, costs: Costs) -> str:
+    if tied_with_cheapest(pair) != [first]:
+        return "none: not dearer"
+    price = next((one.price for one in crossings(pair, costs) if one.system == other), 0.0)
+    now = costs.systems[other].price_per_device
+    return f"{100 * (1 - price / now):.1f} %" if price > 0 else "none: its electricity costs more"
+
+
+def of_workload(title: str, results: Sequence[PointResults], of_system: str = "") -> Answer:
+    """Return the answer for one workload, with key figures of a system, or else of the fastest."""
+    good = [one for one in results if one.good]
+    precisions = grouped(ranked_points(results), lambda one: one.precision)
+    main = max(precisions.values(), key=lambda mine: len({one.system for one in mine}), default=good)
+    subject = fastest(one for one in main if one.system == of_system) or fastest(main)
+    if subject is None:
+        return Answer(title, f"{title}: no run {'has a throughput' if good else 'succeeded'}.", [], [])
+    mine = [one for one in main if one.system == subject.system]
+    work = fastest([one for one in mine if not why_not_ranked(one)], WORK) or fastest(mine, WORK)
+    cards, unit = list(figures(subject, work)), str(subject.any["work_unit"])
+    if not precisions:
+        small = "These runs are of a smaller workload, to try the suite: compare them with no other result."
+        reasons = [small if not subject.is_comparable else "These runs are not ranked: their precision is not known."]
+        return Answer(title, f"{title}: {_alone(subject, work, unit)}", reasons, cards)
+    others = [name for name, points in precisions.items() if points is not main]
+    reasons = [f"Not ranked with these: runs in {', '.join(others)}, see below."] if others else []
+    if len({one.system for one in good}) == 1:
+        return Answer(title, f"{title}: {_alone(subject, work, unit)}", reasons, cards)
+    speed = _lead(main, PER_DEVICE, f"{unit}/s per device", "the fastest per device")
+    kinds = grouped([one for one in main if not why_not_ranked(one)], lambda one: energy_kind(one.any))
+    energy = [_lead(mine, WORK, f"{unit}/Wh", f"the most efficient ({kind})") for kind, mine in kinds.items()]
+    return Answer(title, f"{title}: {speed}", [*energy, *reasons], cards)
+
+
+def _alone(speed: PointResults, work: PointResults | None, unit: str) -> str:
+    per_wh = f" and {rounded(work.value(WORK))} {unit}/Wh" if work else ""
+    estimated = " (energy estimated from load)" if work and grade(work.any) == ESTIMATE else ""
+    return f"{speed.system} reaches {rounded(speed.value(PER_DEVICE))} {unit}/s per device{per_wh}{estimated}."
+
+
+def _lead(results: Sequence[PointResults], path: str, unit: str, what: str) -> str:
+    """Return which system is first by a value, and by how much, in one sentence."""
+    ranking = rank(results, path)
+    if ranking is None:
+        return ""
+    first, level, behind, *_ = ranking
+    value = f"{rounded(first.value(path))} {unit}"
+    if level:
+        values = " and ".join(f"{one.system} ({rounded(one.value(path))})" for one in (first, *level))
+        single = any(len(one.good) < 2 for one in (first, *level))
+        why = "a single run has no interval" if single else "their intervals overlap"
+        return f"{values} {unit} tie as {what}: {why}."
+    lead = first.over(behind[0], path) if behind else None
+    return f"{first.system} is {what} with {value}" + (f", {lead_words(lead, behind[0].system)}." if lead else ".")

@@ -1,0 +1,98 @@
+"""Origin of the numbers: sensors and rules of each system's energy, software, firmware and command lines."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from results.points.repeats import PointResults
+from results.record.records import Record
+from results.verdicts.quality import Rule, energy_kind, energy_rules
+
+
+class Quality(NamedTuple):
+    """How the energy of one system's runs was measured: its kinds, and the worst case of each rule."""
+
+    system: str
+    kinds: str
+    sources: list[str]
+    rules: list[Rule]
+
+
+def quality_of(records: Sequence[Record]) -> list[Quality]:
+    """Return for each system how its energy was measured."""
+    found = []
+    good = [record for record in records if record["status"] == "ok" and record.get("energy")]
+    for system in dict.fromkeys(record["system"] for record in good):
+        mine = [record for record in good if record["system"] == system]
+        worst: dict[str, Rule] = {}
+        for record in mine:
+            for rule in energy_rules(record):
+                known = worst.setdefault(rule.name, rule)
+                if known.kept is not False and rule.kept is not True:
+                    worst[rule.name] = rule
+        sources = dict.fromkeys(
+            f"{channel['name']}: {channel.get('source', 'unknown')}, energy by {channel.get('method', 'unknown')}"
+            for record in mine
+            for channel in record["energy"]["channels"]
+        )
+        kinds = dict.fromkeys(kind for record in mine if (kind := energy_kind(record)))
+        found.append(Quality(system, " and ".join(kinds), list(sources), list(worst.values())))
+    return found
+
+
+def origin_rows(records: Sequence[Record]) -> list[list[str]]:
+    """Software and firmware behind the records, each combination once."""
+    found: dict[tuple[str, ...], None] = {}
+    for record in records:
+        origin = record.get("provenance") or {}
+        for node in origin.get("nodes") or ([origin] if origin else []):
+            packages = ", ".join(
+                f"{name} {version}" for name, version in (origin.get("packages") or {}).items() if version
+            )
+            commit = str(origin.get("git_commit") or "unknown")[:12] + (
+                " with changes" if origin.get("git_dirty") else ""
+            )
+            found[
+                record["system"],
+                str(node.get("hostname") or "unknown"),
+                str(node.get("cpu") or node.get("architecture") or "unknown"),
+                str(node.get("kernel") or "unknown"),
+                _devices(node.get("devices")),
+                f"Python {origin.get('python', 'unknown')}, {packages}",
+                " ".join(filter(None, [origin.get("container"), origin.get("container_digest")])) or "none",
+                commit,
+            ] = None
+    header = ["system", "node", "processor", "kernel", "devices and firmware", "software", "container", "code"]
+    return [header, *map(list, found)]
+
+
+def _devices(devices: Any) -> str:
+    if not isinstance(devices, list):
+        return ""
+    facts = (
+        "name",
+        "driver_version",
+        "vbios_version",
+        "power.limit",
+        "clocks.max.sm",
+        "ecc.mode.current",
+        "mig.mode.current",
+    )
+    texts = [
+        ", ".join(f"{name} {device[name]}" if name != "name" else str(device[name]) for name in facts if name in device)
+        for device in devices
+        if isinstance(device, dict)
+    ]
+    return "; ".join(f"{texts.count(text)} x {text}" for text in dict.fromkeys(texts) if text)
+
+
+def commands_of(results: Sequence[PointResults]) -> list[tuple[str, str]]:
+    """Return for each point the command line of its first run."""
+    found = []
+    for one in results:
+        command = (one.any.get("provenance") or {}).get("command")
+        if isinstance(command, list):
+            found.append((f"{one.system}: {one.point}", shlex.join(map(str, command))))
+    return found

@@ -1,0 +1,148 @@
+"""One section of the page for each workload: its plots, its sentences, and what its sweep predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from jpwr.errors import JpwrError
+from jpwr.trace.trace import Trace
+from results.join.energy import TRACES
+from results.points.repeats import PointResults, by_point
+from results.predict.predict import FEWEST_POINTS, Group, PredictionError, groups_of, not_measured
+from results.published import EFFECTIVE, Throughput, throughputs
+from results.record.records import Record
+from results.record.values import PER_DEVICE, WORK, grouped
+from results.show.plots.cost import cost_charts
+from results.show.plots.energy import energy_by_scope, pareto, power_over_time
+from results.show.plots.prediction import measured_against_predicted, scaling_beyond
+from results.show.plots.reads import bandwidth_over_time, sizes_of_reads
+from results.show.plots.regions import steps_by_region
+from results.show.plots.style import EFFICIENCY, SPEED, Chart, Styles, kinds_alike, styles_of_systems
+from results.show.plots.sweep import heat_map_of_system, over_batch, scaling
+from results.show.plots.systems import compute_and_effective, dots, ratios
+from results.show.tables.prediction import prediction_rows
+from results.show.tables.summary import sentences
+from results.verdicts.cost import Costs
+from results.verdicts.ranking import fastest, ranked_points
+from results.workloads import title_of
+
+
+class Section(NamedTuple):
+    """One workload: what is trained, on what data."""
+
+    title: str
+    short: str  # the title without its data
+    anchor: str
+    results: list[PointResults]
+    published: list[Throughput]
+    charts: list[Chart]
+    dots: list[Chart]  # of the first screen
+    sentences: list[str]
+    groups: list[Group]  # that predictions are made from
+    predicted: list[list[str]]  # rows
+
+
+def sections_of(records: Sequence[Record], costs: Costs | None, with_published: bool) -> list[Section]:
+    """Return a section for each workload on each kind of data."""
+    workloads = grouped(by_point(records), lambda one: one.point[:2])
+    split: list[list[PointResults]] = []
+    for group in workloads.values():
+        # Failed points do not know their data: they are with the first that do.
+        kinds = list(dict.fromkeys(one.point[2:4] for one in group if one.good)) or [group[0].point[2:4]]
+        split += [
+            [one for one in group if one.point[2:4] == kind or (not one.good and kind == kinds[0])] for kind in kinds
+        ]
+    styles = styles_of_systems(one for group in split for one in group)
+    return [_section(index, group, costs, with_published, styles) for index, group in enumerate(split)]
+
+
+def _section(
+    index: int, results: list[PointResults], costs: Costs | None, with_published: bool, styles: Styles
+) -> Section:
+    point = next((one for one in results if one.good), results[0]).point
+    details = ", ".join(filter(None, [point.model, point.data, point.sample]))
+    # Theirs are of the whole workload: not to be drawn next to a smaller one.
+    is_drawn = with_published and bool(ranked_points(results))
+    published = throughputs(point.benchmark, point.model) if is_drawn else []
+    published_effective = throughputs(point.benchmark, point.model, EFFECTIVE) if is_drawn else []
+    charts = [
+        *over_batch(results, SPEED, styles, published),
+        *over_batch(results, EFFICIENCY, styles),
+        *_ratios(results, styles),
+        *pareto(results, styles),
+        *scaling(results, styles),
+        compute_and_effective(results, styles, published, published_effective),
+        energy_by_scope(results, styles),
+        steps_by_region(results),
+        bandwidth_over_time(results),
+        sizes_of_reads(results),
+    ]
+    for number, system in enumerate(dict.fromkeys(one.system for one in results)):
+        charts.append(heat_map_of_system(results, system, f"heat_map_{number}"))
+        charts.append(_power_chart(results, system, f"power_{number}"))
+    if costs:
+        charts += cost_charts(results, costs, styles)
+    groups = [group for group in groups_of(ranked_points(results)) if len(group.points) >= FEWEST_POINTS]
+    charts += [measured_against_predicted(groups, styles), scaling_beyond(groups, styles)]
+    name = f"{point.benchmark}_{index}"
+    title = title_of(point.benchmark)
+    first = [dots(results, quantity, styles) for quantity in (SPEED, EFFICIENCY)]
+    return Section(
+        f"{title}: {details}",
+        f"{title}, {point.model}",
+        name,
+        results,
+        published,
+        [chart._replace(name=f"{name}_{chart.name}") for chart in charts if chart],
+        [chart._replace(name=f"{name}_{chart.name}") for chart in first if chart],
+        sentences(results),
+        groups,
+        _predicted(groups, results),
+    )
+
+
+def _predicted(groups: Sequence[Group], results: Sequence[PointResults]) -> list[list[str]]:
+    """Return predictions of the points that the sweeps lack."""
+    found = []
+    for group in groups:
+        for place in not_measured(group, results):
+            with suppress(PredictionError):
+                found.append(group.predict(*place))
+    return prediction_rows(found) if found else []
+
+
+def _power_chart(results: Sequence[PointResults], system: str, name: str) -> Chart | None:
+    best = fastest(one for one in results if one.system == system)
+    if best is None:
+        return None
+    record = best.good[0]
+    title = f"{system}, {best.point.place}"
+    return power_over_time(record, _traces(record), title, name)
+
+
+def _traces(record: Record) -> list[Trace]:
+    from jpwr.trace.writers import read_trace
+
+    found = []
+    for path in sorted(Path(record["file"]["path"]).parent.glob(TRACES)) if "file" in record else []:
+        try:
+            found.append(read_trace(path))
+        except (JpwrError, OSError):
+            continue
+    return found
+
+
+def _ratios(results: Sequence[PointResults], styles: Styles) -> list[Chart | None]:
+    """Speed in each precision, and work per energy for each kind of energy that was measured in it, side by side."""
+    ranked = ranked_points(results)
+    charts = []
+    for path, words, name in ((PER_DEVICE, "Speed per device", "speed_up"), (WORK, "Work per energy", "energy_ratio")):
+        of_energy = path == WORK
+        groups = [group for group in kinds_alike(ranked, of_energy).items() if "Q0" not in group[0]]
+        for index, (kind, mine) in enumerate(groups):
+            title = f"{words} ({kind})" if of_energy or len(groups) > 1 else words
+            charts.append(ratios(mine, path, title, f"{name}_{index}", styles))
+    return charts

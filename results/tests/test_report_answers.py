@@ -1,0 +1,187 @@
+"""The first page answers a buyer's questions, each in one place, or gives the reason why it does not."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from results.points.repeats import by_point
+from results.record.records import Skipped
+from results.show.page.answer import decide, of_workload
+from results.show.page.columns import brief, help_of, points_table, systems_table, table_of
+from results.show.page.limits import DEVIATIONS, advice_on, limits, measure_next
+from results.show.page.report import write_report
+from results.tests import made_up, offered
+from results.verdicts.cost import Costs, Price
+from results.verdicts.quality import deviations
+
+
+class Sections(HTMLParser):
+    """Text of a page by the id of the section that it is in."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.texts, self._at, self._skips = {}, "", 0
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self._skips += tag in ("style", "script", "svg")
+        self._at = dict(attributes).get("id", self._at) if tag == "section" else self._at
+
+    def handle_endtag(self, tag):
+        self._skips -= tag in ("style", "script", "svg")
+
+    def handle_data(self, data):
+        if not self._skips:
+            self.texts[self._at] = re.sub(r"\s+", " ", self.texts.get(self._at, "") + data + " ")
+
+
+@pytest.fixture(scope="module")
+def sections(tmp_path_factory):
+    return Sections(offered.written(tmp_path_factory.mktemp("offers")).read_text()).texts
+
+
+QUESTIONS = {
+    "who is first within all limits": ("answer", r"H200 is first within the whole budget"),
+    "did it meet all requirements": ("answer", r"it meets all 2 requirements\."),
+    "by how much and how certain": ("answer", r"budget, [\d.]+ % ahead of MI300X \(95 % interval [\d.]+ to [\d.]+ %\)"),
+    "which discount or weight": ("cost", r"discount to tie with H200 .* MI300X [\d.]+ % at equal money"),
+    "cost and power": ("answer", r"Power, kW at the supply [\d.]+ .*Total cost, EUR [\d.]+ M purchase"),
+    "whole nodes": ("answer", r"Machine, nodes 8 64 devices, 8 in each node"),
+    "repeats": ("answer", r"Repeats, runs 3 at \d+ devices, batch 256"),
+    "whose records are left out": ("limits", r"Records are left out\. MI300X: .*mfu.* Ask for these results again"),
+    "measured where, how accurately": ("systems", r"H200 bf16 .* Q1, device ±0\.01 % \(data sheet\) 3"),
+    "what to measure next": ("limits", r"Measure next: Measure on as many devices as would be bought \(.*H200"),
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_the_first_page_answers_a_question(sections, question):
+    section, pattern = QUESTIONS[question]
+    assert re.search(pattern, sections[section]), sections[section]
+
+
+def test_the_first_page_has_its_sections_in_order(sections):
+    assert list(sections)[1:6] == ["answer", "requirements", "cost", "limits", "systems"]
+
+
+def test_a_weight_that_makes_another_first_is_stated(tmp_path):
+    found = decide(
+        offered.points("H200", "MI300X"), offered.needs(tmp_path, offered.NEEDS.replace("A100", "H200")), offered.COSTS
+    )
+    [row] = found.changes.rows
+    assert row[0] == "MI300X"
+    assert re.search(r"weight of resnet times [\d.]+", row[2])
+
+
+def test_what_the_data_does_not_answer_has_a_reason(tmp_path):
+    budget = "budget: {devices: 64}\n"
+    text = offered.NEEDS[: offered.NEEDS.index("budget")] + budget
+    found = decide(offered.points("A100", "H200"), offered.needs(tmp_path, text.replace("130000", "1")), None)
+    cards = {card.name: card for card in found.answer.cards}
+    assert "devices_per_node" in cards["Machine"].note
+    assert cards["Total cost"].value == "unknown"
+    assert "--prices" in cards["Total cost"].note
+    assert "--prices" in found.changes.rows[0][1]
+
+
+def test_a_discount_without_a_budget_of_money_follows_from_the_cost_of_the_work(tmp_path):
+    text = "workloads: {gpt: {benchmark: llm_training, model: 800M}}\nreference: H200\n"
+    costs = Costs("EUR", 0.0, {"H200": Price(10_000), "MI300X": Price(20_000)})
+    points = [one for one in offered.points("H200", "MI300X") if one.point.benchmark == "llm_training"]
+    [row] = decide(points, offered.needs(tmp_path, text), costs).changes.rows
+    assert row[1].startswith("54.5 % for 800M")  # 30 of 33 tokens/s at twice the price
+
+
+def test_a_tie_is_stated_and_not_a_lead(tmp_path):
+    records = [made_up.result(system, 1, 8, 100 + repeat, model="800M") for system in "AB" for repeat in (0, 1, 2)]
+    text = "workloads: {gpt: {benchmark: llm_training, model: 800M}}\n"
+    answer = decide(by_point(records), offered.needs(tmp_path, text), None).answer
+    assert "A and B tie per device" in answer.sentence
+    assert "ahead" not in answer.sentence
+
+
+def test_nobody_is_first_where_all_fail(tmp_path):
+    found = decide(offered.points("A100"), offered.needs(tmp_path), offered.COSTS)
+    assert found.answer.sentence.startswith("No system has a score within the whole budget")
+    assert found.answer.reasons == ["Not ranked: A100, as a requirement is not met."]
+    assert found.changes is None
+
+
+def test_one_system_without_prices_has_its_figures_and_no_lead():
+    answer = of_workload("GPT", [one for one in offered.points("H200") if one.point.benchmark == "llm_training"])
+    assert re.fullmatch(r"GPT: H200 reaches [\d,]+ tokens/s per device and [\d,]+ tokens/Wh\.", answer.sentence)
+    assert [card.name for card in answer.cards] == ["Speed", "Efficiency", "Power", "MFU", "Repeats", "Energy grade"]
+
+
+def test_runs_of_a_smaller_workload_are_no_result_to_compare():
+    record = made_up.result("CPU", estimated=True)
+    record["metrics"]["comparable"] = False
+    answer = of_workload("GPT", by_point([record]))
+    assert "energy estimated from load" in answer.sentence
+    assert "compare them with no other result" in answer.reasons[0]
+
+
+def test_runs_that_all_failed_are_the_answer():
+    assert of_workload("GPT", by_point([made_up.failed()])).sentence == "GPT: no run succeeded."
+
+
+def test_the_most_serious_limit_is_first_and_left_out_records_of_any_system_count(tmp_path):
+    records = [made_up.result("A"), made_up.failed("B")]
+    skipped = [Skipped("x is cut", tmp_path, ()), Skipped("y is no record", tmp_path)]
+    found = limits(records, skipped, [("GPT", by_point(records))], ["A differs"], None)
+    ranks = [one.advice.seriousness for one in found]
+    assert ranks == sorted(ranks)
+    assert found[0].detail == "any system: x is cut"
+    assert not any("no record" in one.detail for one in found)
+    assert measure_next(found).startswith("Run each point three times (1 run")
+    assert measure_next([]) == ""
+
+
+def test_each_deviation_has_its_own_advice():
+    record = made_up.result(estimated=True)
+    record["metrics"] |= {"measured_s": 1.0, "comparable": False, "cpu_throttled_percent": 50.0}
+    record["losses"] = [1.0, 2.0, 3.0, 4.0]
+    record["provenance"] |= {"git_dirty": True, "exclusive": "no"}
+    record["step_times_s"] = [1.0] * 3
+    record["energy"]["channels"][0]["missing"] = 600
+    words = deviations(by_point([record])[0])
+    assert len(words) >= 9
+    general = DEVIATIONS[-1][1]
+    assert [one for one in words if advice_on(one, DEVIATIONS) is general] == []
+
+
+def test_a_table_has_its_status_last_and_an_explanation_of_its_numbers():
+    points = [*by_point([made_up.failed("A", 2)]), *offered.points("H200")]
+    for table in (points_table(points), systems_table([("GPT", points)])):
+        assert table.headings[-1].kind == "status"
+        assert {row[-1] for row, bad in zip(table.rows, table.bad, strict=True) if bad} & {"failed", "1 of 1 failed"}
+        assert [one.title for one in table.headings if one.kind == "number" and not one.help] == []
+    assert table_of([["a"]]) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("1,234,567", "1,235,000"),
+        ("0.998123 to 1.002345", "0.9981 to 1.002"),
+        ("120,300", "120,300"),
+        ("12", "12"),
+        ("Q1, device", "Q1, device"),
+    ],
+)
+def test_numbers_are_shown_with_four_digits(text, shown):
+    assert brief(text) == shown
+
+
+def test_a_unit_does_not_hide_an_explanation():
+    assert help_of("images/s/device") == help_of("tokens/s/device") != ""
+    assert help_of("total [EUR]") == help_of("total") != ""
+    assert help_of("something else") == ""
+
+
+def test_eight_systems_have_a_short_title(tmp_path):
+    page, *_ = write_report([made_up.result(f"S{index}") for index in range(8)], [], tmp_path / "report.html")
+    assert "<title>8 systems compared</title>" in page.read_text()
