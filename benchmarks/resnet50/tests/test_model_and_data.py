@@ -225,7 +225,7 @@ def test_imagenet_is_converted_whole_and_what_is_no_picture_is_named(make_source
     assert sorted(sides) == [(label, 40 + index) for label in (1, 2) for index in range(4)]
     assert (out / "classes.txt").read_text().split() == ["n01", "n02"]
     assert len((out / "train.left_out.txt").read_text().splitlines()) == 1
-    assert "1 files are no pictures" in capsys.readouterr().err
+    assert "1 files are not images" in capsys.readouterr().err
 
 
 def test_two_that_prepare_one_folder_do_not_mix(tmp_path, capsys):
@@ -237,7 +237,7 @@ def test_two_that_prepare_one_folder_do_not_mix(tmp_path, capsys):
 
 def test_files_that_are_missing_are_not_trained_without(pictures, tmp_path):
     shutil.copy(pictures / "train-00000-of-00002", tmp_path)
-    with pytest.raises(ConfigError, match="holds 1 of 2 TFRecords"):
+    with pytest.raises(ConfigError, match="has 1 of 2 TFRecords"):
         find_tfrecords(tmp_path)
 
 
@@ -300,7 +300,7 @@ def test_tensorflow_is_told_of_all_workers():
     }
     two_nodes = on_tensorflow.tf_config(Launch(2, 4, 0, 2), {"CARAML_NODES": "a,b", "MASTER_PORT": "5000"})
     assert two_nodes["cluster"]["worker"] == ["a:5000", "a:5001", "b:5002", "b:5003"]
-    with pytest.raises(ConfigError, match="names 1 nodes"):
+    with pytest.raises(ConfigError, match="has 1 nodes"):
         on_tensorflow.tf_config(Launch(2, 4, 0, 2), {"CARAML_NODES": "a", "MASTER_PORT": "5000"})
 
 
