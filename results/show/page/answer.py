@@ -183,7 +183,9 @@ def _weights(ranked: Ranked, system: str, index: int) -> str:
     if near:
         return " or ".join(near)
     return (
-        f"none by a factor of up to {NEAR:g}" if turns else f"none: behind {ranked.scores[0].system} in each workload"
+        f"none by a factor of up to {NEAR:g}"
+        if turns
+        else f"none: behind {ranked.scores[0].system} in each workload at this size"
     )
 
 
