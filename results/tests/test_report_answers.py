@@ -103,6 +103,16 @@ def test_a_tie_is_stated_and_not_a_lead(tmp_path):
     assert "ahead" not in answer.sentence
 
 
+def test_a_formula_has_scores_and_no_weights(tmp_path):
+    score = "score: {formula: 1.0e6 / R, better: lower, terms: {R: {of: gpt, what: throughput}}}\n"
+    text = "workloads: {gpt: {benchmark: llm_training, model: 800M}}\n" + score
+    found = decide(offered.points("A100", "H200"), offered.needs(tmp_path, text), None)
+    number = r"[\d.]+ \([\d.]+ to [\d.]+\)"
+    pattern = rf"H200 is first by .*, with a score of {number} against {number} of A100\."
+    assert re.fullmatch(pattern, found.answer.sentence)
+    assert found.changes.rows[0][2] == "none: a formula has no weights"
+
+
 def test_nobody_is_first_where_all_fail(tmp_path):
     found = decide(offered.points("A100"), offered.needs(tmp_path), offered.COSTS)
     assert found.answer.sentence.startswith("No system has a score within the whole budget")

@@ -176,6 +176,8 @@ def _changes(
 
 
 def _weights(ranked: Ranked, system: str, index: int) -> str:
+    if not ranked.scores[0].speeds:
+        return "none: a formula has no weights"
     if index >= NEAREST:
         return f"only worked out for the {NEAREST} systems after the first"
     turns = [one for one in ranked.turns if one.system == system and not one.what.startswith("price")]
@@ -183,7 +185,9 @@ def _weights(ranked: Ranked, system: str, index: int) -> str:
     if near:
         return " or ".join(near)
     return (
-        f"none by a factor of up to {NEAR:g}" if turns else f"none: behind {ranked.scores[0].system} in each workload"
+        f"none by a factor of up to {NEAR:g}"
+        if turns
+        else f"none: behind {ranked.scores[0].system} in each workload at this size"
     )
 
 
