@@ -41,7 +41,7 @@ def test_mlflow_has_each_run_once_with_all_that_is_known(folder, tmp_path, capsy
     assert main(["track", str(folder), "--mlflow", uri]) == 0
     assert f"{uri}: 2 of 2 runs logged" in capsys.readouterr().out
     assert main(["track", str(folder), "--mlflow", uri]) == 0
-    assert "0 of 2 runs logged, the others are there" in capsys.readouterr().out
+    assert "0 of 2 runs logged, the others were there" in capsys.readouterr().out
     client = MlflowClient(uri)
     runs = client.search_runs([client.get_experiment_by_name("llm_training").experiment_id])
     assert sorted(one.info.status for one in runs) == ["FAILED", "FINISHED"]
@@ -70,7 +70,7 @@ def test_wandb_has_each_run_once_offline(folder, tmp_path, capsys):
     for text in (b"regions.measured.Comm.share_percent", b"step_time_s", b"layout.global_batch_size"):
         assert text in written
     assert main(["track", str(folder), "--wandb", "offline"]) == 0
-    assert "0 of 2 runs logged, the others are there" in capsys.readouterr().out
+    assert "0 of 2 runs logged, the others were there" in capsys.readouterr().out
     (found[0] / "logged.offline").unlink()  # as where it was cut short
     assert main(["track", str(folder), "--wandb", "offline"]) == 0
     assert "1 of 2 runs logged" in capsys.readouterr().out
