@@ -49,7 +49,7 @@ def test_tensorboard_shows_curves_distributions_and_what_was_read(job, tmp_path,
     assert table[0].startswith("| path | bytes | window_bytes ")
     assert table[2].startswith("| /data/part-0 | 16000000 | 8000000 | 4000000 | 2 | 10 |")
     assert main(["track", str(job.path), "--tensorboard", str(logs)]) == 0
-    assert "0 of 1 runs logged, the others are there" in capsys.readouterr().out
+    assert "0 of 1 runs logged, the others were there" in capsys.readouterr().out
 
 
 def test_a_run_that_read_nothing_that_was_counted_has_its_curves(tmp_path):
