@@ -269,7 +269,7 @@ def test_a_sweep_whose_jube_was_killed_goes_on_where_it_was(jube, tmp_path):
     ("tags", "reason"),
     [
         ("H200", "H200 runs by sbatch, which cannot be used here: 'caraml doctor --system H200' lists what is missing"),
-        ("CS2", "CS2 was asked for, but a Cerebras CS-2 trains"),
+        ("CS2", "CS2 was asked for, but a Cerebras CS-2 needs"),
         ("H2000", "there is no system H2000"),
         ("CPU foo", "llm_training has no tag foo"),
         ("CPU 117M", "resnet50 has no tag 117M"),
