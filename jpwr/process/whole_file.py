@@ -27,7 +27,7 @@ def replacing(path: Path) -> Iterator[TextIO]:
     The permissions of `path` are kept. Raises OSError.
     """
     part = part_of(path)
-    with open(part, "x", encoding="utf-8") as file:
+    with open(part, "w", encoding="utf-8") as file:
         try:
             yield file
             file.flush()
