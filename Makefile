@@ -50,6 +50,7 @@ bench: ## speed and memory, as ratios against a peer in the same run
 	python -m benchmarks.resnet50.tests.bench
 	python -m benchmarks.cosmoflow.tests.bench
 	python -m benchmarks.deepcam.tests.bench
+	python -m benchmarks.llm_inference.tests.bench
 	python -m jpwr.tests.bench
 	python -m ioprof.tests.bench
 	python -m results.tests.bench

@@ -19,6 +19,7 @@ from jpwr.process.whole_file import part_of, replacing
 from jpwr.trace.trace import Trace
 from results.collect import RECORD_NAME, collect
 from results.join.energy import read_traces
+from results.join.serving import REQUESTS_NAME, request_problems
 from results.record.checks.energy import busier_elsewhere
 from results.record.parts import all_windows
 from results.record.records import (
@@ -45,6 +46,7 @@ RUN_FILES = (
     "job.out",
     "job.err",
     "record.trace.json",
+    REQUESTS_NAME,
     "record.regions.json",
     "io/*/*",
     "power/*/*",
@@ -330,6 +332,8 @@ def _problems(result: Path) -> Iterator[str]:
         if words := busier_elsewhere(again.get(key) or {}):
             yield f"{key} is not that of the work: the trace has {words}"
     yield from _not_marked(stored, read_traces(result.parent))
+    if stored.get("serving"):
+        yield from request_problems(stored, result.parent)
     for key in sorted(stored.keys() | again.keys()):
         yield from _differences(stored.get(key), again.get(key), key)
 

@@ -15,6 +15,7 @@ from jpwr.errors import JpwrError
 from results.join.channels import EnergyError
 from results.join.energy import TRACES, energy_of, read_traces
 from results.join.reads import reads_of
+from results.join.serving import energy_per_token
 from results.record.causes import cause
 from results.record.records import RESULT_NAME, Record, RecordError, read_record, write_record
 
@@ -42,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (RecordError, OSError) as error:
         print(f"collect: {error}", file=sys.stderr)
         return 1
-    for note in result.get("energy", {}).get("notes", []):
+    for note in (result.get("energy") or {}).get("notes", []):
         print(f"collect: {note}", file=sys.stderr)
     if result["status"] != "ok":
         print(f"collect: {result['error']}", file=sys.stderr)
@@ -57,11 +58,19 @@ def collect(folder: Path) -> Record:
     before = folder / RESULT_NAME
     if before.exists():
         _add_job(result, read_record(before))
+    if elsewhere := (result.get("serving") or {}).get("elsewhere"):
+        print(
+            f"collect: no energy: the server runs on {elsewhere}, and this node's sensors do not see it",
+            file=sys.stderr,
+        )
+        return result
     try:
         traces = read_traces(folder)
         result["energy"] = energy_of(result, traces, "measured")
         if any(window["kind"] == "effective" for window in result["windows"]):
             result["energy_effective"] = energy_of(result, traces, "effective")
+        if result.get("serving"):
+            result["energy"] |= energy_per_token(result)
     except (EnergyError, JpwrError) as error:
         result["error"] = "; ".join(text for text in (result["error"], f"no energy: {error}") if text)
         result["status"] = "failed" if result["status"] == "ok" else result["status"]

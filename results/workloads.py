@@ -13,7 +13,7 @@ from results.yaml_files import YamlError, read_yaml
 
 FOLDERS = Path(__file__).resolve().parents[1] / "benchmarks"  # in a checkout, and in an installation of both packages
 FILE = "workload.yaml"
-FRAMEWORKS = ("pytorch", "tensorflow")
+FRAMEWORKS = ("pytorch", "tensorflow", "vllm")
 VENDORS = ("nvidia", "amd", "graphcore", "none")  # of devices, as systems have them
 
 
@@ -39,11 +39,12 @@ class Facts:
     name: str  # name of the folder, and of the benchmark in records
     title: str
     work_unit: str
-    framework: str  # pytorch or tensorflow
+    framework: str  # one of FRAMEWORKS
     workflow: str  # jube/WORKFLOW.yaml
     precisions: str = "fp32"
     model: str = ""  # default of a sweep; $PARAMETER: the value of that parameter
     batches: str = ""  # global batch sizes of a sweep, in the same form
+    devices: str = ""  # numbers of devices of a sweep, in the same form; empty: the system's own
     max_measured_s: float = 0.0  # longest window; 0: no limit
     parameters: Mapping[str, Any] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)  # reason by vendor on whose devices it does not run
@@ -140,7 +141,7 @@ def _part(path: Path, name: str, values: Any) -> Any:
 
 
 def _check_parameters(path: Path, content: dict[str, Any]) -> None:
-    for name in ("model", "batches"):
+    for name in ("model", "batches", "devices"):
         content[name] = str(content.get(name, ""))
         if content[name].startswith("$") and content[name][1:] not in content["parameters"]:
             raise RecordError(f"{path}: '{name}' is {content[name]}, but there is no such parameter")

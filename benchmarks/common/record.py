@@ -69,6 +69,7 @@ class RunRecord:
     choices: dict[str, str] = field(default_factory=dict)  # options that change the speed of the same work, by title
     variant: list[str] = field(default_factory=list)  # the unusual choices, in words
     regions: dict[str, Any] = field(default_factory=dict)  # times of the steps' regions, by kind of window
+    serving: dict[str, Any] = field(default_factory=dict)  # server under load, and what limits the run
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex)  # distinguishes two runs with the same options
     schema_version: int = SCHEMA_VERSION
 

@@ -11,11 +11,11 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from benchmarks.common.launch import Launch
 from benchmarks.common.node.out_of_memory import is_out_of_memory, short_message
-from benchmarks.common.options import EXIT_BAD_OPTIONS, ConfigError, RunOptions
+from benchmarks.common.options import EXIT_BAD_OPTIONS, ConfigError
 from benchmarks.common.record import FAILED, OK, OUT_OF_MEMORY, RunRecord
 from benchmarks.common.summary import summary
 
@@ -24,9 +24,19 @@ RECORD_BYTES = 100_000  # size of a record of thousands of steps
 RESULT_PREFIX = "CARAML_RESULT "  # of a printed record's line
 
 
+class Kept(Protocol):
+    """Options on where a record goes."""
+
+    @property
+    def record(self) -> str: ...
+
+    @property
+    def print_record(self) -> bool: ...
+
+
 def run_recorded(
     record: RunRecord,
-    options: RunOptions,
+    options: Kept,
     launch: Launch,
     body: Callable[[RunRecord], None],
 ) -> int:

@@ -15,11 +15,13 @@ from caraml.installation import checkout
 from caraml.sweep import is_run, missing_runs, no_results, run_folder
 from results import archive as archives
 from results.join.meter import add_meter, read_meter
+from results.other_clients import read_other
 from results.points.repeats import by_point
 from results.published import read_published
-from results.record.records import RESULT_NAME, Found, Record, RecordError, Skipped, find_records
+from results.record.records import RESULT_NAME, Found, Record, RecordError, Skipped, find_records, write_record
 from results.record.values import count, plain, rounded, sort_key
 from results.show.notebook import frame_of
+from results.show.tables import inference
 from results.show.tables import table as tables
 from results.show.tables.accept import counts_text, verdict_rows, verdicts_json
 from results.show.tables.comparison import comparison_data, comparison_text
@@ -122,6 +124,7 @@ def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
         if options.sort:
             points = points_in_order(points, options.sort, options.largest_first)
         rows = point_rows(points, number=number)
+        notes = inference.within_limits(points)
     elif options.regions:
         rows = region_rows(by_point(records), number)
         if not rows:
@@ -133,7 +136,7 @@ def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
             raise RecordError("no good run has a profile of its reads: run with the tag 'io'")
         notes = [tables.render_rows(file_rows(points, number), "text"), *of_reads(points, options.tier)]
     else:
-        columns = TITLES[options.titles or "ours"]
+        columns = TITLES[options.titles] if options.titles else inference.columns_of(records)
         ordered = sorted(records, key=sort_key)
         if options.sort:
             ordered = tables.in_order(ordered, options.sort, options.largest_first, columns)
@@ -383,6 +386,25 @@ def verify(options: argparse.Namespace) -> int:
         print("signed, but the signer was not checked: give the allowed ones by --signers FILE")
     else:
         print("not signed: its author is not known")
+    return 0
+
+
+@COMMANDS.command(
+    argument("file", type=Path, metavar="FILE", help="JSON of vllm bench serve, aiperf or guidellm"),
+    out("folder for the records", Path("results_of_others")),
+    argument("--system", required=True, help="on which it ran"),
+    argument("--devices", type=int, default=1, metavar="N", help="that served; default: %(default)s"),
+    argument("--precision", default="unstated", help="in which it computed; default: %(default)s"),
+)
+def read_bench(options: argparse.Namespace) -> int:
+    """Turn results of another client of servers into records of a lower grade, by that client's definitions."""
+    for number, record in enumerate(
+        read_other(options.file, options.system, options.devices, options.precision), start=1
+    ):
+        path = options.out / f"{options.file.stem}_{number}" / RESULT_NAME
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_record(record, path)
+        print(path)
     return 0
 
 

@@ -265,7 +265,7 @@ def _without_package(method: str, package: str, block: Block, runtime: str) -> F
 
 def images_of(block: Block) -> list[str]:
     """Return the names of a system's images, one for each framework."""
-    used = {facts.framework for facts in workloads().values()}
+    used = {facts.framework for facts in workloads().values() if block["vendor"] not in facts.refused}
     frameworks = [framework for framework in FRAMEWORKS if framework in used]
     return list(dict.fromkeys(block["image"].replace("$framework", framework) for framework in frameworks))
 

@@ -20,6 +20,7 @@ from caraml.schedulers.schedulers import check_scheduler
 PROCESS_STARTERS = {
     "pytorch": "python3 -m torch.distributed.run",
     "tensorflow": "python3 -m benchmarks.common.spawn",
+    "vllm": "python3 -m benchmarks.common.spawn",
 }
 # Stated, so that no run falls back to the CPU if the framework finds no accelerator.
 DEVICES = {"nvidia": "gpu", "amd": "gpu", "graphcore": "ipu", "none": "cpu"}

@@ -72,7 +72,7 @@ def sweep(known: Workload, block: Block, site: Site, model: str) -> dict[int, li
     asked = {key: numbers(getattr(site, key), f"CARAML_{key.upper()}") for key in ("devices", "batches")}
     micro_batch = facts.value("micro_batch_size", block, model) if "micro_batch_size" in facts.parameters else ""
     batches = numbers(facts.resolve(facts.batches, block, model), "the sweep of batches")
-    devices_sweep = numbers(str(block["devices_sweep"]), "devices_sweep")
+    devices_sweep = numbers(facts.resolve(facts.devices, block, model) or str(block["devices_sweep"]), "devices_sweep")
     most = int(block["devices_per_node"]) if site.submit_of(block) == "bash" else None
     found, where = {}, model
     try:

@@ -105,7 +105,7 @@ def test_a_workload_needs_little_to_be_known(described):
         (MADE_UP + "refused: graphcore\n", "'refused' has vendors of nvidia, amd, .*, not 'graphcore'"),
         (MADE_UP + "refused: {GC200: why}\n", "'refused' has vendors of nvidia, amd, .*, not .'GC200': 'why'"),
         (MADE_UP + "refused: {graphcore: }\n", "'refused' has vendors .* with the reasons, not"),
-        (MADE_UP.replace("pytorch", "jax"), "'framework' is one of pytorch, tensorflow, not 'jax'"),
+        (MADE_UP.replace("pytorch", "jax"), "'framework' is one of pytorch, tensorflow, vllm, not 'jax'"),
     ],
 )
 def test_a_file_that_describes_no_workload_is_one_sentence(text, message, described):

@@ -263,7 +263,8 @@ def groups_of(results: Iterable[PointResults]) -> list[Group]:
         return one.system, one.point._replace(devices=0, global_batch=0), variant, one.precision
 
     groups = []
-    for points in grouped((one for one in results if one.good and one.value(THROUGHPUT)), key).values():
+    trained = (one for one in results if one.good and one.value(THROUGHPUT) and not one.any.get("serving"))
+    for points in grouped(trained, key).values():
         # A workload that sums no gradients up has the micro batch that its batch gives; else it is an option.
         is_option = any(_accumulates(one.any) for one in points)
         platforms = grouped(points, lambda one: (variant_of(one.any, is_option), platform_of(one.any)))  # noqa: B023

@@ -14,7 +14,7 @@ SCHEMA_VERSION = 3
 Record = dict[str, Any]  # a record as its file has it; RunRecord describes its keys
 # Every key of `Numbers` that matches holds a number; a rate is not below 0.
 PATTERNS = {
-    "(_s|_wh|_w|_per_s|_per_wh|_per_s_per_device|_per_token|_per_image|_per_device|_percent|_bytes)$": {
+    "(_s|_wh|_w|_per_s|_per_wh|_per_s_per_device|_token|_per_request|_per_image|_per_device|_percent|_bytes)$": {
         "type": ["number", "null"]
     },
     "(_per_s|_per_wh|_per_s_per_device)$": {"type": ["number", "null"], "minimum": 0},
@@ -276,13 +276,27 @@ class Provenance(Node):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Serving:
+    """A server under load."""
+
+    server: str = ""
+    version: str = ""
+    slo: str = ""
+    elsewhere: Annotated[str, "host of a server whose energy was not measured"] = ""
+    defined_by: Annotated[str, "the client that measured, where it is another one"] = ""
+    notes: list[str] = _list()
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunRecord:
     """Record of one run: units are in the keys, an unknown number is null, further keys are not checked."""
 
     keywords: ClassVar[dict[str, Any]] = {
         "if": {"properties": {"status": {"const": "ok"}}},
         "then": {
-            "required": ["metrics", "windows", "energy", "precision", "data", "sample", "choices", "variant"],
+            "required": ["metrics", "windows", "precision", "data", "sample", "choices", "variant"],
+            "if": {"properties": {"serving": {"properties": {"elsewhere": {"const": ""}}}}},
+            "then": {"required": ["energy"]},
             "properties": {"layout": {"required": ["num_devices", "num_nodes", "global_batch_size"]}},
         },
     }
@@ -308,6 +322,7 @@ class RunRecord:
     devices: list[Device] = _list()
     provenance: Provenance = Provenance()
     regions: Annotated[dict[str, Regions], "by kind of window"] = _dict()
+    serving: Serving = Serving()
     energy: Energy | None = None
     energy_effective: Energy | None = None
     io: JobReads | None = None

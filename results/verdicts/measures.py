@@ -11,8 +11,8 @@ from results.points.repeats import PointResults
 from results.record.records import RecordError
 from results.record.values import PER_DEVICE, THROUGHPUT, devices_text, grouped
 from results.verdicts.quality import ESTIMATE, deviations, energy_kind, grade, why_not_ranked, window_too_short
-from results.verdicts.ranking import fastest, ranked_points, why_left_out
-from results.verdicts.requirements import PATHS, SECONDS, Quantity, Selection
+from results.verdicts.ranking import fastest, ranked_points, slowest, why_left_out
+from results.verdicts.requirements import LESS_IS_BETTER, PATHS, SECONDS, UNITS, Quantity, Selection
 from results.verdicts.scale import setup_at_scale, unlike_words
 
 NO_NUMBER = "no run has this number"
@@ -121,7 +121,7 @@ def _best(good: Sequence[PointResults], quantity: Quantity) -> Answer:
         if not usable:
             reasons = dict.fromkeys(why_not_ranked(one) for one in long_enough)
             return Answer(why_not=f"no energy that counts: {'; '.join(reasons)}")
-    best = fastest(usable, path)
+    best = slowest(usable, path) if quantity.what in LESS_IS_BETTER else fastest(usable, path)
     if best is None or best.estimate(path) is None:
         return Answer(why_not=NO_NUMBER)
     where = _where(best)
@@ -155,7 +155,7 @@ def _estimate(best: PointResults, path: str, quantity: Quantity, with_accuracy: 
 def _unit(quantity: Quantity, work_unit: str) -> str:
     if quantity.what == "time_to_solution":
         return quantity.unit
-    return {"mfu": "", "work_per_energy": f"{work_unit}/Wh"}.get(quantity.what, f"{work_unit}/s")
+    return {"mfu": "", "work_per_energy": f"{work_unit}/Wh", **UNITS}.get(quantity.what, f"{work_unit}/s")
 
 
 def _scaling(mine: Sequence[PointResults], good: Sequence[PointResults], quantity: Quantity) -> Answer:

@@ -198,7 +198,8 @@ def deviations(results: PointResults, with_energy: bool = True) -> list[str]:
         sentences.append(f"{len(results.bad)} of {len(results.bad) + len(results.good)} runs failed")
     for record in results.good:
         origin = record.get("provenance") or {}
-        sentences += unsteady(step_times_s(record))
+        served = record.get("serving") or {}
+        sentences += served.get("notes", []) if served else unsteady(step_times_s(record))
         sentences += _throttled(record)
         if with_energy:
             sentences += [f"energy, {rule.name}: {rule.words}" for rule in energy_rules(record) if not rule.kept]

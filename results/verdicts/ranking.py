@@ -15,6 +15,8 @@ def why_left_out(one: PointResults) -> str:
     """Return why a point with good runs is left out of all rankings and verdicts; empty if it is not."""
     if not one.is_comparable:
         return "it is of a smaller workload, which is not comparable"
+    if client := (one.any.get("serving") or {}).get("defined_by"):
+        return f"it is by the definitions of {client}, which are not ours"
     return "" if one.precision else "its precision is not known"
 
 
@@ -32,6 +34,12 @@ def fastest(results: Iterable[PointResults], path: str = PER_DEVICE) -> PointRes
     """Return the point with the highest value; None if no point has one."""
     known = [(value, one) for one in results if (value := one.value(path)) is not None]
     return max(known, key=lambda pair: pair[0])[1] if known else None
+
+
+def slowest(results: Iterable[PointResults], path: str) -> PointResults | None:
+    """Return the point with the lowest value, None where no point has one."""
+    known = [(value, one) for one in results if (value := one.value(path)) is not None]
+    return min(known, key=lambda pair: pair[0])[1] if known else None
 
 
 def best_by_devices(results: Sequence[PointResults]) -> dict[int, PointResults]:

@@ -22,7 +22,13 @@ PATHS = {
     "effective_throughput": "metrics.effective_{unit}_per_s",
     "work_per_energy": WORK,
     "mfu": "metrics.mfu",
+    "goodput": "metrics.goodput_requests_per_s",
+    "ttft_p99": "metrics.ttft_p99_s",
+    "tpot_p99": "metrics.tpot_p99_s",
+    "energy_per_token": "energy.j_per_output_token",
 }
+UNITS = {"goodput": "requests/s", "ttft_p99": "s", "tpot_p99": "s", "energy_per_token": "J"}
+LESS_IS_BETTER = ("ttft_p99", "tpot_p99", "energy_per_token")  # with a limit at_most, and so best where it is least
 WHATS = (*PATHS, "time_to_solution", "scaling_efficiency", "failed_runs", "energy_grade")
 # Largest limits of shares: with a limit in percent, every or no value would pass.
 MOST_OF_SHARES = {"mfu": 1.0, "scaling_efficiency": 2.0}

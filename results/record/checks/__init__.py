@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from results.record.checks import energy, reads, throughput, windows
+from results.record.checks import energy, inference, reads, throughput, windows
 from results.record.checks.run import KINDS, TOLERANCE, Relations, Run, Sentences
 from results.record.parts import is_number, windows_of
 from results.record.stated import statements
@@ -24,12 +24,15 @@ def contradictions(record: dict[str, Any]) -> list[str]:
     if record["status"] != "ok":
         return []
     run = Run(record)
-    return [sentence for rule in RULES for sentence in rule(run)]
+    by_others = inference.is_by_another_client(run)
+    return [sentence for rule in (OF_OTHERS if by_others else RULES) for sentence in rule(run)]
 
 
 def _throughput_can_be_computed(run: Run) -> Sentences:
     unit, metrics = run.unit, run.metrics
-    names = [f"measured_{unit}", "measured_s", "measured_steps", f"{unit}_per_s", f"{unit}_per_s_per_device"]
+    is_served = inference.is_served(run)
+    names = [f"measured_{unit}", "measured_s", f"{unit}_per_s", f"{unit}_per_s_per_device"]
+    names += inference.FOLLOWED_FROM if is_served else ["measured_steps"]
     is_effective = is_number(metrics.get(f"effective_{unit}_per_s"))
     names += [f"effective_{unit}", "effective_s"] * is_effective
     relative = ["peak_tflops_per_device", "mfu"]
@@ -38,7 +41,7 @@ def _throughput_can_be_computed(run: Run) -> Sentences:
     missing = [f"metrics.{name}" for name in names if not is_number(metrics.get(name))]
     missing += ["layout.work_per_sample"] * (not is_number(run.layout.get("work_per_sample")))
     missing += [f"{kind} windows" for kind in KINDS[: 1 + is_effective] if not windows_of(run.record, kind)]
-    missing += ["step_times_s"] * (not any(map(is_number, run.step_times_s)))
+    missing += ["step_times_s"] * (not is_served and not any(map(is_number, run.step_times_s)))
     for name in missing:
         yield f"the record has no {name}, from which its throughput is computed"
 
@@ -72,7 +75,9 @@ def _values_are_as_stated_elsewhere(run: Run) -> Sentences:
             yield f"{name} is stored as {stored!r}, but {source} has {value!r}"
 
 
-RELATIONS: tuple[Callable[[Run], Relations], ...] = (*throughput.RELATIONS, *energy.RELATIONS)
+RELATIONS: tuple[Callable[[Run], Relations], ...] = (*throughput.RELATIONS, *energy.RELATIONS, inference.rates)
+# Of a record that another client's result was made into, which has no windows, devices and energy.
+OF_OTHERS: tuple[Callable[[Run], Sentences], ...] = (_numbers_are_above_0, _derived_numbers_are_right)
 RULES: tuple[Callable[[Run], Sentences], ...] = (
     _throughput_can_be_computed,
     _numbers_are_above_0,
@@ -82,4 +87,5 @@ RULES: tuple[Callable[[Run], Sentences], ...] = (
     *windows.RULES,
     *energy.RULES,
     *reads.RULES,
+    *inference.RULES,
 )

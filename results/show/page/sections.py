@@ -20,6 +20,7 @@ from results.show.plots.energy import energy_by_scope, pareto, power_over_time
 from results.show.plots.prediction import measured_against_predicted, scaling_beyond
 from results.show.plots.reads import bandwidth_over_time, sizes_of_reads
 from results.show.plots.regions import steps_by_region
+from results.show.plots.serving import serving_charts
 from results.show.plots.style import EFFICIENCY, SPEED, Chart, Styles, kinds_alike, styles_of_systems
 from results.show.plots.sweep import heat_map_of_system, over_batch, scaling
 from results.show.plots.systems import compute_and_effective, dots, ratios
@@ -69,6 +70,7 @@ def _section(
     published = throughputs(point.benchmark, point.model) if is_drawn else []
     published_effective = throughputs(point.benchmark, point.model, EFFECTIVE) if is_drawn else []
     charts = [
+        *serving_charts(results, styles),
         *over_batch(results, SPEED, styles, published),
         *over_batch(results, EFFICIENCY, styles),
         *_ratios(results, styles),

@@ -36,9 +36,16 @@ def point_rows(
 ) -> list[list[str]]:
     """Return the header and one row per point, as text, without empty columns and those in `without`."""
     units = dict.fromkeys(one.any["work_unit"] for one in results)
-    rows = [[column.title.format(unit=" or ".join(units)) for column in COLUMNS]]
-    rows += [[_text(one, column, number) for column in COLUMNS] for one in results]
+    columns = _columns_of(results)
+    rows = [[column.title.format(unit=" or ".join(units)) for column in columns]]
+    rows += [[_text(one, column, number) for column in columns] for one in results]
     return without_empty_columns(rows, without)
+
+
+def _columns_of(results: Sequence[PointResults]) -> Sequence[PointColumn]:
+    from results.show.tables.inference import point_columns_of  # which adds to these columns
+
+    return point_columns_of(results)
 
 
 def _text(one: PointResults, column: PointColumn, number: Number) -> str:

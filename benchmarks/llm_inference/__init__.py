@@ -1,0 +1,1 @@
+"""LLM inference with energy: a server under load, and a client that measures what its users see."""

@@ -1,0 +1,308 @@
+"""One process of the client: up to 64 streams on one thread, in a closed or an open loop.
+
+All ready sockets are read first, each with its time, and parsed afterwards: parsing one stream delays no other's time.
+The delay of a read is at most the time since the selector last waited, or returned. It is kept, so that a run
+reports a late client.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import time
+from array import array
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+from benchmarks.llm_inference.stream import BadResponse, Bodies, Counter, Response, post
+
+RECEIVE_BYTES = 1 << 18
+BLOCKED_S = 50e-6  # a selector that took longer was waiting; a call that need not wait takes less
+PROBE_S = 0.05  # between two looks at how late a timer is
+SILENT_S = 120.0  # no byte of a stream for so long: the server is taken to have stopped
+
+
+class Load(NamedTuple):
+    """Work of one client process; times on the monotonic clock of the node."""
+
+    host: str
+    port: int
+    path: str
+    model: str
+    vocab_size: int
+    extra: dict[str, Any]
+    salt: str
+    lengths: Sequence[tuple[int, int]]  # input and output tokens, taken in turn
+    starts_s: Sequence[tuple[int, float]]  # slots of a closed loop, and when each sends its first request
+    arrivals_s: Sequence[tuple[int, float]]  # requests of an open loop, and when each is due
+    first_index: int  # of requests of a closed loop, which counts in steps of `stride`
+    stride: int
+    keep_alive: bool
+    cpus: Sequence[int]  # to run on; empty: any
+
+
+@dataclass
+class Request:
+    """One request and what came back; times in seconds of the monotonic clock."""
+
+    index: int
+    slot: int
+    due_s: float
+    sent_s: float
+    asked_input: int
+    asked_output: int
+    times_s: array[float] = field(default_factory=lambda: array("d"))  # of each event with tokens
+    counts: array[int] = field(default_factory=lambda: array("H"))  # tokens in it
+    ended_s: float = 0.0
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+    model: str = ""
+    error: str = ""
+
+    @property
+    def tokens(self) -> int:
+        return sum(self.counts)
+
+
+class Statistics(NamedTuple):
+    """Statistics of one client process over the window."""
+
+    delays_s: array[float]  # of events with tokens, each an upper bound
+    lateness_s: array[float]  # of timers
+    cpu_s: float
+    tokens: int
+    reconnects: int
+
+
+class Stream:
+    """One connection and the request on it."""
+
+    def __init__(self, request: Request, content: bytes) -> None:
+        self.request, self.content, self.unsent = request, content, memoryview(content)
+        self.counter, self.response = Counter(), Response()
+        self.socket: socket.socket | None = None
+        self.is_reused = False
+        self.heard_s = request.sent_s
+
+
+def run(load: Load, link: Connection) -> None:
+    """Run in a process of its own: report each first token and each request that ended, until an order to stop."""
+    if load.cpus:
+        os.sched_setaffinity(0, load.cpus)
+    with suppress(BrokenPipeError, ConnectionResetError):  # nobody listens any more
+        Client(load, link).run()
+
+
+class Client:
+    """The loop of one process."""
+
+    def __init__(self, load: Load, link: Connection, clock: Callable[[], float] = time.monotonic) -> None:
+        self._load, self._link, self._clock = load, link, clock
+        self._bodies = Bodies(load.model, load.vocab_size, load.extra, load.salt)
+        self._selector = selectors.DefaultSelector()
+        self._address = socket.getaddrinfo(load.host, load.port, type=socket.SOCK_STREAM)[0]
+        self._streams: set[Stream] = set()
+        self._idle: dict[int, socket.socket] = {}
+        self._waiting = sorted(((due_s, slot, True) for slot, due_s in load.starts_s), reverse=True)
+        self._waiting = self._waiting or sorted(
+            ((due_s, index, False) for index, due_s in load.arrivals_s), reverse=True
+        )
+        self._next_index = load.first_index
+        self._heard_slots: set[int] = set()
+        self._window_end_s: float | None = None
+        self._is_stopped = self._is_drained = False
+        self._reset()
+
+    def _reset(self) -> None:
+        self._delays_s, self._lateness_s = array("d"), array("d")
+        self._cpu_s, self._tokens, self._reconnects = time.process_time(), 0, 0
+
+    def run(self) -> None:
+        """Serve all streams until an order to stop."""
+        self._selector.register(self._link, selectors.EVENT_READ)
+        since_s = probe_s = self._clock()
+        while not self._is_stopped:
+            called_s = self._clock()
+            while self._waiting and self._waiting[-1][0] <= called_s:
+                self._send_due(*self._waiting.pop())
+            called_s = self._clock()
+            due_s = min(probe_s, self._waiting[-1][0]) if self._waiting else probe_s
+            # Selectors round up to milliseconds: whole ones make the lateness of a timer exact.
+            wait_s = max(0, -(-(due_s - called_s) // 0.001)) * 0.001
+            ready = self._selector.select(wait_s)
+            polled_s = self._clock()
+            if polled_s - called_s > BLOCKED_S:
+                since_s = polled_s
+            if not ready and wait_s:
+                self._lateness_s.append(max(0.0, polled_s - called_s - wait_s))
+            if polled_s >= probe_s:
+                probe_s = polled_s + PROBE_S
+                self._check_silence(polled_s)
+            self._serve(ready, since_s)
+            since_s = polled_s
+        for stream in list(self._streams):
+            self._drop(stream)
+
+    def _serve(self, ready: Sequence[tuple[selectors.SelectorKey, int]], since_s: float) -> None:
+        read: list[tuple[Stream, bytes | OSError, float]] = []
+        for key, events in ready:
+            stream: Stream | None = key.data
+            if stream is None:
+                self._obey()
+            elif events & selectors.EVENT_WRITE and stream.unsent:
+                self._write(stream)
+            elif stream.socket is not None:
+                try:
+                    data: bytes | OSError = stream.socket.recv(RECEIVE_BYTES)
+                except BlockingIOError:
+                    continue
+                except OSError as error:
+                    data = error
+                read.append((stream, data, self._clock()))
+        for stream, data, now_s in read:
+            self._take(stream, data, now_s, since_s)
+
+    def _obey(self) -> None:
+        try:
+            order, value = self._link.recv()
+        except EOFError:
+            order, value = "stop", None
+        if order == "begin":
+            self._reset()
+        elif order == "end":
+            self._window_end_s = value
+            cpu_s = time.process_time() - self._cpu_s
+            statistics = Statistics(self._delays_s, self._lateness_s, cpu_s, self._tokens, self._reconnects)
+            self._link.send(("statistics", statistics))
+            self._report_drained()
+        else:
+            self._is_stopped = True
+
+    def _report_drained(self) -> None:
+        """Report once that no request is left that was sent before the window's end."""
+        end_s = self._window_end_s
+        if end_s is None or self._is_drained or any(one.request.due_s <= end_s for one in self._streams):
+            return
+        if not any(due_s <= end_s for due_s, _, _ in self._waiting):
+            self._is_drained = True
+            self._link.send(("drained", None))
+
+    def _send_due(self, due_s: float, number: int, is_slot: bool) -> None:
+        if is_slot:
+            self._send(number, self._next_index, self._clock())
+        else:
+            self._send(-1, number, due_s)
+
+    def _send(self, slot: int, index: int, due_s: float) -> None:
+        """Send a request; in a closed loop it is due when it is sent."""
+        if slot >= 0:
+            self._next_index += self._load.stride
+        input_tokens, output_tokens = self._load.lengths[index % len(self._load.lengths)]
+        body = self._bodies.body(index, input_tokens, output_tokens)
+        content = post(self._load.host, self._load.path, body, self._load.keep_alive)
+        now_s = self._clock()
+        request = Request(index, slot, now_s if slot >= 0 else due_s, now_s, input_tokens, output_tokens)
+        stream = Stream(request, content)
+        self._streams.add(stream)
+        stream.socket = self._idle.pop(slot, None)
+        stream.is_reused = stream.socket is not None
+        self._connect(stream)
+
+    def _connect(self, stream: Stream) -> None:
+        try:
+            if stream.socket is None:
+                family, kind, protocol, _, address = self._address
+                stream.socket = socket.socket(family, kind, protocol)
+                stream.socket.setblocking(False)
+                stream.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                stream.socket.connect_ex(address)
+            self._selector.register(stream.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, stream)
+        except OSError as error:
+            self._fail(stream, f"cannot connect: {error}")
+            return
+        self._write(stream)
+
+    def _write(self, stream: Stream) -> None:
+        assert stream.socket is not None
+        try:
+            sent = stream.socket.send(stream.unsent)
+        except BlockingIOError:  # not connected yet, or the buffer is full
+            return
+        except OSError as error:
+            self._lost(stream, error)
+            return
+        stream.unsent = stream.unsent[sent:]
+        if not stream.unsent:
+            self._selector.modify(stream.socket, selectors.EVENT_READ, stream)
+
+    def _lost(self, stream: Stream, error: OSError | None) -> None:
+        """Connect once more where a kept connection turns out to be closed, as llama.cpp's server does."""
+        if not stream.is_reused or stream.response.has_begun:
+            self._fail(stream, f"the connection was lost: {error or 'closed by the server'}")
+            return
+        self._close(stream)
+        stream.is_reused, stream.unsent = False, memoryview(stream.content)
+        self._reconnects += 1
+        self._connect(stream)
+
+    def _take(self, stream: Stream, data: bytes | OSError, now_s: float, since_s: float) -> None:
+        if isinstance(data, OSError) or (not data and not stream.response.has_begun):
+            self._lost(stream, data if isinstance(data, OSError) else None)
+            return
+        request, stream.heard_s = stream.request, now_s
+        try:
+            new = sum(map(stream.counter.new_tokens, stream.response.feed(data)))
+        except (BadResponse, ValueError, LookupError, TypeError, AttributeError) as error:
+            self._fail(stream, str(error) if isinstance(error, BadResponse) else f"no completion: {error!r}")
+            return
+        if new:
+            if not request.times_s and request.slot not in self._heard_slots:
+                self._heard_slots.add(request.slot)
+                self._link.send(("first", request.slot))
+            request.times_s.append(now_s)
+            request.counts.append(new)
+            self._delays_s.append(now_s - since_s)
+            self._tokens += new
+        if stream.response.is_done:
+            self._finish(stream, now_s)
+
+    def _finish(self, stream: Stream, now_s: float) -> None:
+        request, counter = stream.request, stream.counter
+        request.ended_s, request.model = now_s, counter.model
+        request.prompt_tokens, request.completion_tokens = counter.prompt_tokens, counter.completion_tokens
+        request.cached_tokens = counter.cached_tokens
+        self._streams.remove(stream)
+        if self._load.keep_alive and stream.response.keeps_open and request.slot >= 0 and stream.socket:
+            self._selector.unregister(stream.socket)
+            self._idle[request.slot] = stream.socket
+        else:
+            self._close(stream)
+        if request.slot >= 0:
+            self._send(request.slot, self._next_index, now_s)
+        self._link.send(("ended", request))
+        self._report_drained()
+
+    def _fail(self, stream: Stream, why: str) -> None:
+        stream.request.error = why
+        self._drop(stream)
+        self._link.send(("ended", stream.request))
+
+    def _check_silence(self, now_s: float) -> None:
+        for stream in [one for one in self._streams if now_s - one.heard_s > SILENT_S]:
+            self._fail(stream, f"no byte came for {SILENT_S:g} s")
+
+    def _drop(self, stream: Stream) -> None:
+        self._close(stream)
+        self._streams.discard(stream)
+
+    def _close(self, stream: Stream) -> None:
+        if stream.socket is not None:
+            with suppress(KeyError):  # it was never registered
+                self._selector.unregister(stream.socket)
+            stream.socket.close()
+            stream.socket = None

@@ -1,0 +1,159 @@
+"""Options of a run, each written once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.common.options import ConfigError, option, positive
+from benchmarks.llm_inference.load import Plan, log_normal_lengths
+from benchmarks.llm_inference.metrics import SLOS, Slo
+from benchmarks.llm_inference.models import PACKAGED, SHAPES
+from benchmarks.llm_inference.servers import SERVERS
+
+PRECISIONS = ("auto", "fp32", "bf16", "fp16", "fp8")
+
+
+@dataclass(frozen=True)
+class ComputeOptions:
+    """Compute."""
+
+    device: str = option("cpu", "on what the server computes", ("cpu", "gpu"))
+    precision: str = option(
+        "auto", "of the weights; auto: the file's own, else fp32 on CPUs and bf16 on GPUs", PRECISIONS
+    )
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """Server."""
+
+    server: str = option("xllamacpp", "what serves", tuple(SERVERS))
+    url: str = option("", "http://HOST:PORT of a server that runs already, in place of starting one")
+    served_model: str = option("", "with --url: the model's name there; default: the first that it lists")
+    vocab_size: int = option(32000, "with --url or --model-path: prompts are of token ids below")
+    model: str = option("tiny", "shape of a model with random weights", tuple(SHAPES))
+    model_path: str = option("", "weights in a folder or file, in place of random ones")
+    real_weights: bool = option(False, f"weights of {PACKAGED.title}, from the package {PACKAGED.package}")
+    model_folder: str = option("", "folder for models that are made; default: a temporary one")
+    devices: int = option(1, "accelerators that the server uses, by tensor parallelism")
+    start_limit_s: float = option(900.0, "seconds that the server may take to be ready")
+    server_args: str = option("", "further arguments of the server's command, as one text")
+
+    def __post_init__(self) -> None:
+        positive(self, "devices", "start_limit_s", "vocab_size")
+        if self.url and not self.url.startswith("http://"):
+            raise ConfigError(f"--url {self.url!r} is no plain HTTP address: write http://HOST:PORT")
+        chosen = [flag for flag in ("url", "model_path", "real_weights") if getattr(self, flag)]
+        if len(chosen) > 1:
+            flags = " and ".join(f"--{one.replace('_', '-')}" for one in chosen)
+            raise ConfigError(f"{flags} exclude each other: give one of them")
+        if self.real_weights and self.server != PACKAGED.server:
+            raise ConfigError(f"--real-weights are a file for {PACKAGED.server}, not for {self.server}")
+        if self.model_path and not Path(self.model_path).exists():
+            raise ConfigError(f"--model-path {self.model_path} does not exist")
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """Load."""
+
+    concurrency: int = option(1, "requests in flight, each followed by the next; with --rate-per-s those expected")
+    rate_per_s: float = option(0.0, "requests per second that arrive at random, in place of a fixed concurrency")
+    burstiness: float = option(1.0, "shape of the gamma distribution of times between arrivals; 1: Poisson")
+    input_tokens: int = option(1024, "tokens of a prompt")
+    output_tokens: int = option(1024, "tokens of an answer")
+    length_sigma: float = option(0.0, "shape of log-normal lengths around these means; 0: all the same")
+    lengths_file: str = option("", "file with 'INPUT OUTPUT' in each line, in place of the two lengths")
+    seed: int = option(1234, "seed of lengths and arrivals; prompts are new in each run")
+    slo: str = option("llama-3.1-8b-server", "limits of TTFT and TPOT for goodput", tuple(SLOS))
+
+    def __post_init__(self) -> None:
+        positive(self, "concurrency", "burstiness", "input_tokens")
+        if self.output_tokens < 2:
+            raise ConfigError("output_tokens must be 2 or more: the time per output token is of the later ones")
+        if min(self.rate_per_s, self.length_sigma) < 0:
+            raise ConfigError("rate_per_s and length_sigma must be 0 or more")
+
+    @property
+    def limits(self) -> Slo:
+        return SLOS[self.slo]
+
+    @property
+    def lengths(self) -> list[tuple[int, int]]:
+        """Input and output tokens, taken in turn."""
+        if self.lengths_file:
+            return _read_lengths(Path(self.lengths_file))
+        if self.length_sigma:
+            return log_normal_lengths(self.input_tokens, self.output_tokens, self.length_sigma, self.seed)
+        return [(self.input_tokens, self.output_tokens)]
+
+    @property
+    def words(self) -> str:
+        """Lengths of a request, in words."""
+        if self.lengths_file:
+            return f"lengths of {Path(self.lengths_file).name}"
+        about = f", log-normal {self.length_sigma:g}" if self.length_sigma else ""
+        return f"{self.input_tokens}/{self.output_tokens} tokens{about}"
+
+
+@dataclass(frozen=True)
+class WindowOptions:
+    """Measured window."""
+
+    min_s: float = option(60.0, "seconds at least; and five times as long as a request takes")
+    min_requests: int = option(128, "requests at least; and four for each in flight")
+    max_s: float = option(600.0, "seconds after which 30 requests, and two for each in flight, are enough")
+    limit_s: float = option(1800.0, "seconds of load at most: what takes longer is too slow")
+
+    def __post_init__(self) -> None:
+        positive(self, "min_s", "min_requests", "max_s", "limit_s")
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Run."""
+
+    system: str = option("unnamed", "name of the system, for the record")
+    record: str = option("", "file to write the record to; requests and the server's log go next to it; default: none")
+    print_record: bool = option(False, "print the record, too, as one line of JSON")
+
+
+@dataclass(frozen=True)
+class Config:
+    """All options of a run."""
+
+    compute: ComputeOptions = field(default_factory=ComputeOptions)
+    serve: ServerOptions = field(default_factory=ServerOptions)
+    load: LoadOptions = field(default_factory=LoadOptions)
+    window: WindowOptions = field(default_factory=WindowOptions)
+    run: RunOptions = field(default_factory=RunOptions)
+
+    def plan(self, cpus: list[int]) -> Plan:
+        """Return the load, with the client on some CPUs."""
+        load, window = self.load, self.window
+        return Plan(
+            load.concurrency,
+            load.lengths,
+            window.min_s,
+            max(window.min_requests, 4 * load.concurrency),
+            window.limit_s,
+            max(window.min_s, window.max_s),
+            load.rate_per_s,
+            load.burstiness,
+            load.seed,
+            cpus,
+        )
+
+
+def _read_lengths(path: Path) -> list[tuple[int, int]]:
+    try:
+        lines = [line.split() for line in path.read_text().splitlines() if line.strip()]
+        pairs = [(int(one), int(other)) for one, other in lines]
+    except OSError as error:
+        raise ConfigError(f"--lengths-file {path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"--lengths-file {path}: each line is 'INPUT OUTPUT', two whole numbers") from error
+    if not pairs or min(map(min, pairs)) < 1:
+        raise ConfigError(f"--lengths-file {path}: it needs lines with two numbers above 0")
+    return pairs

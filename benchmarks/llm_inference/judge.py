@@ -1,0 +1,82 @@
+"""Rules that make a run a bad one, and remarks on one that counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks.llm_inference.load import LEAST_E2E, Plan
+from benchmarks.llm_inference.metrics import Metrics, Window, drift, lock_step, number
+
+LEAST_IN_FLIGHT = 0.9  # of the streams of a closed loop, below which it is another point
+MOST_GAP = 0.02  # of them that a client in time leaves between requests
+MOST_GROWTH = 1.3  # of requests in flight in an open loop, from the first third to the last: a queue grows
+MOST_LOCK_STEP = 0.8  # of 4 random starts 1 in 40 is above; all at once are 1
+FEWEST_FOR_LOCK_STEP = 4
+MOST_DRIFT = 0.03
+LATE_OF_TPOT, LATE_OF_TTFT = 0.05, 0.1  # of their medians, by the median and the 99th percentile of the client's delay
+
+
+def faults(window: Window, plan: Plan, metrics: Metrics) -> Iterator[str]:
+    """Yield each reason why a run does not count."""
+    requests, streams = len(window.requests), plan.concurrency
+    if requests < plan.fewest_requests:
+        yield f"{requests} requests in the window, at least {plan.fewest_requests} wanted: measure longer"
+    typical_s = number(metrics, "e2e_p50_s")
+    if window.duration_s < LEAST_E2E * typical_s:
+        yield f"the window of {window.duration_s:.1f} s is below {LEAST_E2E} times that of a request, {typical_s:.1f} s"
+    yield from _other_lengths(window)
+    cached = sum(one.cached_tokens or 0 for one in window.requests)
+    prompts = sum(one.prompt_tokens or 0 for one in window.requests)
+    if cached > 0.01 * prompts:
+        yield f"{cached} of {prompts} prompt tokens came from a cache: switch prefix caching off"
+    if not plan.rate_per_s:
+        in_flight = number(metrics, "mean_in_flight")
+        if in_flight < LEAST_IN_FLIGHT * streams:
+            yield f"{in_flight:.2f} requests were in flight, {streams} wanted"
+    else:
+        third_s = window.duration_s / 3
+        first = window.in_flight(window.start_s, window.start_s + third_s)
+        last = window.in_flight(window.end_s - third_s, window.end_s)
+        if last > MOST_GROWTH * first:
+            yield f"requests in flight grow from {first:.1f} to {last:.1f}: the rate is above what the server can do"
+
+
+def _other_lengths(window: Window) -> Iterator[str]:
+    for one in window.requests:
+        if one.tokens != one.asked_output or one.completion_tokens not in (None, one.tokens):
+            counted = "" if one.completion_tokens is None else f", and the server counts {one.completion_tokens}"
+            yield f"request {one.index} asked for {one.asked_output} tokens and got {one.tokens}{counted}"
+            return
+        if one.prompt_tokens not in (None, one.asked_input):
+            yield f"request {one.index} has {one.asked_input} prompt tokens, but the server counts {one.prompt_tokens}"
+            return
+
+
+def late_client(metrics: Metrics, plan: Plan) -> str:
+    """Say that the client's own delay is no small part of what was measured; empty where it is."""
+    in_flight = number(metrics, "mean_in_flight")
+    if not plan.rate_per_s and in_flight < (1 - MOST_GAP) * plan.concurrency:
+        return f"the client was late: {in_flight:.2f} requests were in flight, {plan.concurrency} wanted"
+    delay_s, most_s = (number(metrics, f"client_delay_{name}_s") for name in ("p50", "p99"))
+    tpot_s, ttft_s = (number(metrics, f"{name}_p50_s") for name in ("tpot", "ttft"))
+    if (tpot_s and delay_s > LATE_OF_TPOT * tpot_s) or most_s > LATE_OF_TTFT * ttft_s:
+        return (
+            f"the client was late by up to {1e3 * delay_s:.2f} ms (median) and {1e3 * most_s:.2f} ms (99th "
+            f"percentile), of a TPOT of {1e3 * tpot_s:.2f} ms and a TTFT of {1e3 * ttft_s:.2f} ms"
+        )
+    return ""
+
+
+def remarks(window: Window, plan: Plan, metrics: Metrics) -> Iterator[str]:
+    """Yield what limits a run that counts.
+
+    The client starts its streams one by one; streams that start together nevertheless are the server's doing.
+    """
+    starts = 0.0 if plan.rate_per_s else lock_step(window, plan.concurrency)
+    if plan.concurrency >= FEWEST_FOR_LOCK_STEP and starts > MOST_LOCK_STEP:
+        yield f"the streams run in lock-step ({starts:.2f} of 1)"
+    if (change := drift(window)) > MOST_DRIFT:
+        yield f"tokens/s differ by {change:.1%} between thirds of the window"
+    without = [name for name in ("ttft_p99_high_s", "tpot_p99_high_s") if metrics.get(name) is None]
+    if without:
+        yield f"{len(window.requests)} requests do not bound the 99th percentiles from above"

@@ -1,0 +1,314 @@
+"""Metrics of a client's requests: latencies, throughput and goodput over the window, with their 95 % intervals.
+
+Pure arithmetic on requests: no clock, no files, no socket.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from benchmarks.llm_inference.client import Request, Statistics
+from benchmarks.llm_inference.load import Measurement
+
+Z = 1.96  # of a normal distribution, for 95 %
+PERCENTILES = (50, 90, 99)
+Metrics = dict[str, float | int | str | None]  # by name, with its unit
+FEWEST_SLICES, MOST_SLICES = 5, 20  # of a window, of which each has a rate of its own
+# Student's t for 95 %, by degrees of freedom: 4 to 19, as a window has 5 to 20 slices (Conover 1999, table A21).
+STUDENT: tuple[float, ...] = (2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201)
+STUDENT += (2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093)
+
+
+class Slo(NamedTuple):
+    """Limits that a request must keep to count for goodput, in seconds; those of a percentile of all requests, too."""
+
+    ttft_s: float
+    tpot_s: float
+    source: str
+
+
+MLPERF = "MLPerf Inference 6.0, inference_policies at ac93e89: limits of the 99th percentiles"
+SLOS: Mapping[str, Slo] = {
+    "llama-3.1-8b-server": Slo(2.0, 0.1, MLPERF),
+    "llama-3.1-8b-interactive": Slo(0.5, 0.03, MLPERF),
+    "llama-2-70b-server": Slo(2.0, 0.2, MLPERF),
+    "llama-2-70b-interactive": Slo(0.45, 0.04, MLPERF),
+    "llama-3.1-405b-server": Slo(6.0, 0.175, MLPERF),
+    "llama-3.1-405b-interactive": Slo(4.5, 0.08, MLPERF),
+    "deepseek-r1-server": Slo(2.0, 0.08, MLPERF),
+    "deepseek-r1-interactive": Slo(1.5, 0.015, MLPERF),
+    "gpt-oss-120b-server": Slo(3.0, 0.08, MLPERF),
+    "gpt-oss-120b-interactive": Slo(2.0, 0.02, MLPERF),
+}
+
+
+def number(metrics: Metrics, name: str) -> float:
+    """Return a metric, and 0 for one that is missing: a rule then finds nothing."""
+    value = metrics.get(name)
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+class Estimate(NamedTuple):
+    """A number with its 95 % interval; None where the requests are too few to bound it."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+def ttft_s(request: Request) -> float:
+    """Return the time to the first token, in seconds, from when the request was due.
+
+    In a closed loop a request is due when it is sent. First token: the first event with at least one token.
+    Source: kubernetes-sigs/inference-perf, docs/metrics.md at 7de5ef2; due times as in MLPerf's server scenario.
+    """
+    return request.times_s[0] - request.due_s
+
+
+def tpot_s(request: Request) -> float | None:
+    """Return the time per output token after the first event, in seconds; None for a request of one event.
+
+    (last - first) / (tokens - tokens of the first event), so that a first event of several tokens shortens nothing.
+    With one token in each event this is (end-to-end time - TTFT) / (tokens - 1), as in inference-perf and MLPerf;
+    aiperf and guidellm call it inter-token latency.
+    """
+    later = request.tokens - request.counts[0]
+    return (request.times_s[-1] - request.times_s[0]) / later if later else None
+
+
+def percentile(ordered: Sequence[float], percent: float) -> float:
+    """Return a percentile of sorted values, linear between two of them (Hyndman and Fan 1996, definition 7)."""
+    place = (len(ordered) - 1) * percent / 100
+    low = math.floor(place)
+    return ordered[low] + (place - low) * (ordered[min(low + 1, len(ordered) - 1)] - ordered[low])
+
+
+def percentile_estimate(values: Sequence[float], percent: float, block: int) -> Estimate:
+    """Return a percentile of values in the order of time, with its interval from order statistics.
+
+    The interval assumes no distribution (Conover 1999, Practical Nonparametric Statistics, section 3.2). Requests that
+    run side by side share the server's state: their number is divided by the design effect, the variance of the share
+    below the percentile over blocks of `block` requests against that of independent ones (Kish 1965, section 5.4).
+    An end beyond the largest or smallest value is None: so few requests do not bound that percentile.
+    """
+    ordered, share = sorted(values), percent / 100
+    value = percentile(ordered, percent)
+    effective = len(values) / _design_effect([one <= value for one in values], share, block)
+    low, high = _ranks(effective, share)
+    scale = len(values) / effective
+    below, above = math.floor(low * scale) - 1, math.ceil(high * scale) - 1
+    return Estimate(
+        value, ordered[below] if below >= 0 and low >= 1 else None, ordered[above] if above < len(ordered) else None
+    )
+
+
+def _design_effect(is_below: Sequence[bool], share: float, block: int) -> float:
+    """Return how many times the variance of a share is that of independent requests, at least 1."""
+    blocks = [is_below[at : at + block] for at in range(0, len(is_below) - block + 1, block)]
+    if block < 2 or len(blocks) < 2:
+        return 1.0
+    variance = statistics.variance([sum(one) / block for one in blocks])
+    return min(max(1.0, variance * block / (share * (1 - share))), len(is_below) / 2)
+
+
+def _ranks(count: float, share: float) -> tuple[float, float]:
+    """Return between which ranks, from 1 on, of so many sorted values a quantile lies in 95 of 100 cases.
+
+    From the binomial distribution; of more values than a thousand from the normal one.
+    """
+    if count > 1000:
+        half = Z * math.sqrt(count * share * (1 - share))
+        return count * share - half, count * share + half + 1
+    whole = int(count)
+    below, low, high = 0.0, 0, whole + 1
+    for rank in range(whole + 1):
+        below += math.comb(whole, rank) * share**rank * (1 - share) ** (whole - rank)
+        if below <= 0.025:
+            low = rank + 1
+        if below >= 0.975:
+            high = rank + 1
+            break
+    return low, high
+
+
+def rate_estimate(amounts: Sequence[tuple[float, float]], start_s: float, end_s: float, slice_s: float) -> Estimate:
+    """Return a rate per second of (time, amount) over a window, with the interval of the mean over its slices.
+
+    Slices are at least twice as long as `slice_s`, a request's time, so that one is nearly independent of the next;
+    there are 5 to 20. Student's t.
+    """
+    slices = max(FEWEST_SLICES, min(MOST_SLICES, int((end_s - start_s) / 2 / slice_s)))
+    each_s = (end_s - start_s) / slices
+    sums = [0.0] * slices
+    for time_s, amount in amounts:
+        sums[min(slices - 1, int((time_s - start_s) / each_s))] += amount
+    rates = [one / each_s for one in sums]
+    mean = statistics.fmean(rates)
+    half = STUDENT[slices - FEWEST_SLICES] * statistics.stdev(rates) / math.sqrt(slices)
+    return Estimate(mean, max(0.0, mean - half), mean + half)
+
+
+def share_estimate(good: int, count: int) -> Estimate:
+    """Return a share with Wilson's interval (Wilson 1927, J. Am. Stat. Assoc. 22, 209)."""
+    share, z2 = good / count, Z * Z / count
+    middle, half = (share + z2 / 2) / (1 + z2), Z * math.sqrt(share * (1 - share) / count + z2 / 4 / count) / (1 + z2)
+    return Estimate(share, middle - half, middle + half)
+
+
+class Window:
+    """A measurement's window: requests that were due in it, and tokens that arrived in it."""
+
+    def __init__(self, measurement: Measurement) -> None:
+        self.start_s, self.end_s = measurement.start_s, measurement.end_s
+        self.duration_s = self.end_s - self.start_s
+        self.every = measurement.requests
+        sent = (one for one in measurement.requests if self.holds(one.due_s))
+        self.requests = sorted(sent, key=lambda one: one.due_s)
+        self.e2e_s = [one.ended_s - one.due_s for one in self.requests]
+
+    def holds(self, time_s: float) -> bool:
+        return self.start_s <= time_s < self.end_s
+
+    def output_tokens(self) -> Iterator[tuple[float, int]]:
+        """Yield the time and number of each arrival of tokens in the window."""
+        for request in self.every:
+            for time_s, count in zip(request.times_s, request.counts, strict=True):
+                if self.holds(time_s):
+                    yield time_s, count
+
+    def input_tokens(self) -> int:
+        """Return the prompts' tokens of requests whose first token arrived in the window: they were read by then."""
+        return sum(one.prompt_tokens or 0 for one in self.every if self.holds(one.times_s[0]))
+
+    def in_flight(self, start_s: float, end_s: float) -> float:
+        """Return the mean number of requests in flight from one time to another."""
+        overlaps = (min(one.ended_s, end_s) - max(one.sent_s, start_s) for one in self.every)
+        return sum(filter(lambda one_s: one_s > 0, overlaps)) / (end_s - start_s)
+
+
+def metrics_of(window: Window, concurrency: int, devices: int, slo: Slo) -> Metrics:
+    """Return every metric of a run, units in the keys; `_low` and `_high` are the ends of 95 % intervals.
+
+    Throughput counts the tokens that arrived in the window; latencies are of the requests that were due in it, each to
+    its end. tokens_per_s_per_user is the inverse of the median TPOT. Goodput is the rate of requests that keep both
+    limits (Zhong et al. 2024, arXiv:2401.09670).
+    """
+    tokens = list(window.output_tokens())
+    output, inputs = sum(count for _, count in tokens), window.input_tokens()
+    typical_s = statistics.median(window.e2e_s)
+    rate = rate_estimate(tokens, window.start_s, window.end_s, typical_s)
+    ttfts_s = [ttft_s(one) for one in window.requests]
+    tpots_s = [time_s for one in window.requests if (time_s := tpot_s(one)) is not None]
+    good = sum(ttft_s(one) <= slo.ttft_s and (tpot_s(one) or 0.0) <= slo.tpot_s for one in window.requests)
+    share = share_estimate(good, len(window.requests))
+    requests_per_s = len(window.requests) / window.duration_s
+    found: Metrics = {
+        "measured_s": window.duration_s,
+        "measured_tokens": output,
+        "measured_requests": len(window.requests),
+        "input_tokens": inputs,
+        "output_tokens_per_request": statistics.fmean(one.tokens for one in window.requests),
+        "tokens_per_s": output / window.duration_s,
+        "tokens_per_s_low": rate.low,
+        "tokens_per_s_high": rate.high,
+        "tokens_per_s_per_device": output / window.duration_s / devices,
+        "total_tokens_per_s": (output + inputs) / window.duration_s,
+        "requests_per_s": requests_per_s,
+        "goodput_share": share.value,
+        "goodput_share_low": share.low,
+        "goodput_share_high": share.high,
+        "goodput_requests_per_s": share.value * requests_per_s,
+        "slo_ttft_s": slo.ttft_s,
+        "slo_tpot_s": slo.tpot_s,
+        "e2e_mean_s": statistics.fmean(window.e2e_s),
+        "mean_in_flight": window.in_flight(window.start_s, window.end_s),
+    }
+    for name, values in (("ttft", ttfts_s), ("tpot", tpots_s), ("e2e", window.e2e_s)):
+        for percent in PERCENTILES if values else ():
+            value, low, high = percentile_estimate(values, percent, concurrency)
+            key = f"{name}_p{percent}"
+            found |= {f"{key}_s": value, f"{key}_low_s": low, f"{key}_high_s": high}
+    median_s = number(found, "tpot_p50_s")
+    found["tokens_per_s_per_user"] = 1 / median_s if median_s else None
+    return found
+
+
+def client_metrics(of_processes: Iterable[Statistics]) -> Metrics:
+    """Return what the client cost, and how late it read: upper bounds of the delay of events, over all processes."""
+    every = list(of_processes)
+    delays_s = sorted(one for process in every for one in process.delays_s)
+    lateness_s = sorted(one for process in every for one in process.lateness_s)
+    tokens = sum(one.tokens for one in every)
+    return {
+        "client_processes": len(every),
+        "client_delay_p50_s": percentile(delays_s, 50) if delays_s else None,
+        "client_delay_p99_s": percentile(delays_s, 99) if delays_s else None,
+        "client_lateness_p50_s": percentile(lateness_s, 50) if lateness_s else None,
+        "client_cpu_us_per_token": 1e6 * sum(one.cpu_s for one in every) / tokens if tokens else None,
+        "client_reconnects": sum(one.reconnects for one in every),
+    }
+
+
+def lock_step(window: Window, concurrency: int) -> float:
+    """Return how much the streams of a closed loop start together, from 0, evenly spread, to 1, all at once.
+
+    The mean length of the resultant of starts on the circle of one round (Mardia and Jupp 2000, section 2.3): each
+    round is as many requests, one after the other, as there are streams.
+    """
+    starts_s = [one.sent_s for one in window.requests]
+    lengths = []
+    for at in range(0, len(starts_s) - concurrency, concurrency):
+        first_s, round_s = starts_s[at], starts_s[at + concurrency] - starts_s[at]
+        if round_s > 0:
+            angles = [2 * math.pi * (one_s - first_s) / round_s for one_s in starts_s[at : at + concurrency]]
+            lengths.append(math.hypot(sum(map(math.cos, angles)), sum(map(math.sin, angles))) / concurrency)
+    return statistics.fmean(lengths) if lengths else 0.0
+
+
+def drift(window: Window) -> float:
+    """Return the largest difference of tokens/s between two thirds of the window, as a share of the mean."""
+    third_s = window.duration_s / 3
+    sums = [0, 0, 0]
+    for time_s, count in window.output_tokens():
+        sums[min(2, int((time_s - window.start_s) / third_s))] += count
+    return (max(sums) - min(sums)) / (sum(sums) / 3) if sum(sums) else math.inf
+
+
+def from_the_start(measurement: Measurement) -> Measurement:
+    """Return it with times from the window's start on, in whole microseconds: those that the file of requests holds."""
+
+    def rounded(time_s: float) -> float:
+        return round(1e6 * (time_s - measurement.start_s)) / 1e6
+
+    requests = []
+    for one in measurement.requests:
+        times_s = array("d", map(rounded, one.times_s))
+        due_s, sent_s, ended_s = map(rounded, (one.due_s, one.sent_s, one.ended_s))
+        requests.append(replace(one, due_s=due_s, sent_s=sent_s, ended_s=ended_s, times_s=times_s))
+    return replace(measurement, requests=requests, start_s=0.0, end_s=rounded(measurement.end_s))
+
+
+def as_json(request: Request) -> dict[str, Any]:
+    """Return a request as the file of requests holds it; `arrivals_us` are the first and the steps to each next."""
+    due_us, sent_us, ended_us, *arrivals = (
+        round(1e6 * time_s) for time_s in (request.due_s, request.sent_s, request.ended_s, *request.times_s)
+    )
+    return {
+        "index": request.index,
+        "due_us": due_us,
+        "sent_us": sent_us,
+        "ended_us": ended_us,
+        "arrivals_us": [arrivals[0], *(after - before for before, after in pairwise(arrivals))],
+        "tokens": list(request.counts),
+        "input": request.asked_input,
+        "output": request.asked_output,
+        "prompt_tokens": request.prompt_tokens,
+        "completion_tokens": request.completion_tokens,
+        "cached_tokens": request.cached_tokens,
+    }

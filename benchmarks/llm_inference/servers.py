@@ -1,0 +1,215 @@
+"""Servers as data, and one of them in a process of its own: started, watched and ended."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.common.node.out_of_memory import WORDS
+from benchmarks.llm_inference.load import LoadError
+
+COMPLETIONS, MODELS = "/v1/completions", "/v1/models"
+NAME = "model"  # by which our own servers know their model
+GRACE_S = 5.0  # for a server to end, before it is killed; what started us waits 10 s
+POLL_S = 0.2
+TAIL_BYTES = 1 << 16  # of a log, in which the reason is looked for
+TELLING = re.compile("error|exception|failed|signal", re.IGNORECASE)
+RUNNING_USAGE = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}
+
+
+class Adapter(NamedTuple):
+    """All that the launcher knows of a server; texts in braces of its command are filled in."""
+
+    command: str
+    extra: Mapping[str, Any]  # fields of a request, next to those that every server takes
+    package: str  # whose version the record has
+    random: str = ""  # further arguments for a model with random weights
+    makes: str = "folder"  # what a model with random weights is: a folder, or a gguf file
+    health: str = "/health"
+    counter: str = ""  # of /metrics: tokens that it has generated
+    counts_requests: bool = False  # the counter moves when a request ends, and not with each token
+    keep_alive: bool = True
+    settings: str = ""  # content of a file that {settings} names
+    environment: Mapping[str, str] = {}
+
+
+# Command lines and fields: documentation of each server, 2026-11. Only xllamacpp has been run from here.
+SERVERS: Mapping[str, Adapter] = {
+    "xllamacpp": Adapter(
+        "{python} -m benchmarks.llm_inference.serve_xllamacpp {model} {port} {streams} {context} {threads}",
+        {"stream_options": {"include_usage": True}, "timings_per_token": True, "cache_prompt": False},
+        "xllamacpp",
+        makes="gguf",
+        counter="llamacpp:tokens_predicted_total",
+        counts_requests=True,
+        keep_alive=False,  # it closes each connection, although it announces to keep it
+    ),
+    "vllm": Adapter(
+        "{python} -m vllm.entrypoints.openai.api_server --model {model} --served-model-name {name} --host 127.0.0.1 "
+        "--port {port} --tensor-parallel-size {devices} --max-model-len {context} --dtype {dtype} "
+        "--no-enable-prefix-caching --enable-prompt-tokens-details",
+        RUNNING_USAGE,
+        "vllm",
+        random="--load-format dummy",
+        counter="vllm:generation_tokens_total",
+        environment={"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"},
+    ),
+    "sglang": Adapter(
+        "{python} -m sglang.launch_server --model-path {model} --served-model-name {name} --host 127.0.0.1 "
+        "--port {port} --tp-size {devices} --context-length {context} --dtype {dtype} --disable-radix-cache "
+        "--enable-metrics",
+        RUNNING_USAGE,
+        "sglang",
+        random="--load-format dummy",
+        counter="sglang:generation_tokens_total",
+        environment={"HF_HUB_OFFLINE": "1"},
+    ),
+    "trtllm": Adapter(
+        "trtllm-serve {model} --host 127.0.0.1 --port {port} --tp_size {devices} --max_seq_len {context} "
+        "--extra_llm_api_options {settings}",
+        {"stream_options": {"include_usage": True}},  # it refuses fields that it does not know
+        "tensorrt-llm",
+        settings="kv_cache_config: {enable_block_reuse: false}\nload_format: LOAD_FORMAT\n",
+        environment={"HF_HUB_OFFLINE": "1"},
+    ),
+}
+
+
+class Address(NamedTuple):
+    """Address at which a server listens."""
+
+    host: str
+    port: int
+
+    def get(self, path: str, timeout_s: float = 5.0) -> tuple[int, str]:
+        """Return the status and the text of a page; raises OSError."""
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout_s)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode(errors="replace")
+        except http.client.HTTPException as error:
+            raise OSError(str(error)) from error
+        finally:
+            connection.close()
+
+    def is_here(self) -> bool:
+        """Check whether the server runs on this node, and so is in its power."""
+        try:
+            address = socket.gethostbyname(self.host)
+            with socket.socket() as one:
+                one.bind((address, 0))  # which only an address of this node allows
+        except OSError:
+            return False
+        return True
+
+    def models(self) -> list[str]:
+        """Return the names of the models that it serves; raises LoadError."""
+        try:
+            _, text = self.get(MODELS)
+            return [str(one["id"]) for one in json.loads(text)["data"]]
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise LoadError(f"the server lists no models at {MODELS}: {error!r}") from error
+
+    def counted(self, name: str) -> float | None:
+        """Return a counter of its /metrics, summed over labels; None where there is none."""
+        try:
+            status, text = self.get("/metrics")
+        except OSError:
+            return None
+        found = re.findall(rf"^{re.escape(name)}(?:\{{.*\}})? ([0-9.eE+]+)", text, re.MULTILINE) if name else []
+        return sum(map(float, found)) if status == 200 and found else None
+
+
+class Process:
+    """A server in a process and a session of its own."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+        self.log = log
+        with log.open("wb") as file:
+            try:
+                self._child = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=file,
+                    stderr=subprocess.STDOUT,
+                    env={**os.environ, **environment},
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise LoadError(f"the server cannot be started: {command[0]}: {error.strerror}") from error
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    def watch(self) -> None:
+        """Raise LoadError, with the reason from its log, when the server is gone."""
+        code = self._child.poll()
+        if code is not None:
+            how = f"ended with exit code {code}"
+            if code < 0:
+                how = f"was ended by signal {-code} ({signal.Signals(-code).name})"
+            raise LoadError(f"the server {how}: {self._reason()}")
+
+    def wait_until_ready(self, address: Address, health: str, limit_s: float) -> float:
+        """Return after how many seconds it was ready; raises LoadError when it ends, or is not ready in time."""
+        begun_s = time.monotonic()
+        while time.monotonic() - begun_s < limit_s:
+            self.watch()
+            with suppress(OSError):  # it does not listen yet
+                if address.get(health)[0] == 200:
+                    return time.monotonic() - begun_s
+            time.sleep(POLL_S)
+        raise LoadError(f"the server was not ready after {limit_s:g} s: {self._reason()}")
+
+    def _reason(self) -> str:
+        """Return the most informative line of its log: on memory, else the last one on an error, else the last."""
+        text = self.log.read_bytes()[-TAIL_BYTES:].decode(errors="replace")
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        for pattern in (WORDS, TELLING):
+            if found := [line for line in lines if pattern.search(line)]:
+                return found[-1][:500]
+        return lines[-1][:500] if lines else f"{self.log.name} is empty"
+
+    def peak_memory_bytes(self) -> int | None:
+        """Return the most memory that the server's first process held; None where the kernel does not say."""
+        try:
+            found = re.search(r"^VmHWM:\s*(\d+)", Path(f"/proc/{self.pid}/status").read_text(), re.MULTILINE)
+        except OSError:
+            return None
+        return int(found[1]) * 1024 if found else None
+
+    def stop(self) -> None:
+        """End it and all that it started."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, number)
+            with suppress(subprocess.TimeoutExpired):
+                self._child.wait(GRACE_S)
+
+
+def free_port() -> int:
+    """Return a port of this node that nobody listens at."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def command_of(adapter: Adapter, values: Mapping[str, object], is_random: bool, more: str) -> list[str]:
+    """Return a server's command line."""
+    template = f"{adapter.command} {adapter.random if is_random else ''} {more.replace('{', '{{').replace('}', '}}')}"
+    every = {"python": sys.executable, "name": NAME, **values}
+    return [word.format(**every) for word in shlex.split(template)]

@@ -1,0 +1,134 @@
+"""A server that emits tokens on a known schedule, so that the client itself can be checked.
+
+    python -m benchmarks.llm_inference.tests.mock_server --ttft-s 0.05 --tpot-s 0.02
+
+prints its port. Times are log-normal around the given medians where a noise is given. `sent_s` of an event is when it
+was due to be sent, on the node's monotonic clock.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import random
+import re
+import selectors
+import sys
+import time
+
+FAULTS = ("none", "die", "error", "slow-start", "oom", "other-model", "cut", "short")
+
+
+class Mock:
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options, self.chance = options, random.Random(options.seed)
+        self.tokens = self.requests = 0
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while await self._request(reader, writer):
+                pass
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    async def _request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        if head.startswith("GET"):
+            return self._get(head.split()[1], writer)
+        length = int(re.search(r"(?i)^content-length:\s*(\d+)", head, re.MULTILINE)[1])
+        asked = json.loads(await reader.readexactly(length))
+        self.requests += 1
+        if self.requests > self.options.after:
+            if self.options.fault == "die":
+                os._exit(3)
+            if self.options.fault == "oom":
+                print("CUDA error: out of memory", file=sys.stderr, flush=True)
+                os._exit(1)
+            if self.options.fault == "error":
+                body = b'{"error": "the server is tired"}'
+                writer.write(b"HTTP/1.1 503 Busy\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+                return False
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: text/event-stream\r\n\r\n")
+        await self._stream(asked, writer)
+        writer.write(b"0\r\n\r\n")
+        return not self.options.close
+
+    def _get(self, path: str, writer: asyncio.StreamWriter) -> bool:
+        name = "other" if self.options.fault == "other-model" else self.options.model
+        body = {
+            "/v1/models": json.dumps({"data": [{"id": name}]}),
+            "/metrics": f"mock_tokens_total {self.tokens}\n",
+        }.get(path, "{}")
+        writer.write(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+        return True
+
+    async def _stream(self, asked: dict, writer: asyncio.StreamWriter) -> None:
+        options, loop, left = self.options, asyncio.get_running_loop(), asked["max_tokens"]
+        left -= options.fault == "short"
+        prompt, given = len(asked["prompt"]), 0
+        due_s = loop.time() + self._noisy(options.ttft_s)
+        step_s = self._noisy(options.tpot_s)
+        while left:
+            await asyncio.sleep(due_s - loop.time())
+            new = min(left, options.tokens_per_chunk)
+            given, left = given + new, left - new
+            self.tokens += new
+            usage = {"prompt_tokens": prompt, "completion_tokens": given}
+            if options.cached:
+                usage["prompt_tokens_details"] = {"cached_tokens": options.cached}
+            event = {
+                "model": asked["model"],
+                "choices": [{"index": 0, "text": "word ", "finish_reason": None}],
+                "usage": usage,
+                "sent_s": due_s,
+            }
+            self._event(event, writer)
+            due_s += step_s * options.tokens_per_chunk
+            if options.fault == "cut" and self.requests > options.after and given > 1:
+                writer.close()
+                raise ConnectionError
+        writer.write(b"e\r\ndata: [DONE]\n\n\r\n")
+
+    def _event(self, event: dict, writer: asyncio.StreamWriter) -> None:
+        text = b"data: " + json.dumps(event).encode() + b"\n\n"
+        writer.write(b"%x\r\n%b\r\n" % (len(text), text))
+
+    def _noisy(self, median_s: float) -> float:
+        return median_s * self.chance.lognormvariate(0.0, self.options.noise)
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser()
+    made.add_argument("--port", type=int, default=0)
+    made.add_argument("--model", default="model")
+    made.add_argument("--ttft-s", type=float, default=0.02)
+    made.add_argument("--tpot-s", type=float, default=0.005)
+    made.add_argument("--noise", type=float, default=0.0, help="of the logarithm of both times")
+    made.add_argument("--tokens-per-chunk", type=int, default=1)
+    made.add_argument("--cached", type=int, default=0)
+    made.add_argument("--seed", type=int, default=0)
+    made.add_argument("--fault", choices=FAULTS, default="none")
+    made.add_argument("--after", type=int, default=0, help="requests before the fault")
+    made.add_argument("--close", action="store_true", help="close each connection, though it was to be kept")
+    return made
+
+
+async def serve(options: argparse.Namespace) -> None:
+    if options.fault == "slow-start":
+        time.sleep(3600)
+    logging.getLogger("asyncio").setLevel(logging.ERROR)  # clients that leave are no matter
+    mock = Mock(options)
+    server = await asyncio.start_server(mock.answer, "127.0.0.1", options.port, limit=1 << 22, backlog=512)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    async with server:
+        await server.serve_forever()
+
+
+if __name__ == "__main__":
+    # select() waits to the microsecond; epoll's timers would be up to a millisecond late.
+    asyncio.SelectorEventLoop(selectors.SelectSelector()).run_until_complete(serve(parser().parse_args()))

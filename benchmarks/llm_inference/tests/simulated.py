@@ -1,0 +1,39 @@
+"""Requests of a server whose times are known, in a closed loop, without a server or a clock."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from array import array
+
+from benchmarks.llm_inference.client import Request
+from benchmarks.llm_inference.load import Measurement
+
+TTFT_S, TPOT_S, OUTPUT = 0.05, 0.01, 16
+
+
+def closed_loop(
+    streams: int, requests: int, noise: float = 0.0, seed: int = 0, stagger: bool = True, per_chunk: int = 1
+) -> Measurement:
+    """Return a measurement of that many requests at least, all of one length; times are log-normal around medians."""
+    chance, found = random.Random(seed), Measurement()
+    alone_s = TTFT_S + TPOT_S * (OUTPUT - 1)
+    due = [(alone_s * slot / streams if stagger else 0.0, slot) for slot in range(streams)]
+    heapq.heapify(due)
+    while True:
+        sent_s, slot = heapq.heappop(due)
+        if len(found.requests) == 2 * streams:
+            found.start_s = sent_s
+        if len(found.requests) == 2 * streams + requests:
+            found.end_s = sent_s
+        if len(found.requests) == 4 * streams + requests:
+            return found
+        first_s = sent_s + TTFT_S * chance.lognormvariate(0, noise)
+        step_s = TPOT_S * chance.lognormvariate(0, noise)
+        counts = [min(per_chunk, OUTPUT - at) for at in range(0, OUTPUT, per_chunk)]
+        times_s = [first_s + step_s * at for at in range(0, OUTPUT, per_chunk)]
+        request = Request(len(found.requests), slot, sent_s, sent_s, 32, OUTPUT)
+        request.times_s, request.counts = array("d", times_s), array("H", counts)
+        request.ended_s, request.prompt_tokens, request.completion_tokens = times_s[-1], 32, OUTPUT
+        found.requests.append(request)
+        heapq.heappush(due, (times_s[-1], slot))

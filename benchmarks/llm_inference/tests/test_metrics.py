@@ -1,0 +1,185 @@
+"""Latencies, throughput and intervals, of requests whose times are known."""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+
+import pytest
+
+from benchmarks.llm_inference.judge import faults, late_client, remarks
+from benchmarks.llm_inference.load import Plan, arrivals_s, log_normal_lengths
+from benchmarks.llm_inference.metrics import (
+    SLOS,
+    Slo,
+    Window,
+    lock_step,
+    metrics_of,
+    percentile,
+    percentile_estimate,
+    rate_estimate,
+    share_estimate,
+    tpot_s,
+    ttft_s,
+)
+from benchmarks.llm_inference.tests.simulated import OUTPUT, TPOT_S, TTFT_S, closed_loop
+
+pytestmark = pytest.mark.arithmetic
+SLO = Slo(0.06, 0.012, "")
+RUNS, FEWEST_HELD = 100, 93
+FIRST_SEED = 5000
+
+
+def plan(streams: int, **changes) -> Plan:
+    return Plan(streams, [(32, OUTPUT)], min_s=0, min_requests=0, limit_s=60, **changes)
+
+
+def metrics(streams=4, requests=400, **changes):
+    return metrics_of(Window(closed_loop(streams, requests, **changes)), streams, 1, SLO)
+
+
+def test_latencies_are_those_of_the_server():
+    found = metrics()
+    assert found["ttft_p50_s"] == pytest.approx(TTFT_S)
+    assert found["tpot_p99_s"] == pytest.approx(TPOT_S)
+    assert found["tokens_per_s_per_user"] == pytest.approx(1 / TPOT_S)
+    assert found["e2e_p50_s"] == pytest.approx(TTFT_S + (OUTPUT - 1) * TPOT_S)
+    assert found["goodput_share"] == 1.0
+    assert found["mean_in_flight"] == pytest.approx(4, rel=0.001)
+    assert found["tokens_per_s"] == pytest.approx(4 * OUTPUT / (TTFT_S + (OUTPUT - 1) * TPOT_S), rel=0.01)
+
+
+def test_a_first_event_of_several_tokens_shortens_no_tpot():
+    [request, *_] = closed_loop(1, 10, per_chunk=4).requests
+    assert tpot_s(request) == pytest.approx(TPOT_S)
+    assert ttft_s(request) == pytest.approx(TTFT_S)
+
+
+def test_a_request_of_one_token_has_no_tpot():
+    [request, *_] = closed_loop(1, 10, per_chunk=OUTPUT).requests
+    assert tpot_s(request) is None
+
+
+def test_total_tokens_count_prompts_that_were_read_in_the_window():
+    found = metrics()
+    assert found["input_tokens"] == pytest.approx(32 * 400, abs=32 * 4)
+
+
+def test_percentiles_agree_with_numpy():
+    assert percentile([1.0, 2.0, 4.0, 8.0], 50) == 3.0
+    assert percentile([1.0, 2.0, 4.0, 8.0], 99) == pytest.approx(7.88)
+
+
+def test_few_requests_do_not_bound_a_high_percentile():
+    # 1 - 0.99^100 = 63 %: of a hundred requests the largest may well be below the 99th percentile.
+    assert percentile_estimate([float(one) for one in range(100)], 99, 1).high is None
+    assert percentile_estimate([float(one) for one in range(500)], 99, 1).high is not None
+
+
+def test_an_interval_of_a_median_is_conovers():
+    # Conover 1999, table A3: of 20 values, the 6th and the 15th.
+    found = percentile_estimate([float(one) for one in range(1, 21)], 50, 1)
+    assert (found.low, found.high) == (6.0, 15.0)
+
+
+def test_wilsons_interval_agrees_with_a_published_one():
+    # Newcombe 1998, Statistics in Medicine 17, table I: 81 of 263 is 0.2553 to 0.3662.
+    found = share_estimate(81, 263)
+    assert (found.low, found.high) == (pytest.approx(0.2553, abs=1e-4), pytest.approx(0.3662, abs=1e-4))
+
+
+def test_a_steady_rate_has_a_narrow_interval():
+    found = rate_estimate([(at / 100, 1) for at in range(1000)], 0.0, 10.0, 0.5)
+    assert found.value == pytest.approx(100)
+    assert found.high - found.low < 1.0
+
+
+@pytest.mark.parametrize(("streams", "requests"), [(4, 600), (16, 900)])
+def test_intervals_hold_the_true_value(streams, requests):
+    noise, normal = 0.2, NormalDist()
+    mean = math.exp(noise**2 / 2)
+    true = {
+        "ttft_p50_s": TTFT_S,
+        "ttft_p99_s": TTFT_S * math.exp(noise * normal.inv_cdf(0.99)),
+        "tpot_p50_s": TPOT_S,
+        "tokens_per_s": streams * OUTPUT / (mean * (TTFT_S + (OUTPUT - 1) * TPOT_S)),
+    }
+    held, bounded = dict.fromkeys(true, 0), 0
+    for seed in range(FIRST_SEED, FIRST_SEED + RUNS):
+        found = metrics(streams, requests, noise=noise, seed=seed)
+        bounded += found["ttft_p99_high_s"] is not None
+        for key, value in true.items():
+            stem, end = (key, "") if key == "tokens_per_s" else (key[:-2], "_s")
+            low, high = found[f"{stem}_low{end}"], found[f"{stem}_high{end}"]
+            held[key] += low <= value <= (math.inf if high is None else high)
+    assert min(held.values()) >= FEWEST_HELD, held
+    assert bounded >= FEWEST_HELD
+
+
+def test_streams_that_start_together_are_found():
+    assert lock_step(Window(closed_loop(8, 200)), 8) < 0.1
+    assert lock_step(Window(closed_loop(8, 200, stagger=False)), 8) > 0.95
+
+
+def faults_of(window: Window, **changes):
+    return list(faults(window, plan(4, **changes), metrics_of(window, 4, 1, SLO)))
+
+
+def test_a_good_run_has_no_fault():
+    window = Window(closed_loop(4, 400, noise=0.1))
+    assert faults_of(window) == []
+    assert list(remarks(window, plan(4), metrics_of(window, 4, 1, SLO))) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda one: setattr(one, "completion_tokens", 15), "got 16, and the server counts 15"),
+        (lambda one: setattr(one, "asked_output", 17), "asked for 17 tokens and got 16"),
+        (lambda one: setattr(one, "prompt_tokens", 31), "32 prompt tokens, but the server counts 31"),
+        (lambda one: setattr(one, "cached_tokens", 16), "came from a cache"),
+        (lambda one: setattr(one, "ended_s", one.ended_s - 0.08), "requests were in flight, 4 wanted"),
+    ],
+)
+def test_a_bad_run_says_why(change, words):
+    window = Window(closed_loop(4, 400))
+    for request in window.every:
+        change(request)
+    assert any(words in one for one in faults_of(window)), faults_of(window)
+
+
+def test_too_few_requests_and_a_short_window_are_bad():
+    assert "20 requests in the window, at least 30 wanted" in faults_of(Window(closed_loop(4, 20)))[0]
+
+
+def test_an_open_loop_whose_queue_grows_is_bad():
+    window = Window(closed_loop(4, 400))
+    third_s = window.duration_s / 3
+    for request in window.every:
+        request.ended_s += 0.4 * max(0.0, request.sent_s - window.start_s - third_s)
+    assert any("requests in flight grow" in one for one in faults_of(window, rate_per_s=20.0))
+
+
+def test_a_late_client_is_told():
+    usual = {"tpot_p50_s": 0.01, "ttft_p50_s": 0.05, "client_delay_p50_s": 0.001, "client_delay_p99_s": 0.001}
+    assert not late_client({**usual, "client_delay_p50_s": 0.0001, "mean_in_flight": 3.99}, plan(4))
+    assert "late by up to 1.00 ms" in late_client({**usual, "mean_in_flight": 3.99}, plan(4))
+    assert "3.90 requests were in flight" in late_client({**usual, "mean_in_flight": 3.9}, plan(4))
+    together = Window(closed_loop(8, 400, stagger=False))
+    assert next(remarks(together, plan(8), metrics(8))).startswith("the streams run in lock-step")
+
+
+def test_arrivals_have_the_rate_that_was_asked_for():
+    times_s = list(arrivals_s(50.0, 1.0, 7, 100.0))
+    assert len(times_s) == pytest.approx(5000, rel=0.05)
+    assert times_s == list(arrivals_s(50.0, 1.0, 7, 100.0))
+
+
+def test_log_normal_lengths_have_the_means_that_were_asked_for():
+    pairs = log_normal_lengths(1000, 200, 0.5, 3)
+    for index, mean in ((0, 1000), (1, 200)):
+        assert sum(one[index] for one in pairs) / len(pairs) == pytest.approx(mean, rel=0.08)
+
+
+def test_every_preset_names_its_source():
+    assert all(one.source and one.ttft_s > one.tpot_s > 0 for one in SLOS.values())

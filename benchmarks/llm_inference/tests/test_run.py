@@ -1,0 +1,197 @@
+"""A run as a whole, against a server with a known schedule, and what is recorded when a server fails."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from benchmarks.llm_inference import run
+from benchmarks.llm_inference.servers import NAME, SERVERS
+from results.join.serving import request_problems
+from results.record.checks.inference import RULES, rates
+from results.record.checks.run import Run
+
+pytestmark = pytest.mark.long
+
+MOCK = "{python} -m benchmarks.llm_inference.tests.mock_server --port {port}"
+TTFT_S, TPOT_S = 0.02, 0.004
+QUICK = ("--min-s", "1", "--min-requests", "30", "--input-tokens", "8", "--output-tokens", "8", "--start-limit-s", "20")
+
+
+@pytest.fixture
+def against_mock(monkeypatch, tmp_path):
+    """Run against a mock server with some flags; return the exit code and the record."""
+
+    def start(*flags: str, server: str = "", **changes):
+        command = f"{MOCK} --ttft-s {TTFT_S} --tpot-s {TPOT_S} {server}"
+        adapter = SERVERS["vllm"]._replace(command=command, random="", counter="mock_tokens_total", **changes)
+        monkeypatch.setitem(SERVERS, "vllm", adapter)
+        path = tmp_path / "record.json"
+        path.unlink(missing_ok=True)
+        arguments = ["--server", "vllm", "--model", "tiny", "--record", str(path), "--model-folder", str(tmp_path)]
+        code = run.main([*arguments, *QUICK, *flags])
+        return code, json.loads(path.read_text())
+
+    return start
+
+
+def test_a_record_has_the_servers_own_times(against_mock, tmp_path):
+    code, record = against_mock("--concurrency", "4")
+    assert (code, record["status"], record["error"]) == (0, "ok", "")
+    metrics = record["metrics"]
+    assert metrics["ttft_p50_s"] == pytest.approx(TTFT_S, rel=0.3)
+    assert metrics["tpot_p50_s"] == pytest.approx(TPOT_S, rel=0.1)
+    assert metrics["output_tokens_per_request"] == 8
+    assert metrics["tokens_per_s"] == pytest.approx(4 * 8 / (TTFT_S + 7 * TPOT_S), rel=0.25)
+    assert metrics["server_tokens"] == pytest.approx(metrics["measured_tokens"], rel=0.05)
+    assert (record["layout"]["global_batch_size"], record["sample"]) == (4, "8/8 tokens")
+    assert [window["kind"] for window in record["windows"]] == ["measured"]
+    assert list(request_problems(record, tmp_path)) == []
+    checked = Run({**record, "energy": {}})
+    assert [one for rule in RULES for one in rule(checked)] == []
+    assert all(stored == pytest.approx(value) for _, stored, value, _ in rates(checked) if stored and value)
+
+
+def test_tokens_of_a_chunk_are_counted_each(against_mock):
+    code, record = against_mock("--concurrency", "2", server="--tokens-per-chunk 3")
+    assert code == 0
+    assert record["metrics"]["tpot_p50_s"] == pytest.approx(TPOT_S * 6 / 5, rel=0.15)
+
+
+def test_a_kept_connection_that_is_closed_is_opened_again(against_mock):
+    code, record = against_mock("--concurrency", "2", server="--close")
+    assert code == 0
+    assert record["metrics"]["client_reconnects"] > 10
+
+
+def test_an_open_loop_has_its_rate(against_mock):
+    code, record = against_mock("--concurrency", "4", "--rate-per-s", "40", "--min-s", "2")
+    assert code == 0, record["error"]
+    assert record["metrics"]["requests_per_s"] == pytest.approx(40, rel=0.4)
+    assert record["variant"] == ["vllm", "40 requests/s at random"]
+
+
+def test_requests_of_several_lengths_are_as_asked(against_mock, tmp_path):
+    lengths = tmp_path / "lengths.txt"
+    lengths.write_text("8 4\n20 9\n")
+    code, record = against_mock("--concurrency", "2", "--lengths-file", str(lengths))
+    assert (code, record["sample"]) == (0, "lengths of lengths.txt")
+    requests = [json.loads(line) for line in gzip.open(tmp_path / "record.requests.jsonl.gz")]
+    assert {(one["prompt_tokens"], one["output"]) for one in requests} == {(8, 4), (20, 9)}
+
+
+@pytest.mark.parametrize(
+    ("server", "status", "words"),
+    [
+        ("--fault die --after 20", "failed", "the server ended with exit code 3"),
+        ("--fault oom --after 20", "out_of_memory", "CUDA error: out of memory"),
+        ("--fault error --after 20", "failed", "request [0-9]+ failed: the server answered with HTTP status 503"),
+        ("--fault cut --after 20", "failed", "closed the connection within a response"),
+        ("--fault other-model", "failed", "the model .* was asked for, and the server has other"),
+        ("--fault short", "failed", "asked for 8 tokens and got 7"),
+        ("--cached 8", "failed", "prompt tokens came from a cache"),
+        ("--no-such-flag", "failed", "the server ended with exit code 2: .*no-such-flag"),
+    ],
+)
+def test_a_run_that_fails_says_why(server, status, words, against_mock):
+    code, record = against_mock("--concurrency", "2", server=server)
+    assert code == 1
+    assert (record["status"], bool(re.search(words, record["error"]))) == (status, True), record["error"]
+
+
+def test_a_server_that_is_not_ready_in_time_fails(against_mock):
+    code, record = against_mock("--start-limit-s", "1", server="--fault slow-start")
+    assert (code, "was not ready after 1 s" in record["error"]) == (1, True)
+
+
+def test_what_takes_too_long_fails(against_mock):
+    code, record = against_mock("--limit-s", "2", "--min-s", "60")
+    assert (code, "too slow" in record["error"]) == (1, True)
+
+
+def test_fewer_requests_are_enough_after_the_longest_time(against_mock):
+    code, record = against_mock("--concurrency", "2", "--min-requests", "5000", "--max-s", "1.5")
+    assert code == 0
+    assert 30 <= record["metrics"]["measured_requests"] < 200
+
+
+def test_a_changed_file_of_requests_is_found(against_mock, tmp_path):
+    _, record = against_mock("--concurrency", "2")
+    path = tmp_path / "record.requests.jsonl.gz"
+    lines = gzip.decompress(path.read_bytes()).splitlines()
+    path.write_bytes(gzip.compress(b"\n".join([*lines[:15], *lines[16:]])))
+    assert any("metrics.measured_tokens is stored as" in one for one in request_problems(record, tmp_path))
+    path.write_bytes(b"no gzip")
+    assert "is not as a benchmark has written it" in next(request_problems(record, tmp_path))
+    path.unlink()
+    assert "it has no record.requests" in next(request_problems(record, tmp_path))
+
+
+def test_a_server_that_runs_already_is_measured(against_mock):
+    command = [sys.executable, "-m", "benchmarks.llm_inference.tests.mock_server", "--model", "mine"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        url = f"http://127.0.0.1:{int(server.stdout.readline())}"
+        try:
+            code, record = against_mock("--concurrency", "2", "--url", url)
+            assert (code, record["model"]) == (0, "mine"), record["error"]
+            code, record = against_mock("--url", url, "--served-model", "yours")
+            assert "the model 'yours' was asked for, and the server has mine" in record["error"]
+        finally:
+            server.kill()
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--url", "https://x"), "is no plain HTTP address"),
+        (("--output-tokens", "1"), "output_tokens must be 2 or more"),
+        (("--model-path", "/nowhere"), "--model-path /nowhere does not exist"),
+        (("--real-weights", "--server", "vllm"), "--real-weights are a file for xllamacpp"),
+        (("--lengths-file", "/nowhere", "--server", "vllm"), "cannot be read"),
+        (("--sever", "vllm"), "did you mean --server"),
+    ],
+)
+def test_options_that_make_no_run_are_one_sentence(flags, words, capsys):
+    assert run.main(list(flags)) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_launcher_that_is_ended_ends_its_server(tmp_path):
+    script = (
+        "import sys; from benchmarks.llm_inference import run, servers\n"
+        f"servers.SERVERS['vllm'] = servers.SERVERS['vllm']._replace(command={MOCK!r}, random='')\n"
+        f"sys.exit(run.main(['--server', 'vllm', '--record', r'{tmp_path}/record.json', "
+        f"'--model-folder', r'{tmp_path}']))"
+    )
+    with subprocess.Popen([sys.executable, "-c", script]) as launcher:
+        log = tmp_path / "record.server.log"
+        until_s = time.monotonic() + 30
+        while not (log.exists() and log.read_text().strip()) and time.monotonic() < until_s:
+            time.sleep(0.1)
+        time.sleep(1)
+        launcher.send_signal(signal.SIGTERM)
+        assert launcher.wait(30) == 1
+    record = json.loads((tmp_path / "record.json").read_text())
+    assert record["error"] == "ended by signal 15 (SIGTERM)"
+    mine = f"mock_server --port {log.read_text().strip()}"
+    commands = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            commands.append(path.read_text().replace("\0", " "))
+    assert not any(mine in one for one in commands)
+
+
+def test_names_of_files_agree_with_those_of_results():
+    from results.join.serving import REQUESTS_NAME
+
+    assert f"record{run.REQUESTS_SUFFIX}" == REQUESTS_NAME
+    assert NAME == "model"

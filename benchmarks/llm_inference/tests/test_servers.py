@@ -1,0 +1,97 @@
+"""Models that are made, command lines, and the server of the laptop."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from importlib.util import find_spec
+
+import pytest
+
+from benchmarks.common.options import ConfigError
+from benchmarks.llm_inference import run
+from benchmarks.llm_inference.models import SHAPES, TYPES, make_folder, make_gguf, tensors
+from benchmarks.llm_inference.points import check_point
+from benchmarks.llm_inference.servers import SERVERS, Address, command_of
+from caraml.plan.workloads import workload
+
+TINY = SHAPES["tiny"]
+FORMS = {"fp32": "f", "fp16": "e"}
+
+
+def test_the_shape_of_8b_has_the_parameters_that_are_published():
+    assert SHAPES["8B"].parameters == 8_030_261_248  # Llama 3.1 8B
+    assert SHAPES["70B"].parameters == 70_553_706_496  # Llama 3.1 70B
+
+
+@pytest.mark.parametrize("precision", TYPES)
+def test_a_model_file_is_as_large_as_its_weights(precision, tmp_path):
+    path = tmp_path / "model.gguf"
+    make_gguf(path, TINY, precision)
+    content = path.read_bytes()
+    assert struct.unpack("<4sIQ", content[:16]) == (b"GGUF", 3, len(tensors(TINY)))
+    weights = sum(math.prod(size) * (TYPES[precision][2] if len(size) > 1 else 4) for _, size in tensors(TINY))
+    assert 0 < len(content) - weights < 1 << 20
+
+
+@pytest.mark.parametrize("precision", FORMS)
+def test_weights_are_finite_and_of_both_signs(precision, tmp_path):
+    from benchmarks.llm_inference.models import _weights
+
+    size = TYPES[precision][2]
+    numbers = struct.unpack(f"<4096{FORMS[precision]}", _weights(4096, precision)[: 4096 * size])
+    assert all(1 / 64 <= abs(one) < 1 / 32 for one in numbers)
+    assert 0.4 < sum(one > 0 for one in numbers) / 4096 < 0.6
+
+
+def test_a_precision_that_a_file_cannot_have_is_one_sentence(tmp_path):
+    with pytest.raises(ConfigError, match="--precision fp8: random weights"):
+        make_gguf(tmp_path / "model.gguf", TINY, "fp8")
+
+
+def test_a_folder_describes_the_shape(tmp_path):
+    make_folder(tmp_path / "model", TINY, "bf16")
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert (config["num_hidden_layers"], config["torch_dtype"]) == (TINY.layers, "bfloat16")
+    assert len(json.loads((tmp_path / "model" / "tokenizer.json").read_text())["model"]["vocab"]) == TINY.vocab
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_each_command_line_is_whole(name, tmp_path):
+    values = dict.fromkeys(("port", "streams", "context", "threads", "devices"), 4)
+    values |= {"model": tmp_path, "dtype": "bfloat16", "settings": tmp_path / "settings"}
+    command = command_of(SERVERS[name], values, True, "--more '{\"a\": 1}'")
+    assert str(tmp_path) in command
+    assert command[-1] == '{"a": 1}'
+    assert not any(one.startswith("{") for one in command[:-1])
+    assert ("dummy" in command) == ("dummy" in SERVERS[name].random)
+
+
+def test_the_field_set_of_trtllm_has_nothing_that_it_refuses():
+    assert set(SERVERS["trtllm"].extra) == {"stream_options"}
+
+
+def test_a_counter_is_summed_over_its_labels(monkeypatch):
+    text = 'x:tokens_total{model="a"} 3\nx:tokens_total{model="b"} 4e0\nx:tokens_total_other 9\n'
+    monkeypatch.setattr(Address, "get", lambda self, path: (200, text))
+    address = Address("h", 1)
+    assert (address.counted("x:tokens_total"), address.counted("y"), address.counted("")) == (7.0, None, None)
+
+
+def test_points_are_of_devices_that_can_share_the_heads():
+    known = workload("llm_inference")
+    known.check_point("8B", 8, 3)
+    with pytest.raises(ConfigError, match="3 devices cannot share the 8 key-value heads of 8B"):
+        check_point("8B", 3, 4)
+
+
+@pytest.mark.skipif(not find_spec("xllamacpp"), reason="needs the package xllamacpp: pip install xllamacpp")
+def test_llama_cpp_serves_a_model_that_was_made(tmp_path):
+    record = tmp_path / "record.json"
+    flags = "--concurrency 2 --input-tokens 32 --output-tokens 16 --min-s 3 --min-requests 30 --model-folder"
+    assert run.main([*flags.split(), str(tmp_path), "--record", str(record)]) == 0
+    found = json.loads(record.read_text())
+    assert found["metrics"]["num_parameters"] == TINY.parameters
+    assert found["metrics"]["server_tokens"] == pytest.approx(found["metrics"]["measured_tokens"], rel=0.2)
+    assert found["serving"]["version"]

@@ -1,0 +1,120 @@
+"""Bytes of a request and of a response, and the tokens in each event."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from benchmarks.llm_inference.stream import SALT_TOKENS, BadResponse, Bodies, Counter, Response, post
+
+HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def chunk(text: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(text), text)
+
+
+def event(**fields) -> dict:
+    return {"choices": [{"index": 0, "text": "word", "finish_reason": None}], **fields}
+
+
+def as_sent(*events: dict) -> bytes:
+    return b"".join(chunk(b"data: " + json.dumps(one).encode() + b"\n\n") for one in events)
+
+
+def prompt(body: bytes) -> list[int]:
+    return json.loads(body)["prompt"]
+
+
+def test_prompts_have_the_length_that_was_asked_for_and_share_no_beginning():
+    bodies = Bodies("model", 32000, {"stream_options": {}}, "salt")
+    for length in (1, 8, 16, 17, 1000):
+        assert len(prompt(bodies.body(0, length, 2))) == length
+    first, second, of_another_run = (
+        prompt(made.body(index, 100, 2)) for made, index in ((bodies, 0), (bodies, 1), (Bodies("m", 32000, {}, "x"), 0))
+    )
+    assert first[:SALT_TOKENS] != second[:SALT_TOKENS] != of_another_run[:SALT_TOKENS]
+    assert all(10000 <= one < 32000 for one in first)
+
+
+def test_a_body_asks_for_all_its_tokens_and_nothing_that_was_not_asked_for():
+    body = json.loads(Bodies("model", 8192, {}, "salt").body(0, 4, 7))
+    assert body.pop("prompt")
+    assert body == {
+        "model": "model",
+        "max_tokens": 7,
+        "min_tokens": 7,
+        "ignore_eos": True,
+        "temperature": 0,
+        "stream": True,
+    }
+
+
+def test_a_request_says_whether_its_connection_is_kept():
+    assert b"Connection: close" in post("h", "/p", b"{}", keep_alive=False)
+    assert post("h", "/p", b"{}", keep_alive=True).endswith(b"Connection: keep-alive\r\n\r\n{}")
+
+
+@pytest.mark.parametrize("step", [1, 7, 10_000])
+def test_events_are_found_however_the_bytes_arrive(step):
+    sent = HEAD + as_sent(event(n=1), event(n=2)) + chunk(b"data: [DONE]\r\n\r\n") + b"0\r\n\r\n"
+    response, found = Response(), []
+    for at in range(0, len(sent), step):
+        found += response.feed(sent[at : at + step])
+    assert [one["n"] for one in found] == [1, 2]
+    assert response.is_done
+
+
+def test_a_response_without_chunks_ends_with_its_connection():
+    response = Response()
+    [found] = response.feed(b'HTTP/1.1 200 OK\r\n\r\ndata: {"n": 1}\n\n')
+    response.feed(b"")
+    assert (found["n"], response.is_done, response.keeps_open) == (1, True, False)
+
+
+@pytest.mark.parametrize(
+    ("sent", "words"),
+    [
+        (b"HTTP/1.1 404 Not Found\r\nContent-Length: 5\r\n\r\nwhere", "HTTP status 404: where"),
+        (b"SSH-2.0\r\n\r\n", "the server's answer is not HTTP"),
+        (HEAD + as_sent({"error": {"message": "full"}}), 'answered with an error: {"message": "full"}'),
+        (HEAD + chunk(b"data: {}\n\n"), "closed the connection within a response"),
+    ],
+)
+def test_what_is_no_stream_is_one_sentence(sent, words):
+    response = Response()
+    with pytest.raises(BadResponse, match=words):
+        response.feed(sent)
+        response.feed(b"")
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [event(), event(), event(), {"choices": [], "usage": {"completion_tokens": 3, "prompt_tokens": 5}}],
+        [event(usage={"completion_tokens": 2, "prompt_tokens": 5}), event(usage={"completion_tokens": 3})],
+        [event(timings={"predicted_n": 1, "prompt_n": 5, "cache_n": 0}), event(timings={"predicted_n": 3})],
+        [{"choices": [{"token_ids": [1, 2]}]}, {"choices": [{"token_ids": [3]}], "usage": {"prompt_tokens": 5}}],
+        [
+            event(),
+            event(),
+            event(),
+            {
+                "choices": [{"text": "", "finish_reason": "length"}],
+                "usage": {"completion_tokens": 3, "prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": 0}},
+            },
+        ],
+    ],
+    ids=["text", "usage", "timings", "ids", "usage at the end"],
+)
+def test_tokens_are_counted_by_what_the_server_tells(events):
+    counter = Counter()
+    assert sum(map(counter.new_tokens, events)) == 3
+    assert (counter.tokens, counter.prompt_tokens) == (3, 5)
+
+
+def test_cached_tokens_are_part_of_a_prompt():
+    counter = Counter()
+    counter.new_tokens(event(timings={"predicted_n": 1, "prompt_n": 3, "cache_n": 7}))
+    assert (counter.prompt_tokens, counter.cached_tokens) == (10, 7)

@@ -1,0 +1,128 @@
+"""Servers under load as a table: latencies, throughput, energy per token, and the most load within the limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from operator import methodcaller
+
+from results.points.repeats import PointResults
+from results.record.records import Record
+from results.record.values import PER_DEVICE, THROUGHPUT, devices_text, grouped, rounded, value_at
+from results.show.tables.points import COLUMNS as POINT_COLUMNS
+from results.show.tables.points import PointColumn, status
+from results.show.tables.table import COLUMNS as RECORD_COLUMNS
+from results.show.tables.table import Column
+
+COLUMNS = (
+    Column("system", "system"),
+    Column("server", "serving.server"),
+    Column("version", "serving.version"),
+    Column("model", "model"),
+    Column("precision", "precision"),
+    Column("in/out", "sample"),
+    Column("devices", "layout.num_devices"),
+    Column("TP", "layout.tensor_parallel_size"),
+    Column("concurrency", "layout.global_batch_size"),
+    Column("tokens/s", THROUGHPUT, ".1f"),
+    Column("tokens/s/device", PER_DEVICE, ".1f"),
+    Column("total tokens/s", "metrics.total_tokens_per_s", ".1f"),
+    Column("tokens/s/user", "metrics.tokens_per_s_per_user", ".1f"),
+    Column("TTFT p50 [s]", "metrics.ttft_p50_s", ".4f"),
+    Column("TTFT p99 [s]", "metrics.ttft_p99_s", ".4f"),
+    Column("TPOT p50 [s]", "metrics.tpot_p50_s", ".5f"),
+    Column("TPOT p99 [s]", "metrics.tpot_p99_s", ".5f"),
+    Column("goodput [requests/s]", "metrics.goodput_requests_per_s", ".2f"),
+    Column("avg power [W]", "energy.avg_power_w", ".1f"),
+    Column("J/output token", "energy.j_per_output_token", ".4f"),
+    Column("J/total token", "energy.j_per_total_token", ".4f"),
+    Column("J/request", "energy.j_per_request", ".2f"),
+    Column("tokens/Wh", "energy.{unit}_per_wh", ".0f"),
+    Column("power source", "energy.power_source"),
+    Column("status", "status"),
+)
+
+
+def _column(title: str, path: str) -> PointColumn:
+    return PointColumn(title, methodcaller("value", path), methodcaller("half_width", path))
+
+
+OF_POINTS = (
+    PointColumn("system", lambda one: one.system),
+    PointColumn("model", lambda one: one.point.model),
+    PointColumn("in/out", lambda one: one.point.sample),
+    PointColumn("devices", lambda one: one.point.devices),
+    PointColumn("concurrency", lambda one: one.point.global_batch),
+    PointColumn("options", lambda one: ", ".join(one.variant)),
+    PointColumn("status", status),
+    PointColumn("runs", lambda one: len(one.good)),
+    *(
+        made
+        for title, path in (
+            ("tokens/s", THROUGHPUT),
+            ("tokens/s/user", "metrics.tokens_per_s_per_user"),
+            ("TTFT p50 [s]", "metrics.ttft_p50_s"),
+            ("TTFT p99 [s]", "metrics.ttft_p99_s"),
+            ("TPOT p50 [s]", "metrics.tpot_p50_s"),
+            ("TPOT p99 [s]", "metrics.tpot_p99_s"),
+            ("goodput [requests/s]", "metrics.goodput_requests_per_s"),
+            ("avg power [W]", "energy.avg_power_w"),
+            ("J/output token", "energy.j_per_output_token"),
+            ("J/total token", "energy.j_per_total_token"),
+            ("J/request", "energy.j_per_request"),
+        )
+        for made in (_column(title, path), PointColumn("± 95 %", *[methodcaller("half_width", path)] * 2))
+    ),
+    *(one for one in POINT_COLUMNS if one.title in ("sampling ± [%]", "sensor accuracy", "energy")),
+)
+
+
+def are_served(records: Sequence[Record]) -> bool:
+    """Check whether all records, of which there are some, are of servers under load."""
+    benchmarks = {record["benchmark"] for record in records}
+    of_servers = {record["benchmark"] for record in records if record.get("serving")}
+    return bool(records) and benchmarks == of_servers
+
+
+def columns_of(records: Sequence[Record]) -> Sequence[Column]:
+    """Return the columns that fit the records."""
+    return COLUMNS if are_served(records) else RECORD_COLUMNS
+
+
+def point_columns_of(results: Sequence[PointResults]) -> Sequence[PointColumn]:
+    """Return the columns of points that fit the results."""
+    return OF_POINTS if are_served([record for one in results for record in [*one.good, *one.bad]]) else POINT_COLUMNS
+
+
+def within_limits(results: Sequence[PointResults]) -> list[str]:
+    """Return for each setup the most requests in flight whose 99th percentiles keep the limits, a sentence each."""
+    served = [one for one in results if one.good and one.any.get("serving")]
+    found = []
+    for (system, model, sample, devices, variant), points in grouped(served, _setup).items():
+        slo = value_at(points[0].any, "serving.slo")
+        limits = [value_at(points[0].any, f"metrics.slo_{name}_s") for name in ("ttft", "tpot")]
+        words = f"{system}, {model}, {sample}, {devices_text(devices)}, {', '.join(variant)}: "
+        good = [one for one in points if _keeps(one, limits)]
+        numbers = f"{slo} (TTFT p99 {rounded(limits[0])} s, TPOT p99 {rounded(limits[1])} s)"
+        if not good:
+            found.append(f"{words}no concurrency keeps {numbers}")
+            continue
+        most = max(good, key=lambda one: one.point.global_batch)
+        more = " or more" if most.point.global_batch == max(one.point.global_batch for one in points) else ""
+        found.append(f"{words}concurrency {most.point.global_batch}{more} keeps {numbers}")
+    return found
+
+
+def _setup(one: PointResults) -> tuple[str, str, str, int, tuple[str, ...]]:
+    return one.system, one.point.model, one.point.sample, one.point.devices, one.variant
+
+
+def _keeps(one: PointResults, limits: Sequence[float | None]) -> bool:
+    values = map(partial(_value, one), ("ttft", "tpot"))
+    return all(
+        value is not None and limit is not None and value <= limit for value, limit in zip(values, limits, strict=True)
+    )
+
+
+def _value(one: PointResults, name: str) -> float | None:
+    return one.value(f"metrics.{name}_p99_s")

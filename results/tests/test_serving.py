@@ -1,0 +1,281 @@
+"""Records of servers under load: their table, their rules, and requirements on latency and energy per token."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from caraml.cli import main
+from results.collect import collect
+from results.join.serving import energy_per_token
+from results.points.repeats import by_point
+from results.predict.predict import groups_of
+from results.record.checks import contradictions
+from results.record.records import RESULT_NAME, find_records, read_checked, write_record
+from results.show.plots.serving import frontier, serving_charts
+from results.show.plots.style import styles_of_systems
+from results.show.tables.inference import COLUMNS, columns_of, within_limits
+from results.show.tables.points import point_rows
+from results.show.tables.table import rows
+from results.tests.made_up import WINDOW_S, result
+from results.verdicts.accept import accept
+from results.verdicts.outcome import Outcome
+from results.verdicts.quality import deviations
+from results.verdicts.ranking import why_left_out
+from results.verdicts.requirements import read_requirements
+
+OUTPUT, INPUT = 100, 300
+
+
+def served(system="A100", concurrency=4, ttft_s=0.5, tpot_s=0.02, power_w=100.0, notes=(), **changes):
+    """A good run of a server: all requests alike, over 60 s."""
+    e2e_s = ttft_s + tpot_s * (OUTPUT - 1)
+    requests = round(concurrency * WINDOW_S / e2e_s)
+    tokens_per_s = requests * OUTPUT / WINDOW_S
+    record = result(system, 1, concurrency, tokens_per_s, power_w, **changes)
+    slo = {"slo_ttft_s": 2.0, "slo_tpot_s": 0.1}
+    latencies = {"ttft": ttft_s, "tpot": tpot_s, "e2e": e2e_s}
+    record |= {
+        "benchmark": "llm_inference",
+        "model": "8B",
+        "data": "random tokens",
+        "sample": f"{INPUT}/{OUTPUT} tokens",
+        "step_times_s": [],
+        "losses": [],
+        "regions": {},
+        "choices": {"server": "vllm"},
+        "variant": ["vllm"],
+        "layout": {"num_devices": 1, "num_nodes": 1, "global_batch_size": concurrency, "work_per_sample": OUTPUT},
+        "config": {"compute": {"precision": "bf16", "device": "gpu"}},
+        "serving": {"server": "vllm", "version": "1", "slo": "made up", "notes": list(notes)},
+        "metrics": {
+            "measured_s": WINDOW_S,
+            "measured_tokens": requests * OUTPUT,
+            "measured_requests": requests,
+            "input_tokens": requests * INPUT,
+            "output_tokens_per_request": OUTPUT,
+            "tokens_per_s": tokens_per_s,
+            "tokens_per_s_per_device": tokens_per_s,
+            "total_tokens_per_s": tokens_per_s * (INPUT + OUTPUT) / OUTPUT,
+            "requests_per_s": requests / WINDOW_S,
+            "goodput_share": 1.0,
+            "goodput_requests_per_s": requests / WINDOW_S,
+            "tokens_per_s_per_user": 1 / tpot_s,
+            "mean_in_flight": concurrency,
+            "e2e_mean_s": e2e_s,
+            **slo,
+            **{f"{name}_p{percent}_s": value for name, value in latencies.items() for percent in (50, 90, 99)},
+        },
+    }
+    record["energy"] = {**record["energy"], "tokens_per_wh": requests * OUTPUT / record["energy"]["energy_wh"]}
+    record["energy"] |= energy_per_token(record)
+    record["provenance"] = {**record["provenance"], "config_hash": None, "command": None}
+    return record
+
+
+def test_joules_per_token_are_the_windows_energy_by_its_tokens():
+    record = served(power_w=250.0)
+    energy_j, tokens = 250.0 * WINDOW_S, record["metrics"]["measured_tokens"]
+    assert record["energy"]["j_per_output_token"] == pytest.approx(energy_j / tokens)
+    assert record["energy"]["j_per_total_token"] == pytest.approx(energy_j / tokens / 4)
+    assert record["energy"]["j_per_request"] == pytest.approx(energy_j / tokens * OUTPUT)
+    share = record["energy"]["uncertainty_wh"] / record["energy"]["energy_wh"]
+    half = record["energy"]["j_per_output_token_half_width"]
+    assert half == pytest.approx(share * record["energy"]["j_per_output_token"])
+
+
+def test_a_good_record_contradicts_nothing():
+    assert contradictions(served()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "factor", "words"),
+    [
+        ("tokens_per_s", 1.1, "metrics.tokens_per_s is stored as"),
+        ("total_tokens_per_s", 1.1, "metrics.total_tokens_per_s is stored as"),
+        ("goodput_requests_per_s", 1.1, "metrics.goodput_requests_per_s is stored as"),
+        ("ttft_p50_s", 1.1, "the percentiles of its ttft fall"),
+        ("e2e_mean_s", 0.5, "Little's law"),
+        ("output_tokens_per_request", 0.5, "tokens arrived in its window, but its requests have"),
+        ("measured_requests", None, "the record has no metrics.measured_requests"),
+    ],
+)
+def test_a_number_that_does_not_follow_is_found(name, factor, words):
+    record = served()
+    record["metrics"][name] = factor and record["metrics"][name] * factor
+    assert any(words in one for one in contradictions(record)), contradictions(record)
+
+
+def test_energy_per_token_must_be_the_energys():
+    record = served()
+    record["energy"]["j_per_output_token"] *= 0.9
+    assert any("energy.j_per_output_token" in one for one in contradictions(record))
+
+
+def test_a_server_elsewhere_has_no_energy_and_any_other_must_have_one(tmp_path):
+    record = served()
+    record["serving"]["elsewhere"] = "gpu-7"
+    del record["energy"]
+    write_record(record, tmp_path / "record.json")
+    again = collect(tmp_path)
+    assert (again["status"], "energy" in again) == ("ok", False)
+    write_record(again, tmp_path / RESULT_NAME)
+    assert contradictions(read_checked(tmp_path / RESULT_NAME)) == []
+    [point] = by_point([again])
+    assert point.value("metrics.ttft_p99_s") == 0.5
+    assert not any("energy" in one for one in deviations(point))
+    again["serving"]["elsewhere"] = ""
+    assert "it has no energy" in contradictions(again)[0]
+
+
+def test_servers_have_a_table_of_their_own():
+    records = [served(concurrency=4), served(concurrency=8)]
+    assert columns_of(records) == COLUMNS
+    header, first, *_ = rows(records, columns_of(records))
+    assert dict(zip(header, first, strict=True))["TTFT p99 [s]"] == "0.5000"
+    assert columns_of([*records, result()]) != COLUMNS
+    points = by_point(records)
+    header, *_ = point_rows(points)
+    assert "J/output token" in header
+
+
+def test_the_most_load_within_the_limits_is_told():
+    records = [served(concurrency=4), served(concurrency=8, ttft_s=1.9), served(concurrency=16, ttft_s=2.1)]
+    [words] = within_limits(by_point(records))
+    assert "concurrency 8 keeps made up (TTFT p99 2.000 s" in words
+    assert "concurrency 8 or more keeps" in within_limits(by_point(records[:2]))[0]
+    assert "no concurrency keeps" in within_limits(by_point(records[2:]))[0]
+
+
+def test_servers_are_drawn_and_training_is_not():
+    records = [served(concurrency=4), served(concurrency=8, ttft_s=1.0), served("H100", power_w=300.0)]
+    points = by_point(records)
+    charts = serving_charts(points, styles_of_systems(points))
+    assert [chart.name for chart in charts] == ["serving_pareto", "serving_energy", "serving_limit"]
+    assert "limit of made up" in charts[2].svg()
+    assert "1.000 s at 8" in charts[2].words
+    assert serving_charts(by_point([result()]), {}) == []
+    assert groups_of(points) == []
+
+
+def test_a_frontier_has_what_no_other_point_exceeds():
+    assert frontier([(1.0, 5.0), (2.0, 4.0), (1.5, 3.0), (3.0, 1.0)]) == [(1.0, 5.0), (2.0, 4.0), (3.0, 1.0)]
+
+
+def test_what_limits_a_run_is_in_its_deviations_and_steps_are_not_asked_for():
+    [point] = by_point([served(notes=["the streams run in lock-step"])])
+    found = deviations(point)
+    assert "the streams run in lock-step" in found
+    assert not any("steps" in one for one in found)
+
+
+@pytest.mark.parametrize(
+    ("requirement", "outcome"),
+    [
+        ("{of: chat, what: ttft_p99, at_most: 2.0}", Outcome.PASSED),
+        ("{of: chat, what: ttft_p99, global_batch: 16, at_most: 2.0}", Outcome.FAILED),
+        ("{of: chat, what: tpot_p99, at_most: 0.01}", Outcome.FAILED),
+        ("{of: chat, what: goodput, at_least: 1.5}", Outcome.PASSED),
+        ("{of: chat, what: energy_per_token, at_most: 1.0}", Outcome.PASSED),
+        ("{of: chat, what: energy_per_token, at_most: 0.01}", Outcome.FAILED),
+    ],
+)
+def test_requirements_on_servers_are_judged(requirement, outcome, tmp_path):
+    file = tmp_path / "requirements.yaml"
+    file.write_text(f"workloads: {{chat: {{benchmark: llm_inference}}}}\nmust:\n  - {requirement}\n")
+    few, many = ((4, 0.5), (16, 2.5))
+    records = [
+        served(concurrency=streams, ttft_s=ttft_s * (1 + 0.001 * run))
+        for streams, ttft_s in (few, many)
+        for run in range(3)
+    ]
+    for number, record in enumerate(records):
+        record["windows"] = [{**one, "start_s": one["start_s"] + 1000 * number} for one in record["windows"]]
+    [verdict] = accept(by_point(records), read_requirements(file))
+    assert verdict.outcome == outcome, verdict
+
+
+VLLM = {
+    "backend": "vllm",
+    "model_id": "8B",
+    "max_concurrency": 4,
+    "duration": 50.0,
+    "completed": 100,
+    "failed": 0,
+    "total_input_tokens": 30_000,
+    "total_output_tokens": 10_000,
+    "output_throughput": 200.0,
+    "median_ttft_ms": 200.0,
+    "p99_ttft_ms": 400.0,
+    "median_tpot_ms": 20.0,
+}
+AIPERF = {
+    "time_to_first_token": {"unit": "ms", "avg": 210.0, "p50": 200.0, "p99": 400.0},
+    "inter_token_latency": {"unit": "ms", "avg": 21.0, "p50": 20.0, "p99": 30.0},
+    "output_token_throughput": {"unit": "tokens/sec", "avg": 200.0},
+    "request_throughput": {"unit": "requests/sec", "avg": 2.0},
+    "request_count": {"unit": "requests", "avg": 100},
+    "output_sequence_length": {"unit": "tokens", "avg": 100.0},
+    "input_sequence_length": {"unit": "tokens", "avg": 300.0},
+    "input_config": {"loadgen": {"concurrency": 4}, "endpoint": {"model_names": ["8B"]}},
+}
+
+
+def of_guidellm(**values):
+    return {"successful": values}
+
+
+GUIDELLM = {
+    "benchmarks": [
+        {
+            "config": {"model": "8B"},
+            "duration": 50.0,
+            "metrics": {
+                "request_totals": {"successful": 100, "errored": 0},
+                "request_concurrency": of_guidellm(mean=3.9),
+                "time_to_first_token_ms": of_guidellm(percentiles={"p50": 200.0, "p99": 400.0}),
+                "inter_token_latency_ms": of_guidellm(percentiles={"p50": 20.0}),
+                "prompt_token_count": of_guidellm(mean=300.0),
+                "output_token_count": of_guidellm(mean=100.0),
+                "output_tokens_per_second": of_guidellm(mean=200.0),
+            },
+        }
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("content", "client"), [(VLLM, "vllm bench serve"), (AIPERF, "aiperf"), (GUIDELLM, "guidellm")]
+)
+def test_results_of_other_clients_are_records_that_are_never_ranked(content, client, tmp_path, capsys):
+    file = tmp_path / "theirs.json"
+    file.write_text(json.dumps(content))
+    assert main(["read-bench", str(file), "--system", "A100", "-o", str(tmp_path / "theirs")]) == 0
+    [record] = find_records([tmp_path / "theirs"]).records
+    metrics = record["metrics"]
+    assert (record["serving"]["defined_by"], record["model"], record["sample"]) == (client, "8B", "300/100 tokens")
+    assert (metrics["tokens_per_s"], metrics["ttft_p50_s"], metrics["tpot_p50_s"]) == (200.0, 0.2, 0.02)
+    assert record["layout"]["global_batch_size"] == 4
+    [point] = by_point([record])
+    assert client in why_left_out(point)
+    assert any("by the definitions of" in words for words in deviations(point))
+    capsys.readouterr()
+    assert main(["table", str(tmp_path / "theirs")]) == 0
+    assert "200.0" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("no JSON", "cannot be read as JSON"),
+        ("{}", "is no result of vllm bench serve, aiperf or guidellm"),
+        (json.dumps({**VLLM, "completed": 0}), "has no requests, duration, lengths or throughput"),
+        (json.dumps({"completed": 1, "output_throughput": 1}), "lacks a part that its client writes"),
+    ],
+)
+def test_a_file_of_no_client_is_one_sentence(text, words, tmp_path, capsys):
+    file = tmp_path / "theirs.json"
+    file.write_text(text)
+    assert main(["read-bench", str(file), "--system", "A100", "-o", str(tmp_path / "theirs")]) == 2
+    assert words in capsys.readouterr().err

@@ -1,0 +1,71 @@
+"""The workflow of servers under load with real JUBE: a server with a known schedule, and one that does not start."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from caraml.cli import main
+from tests.conftest import make_checkout
+from tests.waiting import PATIENCE_S
+
+pytestmark = pytest.mark.long
+
+SITE = "llm_inference_flags: --min-s 2 --min-requests 30\n"
+MOCK = '"{python} -m benchmarks.llm_inference.tests.mock_server --port {port} --ttft-s 0.01 --tpot-s 0.002"'
+
+
+def swept(checkout: Path, jube: str, out: Path) -> list[Path]:
+    """Run the sweep of a CPU; return the folders of its points, by requests in flight."""
+    environ = {**os.environ, "CARAML_BATCHES": "1 2"}
+    command = [jube, "run", "jube/inference.yaml", "--tag", "CPU", "once", "--outpath", str(out)]
+    subprocess.run(command, cwd=checkout, env=environ, capture_output=True, timeout=PATIENCE_S)
+    points = [path.parent for path in out.glob("*/*_benchmark/work/result.json")]
+    return sorted(points, key=lambda one: json.loads((one / "result.json").read_text())["layout"]["global_batch_size"])
+
+
+def with_command(folder: Path, command: str) -> Path:
+    """A checkout whose laptop server is started by another command."""
+    checkout = make_checkout(folder / "caraml", site=SITE)
+    servers = checkout / "benchmarks" / "llm_inference" / "servers.py"
+    text = servers.read_text()
+    own = '"{python} -m benchmarks.llm_inference.serve_xllamacpp {model} {port} {streams} {context} {threads}"'
+    assert own in text
+    text = text.replace(own, command).replace("llamacpp:tokens_predicted_total", "mock_tokens_total")
+    servers.write_text(text.replace("counts_requests=True", "counts_requests=False"))
+    return checkout
+
+
+def test_a_sweep_has_a_row_for_each_load_and_its_archive_is_verified(tmp_path, jube_command, capsys):
+    checkout, out = with_command(tmp_path, MOCK), tmp_path / "run"
+    points = swept(checkout, jube_command, out)
+    records = [json.loads((point / "result.json").read_text()) for point in points]
+    assert [(one["status"], one["layout"]["global_batch_size"]) for one in records] == [("ok", 1), ("ok", 2)]
+    for record in records:
+        energy, metrics = record["energy"], record["metrics"]
+        per_token_j = energy["energy_wh"] * 3600 / metrics["measured_tokens"]
+        assert energy["j_per_output_token"] == pytest.approx(per_token_j)
+        assert metrics["ttft_p50_s"] == pytest.approx(0.01, abs=0.02)
+    done = subprocess.run([jube_command, "result", str(out), "-i", "last", "-a"], capture_output=True, text=True)
+    rows = [line.split("|") for line in done.stdout.splitlines() if "xllamacpp" in line]
+    assert [(row[1].strip(), row[8].strip(), row[-2].strip()) for row in rows] == [
+        ("CPU", "1", "ok"),
+        ("CPU", "2", "ok"),
+    ]
+    assert main(["archive", str(out), "-o", str(tmp_path / "a.tar.zst")]) == 0
+    assert main(["verify", str(tmp_path / "a.tar.zst")]) == 0, capsys.readouterr()
+
+
+def test_a_server_that_does_not_start_is_a_row_that_says_so(tmp_path, jube_command):
+    checkout = with_command(tmp_path, '"{python} -c \'raise SystemExit(\\"error: no such server\\")\'"')
+    for point in swept(checkout, jube_command, tmp_path / "run"):
+        record = json.loads((point / "result.json").read_text())
+        assert (record["status"], record["error"]) == (
+            "failed",
+            "the server ended with exit code 1: error: no such server",
+        )
+        assert (point / "error").exists()
