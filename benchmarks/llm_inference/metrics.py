@@ -140,10 +140,10 @@ def _ranks(count: float, share: float) -> tuple[float, float]:
 def rate_estimate(amounts: Sequence[tuple[float, float]], start_s: float, end_s: float, slice_s: float) -> Estimate:
     """Return a rate per second of (time, amount) over a window, with the interval of the mean over its slices.
 
-    Slices are at least twice as long as `slice_s`, a request's time, so that one is nearly independent of the next;
+    Slices are at least 4 times as long as `slice_s`, a request's time, so that one is nearly independent of the next;
     there are 5 to 20. Student's t.
     """
-    slices = max(FEWEST_SLICES, min(MOST_SLICES, int((end_s - start_s) / 2 / slice_s)))
+    slices = max(FEWEST_SLICES, min(MOST_SLICES, int((end_s - start_s) / 4 / slice_s)))
     each_s = (end_s - start_s) / slices
     sums = [0.0] * slices
     for time_s, amount in amounts:

@@ -26,8 +26,7 @@ from benchmarks.llm_inference.tests.simulated import OUTPUT, TPOT_S, TTFT_S, clo
 
 pytestmark = pytest.mark.arithmetic
 SLO = Slo(0.06, 0.012, "")
-RUNS, FEWEST_HELD = 100, 93
-FIRST_SEED = 5000
+RUNS, FEWEST_HELD = 200, 182  # intervals that hold in 95 of 100 cases hold fewer times in 1 of 100 tests
 
 
 def plan(streams: int, **changes) -> Plan:
@@ -105,7 +104,7 @@ def test_intervals_hold_the_true_value(streams, requests):
         "tokens_per_s": streams * OUTPUT / (mean * (TTFT_S + (OUTPUT - 1) * TPOT_S)),
     }
     held, bounded = dict.fromkeys(true, 0), 0
-    for seed in range(FIRST_SEED, FIRST_SEED + RUNS):
+    for seed in range(RUNS):
         found = metrics(streams, requests, noise=noise, seed=seed)
         bounded += found["ttft_p99_high_s"] is not None
         for key, value in true.items():
