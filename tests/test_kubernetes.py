@@ -478,7 +478,7 @@ def findings(sweep_environ: dict[str, str], checkout: Path) -> dict[str, str]:
     ("environ", "what", "line"),
     [
         ({}, "Kubernetes", "ok    Kubernetes: v1.32.0-small"),
-        ({}, "rights", "ok    rights: Jobs can be made, read and deleted"),
+        ({}, "rights", "ok    rights: Jobs can be created, read and deleted"),
         ({}, "nodes", "ok    nodes: 2 of 2 have 1 example.org/device"),
         ({}, "storage", "ok    storage: no claim"),
         ({}, "image", f"ok    image: {REGISTRY}/cpu"),
