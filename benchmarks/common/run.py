@@ -28,10 +28,12 @@ class Kept(Protocol):
     """Options on where a record goes."""
 
     @property
-    def record(self) -> str: ...
+    def record(self) -> str:
+        """File to write the record to; empty for none."""
 
     @property
-    def print_record(self) -> bool: ...
+    def print_record(self) -> bool:
+        """Whether the record is printed, too."""
 
 
 def run_recorded(

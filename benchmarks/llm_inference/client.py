@@ -66,6 +66,7 @@ class Request:
 
     @property
     def tokens(self) -> int:
+        """Number of output tokens that have arrived."""
         return sum(self.counts)
 
 

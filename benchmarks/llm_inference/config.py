@@ -77,6 +77,7 @@ class LoadOptions:
 
     @property
     def limits(self) -> Slo:
+        """Return the limits of TTFT and TPOT of the chosen preset."""
         return SLOS[self.slo]
 
     @property

@@ -62,6 +62,7 @@ class Plan(NamedTuple):
 
     @property
     def processes(self) -> int:
+        """Number of client processes for these streams."""
         return -(-self.concurrency // STREAMS_PER_PROCESS)
 
 

@@ -173,6 +173,7 @@ class Window:
         self.e2e_s = [one.ended_s - one.due_s for one in self.requests]
 
     def holds(self, time_s: float) -> bool:
+        """Check whether a time, in seconds, is within the window."""
         return self.start_s <= time_s < self.end_s
 
     def output_tokens(self) -> Iterator[tuple[float, int]]:

@@ -36,10 +36,12 @@ class Shape(NamedTuple):
 
     @property
     def head(self) -> int:
+        """Width of an attention head."""
         return self.hidden // self.heads
 
     @property
     def parameters(self) -> int:
+        """Number of weights."""
         return sum(_product(shape) for _, shape in tensors(self))
 
 

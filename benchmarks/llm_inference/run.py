@@ -250,6 +250,7 @@ class Started:
             self._process.watch()
 
     def peak_memory_bytes(self) -> int | None:
+        """Return the most memory that the server held, in bytes; None for a server of others."""
         return self._process.peak_memory_bytes() if self._process else None
 
 

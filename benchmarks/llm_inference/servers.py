@@ -153,6 +153,7 @@ class Process:
 
     @property
     def pid(self) -> int:
+        """Process id of the server."""
         return self._child.pid
 
     def watch(self) -> None:

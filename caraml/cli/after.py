@@ -398,9 +398,8 @@ def verify(options: argparse.Namespace) -> int:
 )
 def read_bench(options: argparse.Namespace) -> int:
     """Turn results of another client of servers into records of a lower grade, by that client's definitions."""
-    for number, record in enumerate(
-        read_other(options.file, options.system, options.devices, options.precision), start=1
-    ):
+    records = read_other(options.file, options.system, options.devices, options.precision)
+    for number, record in enumerate(records, start=1):
         path = options.out / f"{options.file.stem}_{number}" / RESULT_NAME
         path.parent.mkdir(parents=True, exist_ok=True)
         write_record(record, path)

@@ -15,6 +15,7 @@ PDF_TIMEOUT_S = 600
 
 
 def browser_for(page: Path) -> str:
+    """Return the browser that prints a page as PDF; raises RecordError if none is installed."""
     found = next((found for name in BROWSERS if (found := shutil.which(name))), None)
     if found is None:
         raise RecordError(

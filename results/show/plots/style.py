@@ -124,6 +124,7 @@ class Chart(NamedTuple):
 def new_figure(
     size_in: tuple[float, float] = SIZE_IN, rows: int = 1, columns: int = 1, share: bool = False
 ) -> tuple[Figure, list[Axes]]:
+    """Return a figure with its axes; the size is in inches."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size_in, layout="constrained")
@@ -144,6 +145,7 @@ def styled(draw: Callable[Arguments, Drawn]) -> Callable[Arguments, Drawn]:
 
 
 def style_of(index: int) -> dict[str, Any]:
+    """Return the colour and the mark of a series by its number."""
     return {
         "color": COLOURS[index % len(COLOURS)],
         # Shifted where the colours and marks would come together again.

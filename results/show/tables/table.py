@@ -158,7 +158,8 @@ class Titled(Protocol):
     """A column of any kind of row."""
 
     @property
-    def title(self) -> str: ...
+    def title(self) -> str:
+        """Heading of the column."""
 
 
 AnyColumn = TypeVar("AnyColumn", bound=Titled)
