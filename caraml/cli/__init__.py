@@ -1,4 +1,4 @@
-"""The command line of `caraml`: its subcommands are in before, during and after; __main__.py starts it."""
+"""The command line of `caraml`: its subcommands are in before, during, after and exchange; __main__.py starts it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from caraml.cli import after, before, during
+from caraml.cli import after, before, during, exchange
 from caraml.cli.command import say
 from caraml.errors import CaramlError, SchedulerError
 from caraml.installation import missing_package
@@ -27,7 +27,7 @@ EXIT_CODES = f"""exit codes:
 GROUPS = {
     "Before the first job": before.COMMANDS,
     "While a sweep runs": during.COMMANDS,
-    "With its results": after.COMMANDS,
+    "With its results": after.COMMANDS | exchange.COMMANDS,
 }
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 

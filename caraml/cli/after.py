@@ -9,17 +9,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from caraml.cli.command import A_SWEEP, Argument, Group, above_0, argument, either, file, flag, folders, repeated, say
+from caraml.cli.command import A_SWEEP, Argument, Group, argument, either, file, flag, folders, repeated, say
 from caraml.errors import SweepError
-from caraml.installation import checkout
 from caraml.sweep import is_run, missing_runs, no_results, run_folder
-from results import archive as archives
 from results.join.meter import add_meter, read_meter
-from results.other_clients import read_other
 from results.points.repeats import by_point
 from results.published import read_published
-from results.record.records import RESULT_NAME, Found, Record, RecordError, Skipped, find_records, write_record
-from results.record.values import count, plain, rounded, sort_key
+from results.record.records import RESULT_NAME, Found, Record, RecordError, Skipped, find_records
+from results.record.values import plain, rounded, sort_key
 from results.show.notebook import frame_of
 from results.show.tables import inference
 from results.show.tables import table as tables
@@ -30,8 +27,6 @@ from results.show.tables.points import point_rows, points_in_order
 from results.show.tables.published import published_text
 from results.show.tables.reads import file_rows, of_reads, read_rows
 from results.show.tables.regions import region_rows
-from results.show.tracking.servers import MODES, log_to_mlflow, log_to_wandb
-from results.show.tracking.tensorboard import log_to_tensorboard
 from results.verdicts import accept as acceptance
 from results.verdicts import compare as comparing
 from results.verdicts.offers import names_of_offers, split_offers
@@ -86,7 +81,7 @@ def out(help: str = "default: %(default)s", default: Path | None = None) -> Argu
 def table(options: argparse.Namespace) -> int:
     """Print the results in some folders as a table."""
     _check_table(options)
-    records = _chosen(_records(options.folders)[0], options.filter)
+    records = _chosen(records_in(options.folders)[0], options.filter)
     _metered(records, options.meter)
     if options.format == PARQUET:
         frame_of(records).to_parquet(options.out, index=False)
@@ -161,7 +156,7 @@ def report(options: argparse.Namespace) -> int:
     check_page(options.out)
     costs = read_prices(options.prices) if options.prices else None
     requirements = read_requirements(options.requirements) if options.requirements else None
-    found = _records(options.folders)
+    found = records_in(options.folders)
     for system, tag in _split(found, options).items():
         if costs and tag in costs.systems:
             costs.systems.setdefault(system, costs.systems[tag])
@@ -175,7 +170,7 @@ def report(options: argparse.Namespace) -> int:
 def accept(options: argparse.Namespace) -> int:
     """Judge results by written requirements; exits with 1 if one failed, with 3 if one cannot be decided."""
     requirements = read_requirements(options.requirements)
-    found = _records(options.folders)
+    found = records_in(options.folders)
     _split(found, options)
     records = _chosen(found.records, options.filter)
     _metered(records, options.meter)
@@ -215,7 +210,7 @@ def compare(options: argparse.Namespace) -> int:
     if not others:
         raise RecordError(f"{base} is the only folder: give two folders or more")
     requirements = [comparing.read_requirement(text) for text in options.require]
-    of_folders = {folder: _records([folder]) for folder in (base, *others)}
+    of_folders = {folder: records_in([folder]) for folder in (base, *others)}
     chosen = {folder: _chosen(found.records, options.filter) for folder, found in of_folders.items()}
     _metered([record for records in chosen.values() for record in records], options.meter)
     found = []
@@ -262,7 +257,7 @@ def predict(options: argparse.Namespace) -> int:
         raise RecordError("--points needs --validate: predictions are made from runs")
     if not (options.folders or options.validate):
         raise RecordError(f"predict needs runs to predict from: give a folder, {A_SWEEP}")
-    points = by_point(_chosen(_records(options.folders)[0], options.filter)) if options.folders else []
+    points = by_point(_chosen(records_in(options.folders)[0], options.filter)) if options.folders else []
     groups = groups_of(points)
     if options.validate:
         given = validated_points(options.points) if options.points else ()
@@ -309,108 +304,10 @@ def published(options: argparse.Namespace) -> int:
     return 0
 
 
-@COMMANDS.command(
-    folders(),
-    argument("--mlflow", metavar="URI", help="a tracking server or store, such as sqlite:///mlflow.db"),
-    argument("--wandb", choices=MODES, help="offline: into the folder wandb, for 'wandb sync'"),
-    argument("--tensorboard", type=Path, metavar="DIR", help="curves, distributions and files, for TensorBoard"),
-    argument("--project", default="caraml", help="in Weights & Biases; default: %(default)s"),
-)
-def track(options: argparse.Namespace) -> int:
-    """Log runs into MLflow, Weights & Biases or TensorBoard, each once."""
-    if not (options.mlflow or options.wandb or options.tensorboard):
-        raise RecordError(
-            "track needs a place to log to: give --mlflow URI, --wandb offline, --wandb online or --tensorboard DIR"
-        )
-    records = [record for record in _records(options.folders)[0] if record.get("run_id")]  # without one, it never ran
-
-    def say_logged(place: str, new: Sequence[str]) -> None:
-        others = ", the others were there" if len(new) < len(records) else ""
-        print(f"{place}: {len(new)} of {len(records)} runs logged{others}")
-
-    if options.mlflow:
-        say_logged(options.mlflow, log_to_mlflow(records, options.mlflow))
-    if options.wandb:
-        say_logged(f"wandb ({options.wandb})", log_to_wandb(records, options.wandb, options.project))
-    if options.tensorboard:
-        say_logged(str(options.tensorboard), log_to_tensorboard(records, options.tensorboard))
-    return 0
-
-
-@COMMANDS.command(
-    folders(),
-    out(default=Path("results.tar.zst")),
-    argument("--sign", type=Path, metavar="KEY", help="sign it with a private key of OpenSSH"),
-)
-def archive(options: argparse.Namespace) -> int:
-    """Store results, traces and workflow in one file that can be checked."""
-    for folder in options.folders:
-        if folder.exists() and not _has_results(folder):
-            raise SweepError(no_results(folder))
-    runs = archives.write_archive(
-        [run_folder(folder) for folder in options.folders], checkout() / "jube", options.out, options.sign
-    )
-    print(f"{options.out}: {count(runs, 'run')}{', signed' if options.sign else ''}")
-    return 0
-
-
-@COMMANDS.command(
-    argument("archive", type=Path, metavar="ARCHIVE", help="a file written by 'caraml archive'"),
-    file("--signers", "refuse the archive unless one of these signed it: lines of a name and a public key"),
-    argument(
-        "--most-gb",
-        type=above_0,
-        default=archives.MOST_GB,
-        metavar="GB",
-        help="limit of the unpacked size, and a twentieth of it per file; default: %(default)g",
-    ),
-)
-def verify(options: argparse.Namespace) -> int:
-    """Check each file of an archive, and recompute its numbers from the traces."""
-    checked = archives.verify(options.archive, options.signers, options.most_gb)
-    for problem in checked.problems:
-        say(problem)
-    if checked.commits:
-        print(
-            f"caraml: the archive was made at commit {' and '.join(checked.commits)} of the suite, which may compute a "
-            "number differently: verify it with that version before you judge",
-            file=sys.stderr,
-        )
-    if checked.problems:
-        return 1
-    runs = count(checked.runs, "run")
-    print(f"{options.archive}: {runs}, all files unchanged, all numbers as recomputed from the traces")
-    if checked.signer:
-        print(f"signed by {checked.signer}")
-    elif checked.is_signed:
-        print("signed, but the signer was not checked: give the allowed ones by --signers FILE")
-    else:
-        print("not signed: its author is not known")
-    return 0
-
-
-@COMMANDS.command(
-    argument("file", type=Path, metavar="FILE", help="JSON of vllm bench serve, aiperf or guidellm"),
-    out("folder for the records", Path("results_of_others")),
-    argument("--system", required=True, help="on which it ran"),
-    argument("--devices", type=int, default=1, metavar="N", help="that served; default: %(default)s"),
-    argument("--precision", default="unstated", help="in which it computed; default: %(default)s"),
-)
-def read_bench(options: argparse.Namespace) -> int:
-    """Turn results of another client of servers into records of a lower grade, by that client's definitions."""
-    records = read_other(options.file, options.system, options.devices, options.precision)
-    for number, record in enumerate(records, start=1):
-        path = options.out / f"{options.file.stem}_{number}" / RESULT_NAME
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_record(record, path)
-        print(path)
-    return 0
-
-
-def _records(folders: Sequence[Path]) -> Found:
+def records_in(folders: Sequence[Path]) -> Found:
     """Return all records in some folders, and print what was skipped; raises RecordError without a record."""
     found = find_records(run_folder(folder) for folder in folders)
-    empty = [Skipped(no_results(folder), folder) for folder in folders if not _has_results(folder)]
+    empty = [Skipped(no_results(folder), folder) for folder in folders if not has_results(folder)]
     if not found.records and len(empty) == len(folders):
         raise SweepError("; ".join(empty))
     found.skipped.extend(empty)
@@ -424,7 +321,8 @@ def _records(folders: Sequence[Path]) -> Found:
     return found
 
 
-def _has_results(folder: Path) -> bool:
+def has_results(folder: Path) -> bool:
+    """Check whether a folder, or the run folder in it, has results; a file counts as one."""
     return folder.is_file() or any(run_folder(folder).rglob(f"*{RESULT_NAME}"))
 
 

@@ -1,0 +1,120 @@
+"""Commands that hand results on, and take those of others: tracking servers, archives, other clients."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from caraml.cli.after import has_results, out, records_in
+from caraml.cli.command import Group, above_0, argument, file, folders, say
+from caraml.errors import SweepError
+from caraml.installation import checkout
+from caraml.sweep import no_results, run_folder
+from results import archive as archives
+from results.other_clients import read_other
+from results.record.records import RESULT_NAME, RecordError, write_record
+from results.record.values import count
+from results.show.tracking.servers import MODES, log_to_mlflow, log_to_wandb
+from results.show.tracking.tensorboard import log_to_tensorboard
+
+COMMANDS = Group()
+
+
+@COMMANDS.command(
+    folders(),
+    argument("--mlflow", metavar="URI", help="a tracking server or store, such as sqlite:///mlflow.db"),
+    argument("--wandb", choices=MODES, help="offline: into the folder wandb, for 'wandb sync'"),
+    argument("--tensorboard", type=Path, metavar="DIR", help="curves, distributions and files, for TensorBoard"),
+    argument("--project", default="caraml", help="in Weights & Biases; default: %(default)s"),
+)
+def track(options: argparse.Namespace) -> int:
+    """Log runs into MLflow, Weights & Biases or TensorBoard, each once."""
+    if not (options.mlflow or options.wandb or options.tensorboard):
+        raise RecordError(
+            "track needs a place to log to: give --mlflow URI, --wandb offline, --wandb online or --tensorboard DIR"
+        )
+    records = [record for record in records_in(options.folders)[0] if record.get("run_id")]  # without one, it never ran
+
+    def say_logged(place: str, new: Sequence[str]) -> None:
+        others = ", the others were there" if len(new) < len(records) else ""
+        print(f"{place}: {len(new)} of {len(records)} runs logged{others}")
+
+    if options.mlflow:
+        say_logged(options.mlflow, log_to_mlflow(records, options.mlflow))
+    if options.wandb:
+        say_logged(f"wandb ({options.wandb})", log_to_wandb(records, options.wandb, options.project))
+    if options.tensorboard:
+        say_logged(str(options.tensorboard), log_to_tensorboard(records, options.tensorboard))
+    return 0
+
+
+@COMMANDS.command(
+    folders(),
+    out(default=Path("results.tar.zst")),
+    argument("--sign", type=Path, metavar="KEY", help="sign it with a private key of OpenSSH"),
+)
+def archive(options: argparse.Namespace) -> int:
+    """Store results, traces and workflow in one file that can be checked."""
+    for folder in options.folders:
+        if folder.exists() and not has_results(folder):
+            raise SweepError(no_results(folder))
+    runs = archives.write_archive(
+        [run_folder(folder) for folder in options.folders], checkout() / "jube", options.out, options.sign
+    )
+    print(f"{options.out}: {count(runs, 'run')}{', signed' if options.sign else ''}")
+    return 0
+
+
+@COMMANDS.command(
+    argument("archive", type=Path, metavar="ARCHIVE", help="a file written by 'caraml archive'"),
+    file("--signers", "refuse the archive unless one of these signed it: lines of a name and a public key"),
+    argument(
+        "--most-gb",
+        type=above_0,
+        default=archives.MOST_GB,
+        metavar="GB",
+        help="limit of the unpacked size, and a twentieth of it per file; default: %(default)g",
+    ),
+)
+def verify(options: argparse.Namespace) -> int:
+    """Check each file of an archive, and recompute its numbers from the traces."""
+    checked = archives.verify(options.archive, options.signers, options.most_gb)
+    for problem in checked.problems:
+        say(problem)
+    if checked.commits:
+        print(
+            f"caraml: the archive was made at commit {' and '.join(checked.commits)} of the suite, which may compute a "
+            "number differently: verify it with that version before you judge",
+            file=sys.stderr,
+        )
+    if checked.problems:
+        return 1
+    runs = count(checked.runs, "run")
+    print(f"{options.archive}: {runs}, all files unchanged, all numbers as recomputed from the traces")
+    if checked.signer:
+        print(f"signed by {checked.signer}")
+    elif checked.is_signed:
+        print("signed, but the signer was not checked: give the allowed ones by --signers FILE")
+    else:
+        print("not signed: its author is not known")
+    return 0
+
+
+@COMMANDS.command(
+    argument("file", type=Path, metavar="FILE", help="JSON of vllm bench serve, aiperf or guidellm"),
+    out("folder for the records", Path("results_of_others")),
+    argument("--system", required=True, help="on which it ran"),
+    argument("--devices", type=int, default=1, metavar="N", help="that served; default: %(default)s"),
+    argument("--precision", default="unstated", help="in which it computed; default: %(default)s"),
+)
+def read_bench(options: argparse.Namespace) -> int:
+    """Turn results of another client of servers into records of a lower grade, by that client's definitions."""
+    records = read_other(options.file, options.system, options.devices, options.precision)
+    for number, record in enumerate(records, start=1):
+        path = options.out / f"{options.file.stem}_{number}" / RESULT_NAME
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_record(record, path)
+        print(path)
+    return 0
