@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from results.record.records import RecordError
+from results.errors import RecordError
 from results.yaml_files import YamlError, read_yaml
 
 FOLDERS = Path(__file__).resolve().parents[1] / "benchmarks"  # in a checkout, and in an installation of both packages

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from jpwr.messages import printable
 from jpwr.process.whole_file import replacing
+from results.errors import RecordError as RecordError
 from results.record.checks import contradictions
 from results.record.duplicates import content_of, copies, simultaneous
 from results.record.migrate import migrate
@@ -25,10 +26,6 @@ LARGEST = 1e30  # the largest number; the smallest above 0 is 1 / LARGEST
 # Every record has these from the moment when its job is planned.
 NEEDED = {"benchmark": str, "system": str, "model": str, "work_unit": str, "status": str, "layout": dict}
 NAMES = ("benchmark", "system", "model", "work_unit", "precision", "data", "sample")
-
-
-class RecordError(Exception):
-    """A user's file cannot be used: one sentence with what was found and what to do."""
 
 
 class Skipped(str):

@@ -10,6 +10,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from results.workloads import workloads
 from results.yaml_files import YamlError, read_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,8 +65,6 @@ def _by_options(record: dict[str, Any]) -> Statements:
 
 
 def _by_the_workload(record: dict[str, Any]) -> Statements:
-    from results.workloads import workloads  # imports records, which import this module
-
     facts = workloads().get(record["benchmark"])
     if facts is None or facts.work_unit != record["work_unit"]:
         return
