@@ -81,7 +81,8 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
         "channels": channels,
         "notes": [words for node in nodes for note in NOTES for words in note(node)],
         "sampled_by_scope": _sampled_by_scope(nodes),
-        **_busier_elsewhere(nodes, channels, duration_s),
+        # A server idles between few requests, and takes more power while it starts.
+        **({} if record.get("serving") else _busier_elsewhere(nodes, channels, duration_s)),
     }
 
 

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.long
 
 HERE = Path(__file__).parent
 torch = Later("torch")
-kernels, optimizer = (Later(f"benchmarks.llm_training.{name}") for name in ("kernels", "optimizer"))
+kernels, optimizer = (Later(f"benchmarks.llm_training.gpt.{name}") for name in ("kernels", "optimizer"))
 on_pytorch = Later("benchmarks.on_pytorch.target")
 
 

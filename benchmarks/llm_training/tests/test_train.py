@@ -186,7 +186,7 @@ def test_the_window_is_as_long_as_asked(tmp_path, monkeypatch):
         (["--sequence-parallel", "on"], "needs a --tensor-parallel-size of 2 or more"),
         (["--device", "gpu"], "--device gpu was asked for, but PyTorch shows none"),
         (["--data", "text", "--data-prefix", "{tmp}/none"], "there is no {tmp}/none.idx"),
-        (["--data", "text", "--data-prefix", "{tmp}/cut"], "cut.idx is cut short"),
+        (["--data", "text", "--data-prefix", "{tmp}/cut"], "cut.idx is truncated"),
         (["--layers", "transformer-engine"], "--layers transformer-engine was asked for, but TransformerEngine is not"),
         (["--precision", "fp8"], "--precision fp8 was asked for, but only GPUs have it"),
         (["--attention", "cudnn"], "--attention cudnn was asked for, but PyTorch has no such kernel here"),
