@@ -13,8 +13,10 @@ def main() -> None:
     """Serve; the arguments are those of the module."""
     try:
         import xllamacpp
-    except ImportError:
-        sys.exit("error: the package xllamacpp is missing: pip install -e '.[inference]'")
+    except ImportError as error:
+        sys.exit(
+            f"error: the package xllamacpp does not load ({error}): it needs libgomp1; pip install -e '.[inference]'"
+        )
     path, port, streams, context, threads = sys.argv[1], *map(int, sys.argv[2:6])
     params = xllamacpp.CommonParams()
     params.model.path, params.model_alias = path, {"model"}
