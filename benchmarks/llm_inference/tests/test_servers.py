@@ -86,7 +86,7 @@ def test_points_are_of_devices_that_can_share_the_heads():
 
 
 def test_llama_cpp_serves_a_model_that_was_made(tmp_path):
-    # It is there without loading where the machine has no libgomp.
+    # An installed package does not load on a machine without its libraries, such as libgomp.
     pytest.importorskip("xllamacpp", reason="needs the package xllamacpp and libgomp1", exc_type=ImportError)
     record = tmp_path / "record.json"
     flags = "--concurrency 2 --input-tokens 32 --output-tokens 16 --min-s 3 --min-requests 30 --model-folder"
