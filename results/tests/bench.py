@@ -1,4 +1,4 @@
-"""How long a table and a report of many results take, beside pandas alone reading the same records.
+"""Time of a table and a report of many results, next to pandas alone reading the same records.
 
 python -m results.tests.bench [--records N ...] [--rows 10000]
 """
@@ -27,7 +27,7 @@ print(frame.groupby(["system", "layout.num_devices", "layout.global_batch_size"]
 
 
 def main() -> int:
-    """Print what was measured beside what was wanted; returns 1 where a limit is not met."""
+    """Print each measured figure next to its limit; return 1 if a limit is not met."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, nargs="+", default=list(LIMITS))
     parser.add_argument("--rows", type=int, default=10_000, help="of each trace")

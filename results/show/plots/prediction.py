@@ -1,4 +1,4 @@
-"""Predictions, drawn beside what was measured: hollow, with their intervals."""
+"""Plots of predictions next to measurements: predictions are hollow, with their intervals."""
 
 from __future__ import annotations
 

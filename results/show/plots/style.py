@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Arguments = ParamSpec("Arguments")
 Drawn = TypeVar("Drawn")
-# Okabe and Ito's colours, which people with any kind of colour vision tell apart, and a marker beside each.
+# Okabe and Ito's colours, which people with any kind of colour vision can distinguish; each has a marker, too.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = "osD^vP*X"
 # Stands for the colour of text in an SVG until the page decides: dark or light.
@@ -33,7 +33,7 @@ SIZE_IN = (5.6, 3.6)
 PIXELS_PER_PT = 1.25  # in a page
 LEGEND_ROW_IN = 0.17
 SHORT_LABEL = 24
-LONG_LABEL = 44  # characters: two of these do not fit beside each other
+LONG_LABEL = 44  # characters: two of these do not fit next to each other
 STYLE: Any = {  # of matplotlib
     "text.color": INK,
     "axes.labelcolor": INK,
@@ -161,7 +161,7 @@ def styles_of_systems(results: Iterable[PointResults]) -> Styles:
 
 
 def kinds_alike(results: Iterable[PointResults], of_energy: bool = False) -> dict[str, list[PointResults]]:
-    """Good points that one plot may have beside each other, by what they share: precision, and kind of energy."""
+    """Return the good points that one plot may compare, by what they share: precision and kind of energy."""
 
     def kind(one: PointResults) -> str | None:
         energy = energy_kind(one.any) if of_energy else ""

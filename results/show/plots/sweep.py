@@ -146,7 +146,7 @@ def _draw_theirs(axes: Axes, theirs: dict[str, list[tuple[int, float]]]) -> None
 
 
 def _value_axis(axes: Axes, top: float, theirs: Sequence[float]) -> None:
-    """From 0 where ours can be seen beside theirs so, else logarithmic."""
+    """Scale the axis from 0 if both our and the published figures stay visible, else logarithmically."""
     from matplotlib.ticker import EngFormatter, NullFormatter
 
     highest = max(theirs, default=0.0)

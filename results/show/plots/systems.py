@@ -161,10 +161,10 @@ def compute_and_effective(
             ecolor=INK,
         )
         axes.barh([0], [0], color=INK, alpha=share, label=title)
-        beside = [one for one in theirs if one.place in places]
+        drawn = [one for one in theirs if one.place in places]
         axes.barh(
-            [places[one.place] + shift for one in beside],
-            [one.units_per_s for one in beside],
+            [places[one.place] + shift for one in drawn],
+            [one.units_per_s for one in drawn],
             0.36,
             facecolor="none",
             edgecolor=GREY,
