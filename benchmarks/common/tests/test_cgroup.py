@@ -15,14 +15,13 @@ from jpwr.regions import RegionTimer
 
 FOLDER = Path("/sys/fs/cgroup/cpu")
 BURN = """
-import json, os, sys, time
+import json, os, sys
 open(sys.argv[1] + "/cgroup.procs", "w").write(str(os.getpid()))
 from benchmarks.common.launch import usable_cores
 from benchmarks.common.node.cgroup import cpu_quota, quota_periods
-end_s = time.monotonic() + 0.6
-while time.monotonic() < end_s:
+print(json.dumps([usable_cores(), cpu_quota()]))
+while quota_periods()[0].throttled == 0:
     pass
-print(json.dumps([usable_cores(), cpu_quota(), quota_periods()[0].throttled]))
 """
 
 
@@ -85,11 +84,11 @@ def test_a_real_quota_is_found_and_its_throttling_counted():
     except OSError as error:
         pytest.skip(f"no control group can be made here: {error}")
     try:
-        (group / "cpu.cfs_quota_us").write_text("30000")
-        done = subprocess.run([sys.executable, "-c", BURN, str(group)], capture_output=True, text=True, check=True)
+        (group / "cpu.cfs_quota_us").write_text("20000")
+        done = subprocess.run(
+            [sys.executable, "-c", BURN, str(group)], capture_output=True, text=True, timeout=60, check=True
+        )
     finally:
         group.rmdir()
-    cores, cpus, throttled = json.loads(done.stdout)
-    assert (cores, cpus) == (1, pytest.approx(0.3))
-    assert throttled > 0
+    assert json.loads(done.stdout) == [1, pytest.approx(0.2)]
     assert quota_periods() is not None
