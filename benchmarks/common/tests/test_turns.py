@@ -7,7 +7,7 @@ import statistics
 import pytest
 from scipy import stats
 
-from benchmarks.common.measure.throughput import Block, Turns, effective_metrics, median_interval
+from benchmarks.common.measure.throughput import Block, Turns, effective_metrics
 from benchmarks.common.measure.turns import measure_in_turns
 from benchmarks.common.record import EFFECTIVE, MEASURED
 
