@@ -116,7 +116,7 @@ def judge(records: Sequence[Record], baseline: Sequence[Record], threshold_perce
     """
     group, known = rates_of(records), medians(baseline) if baseline else {}
     found = []
-    for kind, rates in sorted(group.items(), key=lambda one: one[0][:2]):
+    for kind, rates in group.items():
         references = [(_middle(rates), f"the median of {len(rates)}")] if len(rates) > 1 else []
         references += [(known[kind], "the baseline")] if kind in known else []
         for subject, values in sorted(rates.items()):
