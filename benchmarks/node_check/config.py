@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchmarks.common.options import ComputeOptions, ConfigError, RunOptions, TurnsOptions, WindowOptions, option, positive
+from benchmarks.common.options import (
+    ComputeOptions,
+    ConfigError,
+    RunOptions,
+    TurnsOptions,
+    WindowOptions,
+    option,
+    positive,
+)
 
 LEAST_REPEATS = 6  # that give a 95 % interval of the median
 

@@ -5,7 +5,7 @@ Bus bandwidths are those of nccl-tests (doc/PERFORMANCE.md), which do not depend
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import torch
@@ -77,8 +77,10 @@ def _neighbours(bench: Bench, name: str, ranks: Sequence[int]) -> None:
             pair = next((pair for pair in pairs if own in pair), None)
             call = partial(_round_trip, message, ranks[sum(pair) - own], own == pair[0]) if pair else None
             rates = _together(bench, name, call, 2 * message.nbytes / 1e9)  # there and back
-            found += [rates] if pair else []
-        _add(bench, name, "device", max(found, key=lambda rates: sorted(rates)[len(rates) // 2]), message.nbytes, 1.0, 2)
+            found += [(sorted(rates)[len(rates) // 2], rates)] if pair else []
+        _add(
+            bench, name, "device", max(found, key=lambda rates: sorted(rates)[len(rates) // 2]), message.nbytes, 1.0, 2
+        )
 
 
 def rounds(count: int) -> list[list[tuple[int, int]]]:
@@ -98,7 +100,7 @@ def _together(bench: Bench, name: str, call: Call | None, work: float) -> list[f
     gather = bench.target.gather
 
     def agree(calls: int) -> int:
-        return min(filter(None, gather(calls)))
+        return int(min(filter(None, gather(calls))))
 
     gather(None)
     bench.mark("begin", name)

@@ -12,6 +12,7 @@ from pathlib import Path
 from caraml.cli.command import A_SWEEP, Argument, Group, argument, either, file, flag, folders, repeated, say
 from caraml.errors import SweepError
 from caraml.sweep import is_run, missing_runs, no_results, run_folder
+from results.achievable import add_achievable
 from results.join.meter import add_meter, read_meter
 from results.points.repeats import by_point
 from results.published import read_published
@@ -47,6 +48,12 @@ METER = repeated(
     "a meter's CSV of timestamp, watts and node: energy at the supply, grade Q3; may be repeated",
     type=Path,
 )
+NODE_CHECK = repeated(
+    "--node-check",
+    "FOLDER",
+    "a node check of the system, for '% of achievable'; default: those in FOLDER, else published figures",
+    type=Path,
+)
 OFFER = repeated(
     "--offer",
     "NAME=FOLDER",
@@ -67,6 +74,7 @@ def out(help: str = "default: %(default)s", default: Path | None = None) -> Argu
     file("--out", "write the table to this file; parquet needs it"),
     FILTER,
     METER,
+    NODE_CHECK,
     argument("--sort", metavar="COLUMN", help="sort by a column, such as 'tokens/s'"),
     flag("--largest-first", "with --sort"),
     argument("--tier", type=float, metavar="MB/S", help="with --reads: bandwidth of another storage"),
@@ -81,7 +89,9 @@ def out(help: str = "default: %(default)s", default: Path | None = None) -> Argu
 def table(options: argparse.Namespace) -> int:
     """Print the results in some folders as a table."""
     _check_table(options)
-    records = _chosen(records_in(options.folders)[0], options.filter)
+    records = records_in(options.folders)[0]
+    sources = add_achievable(records, _checks(options))
+    records = _chosen(records, options.filter)
     _metered(records, options.meter)
     if options.format == PARQUET:
         frame_of(records).to_parquet(options.out, index=False)
@@ -90,7 +100,7 @@ def table(options: argparse.Namespace) -> int:
     else:
         print(_rendered(records, options))
     # Failures would spoil a table for a program or a document.
-    for failure in tables.failures(records):
+    for failure in [*sources, *tables.failures(records)]:
         print(failure, file=sys.stdout if options.format == "text" else sys.stderr)
     return 0
 
@@ -143,6 +153,7 @@ def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
     folders(),
     out("an .html or a .pdf; default: %(default)s", Path("report.html")),
     METER,
+    NODE_CHECK,
     file("--prices", "add costs, from prices in the form of prices.example.yaml"),
     file("--requirements", REQUIREMENTS),
     OFFER,
@@ -157,6 +168,7 @@ def report(options: argparse.Namespace) -> int:
     costs = read_prices(options.prices) if options.prices else None
     requirements = read_requirements(options.requirements) if options.requirements else None
     found = records_in(options.folders)
+    add_achievable(found.records, _checks(options))
     for system, tag in _split(found, options).items():
         if costs and tag in costs.systems:
             costs.systems.setdefault(system, costs.systems[tag])
@@ -332,6 +344,11 @@ def _chosen(records: Sequence[Record], conditions: Sequence[str]) -> list[Record
     if not chosen:
         raise RecordError(f"no record matches {' and '.join(conditions)}: see the table without --filter")
     return chosen
+
+
+def _checks(options: argparse.Namespace) -> list[Record]:
+    """Return the records in the folders of --node-check."""
+    return records_in(options.node_check).records if options.node_check else []
 
 
 def _metered(records: Sequence[Record], meters: Sequence[Path]) -> None:

@@ -14,6 +14,7 @@ from results.record.records import Record, RecordError
 from results.verdicts.outcome import Outcome
 
 NODE_CHECK = "node_check"
+MATMUL = "matmul_"  # prefix of a figure's name; the precision follows
 THRESHOLD_PERCENT = 95.0
 ALL_NODES = "all nodes"
 UNLIKE = 0.02  # relative difference of a fact that is named; the clocks of good devices differ by less
@@ -62,16 +63,18 @@ class Verdict(NamedTuple):
 Rates = Mapping[Kind, Mapping[Subject, Sequence[float]]]
 
 
+def is_check(record: Record) -> bool:
+    """Return whether a record is a good node check."""
+    return bool(record["benchmark"] == NODE_CHECK and record["status"] == "ok" and record.get("node_check"))
+
+
 def rates_of(records: Sequence[Record]) -> Rates:
     """Return the rates of each subject in all good node checks, of links with the largest message alone.
 
-    A figure that a device lacks has none. Raises RecordError without a good node check.
+    A figure that a device lacks has none.
     """
-    good = [record for record in records if record["benchmark"] == NODE_CHECK and record["status"] == "ok"]
-    if not good:
-        raise RecordError("no good node check is in these folders: run jube/node_check.yaml")
     found: dict[Kind, dict[Subject, list[float]]] = {}
-    for record in good:
+    for record in filter(is_check, records):
         subjects = subjects_of(record)
         figures = record["node_check"]["figures"]
         largest = max((one.get("bytes") or 0 for one in figures), default=0)
@@ -114,7 +117,11 @@ def judge(records: Sequence[Record], baseline: Sequence[Record], threshold_perce
     the value is not below it. UNDECIDED: the value is below it and its interval is not, or there is no interval. A
     group of one has no median. Raises RecordError without a node check.
     """
-    group, known = rates_of(records), medians(baseline) if baseline else {}
+    for given in (records, baseline):
+        if given and not any(map(is_check, given)):
+            path = given[0]["file"]["path"]
+            raise RecordError(f"{path} is no good node check, nor are others: run jube/node_check.yaml")
+    group, known = rates_of(records), medians(baseline)
     found = []
     for kind, rates in group.items():
         references = [(_middle(rates), f"the median of {len(rates)}")] if len(rates) > 1 else []
@@ -154,10 +161,9 @@ def differences(records: Sequence[Record]) -> dict[Subject, list[str]]:
     A number differs if it is UNLIKE the median; a text differs from the one that more than half of the devices have.
     """
     facts: dict[Subject, dict[str, Any]] = {}
-    for record in records:
-        if record["benchmark"] == NODE_CHECK and record["status"] == "ok":
-            for subject, own in _facts(record):
-                facts.setdefault(subject, {}).update(own)
+    for record in filter(is_check, records):
+        for subject, own in _facts(record):
+            facts.setdefault(subject, {}).update(own)
     found = {}
     for subject, own in facts.items():
         group = [others for other, others in facts.items() if other.system == subject.system]

@@ -11,10 +11,9 @@ from results.record.stated import peaks
 from results.record.values import rounded
 from results.show.tables.accept import MARKS
 from results.show.tables.table import without_empty_columns
-from results.verdicts.nodes import Kind, Subject, Verdict
+from results.verdicts.nodes import MATMUL, Kind, Subject, Verdict
 from results.verdicts.outcome import Outcome
 
-MATMUL = "matmul_"
 WORDS = {Outcome.PASSED: "ok", Outcome.FAILED: "slow", Outcome.UNDECIDED: "undecided", None: "not compared"}
 WORST = (Outcome.FAILED, Outcome.UNDECIDED, Outcome.PASSED, None)
 
@@ -47,7 +46,9 @@ def node_sentences(verdicts: Sequence[Verdict], unlike: Mapping[Subject, Sequenc
     found = []
     for one in verdicts:
         if one.outcome in (Outcome.FAILED, Outcome.UNDECIDED):
-            figure = f"{one.kind.name.replace('_', ' ')} {_cell(one).lstrip('✗? ')} {one.kind.unit}" if one.value else ""
+            figure = (
+                f"{one.kind.name.replace('_', ' ')} {_cell(one).lstrip('✗? ')} {one.kind.unit}" if one.value else ""
+            )
             share = f"{figure} is {one.percent:.1f} % of {one.against}" if one.percent else one.kind.name
             words = [f"{one.subject}: {WORDS[one.outcome]}: {share}", one.reason]
             words += [f"what differs: {', '.join(facts)}"] if (facts := unlike.get(one.subject)) else []
