@@ -1,4 +1,4 @@
-"""Achievable FLOP/s of a device: those of its node check, or published ones, and the share of them that a run reaches."""
+"""Achievable FLOP/s of a device, from its node check or published, and the share of them that a run reaches."""
 
 from __future__ import annotations
 

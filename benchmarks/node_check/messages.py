@@ -78,9 +78,7 @@ def _neighbours(bench: Bench, name: str, ranks: Sequence[int]) -> None:
             call = partial(_round_trip, message, ranks[sum(pair) - own], own == pair[0]) if pair else None
             rates = _together(bench, name, call, 2 * message.nbytes / 1e9)  # there and back
             found += [(sorted(rates)[len(rates) // 2], rates)] if pair else []
-        _add(
-            bench, name, "device", max(found, key=lambda rates: sorted(rates)[len(rates) // 2]), message.nbytes, 1.0, 2
-        )
+        _add(bench, name, "device", max(found)[1], message.nbytes, 1.0, 2)
 
 
 def rounds(count: int) -> list[list[tuple[int, int]]]:

@@ -30,6 +30,7 @@ from results.show.tables.reads import file_rows, of_reads, read_rows
 from results.show.tables.regions import region_rows
 from results.verdicts import accept as acceptance
 from results.verdicts import compare as comparing
+from results.verdicts.nodes import is_check
 from results.verdicts.offers import names_of_offers, split_offers
 from results.verdicts.outcome import exit_code
 from results.verdicts.requirements import read_requirements
@@ -90,7 +91,7 @@ def table(options: argparse.Namespace) -> int:
     """Print the results in some folders as a table."""
     _check_table(options)
     records = records_in(options.folders)[0]
-    sources = add_achievable(records, _checks(options))
+    sources = add_achievable(records, good_checks(options.node_check))
     records = _chosen(records, options.filter)
     _metered(records, options.meter)
     if options.format == PARQUET:
@@ -168,7 +169,7 @@ def report(options: argparse.Namespace) -> int:
     costs = read_prices(options.prices) if options.prices else None
     requirements = read_requirements(options.requirements) if options.requirements else None
     found = records_in(options.folders)
-    add_achievable(found.records, _checks(options))
+    add_achievable(found.records, good_checks(options.node_check))
     for system, tag in _split(found, options).items():
         if costs and tag in costs.systems:
             costs.systems.setdefault(system, costs.systems[tag])
@@ -346,9 +347,12 @@ def _chosen(records: Sequence[Record], conditions: Sequence[str]) -> list[Record
     return chosen
 
 
-def _checks(options: argparse.Namespace) -> list[Record]:
-    """Return the records in the folders of --node-check."""
-    return records_in(options.node_check).records if options.node_check else []
+def good_checks(folders: Sequence[Path]) -> list[Record]:
+    """Return the good node checks in some folders; raises RecordError for folders without one."""
+    found = [record for record in records_in(folders).records if is_check(record)] if folders else []
+    if folders and not found:
+        raise RecordError(f"{folders[0]} has no good node check: give a result of jube/node_check.yaml")
+    return found
 
 
 def _metered(records: Sequence[Record], meters: Sequence[Path]) -> None:

@@ -21,9 +21,9 @@ UNITS = {"TFLOP/s": "tflops", "GB/s": "gb_per_s"}  # in names of metrics
 def add_power(record: Record, traces: Sequence[Trace]) -> None:
     """Add its power in watts to each figure of a device, and the rate by it, or the reason for which they are missing.
 
-    A device with a sensor of its own has that power. Others share the sensor of their node: then the rate is that of all
-    devices of the node. Both components of the interval are independent: that of the rate, and that of the energy.
-    Raises EnergyError if a node has no trace.
+    A device with a sensor of its own has that power. Others share their node's sensor: the rate is then that of all its
+    devices. The interval has two independent components, of the rate and of the energy. Raises EnergyError if a node
+    has no trace.
     """
     nodes = {host: Node(record, host, windows, traces) for host, windows in windows_of(record, "measured").items()}
     hosts = {device["rank"]: device for device in record["devices"]}

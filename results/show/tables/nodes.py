@@ -46,11 +46,10 @@ def node_sentences(verdicts: Sequence[Verdict], unlike: Mapping[Subject, Sequenc
     found = []
     for one in verdicts:
         if one.outcome in (Outcome.FAILED, Outcome.UNDECIDED):
-            figure = (
-                f"{one.kind.name.replace('_', ' ')} {_cell(one).lstrip('✗? ')} {one.kind.unit}" if one.value else ""
-            )
-            share = f"{figure} is {one.percent:.1f} % of {one.against}" if one.percent else one.kind.name
-            words = [f"{one.subject}: {WORDS[one.outcome]}: {share}", one.reason]
+            name = one.kind.name.replace("_", " ")
+            value = rounded(one.value, one.interval.half if one.interval else None)
+            share = f"{value} {one.kind.unit} is {one.percent:.1f} % of {one.against}" if one.percent else ""
+            words = [f"{one.subject}: {WORDS[one.outcome]}: {name} {share}".rstrip(), one.reason]
             words += [f"what differs: {', '.join(facts)}"] if (facts := unlike.get(one.subject)) else []
             found.append("; ".join(filter(None, words)))
     alone = sorted({_title(one.kind[1:]) for one in verdicts if one.outcome is None})
