@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import json
 
 from caraml.cli.after import JSON, good_checks, records_in
-from caraml.cli.command import Group, above_0, argument, file, folders, say
+from caraml.cli.command import Group, above_0, argument, file, folders
 from results.record.records import RecordError
-from results.show.tables import nodes as shown
+from results.show.tables.nodes import node_data, node_rows, node_sentences
 from results.show.tables.table import aligned, failures
-from results.verdicts.nodes import NODE_CHECK, THRESHOLD_PERCENT, differences, judge, medians, outcomes
+from results.verdicts.nodes import NODE_CHECK, THRESHOLD_PERCENT, differences, judge, outcomes
 from results.verdicts.outcome import Outcome, exit_code
 
 COMMANDS = Group()
@@ -39,12 +40,11 @@ def check_nodes(options: argparse.Namespace) -> int:
     is_incomplete = failed or any(one.systems is not None for one in found.skipped)
     code = exit_code([*outcomes(verdicts), *([Outcome.UNDECIDED] if is_incomplete else [])])
     if options.json:
-        print(shown.nodes_json(verdicts, unlike, options.threshold, code, failed, found.skipped))
+        data = {"exit_code": code, "threshold_percent": options.threshold, "failed": failed}
+        print(json.dumps({**data, "figures": node_data(verdicts, unlike)}, indent=1))
         return code
     if verdicts:
-        print(aligned(shown.node_rows(verdicts)))
-    for sentence in [*shown.peak_sentences(medians(records)), *shown.node_sentences(verdicts, unlike), *failed]:
+        print(aligned(node_rows(verdicts)))
+    for sentence in [*node_sentences(verdicts, unlike), *failed]:
         print(sentence)
-    if code == 3 and not any(one.outcome for one in verdicts):
-        say("nothing was compared: check more devices, or give --baseline FILE")
     return code

@@ -77,9 +77,9 @@ def rates_of(records: Sequence[Record]) -> Rates:
     for record in filter(is_check, records):
         subjects = subjects_of(record)
         figures = record["node_check"]["figures"]
-        largest = max((one.get("bytes") or 0 for one in figures), default=0)
+        largest = {one["name"]: one.get("bytes") for one in sorted(figures, key=lambda one: one.get("bytes") or 0)}
         for figure in figures:
-            if figure.get("bytes") not in (None, largest):
+            if figure.get("bytes") != largest[figure["name"]]:
                 continue
             subject = subjects[figure["rank"]]
             if figure["scope"] != "device":
