@@ -28,7 +28,11 @@ MATMUL = "matmul_"  # prefix of a figure's name; the precision follows
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
 # Rows, inner dimension and columns, in multiples of the size: the best one counts.
 SHAPES = ((1.0, 1.0, 1.0), (2.0, 1.0, 1.0), (1.0, 2.0, 1.0), (0.5, 0.5, 0.5))
-CAPABILITIES = {"tf32": (8, 0), "bf16": (8, 0), "fp8": (8, 9)}  # least compute capability of NVIDIA's GPUs, CUDA programming guide
+CAPABILITIES = {
+    "tf32": (8, 0),
+    "bf16": (8, 0),
+    "fp8": (8, 9),
+}  # least compute capability of NVIDIA's GPUs, CUDA programming guide
 MOST_CALLS = 10_000  # of one repeat
 UNITS = {"TFLOP/s": "tflops", "GB/s": "gb_per_s"}  # in names of metrics
 LINK_FILES = {"pcie_width": "current_link_width", "pcie_speed": "current_link_speed", "numa_node": "numa_node"}

@@ -52,7 +52,7 @@ METER = repeated(
 NODE_CHECK = repeated(
     "--node-check",
     "FOLDER",
-    "a node check of the system, for '% of achievable'; default: those in FOLDER, else published figures",
+    "a node check, for the column of achievable FLOP/s; default: those among the results, else published figures",
     type=Path,
 )
 OFFER = repeated(

@@ -187,9 +187,9 @@ def test_what_differs_on_a_device_is_said():
     ]
     found = differences([record])
     assert found[Subject("WAIH100", "n1", uuids[2])] == [
-        "pcie_width 8 (most: 16)",
+        "PCIe width 8 (most: 16)",
         "power.limit 500.00 W (most: 700.00 W)",
-        "mean_mhz 1200 (most: 1980)",
+        "clock in MHz 1200 (most: 1980)",
     ]
     assert [facts for subject, facts in found.items() if subject.device != uuids[2]] == [[], [], []]
 

@@ -17,8 +17,20 @@ NODE_CHECK = "node_check"
 MATMUL = "matmul_"  # prefix of a figure's name; the precision follows
 THRESHOLD_PERCENT = 95.0
 ALL_NODES = "all nodes"
-UNLIKE = 0.02  # relative difference of a fact that is named; the clocks of good devices differ by less
+UNLIKE = 0.03  # relative difference of a number that is named
 UNIQUE = {"uuid", "rank"}  # facts that are another for each device
+# Names of facts in words; others keep their own.
+FACTS = {
+    "mean_mhz": "clock in MHz",
+    "least_mhz": "lowest clock in MHz",
+    "hottest_c": "temperature in °C",
+    "power_limit_w": "power limit in W",
+    "cpu_throttled_percent": "percent of its quota's periods in which its process was throttled",
+    "pcie_width": "PCIe width",
+    "pcie_speed": "PCIe speed",
+    "numa_node": "NUMA node",
+    "ecc.mode.current": "ECC",
+}
 
 
 class Subject(NamedTuple):
@@ -164,7 +176,7 @@ def differences(records: Sequence[Record]) -> dict[Subject, list[str]]:
     for subject, own in facts.items():
         group = [others for other, others in facts.items() if other.system == subject.system]
         found[subject] = [
-            f"{name} {_text(value)} (most: {_text(usual)})"
+            f"{FACTS.get(name, name)} {_text(value)} (most: {_text(usual)})"
             for name, value in own.items()
             if (usual := _usual([one[name] for one in group if one.get(name) is not None])) is not None
             and value is not None
