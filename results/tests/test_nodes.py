@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import statistics
 
 import pytest
 
 from caraml.cli import main
 from jpwr.channel import ChannelInfo, Scope
+from jpwr.energy.statistics import median_interval
 from jpwr.trace.trace import Row, Trace
 from results.achievable import add_achievable, published
 from results.join.figures import add_power
+from results.record.checks import contradictions
 from results.record.schema import violation
 from results.tests import made_up
 from results.verdicts.nodes import Subject, differences, judge, medians, outcomes
@@ -26,7 +29,8 @@ LARGEST = 512_000_000
 def figure(name, rank, value, scope="device", spread=SPREAD, **more):
     values = [value * one for one in spread] if value else []
     unit = "TFLOP/s" if name.startswith("matmul") else "GB/s"
-    middle = {"value": value, "low": min(values, default=None), "high": max(values, default=None)}
+    low, high = median_interval(values)
+    middle = {"value": statistics.median(values) if values else None, "low": low, "high": high}
     return {"name": name, "unit": unit, "rank": rank, "scope": scope, "values": values, **middle, **more}
 
 
@@ -170,6 +174,21 @@ def test_a_figure_that_one_device_lacks_is_undecided_and_one_that_all_lack_is_le
     assert "matmul_fp8" not in {one.kind.name for one in judge([record], [], 95.0)}
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("value", 900.0, "value of matmul_bf16, rank 0 is stored as 900, but its repeats give 800"),
+        ("high", 900.0, "high of matmul_bf16, rank 0 is stored as 900"),
+        ("rank", 99, "node_check.figures are of rank 99, but it has no device of that rank"),
+    ],
+)
+def test_a_figure_that_contradicts_its_repeats_or_devices_is_found(name, value, message):
+    record = check()
+    assert contradictions(record) == []
+    record["node_check"]["figures"][0][name] = value
+    assert contradictions(record)[0].startswith(message)
+
+
 def test_what_differs_on_a_device_is_said():
     record = check()
     record["node_check"]["devices"][2]["pcie_width"] = "8"
@@ -180,9 +199,13 @@ def test_what_differs_on_a_device_is_said():
         {"uuid": uuid, "power.limit": "500.00 W" if rank == 2 else "700.00 W", "ecc.mode.current": "Enabled"}
         for rank, uuid in enumerate(uuids)
     ]
-    channel = record["energy"]["channels"][0]
+    channel, held_back = record["energy"]["channels"][0], {"mean_mhz": 1200.0, "throttled": {"power limit": 80.0}}
     record["energy"]["channels"] = [
-        {**channel, "device_id": uuid, "clocks": {"mean_mhz": 1200.0 if rank == 2 else 1980.0 + rank, "hottest_c": 60}}
+        {
+            **channel,
+            "device_id": uuid,
+            "clocks": held_back if rank == 2 else {"mean_mhz": 1980.0 + rank, "throttled": {}},
+        }
         for rank, uuid in enumerate(uuids)
     ]
     found = differences([record])
@@ -190,6 +213,7 @@ def test_what_differs_on_a_device_is_said():
         "PCIe width 8 (most: 16)",
         "power.limit 500.00 W (most: 700.00 W)",
         "clock in MHz 1200 (most: 1980)",
+        "percent throttled by power limit 80 (most: 0)",
     ]
     assert [facts for subject, facts in found.items() if subject.device != uuids[2]] == [[], [], []]
 

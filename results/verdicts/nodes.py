@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from jpwr.energy.statistics import median_interval
 from jpwr.process.device_ids import same_ids
+from results.join.clocks import REASONS
 from results.points.estimate import Interval
 from results.record.parts import devices_of, is_number
 from results.record.records import Record
@@ -116,8 +117,8 @@ def subjects_of(record: Record) -> dict[int, Subject]:
     found, numbers = {}, dict.fromkeys((device["hostname"] for device in record["devices"]), 0)
     for device in sorted(record["devices"], key=lambda device: device["rank"]):
         host = device["hostname"]
-        name = (device.get("device_id") or str(numbers[host])).split()[-1]
-        found[device["rank"]] = Subject(record["system"], host, name)
+        ids = (device.get("device_id") or "").split() or [str(numbers[host])]
+        found[device["rank"]] = Subject(record["system"], host, ids[-1])
         numbers[host] += 1
     return found
 
@@ -171,18 +172,21 @@ def differences(records: Sequence[Record]) -> dict[Subject, list[str]]:
     facts: dict[Subject, dict[str, Any]] = {}
     for record in filter(is_check, records):
         for subject, own in _facts(record):
-            facts.setdefault(subject, {}).update(own)
-    found = {}
+            known = {name: value for name, value in own.items() if isinstance(value, str | int | float)}
+            facts.setdefault(subject, {}).update(known)
+    of_all: dict[tuple[str, str], list[Any]] = {}
     for subject, own in facts.items():
-        group = [others for other, others in facts.items() if other.system == subject.system]
-        found[subject] = [
-            f"{FACTS.get(name, name)} {_text(value)} (most: {_text(usual)})"
+        for name, value in own.items():
+            of_all.setdefault((subject.system, name), []).append(value)
+    usual = {key: _usual(values) for key, values in of_all.items()}
+    return {
+        subject: [
+            f"{FACTS.get(name, name)} {_text(value)} (most: {_text(usual[subject.system, name])})"
             for name, value in own.items()
-            if (usual := _usual([one[name] for one in group if one.get(name) is not None])) is not None
-            and value is not None
-            and _differs(value, usual)
+            if _differs(value, usual[subject.system, name])
         ]
-    return found
+        for subject, own in facts.items()
+    }
 
 
 def _facts(record: Record) -> Iterator[tuple[Subject, dict[str, Any]]]:
@@ -199,19 +203,23 @@ def _facts(record: Record) -> Iterator[tuple[Subject, dict[str, Any]]]:
             clocks = channel.get("clocks") or {}
             if ids & set(same_ids(channel.get("device_id") or "")):
                 own |= {name: value for name, value in clocks.items() if name != "throttled"}
-                own |= {f"throttled by {name} [%]": share for name, share in (clocks.get("throttled") or {}).items()}
+                shares = clocks.get("throttled") or {}
+                own |= {f"percent throttled by {reason}": shares.get(reason, 0.0) for reason in REASONS.values()}
         yield subjects_of(record)[device["rank"]], own
 
 
 def _usual(values: Sequence[Any]) -> Any:
+    """Return the median of numbers; of texts the one that more than half have, or None."""
     if all(map(is_number, values)):
-        return statistics.median(values) if values else None
+        return statistics.median(values)
     mode = statistics.mode(values)
     return mode if 2 * values.count(mode) > len(values) else None
 
 
 def _differs(value: Any, usual: Any) -> bool:
-    return abs(value - usual) > UNLIKE * abs(usual) if is_number(usual) and is_number(value) else bool(value != usual)
+    if is_number(value) and is_number(usual):
+        return abs(value - usual) > UNLIKE * abs(usual)
+    return usual is not None and bool(value != usual)
 
 
 def _text(value: Any) -> str:
