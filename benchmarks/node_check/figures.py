@@ -28,11 +28,8 @@ MATMUL = "matmul_"  # prefix of a figure's name; the precision follows
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
 # Rows, inner dimension and columns, in multiples of the size: the best one counts.
 SHAPES = ((1.0, 1.0, 1.0), (2.0, 1.0, 1.0), (1.0, 2.0, 1.0), (0.5, 0.5, 0.5))
-CAPABILITIES = {
-    "tf32": (8, 0),
-    "bf16": (8, 0),
-    "fp8": (8, 9),
-}  # least compute capability of NVIDIA's GPUs, CUDA programming guide
+# Least compute capability of NVIDIA's GPUs with arithmetic in a precision (CUDA programming guide).
+CAPABILITIES = {"tf32": (8, 0), "bf16": (8, 0), "fp8": (8, 9)}
 MOST_CALLS = 10_000  # of one repeat
 UNITS = {"TFLOP/s": "tflops", "GB/s": "gb_per_s"}  # in names of metrics
 LINK_FILES = {"pcie_width": "current_link_width", "pcie_speed": "current_link_speed", "numa_node": "numa_node"}
@@ -103,18 +100,19 @@ def product(precision: str, shape: Sequence[int], device: torch.device) -> Call:
         return _product_fp8(rows, inner, columns, device)
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32)
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
-    a, b = (torch.rand(size, device=device, dtype=dtype) for size in ((rows, inner), (inner, columns)))
+    # Normally distributed: constant data would take less power, and keep higher clocks.
+    a, b = (torch.randn(size, device=device, dtype=dtype) for size in ((rows, inner), (inner, columns)))
     out = torch.empty((rows, columns), device=device, dtype=dtype)
     return lambda: torch.matmul(a, b, out=out)
 
 
 def _product_fp8(rows: int, inner: int, columns: int, device: torch.device) -> Call:
-    """Return the product that PyTorch's training in fp8 uses: fp8 in, scales of a whole tensor, bf16 out."""
+    """Return a product of matrices in fp8, with a scale for each, whose result is in bf16."""
     architecture = getattr(torch.cuda.get_device_properties(device), "gcnArchName", "")
     # MI300 has a form of its own (ROCm documentation, precision support).
     dtype = torch.float8_e4m3fnuz if architecture.startswith("gfx94") else torch.float8_e4m3fn
-    a = torch.rand((rows, inner), device=device).to(dtype)
-    b = torch.rand((columns, inner), device=device).to(dtype).t()  # cuBLAS wants it by columns
+    a = torch.randn((rows, inner), device=device).to(dtype)
+    b = torch.randn((columns, inner), device=device).to(dtype).t()  # cuBLAS wants it by columns
     one = torch.ones((), device=device)
     return lambda: torch._scaled_mm(a, b, scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
 

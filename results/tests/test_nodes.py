@@ -232,7 +232,7 @@ def test_the_command_prints_a_row_for_each_device_and_names_the_slow_one(tmp_pat
     capsys.readouterr()
     assert main(["check-nodes", str(folder), "--json"]) == 1
     data = json.loads(capsys.readouterr().out)
-    [slow] = [one for one in data["figures"] if one["verdict"] == "slow"]
+    [slow] = [one for one in data["figures"] if one["outcome"] == "slow"]
     assert (slow["hostname"], slow["name"], data["exit_code"]) == ("n2", "triad", 1)
 
 

@@ -59,19 +59,9 @@ def node_sentences(verdicts: Sequence[Verdict], unlike: Unlike) -> list[str]:
 
 def node_data(verdicts: Sequence[Verdict], unlike: Unlike) -> list[dict[str, Any]]:
     """Return each verdict with all digits, None where there is no number, and with what differs on its device."""
-    return [
-        {
-            **one.subject._asdict(),
-            **one.kind._asdict(),
-            "value": one.value,
-            "low": one.interval.low if one.interval else None,
-            "high": one.interval.high if one.interval else None,
-            "reference": one.reference,
-            "against": one.against,
-            "percent": one.percent,
-            "verdict": WORDS[one.outcome],
-            "reason": one.reason,
-            "differs": list(unlike.get(one.subject, [])),
-        }
-        for one in verdicts
-    ]
+    found = []
+    for one in verdicts:
+        data = one._asdict() | {"outcome": WORDS[one.outcome], "percent": one.percent}
+        subject, kind = data.pop("subject"), data.pop("kind")
+        found.append({**subject._asdict(), **kind._asdict(), **data, "differs": list(unlike.get(subject, []))})
+    return found
