@@ -10,9 +10,9 @@ from results.points.estimate import Interval
 from results.points.repeats import PointResults
 from results.record.records import RecordError, Skipped
 from results.record.values import count, rounded
-from results.verdicts.measures import Answer, answer, check_alike, points_of
+from results.verdicts.measures import Answer, answer, at, check_alike, points_of
 from results.verdicts.outcome import Outcome, judge
-from results.verdicts.requirements import Item, Requirements
+from results.verdicts.requirements import Item, Requirements, Selection
 
 USUAL_PRECISIONS = ("", "fp32", "tf32", "bf16", "fp16")
 
@@ -45,21 +45,59 @@ def accept(
     systems = dict.fromkeys(
         [*(one.system for one in results), *(system for one in skipped for system in one.systems or ())]
     )
-    verdicts = []
-    for system in systems:
-        missing = missing_words(skipped, system)
-        for item in requirements.must:
-            wanted = requirements.workloads[item.of]
-            answered = answer(points_of(results, system, wanted), item)
-            if not wanted.precision and answered.precision not in USUAL_PRECISIONS:
-                doubt = f"in {answered.precision}: the requirements name no precision"
-                answered = answered._replace(doubts=(doubt, *answered.doubts))
-            verdict = _judge(item, system, answered)
-            if missing and verdict.outcome is not Outcome.FAILED:
-                reason = "; ".join(filter(None, [verdict.reason, missing]))
-                verdict = verdict._replace(outcome=Outcome.UNDECIDED, reason=reason)
-            verdicts.append(verdict)
-    return verdicts
+    return [
+        verdict_on(item, system, results, requirements, skipped) for system in systems for item in requirements.must
+    ]
+
+
+def verdict_on(
+    item: Item,
+    system: str,
+    results: Sequence[PointResults],
+    requirements: Requirements,
+    skipped: Sequence[Skipped] = (),
+) -> Verdict:
+    """Return the verdict on one requirement for one system."""
+    wanted = requirements.workloads[item.of]
+    mine = points_of(results, system, wanted)
+    answered = answer(mine, item)
+    if answered.why_not and not any(one.good for one in at(mine, item)):
+        answered = _without_broken(answered, at([one for one in results if one.system == system], item), wanted)
+    if not (wanted.precision or wanted.fixed.get("precision")) and answered.precision not in USUAL_PRECISIONS:
+        doubt = f"in {answered.precision}: the requirements name no precision"
+        answered = answered._replace(doubts=(doubt, *answered.doubts))
+    return with_missing(judged(item, system, answered), skipped)
+
+
+def _without_broken(answered: Answer, at_place: Sequence[PointResults], wanted: Selection) -> Answer:
+    """Return an answer whose reason names the runs that do not count; it is a failure if one changed a fixed fact."""
+    runs = [record for one in at_place if wanted.has(one) for record in (*one.good, *one.bad)]
+    broken = [one for one in map(wanted.fixed.broken, runs) if any(one)]
+    if not broken:
+        return answered
+    words = "; ".join(dict.fromkeys(map(str, broken)))
+    return answered._replace(why_not=f"no run that counts: {words}", is_failure=any(one.changed for one in broken))
+
+
+def with_missing(verdict: Verdict, skipped: Sequence[Skipped]) -> Verdict:
+    """Return a verdict that is not passed if runs of its system are missing."""
+    missing = missing_words(skipped, verdict.system)
+    if not missing or verdict.outcome is Outcome.FAILED:
+        return verdict
+    reason = "; ".join(filter(None, [verdict.reason, missing]))
+    return verdict._replace(outcome=Outcome.UNDECIDED, reason=reason)
+
+
+def left_out(results: Sequence[PointResults], requirements: Requirements) -> list[str]:
+    """Return a sentence on each run that does not count for a workload, as it breaks what is fixed."""
+    return [
+        f"{one.system}, {record.get('file', {}).get('path') or one.point.place}: does not count for {name}: {words}"
+        for name, wanted in requirements.workloads.items()
+        for one in results
+        if wanted.has(one)
+        for record in (*one.good, *one.bad)
+        if (words := str(wanted.fixed.broken(record)))
+    ]
 
 
 def missing_words(skipped: Sequence[Skipped], system: str) -> str:
@@ -68,7 +106,8 @@ def missing_words(skipped: Sequence[Skipped], system: str) -> str:
     return f"runs are missing ({count(missing, 'reason')})" if missing else ""
 
 
-def _judge(item: Item, system: str, result: Answer) -> Verdict:
+def judged(item: Item, system: str, result: Answer) -> Verdict:
+    """Return the verdict on one requirement, given the answer to it."""
     reason = ""
     if result.why_not:
         outcome, reason = Outcome.FAILED if result.is_failure else Outcome.UNDECIDED, result.why_not
