@@ -31,6 +31,11 @@ class Verdict(NamedTuple):
         """Interval of the number; None if there is none."""
         return self.answer.interval
 
+    @property
+    def words(self) -> str:
+        """The outcome as text, such as passed, or kept for a pledge."""
+        return self.item.WORDS.get(self.outcome.value, self.outcome.value)
+
 
 def accept(
     results: Sequence[PointResults], requirements: Requirements, skipped: Sequence[Skipped] = ()
@@ -88,16 +93,18 @@ def with_missing(verdict: Verdict, skipped: Sequence[Skipped]) -> Verdict:
     return verdict._replace(outcome=Outcome.UNDECIDED, reason=reason)
 
 
-def left_out(results: Sequence[PointResults], requirements: Requirements) -> list[str]:
-    """Return a sentence on each run that does not count for a workload, as it breaks what is fixed."""
-    return [
-        f"{one.system}, {record.get('file', {}).get('path') or one.point.place}: does not count for {name}: {words}"
-        for name, wanted in requirements.workloads.items()
-        for one in results
-        if wanted.has(one)
-        for record in (*one.good, *one.bad)
-        if (words := str(wanted.fixed.broken(record)))
-    ]
+def left_out(results: Sequence[PointResults], requirements: Requirements) -> dict[int, str]:
+    """Return a sentence on each run that breaks what is fixed for its workloads, by the id of its record."""
+    found, counting = {}, set()
+    for name, wanted in requirements.workloads.items():
+        for one in filter(wanted.has, results):
+            for record in (*one.good, *one.bad):
+                if words := str(wanted.fixed.broken(record)):
+                    where = record.get("file", {}).get("path") or one.point.place
+                    found[id(record)] = f"{one.system}, {where}: does not count for {name}: {words}"
+                else:
+                    counting.add(id(record))
+    return {key: words for key, words in found.items() if key not in counting}
 
 
 def missing_words(skipped: Sequence[Skipped], system: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from results.points.repeats import PointResults
 from results.record.records import RecordError
@@ -106,6 +106,7 @@ class Item(Quantity):
     name: str = ""
     at_least: float | str | None = None
     at_most: float | str | None = None
+    WORDS: ClassVar[Mapping[str, str]] = {}  # for outcomes, where other ones than their own
 
     def __str__(self) -> str:
         return self.name or f"{self.of}: {self.words} {self.limit_words}"

@@ -11,7 +11,7 @@ from results.record.records import Skipped
 from results.record.values import PER_DEVICE, WORK, grouped, rounded
 from results.show.page.cards import Card, figures, machine
 from results.show.page.columns import Table, table_of
-from results.show.tables.accept import kept_text, verdict_rows
+from results.show.tables.accept import verdict_rows
 from results.show.tables.decision import (
     NEAR,
     Cell,
@@ -63,6 +63,7 @@ class Decision(NamedTuple):
     beyond: list[str]
     tender: Tender
     pledged: list[tuple[str, list[Cell]]]  # cells of a pledge, as of the requirements
+    pledge_details: Table | None
 
 
 def decide(
@@ -97,7 +98,8 @@ def decide(
         form_of_score(requirements, found),
         beyond_measured(of_others),
         tender,
-        matrix(tender.pledged, kept_text)[1],
+        matrix(tender.pledged)[1],
+        table_of(verdict_rows(tender.pledged, "pledge")) if pledge else None,
     )
 
 

@@ -56,6 +56,8 @@ def write_report(
 ) -> list[Path]:
     """Write the page (as PDF if its name ends so), and each plot as PNG in a folder next to it; return the files."""
     decision = decide(by_point(records), requirements, costs, skipped, pledge) if requirements else None
+    if decision:
+        records = [record for record in records if id(record) not in decision.tender.left_out]
     sections = sections_of(records, costs, with_published)
     page.parent.mkdir(parents=True, exist_ok=True)
     text = _render(records, skipped, sections, costs, decision)

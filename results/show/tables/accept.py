@@ -12,46 +12,28 @@ from results.record.values import rounded
 from results.show.tables.table import aligned
 from results.verdicts.accept import Verdict
 from results.verdicts.outcome import Outcome
-from results.verdicts.tender.award import Award, Tender
+from results.verdicts.tender.award import Tender
 
 HEADER = ["system", "requirement", "outcome", "found", "95 % interval", "at", "why", "doubts"]
 ALWAYS = HEADER.index("at")  # columns before this one are never dropped
-PLEDGE_HEADER = ["pledge", "pledged", "outcome", "demonstrated", "95 % interval", "at", "why", "doubts"]
-KEPT = {Outcome.PASSED: "kept", Outcome.FAILED: "not kept", Outcome.UNDECIDED: "undecided"}
 MARKS = {Outcome.PASSED: "✓", Outcome.FAILED: "✗", Outcome.UNDECIDED: "?"}
 
 
-def verdict_rows(verdicts: Sequence[Verdict]) -> list[list[str]]:
-    """Return the header and a row for each requirement and system, without empty columns at the end."""
-    return _used([HEADER, *([one.system, str(one.item), outcome_text(one.outcome), *_cells(one)] for one in verdicts)])
-
-
-def pledge_rows(verdicts: Sequence[Verdict]) -> list[list[str]]:
-    """Return the header and a row for each pledged number, without empty columns at the end."""
-    rows = [
-        [f"{one.item.of}: {one.item.words}", one.item.limit_words, kept_text(one.outcome), *_cells(one)]
-        for one in verdicts
-    ]
-    return _used([PLEDGE_HEADER, *rows])
-
-
-def _used(rows: list[list[str]]) -> list[list[str]]:
-    used = [index for index in range(len(rows[0])) if index < ALWAYS or any(row[index] for row in rows[1:])]
+def verdict_rows(verdicts: Sequence[Verdict], name: str = "requirement") -> list[list[str]]:
+    """Return the header and a row for each requirement or pledge, without empty columns at the end."""
+    rows = [[name if title == "requirement" else title for title in HEADER], *map(_row, verdicts)]
+    used = [index for index in range(len(HEADER)) if index < ALWAYS or any(row[index] for row in rows[1:])]
     return [[row[index] for index in used] for row in rows]
 
 
-def _cells(one: Verdict) -> list[str]:
-    return [found_text(one), interval_text(one.interval), one.answer.at, one.reason, "; ".join(one.answer.doubts)]
+def _row(one: Verdict) -> list[str]:
+    cells = [outcome_text(one), found_text(one), interval_text(one.interval)]
+    return [one.system, str(one.item), *cells, one.answer.at, one.reason, "; ".join(one.answer.doubts)]
 
 
-def outcome_text(outcome: Outcome) -> str:
+def outcome_text(verdict: Verdict) -> str:
     """Return the outcome with a mark, which does not depend on colours."""
-    return f"{MARKS[outcome]} {outcome.value}"
-
-
-def kept_text(outcome: Outcome) -> str:
-    """Return the outcome of a pledge with its mark."""
-    return f"{MARKS[outcome]} {KEPT[outcome]}"
+    return f"{MARKS[verdict.outcome]} {verdict.words}"
 
 
 def tender_text(tender: Tender) -> str:
@@ -59,8 +41,8 @@ def tender_text(tender: Tender) -> str:
     lines = [aligned(verdict_rows(tender.must), str.ljust), counts_text(tender.must)] if tender.must else []
     if tender.pledge:
         title = f"pledge of {tender.pledge.title}, {tender.pledge.signature}:"
-        lines += [*([""] if lines else []), title, aligned(pledge_rows(tender.pledged), str.ljust)]
-    return "\n".join([*lines, *map(str, tender.awards), *tender.left_out])
+        lines += [*([""] if lines else []), title, aligned(verdict_rows(tender.pledged, "pledge"), str.ljust)]
+    return "\n".join([*lines, *map(str, tender.awards), *tender.left_out.values()])
 
 
 def found_text(verdict: Verdict) -> str:
@@ -97,29 +79,13 @@ def verdicts_json(tender: Tender, code: int, skipped: Sequence[Skipped] = ()) ->
         "exit_code": code,
         "requirements": [_as_data(one) for one in tender.must],
         "missing": [{"systems": one.systems, "reason": one} for one in skipped if one.systems is not None],
-        "scores": [_award_data(one) for one in tender.awards],
-        "left_out": tender.left_out,
+        "scores": [one.as_data() for one in tender.awards],
+        "left_out": list(tender.left_out.values()),
     }
     if tender.pledge:
         about = {name: getattr(tender.pledge, name) for name in ("vendor", "date", "system", "devices", "signature")}
-        items = [_as_data(one) | {"outcome": KEPT[one.outcome]} for one in tender.pledged]
-        data["pledge"] = {**about, "items": items}
+        data["pledge"] = {**about, "items": [_as_data(one) for one in tender.pledged]}
     return json.dumps(data, indent=1)
-
-
-def _award_data(one: Award) -> dict[str, Any]:
-    return {
-        "system": one.system,
-        "value": one.value,
-        "low": one.interval.low if one.interval else None,
-        "high": one.interval.high if one.interval else None,
-        "minimum": one.score.minimum,
-        "points": one.points(one.value),
-        "pledged": one.pledged,
-        "pledged_points": one.points(one.pledged),
-        "outcome": one.outcome.value,
-        "reason": one.reason,
-    }
 
 
 def _as_data(one: Verdict) -> dict[str, Any]:
@@ -131,7 +97,7 @@ def _as_data(one: Verdict) -> dict[str, Any]:
         "what": item.what,
         "at_least": item.at_least,
         "at_most": item.at_most,
-        "outcome": one.outcome.value,
+        "outcome": one.words,
         "value": one.answer.value,
         "low": interval.low if interval else None,
         "high": interval.high if interval else None,

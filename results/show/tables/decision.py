@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from results.points.repeats import PointResults
@@ -36,20 +36,18 @@ class Cell(NamedTuple):
     doubts: tuple[str, ...]  # that limit its runs
 
 
-def matrix(
-    verdicts: Sequence[Verdict], text: Callable[[Outcome], str] = outcome_text
-) -> tuple[list[str], list[tuple[str, list[Cell]]]]:
+def matrix(verdicts: Sequence[Verdict]) -> tuple[list[str], list[tuple[str, list[Cell]]]]:
     """Return the systems, and for each requirement its cells in the order of the systems."""
     systems = list(dict.fromkeys(one.system for one in verdicts))
     items = dict.fromkeys(str(one.item) for one in verdicts)
-    cells = {(str(one.item), one.system): _cell(one, text) for one in verdicts}
+    cells = {(str(one.item), one.system): _cell(one) for one in verdicts}
     return systems, [(item, [cells[item, system] for system in systems]) for item in items]
 
 
-def _cell(one: Verdict, text: Callable[[Outcome], str]) -> Cell:
+def _cell(one: Verdict) -> Cell:
     number = found_text(one)
     words = filter(None, [number, one.reason])
-    return Cell(one.outcome.name.lower(), text(one.outcome), "; ".join(words), one.answer.doubts)
+    return Cell(one.outcome.name.lower(), outcome_text(one), "; ".join(words), one.answer.doubts)
 
 
 def counts(verdicts: Sequence[Verdict]) -> list[str]:

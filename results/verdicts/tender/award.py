@@ -7,7 +7,7 @@ import operator
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from results.points.estimate import Interval
 from results.points.repeats import PointResults
@@ -47,6 +47,19 @@ class Award(NamedTuple):
         minimum, points = self.score.minimum, self.score.points
         return points * value / minimum if points and minimum and value is not None else None
 
+    def as_data(self) -> dict[str, Any]:
+        """Return the score for JSON."""
+        low, high = self.interval or (None, None)
+        numbers = {
+            "value": self.value,
+            "low": low,
+            "high": high,
+            "minimum": self.score.minimum,
+            "pledged": self.pledged,
+        }
+        points = {"points": self.points(self.value), "pledged_points": self.points(self.pledged)}
+        return {"system": self.system, **numbers, **points, "outcome": self.outcome.value, "reason": self.reason}
+
     def __str__(self) -> str:
         half = self.interval.half if self.interval else None
         ends = f" ({' to '.join(rounded(end, half) for end in self.interval)})" if self.interval else ""
@@ -67,7 +80,7 @@ class Tender(NamedTuple):
     pledge: Pledge | None
     pledged: list[Verdict]
     awards: list[Award]
-    left_out: list[str]  # a sentence on each run that does not count
+    left_out: dict[int, str]  # a sentence on each run that does not count, by the id of its record
 
     @property
     def outcomes(self) -> list[Outcome]:

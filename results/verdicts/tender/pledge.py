@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from results.points.estimate import Estimate, Part
 from results.points.repeats import PointResults
@@ -52,6 +52,7 @@ class PledgedItem(Item):
     """One pledged number."""
 
     projected: bool = False  # in the offer, and not measured
+    WORDS: ClassVar[Mapping[str, str]] = {"passed": "kept", "failed": "not kept"}
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ def check_pledge(
 
 def _power(results: Sequence[PointResults], requirements: Requirements, pledge: Pledge) -> Verdict:
     """Return the verdict on the committed power: the worst of all runs that filled the machine."""
-    item = Item("machine", COMMITTED_POWER, pledge.devices, at_most=pledge.power_kw)
+    item = PledgedItem("machine", COMMITTED_POWER, pledge.devices, at_most=pledge.power_kw)
     runs = {
         str(record.get("run_id") or id(record)): record
         for wanted in requirements.workloads.values()
