@@ -188,6 +188,24 @@ def test_the_committed_power_is_that_of_the_filled_machine(tmp_path, changes, ou
     assert judged(tmp_path, [*GOOD, filled(7000.0), one]).pledged[-1].outcome is outcome or outcome is OPEN
 
 
+def test_copies_are_no_job_on_all_their_devices(tmp_path):
+    copies = [filled(speed=speed) for speed in (2000.0, 2001.0, 1999.0)]
+    pledge = (
+        PLEDGE
+        + "  - {of: gpt, devices: 16, throughput: 1900}\n  - {of: gpt, devices: 16, throughput: 1900, filled: true}\n"
+    )
+    *_, one_job, of_copies, _ = judged(tmp_path, [*GOOD, *copies], pledge).pledged
+    assert (one_job.outcome, of_copies.outcome) == (OPEN, PASSED)
+    assert str(of_copies.item) == "gpt: throughput on the filled machine, 16 devices at least 1,900"
+
+
+def test_failed_runs_stay_a_failure_next_to_runs_that_do_not_count(tmp_path):
+    unknown = runs(1000.0)
+    del unknown[0]["config"]["model"]
+    assert judged(tmp_path, unknown).pledged[0].outcome is OPEN
+    assert judged(tmp_path, [*unknown, made_up.failed("V", 8, 64)]).pledged[0].outcome is FAILED
+
+
 def test_a_fill_of_another_form_is_not_a_power(tmp_path):
     one = filled() | {"fill": [1]}
     assert judged(tmp_path, [*GOOD, one]).pledged[-1].outcome is OPEN
@@ -210,7 +228,8 @@ def test_missing_runs_never_help_to_keep_a_pledge(tmp_path):
     assert {one.outcome for one in found} == {OPEN}
     assert all("runs are missing" in one.reason for one in found)
     other = made_up.result("W", 8, 64, 1000.0)
-    assert {one.outcome for one in judged(tmp_path, [other], skipped=[lost]).pledged} == {OPEN}
+    tender = judged(tmp_path, [other], needed=NEEDS + SCORE, skipped=[lost])
+    assert ({one.outcome for one in tender.pledged}, tender.awards) == ({OPEN}, [])
     with pytest.raises(RecordError, match="the pledge is for V, but the runs are of W"):
         judged(tmp_path, [other])
 

@@ -81,7 +81,8 @@ def _without_broken(answered: Answer, at_place: Sequence[PointResults], wanted: 
     if not broken:
         return answered
     words = "; ".join(dict.fromkeys(map(str, broken)))
-    return answered._replace(why_not=f"no run that counts: {words}", is_failure=any(one.changed for one in broken))
+    is_failure = answered.is_failure or any(one.changed for one in broken)
+    return answered._replace(why_not=f"no run that counts: {words}", is_failure=is_failure)
 
 
 def with_missing(verdict: Verdict, skipped: Sequence[Skipped]) -> Verdict:

@@ -96,13 +96,14 @@ def answer(mine: Sequence[PointResults], quantity: Quantity) -> Answer:
 
 
 def at(results: Sequence[PointResults], quantity: Quantity) -> list[PointResults]:
-    """Return the points on the devices and at the batch size of a quantity."""
+    """Return the points on the devices and at the batch size of a quantity; copies are no job on all their devices."""
+    wanted = {True} if quantity.filled else {False} if quantity.devices else {False, True}
     return [
         one
         for one in results
         if quantity.devices in (None, one.point.devices)
         and quantity.global_batch in (None, one.point.global_batch)
-        and (not quantity.filled or one.any.get("fill"))
+        and bool(one.any.get("fill")) in wanted
     ]
 
 

@@ -50,15 +50,10 @@ class Award(NamedTuple):
     def as_data(self) -> dict[str, Any]:
         """Return the score for JSON."""
         low, high = self.interval or (None, None)
-        numbers = {
-            "value": self.value,
-            "low": low,
-            "high": high,
-            "minimum": self.score.minimum,
-            "pledged": self.pledged,
-        }
+        found = {"system": self.system, "value": self.value, "low": low, "high": high, "pledged": self.pledged}
         points = {"points": self.points(self.value), "pledged_points": self.points(self.pledged)}
-        return {"system": self.system, **numbers, **points, "outcome": self.outcome.value, "reason": self.reason}
+        outcome = {"minimum": self.score.minimum, "outcome": self.outcome.value, "reason": self.reason}
+        return found | points | outcome
 
     def __str__(self) -> str:
         half = self.interval.half if self.interval else None
@@ -85,7 +80,7 @@ class Tender(NamedTuple):
     @property
     def outcomes(self) -> list[Outcome]:
         """All outcomes."""
-        return [*(one.outcome for one in (*self.must, *self.pledged)), *(one.outcome for one in self.awards)]
+        return [*(one.outcome for one in [*self.must, *self.pledged]), *(one.outcome for one in self.awards)]
 
 
 def judge_tender(
@@ -111,10 +106,9 @@ def _awards(
     skipped: Sequence[Skipped],
 ) -> list[Award]:
     """Return the score of each system, or of the pledge's alone; empty unless the formula has a minimum."""
-    score = requirements.score
-    if not (score and (minimum := score.minimum)):
+    score, mine = requirements.score, [one for one in results if not pledge or one.system == pledge.system]
+    if not (mine and score and (minimum := score.minimum)):
         return []
-    mine = [one for one in results if not pledge or one.system == pledge.system]
     pledged = _pledged_score(score, pledge) if pledge else None
     found = []
     for one in scores(mine, replace(requirements, reference=""), None, must)[0].scores:
