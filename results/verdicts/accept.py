@@ -64,10 +64,13 @@ def verdict_on(
 ) -> Verdict:
     """Return the verdict on one requirement for one system."""
     wanted = requirements.workloads[item.of]
+    results = [one for one in results if one.system == system]
+    if item.devices and not wanted.filled:  # several copies are no job on all their devices
+        results = [one for one in results if not one.any.get("fill")]
     mine = points_of(results, system, wanted)
     answered = answer(mine, item)
     if answered.why_not and not any(one.good for one in at(mine, item)):
-        answered = _without_broken(answered, at([one for one in results if one.system == system], item), wanted)
+        answered = _without_broken(answered, at(results, item), wanted)
     if not (wanted.precision or wanted.fixed.get("precision")) and answered.precision not in USUAL_PRECISIONS:
         doubt = f"in {answered.precision}: the requirements name no precision"
         answered = answered._replace(doubts=(doubt, *answered.doubts))

@@ -16,7 +16,6 @@ from results.verdicts.requirements import LESS_IS_BETTER, PATHS, SECONDS, TIMES,
 from results.verdicts.scale import setup_at_scale, unlike_words
 
 NO_NUMBER = "no run has this number"
-NOT_FILLED = "no run filled the machine: run copies on all of it at once, with the tag 'fill'"
 PATHS_OF_TIMES = {"time_to_solution": THROUGHPUT, "machine_time": PER_DEVICE}  # speeds that times follow from
 
 
@@ -67,13 +66,11 @@ def answer(mine: Sequence[PointResults], quantity: Quantity) -> Answer:
         return Answer(why_not="no run of this workload")
     if quantity.what == "machine_time" and not quantity.machine_devices:
         return Answer(why_not="the devices of the machine are not known: give a pledge, or a budget of devices")
-    if quantity.filled and not any(one.any.get("fill") for one in mine):
-        return Answer(why_not=NOT_FILLED)
     at_place = at(mine, quantity)
-    if quantity.what == "machine_time" and quantity.filled:
-        largest, machine = max((one.point.devices for one in at_place), default=0), quantity.machine_devices or 0
+    if quantity.what == "machine_time" and at_place and all(one.any.get("fill") for one in at_place):
+        largest, machine = max(one.point.devices for one in at_place), quantity.machine_devices or 0
         at_place = [one for one in at_place if one.point.devices >= machine]
-        if largest and not at_place:
+        if not at_place:
             return Answer(why_not=part_filled(largest, machine))
     if quantity.what == "failed_runs":
         runs = sum(len(one.good) + len(one.bad) for one in at_place)
@@ -96,14 +93,11 @@ def answer(mine: Sequence[PointResults], quantity: Quantity) -> Answer:
 
 
 def at(results: Sequence[PointResults], quantity: Quantity) -> list[PointResults]:
-    """Return the points on the devices and at the batch size of a quantity; copies are no job on all their devices."""
-    wanted = {True} if quantity.filled else {False} if quantity.devices else {False, True}
+    """Return the points on the devices and at the batch size of a quantity."""
     return [
         one
         for one in results
-        if quantity.devices in (None, one.point.devices)
-        and quantity.global_batch in (None, one.point.global_batch)
-        and bool(one.any.get("fill")) in wanted
+        if quantity.devices in (None, one.point.devices) and quantity.global_batch in (None, one.point.global_batch)
     ]
 
 

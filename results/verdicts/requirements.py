@@ -48,6 +48,7 @@ class Selection:
     sample: str = ""
     precision: str = ""
     weight: float = 1.0
+    filled: bool = False  # only runs with the tag fill, whose copies fill the nodes
     fixed: Fixed = field(default_factory=Fixed)  # what a run must keep for it to count
 
     def has(self, one: PointResults) -> bool:
@@ -55,6 +56,8 @@ class Selection:
         facts = {"model": one.point.model, "data": one.point.data, "sample": one.point.sample}
         facts["precision"] = one.precision
         known = {name: value for name, value in facts.items() if value or one.good}
+        if self.filled and not one.any.get("fill"):
+            return False
         return one.point.benchmark == self.benchmark and all(
             not (wanted := getattr(self, name)) or value == wanted for name, value in known.items()
         )
@@ -77,7 +80,6 @@ class Quantity:
     work_unit: str = ""  # filled in from the workload
     unit: str = "h"  # of a time
     machine_devices: int | None = None  # of a machine time: devices of the whole machine
-    filled: bool = False  # count only runs whose copies filled the machine, of which the slowest counts
     without_fastest: int = 0  # number of a point's runs that the mean leaves out
     without_slowest: int = 0
     of_runs: int = 0  # number of runs that are needed
@@ -91,7 +93,6 @@ class Quantity:
     def words(self) -> str:
         """Quantity with its devices and batch, as text."""
         place = [
-            *(["the filled machine"] if self.filled else []),
             *([devices_text(self.devices)] if self.devices else []),
             *([f"global batch {self.global_batch}"] if self.global_batch else []),
         ]

@@ -17,7 +17,7 @@ from results.record.records import Record, RecordError, Skipped
 from results.record.signature import signer_of
 from results.record.values import devices_text
 from results.verdicts.accept import Verdict, judged, missing_words, verdict_on, with_missing
-from results.verdicts.measures import NOT_FILLED, Answer, check_alike, part_filled, points_of
+from results.verdicts.measures import Answer, check_alike, part_filled, points_of
 from results.verdicts.outcome import Outcome
 from results.verdicts.quality import ESTIMATE, grade
 from results.verdicts.requirements import (
@@ -35,10 +35,12 @@ from results.verdicts.written import check_key, filled, read_mapping
 PURPOSE = "caraml-pledge"  # OpenSSH's namespace: the signature of an archive is none of a pledge
 TIME = "time_to_solution"
 PLEDGED = (*PATHS, TIME)
+AT_MOST = (TIME, "power", *LESS_IS_BETTER)  # the others are pledged as least values
 OF_TIME = ("work", "unit")
-PLACE = ("of", "devices", "global_batch", "work_unit", "filled", "projected", *OF_TIME)
+PLACE = ("of", "devices", "global_batch", "work_unit", "projected", *OF_TIME)
 # Power of a device with its share of the machine, in kW: a figure in W or MW is outside by far.
 LEAST_KW, MOST_KW = 0.001, 10.0
+NOT_FILLED = "no run filled the machine: run copies on all of it at once, with the tag 'fill'"
 POWER_PERCENT = "power_uncertainty_percent"
 NOT_WHOLE = {  # by the grade of a power that is not of the whole machine
     None: "by an unknown sensor",
@@ -120,7 +122,7 @@ def _items(values: Any, where: str, workloads: Mapping[str, Selection]) -> Itera
             raise RecordError(f"{where}: {name} is {values[name]!r}, but must be greater than 0")
         apart = OF_TIME if name != TIME and TIME in numbers else ()
         place = {key: values[key] for key in PLACE if key in values and key not in apart}
-        side = "at_most" if name in (TIME, *LESS_IS_BETTER) else "at_least"
+        side = "at_most" if name in AT_MOST else "at_least"
         yield read_item({**place, "what": name, side: values[name]}, where, workloads, PledgedItem)
 
 
