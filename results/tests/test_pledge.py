@@ -49,9 +49,12 @@ def runs(*speeds, heads=96, devices=8, batch=64, power_w=100.0, precision="bf16"
 
 def filled(power_w=7500.0, percent=1.0, devices=16, scope="node", speed=2000.0, **changes):
     """A run in which copies filled the machine."""
-    [one] = made_up.of_scope(scope, runs(speed, devices=devices, batch=128, **changes))
-    one["fill"] = {"copies": devices // 8, "power_W": power_w, "power_uncertainty_percent": percent}
-    one["fill"] |= {"spread_percent": 0.5, "common_s": 60.0}
+    [one] = made_up.of_scope(
+        scope, runs(speed, devices=devices, batch=128, power_w=float(power_w) / devices, **changes)
+    )
+    copies = devices // 8
+    one["fill"] = {"copies": copies, "devices_per_copy": 8, "slowest": speed / copies, "spread_percent": 0.0}
+    one["fill"] |= {"power_W": power_w, "power_uncertainty_percent": percent, "common_s": made_up.WINDOW_S}
     return one
 
 
