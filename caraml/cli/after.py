@@ -21,19 +21,20 @@ from results.record.values import plain, rounded, sort_key
 from results.show.notebook import frame_of
 from results.show.tables import inference
 from results.show.tables import table as tables
-from results.show.tables.accept import counts_text, verdict_rows, verdicts_json
+from results.show.tables.accept import tender_text, verdicts_json
 from results.show.tables.comparison import comparison_data, comparison_text
 from results.show.tables.doubts import alike
 from results.show.tables.points import point_rows, points_in_order
 from results.show.tables.published import published_text
 from results.show.tables.reads import file_rows, of_reads, read_rows
 from results.show.tables.regions import region_rows
-from results.verdicts import accept as acceptance
 from results.verdicts import compare as comparing
 from results.verdicts.nodes import is_check
 from results.verdicts.offers import names_of_offers, split_offers
 from results.verdicts.outcome import exit_code
-from results.verdicts.requirements import read_requirements
+from results.verdicts.requirements import Requirements, read_requirements
+from results.verdicts.tender.award import judge_tender
+from results.verdicts.tender.pledge import Pledge, read_pledge
 
 COMMANDS = Group()
 TITLES = {"ours": tables.COLUMNS, "caraml": tables.CARAML_COLUMNS}
@@ -61,6 +62,8 @@ OFFER = repeated(
     "the offer of a folder, by default its own; a tag in two offers is two systems",
 )
 REQUIREMENTS = "requirements, in the form of requirements.example.yaml"
+PLEDGE = file("--pledge", "with requirements: a vendor's pledge, in the form of pledge.example.yaml")
+SIGNERS = file("--signers", "refuse the pledge unless one of these signed it: lines of a name and a public key")
 JSON = flag("--json", "for programs: every number in full")
 
 
@@ -157,6 +160,8 @@ def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
     NODE_CHECK,
     file("--prices", "add costs, from prices in the form of prices.example.yaml"),
     file("--requirements", REQUIREMENTS),
+    PLEDGE,
+    SIGNERS,
     OFFER,
     flag("--published", "add published figures to the plots, marked as such"),
 )
@@ -168,21 +173,25 @@ def report(options: argparse.Namespace) -> int:
     check_page(options.out)
     costs = read_prices(options.prices) if options.prices else None
     requirements = read_requirements(options.requirements) if options.requirements else None
+    pledge = _pledge(options, requirements)
     found = records_in(options.folders)
     add_achievable(found.records, good_checks(options.node_check))
     for system, tag in _split(found, options).items():
         if costs and tag in costs.systems:
             costs.systems.setdefault(system, costs.systems[tag])
     _metered(found.records, options.meter)
-    for path in write_report(found.records, found.skipped, options.out, costs, options.published, requirements):
+    for path in write_report(found.records, found.skipped, options.out, costs, options.published, requirements, pledge):
         print(path)
     return 0
 
 
-@COMMANDS.command(folders(), file("--requirements", REQUIREMENTS, required=True), OFFER, FILTER, METER, JSON)
+@COMMANDS.command(
+    folders(), file("--requirements", REQUIREMENTS, required=True), PLEDGE, SIGNERS, OFFER, FILTER, METER, JSON
+)
 def accept(options: argparse.Namespace) -> int:
-    """Judge results by written requirements; exits with 1 if one failed, with 3 if one cannot be decided."""
+    """Judge results by requirements and a pledge; exits with 1 if one is not met, with 3 if one cannot be decided."""
     requirements = read_requirements(options.requirements)
+    pledge = _pledge(options, requirements)
     found = records_in(options.folders)
     _split(found, options)
     records = _chosen(found.records, options.filter)
@@ -191,13 +200,11 @@ def accept(options: argparse.Namespace) -> int:
     if options.filter:  # skipped folders of other systems do not matter
         systems = {record["system"] for record in records}
         skipped = [one for one in skipped if any(map(one.may_be_of, systems))]
-    verdicts = acceptance.accept(by_point(records), requirements, skipped)
-    code = exit_code(verdict.outcome for verdict in verdicts)
-    if options.json:
-        print(verdicts_json(verdicts, code, skipped))
-    else:
-        print(tables.aligned(verdict_rows(verdicts), str.ljust))
-        print(counts_text(verdicts))
+    tender = judge_tender(by_point(records), requirements, pledge, skipped)
+    if not tender.outcomes:
+        raise RecordError("the requirements have no list 'must': add one")
+    code = exit_code(tender.outcomes)
+    print(verdicts_json(tender, code, skipped) if options.json else tender_text(tender))
     return code
 
 
@@ -360,6 +367,17 @@ def _metered(records: Sequence[Record], meters: Sequence[Path]) -> None:
     for path in meters:
         for note in add_meter(records, read_meter(path)):
             say(note)
+
+
+def _pledge(options: argparse.Namespace, requirements: Requirements | None) -> Pledge | None:
+    """Read the pledge, None without one; raises RecordError for an option that would be ignored."""
+    if options.signers and not options.pledge:
+        raise RecordError("--signers are those of a pledge: give --pledge FILE")
+    if options.pledge and requirements is None:
+        raise RecordError("--pledge needs --requirements FILE, which names the workloads")
+    if requirements is None or not options.pledge:
+        return None
+    return read_pledge(options.pledge, requirements.workloads, options.signers)
 
 
 def _split(found: Found, options: argparse.Namespace) -> dict[str, str]:
