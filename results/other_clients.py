@@ -35,7 +35,7 @@ class Figures(NamedTuple):
 
 
 class Stated(NamedTuple):
-    """What no client's file has, by the user."""
+    """Facts that no client's file has, stated by the user."""
 
     system: str
     devices: int
