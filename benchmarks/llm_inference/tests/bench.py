@@ -48,7 +48,7 @@ class BenchOptions:
     tpot_ms: float = option(20.0, "between two tokens of a stream")
     seconds: float = option(10.0, "measured, after two to warm up")
     vllm: str = option("", "the program vllm, to compare with 'vllm bench serve'; default: the one on PATH")
-    url: str = option("", "http://HOST:PORT of the server for that, with a vocabulary of 8192; default: a mock server")
+    url: str = option("", "http://HOST:PORT of the server for that, of 8192 token ids or more; default: a mock server")
     runs: int = option(5, "of each client, in turn")
 
 
