@@ -68,8 +68,10 @@ class TimedClient(client.Client):
     delays_s: array[float]
 
     def _finish(self, stream: client.Stream, now_s: float) -> None:
-        due_s = stream.counter.__dict__["due_s"]
-        self.delays_s.extend(read - due for read, due in zip(stream.request.times_s, due_s, strict=True))
+        due_s, request = stream.counter.__dict__["due_s"], stream.request
+        # One read may bring several events.
+        reads_s = [read for read, count in zip(request.times_s, request.counts, strict=True) for _ in range(count)]
+        self.delays_s.extend(read - due for read, due in zip(reads_s, due_s, strict=True))
         super()._finish(stream, now_s)
 
 
