@@ -70,7 +70,9 @@ class Mock:
     async def _stream(self, asked: dict, writer: asyncio.StreamWriter) -> None:
         options, loop, left = self.options, asyncio.get_running_loop(), asked["max_tokens"]
         left -= options.fault == "short"
-        prompt, given = len(asked["prompt"]), 0
+        given, prompt = 0, asked["prompt"]
+        prompt = len(prompt.split() if isinstance(prompt, str) else prompt)
+        head = {"object": "text_completion", "model": asked["model"]}
         due_s = loop.time() + self._noisy(options.ttft_s)
         step_s = self._noisy(options.tpot_s)
         while left:
@@ -82,7 +84,7 @@ class Mock:
             if options.cached:
                 usage["prompt_tokens_details"] = {"cached_tokens": options.cached}
             event = {
-                "model": asked["model"],
+                **head,
                 "choices": [{"index": 0, "text": "word ", "finish_reason": None}],
                 "usage": usage,
                 "sent_s": due_s,
@@ -92,6 +94,7 @@ class Mock:
             if options.fault == "cut" and self.requests > options.after and given > 1:
                 writer.close()
                 raise ConnectionError
+        self._event({**head, "choices": [], "usage": usage}, writer)
         writer.write(b"e\r\ndata: [DONE]\n\n\r\n")
 
     def _event(self, event: dict, writer: asyncio.StreamWriter) -> None:
