@@ -17,7 +17,6 @@ from benchmarks.common.options import ComputeOptions, ConfigError, RunOptions, T
 from benchmarks.common.tests import forked
 from benchmarks.llm_training.config import (
     DEFAULT_BATCH,
-    SIZES,
     Config,
     DataOptions,
     KernelOptions,
@@ -27,6 +26,7 @@ from benchmarks.llm_training.config import (
     TrainingOptions,
 )
 from benchmarks.llm_training.plan import stage_memory
+from benchmarks.llm_training.sizes import SIZES
 from benchmarks.llm_training.tests.test_train import ENVIRONMENT
 from tests.later import Later
 from tests.needs import need, not_run
