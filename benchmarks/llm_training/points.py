@@ -49,7 +49,7 @@ def flops_per_sample(value: Callable[[str], str], model: str) -> float:
     return float(shape.flops_per_token(shape.sequence_length) * shape.sequence_length)
 
 
-def decoder(model: str) -> dict[str, int]:
+def decoder(model: str) -> dict[str, float]:
     """Return the shape and layout of a size of SIZES, for predictions."""
     shape = SIZES[model]
     return {
@@ -59,6 +59,9 @@ def decoder(model: str) -> dict[str, int]:
         "vocab": shape.padded_vocab_size,
         "sequence_length": shape.sequence_length,
         "parameters": shape.num_parameters,
+        "gated": shape.gated,
+        "kv_share": shape.groups / shape.num_heads,
+        "experts": shape.experts,
         "micro_batch": shape.micro_batch_size,
         "tensor": shape.tensor_parallel_size,
         "pipeline": shape.pipeline_parallel_size,

@@ -172,7 +172,7 @@ SIZES = {
     ),
     # Shape of GPT-OSS-20B (OpenAI 2025, arXiv:2508.10925, table 1 and section 2) without its biases, attention sinks
     # and windows of attention.
-    "moe-20B": ModelSize(
+    "moe": ModelSize(
         24, 2880, 64, 2880, 4096, 201_088, 1, 1, 1, gated=True, kv_heads=8, head_size=64, rotary_base=150_000,
         experts=32, top_k=4, expert_parallel_size=8,
     ),

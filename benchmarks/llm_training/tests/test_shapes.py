@@ -24,7 +24,7 @@ LEFT_OUT = 4096 + 2 * 512 + 2880 + 64 + 32 + 32 * (2 * 2880 + 2880)
     [
         ("llama3-8B", 8_030_261_248),  # model card of Meta-Llama-3-8B: 8.03B; safetensors index
         ("llama3-70B", 70_553_706_496),  # of Meta-Llama-3-70B: 70.6B
-        ("moe-20B", 20_914_757_184 - 24 * LEFT_OUT),  # of gpt-oss-20b, arXiv:2508.10925, table 1: 20.91B
+        ("moe", 20_914_757_184 - 24 * LEFT_OUT),  # of gpt-oss-20b, arXiv:2508.10925, table 1: 20.91B
     ],
 )
 def test_parameters_are_the_published_ones(size, parameters):
@@ -33,12 +33,12 @@ def test_parameters_are_the_published_ones(size, parameters):
 
 def test_active_parameters_are_the_published_ones():
     # arXiv:2508.10925, table 1: 3.61B, without the embedding.
-    shape = SIZES["moe-20B"]
+    shape = SIZES["moe"]
     active = shape.num_active_parameters - shape.padded_vocab_size * shape.hidden_size
     assert active / 1e9 == pytest.approx(3.61, abs=0.005)
 
 
-@pytest.mark.parametrize(("size", "source"), [("llama3-8B", 8192), ("llama3-70B", 8192), ("moe-20B", 4096)])
+@pytest.mark.parametrize(("size", "source"), [("llama3-8B", 8192), ("llama3-70B", 8192), ("moe", 4096)])
 def test_flops_are_six_for_each_active_parameter_and_those_of_attention(size, source):
     shape = SIZES[size]
     met = shape.num_active_parameters - shape.padded_vocab_size * shape.hidden_size
