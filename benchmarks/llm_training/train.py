@@ -225,7 +225,6 @@ class Trainer:
             run.sequence_parallel,
             config.parallel.recompute,
             kernels,
-            fp8=target.precision == "fp8",
         )
         gpt = model.build_model(model_config, shape, length, config.training.seed, kernels)
         self._run, self._target, self.synchronize = run, target, target.synchronize

@@ -12,6 +12,7 @@ from results.record.records import RecordError, Skipped
 from results.record.values import count, rounded
 from results.verdicts.measures import Answer, answer, check_alike, points_of
 from results.verdicts.outcome import Outcome, judge
+from results.verdicts.quality import not_work_of_bf16
 from results.verdicts.requirements import Item, Requirements
 
 USUAL_PRECISIONS = ("", "fp32", "tf32", "bf16", "fp16")
@@ -50,10 +51,12 @@ def accept(
         missing = missing_words(skipped, system)
         for item in requirements.must:
             wanted = requirements.workloads[item.of]
-            answered = answer(points_of(results, system, wanted), item)
+            mine = points_of(results, system, wanted)
+            answered = answer(mine, item)
             if not wanted.precision and answered.precision not in USUAL_PRECISIONS:
-                doubt = f"in {answered.precision}: the requirements name no precision"
-                answered = answered._replace(doubts=(doubt, *answered.doubts))
+                why_not = not_work_of_bf16(answered.best, mine) if answered.best else "it is of two points"
+                doubt = f"in {answered.precision}: the requirements name no precision, and {why_not}"
+                answered = answered._replace(doubts=(doubt, *answered.doubts) if why_not else answered.doubts)
             verdict = _judge(item, system, answered)
             if missing and verdict.outcome is not Outcome.FAILED:
                 reason = "; ".join(filter(None, [verdict.reason, missing]))

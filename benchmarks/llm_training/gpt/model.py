@@ -22,11 +22,12 @@ from megatron.core.transformer.moe import moe_utils
 from megatron.core.transformer.transformer_block import TransformerBlockSubmodules, get_num_layers_to_build
 from megatron.core.transformer.transformer_config import TransformerConfig
 from torch import Tensor
+from torch.nn import functional
 from torch.nn.attention.bias import causal_lower_right
-from torch.nn.functional import scaled_dot_product_attention
 
 from benchmarks.llm_training.config import INIT_STD, Layout
-from benchmarks.llm_training.gpt.kernels import PLAIN, Kernels
+from benchmarks.llm_training.gpt import fp8
+from benchmarks.llm_training.gpt.kernels import FP8_BY_TORCH, PLAIN, Kernels
 from benchmarks.llm_training.sizes import ModelSize
 
 BALANCE = 0.01  # weight of the loss that balances experts: Fedus et al. 2021, arXiv:2101.03961, section 2.2
@@ -50,7 +51,9 @@ class CoreAttention(MegatronModule):
         size = self.config.context_parallel_size
         if size == 1:
             q_BHTK, k_BHTK, v_BHTK = (tensor_TBHK.permute(1, 2, 0, 3) for tensor_TBHK in (query, key, value))
-            out_BHTK = scaled_dot_product_attention(q_BHTK, k_BHTK, v_BHTK, is_causal=True, enable_gqa=grouped)
+            out_BHTK = functional.scaled_dot_product_attention(
+                q_BHTK, k_BHTK, v_BHTK, is_causal=True, enable_gqa=grouped
+            )
             out_TBHK = out_BHTK.permute(2, 0, 1, 3)
             return out_TBHK.reshape(*out_TBHK.shape[:2], -1)
         group = parallel_state.get_context_parallel_group()
@@ -106,7 +109,6 @@ def transformer_config(
     sequence_parallel: bool = False,
     recompute: str = "none",
     kernels: Kernels = PLAIN,
-    fp8: bool = False,
 ) -> TransformerConfig:
     """Return megatron-core's configuration of the model, without dropout."""
     fused = kernels.compile != "off"
@@ -144,7 +146,7 @@ def transformer_config(
         bias_activation_fusion=fused,
         cross_entropy_loss_fusion=fused and dtype is torch.bfloat16,  # its gradients have this type only
         apply_rope_fusion=kernels.layers == "transformer-engine",
-        fp8="hybrid" if fp8 else None,
+        fp8="hybrid" if kernels.fp8 == "transformer-engine" else None,
     )
 
 
@@ -202,6 +204,8 @@ def build_model(
         rotary_base=shape.rotary_base,
     )
     initialise_weights(model, shape, seed)
+    if kernels.fp8 == FP8_BY_TORCH:
+        fp8.use_in(model)
     if kernels.compile == "layers":
         for layer in model.decoder.layers:
             layer.compile()
