@@ -6,6 +6,7 @@ import hashlib
 import math
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -47,14 +48,11 @@ class CoreAttention(MegatronModule):
     def forward(self, query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any) -> Tensor:
         """Return the output of attention, of shape [tokens, sequences, hidden of this device]."""
         # T tokens, B sequences, H heads of this device, K = D // H
-        grouped = query.shape[2] != key.shape[2]
+        attend = partial(functional.scaled_dot_product_attention, enable_gqa=query.shape[2] != key.shape[2])
         size = self.config.context_parallel_size
         if size == 1:
             q_BHTK, k_BHTK, v_BHTK = (tensor_TBHK.permute(1, 2, 0, 3) for tensor_TBHK in (query, key, value))
-            out_BHTK = functional.scaled_dot_product_attention(
-                q_BHTK, k_BHTK, v_BHTK, is_causal=True, enable_gqa=grouped
-            )
-            out_TBHK = out_BHTK.permute(2, 0, 1, 3)
+            out_TBHK = attend(q_BHTK, k_BHTK, v_BHTK, is_causal=True).permute(2, 0, 1, 3)
             return out_TBHK.reshape(*out_TBHK.shape[:2], -1)
         group = parallel_state.get_context_parallel_group()
         k_TBHK, v_TBHK = (
@@ -65,10 +63,8 @@ class CoreAttention(MegatronModule):
         for number, q_TBHK in zip((rank, 2 * size - 1 - rank), query.chunk(2), strict=True):
             seen = part * (number + 1)
             q_BHTK, k_BHTK, v_BHTK = (t.permute(1, 2, 0, 3) for t in (q_TBHK, k_TBHK[:seen], v_TBHK[:seen]))
-            mask = causal_lower_right(part, seen)
-            out.append(
-                scaled_dot_product_attention(q_BHTK, k_BHTK, v_BHTK, mask, enable_gqa=grouped).permute(2, 0, 1, 3)
-            )
+            out_BHTK = attend(q_BHTK, k_BHTK, v_BHTK, causal_lower_right(part, seen))
+            out.append(out_BHTK.permute(2, 0, 1, 3))
         out_TBHK = torch.cat(out)
         return out_TBHK.reshape(*out_TBHK.shape[:2], -1)
 
