@@ -14,6 +14,7 @@ from ioprof.errors import IoprofError
 from jpwr.errors import JpwrError
 from results.join.channels import EnergyError
 from results.join.energy import TRACES, energy_of, read_traces
+from results.join.figures import add_power
 from results.join.reads import reads_of
 from results.join.serving import energy_per_token
 from results.record.causes import cause
@@ -71,6 +72,8 @@ def collect(folder: Path) -> Record:
             result["energy_effective"] = energy_of(result, traces, "effective")
         if result.get("serving"):
             result["energy"] |= energy_per_token(result)
+        if result.get("node_check"):
+            add_power(result, traces)
     except (EnergyError, JpwrError) as error:
         result["error"] = "; ".join(text for text in (result["error"], f"no energy: {error}") if text)
         result["status"] = "failed" if result["status"] == "ok" else result["status"]

@@ -72,6 +72,7 @@ OTHERS = (
     "ruff",
     "sh",
     "sleep",
+    "ssh-keygen",
     "towncrier",
 )
 VARIABLES = {*(f"CARAML_{key.upper()}" for key in defaults()), "UPDATE_GOLDEN", "IOPROF_LIBRARY", "CARAML_REQUIRE_ALL"}

@@ -340,3 +340,18 @@ def test_what_cancels_a_job_reaches_the_measured_command(slurm, tmp_path):
     call("scancel", job_id)
     until(lambda: not call("squeue", "-h", "-j", job_id).stdout, "the job's end")
     assert (tmp_path / "had").read_text().startswith("TERM\n")
+
+
+@pytest.mark.slow
+def test_a_node_check_measures_the_link_between_two_nodes(slurm, jube_command, tmp_path):
+    flags = "--size 64 --products-per-step 64 --array-mb 4 --largest-message-mb 1 --figure-s 0.2"
+    checkout = make_checkout(tmp_path / "caraml", BLOCK, f"node_check_flags: {flags}\n")
+    sweep = Sweep(jube_command, checkout, {**slurm, "CARAML_DEVICES": "2"}, "node_check")
+    done = sweep.wait()
+    assert done.returncode == 0, done.stdout + done.stderr
+    [row] = sweep.table()
+    assert (row[1], row[2], row[-1]) == ("2", "2", "ok")
+    data = json.loads(sweep.caraml("check-nodes", str(sweep.out), "--json").stdout)
+    names = {one["name"] for one in data["figures"]}
+    assert names >= {"matmul_fp32", "all_reduce_all", "all_gather_all", "send_network"}
+    assert {one["hostname"] for one in data["figures"]} == {"127.0.0.1", "127.0.0.2", "all nodes"}

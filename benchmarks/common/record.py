@@ -70,6 +70,7 @@ class RunRecord:
     variant: list[str] = field(default_factory=list)  # the unusual choices, in words
     regions: dict[str, Any] = field(default_factory=dict)  # times of the steps' regions, by kind of window
     serving: dict[str, Any] = field(default_factory=dict)  # server under load, and what limits the run
+    node_check: dict[str, Any] = field(default_factory=dict)  # rates of each device and link
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex)  # distinguishes two runs with the same options
     schema_version: int = SCHEMA_VERSION
 

@@ -126,6 +126,7 @@ class Gpt(Workload):
     def open(self, record: RunRecord) -> Iterator[Target]:
         """Open the device with megatron-core's process groups, or the IPUs."""
         config, shares = self.config, self.shares
+        record.config["model"] |= config.model.shape.recorded
         if config.compute.device == "ipu":
             from benchmarks.llm_training.gpt import ipu
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from caraml.cli.command import A_SWEEP, Argument, Group, argument, either, file, flag, folders, repeated, say
 from caraml.errors import SweepError
 from caraml.sweep import is_run, missing_runs, no_results, run_folder
+from results.achievable import add_achievable
 from results.join.meter import add_meter, read_meter
 from results.points.repeats import by_point
 from results.published import read_published
@@ -20,18 +21,20 @@ from results.record.values import plain, rounded, sort_key
 from results.show.notebook import frame_of
 from results.show.tables import inference
 from results.show.tables import table as tables
-from results.show.tables.accept import counts_text, verdict_rows, verdicts_json
+from results.show.tables.accept import tender_text, verdicts_json
 from results.show.tables.comparison import comparison_data, comparison_text
 from results.show.tables.doubts import alike
 from results.show.tables.points import point_rows, points_in_order
 from results.show.tables.published import published_text
 from results.show.tables.reads import file_rows, of_reads, read_rows
 from results.show.tables.regions import region_rows
-from results.verdicts import accept as acceptance
 from results.verdicts import compare as comparing
+from results.verdicts.nodes import is_check
 from results.verdicts.offers import names_of_offers, split_offers
 from results.verdicts.outcome import exit_code
-from results.verdicts.requirements import read_requirements
+from results.verdicts.requirements import Requirements, read_requirements
+from results.verdicts.tender.award import judge_tender
+from results.verdicts.tender.pledge import Pledge, read_pledge
 
 COMMANDS = Group()
 TITLES = {"ours": tables.COLUMNS, "caraml": tables.CARAML_COLUMNS}
@@ -47,12 +50,20 @@ METER = repeated(
     "a meter's CSV of timestamp, watts and node: energy at the supply, grade Q3; may be repeated",
     type=Path,
 )
+NODE_CHECK = repeated(
+    "--node-check",
+    "FOLDER",
+    "a node check, for the column of achievable FLOP/s; default: those among the results, else published figures",
+    type=Path,
+)
 OFFER = repeated(
     "--offer",
     "NAME=FOLDER",
     "the offer of a folder, by default its own; a tag in two offers is two systems",
 )
 REQUIREMENTS = "requirements, in the form of requirements.example.yaml"
+PLEDGE = file("--pledge", "with requirements: a vendor's pledge, in the form of pledge.example.yaml")
+SIGNERS = file("--signers", "refuse the pledge unless one of these signed it: lines of a name and a public key")
 JSON = flag("--json", "for programs: every number in full")
 
 
@@ -67,6 +78,7 @@ def out(help: str = "default: %(default)s", default: Path | None = None) -> Argu
     file("--out", "write the table to this file; parquet needs it"),
     FILTER,
     METER,
+    NODE_CHECK,
     argument("--sort", metavar="COLUMN", help="sort by a column, such as 'tokens/s'"),
     flag("--largest-first", "with --sort"),
     argument("--tier", type=float, metavar="MB/S", help="with --reads: bandwidth of another storage"),
@@ -81,7 +93,9 @@ def out(help: str = "default: %(default)s", default: Path | None = None) -> Argu
 def table(options: argparse.Namespace) -> int:
     """Print the results in some folders as a table."""
     _check_table(options)
-    records = _chosen(records_in(options.folders)[0], options.filter)
+    records = records_in(options.folders)[0]
+    sources = add_achievable(records, good_checks(options.node_check))
+    records = _chosen(records, options.filter)
     _metered(records, options.meter)
     if options.format == PARQUET:
         frame_of(records).to_parquet(options.out, index=False)
@@ -90,7 +104,7 @@ def table(options: argparse.Namespace) -> int:
     else:
         print(_rendered(records, options))
     # Failures would spoil a table for a program or a document.
-    for failure in tables.failures(records):
+    for failure in [*sources, *tables.failures(records)]:
         print(failure, file=sys.stdout if options.format == "text" else sys.stderr)
     return 0
 
@@ -143,8 +157,11 @@ def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
     folders(),
     out("an .html or a .pdf; default: %(default)s", Path("report.html")),
     METER,
+    NODE_CHECK,
     file("--prices", "add costs, from prices in the form of prices.example.yaml"),
     file("--requirements", REQUIREMENTS),
+    PLEDGE,
+    SIGNERS,
     OFFER,
     flag("--published", "add published figures to the plots, marked as such"),
 )
@@ -156,20 +173,25 @@ def report(options: argparse.Namespace) -> int:
     check_page(options.out)
     costs = read_prices(options.prices) if options.prices else None
     requirements = read_requirements(options.requirements) if options.requirements else None
+    pledge = _pledge(options, requirements)
     found = records_in(options.folders)
+    add_achievable(found.records, good_checks(options.node_check))
     for system, tag in _split(found, options).items():
         if costs and tag in costs.systems:
             costs.systems.setdefault(system, costs.systems[tag])
     _metered(found.records, options.meter)
-    for path in write_report(found.records, found.skipped, options.out, costs, options.published, requirements):
+    for path in write_report(found.records, found.skipped, options.out, costs, options.published, requirements, pledge):
         print(path)
     return 0
 
 
-@COMMANDS.command(folders(), file("--requirements", REQUIREMENTS, required=True), OFFER, FILTER, METER, JSON)
+@COMMANDS.command(
+    folders(), file("--requirements", REQUIREMENTS, required=True), PLEDGE, SIGNERS, OFFER, FILTER, METER, JSON
+)
 def accept(options: argparse.Namespace) -> int:
-    """Judge results by written requirements; exits with 1 if one failed, with 3 if one cannot be decided."""
+    """Judge results by requirements and a pledge; exits with 1 if one is not met, with 3 if one cannot be decided."""
     requirements = read_requirements(options.requirements)
+    pledge = _pledge(options, requirements)
     found = records_in(options.folders)
     _split(found, options)
     records = _chosen(found.records, options.filter)
@@ -178,13 +200,11 @@ def accept(options: argparse.Namespace) -> int:
     if options.filter:  # skipped folders of other systems do not matter
         systems = {record["system"] for record in records}
         skipped = [one for one in skipped if any(map(one.may_be_of, systems))]
-    verdicts = acceptance.accept(by_point(records), requirements, skipped)
-    code = exit_code(verdict.outcome for verdict in verdicts)
-    if options.json:
-        print(verdicts_json(verdicts, code, skipped))
-    else:
-        print(tables.aligned(verdict_rows(verdicts), str.ljust))
-        print(counts_text(verdicts))
+    tender = judge_tender(by_point(records), requirements, pledge, skipped)
+    if not tender.outcomes:
+        raise RecordError("the requirements have no list 'must': add one")
+    code = exit_code(tender.outcomes)
+    print(verdicts_json(tender, code, skipped) if options.json else tender_text(tender))
     return code
 
 
@@ -334,11 +354,30 @@ def _chosen(records: Sequence[Record], conditions: Sequence[str]) -> list[Record
     return chosen
 
 
+def good_checks(folders: Sequence[Path]) -> list[Record]:
+    """Return the good node checks in some folders; raises RecordError for folders without one."""
+    found = [record for record in records_in(folders).records if is_check(record)] if folders else []
+    if folders and not found:
+        raise RecordError(f"{folders[0]} has no good node check: give a result of jube/node_check.yaml")
+    return found
+
+
 def _metered(records: Sequence[Record], meters: Sequence[Path]) -> None:
     """Add the energy that meters in the supply line measured to the runs, and print which runs have none."""
     for path in meters:
         for note in add_meter(records, read_meter(path)):
             say(note)
+
+
+def _pledge(options: argparse.Namespace, requirements: Requirements | None) -> Pledge | None:
+    """Read the pledge, None without one; raises RecordError for an option that would be ignored."""
+    if options.signers and not options.pledge:
+        raise RecordError("--signers are those of a pledge: give --pledge FILE")
+    if options.pledge and requirements is None:
+        raise RecordError("--pledge needs --requirements FILE, which names the workloads")
+    if requirements is None or not options.pledge:
+        return None
+    return read_pledge(options.pledge, requirements.workloads, options.signers)
 
 
 def _split(found: Found, options: argparse.Namespace) -> dict[str, str]:

@@ -157,11 +157,12 @@ def _known_keys() -> Mapping[str, Kind]:
     number = FROM_1.pattern
     of_one = rf" *({number}( +{number})*)? *"
     numbers = Kind("whole numbers, such as '8 16; 117M: 2 4'", rf"{of_one}(; *[^;:]+:{of_one})*")
-    return KEYS | {
+    parameters = {
         name: numbers if numbers.allows(str(usual)) else TEXT
         for facts in workloads().values()
         for name, usual in facts.parameters.items()
     }
+    return parameters | KEYS
 
 
 def read_system(name: str, file: Path | None = None) -> Block:

@@ -276,6 +276,48 @@ class Provenance(Node):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Figure(Numbers):
+    """Rate of a device, or of the links of a node or of all nodes; null with a reason."""
+
+    name: Name
+    unit: Literal["TFLOP/s", "GB/s"]
+    scope: Annotated[Literal["device", "node", "all"], "what it belongs to"]
+    rank: Annotated[Whole, "of the device, or the first of several"]
+    values: Annotated[list[KnownAmount], "of its repeats"]
+    value: Annotated[Amount, "their median, with low and high of its 95 % interval"]
+    low: Amount
+    high: Amount
+    reason: Annotated[str, "why the value is null"] = ""
+    shape: Annotated[str, "of the matrices or arrays"] = ""
+    bytes: Annotated[Amount, "of a message"] = None
+    seconds: Annotated[Amount, "of a message"] = None
+    ranks: Annotated[Whole, "devices that share it"] = 1
+    power_kind: Text = None
+    power_scope: Text = None
+    per_w: Annotated[Amount, "of the power in the same time"] = None
+    per_w_half_width: Amount = None
+    no_power: Annotated[str, "why the power is null"] = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckedDevice(Numbers):
+    """A device's link to the host, as the kernel has it, and the time in which a quota held its process back."""
+
+    rank: Whole
+    pcie_width: Text = None
+    pcie_speed: Text = None
+    numa_node: Text = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeCheck:
+    """Rates of devices and links."""
+
+    figures: list[Figure] = _list()
+    devices: list[CheckedDevice] = _list()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Serving:
     """A server under load."""
 
@@ -323,6 +365,7 @@ class RunRecord:
     provenance: Provenance = Provenance()
     regions: Annotated[dict[str, Regions], "by kind of window"] = _dict()
     serving: Serving = Serving()
+    node_check: NodeCheck = NodeCheck()
     energy: Energy | None = None
     energy_effective: Energy | None = None
     io: JobReads | None = None

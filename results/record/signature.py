@@ -21,8 +21,8 @@ def sign(content: bytes, key: Path) -> bytes:
     return _ssh_keygen(f"{key} does not sign", content, "-Y", "sign", "-q", "-n", PURPOSE, "-f", str(key))
 
 
-def signer_of(content: bytes, signature: bytes, signers: Path) -> str:
-    """Return the name of the signer of some bytes, from a file of allowed signers (ssh-keygen(1)).
+def signer_of(content: bytes, signature: bytes, signers: Path, purpose: str = PURPOSE) -> str:
+    """Return the name of the signer of some bytes for a purpose, from a file of allowed signers (ssh-keygen(1)).
 
     Raises RecordError unless an allowed signer signed exactly these bytes.
     """
@@ -35,7 +35,7 @@ def signer_of(content: bytes, signature: bytes, signers: Path) -> str:
         principals = _ssh_keygen(f"no signer in {signers} made the signature", b"", "-Y", "find-principals", *common)
         name = principals.decode(errors="replace").splitlines()[0]
         refused = f"the signature by {name} is not for these files"
-        _ssh_keygen(refused, content, "-Y", "verify", "-n", PURPOSE, "-I", name, *common)
+        _ssh_keygen(refused, content, "-Y", "verify", "-n", purpose, "-I", name, *common)
     return name
 
 

@@ -10,10 +10,10 @@ from results.points.estimate import Interval
 from results.points.repeats import PointResults
 from results.record.records import RecordError, Skipped
 from results.record.values import count, rounded
-from results.verdicts.measures import Answer, answer, check_alike, points_of
+from results.verdicts.measures import Answer, answer, at, check_alike, points_of
 from results.verdicts.outcome import Outcome, judge
 from results.verdicts.quality import not_work_of_bf16
-from results.verdicts.requirements import Item, Requirements
+from results.verdicts.requirements import Item, Requirements, Selection
 
 USUAL_PRECISIONS = ("", "fp32", "tf32", "bf16", "fp16")
 
@@ -32,6 +32,11 @@ class Verdict(NamedTuple):
         """Interval of the number; None if there is none."""
         return self.answer.interval
 
+    @property
+    def words(self) -> str:
+        """The outcome as text, such as passed, or kept for a pledge."""
+        return self.item.WORDS.get(self.outcome.value, self.outcome.value)
+
 
 def accept(
     results: Sequence[PointResults], requirements: Requirements, skipped: Sequence[Skipped] = ()
@@ -46,23 +51,66 @@ def accept(
     systems = dict.fromkeys(
         [*(one.system for one in results), *(system for one in skipped for system in one.systems or ())]
     )
-    verdicts = []
-    for system in systems:
-        missing = missing_words(skipped, system)
-        for item in requirements.must:
-            wanted = requirements.workloads[item.of]
-            mine = points_of(results, system, wanted)
-            answered = answer(mine, item)
-            if not wanted.precision and answered.precision not in USUAL_PRECISIONS:
-                why_not = not_work_of_bf16(answered.best, mine) if answered.best else "it is of two points"
-                doubt = f"in {answered.precision}: the requirements name no precision, and {why_not}"
-                answered = answered._replace(doubts=(doubt, *answered.doubts) if why_not else answered.doubts)
-            verdict = _judge(item, system, answered)
-            if missing and verdict.outcome is not Outcome.FAILED:
-                reason = "; ".join(filter(None, [verdict.reason, missing]))
-                verdict = verdict._replace(outcome=Outcome.UNDECIDED, reason=reason)
-            verdicts.append(verdict)
-    return verdicts
+    return [
+        verdict_on(item, system, results, requirements, skipped) for system in systems for item in requirements.must
+    ]
+
+
+def verdict_on(
+    item: Item,
+    system: str,
+    results: Sequence[PointResults],
+    requirements: Requirements,
+    skipped: Sequence[Skipped] = (),
+) -> Verdict:
+    """Return the verdict on one requirement for one system."""
+    wanted = requirements.workloads[item.of]
+    results = [one for one in results if one.system == system]
+    if item.devices and not wanted.filled:  # several copies are no job on all their devices
+        results = [one for one in results if not one.any.get("fill")]
+    mine = points_of(results, system, wanted)
+    answered = answer(mine, item)
+    if answered.why_not and not any(one.good for one in at(mine, item)):
+        answered = _without_broken(answered, at(results, item), wanted)
+    if not (wanted.precision or wanted.fixed.get("precision")) and answered.precision not in USUAL_PRECISIONS:
+        why_not = not_work_of_bf16(answered.best, mine) if answered.best else "it is of two points"
+        doubt = f"in {answered.precision}: the requirements name no precision, and {why_not}"
+        answered = answered._replace(doubts=(doubt, *answered.doubts) if why_not else answered.doubts)
+    return with_missing(judged(item, system, answered), skipped)
+
+
+def _without_broken(answered: Answer, at_place: Sequence[PointResults], wanted: Selection) -> Answer:
+    """Return an answer whose reason names the runs that do not count; it is a failure if one changed a fixed fact."""
+    runs = [record for one in at_place if wanted.has(one) for record in (*one.good, *one.bad)]
+    broken = [one for one in map(wanted.fixed.broken, runs) if any(one)]
+    if not broken:
+        return answered
+    words = "; ".join(dict.fromkeys(map(str, broken)))
+    is_failure = answered.is_failure or any(one.changed for one in broken)
+    return answered._replace(why_not=f"no run that counts: {words}", is_failure=is_failure)
+
+
+def with_missing(verdict: Verdict, skipped: Sequence[Skipped]) -> Verdict:
+    """Return a verdict that is not passed if runs of its system are missing."""
+    missing = missing_words(skipped, verdict.system)
+    if not missing or verdict.outcome is Outcome.FAILED:
+        return verdict
+    reason = "; ".join(filter(None, [verdict.reason, missing]))
+    return verdict._replace(outcome=Outcome.UNDECIDED, reason=reason)
+
+
+def left_out(results: Sequence[PointResults], requirements: Requirements) -> dict[int, str]:
+    """Return a sentence on each run that breaks what is fixed for its workloads, by the id of its record."""
+    found, counting = {}, set()
+    for name, wanted in requirements.workloads.items():
+        for one in filter(wanted.has, results):
+            for record in (*one.good, *one.bad):
+                if words := str(wanted.fixed.broken(record)):
+                    where = record.get("file", {}).get("path") or one.point.place
+                    found[id(record)] = f"{one.system}, {where}: does not count for {name}: {words}"
+                else:
+                    counting.add(id(record))
+    return {key: words for key, words in found.items() if key not in counting}
 
 
 def missing_words(skipped: Sequence[Skipped], system: str) -> str:
@@ -71,7 +119,8 @@ def missing_words(skipped: Sequence[Skipped], system: str) -> str:
     return f"runs are missing ({count(missing, 'reason')})" if missing else ""
 
 
-def _judge(item: Item, system: str, result: Answer) -> Verdict:
+def judged(item: Item, system: str, result: Answer) -> Verdict:
+    """Return the verdict on one requirement, given the answer to it."""
     reason = ""
     if result.why_not:
         outcome, reason = Outcome.FAILED if result.is_failure else Outcome.UNDECIDED, result.why_not

@@ -12,10 +12,11 @@ from results.record.records import RecordError
 from results.record.values import PER_DEVICE, THROUGHPUT, devices_text, grouped
 from results.verdicts.quality import ESTIMATE, deviations, energy_kind, grade, why_not_ranked, window_too_short
 from results.verdicts.ranking import fastest, ranked_points, slowest, why_left_out
-from results.verdicts.requirements import LESS_IS_BETTER, PATHS, SECONDS, UNITS, Quantity, Selection
+from results.verdicts.requirements import LESS_IS_BETTER, PATHS, SECONDS, TIMES, UNITS, Quantity, Selection
 from results.verdicts.scale import setup_at_scale, unlike_words
 
 NO_NUMBER = "no run has this number"
+PATHS_OF_TIMES = {"time_to_solution": THROUGHPUT, "machine_time": PER_DEVICE}  # speeds that times follow from
 
 
 class Answer(NamedTuple):
@@ -46,14 +47,14 @@ class Answer(NamedTuple):
 
 
 def points_of(results: Sequence[PointResults], system: str, wanted: Selection) -> list[PointResults]:
-    """Return a system's points of a workload, including those whose runs all failed."""
-    return [one for one in results if one.system == system and wanted.has(one)]
+    """Return a system's points of a workload with the runs that count, including those whose runs all failed."""
+    return wanted.of(one for one in results if one.system == system)
 
 
 def check_alike(results: Sequence[PointResults], workloads: Mapping[str, Selection]) -> None:
     """Raise RecordError if the runs of a workload differ in model or data, as the best of them would be ambiguous."""
     for name, wanted in workloads.items():
-        points = [one.point for one in ranked_points(results) if wanted.has(one)]
+        points = [one.point for one in ranked_points(wanted.of(results))]
         for fact in ("model", "data", "sample"):
             values = sorted({getattr(point, fact) for point in points})
             if len(values) > 1:
@@ -64,7 +65,14 @@ def answer(mine: Sequence[PointResults], quantity: Quantity) -> Answer:
     """Return a system's value of a quantity from its points of the workload, or why it has none."""
     if not mine:
         return Answer(why_not="no run of this workload")
-    at_place = _at(mine, quantity)
+    if quantity.what == "machine_time" and not quantity.machine_devices:
+        return Answer(why_not="the devices of the machine are not known: give a pledge, or a budget of devices")
+    at_place = at(mine, quantity)
+    if quantity.what == "machine_time" and at_place and all(one.any.get("fill") for one in at_place):
+        largest, machine = max(one.point.devices for one in at_place), quantity.machine_devices or 0
+        at_place = [one for one in at_place if one.point.devices >= machine]
+        if not at_place:
+            return Answer(why_not=part_filled(largest, machine))
     if quantity.what == "failed_runs":
         runs = sum(len(one.good) + len(one.bad) for one in at_place)
         if not runs:
@@ -85,12 +93,18 @@ def answer(mine: Sequence[PointResults], quantity: Quantity) -> Answer:
     return _best(good, quantity)
 
 
-def _at(results: Sequence[PointResults], quantity: Quantity) -> list[PointResults]:
+def at(results: Sequence[PointResults], quantity: Quantity) -> list[PointResults]:
+    """Return the points on the devices and at the batch size of a quantity."""
     return [
         one
         for one in results
         if quantity.devices in (None, one.point.devices) and quantity.global_batch in (None, one.point.global_batch)
     ]
+
+
+def part_filled(devices: int, machine_devices: int) -> str:
+    """Return why copies on part of a machine do not show what all of it does."""
+    return f"the copies filled {devices} of {devices_text(machine_devices)}: a projection does not count"
 
 
 def _nothing_there(mine: Sequence[PointResults]) -> str:
@@ -112,7 +126,7 @@ def _no_run(mine: Sequence[PointResults], at_place: Sequence[PointResults]) -> A
 
 def _best(good: Sequence[PointResults], quantity: Quantity) -> Answer:
     """Return the answer at the best of the points."""
-    path = THROUGHPUT if quantity.what == "time_to_solution" else PATHS[quantity.what]
+    path = PATHS_OF_TIMES.get(quantity.what) or PATHS[quantity.what]
     is_energy = path.startswith("energy.")
     usable = [one for one in good if not window_too_short(one, path)]
     if not usable:
@@ -143,9 +157,10 @@ def _best(good: Sequence[PointResults], quantity: Quantity) -> Answer:
 
 def _estimate(best: PointResults, path: str, quantity: Quantity, with_accuracy: bool) -> Estimate | None:
     estimate, values = best.estimate(path, with_accuracy), best.values(path)
-    is_time = quantity.what == "time_to_solution"
+    is_time = quantity.what in TIMES
     if is_time and estimate:
-        seconds = (quantity.work or math.nan) / SECONDS[quantity.unit]
+        devices = (quantity.machine_devices or math.nan) if quantity.what == "machine_time" else 1
+        seconds = (quantity.work or math.nan) / SECONDS[quantity.unit] / devices
         estimate, values = exactly(seconds) / estimate, [seconds / value for value in values]
     if quantity.is_trimmed:
         ends = (quantity.without_fastest, quantity.without_slowest)
@@ -155,7 +170,7 @@ def _estimate(best: PointResults, path: str, quantity: Quantity, with_accuracy: 
 
 
 def _unit(quantity: Quantity, work_unit: str) -> str:
-    if quantity.what == "time_to_solution":
+    if quantity.what in TIMES:
         return quantity.unit
     return {"mfu": "", "work_per_energy": f"{work_unit}/Wh", **UNITS}.get(quantity.what, f"{work_unit}/s")
 

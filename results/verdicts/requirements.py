@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from results.points.repeats import PointResults
 from results.record.records import RecordError
 from results.record.values import PER_DEVICE, THROUGHPUT, WORK, devices_text
 from results.verdicts.formula import Formula
 from results.verdicts.quality import GRADES
+from results.verdicts.tender.fixed import Fixed, read_fixed
 from results.verdicts.written import check_key, filled, read_mapping
 from results.workloads import workloads
 
@@ -29,7 +30,9 @@ PATHS = {
 }
 UNITS = {"goodput": "requests/s", "ttft_p99": "s", "tpot_p99": "s", "energy_per_token": "J"}
 LESS_IS_BETTER = ("ttft_p99", "tpot_p99", "energy_per_token")  # with a limit at_most, and so best where it is least
-WHATS = (*PATHS, "time_to_solution", "scaling_efficiency", "failed_runs", "energy_grade")
+TIMES = ("time_to_solution", "machine_time")  # for `work`, in `unit`
+WHATS = (*PATHS, *TIMES, "scaling_efficiency", "failed_runs", "energy_grade")
+COMMITTED_POWER = "committed_power"  # of a pledge alone, in kW
 # Largest limits of shares: with a limit in percent, every or no value would pass.
 MOST_OF_SHARES = {"mfu": 1.0, "scaling_efficiency": 2.0}
 SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "days": 86400.0}
@@ -45,15 +48,23 @@ class Selection:
     sample: str = ""
     precision: str = ""
     weight: float = 1.0
+    filled: bool = False  # only runs with the tag fill, whose copies fill the nodes
+    fixed: Fixed = field(default_factory=Fixed)  # what a run must keep for it to count
 
     def has(self, one: PointResults) -> bool:
         """Return whether a point belongs to it. Facts that failed runs did not record are not compared."""
         facts = {"model": one.point.model, "data": one.point.data, "sample": one.point.sample}
         facts["precision"] = one.precision
         known = {name: value for name, value in facts.items() if value or one.good}
+        if self.filled and not one.any.get("fill"):
+            return False
         return one.point.benchmark == self.benchmark and all(
             not (wanted := getattr(self, name)) or value == wanted for name, value in known.items()
         )
+
+    def of(self, results: Iterable[PointResults]) -> list[PointResults]:
+        """Return its points with the runs that count: those that keep what is fixed."""
+        return [kept for one in results if self.has(one) and (kept := self.fixed.kept(one))]
 
 
 @dataclass(frozen=True)
@@ -65,9 +76,10 @@ class Quantity:
     devices: int | None = None
     global_batch: int | None = None
     from_devices: int | None = None  # smaller number of a scaling efficiency; None: the fewest measured
-    work: float | None = None  # of a time to solution, in units of work; None: the workload's default
+    work: float | None = None  # of a time, in units of work; None: the workload's default
     work_unit: str = ""  # filled in from the workload
-    unit: str = "h"  # of a time to solution
+    unit: str = "h"  # of a time
+    machine_devices: int | None = None  # of a machine time: devices of the whole machine
     without_fastest: int = 0  # number of a point's runs that the mean leaves out
     without_slowest: int = 0
     of_runs: int = 0  # number of runs that are needed
@@ -95,6 +107,7 @@ class Item(Quantity):
     name: str = ""
     at_least: float | str | None = None
     at_most: float | str | None = None
+    WORDS: ClassVar[Mapping[str, str]] = {}  # for outcomes, where other ones than their own
 
     def __str__(self) -> str:
         return self.name or f"{self.of}: {self.words} {self.limit_words}"
@@ -104,7 +117,8 @@ class Item(Quantity):
         """Limit that must be met, as text."""
         sign, limit = ("at least", self.at_least) if self.at_least is not None else ("at most", self.at_most)
         number = f"{limit:,.6g}" if isinstance(limit, int | float) else str(limit)
-        return f"{sign} {number}{f' {self.unit}' if self.what == 'time_to_solution' else ''}"
+        unit = self.unit if self.what in TIMES else "kW" if self.what == COMMITTED_POWER else ""
+        return f"{sign} {number} {unit}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -131,6 +145,8 @@ class Score:
     formula: Formula
     terms: Mapping[str, Quantity]
     better: str  # higher or lower
+    minimum: float | None = None  # with which an offer is accepted
+    points: float | None = None  # at the minimum; a score gets points x score / minimum
 
 
 @dataclass(frozen=True)
@@ -158,24 +174,39 @@ def read_requirements(path: Path) -> Requirements:
         raise RecordError(
             f"{path}: 'must' is a list of requirements, each with 'of', 'what' and 'at_least' or 'at_most'"
         )
-    must = tuple(_item(values, f"{path}, requirement {number}", wanted) for number, values in enumerate(items, 1))
-    twice = [str(one) for index, one in enumerate(must) if str(one) in map(str, must[:index])]
-    if twice:
-        raise RecordError(f"{path}: the requirement '{twice[0]}' occurs twice")
+    must = tuple(read_item(values, f"{path}, requirement {number}", wanted) for number, values in enumerate(items, 1))
+    refuse_twice(must, f"{path}: the requirement")
     reference = content.get("reference") or ""
     if not isinstance(reference, str | int):
         raise RecordError(f"{path}: reference is {reference!r}, but must be the name of a system")
-    score = content.get("score")
-    return Requirements(
-        wanted,
-        must,
-        str(reference),
-        _budget(content.get("budget") or {}, f"{path}, budget"),
-        _score(score, f"{path}, score", wanted) if score is not None else None,
-    )
+    budget = _budget(content.get("budget") or {}, f"{path}, budget")
+    score = _score(content["score"], f"{path}, score", wanted) if content.get("score") is not None else None
+    found = Requirements(wanted, must, str(reference), budget, score)
+    return for_machine(found, budget.devices) if budget.devices else found
+
+
+def for_machine(requirements: Requirements, devices: int) -> Requirements:
+    """Return requirements with a number of devices of the whole machine, where a machine time names none."""
+
+    def complete(one: Any) -> Any:
+        return replace(one, machine_devices=one.machine_devices or devices)
+
+    score = requirements.score
+    if score:
+        score = replace(score, terms={name: complete(one) for name, one in score.terms.items()})
+    return replace(requirements, must=tuple(map(complete, requirements.must)), score=score)
+
+
+def refuse_twice(items: Sequence[Item], where: str) -> None:
+    """Raise RecordError for an item that occurs twice."""
+    twice = [str(one) for index, one in enumerate(items) if str(one) in map(str, items[:index])]
+    if twice:
+        raise RecordError(f"{where} '{twice[0]}' occurs twice")
 
 
 def _selection(values: Any, where: str) -> Selection:
+    if isinstance(values, Mapping) and "fixed" in values:
+        values = {**values, "fixed": read_fixed(values["fixed"], where)}
     entry = filled(Selection, values, where)
     if entry.benchmark not in workloads():
         raise RecordError(f"{where}: unknown benchmark {entry.benchmark!r}: choose one of {', '.join(workloads())}")
@@ -202,14 +233,19 @@ def _score(values: Any, where: str, wanted: Mapping[str, Selection]) -> Score:
     entry = filled(Score, {**values, "formula": formula, "terms": terms}, where)
     if entry.better not in ("higher", "lower"):
         raise RecordError(f"{where}: better is {entry.better!r}, but must be higher or lower")
+    if entry.minimum is not None and not (entry.minimum and entry.better == "higher"):
+        raise RecordError(f"{where}: a minimum must be greater than 0, and needs 'better: higher'")
+    if entry.points and not entry.minimum:
+        raise RecordError(f"{where}: points are those at the minimum: give 'minimum'")
     for name, quantity in terms.items():
         if quantity.what == "energy_grade":
             raise RecordError(f"{where}, term {name}: a grade is not a number")
     return entry
 
 
-def _item(values: Any, where: str, wanted: Mapping[str, Selection]) -> Item:
-    entry: Item = _quantity(Item, values, where, wanted)
+def read_item(values: Any, where: str, wanted: Mapping[str, Selection], kind: type[Item] = Item) -> Any:
+    """Return a requirement; raises RecordError for missing or unknown keys and for invalid values."""
+    entry: Item = _quantity(kind, values, where, wanted)
     if (entry.at_least is None) == (entry.at_most is None):
         raise RecordError(f"{where}: give either 'at_least' or 'at_most'")
     limit = entry.at_least if entry.at_most is None else entry.at_most
@@ -229,20 +265,20 @@ def _quantity(kind: type[Any], values: Any, where: str, wanted: Mapping[str, Sel
         raise RecordError(f"{where}: 'of' is {entry.of!r}, but must be one of the file's workloads {', '.join(wanted)}")
     if entry.what not in WHATS:
         check_key(entry.what, dict.fromkeys(WHATS), f"{where}: 'what'")
-    if "unit" in values and entry.what != "time_to_solution":
+    if "unit" in values and entry.what not in TIMES:
         raise RecordError(f"{where}: unit is {entry.unit!r}, but only a time_to_solution has one: leave it out")
     if entry.unit not in SECONDS:
         raise RecordError(f"{where}: unit is {entry.unit!r}, but must be one of {', '.join(SECONDS)}")
-    for name in ("devices", "global_batch", "from_devices", "work"):
+    for name in ("devices", "global_batch", "from_devices", "work", "machine_devices"):
         if getattr(entry, name) == 0:
             raise RecordError(f"{where}: {name} is 0, but must be greater than 0")
     facts = workloads()[wanted[entry.of].benchmark]
     if entry.work_unit not in ("", facts.work_unit):
         raise RecordError(f"{where}: work_unit is {entry.work_unit!r}, but {facts.title} counts {facts.work_unit}")
     entry = replace(entry, work_unit=facts.work_unit)
-    if entry.what == "time_to_solution" and entry.work is None:
+    if entry.what in TIMES and entry.work is None:
         if facts.reported is None:
-            raise RecordError(f"{where}: a time to solution needs 'work', in {facts.work_unit}")
+            raise RecordError(f"{where}: a {entry.what.replace('_', ' ')} needs 'work', in {facts.work_unit}")
         entry = replace(entry, work=facts.reported.amount)
     if entry.is_trimmed and entry.of_runs <= entry.without_fastest + entry.without_slowest:
         raise RecordError(f"{where}: of_runs must be larger than the number of runs left out")

@@ -152,7 +152,7 @@ def _of_one_precision(results: Sequence[PointResults], wanted: Selection) -> lis
 
     Includes failed runs without a recorded precision. Raises RecordError if there are several such precisions.
     """
-    every = [one for one in results if wanted.has(one)]
+    every = wanted.of(results)
     good = ranked_points(every)
     has = [{one.precision for one in good if one.system == name} for name in dict.fromkeys(one.system for one in good)]
     if wanted.precision or not has:

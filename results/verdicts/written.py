@@ -56,6 +56,8 @@ def check_key(name: Any, known: Mapping[str, Any], where: str) -> None:
 def _wanted(field: Field[Any], value: Any) -> str:
     """Describe the values that a field accepts; empty if it accepts this one."""
     kinds = str(field.type).split(" | ")
+    if kinds == ["bool"]:
+        return "" if isinstance(value, bool) else "true or false"
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < LARGEST
     if "str" in kinds and isinstance(value, str):
         return ""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import comb
 
 from benchmarks.common.measure.step_timer import percentile
 from benchmarks.common.record import EFFECTIVE, MEASURED
+from jpwr.energy.statistics import median_interval
 
 
 @dataclass(frozen=True)
@@ -118,20 +118,3 @@ def effective_metrics(
             if all_parts_s
         },
     }
-
-
-def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float | None, float | None]:
-    """Return a confidence interval of the median, for any distribution; (None, None) for too few values.
-
-    Conover 1999, Practical Nonparametric Statistics, section 3.2.
-    """
-    count, ordered = len(values), sorted(values)
-    outside, low = 0.0, None
-    for index in range(count // 2):
-        outside += (
-            2 * comb(count, index) / 2**count
-        )  # probability that the median is beyond the index-th value from either end
-        if outside > 1 - confidence:
-            break
-        low = index
-    return (None, None) if low is None else (ordered[low], ordered[count - 1 - low])

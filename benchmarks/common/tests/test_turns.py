@@ -7,9 +7,10 @@ import statistics
 import pytest
 from scipy import stats
 
-from benchmarks.common.measure.throughput import Block, Turns, effective_metrics, median_interval
+from benchmarks.common.measure.throughput import Block, Turns, effective_metrics
 from benchmarks.common.measure.turns import measure_in_turns
 from benchmarks.common.record import EFFECTIVE, MEASURED
+from jpwr.energy.statistics import median_interval
 
 
 class Machine:

@@ -85,6 +85,8 @@ def test_the_record_is_printed_and_stored(one_rank):
     assert json.loads(line.removeprefix("CARAML_RESULT ")) == record
     assert record["status"] == "ok"
     assert f"{record['metrics']['tokens_per_s']:.1f} tokens/s" in printed
+    shape = {"num_layers": 4, "hidden_size": 256, "num_heads": 8, "vocab_size": 8192}
+    assert shape.items() <= record["config"]["model"].items()
 
 
 def test_throughput_is_tokens_over_the_windows_time(one_rank):

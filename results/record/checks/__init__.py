@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from results.record.checks import energy, inference, reads, throughput, windows
+from results.record.checks import energy, inference, node_check, reads, throughput, windows
 from results.record.checks.run import KINDS, TOLERANCE, Relations, Run, Sentences
 from results.record.parts import is_number, windows_of
 from results.record.stated import statements
@@ -75,7 +75,12 @@ def _values_are_as_stated_elsewhere(run: Run) -> Sentences:
             yield f"{name} is stored as {stored!r}, but {source} has {value!r}"
 
 
-RELATIONS: tuple[Callable[[Run], Relations], ...] = (*throughput.RELATIONS, *energy.RELATIONS, inference.rates)
+RELATIONS: tuple[Callable[[Run], Relations], ...] = (
+    *throughput.RELATIONS,
+    *energy.RELATIONS,
+    inference.rates,
+    *node_check.RELATIONS,
+)
 # Of a record that another client's result was made into, which has no windows, devices and energy.
 OF_OTHERS: tuple[Callable[[Run], Sentences], ...] = (_numbers_are_above_0, _derived_numbers_are_right)
 RULES: tuple[Callable[[Run], Sentences], ...] = (
@@ -88,4 +93,5 @@ RULES: tuple[Callable[[Run], Sentences], ...] = (
     *energy.RULES,
     *reads.RULES,
     *inference.RULES,
+    *node_check.RULES,
 )

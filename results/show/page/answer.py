@@ -24,13 +24,15 @@ from results.show.tables.decision import (
     score_rows,
 )
 from results.show.tables.doubts import alike
-from results.verdicts.accept import Verdict, accept
+from results.verdicts.accept import Verdict
 from results.verdicts.cost import Cheapest, Costs, cheapest, crossings, tied_with_cheapest
 from results.verdicts.outcome import Outcome
 from results.verdicts.quality import ESTIMATE, energy_kind, grade, why_not_ranked
 from results.verdicts.ranking import fastest, rank, ranked_points
-from results.verdicts.requirements import Requirements
+from results.verdicts.requirements import Requirements, for_machine
 from results.verdicts.score import NEAREST, Ranked, Scored, scores
+from results.verdicts.tender.award import Tender, judge_tender
+from results.verdicts.tender.pledge import Pledge
 
 TWICE = 2.0  # from here on a lead is a factor, and below a percentage
 
@@ -59,13 +61,23 @@ class Decision(NamedTuple):
     scores: Table | None  # of all rankings
     form: str  # how a score is made of its parts
     beyond: list[str]
+    tender: Tender
+    pledged: list[tuple[str, list[Cell]]]  # cells of a pledge, as of the requirements
+    pledge_details: Table | None
 
 
 def decide(
-    results: Sequence[PointResults], requirements: Requirements, costs: Costs | None, skipped: Sequence[Skipped] = ()
+    results: Sequence[PointResults],
+    requirements: Requirements,
+    costs: Costs | None,
+    skipped: Sequence[Skipped] = (),
+    pledge: Pledge | None = None,
 ) -> Decision:
-    """Return verdicts and scores; raises RecordError where the requirements do not fit the results."""
-    verdicts = accept(results, requirements, skipped) if requirements.must else []
+    """Return verdicts and scores; raises RecordError where the requirements or the pledge do not fit the results."""
+    if pledge:
+        requirements = for_machine(requirements, pledge.devices)
+    tender = judge_tender(results, requirements, pledge, skipped)
+    verdicts = tender.must
     found = scores(results, requirements, costs, verdicts)
     currency = costs.currency if costs else ""
     reasons = {name: alike([one for one in skipped if one.may_be_of(name)]) for name in {one.system for one in results}}
@@ -85,6 +97,9 @@ def decide(
         table_of(ranking_rows(found)),
         form_of_score(requirements, found),
         beyond_measured(of_others),
+        tender,
+        matrix(tender.pledged)[1],
+        table_of(verdict_rows(tender.pledged, "pledge")) if pledge else None,
     )
 
 

@@ -47,6 +47,8 @@ HELP = {
     "machine": "Share of the purchase price for the time that the work takes",
     "measured at": "What the energy's sensors cover; Q0 estimate, Q1 device, Q2 node, Q3 supply",
     "MFU": "Model FLOP/s utilisation: useful FLOP/s in percent of the device's peak",
+    "of achievable": "Useful FLOP/s in percent of those of the fastest dense product of matrices: measured by the "
+    "system's node check, else as results/reference/achievable.csv has them",
     "options": "What else was chosen for the runs of this row",
     "p95 step over median": "How much longer the slowest 5 % of the steps take at least than the median step",
     "peak memory": "Largest memory in use on a device",

@@ -25,6 +25,7 @@ from results.show.tables.summary import summary_rows
 from results.verdicts.cost import Costs
 from results.verdicts.quality import GRADES
 from results.verdicts.requirements import Requirements
+from results.verdicts.tender.pledge import Pledge
 
 TEMPLATE = "report.html.j2"
 ENDINGS = (".html", ".htm", ".pdf")
@@ -51,9 +52,12 @@ def write_report(
     costs: Costs | None = None,
     with_published: bool = False,
     requirements: Requirements | None = None,
+    pledge: Pledge | None = None,
 ) -> list[Path]:
     """Write the page (as PDF if its name ends so), and each plot as PNG in a folder next to it; return the files."""
-    decision = decide(by_point(records), requirements, costs, skipped) if requirements else None
+    decision = decide(by_point(records), requirements, costs, skipped, pledge) if requirements else None
+    if decision:
+        records = [record for record in records if id(record) not in decision.tender.left_out]
     sections = sections_of(records, costs, with_published)
     page.parent.mkdir(parents=True, exist_ok=True)
     text = _render(records, skipped, sections, costs, decision)

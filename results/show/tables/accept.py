@@ -9,29 +9,40 @@ from typing import Any
 from results.points.estimate import Interval
 from results.record.records import Skipped
 from results.record.values import rounded
+from results.show.tables.table import aligned
 from results.verdicts.accept import Verdict
 from results.verdicts.outcome import Outcome
+from results.verdicts.tender.award import Tender
 
 HEADER = ["system", "requirement", "outcome", "found", "95 % interval", "at", "why", "doubts"]
 ALWAYS = HEADER.index("at")  # columns before this one are never dropped
 MARKS = {Outcome.PASSED: "✓", Outcome.FAILED: "✗", Outcome.UNDECIDED: "?"}
 
 
-def verdict_rows(verdicts: Sequence[Verdict]) -> list[list[str]]:
-    """Return the header and a row for each requirement and system, without empty columns at the end."""
-    rows = [HEADER, *map(_row, verdicts)]
+def verdict_rows(verdicts: Sequence[Verdict], name: str = "requirement") -> list[list[str]]:
+    """Return the header and a row for each requirement or pledge, without empty columns at the end."""
+    rows = [[name if title == "requirement" else title for title in HEADER], *map(_row, verdicts)]
     used = [index for index in range(len(HEADER)) if index < ALWAYS or any(row[index] for row in rows[1:])]
     return [[row[index] for index in used] for row in rows]
 
 
 def _row(one: Verdict) -> list[str]:
-    cells = [outcome_text(one.outcome), found_text(one), interval_text(one.interval)]
+    cells = [outcome_text(one), found_text(one), interval_text(one.interval)]
     return [one.system, str(one.item), *cells, one.answer.at, one.reason, "; ".join(one.answer.doubts)]
 
 
-def outcome_text(outcome: Outcome) -> str:
+def outcome_text(verdict: Verdict) -> str:
     """Return the outcome with a mark, which does not depend on colours."""
-    return f"{MARKS[outcome]} {outcome.value}"
+    return f"{MARKS[verdict.outcome]} {verdict.words}"
+
+
+def tender_text(tender: Tender) -> str:
+    """Return the tables of requirements and pledge, the points of the score, and the runs that do not count."""
+    lines = [aligned(verdict_rows(tender.must), str.ljust), counts_text(tender.must)] if tender.must else []
+    if tender.pledge:
+        title = f"pledge of {tender.pledge.title}, {tender.pledge.signature}:"
+        lines += [*([""] if lines else []), title, aligned(verdict_rows(tender.pledged, "pledge"), str.ljust)]
+    return "\n".join([*lines, *map(str, tender.awards), *tender.left_out.values()])
 
 
 def found_text(verdict: Verdict) -> str:
@@ -62,10 +73,18 @@ def counts_text(verdicts: Sequence[Verdict]) -> str:
     return "\n".join(lines)
 
 
-def verdicts_json(verdicts: Sequence[Verdict], code: int, skipped: Sequence[Skipped] = ()) -> str:
+def verdicts_json(tender: Tender, code: int, skipped: Sequence[Skipped] = ()) -> str:
     """Return the verdicts as JSON: numbers with all digits, null if there is none."""
-    missing = [{"systems": one.systems, "reason": one} for one in skipped if one.systems is not None]
-    data = {"exit_code": code, "requirements": [_as_data(one) for one in verdicts], "missing": missing}
+    data: dict[str, Any] = {
+        "exit_code": code,
+        "requirements": [_as_data(one) for one in tender.must],
+        "missing": [{"systems": one.systems, "reason": one} for one in skipped if one.systems is not None],
+        "scores": [one.as_data() for one in tender.awards],
+        "left_out": list(tender.left_out.values()),
+    }
+    if tender.pledge:
+        about = {name: getattr(tender.pledge, name) for name in ("vendor", "date", "system", "devices", "signature")}
+        data["pledge"] = {**about, "items": [_as_data(one) for one in tender.pledged]}
     return json.dumps(data, indent=1)
 
 
@@ -78,7 +97,7 @@ def _as_data(one: Verdict) -> dict[str, Any]:
         "what": item.what,
         "at_least": item.at_least,
         "at_most": item.at_most,
-        "outcome": one.outcome.value,
+        "outcome": one.words,
         "value": one.answer.value,
         "low": interval.low if interval else None,
         "high": interval.high if interval else None,

@@ -47,7 +47,7 @@ def matrix(verdicts: Sequence[Verdict]) -> tuple[list[str], list[tuple[str, list
 def _cell(one: Verdict) -> Cell:
     number = found_text(one)
     words = filter(None, [number, one.reason])
-    return Cell(one.outcome.name.lower(), outcome_text(one.outcome), "; ".join(words), one.answer.doubts)
+    return Cell(one.outcome.name.lower(), outcome_text(one), "; ".join(words), one.answer.doubts)
 
 
 def counts(verdicts: Sequence[Verdict]) -> list[str]:

@@ -145,6 +145,7 @@ COLUMNS: tuple[PointColumn, ...] = (
     PointColumn("{unit}/s/device", partial(_median, PER_DEVICE), methodcaller("half_width", PER_DEVICE)),
     PointColumn("TFLOP/s/device", partial(_median, "metrics.tflops_per_device")),
     PointColumn("MFU [%]", _mfu_percent),
+    PointColumn("of achievable [%]", partial(_median, "metrics.achievable_percent")),
     PointColumn("avg power [W]", partial(_median, "energy.avg_power_w")),
     PointColumn("{unit}/Wh", partial(_median, WORK), methodcaller("half_width", WORK)),
     PointColumn("± 95 %", methodcaller("half_width", WORK), methodcaller("half_width", WORK)),

@@ -42,6 +42,7 @@ COLUMNS = (
     Column("IO [%]", "metrics.io_percent", ".1f"),
     Column("Comm [%]", "metrics.comm_percent", ".1f"),
     Column("TFLOP/s/device", "metrics.tflops_per_device", ".3f"),
+    Column("of achievable [%]", "metrics.achievable_percent", ".1f"),
     Column("avg power [W]", "energy.avg_power_w", ".1f"),
     Column("energy [Wh/device]", "energy.energy_wh_per_device", ".4f"),
     Column("{unit}/Wh", "energy.{unit}_per_wh", ".0f"),

@@ -1,0 +1,1 @@
+"""Rates of devices and links, to find slow ones."""

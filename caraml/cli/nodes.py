@@ -1,0 +1,50 @@
+"""Command that finds slow devices and nodes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from caraml.cli.after import JSON, good_checks, records_in
+from caraml.cli.command import Group, above_0, argument, file, folders
+from results.record.records import RecordError
+from results.show.tables.nodes import node_data, node_rows, node_sentences
+from results.show.tables.table import aligned, failures
+from results.verdicts.nodes import NODE_CHECK, THRESHOLD_PERCENT, differences, judge, outcomes
+from results.verdicts.outcome import Outcome, exit_code
+
+COMMANDS = Group()
+
+
+@COMMANDS.command(
+    folders(help="of jube/node_check.yaml, such as jube/node_check_run; the devices of all are one group"),
+    file("--baseline", "compare also with a good node check: its result.json or its folder"),
+    argument(
+        "--threshold",
+        type=above_0,
+        default=THRESHOLD_PERCENT,
+        metavar="PERCENT",
+        help="of the group's median or the baseline, below which a figure is slow; default: %(default)g",
+    ),
+    JSON,
+)
+def check_nodes(options: argparse.Namespace) -> int:
+    """Find slow devices and nodes; exits with 1 if one is slow, with 3 if that cannot be decided."""
+    found = records_in(options.folders)
+    records = [record for record in found.records if record["benchmark"] == NODE_CHECK]
+    if not records:
+        raise RecordError(f"{options.folders[0]} has no node check: run jube/node_check.yaml")
+    baseline = good_checks([options.baseline]) if options.baseline else []
+    verdicts, unlike = judge(records, baseline, options.threshold), differences(records)
+    failed = failures(records)
+    is_incomplete = failed or any(one.systems is not None for one in found.skipped)
+    code = exit_code([*outcomes(verdicts), *([Outcome.UNDECIDED] if is_incomplete else [])])
+    if options.json:
+        data = {"exit_code": code, "threshold_percent": options.threshold, "failed": failed}
+        print(json.dumps({**data, "figures": node_data(verdicts, unlike)}, indent=1))
+        return code
+    if verdicts:
+        print(aligned(node_rows(verdicts)))
+    for sentence in [*node_sentences(verdicts, unlike), *failed]:
+        print(sentence)
+    return code

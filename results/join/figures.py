@@ -1,0 +1,70 @@
+"""Power of each figure of a node check, and its rate by that power."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from jpwr.channel import ChannelInfo
+from jpwr.errors import NotEnoughSamples
+from jpwr.process.device_ids import same_ids
+from jpwr.trace.trace import Trace
+from results.join.energy import NOT_SAMPLED, Node
+from results.record.parts import windows_of
+from results.record.records import Record
+
+UNITS = {"TFLOP/s": "tflops", "GB/s": "gb_per_s"}  # in names of metrics
+
+
+def add_power(record: Record, traces: Sequence[Trace]) -> None:
+    """Add its power in watts to each figure of a device, and the rate by it, or the reason for which they are missing.
+
+    A device with a sensor of its own has that power. Others share their node's sensor: the rate is then that of all its
+    devices. The interval has two independent components, of the rate and of the energy. Raises EnergyError if a node
+    has no trace.
+    """
+    nodes = {host: Node(record, host, windows, traces) for host, windows in windows_of(record, "measured").items()}
+    hosts = {device["rank"]: device for device in record["devices"]}
+    figures = record["node_check"]["figures"]
+    per_w: dict[str, list[float]] = {}
+    for figure in figures:
+        if figure["value"] is None or figure.get("start_s") is None:
+            continue
+        device = hosts[figure["rank"]]
+        node, ids = nodes[device["hostname"]], set(same_ids(device["device_id"]))
+        own = [info for info in node.chosen if ids & set(same_ids(info.device_id)) and info.num_devices == 1]
+        together = [one for one in figures if one["name"] == figure["name"] and one["value"] is not None]
+        on_node = [one for one in together if hosts[one["rank"]]["hostname"] == device["hostname"]]
+        sharers = [figure] if own else on_node
+        try:
+            figure |= _by_power(figure, sharers, own or list(node.chosen), node.trace)
+        except NotEnoughSamples as error:
+            figure["no_power"] = str(error)
+        if figure.get("per_w") is not None:
+            per_w.setdefault(f"{figure['name']}_{UNITS[figure['unit']]}_per_w", []).append(figure["per_w"])
+    record["metrics"] |= {name: statistics.median(values) for name, values in per_w.items()}
+
+
+def _by_power(
+    figure: dict[str, Any], sharers: Sequence[dict[str, Any]], channels: Sequence[ChannelInfo], trace: Trace
+) -> dict[str, Any]:
+    known = dict(zip(trace.channels, trace.known_energies(figure["start_s"], figure["end_s"]), strict=True))
+    energies = [one for info in channels if (one := known[info]) is not None]
+    energy_j = math.fsum(one.energy_j for one in energies)
+    if len(energies) < len(channels) or not energy_j > 0:
+        return {"no_power": f"a channel {NOT_SAMPLED}"}
+    duration_s = figure["end_s"] - figure["start_s"]
+    rate = math.fsum(one["value"] for one in sharers)
+    of_rate = math.fsum((one["high"] - one["low"]) / 2 for one in sharers) / rate
+    of_energy = math.fsum(one.uncertainty_j for one in energies) / energy_j
+    power_w = energy_j / duration_s
+    return {
+        "power_w": power_w,
+        "power_half_width_w": of_energy * power_w,
+        "power_kind": "estimated" if any(info.estimated for info in channels) else "measured",
+        "power_scope": "+".join(sorted({info.scope.value for info in channels})),
+        "per_w": rate / power_w,
+        "per_w_half_width": math.hypot(of_rate, of_energy) * rate / power_w,
+    }

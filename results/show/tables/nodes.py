@@ -1,0 +1,67 @@
+"""Verdicts on devices and nodes as a table, as sentences, and as data for JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from results.record.values import rounded
+from results.show.tables.accept import MARKS
+from results.show.tables.table import without_empty_columns
+from results.verdicts.nodes import MATMUL, Kind, Subject, Verdict
+from results.verdicts.outcome import Outcome
+
+# From the worst outcome to the best.
+WORDS = {Outcome.FAILED: "slow", Outcome.UNDECIDED: "undecided", Outcome.PASSED: "ok", None: "not compared"}
+Unlike = Mapping[Subject, Sequence[str]]  # what differs on a device
+
+
+def node_rows(verdicts: Sequence[Verdict]) -> list[list[str]]:
+    """Return the header and a row for each device, node and all nodes, with a mark at each figure that is not ok."""
+    titles = list(dict.fromkeys(_title(one.kind) for one in verdicts))
+    rows = [["system", "node", "device", *titles, "verdict"]]
+    for subject in dict.fromkeys(one.subject for one in verdicts):
+        mine = {_title(one.kind): one for one in verdicts if one.subject == subject}
+        worst = min((one.outcome for one in mine.values()), key=list(WORDS).index)
+        cells = [_cell(mine[title]) if title in mine else "" for title in titles]
+        rows.append([*subject, *cells, f"{MARKS[worst]} {WORDS[worst]}" if worst else WORDS[worst]])
+    return without_empty_columns(rows)
+
+
+def _title(kind: Kind) -> str:
+    of = f" of {kind.ranks}" if kind.ranks > 2 else ""
+    return f"{kind.name.removeprefix(MATMUL).replace('_', ' ')}{of} [{kind.unit}]"
+
+
+def _cell(one: Verdict) -> str:
+    mark = f"{MARKS[one.outcome]} " if one.outcome in (Outcome.FAILED, Outcome.UNDECIDED) else ""
+    return mark + _value(one)
+
+
+def _value(one: Verdict) -> str:
+    return rounded(one.value, one.interval.half if one.interval else None)
+
+
+def node_sentences(verdicts: Sequence[Verdict], unlike: Unlike) -> list[str]:
+    """Return a sentence on each figure that is slow or undecided, with what differs on its device."""
+    found = []
+    for one in verdicts:
+        if one.outcome in (Outcome.FAILED, Outcome.UNDECIDED):
+            share = f" {_value(one)} {one.kind.unit} is {one.percent:.1f} % of {one.against}" if one.percent else ""
+            words = [f"{one.subject}: {WORDS[one.outcome]}: {one.kind.name.replace('_', ' ')}{share}", one.reason]
+            words += [f"what differs: {', '.join(facts)}"] if (facts := unlike.get(one.subject)) else []
+            found.append("; ".join(filter(None, words)))
+    alone = dict.fromkeys(_title(one.kind) for one in verdicts if one.outcome is None)
+    if alone:
+        found.append(f"not compared, as there is one of each: {', '.join(alone)}: give --baseline FILE")
+    return found
+
+
+def node_data(verdicts: Sequence[Verdict], unlike: Unlike) -> list[dict[str, Any]]:
+    """Return each verdict with all digits, None where there is no number, and with what differs on its device."""
+    found = []
+    for one in verdicts:
+        data = one._asdict() | {"outcome": WORDS[one.outcome], "percent": one.percent}
+        subject, kind = data.pop("subject"), data.pop("kind")
+        found.append({**subject._asdict(), **kind._asdict(), **data, "differs": list(unlike.get(subject, []))})
+    return found

@@ -1,0 +1,341 @@
+"""Slow devices and nodes in made node checks, and the share of the achievable FLOP/s that a run reaches."""
+
+from __future__ import annotations
+
+import json
+import statistics
+
+import pytest
+
+from caraml.cli import main
+from jpwr.channel import ChannelInfo, Scope
+from jpwr.energy.statistics import median_interval
+from jpwr.trace.trace import Row, Trace
+from results.achievable import add_achievable, published
+from results.join.figures import add_power
+from results.record.checks import contradictions
+from results.record.schema import violation
+from results.tests import made_up
+from results.verdicts.nodes import Subject, differences, judge, medians, outcomes
+from results.verdicts.outcome import Outcome, exit_code
+
+PER_NODE = 4
+RATES = {"matmul_bf16": 800.0, "triad": 3000.0}
+LINKS = {"all_reduce_node": 400.0, "send_network": 50.0}
+SPREAD = (0.996, 0.997, 0.998, 0.999, 1.0, 1.0, 1.001, 1.002, 1.003, 1.004)
+LARGEST = 512_000_000
+
+
+def figure(name, rank, value, scope="device", spread=SPREAD, **more):
+    values = [value * one for one in spread] if value else []
+    unit = "TFLOP/s" if name.startswith("matmul") else "GB/s"
+    low, high = median_interval(values)
+    middle = {"value": statistics.median(values) if values else None, "low": low, "high": high}
+    return {"name": name, "unit": unit, "rank": rank, "scope": scope, "values": values, **middle, **more}
+
+
+def check(hosts=("n1",), slow=None, spread=SPREAD, system="WAIH100", per_node=PER_NODE, **changes):
+    """A node check in which each figure has its usual rate; `slow` has the share of it by name and rank."""
+    slow = slow or {}
+    ranks = range(len(hosts) * per_node)
+    figures = [
+        figure(name, rank, usual * slow.get((name, rank), 1.0), spread=spread)
+        for name, usual in RATES.items()
+        for rank in ranks
+    ]
+    for size, share in ((8, 1e-6), (LARGEST, 1.0)):
+        for name, usual in LINKS.items():
+            of_node = name.endswith("_node")
+            for rank in ranks[::per_node] if of_node else ranks:
+                value = usual * share * slow.get((name, rank), 1.0)
+                scope = "node" if of_node else "device"
+                more = {"bytes": size, "seconds": size / value / 1e9, "ranks": per_node if of_node else 2}
+                figures.append(figure(name, rank, value, scope, spread, **more))
+    base = made_up.in_units(made_up.result(system, len(ranks), 1), "products")
+    window, device = base["windows"][0], base["devices"][0]
+    devices = [
+        {
+            **device,
+            "rank": rank,
+            "hostname": hosts[rank // per_node],
+            "device_id": f"GPU-x 0000:{rank % per_node:02x}:00.0",
+        }
+        for rank in ranks
+    ]
+    record = {
+        **base,
+        "benchmark": "node_check",
+        "model": "matrices of 8192",
+        "layout": {**base["layout"], "num_nodes": len(hosts)},
+        "windows": [{**window, "hostname": host, "boot_id": host} for host in hosts],
+        "devices": devices,
+        "config": {},
+        "node_check": {"figures": figures, "devices": [{"rank": rank, "pcie_width": "16"} for rank in ranks]},
+    }
+    for name in ("sequence_length", "micro_batch_size"):
+        del record["layout"][name]
+    record["provenance"] = {**base["provenance"], "command": []}
+    return {**record, **changes}
+
+
+def named(records, outcome=Outcome.FAILED, baseline=(), threshold=95.0):
+    return [(str(one.subject), one.kind.name) for one in judge(records, baseline, threshold) if one.outcome is outcome]
+
+
+NODES_1_2_8 = [("n1",), ("n1", "n2"), tuple(f"n{number}" for number in range(8))]
+pytestmark = pytest.mark.arithmetic
+
+
+@pytest.mark.parametrize("hosts", NODES_1_2_8, ids=len)
+def test_of_equal_devices_none_is_slow(hosts):
+    verdicts = judge([check(hosts)], [], 95.0)
+    assert exit_code(outcomes(verdicts)) == 0
+    assert {one.outcome for one in verdicts if one.subject.device} == {Outcome.PASSED}
+    assert violation(check(hosts)) == ""
+
+
+@pytest.mark.parametrize("hosts", NODES_1_2_8, ids=len)
+def test_a_slow_device_is_named_with_its_share_of_the_median(hosts):
+    rank = len(hosts) * PER_NODE - 2
+    verdicts = judge([check(hosts, {("matmul_bf16", rank): 0.9})], [], 95.0)
+    [slow] = [one for one in verdicts if one.outcome is Outcome.FAILED]
+    assert (str(slow.subject), slow.kind.name) == (f"{hosts[-1]}, device 0000:02:00.0", "matmul_bf16")
+    assert slow.percent == pytest.approx(90.0)
+    assert exit_code(outcomes(verdicts)) == 1
+
+
+def test_a_slow_link_is_that_of_its_device_and_a_slow_collective_that_of_its_node():
+    hosts = NODES_1_2_8[-1]
+    slow = {("send_network", 5): 0.5, ("all_reduce_node", 8): 0.7}
+    assert sorted(named([check(hosts, slow)])) == [
+        ("n1, device 0000:01:00.0", "send_network"),
+        ("n2", "all_reduce_node"),
+    ]
+
+
+def test_nodes_of_separate_runs_are_one_group():
+    records = [check((f"n{number}",), {("triad", 3): 0.8} if number == 6 else {}) for number in range(8)]
+    assert named(records) == [("n6, device 0000:03:00.0", "triad")]
+    # A device of two runs has the repeats of both: one fast run does not hide the slow one from the sum of verdicts.
+    records.append(check(("n6",)))
+    assert named(records, Outcome.UNDECIDED) == [("n6, device 0000:03:00.0", "triad")]
+
+
+@pytest.mark.parametrize(
+    ("share", "spread", "outcome"),
+    [
+        (0.951, SPREAD, Outcome.PASSED),
+        (0.94, SPREAD, Outcome.FAILED),
+        (0.949, SPREAD, Outcome.UNDECIDED),  # its interval reaches the threshold
+        (0.94, [0.9, 0.9, 0.9, 1.0, 1.0, 1.0, 1.0, 1.1, 1.1, 1.1], Outcome.UNDECIDED),
+        (0.5, SPREAD[:5], Outcome.UNDECIDED),  # five repeats have no 95 % interval
+    ],
+)
+def test_a_device_is_slow_if_its_whole_interval_is_below_the_threshold(share, spread, outcome):
+    record = check(spread=spread, slow={("matmul_bf16", 1): share})
+    [one] = [
+        one
+        for one in judge([record], [], 95.0)
+        if one.subject.device.startswith("0000:01") and one.kind.name == "matmul_bf16"
+    ]
+    assert one.outcome is outcome
+    assert (one.interval is None) is (len(spread) < 6)
+
+
+def test_the_threshold_is_a_choice():
+    record = check(slow={("matmul_bf16", 1): 0.9})
+    assert named([record], threshold=85.0) == []
+    assert len(named([record], threshold=95.0)) == 1
+
+
+def test_a_single_device_is_compared_with_a_baseline_or_with_nothing():
+    alone = check(per_node=1)
+    assert exit_code(outcomes(judge([alone], [], 95.0))) == 3
+    assert exit_code(outcomes(judge([alone], [alone], 95.0))) == 0
+    slower = check(per_node=1, slow={("matmul_bf16", 0): 0.9})
+    [slow] = [one for one in judge([slower], [alone], 95.0) if one.outcome is Outcome.FAILED]
+    assert (slow.against, slow.percent) == ("the baseline", pytest.approx(90.0))
+    # Not of this system.
+    assert exit_code(outcomes(judge([slower], [check(per_node=1, system="H200")], 95.0))) == 3
+
+
+def test_devices_that_are_all_slow_are_found_by_the_baseline():
+    all_slow = check(slow={("triad", rank): 0.9 for rank in range(PER_NODE)})
+    assert named([all_slow]) == []
+    assert len(named([all_slow], baseline=[check()])) == PER_NODE
+
+
+def test_a_figure_that_one_device_lacks_is_undecided_and_one_that_all_lack_is_left_out():
+    record = check()
+    figures = record["node_check"]["figures"]
+    figures[1] |= {"values": [], "value": None, "low": None, "high": None, "reason": "it broke"}
+    figures += [figure("matmul_fp8", rank, None, reason="no such arithmetic") for rank in range(PER_NODE)]
+    assert named([record], Outcome.UNDECIDED) == [("n1, device 0000:01:00.0", "matmul_bf16")]
+    assert "matmul_fp8" not in {one.kind.name for one in judge([record], [], 95.0)}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("value", 900.0, "value of matmul_bf16, rank 0 is stored as 900, but its repeats give 800"),
+        ("high", 900.0, "high of matmul_bf16, rank 0 is stored as 900"),
+        ("rank", 99, "node_check.figures are of rank 99, but it has no device of that rank"),
+    ],
+)
+def test_a_figure_that_contradicts_its_repeats_or_devices_is_found(name, value, message):
+    record = check()
+    assert contradictions(record) == []
+    record["node_check"]["figures"][0][name] = value
+    assert contradictions(record)[0].startswith(message)
+
+
+def test_what_differs_on_a_device_is_said():
+    record = check()
+    record["node_check"]["devices"][2]["pcie_width"] = "8"
+    uuids = [f"GPU-1111111{rank}-2222-3333-4444-555555555555" for rank in range(PER_NODE)]
+    for device, uuid in zip(record["devices"], uuids, strict=True):
+        device["device_id"] = uuid
+    record["provenance"]["devices"] = [
+        {"uuid": uuid, "power.limit": "500.00 W" if rank == 2 else "700.00 W", "ecc.mode.current": "Enabled"}
+        for rank, uuid in enumerate(uuids)
+    ]
+    channel, held_back = record["energy"]["channels"][0], {"mean_mhz": 1200.0, "throttled": {"power limit": 80.0}}
+    record["energy"]["channels"] = [
+        {
+            **channel,
+            "device_id": uuid,
+            "clocks": held_back if rank == 2 else {"mean_mhz": 1980.0 + rank, "throttled": {}},
+        }
+        for rank, uuid in enumerate(uuids)
+    ]
+    found = differences([record])
+    assert found[Subject("WAIH100", "n1", uuids[2])] == [
+        "PCIe width 8 (most: 16)",
+        "power.limit 500.00 W (most: 700.00 W)",
+        "clock in MHz 1200 (most: 1980)",
+        "percent throttled by power limit 80 (most: 0)",
+    ]
+    assert [facts for subject, facts in found.items() if subject.device != uuids[2]] == [[], [], []]
+
+
+def test_the_command_prints_a_row_for_each_device_and_names_the_slow_one(tmp_path, capsys):
+    folder = made_up.store(tmp_path, [check(("n1", "n2"), {("triad", 6): 0.8})])
+    assert main(["check-nodes", str(folder)]) == 1
+    printed = capsys.readouterr().out
+    assert printed.splitlines()[-1].startswith("n2, device 0000:02:00.0: slow: triad 2,400")
+    assert printed.splitlines()[-1].endswith("is 80.0 % of the median of 8")
+    rows = [line.split("|") for line in printed.splitlines() if "|" in line]
+    assert [title.strip() for title in rows[0]][:5] == ["system", "node", "device", "bf16 [TFLOP/s]", "triad [GB/s]"]
+    assert [row[-1].strip() for row in rows[1:]].count("✗ slow") == 1
+    assert len(rows) == 1 + 2 * PER_NODE + 2  # and one for each node
+    assert main(["check-nodes", str(folder), "--threshold", "70"]) == 0
+    capsys.readouterr()
+    assert main(["check-nodes", str(folder), "--json"]) == 1
+    data = json.loads(capsys.readouterr().out)
+    [slow] = [one for one in data["figures"] if one["outcome"] == "slow"]
+    assert (slow["hostname"], slow["name"], data["exit_code"]) == ("n2", "triad", 1)
+
+
+def test_a_check_that_failed_leaves_the_verdict_open(tmp_path, capsys):
+    failed = made_up.failed("WAIH100", 4, 1, benchmark="node_check", work_unit="products", model="matrices of 8192")
+    folder = made_up.store(tmp_path, [check(("n1", "n2")), failed])
+    assert main(["check-nodes", str(folder)]) == 3
+    assert "failed: the node burned" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["trained"], "has no node check: run jube/node_check.yaml"),
+        (["good", "--baseline", "trained"], "has no good node check: give a result of jube/node_check.yaml"),
+        (["good", "--baseline", "nothing"], "does not exist"),
+        (["good", "--threshold", "0"], "'0' is not a number above 0"),
+        (["nothing"], "nothing"),
+    ],
+)
+def test_what_cannot_be_checked_is_one_sentence(arguments, message, tmp_path, capsys, monkeypatch):
+    made_up.store(tmp_path / "trained", [made_up.result()])
+    made_up.store(tmp_path / "good", [check()])
+    monkeypatch.chdir(tmp_path)
+    try:
+        code = main(["check-nodes", *arguments])
+    except SystemExit as error:
+        code = error.code
+    assert code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_run_says_how_much_of_the_achievable_it_reaches():
+    run = made_up.result("A100", tokens_per_s=20_000.0, model="800M")
+    tflops = run["metrics"]["tflops_per_device"]
+    [source] = add_achievable([run])
+    assert run["metrics"]["achievable_percent"] == pytest.approx(100 * tflops / 271.2)
+    assert source.startswith("achievable on A100 in bf16: 271.2 TFLOP/s, from stas00/ml-engineering")
+    own = check(system="A100")
+    assert add_achievable([run], [own]) == ["achievable on A100 in bf16: 800.0 TFLOP/s, from its node check"]
+    assert run["metrics"]["achievable_percent"] == pytest.approx(100 * tflops / 800)
+    assert add_achievable([own]) == []  # not of itself
+    assert add_achievable([made_up.result("V100", precision="fp16"), made_up.failed("A100")]) == []
+
+
+def test_published_figures_are_below_the_peaks_of_their_systems():
+    from results.record.stated import peaks
+
+    for place, one in published().items():
+        assert 0.4 * peaks()[place] < one.tflops < peaks()[place]
+
+
+def test_the_table_finds_the_node_check_among_its_folders_or_by_an_option(tmp_path, capsys):
+    runs = made_up.store(tmp_path / "runs", [made_up.result("WAIH100", tokens_per_s=60_000.0, model="800M")])
+    checks = made_up.store(tmp_path / "checks", [check()])
+    for arguments in ([str(runs), str(checks)], [str(runs), "--node-check", str(checks)]):
+        assert main(["table", *arguments]) == 0
+        printed = capsys.readouterr().out
+        assert "of achievable [%]" in printed
+        assert "achievable on WAIH100 in bf16: 800.0 TFLOP/s, from its node check" in printed
+    assert main(["table", str(runs), "--repeats", "--format", "csv"]) == 0
+    assert "of achievable [%]" in capsys.readouterr().out
+
+
+def traced(power_w, ids):
+    """A minute of constant power of each channel."""
+    scope = Scope.DEVICE if ids else Scope.NODE
+    infos = [ChannelInfo(f"made:{number}", scope, "made up", device_id=one) for number, one in enumerate(ids or [""])]
+    trace = Trace(infos, {"hostname": "n1", "boot_id": "n1", "interval_s": 0.1})
+    trace.event("command_started", 0.5)
+    trace.extend([Row(0.1 * row, list(power_w), [None] * len(power_w)) for row in range(700)])
+    return trace
+
+
+@pytest.mark.parametrize("own_sensors", [True, False])
+def test_a_rate_is_divided_by_the_power_of_its_device_or_of_its_node(own_sensors):
+    record = check(per_node=2)
+    ids = [f"GPU-1111111{rank}-2222-3333-4444-555555555555" for rank in range(2)]
+    for device, one in zip(record["devices"], ids, strict=True):
+        device["device_id"] = one if own_sensors else ""
+    timed = [one for one in record["node_check"]["figures"] if one["name"] == "triad"]
+    for one in timed:
+        one |= {"start_s": 20.0, "end_s": 30.0}
+    timed[1]["value"] = 1000.0
+    add_power(record, [traced([500.0, 250.0], ids) if own_sensors else traced([1000.0], [])])
+    powers = [(one["power_w"], one["power_scope"], one["per_w"]) for one in timed]
+    expected = [(500, "device", 6.0), (250, "device", 4.0)] if own_sensors else [(1000, "node", 4.0)] * 2
+    assert powers == [(pytest.approx(power), scope, pytest.approx(rate)) for power, scope, rate in expected]
+    assert all(0 < one["per_w_half_width"] < 0.1 * one["per_w"] for one in timed)
+    assert record["metrics"]["triad_gb_per_s_per_w"] == pytest.approx(5.0 if own_sensors else 4.0)
+    assert violation(record) == ""
+
+
+def test_a_figure_outside_of_the_trace_has_no_power_with_a_reason():
+    record = check(per_node=1)
+    record["devices"][0]["device_id"] = ""
+    [timed] = [one for one in record["node_check"]["figures"] if one["name"] == "triad"]
+    timed |= {"start_s": 200.0, "end_s": 210.0}
+    add_power(record, [traced([1000.0], [])])
+    assert "is not covered by the trace" in timed["no_power"]
+    assert "per_w" not in timed
+
+
+def test_the_medians_are_of_devices_and_not_of_their_repeats():
+    values = medians([check(slow={("triad", 0): 0.1})])
+    assert {kind.name: value for kind, value in values.items()}["triad"] == pytest.approx(3000.0)

@@ -1,0 +1,503 @@
+"""Pledges of made-up vendors: kept, not kept and undecided; rules of change; points of a tender's score."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from caraml.cli import main
+from results.points.repeats import by_point
+from results.record.records import RecordError, Skipped
+from results.show.page.answer import decide
+from results.show.page.report import write_report
+from results.tests import made_up
+from results.verdicts.outcome import Outcome, exit_code
+from results.verdicts.requirements import read_requirements
+from results.verdicts.tender.award import judge_tender
+from results.verdicts.tender.pledge import read_pledge
+from tests.needs import need
+
+ROOT = Path(__file__).resolve().parents[2]
+PASSED, FAILED, OPEN = Outcome.PASSED, Outcome.FAILED, Outcome.UNDECIDED
+SHAPE = {"num_layers": 96, "hidden_size": 12288, "num_heads": 96, "vocab_size": 50257}
+FIXED = "fixed: {num_layers: 96, hidden_size: 12288, num_heads: 96, precision: bf16}"
+NEEDS = f"workloads: {{gpt: {{benchmark: llm_training, {FIXED}}}}}\n"
+PLEDGE = """
+vendor: Example Ltd
+date: 2026-11-02
+system: V
+devices: 16
+power_kw: 8
+points:
+  - {of: gpt, devices: 8, global_batch: 64, throughput: 1000, work_per_energy: 4300, time_to_solution: 278, work: 1e9}
+"""
+
+
+def runs(*speeds, heads=96, devices=8, batch=64, power_w=100.0, precision="bf16", **changes):
+    """Runs of V, each with the shape of the model in its record."""
+    found = []
+    for speed in speeds:
+        one = made_up.result("V", devices, batch, speed, power_w, precision=precision, **changes)
+        one["config"] = {**one["config"], "model": {**SHAPE, "num_heads": heads}}
+        found.append(one)
+    return found
+
+
+def filled(power_w=7500.0, percent=1.0, devices=16, scope="node", speed=2000.0, **changes):
+    """A run in which copies filled the machine."""
+    [one] = made_up.of_scope(
+        scope, runs(speed, devices=devices, batch=128, power_w=float(power_w) / devices, **changes)
+    )
+    copies = devices // 8
+    one["fill"] = {"copies": copies, "devices_per_copy": 8, "slowest": speed / copies, "spread_percent": 0.0}
+    one["fill"] |= {"power_W": power_w, "power_uncertainty_percent": percent, "common_s": made_up.WINDOW_S}
+    return one
+
+
+GOOD = runs(1010.0, 1011.0, 1009.0)
+
+
+def written(folder, text, name="pledge.yaml"):
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def judged(folder, records, pledge=PLEDGE, needed=NEEDS, skipped=()):
+    requirements = read_requirements(written(folder, needed, "requirements.yaml"))
+    of_vendor = read_pledge(written(folder, pledge), requirements.workloads) if pledge else None
+    return judge_tender(by_point(records), requirements, of_vendor, skipped)
+
+
+@pytest.mark.parametrize(
+    ("records", "code", "outcomes", "why"),
+    [
+        ([*GOOD, filled()], 0, [PASSED] * 4, ""),
+        ([*runs(970.0, 971.0, 969.0), filled()], 1, [FAILED, PASSED, FAILED, PASSED], ""),  # 3 % too slow
+        ([*runs(1010.0), filled()], 3, [OPEN, OPEN, OPEN, PASSED], "one run gives no interval"),
+        (
+            [*runs(1010.0, 1011.0, 1009.0, heads=48), filled()],
+            1,
+            [FAILED] * 3 + [PASSED],
+            "num_heads is 48, fixed at 96",
+        ),
+        ([*runs(999.0, 1003.0, 1001.0), filled()], 3, [OPEN, PASSED, OPEN, PASSED], "the limit is within the interval"),
+        (GOOD, 3, [PASSED] * 3 + [OPEN], ""),
+    ],
+)
+def test_a_pledge_is_kept_or_not_or_undecided(tmp_path, records, code, outcomes, why):
+    tender = judged(tmp_path, records)
+    assert [one.outcome for one in tender.pledged] == outcomes
+    assert exit_code(tender.outcomes) == code
+    assert why in tender.pledged[0].reason
+
+
+def test_a_run_that_changed_what_is_fixed_is_named_and_others_count(tmp_path):
+    changed = runs(9000.0, 9001.0, heads=48)
+    changed[0]["file"] = {"path": "runs/000001/result.json"}
+    tender = judged(tmp_path, [*GOOD, *changed, filled()])
+    assert exit_code(tender.outcomes) == 0
+    assert tender.pledged[0].answer.value == 1010.0
+    assert list(tender.left_out.values()) == [
+        f"V, {place}: does not count for gpt: num_heads is 48, fixed at 96"
+        for place in ("runs/000001/result.json", "8 devices, batch 64")
+    ]
+
+
+def at_commit(commit="0123456789abcdef", dirty=False):
+    return {"provenance": {**GOOD[0]["provenance"], "git_commit": commit, "git_dirty": dirty}}
+
+
+@pytest.mark.parametrize(
+    ("fixed", "changes", "outcome", "why"),
+    [
+        ("precision: bf16", {"precision": "fp16"}, PASSED, ""),
+        ("precision: bf16", {"precision": "fp32"}, PASSED, ""),
+        ("precision: bf16", {"precision": "fp8"}, FAILED, "precision is fp8, fixed at bf16 or more bits"),
+        ("precision: bf16", {"precision": "mxint"}, OPEN, "precision is mxint, fixed at bf16 or more bits"),
+        ("model: tiny", {}, PASSED, ""),
+        ("model: 175B", {}, FAILED, "model is tiny, fixed at 175B"),
+        ("sequence_length: 2048", {}, PASSED, ""),
+        ("sequence_length: 4096", {}, FAILED, "sequence_length is 2048, fixed at 4096"),
+        ("vocab_size: 50257", {}, PASSED, ""),
+        ("data: synthetic", {}, FAILED, "data is text, fixed at synthetic"),
+        ("commit: 0123456789a", {}, PASSED, ""),
+        ('commit: "0123457"', {}, FAILED, "commit is 0123456789abcdef, fixed at 0123457"),
+        ('commit: "0123456"', at_commit(dirty=True), FAILED, "the code had local changes"),
+        ('commit: "0123456"', at_commit(dirty=None), OPEN, "whether the code had local changes is not recorded"),
+        ('commit: "0123456"', at_commit(None), OPEN, "commit is not recorded"),
+        ("compute.precision: bf16", {}, PASSED, ""),
+        ("training.learning_rate: 0.1", {}, OPEN, "training.learning_rate is not recorded, fixed at 0.1"),
+    ],
+)
+def test_what_is_fixed_is_checked_in_each_record(tmp_path, fixed, changes, outcome, why):
+    needed = f"workloads: {{gpt: {{benchmark: llm_training, fixed: {{{fixed}}}}}}}\n"
+    needed += "must: [{of: gpt, what: throughput, devices: 8, at_least: 1}]"
+    [verdict] = judged(tmp_path, runs(1000.0, 1001.0, **changes), None, needed).must
+    assert (verdict.outcome, bool(verdict.reason)) == (outcome, bool(why))
+    assert why in verdict.reason
+
+
+def test_a_failed_run_that_changed_something_is_no_failure_of_the_pledge(tmp_path):
+    needed = NEEDS + "must: [{of: gpt, what: failed_runs, at_most: 0}]"
+    bad = made_up.failed("V", 8, 64)
+    assert judged(tmp_path, [*GOOD, bad], None, needed).must[0].outcome is FAILED
+    changed = bad | {"config": {"model": {"num_heads": 48}}}
+    tender = judged(tmp_path, [*GOOD, changed], None, needed)
+    assert tender.must[0].outcome is PASSED
+    assert "num_heads is 48" in "".join(tender.left_out.values())
+
+
+def test_a_changed_run_at_another_point_is_no_failure_at_this_one(tmp_path):
+    tender = judged(tmp_path, [*GOOD, *runs(5000.0, 5001.0, heads=48, devices=32)])
+    assert tender.pledged[0].outcome is PASSED
+    at_another = PLEDGE.replace("devices: 8, global_batch: 64", "devices: 4")
+    assert {one.outcome for one in judged(tmp_path, [*GOOD, *runs(9.0, heads=48)], at_another).pledged} == {OPEN}
+
+
+@pytest.mark.parametrize(
+    ("changes", "outcome", "why"),
+    [
+        ({}, PASSED, ""),
+        ({"power_w": 8500.0}, FAILED, ""),
+        ({"power_w": 7950.0}, OPEN, "the limit is within the interval"),
+        ({"scope": "supply"}, PASSED, ""),
+        ({"scope": "device"}, OPEN, "the power is of the devices alone"),
+        ({"scope": "device", "power_w": 9000.0}, FAILED, ""),
+        ({"energy": None}, OPEN, "the power is by an unknown sensor"),
+        ({"estimated": True, "scope": "cpu", "power_w": 9000.0}, OPEN, "the power is an estimate from load"),
+        ({"devices": 8}, OPEN, "the copies filled 8 of 16 devices: a projection does not count"),
+        ({"percent": None}, OPEN, "its power_uncertainty_percent, is not known"),
+        ({"power_w": "7500"}, OPEN, "is not known"),
+        ({"heads": 48}, OPEN, "no run filled the machine"),
+    ],
+)
+def test_the_committed_power_is_that_of_the_filled_machine(tmp_path, changes, outcome, why):
+    if "energy" in changes:
+        one = filled()
+        one["energy"] = None
+    else:
+        one = filled(**changes)
+    power = judged(tmp_path, [*GOOD, one]).pledged[-1]
+    assert power.outcome is outcome
+    assert why in power.reason
+    assert str(power.item) == "machine: committed power on 16 devices at most 8 kW"
+    # The run with the most power decides.
+    assert judged(tmp_path, [*GOOD, one, filled(9000.0)]).pledged[-1].outcome is FAILED
+    assert judged(tmp_path, [*GOOD, filled(7000.0), one]).pledged[-1].outcome is outcome or outcome is OPEN
+
+
+def test_copies_are_no_job_on_all_their_devices(tmp_path):
+    copies = [filled(speed=speed) for speed in (2000.0, 2001.0, 1999.0)]
+    pledge = PLEDGE + "".join(f"  - {{of: {of}, devices: 16, throughput: 1900}}\n" for of in ("gpt", "whole"))
+    needed = NEEDS.replace("{gpt:", "{whole: {benchmark: llm_training, filled: true}, gpt:")
+    *_, one_job, of_copies, _ = judged(tmp_path, [*GOOD, *copies], pledge, needed).pledged
+    assert (one_job.outcome, of_copies.outcome) == (OPEN, PASSED)
+    assert str(of_copies.item) == "whole: throughput on 16 devices at least 1,900"
+
+
+def test_failed_runs_stay_a_failure_next_to_runs_that_do_not_count(tmp_path):
+    unknown = runs(1000.0)
+    del unknown[0]["config"]["model"]
+    assert judged(tmp_path, unknown).pledged[0].outcome is OPEN
+    assert judged(tmp_path, [*unknown, made_up.failed("V", 8, 64)]).pledged[0].outcome is FAILED
+
+
+def test_a_fill_of_another_form_is_not_a_power(tmp_path):
+    one = filled() | {"fill": [1]}
+    assert judged(tmp_path, [*GOOD, one]).pledged[-1].outcome is OPEN
+
+
+def test_a_point_without_runs_is_undecided_and_a_projection_is_refused(tmp_path):
+    more = "  - {of: gpt, devices: 16, throughput: 1900, projected: true}\n  - {of: gpt, devices: 4, throughput: 500}\n"
+    *_, projected, without, power = judged(tmp_path, GOOD, PLEDGE + more).pledged
+    here = "no run at this point, only at 8 devices, batch 64"
+    assert (projected.outcome, projected.reason) == (OPEN, f"a projection does not count at acceptance: {here}")
+    assert (without.outcome, without.reason) == (OPEN, here)
+    measured = judged(tmp_path, [*GOOD, *runs(1950.0, 1951.0, devices=16)], PLEDGE + more).pledged[-3]
+    assert (measured.outcome, measured.reason) == (PASSED, "")
+    assert power.outcome is OPEN
+
+
+def test_missing_runs_never_help_to_keep_a_pledge(tmp_path):
+    lost = Skipped("a file is damaged", tmp_path, ("V",))
+    found = judged(tmp_path, [*GOOD, filled()], skipped=[lost]).pledged
+    assert {one.outcome for one in found} == {OPEN}
+    assert all("runs are missing" in one.reason for one in found)
+    other = made_up.result("W", 8, 64, 1000.0)
+    tender = judged(tmp_path, [other], needed=NEEDS + SCORE, skipped=[lost])
+    assert ({one.outcome for one in tender.pledged}, tender.awards) == ({OPEN}, [])
+    with pytest.raises(RecordError, match="the pledge is for V, but the runs are of W"):
+        judged(tmp_path, [other])
+
+
+SCORE = """score:
+  formula: 3600 / (0.5 * A + 0.5 * B)
+  better: higher
+  minimum: 1.82
+  points: 40
+  terms:
+    A: {of: gpt, what: machine_time, unit: s, work: 3.6e+6}
+    B: {of: gpt, what: time_to_solution, unit: s, work: 2.0e+6, devices: 8}
+"""
+
+
+@pytest.mark.parametrize(
+    ("speeds", "outcome"), [((1010.0, 1010.5, 1009.5), PASSED), ((800.0, 801.0, 799.0), FAILED), ((1010.0,), OPEN)]
+)
+def test_points_are_those_of_the_tender_s_formula(tmp_path, speeds, outcome):
+    [award] = judged(tmp_path, runs(*speeds), needed=NEEDS + SCORE).awards
+    # t n / N: 3.6e6 tokens on 8 devices take 3.6e6 / speed, and the machine has 16 devices.
+    value = 3600 / (0.5 * 3.6e6 / speeds[0] * 8 / 16 + 0.5 * 2e6 / speeds[0])
+    assert award.value == pytest.approx(value)
+    assert award.points(award.value) == pytest.approx(40 * value / 1.82)
+    assert award.pledged == pytest.approx(3600 / (0.5 * 3.6e6 / 1000 * 8 / 16 + 0.5 * 2e6 / 1000))
+    assert award.outcome is outcome
+    assert ("one run" in award.reason) == (outcome is OPEN)
+
+
+def test_a_score_without_a_pledge_has_the_budget_s_devices(tmp_path):
+    needed = NEEDS + SCORE
+    [award] = judged(tmp_path, GOOD, None, needed + "budget: {devices: 16}").awards
+    assert (award.pledged, award.outcome) == (None, PASSED)
+    [award] = judged(tmp_path, GOOD, None, needed).awards
+    assert (award.value, award.outcome) == (None, OPEN)
+    assert "the devices of the machine are not known" in award.reason
+    assert judged(tmp_path, GOOD, None, NEEDS + SCORE.replace("  minimum: 1.82\n  points: 40\n", "")).awards == []
+    lost = Skipped("a file is damaged", tmp_path, ("V",))
+    assert judged(tmp_path, GOOD, None, needed + "budget: {devices: 16}", [lost]).awards[0].outcome is OPEN
+
+
+def test_a_pledged_score_needs_each_of_its_terms(tmp_path):
+    needed = NEEDS + SCORE.replace("devices: 8}", "devices: 4}")
+    assert judged(tmp_path, GOOD, needed=needed).awards[0].pledged is None
+    work = SCORE.replace(
+        "A: {of: gpt, what: machine_time, unit: s, work: 3.6e+6}", "A: {of: gpt, what: work_per_energy}"
+    )
+    [award] = judged(tmp_path, GOOD, needed=NEEDS + work).awards
+    assert award.pledged == pytest.approx(3600 / (0.5 * 4300 + 0.5 * 2e6 / 1000))
+
+
+def test_a_filled_machine_is_that_of_the_slowest_copy(tmp_path):
+    whole = NEEDS.replace("{gpt:", "{whole: {benchmark: llm_training, filled: true}, gpt:")
+    needed = whole + SCORE.replace("of: gpt, what: machine_time", "of: whole, what: machine_time")
+    [award] = judged(tmp_path, GOOD, needed=needed).awards
+    assert (award.outcome, award.reason) == (OPEN, "A: no run of this workload")
+    part = [filled(devices=8, speed=1000.0) for _ in range(3)]
+    [award] = judged(tmp_path, [*GOOD, *part], needed=needed).awards
+    assert "the copies filled 8 of 16 devices" in award.reason
+    filling = [filled(speed=speed) for speed in (1900.0, 1901.0, 1899.0)]
+    [award] = judged(tmp_path, [*GOOD, *filling], needed=needed).awards
+    assert award.value == pytest.approx(3600 / (0.5 * 3.6e6 / 1900 + 0.5 * 2e6 / 1010))
+
+
+ITEM = "points: [{of: gpt, devices: 8, throughput: 1000}]"
+HEAD = "vendor: A\ndate: 2026-11-02\nsystem: V\ndevices: 16\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "has no points: write"),
+        ("- 1", "is not a file of a pledge"),
+        ("points: [", "cannot be read as a pledge: line "),
+        (HEAD + "points: {of: gpt}", "has no points"),
+        (HEAD + "points: [5]", "point 1: 5 is not a mapping"),
+        (HEAD + ITEM + "\nprice: 5", "unknown key 'price': it may have vendor"),
+        (HEAD + ITEM + "\nsignature: me", "unknown key 'signature'"),
+        (HEAD.replace("vendor: A\n", "") + ITEM, "lacks 'vendor'"),
+        (HEAD.replace("2026-11-02", "2026-02-30") + ITEM, "date is '2026-02-30', but must be such as 2026-11-02"),
+        (HEAD.replace("16", "0") + ITEM, "devices is 0, but must be that of the whole machine"),
+        (HEAD.replace("16", "many") + ITEM, "devices is 'many', but must be a whole number"),
+        (
+            HEAD + ITEM + "\npower_kw: 8000",
+            "power_kw is 8000, which is 500 kW per device: write that of the machine, in kW",
+        ),
+        (HEAD + ITEM + "\npower_kw: 0.008", "which is 0.0005 kW per device"),
+        (HEAD + ITEM + "\npower_kw: 8 MW", "power_kw is '8 MW', but must be a number"),
+        (HEAD + ITEM.replace("gpt", "bert"), "'of' is 'bert', but must be one of the file's workloads gpt"),
+        (HEAD + ITEM.replace("devices: 8, ", ""), "point 1 lacks 'devices'"),
+        (HEAD + ITEM.replace(", throughput: 1000", ""), "point 1 lacks a number: give one or more of throughput"),
+        (HEAD + ITEM.replace("throughput: 1000", "throughputs: 1000"), "did you mean throughput?"),
+        (HEAD + ITEM.replace("1000", "0"), "throughput is 0, but must be greater than 0"),
+        (HEAD + ITEM.replace("1000", "fast"), "'fast' is not a number"),
+        (HEAD + ITEM.replace("1000", "1000, unit: h"), "unit is 'h', but only a time_to_solution has one"),
+        (HEAD + ITEM.replace("1000", "1000, work_unit: images"), "but GPT training counts tokens"),
+        (HEAD + ITEM.replace("1000", "1000, projected: maybe"), "projected is 'maybe', but must be true or false"),
+        (
+            HEAD + ITEM.replace("throughput: 1000", "time_to_solution: 9, unit: weeks"),
+            "unit is 'weeks', but must be one of",
+        ),
+        (HEAD + ITEM.replace("throughput: 1000", "mfu: 45"), "is too large: write 0.25 for 25 %"),
+        (HEAD + ITEM.replace("]", ", {of: gpt, devices: 8, throughput: 1000}]"), "occurs twice"),
+    ],
+)
+def test_a_mistake_in_a_pledge_is_a_sentence(tmp_path, text, message):
+    with pytest.raises(RecordError) as caught:
+        judged(tmp_path, GOOD, text or "\n")
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (NEEDS.replace(FIXED, "fixed: 96"), "'fixed' is 96, but must be facts"),
+        (NEEDS.replace("num_heads", "num_head"), "unknown key 'num_head': did you mean num_heads?"),
+        (NEEDS.replace("num_heads: 96", "num_heads: [96]"), "num_heads is [96], but must be a text or a number"),
+        (NEEDS.replace("bf16", "bf17"), "precision is 'bf17', but must be one of fp4"),
+        (NEEDS.replace("num_heads: 96", "commit: 0123456"), "commit is 123456, but must be 7 to 40 hexadecimal digits"),
+        (NEEDS + SCORE.replace("higher", "lower"), "a minimum must be greater than 0, and needs 'better: higher'"),
+        (NEEDS + SCORE.replace("  minimum: 1.82\n", ""), "points are those at the minimum"),
+        (NEEDS.replace("fixed:", "filled: 5, fixed:"), "filled is 5, but must be true or false"),
+        (NEEDS + SCORE.replace("3.6e+6", "3.6e+6, machine_devices: 0"), "machine_devices is 0"),
+    ],
+)
+def test_a_mistake_in_the_rules_of_change_or_the_score_is_a_sentence(tmp_path, text, message):
+    with pytest.raises(RecordError) as caught:
+        read_requirements(written(tmp_path, text, "requirements.yaml"))
+    assert message in str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def handed_in(tmp_path_factory):
+    """Records, requirements with a score and a pledge in files."""
+    folder = tmp_path_factory.mktemp("pledge")
+    changed = runs(2000.0, heads=48)
+    made_up.store(folder / "runs", [*GOOD, filled(), *changed])
+    written(folder, NEEDS + SCORE, "requirements.yaml")
+    written(folder, PLEDGE)
+    return folder
+
+
+def accepted(folder, *words):
+    files = ["--requirements", str(folder / "requirements.yaml"), "--pledge", str(folder / "pledge.yaml")]
+    return main(["accept", str(folder / "runs"), *files, *map(str, words)])
+
+
+def test_the_command_prints_pledge_score_and_what_does_not_count(handed_in, capsys):
+    assert accepted(handed_in) == 0
+    text = capsys.readouterr().out
+    assert "pledge of Example Ltd, 2026-11-02, V of 16 devices, not signed: its author is not known:\n" in text
+    assert text.count("✓ kept") == 4
+    assert "at most 8 kW" in text
+    assert "score of V 1.9137 (1.9115 to 1.9158) = 42.06 points, pledged 1.895 = 41.64 points" in text
+    assert "does not count for gpt: num_heads is 48, fixed at 96" in text
+    assert accepted(handed_in, "--json") == 0
+    data = json.loads(capsys.readouterr().out)
+    assert (data["exit_code"], data["pledge"]["vendor"], data["pledge"]["devices"]) == (0, "Example Ltd", 16)
+    assert {one["outcome"] for one in data["pledge"]["items"]} == {"kept"}
+    assert data["scores"][0]["points"] == pytest.approx(40 * data["scores"][0]["value"] / 1.82)
+    assert "num_heads is 48" in data["left_out"][0]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["accept", "--signers", "s", "--requirements"], "--signers are those of a pledge: give --pledge FILE"),
+        (["report", "--pledge", "pledge.yaml", "-o", "r.html"], "--pledge needs --requirements FILE"),
+    ],
+)
+def test_an_option_that_would_be_ignored_is_refused(handed_in, words, message, capsys, monkeypatch):
+    monkeypatch.chdir(handed_in)
+    words = [*words, "requirements.yaml"] if words[-1] == "--requirements" else words
+    assert main([*words, "runs"]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_report_has_a_section_on_the_pledge(handed_in, tmp_path):
+    requirements = read_requirements(handed_in / "requirements.yaml")
+    pledge = read_pledge(handed_in / "pledge.yaml", requirements.workloads)
+    records = [*runs(970.0, 971.0, 969.0), *runs(2000.0, heads=48)]
+    decision = decide(by_point(records), requirements, None, pledge=pledge)
+    marks = [cells[0].mark for _, cells in decision.pledged]
+    assert marks == ["✗ not kept", "✓ kept", "✗ not kept", "? undecided"]
+    page, *_ = write_report(records, [], tmp_path / "report.html", requirements=requirements, pledge=pledge)
+    text = page.read_text()
+    assert '<section id="pledge">' in text
+    assert "Pledge of Example Ltd, 2026-11-02, V of 16 devices" in text
+    assert "✗ not kept" in text
+    assert "Score of V 1.8" in text
+    assert "num_heads is 48, fixed at 96" in text
+    assert "3 runs" in text  # what does not count is in no table and no plot
+    page, *_ = write_report(records, [], tmp_path / "other.html", requirements=requirements)
+    assert '<section id="pledge">' not in page.read_text()
+
+
+def test_a_pledge_is_signed_by_an_allowed_signer(handed_in, tmp_path, capsys):
+    need("ssh-keygen")
+    folder = Path(shutil.copytree(handed_in, tmp_path / "signed"))
+    for name in ("vendor", "stranger"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
+    (folder / "signers").write_text(f"sales@vendor.example {(folder / 'vendor.pub').read_text()}")
+
+    def signed(key, purpose="caraml-pledge"):
+        (folder / "pledge.yaml.sig").unlink(missing_ok=True)
+        command = ["ssh-keygen", "-q", "-Y", "sign", "-n", purpose, "-f", folder / key, folder / "pledge.yaml"]
+        subprocess.run(command, check=True, capture_output=True)
+
+    assert accepted(folder, "--signers", folder / "signers") == 2
+    assert "is not signed: " in capsys.readouterr().err
+    signed("vendor")
+    assert accepted(folder) == 0
+    assert "signed, but the signer was not checked" in capsys.readouterr().out
+    assert accepted(folder, "--signers", folder / "signers") == 0
+    assert "signed by sales@vendor.example" in capsys.readouterr().out
+    signed("vendor", "caraml-archive")  # a signature for another purpose
+    assert accepted(folder, "--signers", folder / "signers") == 2
+    signed("stranger")
+    assert accepted(folder, "--signers", folder / "signers") == 2
+    assert "made the signature" in capsys.readouterr().err
+    signed("vendor")
+    (folder / "pledge.yaml").write_text(PLEDGE.replace("1000", "1001"))
+    assert accepted(folder, "--signers", folder / "signers") == 2
+    assert "is not for these files" in capsys.readouterr().err
+
+
+def test_the_preset_of_jupiter_has_the_tender_s_limit(tmp_path):
+    path = ROOT / "tenders" / "jupiter-gpt175b.yaml"
+    [item], [gpt] = read_requirements(path).must, read_requirements(path).workloads.values()
+    assert (item.work, item.unit, item.at_most) == (20e6, "s", 560)
+    assert item.work / 36_055.39 == pytest.approx(554.70, abs=0.005)  # the reference's tokens/s and its time
+    from benchmarks.llm_training.config import SIZES
+
+    shape = SIZES["175B"].recorded
+    assert {name: gpt.fixed[name] for name in ("hidden_size", "num_layers", "num_heads")}.items() <= shape.items()
+    assert not {"tensor_parallel_size", "micro_batch_size"} & gpt.fixed.keys()
+
+
+@pytest.mark.parametrize(("speed", "heads", "outcome"), [(36e3, 96, PASSED), (35e3, 96, FAILED), (36e3, 80, FAILED)])
+def test_runs_are_judged_by_the_preset_of_jupiter(speed, heads, outcome):
+    requirements = read_requirements(ROOT / "tenders" / "jupiter-gpt175b.yaml")
+    records = runs(speed, speed + 5, speed - 5, heads=heads, devices=384, batch=384, model="175B")
+    tender = judge_tender(by_point(records), requirements)
+    assert [one.outcome for one in tender.must] == [outcome]
+    assert bool(tender.left_out) == (heads != 96)
+
+
+def test_the_preset_of_arrhenius_has_the_tender_s_score(tmp_path):
+    requirements = read_requirements(ROOT / "tenders" / "arrhenius-like.yaml")
+    assert (requirements.score.minimum, requirements.score.points) == (1.82, 40)
+    records = [
+        filled(speed=speed, model=model, devices=16)
+        for model, speeds in (("800M", (20e6, 20.01e6, 19.99e6)), ("13B", (20e6, 20.01e6, 19.99e6)))
+        for speed in speeds
+    ]
+    points = "points: [{of: small, devices: 16, throughput: 1.9e+7}, {of: large, devices: 16, throughput: 2.0e+8}]"
+    pledge = read_pledge(written(tmp_path, HEAD + points), requirements.workloads)
+    tender = judge_tender(by_point(records), requirements, pledge)
+    assert [one.outcome for one in tender.pledged] == [PASSED, FAILED]
+    [award] = tender.awards
+    # P = 3600 s / sum(w t n / N): 20 million tokens took the whole machine 1 s.
+    assert award.value == pytest.approx(3600 / (1000 * 1 + 1000 * 1))
+    assert award.pledged == pytest.approx(3600 / (1000 * 2 / 1.9 + 1000 * 2 / 20))
+    assert award.outcome is FAILED
+
+
+def test_the_examples_go_with_the_records_of_the_suite(capsys):
+    words = ["--requirements", str(ROOT / "requirements.example.yaml"), "--pledge", str(ROOT / "pledge.example.yaml")]
+    assert main(["accept", str(ROOT / "results" / "records" / "H200"), *words]) == 3
+    assert "pledge of Example Ltd, 2026-11-02, H200 of 64 devices" in capsys.readouterr().out

@@ -1,0 +1,226 @@
+"""Slow devices and nodes: each figure of a node check against the median of its group, and against a baseline."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from jpwr.energy.statistics import median_interval
+from jpwr.process.device_ids import same_ids
+from results.join.clocks import REASONS
+from results.points.estimate import Interval
+from results.record.parts import devices_of, is_number
+from results.record.records import Record
+from results.verdicts.outcome import Outcome
+
+NODE_CHECK = "node_check"
+MATMUL = "matmul_"  # prefix of a figure's name; the precision follows
+THRESHOLD_PERCENT = 95.0
+ALL_NODES = "all nodes"
+UNLIKE = 0.03  # relative difference of a number that is named
+UNIQUE = {"uuid", "rank"}  # facts that are another for each device
+# Names of facts in words; others keep their own.
+FACTS = {
+    "mean_mhz": "clock in MHz",
+    "least_mhz": "lowest clock in MHz",
+    "hottest_c": "temperature in °C",
+    "power_limit_w": "power limit in W",
+    "cpu_throttled_percent": "percent of its quota's periods in which its process was throttled",
+    "pcie_width": "PCIe width",
+    "pcie_speed": "PCIe speed",
+    "numa_node": "NUMA node",
+    "ecc.mode.current": "ECC",
+}
+
+
+class Subject(NamedTuple):
+    """A device, a node, or all nodes together; `device` is an id or a number on the node, empty for the others."""
+
+    system: str
+    hostname: str
+    device: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.hostname}, device {self.device}" if self.device else self.hostname
+
+
+class Kind(NamedTuple):
+    """Figures that are compared with each other."""
+
+    system: str
+    name: str
+    unit: str
+    ranks: int
+    bytes: int | None
+
+
+class Verdict(NamedTuple):
+    """One figure of one subject; without an outcome it is compared with nothing."""
+
+    subject: Subject
+    kind: Kind
+    value: float | None
+    interval: Interval | None
+    reference: float | None
+    against: str  # what the reference is
+    outcome: Outcome | None
+    reason: str = ""
+
+    @property
+    def percent(self) -> float | None:
+        """The value in percent of the reference."""
+        return 100 * self.value / self.reference if self.value is not None and self.reference else None
+
+
+Rates = Mapping[Kind, Mapping[Subject, Sequence[float]]]
+
+
+def is_check(record: Record) -> bool:
+    """Return whether a record is a good node check."""
+    return bool(record["benchmark"] == NODE_CHECK and record["status"] == "ok" and record.get("node_check"))
+
+
+def rates_of(records: Sequence[Record]) -> Rates:
+    """Return the rates of each subject in all good node checks, of links with the largest message alone.
+
+    A figure that a device lacks has none.
+    """
+    found: dict[Kind, dict[Subject, list[float]]] = {}
+    for record in filter(is_check, records):
+        subjects = subjects_of(record)
+        figures = record["node_check"]["figures"]
+        largest = {one["name"]: one.get("bytes") for one in sorted(figures, key=lambda one: one.get("bytes") or 0)}
+        for figure in figures:
+            if figure.get("bytes") != largest[figure["name"]]:
+                continue
+            subject = subjects[figure["rank"]]
+            if figure["scope"] != "device":
+                subject = Subject(subject.system, ALL_NODES if figure["scope"] == "all" else subject.hostname)
+            size = int(figure["bytes"]) if figure.get("bytes") else None
+            kind = Kind(record["system"], figure["name"], figure["unit"], figure.get("ranks", 1), size)
+            found.setdefault(kind, {}).setdefault(subject, []).extend(figure["values"])
+    return {kind: rates for kind, rates in found.items() if any(rates.values())}
+
+
+def medians(records: Sequence[Record]) -> dict[Kind, float]:
+    """Return the median of each figure over its devices or nodes, each with the median of its repeats."""
+    return {kind: _middle(rates) for kind, rates in rates_of(records).items()}
+
+
+def _middle(rates: Mapping[Subject, Sequence[float]]) -> float:
+    return statistics.median(statistics.median(values) for values in rates.values() if values)
+
+
+def subjects_of(record: Record) -> dict[int, Subject]:
+    """Return the device of each rank: the last of its ids, which is its address, or its number on the node."""
+    found, numbers = {}, dict.fromkeys((device["hostname"] for device in record["devices"]), 0)
+    for device in sorted(record["devices"], key=lambda device: device["rank"]):
+        host = device["hostname"]
+        ids = (device.get("device_id") or "").split() or [str(numbers[host])]
+        found[device["rank"]] = Subject(record["system"], host, ids[-1])
+        numbers[host] += 1
+    return found
+
+
+def judge(records: Sequence[Record], baseline: Sequence[Record], threshold_percent: float) -> list[Verdict]:
+    """Return a verdict on each figure of each subject.
+
+    FAILED: the whole 95 % interval is below the threshold's share of the group's median or of the baseline's. PASSED:
+    the value is not below it. UNDECIDED: the value is below it and its interval is not, or there is no interval. A
+    group of one has no median.
+    """
+    group, known = rates_of(records), medians(baseline)
+    found = []
+    for kind, rates in group.items():
+        references = [(_middle(rates), f"the median of {len(rates)}")] if len(rates) > 1 else []
+        references += [(known[kind], "the baseline")] if kind in known else []
+        for subject, values in sorted(rates.items()):
+            found.append(_verdict(subject, kind, values, references, threshold_percent / 100))
+    return found
+
+
+def _verdict(
+    subject: Subject, kind: Kind, values: Sequence[float], references: Sequence[tuple[float, str]], share: float
+) -> Verdict:
+    if not values:
+        return Verdict(subject, kind, None, None, None, "", Outcome.UNDECIDED, "it has none, and others have one")
+    value, (low, high) = statistics.median(values), median_interval(values)
+    interval = None if low is None or high is None else Interval(low, high)
+    if not references:
+        return Verdict(subject, kind, value, interval, None, "", None)
+    reference, against = max(references)  # the stricter one
+    outcome, reason = Outcome.PASSED, ""
+    if value < share * reference:
+        is_slow = interval is not None and interval.high < share * reference
+        outcome = Outcome.FAILED if is_slow else Outcome.UNDECIDED
+        reason = "" if is_slow else "its interval is not below: measure again, with more repeats"
+    return Verdict(subject, kind, value, interval, reference, against, outcome, reason)
+
+
+def outcomes(verdicts: Sequence[Verdict]) -> list[Outcome]:
+    """Return the outcomes that decide the exit code: UNDECIDED if no device was compared with anything."""
+    known = [one.outcome for one in verdicts if one.outcome]
+    return known if any(one.outcome and one.subject.device for one in verdicts) else [*known, Outcome.UNDECIDED]
+
+
+def differences(records: Sequence[Record]) -> dict[Subject, list[str]]:
+    """Return in words what each device has that most devices of its system do not: clock, temperature, limits, links.
+
+    A number differs if it is UNLIKE the median; a text differs from the one that more than half of the devices have.
+    """
+    facts: dict[Subject, dict[str, Any]] = {}
+    for record in filter(is_check, records):
+        for subject, own in _facts(record):
+            known = {name: value for name, value in own.items() if isinstance(value, str | int | float)}
+            facts.setdefault(subject, {}).update(known)
+    of_all: dict[tuple[str, str], list[Any]] = {}
+    for subject, own in facts.items():
+        for name, value in own.items():
+            of_all.setdefault((subject.system, name), []).append(value)
+    usual = {key: _usual(values) for key, values in of_all.items()}
+    return {
+        subject: [
+            f"{FACTS.get(name, name)} {_text(value)} (most: {_text(usual[subject.system, name])})"
+            for name, value in own.items()
+            if _differs(value, usual[subject.system, name])
+        ]
+        for subject, own in facts.items()
+    }
+
+
+def _facts(record: Record) -> Iterator[tuple[Subject, dict[str, Any]]]:
+    """Yield the facts on each device, from the kernel, the vendor's tool, and the sampler in the measured window."""
+    checked = {one["rank"]: one for one in record["node_check"].get("devices") or []}
+    channels = (record.get("energy") or {}).get("channels") or []
+    for device in record["devices"]:
+        ids = set(same_ids(device.get("device_id") or ""))
+        own = {name: value for name, value in checked.get(device["rank"], {}).items() if name not in UNIQUE}
+        for one in devices_of(record):
+            if ids & set(same_ids(str(one.get("uuid", "")))):
+                own |= {name: value for name, value in one.items() if name not in UNIQUE}
+        for channel in channels:
+            clocks = channel.get("clocks") or {}
+            if ids & set(same_ids(channel.get("device_id") or "")):
+                own |= {name: value for name, value in clocks.items() if name != "throttled"}
+                shares = clocks.get("throttled") or {}
+                own |= {f"percent throttled by {reason}": shares.get(reason, 0.0) for reason in REASONS.values()}
+        yield subjects_of(record)[device["rank"]], own
+
+
+def _usual(values: Sequence[Any]) -> Any:
+    """Return the median of numbers; of texts the one that more than half have, or None."""
+    if all(map(is_number, values)):
+        return statistics.median(values)
+    mode = statistics.mode(values)
+    return mode if 2 * values.count(mode) > len(values) else None
+
+
+def _differs(value: Any, usual: Any) -> bool:
+    if is_number(value) and is_number(usual):
+        return abs(value - usual) > UNLIKE * abs(usual)
+    return usual is not None and bool(value != usual)
+
+
+def _text(value: Any) -> str:
+    return f"{value:.4g}" if is_number(value) else str(value)

@@ -1,0 +1,1 @@
+"""Tenders: what a run must keep, what a vendor pledges, and the points of the score."""

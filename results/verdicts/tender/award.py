@@ -1,0 +1,153 @@
+"""Assessment of a tender: requirements, pledge, and the points of the score as pledged and as demonstrated."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+from results.points.estimate import Interval
+from results.points.repeats import PointResults
+from results.record.records import Skipped
+from results.record.values import rounded
+from results.verdicts.accept import Verdict, accept, left_out, missing_words
+from results.verdicts.outcome import Outcome, judge
+from results.verdicts.requirements import (
+    LESS_IS_BETTER,
+    SECONDS,
+    TIMES,
+    Item,
+    Quantity,
+    Requirements,
+    Score,
+    for_machine,
+)
+from results.verdicts.score import scores
+from results.verdicts.tender.pledge import Pledge, check_pledge
+
+SPEEDS = ("throughput", "throughput_per_device", *TIMES)
+
+
+class Award(NamedTuple):
+    """Score of one system by a formula with a minimum."""
+
+    system: str
+    score: Score
+    value: float | None
+    interval: Interval | None
+    pledged: float | None  # None without a pledge, or if the pledge lacks a term
+    outcome: Outcome  # PASSED if the whole interval is at least the minimum
+    reason: str = ""
+
+    def points(self, value: float | None) -> float | None:
+        """Return the points of a value of the score: the points at the minimum x score / minimum."""
+        minimum, points = self.score.minimum, self.score.points
+        return points * value / minimum if points and minimum and value is not None else None
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the score for JSON."""
+        low, high = self.interval or (None, None)
+        found = {"system": self.system, "value": self.value, "low": low, "high": high, "pledged": self.pledged}
+        points = {"points": self.points(self.value), "pledged_points": self.points(self.pledged)}
+        outcome = {"minimum": self.score.minimum, "outcome": self.outcome.value, "reason": self.reason}
+        return found | points | outcome
+
+    def __str__(self) -> str:
+        half = self.interval.half if self.interval else None
+        ends = f" ({' to '.join(rounded(end, half) for end in self.interval)})" if self.interval else ""
+        found = f"{rounded(self.value, half)}{ends}{self._points(self.value)}" if self.value is not None else "none"
+        pledged = f", pledged {rounded(self.pledged)}{self._points(self.pledged)}" if self.pledged is not None else ""
+        why = f": {self.reason}" if self.reason else ""
+        return f"score of {self.system} {found}{pledged}, at least {self.score.minimum:g} {self.outcome.value}{why}"
+
+    def _points(self, value: float | None) -> str:
+        points = self.points(value)
+        return "" if points is None else f" = {rounded(points)} points"
+
+
+class Tender(NamedTuple):
+    """Assessment of results against requirements, and against a pledge if there is one."""
+
+    must: list[Verdict]
+    pledge: Pledge | None
+    pledged: list[Verdict]
+    awards: list[Award]
+    left_out: dict[int, str]  # a sentence on each run that does not count, by the id of its record
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """All outcomes."""
+        return [*(one.outcome for one in [*self.must, *self.pledged]), *(one.outcome for one in self.awards)]
+
+
+def judge_tender(
+    results: Sequence[PointResults],
+    requirements: Requirements,
+    pledge: Pledge | None = None,
+    skipped: Sequence[Skipped] = (),
+) -> Tender:
+    """Judge results; raises RecordError if they do not fit the requirements, or lack the pledge's system."""
+    if pledge:
+        requirements = for_machine(requirements, pledge.devices)
+    must = accept(results, requirements, skipped) if requirements.must else []
+    pledged = check_pledge(results, requirements, pledge, skipped) if pledge else []
+    awards = _awards(results, requirements, pledge, must, skipped)
+    return Tender(must, pledge, pledged, awards, left_out(results, requirements))
+
+
+def _awards(
+    results: Sequence[PointResults],
+    requirements: Requirements,
+    pledge: Pledge | None,
+    must: Sequence[Verdict],
+    skipped: Sequence[Skipped],
+) -> list[Award]:
+    """Return the score of each system, or of the pledge's alone; empty unless the formula has a minimum."""
+    score, mine = requirements.score, [one for one in results if not pledge or one.system == pledge.system]
+    if not (mine and score and (minimum := score.minimum)):
+        return []
+    pledged = _pledged_score(score, pledge) if pledge else None
+    found = []
+    for one in scores(mine, replace(requirements, reference=""), None, must)[0].scores:
+        outcome, reason = Outcome.UNDECIDED, one.why_not or "one run gives no interval"
+        if one.interval:
+            outcome, reason = judge(partial(operator.le, minimum), one.interval), ""
+        if outcome is not Outcome.FAILED and (missing := missing_words(skipped, one.system)):
+            outcome, reason = Outcome.UNDECIDED, missing
+        found.append(Award(one.system, score, one.value, one.interval, pledged, outcome, reason))
+    return found
+
+
+def _pledged_score(score: Score, pledge: Pledge) -> float | None:
+    values = {name: _pledged(quantity, pledge) for name, quantity in score.terms.items()}
+    known = {name: value for name, value in values.items() if value is not None}
+    value = score.formula(known) if len(known) == len(values) else math.nan
+    return None if math.isnan(value) else value
+
+
+def _pledged(quantity: Quantity, pledge: Pledge) -> float | None:
+    """Return the best pledged value of a term."""
+    best = min if quantity.what in (*TIMES, *LESS_IS_BETTER) else max
+    mine = [
+        one
+        for one in pledge.points
+        if one.of == quantity.of
+        and quantity.devices in (None, one.devices)
+        and quantity.global_batch in (None, one.global_batch)
+    ]
+    return best((value for one in mine if (value := _value(one, quantity)) is not None), default=None)
+
+
+def _value(one: Item, quantity: Quantity) -> float | None:
+    """Return a pledged number as a term has it; speeds and times follow from each other."""
+    limit, devices = float(one.at_least or one.at_most or math.nan), one.devices or 1
+    of_time = (one.work or math.nan) / SECONDS[one.unit] / limit
+    speed = {"throughput": limit, "throughput_per_device": limit * devices, "time_to_solution": of_time}.get(one.what)
+    if speed is None or quantity.what not in SPEEDS:
+        return limit if one.what == quantity.what else None
+    time = (quantity.work or math.nan) / speed / SECONDS[quantity.unit]
+    machine_time = time * devices / (quantity.machine_devices or math.nan)
+    return dict(zip(SPEEDS, (speed, speed / devices, time, machine_time), strict=True))[quantity.what]

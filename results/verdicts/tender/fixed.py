@@ -1,0 +1,97 @@
+"""Rules of change: facts of a run that a tender fixes. Everything else is free."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from results.points.repeats import PointResults
+from results.record.records import Record, RecordError
+from results.record.values import value_at
+from results.verdicts.written import check_key
+
+# Names that may be fixed, and their places in a record. An option is fixed by its group and name.
+FACTS = {
+    "model": "model",
+    "num_layers": "config.model.num_layers",
+    "hidden_size": "config.model.hidden_size",
+    "num_heads": "config.model.num_heads",
+    "vocab_size": "config.model.vocab_size",
+    "sequence_length": "layout.sequence_length",
+    "global_batch_size": "layout.global_batch_size",
+    "data": "data",
+    "sample": "sample",
+    "precision": "precision",
+    "commit": "provenance.git_commit",
+}
+OPTION = re.compile(r"\w+\.\w+")  # such as training.learning_rate
+# Bits of a number in matrix products: fewer than those of the fixed precision are refused. TF32 has 19 (NVIDIA A100
+# whitepaper).
+BITS = {"fp4": 4, "fp8": 8, "fp16": 16, "bf16": 16, "tf32": 19, "fp32": 32, "fp64": 64}
+COMMIT = re.compile(r"[0-9a-f]{7,40}")
+DIRTY = "the code had local changes"
+
+
+class Broken(NamedTuple):
+    """Fixed facts that a run changed, and those that its record lacks, as text; it counts if there are none."""
+
+    changed: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "; ".join([*self.changed, *self.unknown])
+
+
+class Fixed(dict[str, Any]):
+    """Values of fixed facts by name."""
+
+    def broken(self, record: Record) -> Broken:
+        """Return what a run changed, and what its record lacks; of a failed run, which recorded little, the former."""
+        changed, unknown = [], []
+        for name, wanted in self.items():
+            found = value_at(record, FACTS.get(name, f"config.{name}"))
+            if found in (None, "") or (name == "precision" and found not in BITS):
+                unknown.append(f"{name} is {found or 'not recorded'}, {self.words(name)}")
+            elif not _keeps(name, found, wanted):
+                changed.append(f"{name} is {found}, {self.words(name)}")
+        if "commit" in self and (dirty := value_at(record, "provenance.git_dirty")) is not False:
+            (changed if dirty else unknown).append(DIRTY if dirty else f"whether {DIRTY} is not recorded")
+        return Broken(tuple(changed), tuple(unknown if record["status"] == "ok" else ()))
+
+    def kept(self, one: PointResults) -> PointResults | None:
+        """Return a point with the runs that count; None if none counts."""
+        if not self:
+            return one
+        good, bad = ([record for record in runs if not any(self.broken(record))] for runs in (one.good, one.bad))
+        return one._replace(good=good, bad=bad) if good or bad else None
+
+    def words(self, name: str) -> str:
+        """Return a rule as text, such as `fixed at 96`."""
+        return f"fixed at {self[name]}{' or more bits' if name == 'precision' else ''}"
+
+
+def _keeps(name: str, found: Any, wanted: Any) -> bool:
+    if name == "precision":
+        return BITS[found] >= BITS[wanted]
+    if name == "commit":
+        return str(found).startswith(wanted)
+    return bool(found == wanted)
+
+
+def read_fixed(values: Any, where: str) -> Fixed:
+    """Return the rules of a workload's block `fixed`; raises RecordError for an unknown fact or a bad value."""
+    if not isinstance(values, Mapping):
+        raise RecordError(f"{where}: 'fixed' is {values!r}, but must be facts, such as {{num_heads: 96}}")
+    for name, value in values.items():
+        if not OPTION.fullmatch(str(name)):
+            check_key(name, FACTS, f"{where}, fixed")
+        if not isinstance(value, str | int | float) or value == "":
+            raise RecordError(f"{where}, fixed: {name} is {value!r}, but must be a text or a number")
+        if name == "precision" and value not in BITS:
+            raise RecordError(f"{where}, fixed: precision is {value!r}, but must be one of {', '.join(BITS)}")
+        if name == "commit" and not (isinstance(value, str) and COMMIT.fullmatch(value)):
+            raise RecordError(
+                f"{where}, fixed: commit is {value!r}, but must be 7 to 40 hexadecimal digits: write them in quotes"
+            )
+    return Fixed(values)

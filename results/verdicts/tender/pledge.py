@@ -1,0 +1,192 @@
+"""Pledge of a vendor: figures that its system must demonstrate at acceptance, and its committed power."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any, ClassVar
+
+from results.points.estimate import Estimate, Part
+from results.points.repeats import PointResults
+from results.points.sensors import NORMAL_95
+from results.record.parts import is_number
+from results.record.records import Record, RecordError, Skipped
+from results.record.signature import signer_of
+from results.record.values import devices_text
+from results.verdicts.accept import Verdict, judged, missing_words, verdict_on, with_missing
+from results.verdicts.measures import Answer, check_alike, part_filled, points_of
+from results.verdicts.outcome import Outcome
+from results.verdicts.quality import ESTIMATE, grade
+from results.verdicts.requirements import (
+    COMMITTED_POWER,
+    LESS_IS_BETTER,
+    PATHS,
+    Item,
+    Requirements,
+    Selection,
+    read_item,
+    refuse_twice,
+)
+from results.verdicts.written import check_key, filled, read_mapping
+
+PURPOSE = "caraml-pledge"  # OpenSSH's namespace: the signature of an archive is none of a pledge
+TIME = "time_to_solution"
+PLEDGED = (*PATHS, TIME)
+AT_MOST = (TIME, "power", *LESS_IS_BETTER)  # the others are pledged as least values
+OF_TIME = ("work", "unit")
+PLACE = ("of", "devices", "global_batch", "work_unit", "projected", *OF_TIME)
+# Power of a device with its share of the machine, in kW: a figure in W or MW is outside by far.
+LEAST_KW, MOST_KW = 0.001, 10.0
+NOT_FILLED = "no run filled the machine: run copies on all of it at once, with the tag 'fill'"
+POWER_PERCENT = "power_uncertainty_percent"
+NOT_WHOLE = {  # by the grade of a power that is not of the whole machine
+    None: "by an unknown sensor",
+    ESTIMATE: "an estimate from load",
+    "Q1": "of the devices alone: measure at the node or the supply",
+}
+
+
+@dataclass(frozen=True)
+class PledgedItem(Item):
+    """One pledged number."""
+
+    projected: bool = False  # in the offer, and not measured
+    WORDS: ClassVar[Mapping[str, str]] = {"passed": "kept", "failed": "not kept"}
+
+
+@dataclass(frozen=True)
+class Pledge:
+    """Content of a pledge file."""
+
+    vendor: str
+    date: str  # as 2026-11-02
+    system: str
+    devices: int  # of the whole machine
+    points: tuple[PledgedItem, ...]
+    power_kw: float | None = None  # committed, of the whole machine filled with copies
+    signature: str = ""  # who signed, in words; of no key in the file
+
+    @property
+    def title(self) -> str:
+        """Text that identifies the pledge."""
+        return f"{self.vendor}, {self.date}, {self.system} of {devices_text(self.devices)}"
+
+
+KEYS = [name for name in Pledge.__dataclass_fields__ if name != "signature"]
+
+
+def read_pledge(path: Path, workloads: Mapping[str, Selection], signers: Path | None = None) -> Pledge:
+    """Read a pledge on the workloads of some requirements, and check its signature FILE.sig by the allowed signers.
+
+    Raises RecordError for missing or unknown keys, for invalid values, and unless an allowed signer signed the file.
+    """
+    content = read_mapping(path, "a pledge")
+    for name in content:
+        check_key(name, dict.fromkeys(KEYS), str(path))
+    points = content.get("points")
+    if not isinstance(points, list) or not points:
+        raise RecordError(f"{path} has no points: write 'points: [{{of: gpt, devices: 8, throughput: 70000}}]'")
+    items = [
+        one for number, values in enumerate(points, 1) for one in _items(values, f"{path}, point {number}", workloads)
+    ]
+    refuse_twice(items, f"{path}: the pledge")
+    entry = filled(Pledge, {**content, "points": tuple(items), "signature": _signed(path, signers)}, str(path))
+    try:
+        date.fromisoformat(entry.date)
+    except ValueError:
+        raise RecordError(f"{path}: date is {entry.date!r}, but must be such as 2026-11-02") from None
+    if not entry.devices:
+        raise RecordError(f"{path}: devices is 0, but must be that of the whole machine")
+    if entry.power_kw is not None and not LEAST_KW <= entry.power_kw / entry.devices <= MOST_KW:
+        each = f"{entry.power_kw / entry.devices:.3g} kW per device"
+        raise RecordError(f"{path}: power_kw is {entry.power_kw:g}, which is {each}: write that of the machine, in kW")
+    return entry
+
+
+def _items(values: Any, where: str, workloads: Mapping[str, Selection]) -> Iterator[PledgedItem]:
+    """Yield the numbers of one point."""
+    if not isinstance(values, Mapping):
+        raise RecordError(f"{where}: {values!r} is not a mapping with 'of', 'devices' and a number such as throughput")
+    for name in values:
+        check_key(name, dict.fromkeys((*PLACE, *PLEDGED)), where)
+    numbers = [name for name in PLEDGED if name in values]
+    if not numbers:
+        raise RecordError(f"{where} lacks a number: give one or more of {', '.join(PLEDGED)}")
+    if "devices" not in values:
+        raise RecordError(f"{where} lacks 'devices': a pledge is for a number of devices")
+    for name in numbers:
+        if not values[name]:
+            raise RecordError(f"{where}: {name} is {values[name]!r}, but must be greater than 0")
+        apart = OF_TIME if name != TIME and TIME in numbers else ()
+        place = {key: values[key] for key in PLACE if key in values and key not in apart}
+        side = "at_most" if name in AT_MOST else "at_least"
+        yield read_item({**place, "what": name, side: values[name]}, where, workloads, PledgedItem)
+
+
+def _signed(path: Path, signers: Path | None) -> str:
+    signature = path.with_name(f"{path.name}.sig")
+    if signers is None:
+        return "signed, but the signer was not checked" if signature.exists() else "not signed: its author is not known"
+    if not signature.is_file():
+        raise RecordError(f"{path} is not signed: {signature} does not exist")
+    return f"signed by {signer_of(path.read_bytes(), signature.read_bytes(), signers, PURPOSE)}"
+
+
+def check_pledge(
+    results: Sequence[PointResults], requirements: Requirements, pledge: Pledge, skipped: Sequence[Skipped] = ()
+) -> list[Verdict]:
+    """Return the verdict on each pledged number: passed if it is demonstrated by runs at its point.
+
+    Nothing is projected from other points. Raises RecordError if there is no run of the system.
+    """
+    systems = dict.fromkeys(one.system for one in results)
+    if pledge.system not in systems and not missing_words(skipped, pledge.system):
+        raise RecordError(f"the pledge is for {pledge.system}, but the runs are of {', '.join(systems)}")
+    check_alike(results, requirements.workloads)
+    found = []
+    for item in pledge.points:
+        verdict = verdict_on(item, pledge.system, results, requirements, skipped)
+        if item.projected and verdict.answer.why_not and not verdict.answer.is_failure:
+            verdict = verdict._replace(reason=f"a projection does not count at acceptance: {verdict.reason}")
+        found.append(verdict)
+    if pledge.power_kw is not None:
+        found.append(with_missing(_power(results, requirements, pledge), skipped))
+    return found
+
+
+def _power(results: Sequence[PointResults], requirements: Requirements, pledge: Pledge) -> Verdict:
+    """Return the verdict on the committed power: the worst of all runs that filled the machine."""
+    item = PledgedItem("machine", COMMITTED_POWER, pledge.devices, at_most=pledge.power_kw)
+    runs = {
+        str(record.get("run_id") or id(record)): record
+        for wanted in requirements.workloads.values()
+        for one in points_of(results, pledge.system, wanted)
+        for record in one.good
+        if record.get("fill")
+    }
+    if not runs:
+        return judged(item, pledge.system, Answer(why_not=NOT_FILLED))
+    severity = (Outcome.PASSED, Outcome.UNDECIDED, Outcome.FAILED)
+    verdicts = [_power_of(record, item, pledge) for record in runs.values()]
+    return max(verdicts, key=lambda one: (severity.index(one.outcome), one.answer.estimate or (0.0,)))
+
+
+def _power_of(record: Record, item: Item, pledge: Pledge) -> Verdict:
+    fill, devices = record["fill"], record["layout"]["num_devices"]
+    power_w, percent = ((fill.get(key) if isinstance(fill, dict) else None) for key in ("power_W", POWER_PERCENT))
+    if not (is_number(power_w) and is_number(percent) and power_w > 0 and percent >= 0):
+        why = f"the power of the run that filled the machine, or its {POWER_PERCENT}, is not known"
+        return judged(item, pledge.system, Answer(why_not=why))
+    if devices < pledge.devices:
+        why = part_filled(devices, pledge.devices)
+        return judged(item, pledge.system, Answer(why_not=why))
+    estimate = Estimate(power_w / 1000, math.log(power_w / 1000), (Part((percent / 100 / NORMAL_95) ** 2, math.inf),))
+    at = f"{fill.get('copies')} copies at once"
+    verdict = judged(item, pledge.system, Answer(estimate, unit="kW", at=at))
+    letter = grade(record)
+    if letter not in NOT_WHOLE or (letter == "Q1" and verdict.outcome is Outcome.FAILED):
+        return verdict
+    return verdict._replace(outcome=Outcome.UNDECIDED, reason=f"the power is {NOT_WHOLE[letter]}")
