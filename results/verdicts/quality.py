@@ -283,5 +283,6 @@ def not_work_of_bf16(one: PointResults, results: Sequence[PointResults]) -> str:
     quarter = slice(steps - steps // 4, steps)
     difference = math.fsum(ours[quarter]) / math.fsum(theirs[quarter]) - 1
     if not abs(difference) <= MAX_LOSS_DIFFERENCE:
-        return f"its loss differs by {100 * difference:+.1f} % from that in bf16, at most {100 * MAX_LOSS_DIFFERENCE:g} %"
+        most = f"at most {100 * MAX_LOSS_DIFFERENCE:g} %"
+        return f"its loss differs by {100 * difference:+.1f} % from that in bf16, {most}"
     return ""

@@ -51,7 +51,7 @@ class Fp8Linear(torch.autograd.Function):
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, **_: Any) -> Tensor:
     """Return the product of a layer, of shape [tokens, sequences, M], as megatron-core's linear layers call it."""
-    out = Fp8Linear.apply(input.flatten(0, 1), weight).view(*input.shape[:2], -1)
+    out: Tensor = Fp8Linear.apply(input.flatten(0, 1), weight).view(*input.shape[:2], -1)
     return out if bias is None else out + bias
 
 
