@@ -332,9 +332,8 @@ H200 = Path(__file__).parents[1] / "records" / "H200"
 
 def test_figures_of_the_same_chip_are_next_to_ours_with_software_and_source(capsys):
     assert main(["published", "--results", str(H200)]) == 0
-    ours, theirs = (
-        [line for line in capsys.readouterr().out.splitlines() if word in line] for word in (", ours", ", published")
-    )
+    lines = capsys.readouterr().out.splitlines()
+    ours, theirs = ([line for line in lines if word in line] for word in (", ours", ", published"))
     assert [line.split("|")[1].strip() for line in ours] == ["117M", "117M", "800M", "800M"]
     assert any(
         re.search(r"92,500 \| tokens/s/device \| +nanochat 92d63d4, one scale per tensor", line) for line in theirs
