@@ -17,6 +17,7 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))
 
+from benchmarks.llm_training.sizes import SIZES  # noqa: E402
 from caraml.cli import EXIT_CODES, GROUPS  # noqa: E402
 from caraml.plan.systems import read_systems  # noqa: E402
 from jpwr.energy import EnergyEstimate  # noqa: E402
@@ -70,6 +71,17 @@ def benchmarks() -> Iterator[str]:
         for program in programs:
             yield f"### {program}\n"
             yield help_of(program)
+
+
+def models() -> Iterator[str]:
+    """Yield a table of the sizes of GPT training."""
+    yield "| size | layers | hidden | heads (of keys) | feed-forward | experts | parameters | active | FLOPs per token |"
+    yield "|---|--:|--:|--:|--:|--:|--:|--:|--:|"
+    for name, one in SIZES.items():
+        experts = f"{one.top_k} of {one.experts}" if one.experts else ""
+        counts = f"{one.num_parameters / 1e6:,.1f}M | {one.num_active_parameters / 1e6:,.1f}M"
+        shape = f"{one.num_layers} | {one.hidden_size} | {one.num_heads} ({one.groups}) | {one.ffn_hidden_size}"
+        yield f"| `{name}` | {shape} | {experts} | {counts} | {one.flops_per_token(one.sequence_length):.3e} |"
 
 
 def exit_codes() -> Iterator[str]:
