@@ -75,7 +75,7 @@ def benchmarks() -> Iterator[str]:
 
 def models() -> Iterator[str]:
     """Yield a table of the sizes of GPT training."""
-    yield "| size | layers | hidden | heads (of keys) | feed-forward | experts | parameters | active | FLOPs per token |"
+    yield "| size | layers | hidden | heads (of keys) | feed-forward | experts | parameters | active | FLOPs/token |"
     yield "|---|--:|--:|--:|--:|--:|--:|--:|--:|"
     for name, one in SIZES.items():
         experts = f"{one.top_k} of {one.experts}" if one.experts else ""
@@ -115,7 +115,7 @@ def _known(value: Any) -> str:
 
 
 PARTS: dict[str, Callable[[], Iterator[str]]] = {
-    part.__name__: part for part in (caraml, samplers, benchmarks, exit_codes, systems, estimate)
+    part.__name__: part for part in (caraml, samplers, benchmarks, exit_codes, models, systems, estimate)
 }
 
 
