@@ -235,8 +235,9 @@ def _shape(known: Workload, model: str) -> Shape | None:
     decoder = known.decoder(model)
     if decoder is None:
         return None
-    length = decoder["sequence_length"]
-    return Shape(decoder["layers"], decoder["hidden"], decoder["ffn"], decoder["vocab"], length, decoder["parameters"])
+    if decoder["experts"]:
+        raise PredictionError(f"{model} has experts, and all known examples are dense models: measure it")
+    return Shape(*(decoder[name] for name in Shape._fields))
 
 
 def _work(known: Workload, groups: Sequence[Group], model: str, devices: int, batch: int) -> Work:

@@ -17,6 +17,7 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))
 
+from benchmarks.llm_training.sizes import SIZES  # noqa: E402
 from caraml.cli import EXIT_CODES, GROUPS  # noqa: E402
 from caraml.plan.systems import read_systems  # noqa: E402
 from jpwr.energy import EnergyEstimate  # noqa: E402
@@ -72,6 +73,17 @@ def benchmarks() -> Iterator[str]:
             yield help_of(program)
 
 
+def models() -> Iterator[str]:
+    """Yield a table of the sizes of GPT training."""
+    yield "| size | layers | hidden | heads (of keys) | feed-forward | experts | parameters | active | FLOPs/token |"
+    yield "|---|--:|--:|--:|--:|--:|--:|--:|--:|"
+    for name, one in SIZES.items():
+        experts = f"{one.top_k} of {one.experts}" if one.experts else ""
+        counts = f"{one.num_parameters / 1e6:,.1f}M | {one.num_active_parameters / 1e6:,.1f}M"
+        shape = f"{one.num_layers} | {one.hidden_size} | {one.num_heads} ({one.groups}) | {one.ffn_hidden_size}"
+        yield f"| `{name}` | {shape} | {experts} | {counts} | {one.flops_per_token(one.sequence_length):.3e} |"
+
+
 def exit_codes() -> Iterator[str]:
     """Yield a table of the exit codes of `caraml`."""
     yield "| code | meaning |\n|--:|---|"
@@ -103,7 +115,7 @@ def _known(value: Any) -> str:
 
 
 PARTS: dict[str, Callable[[], Iterator[str]]] = {
-    part.__name__: part for part in (caraml, samplers, benchmarks, exit_codes, systems, estimate)
+    part.__name__: part for part in (caraml, samplers, benchmarks, exit_codes, models, systems, estimate)
 }
 
 

@@ -1,4 +1,4 @@
-"""Model sizes as data, and the options of a run."""
+"""Options of a run, and its layout on devices."""
 
 from __future__ import annotations
 
@@ -13,62 +13,13 @@ from benchmarks.common.options import (
     option,
     positive,
 )
-
-VOCAB_MULTIPLE = 128  # to pad vocabularies to, for matrix sizes that suit the hardware and divide by 2...128
-GPT2_VOCAB_SIZE = 50_257
+from benchmarks.llm_training.sizes import SIZES, ModelSize
 
 INIT_STD = 0.02  # of weights, as in GPT-2
 ADAM_BETAS = (0.9, 0.95)
 ADAM_EPS = 1e-8
 DEFAULT_BATCH = 16
 SWITCH = ("auto", "on", "off")
-
-
-@dataclass(frozen=True)
-class ModelSize:
-    """Shape of a decoder-only GPT, with its default layout."""
-
-    num_layers: int
-    hidden_size: int
-    num_heads: int
-    ffn_hidden_size: int
-    sequence_length: int
-    vocab_size: int  # before padding
-    tensor_parallel_size: int
-    pipeline_parallel_size: int
-    micro_batch_size: int
-
-    def __post_init__(self) -> None:
-        if self.hidden_size % self.num_heads:
-            raise ConfigError(
-                f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}: choose a divisor"
-            )
-
-    @property
-    def recorded(self) -> dict[str, int]:
-        """Facts of the shape that the record of a run has, so that a tender can fix them."""
-        return {name: getattr(self, name) for name in ("num_layers", "hidden_size", "num_heads", "vocab_size")}
-
-    @property
-    def padded_vocab_size(self) -> int:
-        """Size of the vocabulary, padded to VOCAB_MULTIPLE."""
-        return -(-self.vocab_size // VOCAB_MULTIPLE) * VOCAB_MULTIPLE
-
-    @property
-    def num_parameters(self) -> int:
-        """Number of parameters: tied embedding, and weights, biases and norms of each layer."""
-        h, f = self.hidden_size, self.ffn_hidden_size
-        per_layer = 4 * h * h + 2 * h * f + 4 * h + (f + h) + 4 * h
-        return self.padded_vocab_size * h + self.num_layers * per_layer + 2 * h
-
-
-SIZES = {
-    "tiny": ModelSize(4, 256, 8, 1024, 256, 8_192, 1, 1, 4),
-    "117M": ModelSize(12, 768, 12, 3072, 1024, GPT2_VOCAB_SIZE, 1, 1, 4),
-    "800M": ModelSize(16, 2048, 8, 8192, 2048, GPT2_VOCAB_SIZE, 1, 1, 4),
-    "13B": ModelSize(40, 5120, 32, 20480, 2048, GPT2_VOCAB_SIZE, 2, 2, 2),
-    "175B": ModelSize(96, 12288, 96, 49152, 2048, GPT2_VOCAB_SIZE, 8, 8, 2),
-}
 
 
 @dataclass(frozen=True)
@@ -105,8 +56,14 @@ class ParallelOptions:
     pipeline_parallel_size: int | None = option(
         None, "stages of devices that share the layers; default: the size's own"
     )
+    context_parallel_size: int = option(1, "devices that share each sample, along the sequence")
+    expert_parallel_size: int | None = option(
+        None, "devices of a pipeline stage that share its experts; default: the size's own"
+    )
     sequence_parallel: str = option(
-        "auto", "also share norms and dropout, along the sequence; auto: on GPUs with tensor parallelism", SWITCH
+        "auto",
+        "also share norms and dropout, along the sequence; auto: with tensor parallelism, on GPUs or with experts",
+        SWITCH,
     )
     recompute: str = option(
         "none", "activations that the backward pass recomputes, to save memory", ("none", "selective", "full")
@@ -119,12 +76,12 @@ class ParallelOptions:
         sizes = {name for name, value in vars(self).items() if not isinstance(value, str)}
         positive(self, *sizes)
 
-    def is_sequence_parallel(self, on_gpu: bool, tensor_parallel_size: int) -> bool:
+    def is_sequence_parallel(self, by_default: bool, tensor_parallel_size: int) -> bool:
         """Return whether sequence parallelism is used; raises ConfigError for `on` without tensor parallelism."""
         if self.sequence_parallel == "on" and tensor_parallel_size == 1:
             raise ConfigError("--sequence-parallel on needs a --tensor-parallel-size of 2 or more")
         return tensor_parallel_size > 1 and (
-            self.sequence_parallel == "on" or (self.sequence_parallel == "auto" and on_gpu)
+            self.sequence_parallel == "on" or (self.sequence_parallel == "auto" and by_default)
         )
 
     def overlaps(self, on_gpu: bool, data_parallel_size: int) -> bool:
@@ -210,32 +167,63 @@ class Config:
 
 @dataclass(frozen=True)
 class Layout:
-    """Layout of model and data on `world_size` devices."""
+    """Layout of model and data on `world_size` devices; The devices of a pipeline stage share its experts."""
 
     world_size: int
     tensor_parallel_size: int
     pipeline_parallel_size: int
+    context_parallel_size: int = 1
+    expert_parallel_size: int = 1
 
     @property
     def data_parallel_size(self) -> int:
         """Number of replicas of the model."""
-        return self.world_size // (self.tensor_parallel_size * self.pipeline_parallel_size)
+        return self.world_size // (self.tensor_parallel_size * self.pipeline_parallel_size * self.context_parallel_size)
 
-    def check(self, shape: ModelSize) -> None:
-        """Raise ConfigError unless the devices can share a model in this layout."""
-        tensor, pipeline = self.tensor_parallel_size, self.pipeline_parallel_size
-        if self.world_size % (tensor * pipeline):
+    @property
+    def expert_replicas(self) -> int:
+        """Number of devices that have the same experts."""
+        return self.world_size // (self.pipeline_parallel_size * self.expert_parallel_size)
+
+    def check(self, shape: ModelSize, sequence_length: int = 0) -> None:
+        """Raise ConfigError unless the devices can share a model and its samples in this layout; 0: any length."""
+        tensor, pipeline, context = self.tensor_parallel_size, self.pipeline_parallel_size, self.context_parallel_size
+        model = tensor * pipeline * context
+        if self.world_size % model:
+            sizes = f"tensor_parallel_size {tensor} x pipeline_parallel_size {pipeline}"
+            sizes += f" x context_parallel_size {context}" if context > 1 else ""
             raise ConfigError(
-                f"{self.world_size} devices cannot be shared by tensor_parallel_size {tensor} x "
-                f"pipeline_parallel_size {pipeline} = {tensor * pipeline}: use a multiple of that, or smaller sizes"
+                f"{self.world_size} devices cannot be shared by {sizes} = {model}: use a multiple of that, or smaller "
+                "sizes"
             )
-        for name, total in (("num_heads", shape.num_heads), ("padded vocab_size", shape.padded_vocab_size)):
-            if total % tensor:
+        shared = [
+            ("tensor", tensor, "num_heads", shape.num_heads),
+            ("tensor", tensor, "heads of keys and values", shape.groups),
+            ("tensor", tensor, "padded vocab_size", shape.padded_vocab_size),
+            ("pipeline", pipeline, "num_layers", shape.num_layers),
+        ]
+        if self.expert_parallel_size > 1:
+            if not shape.experts:
+                raise ConfigError("expert_parallel_size was given, but the model has no experts: leave it out")
+            shared.append(("expert", self.expert_parallel_size, "experts", shape.experts))
+            devices = self.world_size // pipeline
+            if devices % self.expert_parallel_size:
                 raise ConfigError(
-                    f"tensor_parallel_size {tensor} does not divide the model's {name} {total}: choose a divisor of it"
+                    f"expert_parallel_size {self.expert_parallel_size} does not divide the {devices} devices of a "
+                    "pipeline stage: choose a divisor of it"
                 )
-        if shape.num_layers % pipeline:
+        elif shape.experts and tensor > 1:
+            # megatron-core 0.16 would not sum the gradients of the experts over the devices that share a layer.
             raise ConfigError(
-                f"pipeline_parallel_size {pipeline} does not divide the model's num_layers {shape.num_layers}: "
-                "choose a divisor of it"
+                f"tensor_parallel_size {tensor} of a model with experts needs an expert_parallel_size of 2 or more"
+            )
+        for kind, size, name, total in shared:
+            if total % size:
+                raise ConfigError(
+                    f"{kind}_parallel_size {size} does not divide the model's {name} {total}: choose a divisor of it"
+                )
+        if context > 1 and sequence_length % (2 * context):
+            raise ConfigError(
+                f"context_parallel_size {context} needs a sequence length that is a multiple of {2 * context}, not "
+                f"{sequence_length}"
             )

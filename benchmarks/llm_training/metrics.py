@@ -1,4 +1,4 @@
-"""FLOPs of the model, learning rate, and check of the losses."""
+"""Learning rate, and check of the losses."""
 
 from __future__ import annotations
 
@@ -8,26 +8,6 @@ from math import cos, pi
 from benchmarks.llm_training.config import TrainingOptions
 
 DECAY_STEPS = 1000  # of the learning rate
-FLOPS_SOURCE = "Narayanan et al. 2021, arXiv:2104.04473, section 5.1, without the recomputed forward pass"
-
-
-def gpt_flops_per_token(num_layers: int, hidden_size: int, sequence_length: int, vocab_size: int) -> float:
-    """Model FLOPs to train on one token: forward and backward, nothing recomputed.
-
-    Narayanan et al. 2021 (arXiv:2104.04473), section 5.1, without its recomputed forward pass. It assumes a
-    feed-forward size of 4 x hidden_size, and counts attention in full, although half of it is masked.
-    """
-    l, h, s, v = num_layers, hidden_size, sequence_length, vocab_size  # noqa: E741 - the paper's names
-    return 72 * l * h**2 * (1 + s / (6 * h) + v / (12 * l * h))
-
-
-def recomputed_flops_per_token(num_layers: int, hidden_size: int, sequence_length: int, recompute: str) -> float:
-    """Return the FLOPs to recompute the forward pass for one token: of all layers (`full`) or attention (`selective`).
-
-    The terms are those of gpt_flops_per_token, a third of which are the forward pass.
-    """
-    l, h, s = num_layers, hidden_size, sequence_length  # noqa: E741 - the paper's names
-    return {"none": 0.0, "selective": 4.0 * l * h * s, "full": 24.0 * l * h**2 * (1 + s / (6 * h))}[recompute]
 
 
 def loss_problem(losses: Sequence[float]) -> str:

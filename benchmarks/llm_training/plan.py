@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from benchmarks.common.batch_plan import BatchPlan
-from benchmarks.llm_training.config import Layout, ModelSize
-from benchmarks.llm_training.metrics import gpt_flops_per_token
+from benchmarks.llm_training.config import Layout
+from benchmarks.llm_training.sizes import ModelSize
 
 GIB = 2**30
 BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 2}  # per weight; with fp8, weights are stored in bf16
@@ -30,21 +30,24 @@ class Memory:
 
 
 def stage_parameters(shape: ModelSize, layout: Layout, stage: int) -> int:
-    """Return the number of parameters on one device of a pipeline stage.
+    """Return the number of parameters on one device of a pipeline stage."""
+    return sum(_stage_parameters(shape, layout, stage))
 
-    Tensor parallelism splits matrices with the biases of their outputs; norms, and biases that are added after a sum
-    over devices, are on each device. The first and the last stage both have the tied embedding.
+
+def _stage_parameters(shape: ModelSize, layout: Layout, stage: int) -> tuple[int, int]:
+    """Return the parameters that all replicas of a device have, and those of its experts.
+
+    The first and the last stage both have a tied embedding.
     """
-    h, f, tensor = shape.hidden_size, shape.ffn_hidden_size, layout.tensor_parallel_size
-    stages = layout.pipeline_parallel_size
-    shared_out = (3 * h * h + 3 * h) + h * h + (h * f + f) + f * h  # attention in and out, feed-forward in and out
-    on_each = h + h + 4 * h  # biases of the two outputs, two norms
-    found = shape.num_layers // stages * (shared_out // tensor + on_each)
-    if stage in (0, stages - 1):
-        found += shape.padded_vocab_size // tensor * h
+    stages, layer = layout.pipeline_parallel_size, shape.layer
+    layers = shape.num_layers // stages
+    found = layers * (layer.split // layout.tensor_parallel_size + layer.on_each)
+    ends = (stage == 0) + (stage == stages - 1)
+    vocabulary = shape.padded_vocab_size // layout.tensor_parallel_size * shape.hidden_size
+    found += vocabulary * min(ends, shape.embeddings)
     if stage == stages - 1:
-        found += 2 * h  # the last norm
-    return found
+        found += shape.last_norm
+    return found, layers * shape.experts // layout.expert_parallel_size * layer.expert
 
 
 def stage_memory(
@@ -62,25 +65,34 @@ def stage_memory(
     """Estimate the memory of one device of a stage.
 
     Activations are those of Korthikanti et al. 2022 (arXiv:2205.05198), section 4, with attention that stores no
-    scores: s b h (10 + 24/t) bytes per layer at 2 bytes per number, s b h 34/t with sequence parallelism, s b h 2 with
-    full recomputation. A stage stores those of as many micro batches as there are stages from it on.
+    scores. At 2 bytes per number a token stores 10 h bytes per layer that tensor parallelism does not split, and those
+    of queries, keys, values, the output of attention, and the feed-forward network before and after its activation,
+    which it splits: 24 h in GPT-2's layers. Sequence parallelism splits all, context parallelism the tokens; full
+    recomputation stores 2 h. Experts store the inputs of each of a token's networks, and are taken to have equal loads.
+    A stage stores the activations of as many micro batches as there are stages from it on.
     """
-    parameters = stage_parameters(shape, layout, stage)
+    shared, experts = _stage_parameters(shape, layout, stage)
+    parameters = shared + experts
     width, tensor = BYTES[precision], layout.tensor_parallel_size
     adam = 8 if precision == "fp32" else 12  # two moments, and a float32 copy of narrower weights
-    tokens = plan.micro_batch_size * sequence_length
+    tokens = plan.micro_batch_size * sequence_length / layout.context_parallel_size
     per_number = tokens * shape.hidden_size * width / 2
-    a_layer = per_number * (34 / tensor if sequence_parallel else 10 + 24 / tensor)
+    networks = shape.ffn_hidden_size * max(1, shape.top_k) + shape.shared_ffn_size
+    split = tokens * width * (shape.qkv_width + shape.query_width + shape.matrices * networks) / tensor
+    whole = (10 + 2 * shape.top_k) * per_number
+    a_layer = split + (whole / tensor if sequence_parallel else whole)
     layers = shape.num_layers // layout.pipeline_parallel_size
     in_flight = min(layout.pipeline_parallel_size - stage, plan.grad_accum_steps)
     kept, recomputed = (2 * per_number, a_layer) if recompute == "full" else (a_layer, 0.0)
     last = stage == layout.pipeline_parallel_size - 1
     # The logits in the weights' precision, and in float32 with their gradient for the loss.
     logits = tokens * shape.padded_vocab_size / tensor * (width + 8) if last else 0.0
+    shards = lambda number, devices: number * adam / (devices if shards_optimizer else 1)  # noqa: E731
     return Memory(
         parameters * width,
         parameters * GRADIENT_BYTES,
-        parameters * adam / (layout.data_parallel_size if shards_optimizer else 1),
+        shards(shared, layout.world_size // layout.tensor_parallel_size // layout.pipeline_parallel_size)
+        + shards(experts, layout.expert_replicas),
         in_flight * layers * kept + recomputed,
         logits,
     )
@@ -90,7 +102,7 @@ def describe(
     shape: ModelSize, layout: Layout, plan: BatchPlan, sequence_length: int, memory: list[Memory]
 ) -> list[str]:
     """Return the lines of the plan, which follow those of the layout."""
-    per_token = gpt_flops_per_token(shape.num_layers, shape.hidden_size, sequence_length, shape.padded_vocab_size)
+    per_token = shape.flops_per_token(sequence_length)
     tokens = plan.global_batch_size * sequence_length
     stages = range(layout.pipeline_parallel_size)
     fullest = max(stages, key=lambda stage: memory[stage].total)
@@ -98,6 +110,7 @@ def describe(
     counts = sorted({stage_parameters(shape, layout, stage) for stage in stages})
     return [
         f"num_parameters: {shape.num_parameters}",
+        *([f"num_active_parameters: {shape.num_active_parameters}"] if shape.experts else []),
         f"parameters_per_device: {' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))}",
         f"tokens_per_step: {tokens}",
         f"model_flops_per_token: {per_token:.6g}",

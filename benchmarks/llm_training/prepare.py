@@ -22,8 +22,8 @@ from typing import Any
 from benchmarks.common.input_files import whole_file
 from benchmarks.common.options import ConfigError, option, run_command
 from benchmarks.common.progress import Pace
-from benchmarks.llm_training.config import SIZES
 from benchmarks.llm_training.corpus import GPT2_VOCABULARY, OSCAR, SHA256, documents, fetch
+from benchmarks.llm_training.sizes import SIZES
 
 END_OF_DOCUMENT = "<|endoftext|>"
 MIN_TEXT_BYTES = 10_000

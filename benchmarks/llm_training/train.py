@@ -19,13 +19,11 @@ from benchmarks.common.record import RunRecord
 from benchmarks.common.workload import Choice, Flops, Target, Training, Workload
 from benchmarks.llm_training.config import DEFAULT_BATCH, Config, Layout
 from benchmarks.llm_training.metrics import (
-    FLOPS_SOURCE,
-    gpt_flops_per_token,
     learning_rate,
     loss_problem,
-    recomputed_flops_per_token,
 )
 from benchmarks.llm_training.plan import describe, stage_memory
+from benchmarks.llm_training.sizes import FLOPS_SOURCE
 from jpwr.regions.times import BACKWARD, FORWARD, UPDATE
 
 if TYPE_CHECKING:
@@ -78,14 +76,18 @@ class Gpt(Workload):
         length = options.model.tokens_per_sample
         self.sample = f"{length} tokens"
         self.work_per_sample = length
-        self.flops = Flops(
-            gpt_flops_per_token(shape.num_layers, shape.hidden_size, length, shape.padded_vocab_size), FLOPS_SOURCE
-        )
+        self.flops = Flops(shape.flops_per_token(length), FLOPS_SOURCE)
         self.layout = {
             "num_devices": self.shares.world_size,
             "num_nodes": self.launch.num_nodes,
             "tensor_parallel_size": self.shares.tensor_parallel_size,
             "pipeline_parallel_size": self.shares.pipeline_parallel_size,
+            **(
+                {"context_parallel_size": self.shares.context_parallel_size}
+                if self.shares.context_parallel_size > 1
+                else {}
+            ),
+            **({"expert_parallel_size": self.shares.expert_parallel_size} if shape.experts else {}),
             **asdict(self.batches),
             "grad_accum_steps": self.batches.grad_accum_steps,
             "sequence_length": length,
@@ -100,7 +102,9 @@ class Gpt(Workload):
         """Yield the lines of the plan, for accelerators unless --device cpu is given."""
         model, asked, compute = self.config.model, self.config.parallel, self.config.compute
         on_gpu = compute.device != "cpu"
-        sequence_parallel = asked.is_sequence_parallel(on_gpu, self.shares.tensor_parallel_size)
+        sequence_parallel = asked.is_sequence_parallel(
+            on_gpu or model.shape.experts > 0, self.shares.tensor_parallel_size
+        )
         precision = compute.precision if compute.precision != "auto" else "bf16" if on_gpu else "fp32"
         memory = [
             stage_memory(
@@ -137,7 +141,9 @@ class Gpt(Workload):
         from benchmarks.on_pytorch.target import choose_target
 
         target = choose_target(config.compute, self.launch)
-        self.sequence_parallel = config.parallel.is_sequence_parallel(target.on_gpu, shares.tensor_parallel_size)
+        self.sequence_parallel = config.parallel.is_sequence_parallel(
+            target.on_gpu or config.model.shape.experts > 0, shares.tensor_parallel_size
+        )
         self.overlap = config.parallel.overlaps(target.on_gpu, shares.data_parallel_size)
         self.kernels = kernels.choose_kernels(config, target, shares)
         record.config["parallel"] |= {"sequence_parallel": self.sequence_parallel, "overlap": self.overlap}
@@ -164,9 +170,7 @@ class Gpt(Workload):
     def conclude(self, record: RunRecord, tokens: int, steps: int, losses: list[float]) -> str:
         """Record metrics of tokens and losses; return why the run is not valid, or an empty string."""
         model, peak_share = self.config.model, record.metrics["mfu"]
-        recomputed = recomputed_flops_per_token(
-            model.shape.num_layers, model.shape.hidden_size, model.tokens_per_sample, self.config.parallel.recompute
-        )
+        recomputed = model.shape.recomputed_flops_per_token(model.tokens_per_sample, self.config.parallel.recompute)
         hfu = peak_share * (1 + recomputed / self.flops.per_unit) if isinstance(peak_share, float) else None
         record.metrics |= {"hfu": hfu, "trained_tokens": tokens}
         planned = steps * self.batches.global_batch_size * self.work_per_sample
@@ -185,8 +189,14 @@ def plan_run(config: Config, launch: Launch) -> tuple[Layout, BatchPlan]:
     pipeline = asked.pipeline_parallel_size or shape.pipeline_parallel_size
     # One process drives all IPUs of its pipeline.
     world_size = launch.world_size if config.compute.device != "ipu" else tensor * pipeline
-    layout = Layout(world_size, tensor, pipeline)
-    layout.check(shape)
+    layout = Layout(
+        world_size,
+        tensor,
+        pipeline,
+        asked.context_parallel_size,
+        asked.expert_parallel_size or shape.expert_parallel_size,
+    )
+    layout.check(shape, config.model.tokens_per_sample)
     micro_batch_size = asked.micro_batch_size or shape.micro_batch_size
     one_pass = micro_batch_size * layout.data_parallel_size
     global_batch_size = asked.global_batch_size or max(1, DEFAULT_BATCH // one_pass) * one_pass
@@ -216,7 +226,6 @@ class Trainer:
             run.sequence_parallel,
             config.parallel.recompute,
             kernels,
-            fp8=target.precision == "fp8",
         )
         gpt = model.build_model(model_config, shape, length, config.training.seed, kernels)
         self._run, self._target, self.synchronize = run, target, target.synchronize
@@ -244,7 +253,11 @@ class Trainer:
         )
         passes = plan.grad_accum_steps
         # All devices of a replica take the same tokens, which count once.
-        is_first = parallel_state.get_tensor_model_parallel_rank() == 0 and parallel_state.is_pipeline_first_stage()
+        is_first = (
+            parallel_state.get_tensor_model_parallel_rank() == 0
+            and parallel_state.get_context_parallel_rank() == 0
+            and parallel_state.is_pipeline_first_stage()
+        )
         steps_ahead = data.PASSES_AHEAD // passes if target.on_gpu else 0
         # A graph copies the data into its own buffers.
         self.data = TokenFeed(self, batches(kernels.cuda_graph), passes, steps_ahead, is_first)
@@ -252,7 +265,9 @@ class Trainer:
         if config.turns.effective:
             kept = list(itertools.islice(batches(False), passes))
             self.on_device = TokenFeed(self, itertools.cycle(kept), passes)
-        self._positions_BT = model.positions(plan.micro_batch_size, length, target.device)
+        context, rank = run.shares.context_parallel_size, parallel_state.get_context_parallel_rank()
+        self._own_tokens = partial(model.own_tokens, rank=rank, size=context) if context > 1 else lambda tokens: tokens
+        self._positions_BT = self._own_tokens(model.positions(plan.micro_batch_size, length, target.device))
         forward_backward = get_forward_backward_func()
         self._forward_backward = partial(
             FullCudaGraphWrapper(forward_backward) if kernels.cuda_graph else forward_backward,
@@ -266,8 +281,14 @@ class Trainer:
 
     def _forward(self, batches: Iterator[Any], model: torch.nn.Module) -> tuple[torch.Tensor, Callable[..., Any]]:
         batch = next(batches)
-        output = model(batch["tokens"], self._positions_BT, None, labels=batch["labels"])
-        return output, _mean_loss
+        tokens_BT, labels_BT = self._own_tokens(batch["tokens"]), self._own_tokens(batch["labels"])
+        output = model(tokens_BT, self._positions_BT, None, labels=labels_BT)
+        return output, self._mean_loss
+
+    def _mean_loss(self, loss_BT: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        loss = loss_BT.float().mean()
+        # The schedule scales the loss itself in place, for context parallelism with a sum over the sequence.
+        return loss / self._run.shares.context_parallel_size, {"loss": loss.detach().clone()}
 
     def step(self, feed: TokenFeed, batches: Iterator[Batch]) -> None:
         """Make one optimizer step over this rank's passes of a global batch of a feed."""
@@ -302,11 +323,6 @@ class Trainer:
         # Data on the device repeats the same tokens: only the other losses show whether the model learns.
         learnt = [loss for feed, loss in zip(self._feeds, losses, strict=True) if feed is self.data]
         return self._run.conclude(record, tokens, len(self._feeds), learnt)
-
-
-def _mean_loss(loss_BT: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    loss = loss_BT.float().mean()
-    return loss, {"loss": loss.detach().clone()}  # the schedule scales the loss itself in place
 
 
 class TokenFeed:

@@ -13,6 +13,7 @@ from caraml.cli.command import A_SWEEP, Argument, Group, argument, either, file,
 from caraml.errors import SweepError
 from caraml.sweep import is_run, missing_runs, no_results, run_folder
 from results.achievable import add_achievable
+from results.anchors import anchor_rows
 from results.join.meter import add_meter, read_meter
 from results.points.repeats import by_point
 from results.published import read_published
@@ -298,10 +299,19 @@ def predict(options: argparse.Namespace) -> int:
 @COMMANDS.command(
     argument("words", nargs="*", metavar="WORD", help="only those with these words, such as GPT-800M"),
     argument("--plot", choices=PUBLISHED_PLOTS, help="draw all of them instead of printing"),
+    argument(
+        "--results", nargs="+", type=Path, default=[], metavar="RUNS", help="only those of the same chip, with ours"
+    ),
     out("file of the plot, PNG or SVG; default: its name and .png"),
 )
 def published(options: argparse.Namespace) -> int:
     """Print figures that others published, with their sources, as a table or a plot."""
+    if options.results:
+        rows = anchor_rows(by_point(records_in(options.results).records))
+        if not rows:
+            raise RecordError("no figure is known that was published for the same chip: 'caraml published' shows all")
+        print(tables.render_rows(rows, "text"))
+        return 0
     if not options.plot:
         if options.out:
             raise RecordError("--out needs --plot: a table is printed")

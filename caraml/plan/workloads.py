@@ -34,7 +34,7 @@ class Workload:
         """Return the model FLOPs to train on one sample; 0: not known."""
         return float(self._ask("flops_per_sample", 0.0, lambda name: self.facts.value(name, block, model), model))
 
-    def decoder(self, model: str) -> dict[str, int] | None:
+    def decoder(self, model: str) -> dict[str, Any] | None:
         """Return the shape and layout of a decoder model; None for other models."""
         try:
             return self._ask("decoder", None, model)  # type: ignore[no-any-return]

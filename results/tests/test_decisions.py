@@ -275,10 +275,25 @@ def test_what_limits_a_result_is_next_to_its_verdict(tmp_path, changes, words):
     assert any(one.startswith(words) for one in decision.items[0][1][0].doubts)
 
 
-def test_a_precision_that_nobody_asked_for_is_a_doubt(tmp_path):
+@pytest.mark.parametrize(
+    ("bf16", "words"),
+    [
+        ({}, "there is no run of this point in bf16 to compare its losses with"),
+        ({"losses": [4.0] * 12}, "its losses can be compared with those in bf16 over 12 steps only, 20 wanted"),
+        ({"losses": [4.0] * 30 + [3.8] * 10}, "its loss differs by +5.3 % from that in bf16, at most 1 %"),
+        ({"losses": [4.0] * 40, "config": {"training": {"seed": 2}}}, "its seed is not that of the runs in bf16"),
+        ({"losses": [4.03] * 60}, ""),
+    ],
+)
+def test_fp8_is_the_work_of_bf16_where_its_losses_are(tmp_path, bf16, words):
     needs = read_requirements(asked(tmp_path, "workloads: {gpt: {benchmark: llm_training}}\n" + THROUGHPUT))
-    [verdict] = decide_verdicts([one | {"precision": "fp8"} for one in thrice("V", 100.0)], needs)
-    assert "in fp8: the requirements name no precision" in verdict.answer.doubts
+    same = {"config": {"training": {"seed": 1}}}
+    records = [one | {"precision": "fp8", "losses": [4.0] * 40} | same for one in thrice("V", 100.0)]
+    if bf16:
+        records += [one | {"precision": "bf16"} | same | bf16 for one in thrice("V", 90.0)]
+    [verdict] = decide_verdicts(records, needs)
+    found = [one for one in verdict.answer.doubts if one.startswith("in fp8")]
+    assert found == ([f"in fp8: the requirements name no precision, and {words}"] if words else [])
 
 
 @pytest.mark.parametrize("systems", [2, 40])

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import re
 from html import escape
+from pathlib import Path
 
 import pytest
 
 from caraml.cli import main
+from results.anchors import read_anchors
 from results.points.repeats import by_point
 from results.published import EFFECTIVE, read_published, throughputs
 from results.record.records import find_records
@@ -14,6 +16,7 @@ from results.show.plots.style import GREY, SPEED, styles_of_systems
 from results.show.plots.sweep import over_batch, short
 from results.show.plots.systems import compute_and_effective
 from results.tests import made_up
+from tests.conftest import SHIPPED
 
 
 def labels(path):
@@ -322,3 +325,40 @@ def test_no_batch_size_covers_another_on_the_axis():
 def test_a_wrong_wish_is_refused(arguments, message, capsys):
     assert main(["published", *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+H200 = Path(__file__).parents[1] / "records" / "H200"
+
+
+def test_figures_of_the_same_chip_are_next_to_ours_with_software_and_source(capsys):
+    assert main(["published", "--results", str(H200)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    ours, theirs = ([line for line in lines if word in line] for word in (", ours", ", published"))
+    assert [line.split("|")[1].strip() for line in ours] == ["117M", "117M", "800M", "800M"]
+    assert any(
+        re.search(r"92,500 \| tokens/s/device \| +nanochat 92d63d4, one scale per tensor", line) for line in theirs
+    )
+    assert all("read 2026-11-27" in line and "H100 SXM" in line for line in theirs)  # the chip of an H200
+
+
+def test_the_report_shows_them_without_ranking_them(tmp_path):
+    [page] = [
+        path for path in write_report(*find_records([H200])[:2], tmp_path / "page.html") if path.suffix == ".html"
+    ]
+    section = re.search(r'<section id="published">.*?</section>', page.read_text(), re.S)[0]
+    assert "never ranked" in section
+    assert "Megatron-Bridge 25.11" in section
+
+
+def test_a_chip_without_published_figures_is_said(tmp_path, capsys):
+    made_up.store(tmp_path, [made_up.result("MI250", 1, 8, 1e4, 300.0)])
+    assert main(["published", "--results", str(tmp_path)]) == 2
+    assert "no figure is known that was published for the same chip" in capsys.readouterr().err
+
+
+def test_every_figure_is_of_a_system_and_has_a_source():
+    for one in read_anchors():
+        assert set(one.systems.split()) <= SHIPPED
+        assert one.source
+        assert one.unit in ("tokens/s/device", "output tokens/s/device", "J/output token")
+        assert float(one.value) > 0

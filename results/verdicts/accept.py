@@ -12,6 +12,7 @@ from results.record.records import RecordError, Skipped
 from results.record.values import count, rounded
 from results.verdicts.measures import Answer, answer, at, check_alike, points_of
 from results.verdicts.outcome import Outcome, judge
+from results.verdicts.quality import not_work_of_bf16
 from results.verdicts.requirements import Item, Requirements, Selection
 
 USUAL_PRECISIONS = ("", "fp32", "tf32", "bf16", "fp16")
@@ -72,8 +73,9 @@ def verdict_on(
     if answered.why_not and not any(one.good for one in at(mine, item)):
         answered = _without_broken(answered, at(results, item), wanted)
     if not (wanted.precision or wanted.fixed.get("precision")) and answered.precision not in USUAL_PRECISIONS:
-        doubt = f"in {answered.precision}: the requirements name no precision"
-        answered = answered._replace(doubts=(doubt, *answered.doubts))
+        why_not = not_work_of_bf16(answered.best, mine) if answered.best else "it is of two points"
+        doubt = f"in {answered.precision}: the requirements name no precision, and {why_not}"
+        answered = answered._replace(doubts=(doubt, *answered.doubts) if why_not else answered.doubts)
     return with_missing(judged(item, system, answered), skipped)
 
 

@@ -33,6 +33,7 @@ class Answer(NamedTuple):
     doubts: tuple[str, ...] = ()  # limitations of its runs
     precision: str = ""
     by_sampling: Estimate | None = None  # for an energy: without the accuracy of its sensor
+    best: PointResults | None = None  # the point
 
     @property
     def interval(self) -> Interval | None:
@@ -150,6 +151,7 @@ def _best(good: Sequence[PointResults], quantity: Quantity) -> Answer:
         precision=best.precision,
         doubts=tuple(deviations(best, is_energy)),
         by_sampling=_estimate(best, path, quantity, with_accuracy=False) if is_energy else None,
+        best=best,
     )
 
 

@@ -32,6 +32,8 @@ MOST_UNLIKE = 2.0  # ratio of two devices' energies: all do the same work; an id
 MIN_REPEATS = 3
 # 50 samples at the default interval; boost clocks and caches make a shorter window faster than a long run.
 MIN_WINDOW_S = 5.0
+MAX_LOSS_DIFFERENCE = 0.01  # relative, of fp8 to bf16: about ten times what runs of either differ by
+MIN_COMPARED_STEPS = 20
 QUOTA = "CPU quota"
 STATED = ("data sheet", "documentation")  # sources of an accuracy that the vendor states
 IDLE_POWER = "idle power"  # does not affect ranking, as it is not part of the energy of the work
@@ -261,3 +263,26 @@ def _origin(origin: dict[str, Any]) -> list[str]:
         )
         if words
     ]
+
+
+def not_work_of_bf16(one: PointResults, results: Sequence[PointResults]) -> str:
+    """Return why a point in a narrower precision is not the same work as in bf16; empty if it is.
+
+    It is where, over the same steps on the same data, its mean loss in the last quarter is within MAX_LOSS_DIFFERENCE
+    of that in bf16.
+    """
+    reference = next((other for other in results if other.precision == "bf16" and other.point == one.point), None)
+    if reference is None:
+        return "there is no run of this point in bf16 to compare its losses with"
+    ours, theirs = (side.any.get("losses") or [] for side in (one, reference))
+    steps = min(len(ours), len(theirs))
+    if steps < MIN_COMPARED_STEPS:
+        return f"its losses can be compared with those in bf16 over {steps} steps only, {MIN_COMPARED_STEPS} wanted"
+    if value_at(one.any, "config.training.seed") != value_at(reference.any, "config.training.seed"):
+        return "its seed is not that of the runs in bf16"
+    quarter = slice(steps - steps // 4, steps)
+    difference = math.fsum(ours[quarter]) / math.fsum(theirs[quarter]) - 1
+    if not abs(difference) <= MAX_LOSS_DIFFERENCE:
+        most = f"at most {100 * MAX_LOSS_DIFFERENCE:g} %"
+        return f"its loss differs by {100 * difference:+.1f} % from that in bf16, {most}"
+    return ""

@@ -8,7 +8,7 @@ from benchmarks.common.launch import Launch
 from benchmarks.common.session import parse_options
 from benchmarks.cosmoflow.train import CosmoFlow
 from benchmarks.deepcam.train import DeepCam
-from benchmarks.llm_training.config import SIZES
+from benchmarks.llm_training.sizes import SIZES
 from benchmarks.llm_training.train import Gpt
 from benchmarks.resnet50.train import ResNet50
 from results.workloads import workloads

@@ -16,9 +16,11 @@ from torch.nn.attention import SDPBackend
 
 from benchmarks.common.options import ConfigError
 from benchmarks.llm_training.config import Config, Layout
+from benchmarks.llm_training.gpt import fp8
 from benchmarks.on_pytorch.target import Target
 
 FP8_CAPABILITY = (8, 9)  # of the first NVIDIA GPUs with fp8; AMD's with fp8 report more
+FP8_BY_TORCH = "torch._scaled_mm, per tensor"
 GRAPH_WARMUP_STEPS = 2  # one without capture, one to capture
 
 
@@ -31,6 +33,7 @@ class Kernels:
     attention: str
     cuda_graph: bool
     fused_gradients: bool  # the matrix product accumulates weight gradients
+    fp8: str = ""  # source of products in fp8: "torch._scaled_mm, per tensor", "transformer-engine", or empty
 
 
 PLAIN = Kernels("megatron", "off", "auto", cuda_graph=False, fused_gradients=False)
@@ -45,26 +48,33 @@ def choose_kernels(config: Config, target: Target, layout: Layout) -> Kernels:
     elif layers == "transformer-engine" and not HAVE_TE:
         raise ConfigError("--layers transformer-engine was asked for, but TransformerEngine is not installed")
     if target.precision == "fp8":
-        _check_fp8(layers)
+        _check_fp8(layers, config, layout, config.parallel.micro_batch_size or config.model.shape.micro_batch_size)
+    fp8_source = "" if target.precision != "fp8" else layers if layers == "transformer-engine" else FP8_BY_TORCH
     return Kernels(
         layers,
         _choose_compile(asked.compile, layers, target),
         _choose_attention(config, layers, target, layout),
         _choose_cuda_graph(config, target),
-        target.on_gpu and _grad_accum_fusion_available,
+        target.on_gpu and _grad_accum_fusion_available and fp8_source != FP8_BY_TORCH,
+        fp8_source,
     )
 
 
-def _check_fp8(layers: str) -> None:
-    if layers != "transformer-engine":
-        raise ConfigError(
-            "--precision fp8 needs the layers of TransformerEngine, which "
-            + ("--layers megatron rules out" if HAVE_TE else "is not installed")
-        )
+def _check_fp8(layers: str, config: Config, layout: Layout, micro_batch_size: int) -> None:
     if torch.cuda.get_device_capability() < FP8_CAPABILITY:
         raise ConfigError(
             f"--precision fp8 was asked for, but {torch.cuda.get_device_name()} has none: use bf16, or fp16"
         )
+    if layers == "transformer-engine":
+        return
+    tokens = config.model.tokens_per_sample * micro_batch_size
+    for why, is_so in (
+        ("tensor parallelism", layout.tensor_parallel_size > 1),
+        ("experts", config.model.shape.experts > 0),
+        (f"micro batches of {tokens} tokens, which {fp8.MULTIPLE} does not divide,", tokens % fp8.MULTIPLE > 0),
+    ):
+        if is_so:
+            raise ConfigError(f"--precision fp8 with {why} needs the layers of TransformerEngine: use bf16")
 
 
 def _choose_compile(asked: str, layers: str, target: Target) -> str:

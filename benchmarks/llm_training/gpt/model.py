@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,17 +17,30 @@ from megatron.core.models.gpt.gpt_layer_specs import (
     get_gpt_layer_local_spec,
     get_gpt_layer_with_transformer_engine_spec,
 )
+from megatron.core.tensor_parallel.mappings import gather_from_sequence_parallel_region
 from megatron.core.transformer.module import MegatronModule
+from megatron.core.transformer.moe import moe_utils
 from megatron.core.transformer.transformer_block import TransformerBlockSubmodules, get_num_layers_to_build
 from megatron.core.transformer.transformer_config import TransformerConfig
 from torch import Tensor
+from torch.nn import functional
+from torch.nn.attention.bias import causal_lower_right
 
-from benchmarks.llm_training.config import INIT_STD, Layout, ModelSize
-from benchmarks.llm_training.gpt.kernels import PLAIN, Kernels
+from benchmarks.llm_training.config import INIT_STD, Layout
+from benchmarks.llm_training.gpt import fp8
+from benchmarks.llm_training.gpt.kernels import FP8_BY_TORCH, PLAIN, Kernels
+from benchmarks.llm_training.sizes import ModelSize
+
+BALANCE = 0.01  # weight of the loss that balances experts: Fedus et al. 2021, arXiv:2101.03961, section 2.2
+WRITES_RESIDUAL = r"(linear_proj|linear_fc2)\.weight\d*$"
 
 
 class CoreAttention(MegatronModule):
-    """Causal attention by PyTorch's scaled_dot_product_attention, which chooses the device's fastest kernel."""
+    """Causal attention by PyTorch's scaled_dot_product_attention, which chooses the device's fastest kernel.
+
+    With context parallelism each of C devices has two parts of the sequence, the r-th from either end, and gathers
+    the keys and values of all others (Grattafiori et al. 2024, arXiv:2407.21783, section 3.3.2).
+    """
 
     def __init__(self, config: TransformerConfig, **_: Any) -> None:
         super().__init__(config=config)
@@ -32,24 +48,53 @@ class CoreAttention(MegatronModule):
     def forward(self, query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any) -> Tensor:
         """Return the output of attention, of shape [tokens, sequences, hidden of this device]."""
         # T tokens, B sequences, H heads of this device, K = D // H
-        q_BHTK, k_BHTK, v_BHTK = (tensor_TBHK.permute(1, 2, 0, 3) for tensor_TBHK in (query, key, value))
-        out_BHTK = torch.nn.functional.scaled_dot_product_attention(q_BHTK, k_BHTK, v_BHTK, is_causal=True)
-        out_TBHK = out_BHTK.permute(2, 0, 1, 3)
+        attend = partial(functional.scaled_dot_product_attention, enable_gqa=query.shape[2] != key.shape[2])
+        size = self.config.context_parallel_size
+        if size == 1:
+            q_BHTK, k_BHTK, v_BHTK = (tensor_TBHK.permute(1, 2, 0, 3) for tensor_TBHK in (query, key, value))
+            out_TBHK = attend(q_BHTK, k_BHTK, v_BHTK, is_causal=True).permute(2, 0, 1, 3)
+            return out_TBHK.reshape(*out_TBHK.shape[:2], -1)
+        group = parallel_state.get_context_parallel_group()
+        k_TBHK, v_TBHK = (
+            in_order(gather_from_sequence_parallel_region(own, group=group).chunk(size)) for own in (key, value)
+        )
+        rank, part = parallel_state.get_context_parallel_rank(), len(query) // 2
+        out = []
+        for number, q_TBHK in zip((rank, 2 * size - 1 - rank), query.chunk(2), strict=True):
+            seen = part * (number + 1)
+            q_BHTK, k_BHTK, v_BHTK = (t.permute(1, 2, 0, 3) for t in (q_TBHK, k_TBHK[:seen], v_TBHK[:seen]))
+            out_BHTK = attend(q_BHTK, k_BHTK, v_BHTK, causal_lower_right(part, seen))
+            out.append(out_BHTK.permute(2, 0, 1, 3))
+        out_TBHK = torch.cat(out)
         return out_TBHK.reshape(*out_TBHK.shape[:2], -1)
 
 
-class Norm(torch.nn.LayerNorm):
-    """PyTorch's LayerNorm for megatron-core, whose own refuses sequence parallelism.
+def in_order(parts: Sequence[Tensor]) -> Tensor:
+    """Return a sequence whose parts each have the r-th half from the beginning and the r-th from the end."""
+    halves = [part.chunk(2) for part in parts]
+    return torch.cat([first for first, _ in halves] + [second for _, second in reversed(halves)])
+
+
+def own_tokens(tokens_BT: Tensor, rank: int, size: int) -> Tensor:
+    """Return the two parts of each sequence, along its last dimension, that a rank has of `size` ranks."""
+    parts = tokens_BT.chunk(2 * size, dim=-1)
+    return torch.cat([parts[rank], parts[2 * size - 1 - rank]], dim=-1)
+
+
+class Norm:
+    """PyTorch's norm for megatron-core, whose own LayerNorm refuses sequence parallelism.
 
     With sequence parallelism each rank has a part of the sequence; the weights are marked, so that megatron-core sums
     their gradients.
     """
 
-    def __init__(self, config: TransformerConfig, hidden_size: int, eps: float = 1e-5, **_: Any) -> None:
-        # GPUs normalise only in the weights' own precision.
-        super().__init__(hidden_size, eps, device=torch.cuda.current_device(), dtype=config.params_dtype)
-        for parameter in self.parameters():
+    def __new__(cls, config: TransformerConfig, hidden_size: int, eps: float = 1e-5, **_: Any) -> torch.nn.Module:  # type: ignore[misc]
+        """Return RMSNorm or LayerNorm, in the weights' own precision: GPUs normalise in no other."""
+        kind = torch.nn.RMSNorm if config.normalization == "RMSNorm" else torch.nn.LayerNorm
+        norm: torch.nn.Module = kind(hidden_size, eps, device=torch.cuda.current_device(), dtype=config.params_dtype)
+        for parameter in norm.parameters():
             parameter.sequence_parallel = config.sequence_parallel  # type: ignore[attr-defined]
+        return norm
 
 
 def transformer_config(
@@ -60,9 +105,8 @@ def transformer_config(
     sequence_parallel: bool = False,
     recompute: str = "none",
     kernels: Kernels = PLAIN,
-    fp8: bool = False,
 ) -> TransformerConfig:
-    """Return megatron-core's configuration of the model: GPT-2's layers, without dropout."""
+    """Return megatron-core's configuration of the model, without dropout."""
     fused = kernels.compile != "off"
     recomputation: dict[str, dict[str, Any]] = {
         "none": {},
@@ -73,9 +117,14 @@ def transformer_config(
         num_layers=shape.num_layers,
         hidden_size=shape.hidden_size,
         num_attention_heads=shape.num_heads,
+        num_query_groups=shape.groups,
+        kv_channels=shape.head_width,
         ffn_hidden_size=shape.ffn_hidden_size,
+        **_gated() if shape.gated else {},
+        **_experts(shape, layout, kernels) if shape.experts else {},
         tensor_model_parallel_size=layout.tensor_parallel_size,
         pipeline_model_parallel_size=layout.pipeline_parallel_size,
+        context_parallel_size=layout.context_parallel_size,
         sequence_parallel=sequence_parallel,
         **recomputation[recompute],
         pipeline_dtype=dtype,
@@ -93,8 +142,31 @@ def transformer_config(
         bias_activation_fusion=fused,
         cross_entropy_loss_fusion=fused and dtype is torch.bfloat16,  # its gradients have this type only
         apply_rope_fusion=kernels.layers == "transformer-engine",
-        fp8="hybrid" if fp8 else None,
+        fp8="hybrid" if kernels.fp8 == "transformer-engine" else None,
     )
+
+
+def _gated() -> dict[str, Any]:
+    return {
+        "normalization": "RMSNorm",
+        "gated_linear_unit": True,
+        "activation_func": torch.nn.functional.silu,
+        "add_bias_linear": False,
+    }
+
+
+def _experts(shape: ModelSize, layout: Layout, kernels: Kernels) -> dict[str, Any]:
+    return {
+        "num_moe_experts": shape.experts,
+        "moe_ffn_hidden_size": shape.ffn_hidden_size,
+        "moe_router_topk": shape.top_k,
+        "moe_shared_expert_intermediate_size": shape.shared_ffn_size or None,
+        "moe_aux_loss_coeff": BALANCE,
+        "moe_token_dispatcher_type": "alltoall",  # no token is dropped
+        "moe_grouped_gemm": kernels.layers == "transformer-engine",
+        "expert_model_parallel_size": layout.expert_parallel_size,
+        "expert_tensor_parallel_size": 1,
+    }
 
 
 def _leave_as_is(weight: Tensor) -> Tensor:
@@ -106,10 +178,14 @@ def build_model(
 ) -> GPTModel:
     """Return this rank's part of the model, on the CPU or the current GPU, with its weights initialised."""
     norm: type = Norm
+    experts = shape.experts or None
+    if not hasattr(moe_utils, "te_general_gemm"):  # without TransformerEngine 0.16.1 uses this name all the same
+        moe_utils.te_general_gemm = None
     if kernels.layers == "transformer-engine":
-        spec, norm = get_gpt_layer_with_transformer_engine_spec(), TENorm
+        norm = TENorm
+        spec = get_gpt_layer_with_transformer_engine_spec(num_experts=experts, moe_grouped_gemm=bool(experts))
     else:
-        spec = get_gpt_layer_local_spec()
+        spec = get_gpt_layer_local_spec(num_experts=experts, normalization=config.normalization)
         spec.submodules.self_attention.submodules.core_attention = CoreAttention
         spec.submodules.input_layernorm = spec.submodules.pre_mlp_layernorm = Norm
     model = GPTModel(
@@ -119,10 +195,13 @@ def build_model(
         max_sequence_length=sequence_length,
         pre_process=parallel_state.is_pipeline_first_stage(),
         post_process=parallel_state.is_pipeline_last_stage(),
-        share_embeddings_and_output_weights=True,
+        share_embeddings_and_output_weights=shape.embeddings == 1,
         position_embedding_type="rope",
+        rotary_base=shape.rotary_base,
     )
     initialise_weights(model, shape, seed)
+    if kernels.fp8 == FP8_BY_TORCH:
+        fp8.use_in(model)
     if kernels.compile == "layers":
         for layer in model.decoder.layers:
             layer.compile()
@@ -139,31 +218,36 @@ def initialise_weights(model: GPTModel, shape: ModelSize, seed: int) -> None:
     tensor_rank = parallel_state.get_tensor_model_parallel_rank()
     tensor_size = parallel_state.get_tensor_model_parallel_world_size()
     first_layer = model.decoder.layers[0].layer_number - 1 if model.decoder.layers else 0
+    first_expert = (
+        shape.experts // model.config.expert_model_parallel_size * parallel_state.get_expert_model_parallel_rank()
+    )
+    tied = shape.embeddings == 1
     for name, weight in model.named_parameters():
         if weight.dim() == 1:
             weight.fill_(1.0 if "norm" in name and name.endswith("weight") else 0.0)
             continue
         generator = torch.Generator(weight.device)
-        generator.manual_seed(_stream(seed, _global_name(name, first_layer)))
+        generator.manual_seed(_stream(seed, _global_name(name, first_layer, first_expert, tied)))
+        is_split = getattr(weight, "tensor_model_parallel", False) and getattr(weight, "allreduce", True)
+        size, rank = (tensor_size, tensor_rank) if is_split else (1, 0)
         whole_shape = list(weight.shape)
-        split_dim = weight.partition_dim if getattr(weight, "tensor_model_parallel", False) else None
-        if split_dim is not None:
-            whole_shape[split_dim] *= tensor_size
-        writes_residual = name.endswith(("linear_proj.weight", "linear_fc2.weight"))
-        std = INIT_STD / math.sqrt(2 * shape.num_layers) if writes_residual else INIT_STD
+        split_dim = weight.partition_dim if is_split else 0
+        whole_shape[split_dim] *= size
+        std = INIT_STD / math.sqrt(2 * shape.num_layers) if re.search(WRITES_RESIDUAL, name) else INIT_STD
         whole = torch.empty(whole_shape, device=weight.device).normal_(0.0, std, generator=generator)
-        weight.copy_(whole if split_dim is None else whole.chunk(tensor_size, dim=split_dim)[tensor_rank])
+        # Each device of a gated network has a part of the gate, and then one of what it gates.
+        halves = whole.chunk(2) if shape.gated and "linear_fc1" in name else [whole]
+        weight.copy_(torch.cat([half.chunk(size, dim=split_dim)[rank] for half in halves]))
 
 
-def _global_name(name: str, first_layer: int) -> str:
-    """Return a parameter's name in the whole model; the pipeline stage has the layers from `first_layer` on."""
-    parts = name.split(".")
-    if "layers" in parts:
-        at = parts.index("layers") + 1
-        parts[at] = str(int(parts[at]) + first_layer)
-    if parts[0] == "output_layer":  # on the last stage the tied embedding has this name
+def _global_name(name: str, first_layer: int, first_expert: int, tied: bool) -> str:
+    """Return a parameter's name in the whole model; this rank has layers and experts from the first given ones on."""
+    name = re.sub(r"(?<=layers\.)\d+", lambda layer: str(int(layer[0]) + first_layer), name)
+    name = re.sub(r"linear_(fc\d)\.weight(\d+)$", r"local_experts.\2.linear_\1.weight", name)
+    name = re.sub(r"(?<=local_experts\.)\d+", lambda expert: str(int(expert[0]) + first_expert), name)
+    if tied and name.startswith("output_layer"):  # on the last stage the tied embedding has this name
         return "embedding.word_embeddings.weight"
-    return ".".join(parts)
+    return name
 
 
 def _stream(seed: int, name: str) -> int:

@@ -147,9 +147,20 @@ def _gradient(weight: torch.nn.Parameter) -> torch.Tensor:
 
 def _global_norm(weights: Iterable[torch.nn.Parameter]) -> torch.Tensor:
     """Return the norm of the gradient over the whole model, with each parameter counted on one rank only."""
-    own = [_gradient(w) for w in weights if param_is_not_shared(w) and param_is_not_tensor_parallel_duplicate(w)]
-    square = torch.nn.utils.get_total_norm(own).square()
-    group = parallel_state.get_model_parallel_group()
-    if group.size() > 1:
-        torch.distributed.all_reduce(square, group=group)
-    return square.sqrt()
+    own = [
+        w for w in weights if param_is_not_shared(w) and (_is_expert(w) or param_is_not_tensor_parallel_duplicate(w))
+    ]
+    squares = []
+    for experts, group in (
+        (False, parallel_state.get_model_parallel_group()),
+        (True, parallel_state.get_expert_tensor_model_pipeline_parallel_group()),
+    ):
+        square = torch.nn.utils.get_total_norm([_gradient(w) for w in own if _is_expert(w) is experts]).square()
+        if group.size() > 1:
+            torch.distributed.all_reduce(square, group=group)
+        squares.append(square)
+    return (squares[0] + squares[1]).sqrt()
+
+
+def _is_expert(weight: torch.nn.Parameter) -> bool:
+    return not getattr(weight, "allreduce", True)

@@ -25,7 +25,12 @@ def parallel_groups(target: Target, layout: Layout, seed: int, cuda_graph: bool 
         cpu_stand_ins.install()
     with process_group(target):
         parallel_state.initialize_model_parallel(
-            layout.tensor_parallel_size, layout.pipeline_parallel_size, create_gloo_process_groups=False
+            layout.tensor_parallel_size,
+            layout.pipeline_parallel_size,
+            context_parallel_size=layout.context_parallel_size,
+            expert_model_parallel_size=layout.expert_parallel_size,
+            expert_tensor_parallel_size=1,
+            create_gloo_process_groups=False,
         )
         torch.manual_seed(seed)
         model_parallel_cuda_manual_seed(seed, use_cudagraphable_rng=cuda_graph)
@@ -80,8 +85,9 @@ def average_losses(losses: list[torch.Tensor], device: torch.device) -> list[flo
     if not steps:
         mean = torch.zeros(int(count), device=device)
     else:
-        torch.distributed.all_reduce(mean, group=parallel_state.get_data_parallel_group())
-        mean /= parallel_state.get_data_parallel_world_size()
+        replicas = parallel_state.get_data_parallel_group(with_context_parallel=True)
+        torch.distributed.all_reduce(mean, group=replicas)
+        mean /= replicas.size()
     if parallel_state.get_pipeline_model_parallel_world_size() > 1:
         torch.distributed.broadcast(
             mean,

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.llm_training.config import INIT_STD, ModelSize
+from benchmarks.llm_training.config import INIT_STD
+from benchmarks.llm_training.sizes import ModelSize
 
 ROTARY_BASE = 10_000
 

@@ -26,9 +26,10 @@ from benchmarks.common.record import RunRecord
 from benchmarks.common.run import RESULT_PREFIX
 from benchmarks.common.session import parse_options
 from benchmarks.common.tests.side_by_side import ratio_text, times_in_turns
-from benchmarks.llm_training.config import GPT2_VOCAB_SIZE, ModelSize, TrainingOptions
+from benchmarks.llm_training.config import TrainingOptions
 from benchmarks.llm_training.corpus import installed_texts
 from benchmarks.llm_training.prepare import train_tokenizer, write_indexed
+from benchmarks.llm_training.sizes import GPT2_VOCAB_SIZE, ModelSize
 from benchmarks.llm_training.train import Gpt
 from jpwr.regions import RegionTimer
 from jpwr.regions.times import BATCH

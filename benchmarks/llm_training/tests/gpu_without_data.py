@@ -117,7 +117,7 @@ def stand_in_for_a_gpu() -> None:
     torch.Generator = Nothing
     torch.Tensor.normal_ = lambda tensor, *_, **__: tensor
     torch._fused_sdp_choice = lambda *_, **__: 1
-    torch.nn.functional.scaled_dot_product_attention = lambda q, k, v, is_causal: FusedAttention.apply(q, k, v)
+    torch.nn.functional.scaled_dot_product_attention = lambda q, k, v, **_: FusedAttention.apply(q, k, v)
     kernels._missing_compiler = lambda target: ""
     from megatron.core.tensor_parallel import random
 

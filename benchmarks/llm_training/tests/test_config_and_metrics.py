@@ -12,7 +12,6 @@ from benchmarks.common.options import ConfigError, WindowOptions
 from benchmarks.common.record import RunRecord
 from benchmarks.common.session import parse_options
 from benchmarks.llm_training.config import (
-    SIZES,
     DataOptions,
     Layout,
     ModelOptions,
@@ -20,18 +19,18 @@ from benchmarks.llm_training.config import (
     TrainingOptions,
 )
 from benchmarks.llm_training.metrics import (
-    gpt_flops_per_token,
     learning_rate,
     loss_problem,
-    recomputed_flops_per_token,
 )
+from benchmarks.llm_training.points import devices_needed
+from benchmarks.llm_training.sizes import SIZES
 from benchmarks.llm_training.train import Gpt
 
 
 def test_flops_agree_with_the_palm_count():
     # 6 N + 12 L H Q T: Chowdhery et al. 2022 (arXiv:2204.02311), appendix B; N of the 800M model.
     expected = 6 * 908_328_960 + 12 * 16 * 2048 * 2048
-    assert gpt_flops_per_token(16, 2048, 2048, 50_304) == pytest.approx(expected)
+    assert SIZES["800M"].flops_per_token(2048) == pytest.approx(expected)
 
 
 def test_the_vocabulary_of_gpt2_is_padded_to_50304():
@@ -42,9 +41,8 @@ def test_the_vocabulary_of_gpt2_is_padded_to_50304():
 @pytest.mark.parametrize("size", SIZES)
 def test_every_size_can_run_in_its_own_layout(size):
     shape = SIZES[size]
-    world_size = shape.tensor_parallel_size * shape.pipeline_parallel_size
-    Layout(world_size, shape.tensor_parallel_size, shape.pipeline_parallel_size).check(shape)
-    assert shape.ffn_hidden_size == 4 * shape.hidden_size  # the FLOP formula takes it to be
+    experts = shape.expert_parallel_size
+    Layout(devices_needed(size), shape.tensor_parallel_size, shape.pipeline_parallel_size, 1, experts).check(shape)
 
 
 @pytest.mark.parametrize(
@@ -116,8 +114,8 @@ def test_utilisation_of_an_unknown_peak_is_missing():
 )
 def test_what_is_recomputed_counts_in_hfu_alone(recompute, flops):
     # Layers and hidden size of 800M, at a sequence of 2048: a third of its terms of layers, or of attention.
-    assert recomputed_flops_per_token(16, 2048, 2048, recompute) == pytest.approx(flops)
-    assert recomputed_flops_per_token(16, 2048, 1024, recompute) <= flops
+    assert SIZES["800M"].recomputed_flops_per_token(2048, recompute) == pytest.approx(flops)
+    assert SIZES["800M"].recomputed_flops_per_token(1024, recompute) <= flops
     plain, again = (metrics_of([2.0], *KNOWN, "--recompute", one, devices=4) for one in ("none", recompute))
     assert again["mfu"] == plain["mfu"] == plain["hfu"]
     assert again["hfu"] == pytest.approx(plain["mfu"] * (1 + flops / plain["model_flops_per_token"]))

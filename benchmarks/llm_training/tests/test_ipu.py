@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.common.batch_plan import BatchPlan
-from benchmarks.llm_training.config import SIZES, Layout
+from benchmarks.llm_training.config import Layout
 from benchmarks.llm_training.points import check_point
+from benchmarks.llm_training.sizes import SIZES
 from tests.later import Later
 from tests.waiting import PATIENCE_S
 

@@ -17,7 +17,6 @@ from benchmarks.common.options import ComputeOptions, ConfigError, RunOptions, T
 from benchmarks.common.tests import forked
 from benchmarks.llm_training.config import (
     DEFAULT_BATCH,
-    SIZES,
     Config,
     DataOptions,
     KernelOptions,
@@ -27,6 +26,7 @@ from benchmarks.llm_training.config import (
     TrainingOptions,
 )
 from benchmarks.llm_training.plan import stage_memory
+from benchmarks.llm_training.sizes import SIZES
 from benchmarks.llm_training.tests.test_train import ENVIRONMENT
 from tests.later import Later
 from tests.needs import need, not_run
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.long
 
 HERE = Path(__file__).parent
 torch = Later("torch")
-kernels, optimizer = (Later(f"benchmarks.llm_training.gpt.{name}") for name in ("kernels", "optimizer"))
+fp8, kernels, optimizer = (Later(f"benchmarks.llm_training.gpt.{name}") for name in ("fp8", "kernels", "optimizer"))
 on_pytorch = Later("benchmarks.on_pytorch.target")
 
 
@@ -85,6 +85,23 @@ def test_in_fp8_every_product_of_the_layers_is_one_of_fp8(plain_losses):
     assert found["fp8_passes"] == 4 * SIZES["tiny"].num_layers * 2 * 4  # products, layers, passes, steps
 
 
+def test_without_transformer_engine_fp8_learns_as_bf16_does(plain_losses):
+    assert train_variant("fp8-by-torch")["losses"] == pytest.approx(plain_losses, rel=1e-2)
+
+
+def test_a_product_in_fp8_and_its_gradients_are_near_those_of_float32():
+    torch.manual_seed(1)
+    x, weight = torch.randn(32, 2, 48, requires_grad=True), torch.randn(64, 48, requires_grad=True)
+    near = torch.nn.functional.linear(x, weight)
+    asked = torch.randn_like(near)
+    wanted = [near.detach(), *torch.autograd.grad(near, (x, weight), asked)]
+    out = fp8.linear(x, weight)
+    found = [out.detach(), *torch.autograd.grad(out, (x, weight), asked)]
+    # Both factors are rounded: to 3 bits of the mantissa, gradients to 2.
+    for ours, theirs, error in zip(found, wanted, (0.04, 0.07, 0.07), strict=True):
+        assert (ours - theirs).norm() / theirs.norm() < error
+
+
 def test_a_replayed_step_learns_from_each_batch_as_others_do(plain_losses):
     found = train_variant("cuda-graph")
     assert found["replays"] == 3  # the first step runs as it comes
@@ -103,11 +120,19 @@ def test_compiled_kernels_have_the_losses_of_others(variant, tolerance, plain_lo
         assert found["graphs"] == 1  # all layers share it
 
 
-def choose(precision: str = "bf16", recompute: str = "none", warmup_steps: int = 5, **options: str) -> kernels.Kernels:
+def choose(
+    precision: str = "bf16",
+    recompute: str = "none",
+    warmup_steps: int = 5,
+    size: str = "tiny",
+    sequence_length: int | None = None,
+    tensor: int = 1,
+    **options: str,
+) -> kernels.Kernels:
     # A GPU's choice; the sample for attention is the CPU's.
     target = on_pytorch.Target(True, torch.device("cpu"), precision)
     config = Config(
-        ModelOptions(),
+        ModelOptions(size, sequence_length),
         ParallelOptions(recompute=recompute),
         ComputeOptions(),
         KernelOptions(**options),
@@ -117,7 +142,22 @@ def choose(precision: str = "bf16", recompute: str = "none", warmup_steps: int =
         WindowOptions(warmup_steps=warmup_steps),
         RunOptions(),
     )
-    return kernels.choose_kernels(config, target, Layout(1, 1, 1))
+    return kernels.choose_kernels(config, target, Layout(tensor, tensor, 1))
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"tensor": 2}, "--precision fp8 with tensor parallelism needs the layers of TransformerEngine"),
+        ({"size": "tiny-moe"}, "--precision fp8 with experts needs"),
+        ({"sequence_length": 30}, "with micro batches of 120 tokens, which 16 does not divide, needs"),
+    ],
+)
+def test_fp8_by_torch_is_for_one_device_per_layer(monkeypatch, asked, words):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
+    assert choose("fp8").fp8 == "torch._scaled_mm, per tensor"
+    with pytest.raises(ConfigError, match=words):
+        choose("fp8", **asked)
 
 
 @pytest.fixture
@@ -130,7 +170,6 @@ def with_transformer_engine(monkeypatch):
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"precision": "fp8", "layers": "megatron"}, "--layers megatron rules out"),
         ({"precision": "fp8"}, "fp8 was asked for, but GPU 1 has none"),
         ({"compile": "layers"}, "--compile layers needs --layers megatron"),
         ({"attention": "flash"}, "--attention needs --layers megatron"),
@@ -176,6 +215,7 @@ GPU_RUNS = (
     (7, 8, "13B", "bf16", ("--global-batch-size", "8")),
     (0, 4, "117M", "fp16", ("--tensor-parallel-size", "4", "--global-batch-size", "8")),
     (0, 1, "117M", "fp32", ("--attention", "flash", "--global-batch-size", "8")),
+    (0, 2, "llama3-8B", "bf16", ("--compile", "off", "--global-batch-size", "2")),
     (0, 1, "117M", "fp8", ("--layers", "transformer-engine", "--global-batch-size", "8")),
 )
 

@@ -9,9 +9,9 @@ import pytest
 
 from benchmarks.common.batch_plan import BatchPlan
 from benchmarks.common.tests import forked
-from benchmarks.llm_training.config import SIZES, Layout
-from benchmarks.llm_training.metrics import gpt_flops_per_token
+from benchmarks.llm_training.config import Layout
 from benchmarks.llm_training.plan import GIB, stage_memory, stage_parameters
+from benchmarks.llm_training.sizes import SIZES
 from benchmarks.llm_training.tests.test_train import ALONE, ENVIRONMENT
 
 pytestmark = pytest.mark.long
@@ -34,7 +34,7 @@ def test_the_planned_parameters_are_those_of_the_real_model_on_every_rank(import
 def test_flops_and_parameters_of_one_rank_are_those_that_pytorch_counts(imported):
     found, shape = count("tiny", "1", "1", "flops"), SIZES["tiny"]
     assert found["parameters"] == [shape.num_parameters]
-    planned = gpt_flops_per_token(shape.num_layers, shape.hidden_size, found["length"], shape.padded_vocab_size)
+    planned = shape.flops_per_token(found["length"])
     assert found["flops_per_token"] == pytest.approx(planned, rel=1e-6)
 
 

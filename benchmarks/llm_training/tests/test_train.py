@@ -16,7 +16,7 @@ import pytest
 from benchmarks.common.measure.step_timer import StepTimer
 from benchmarks.common.tests import forked
 from benchmarks.llm_training import prepare
-from benchmarks.llm_training.config import SIZES
+from benchmarks.llm_training.sizes import SIZES
 from benchmarks.llm_training.train import main
 from tests.later import Later
 from tests.needs import need

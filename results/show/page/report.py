@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+from results.anchors import anchor_rows
 from results.points.repeats import by_point
 from results.record.records import Record, RecordError, Skipped
 from results.record.values import count
@@ -159,7 +160,9 @@ def _about_costs(sections: Sequence[Section], costs: Costs | None, failed: Colle
 
 def _about_published(sections: Sequence[Section]) -> dict[str, Any]:
     every = [one for section in sections for one in section.published]
+    rows = anchor_rows([one for section in sections for one in section.results])
     return {
+        "anchors": table_of(rows) if rows else None,
         "published_series": list(dict.fromkeys(one.label for one in every)),
         "published_sources": list(dict.fromkeys((one.figure.source, one.figure.note) for one in every)),
     }

@@ -1,0 +1,184 @@
+"""Model sizes as data, with their parameters and FLOPs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from benchmarks.common.options import ConfigError
+
+VOCAB_MULTIPLE = 128  # to pad vocabularies to, for matrix sizes that suit the hardware and divide by 2...128
+FLOPS_SOURCE = (
+    "6 x active parameters and attention in full: Chowdhery et al. 2022, arXiv:2204.02311, appendix B; for GPT-2's "
+    "layers the same as Narayanan et al. 2021, arXiv:2104.04473, section 5.1, nothing recomputed"
+)
+
+
+@dataclass(frozen=True)
+class ModelSize:
+    """Architecture of a decoder, with its default layout.
+
+    By default the layers are GPT-2's: LayerNorm, GELU, biases, as many heads of keys and values as of queries, and an
+    output that shares its weights with the embedding. `gated` layers are Llama's: RMSNorm, SwiGLU, no biases, and
+    weights of their own for the output. Both have rotary positions.
+    """
+
+    num_layers: int
+    hidden_size: int
+    num_heads: int
+    ffn_hidden_size: int  # of each expert, where there are experts
+    sequence_length: int
+    vocab_size: int  # before padding
+    tensor_parallel_size: int = 1
+    pipeline_parallel_size: int = 1
+    micro_batch_size: int = 1
+    gated: bool = False
+    kv_heads: int = 0  # 0: num_heads
+    head_size: int = 0  # 0: hidden_size / num_heads
+    rotary_base: int = 10_000
+    experts: int = 0  # in each layer; 0: one feed-forward network for all tokens
+    top_k: int = 0  # experts for each token
+    shared_ffn_size: int = 0  # width of the network that every token takes next to its experts
+    expert_parallel_size: int = 1
+
+    def __post_init__(self) -> None:
+        if self.hidden_size % self.num_heads and not self.head_size:
+            raise ConfigError(
+                f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}: choose a divisor"
+            )
+
+    @property
+    def recorded(self) -> dict[str, int]:
+        """Facts of the architecture that the record of a run has, so that a tender can fix them."""
+        return {name: getattr(self, name) for name in ("num_layers", "hidden_size", "num_heads", "vocab_size")}
+
+    @property
+    def padded_vocab_size(self) -> int:
+        """Size of the vocabulary, padded to VOCAB_MULTIPLE."""
+        return -(-self.vocab_size // VOCAB_MULTIPLE) * VOCAB_MULTIPLE
+
+    @property
+    def head_width(self) -> int:
+        """Numbers of a head."""
+        return self.head_size or self.hidden_size // self.num_heads
+
+    @property
+    def groups(self) -> int:
+        """Number of heads of keys and values."""
+        return self.kv_heads or self.num_heads
+
+    @property
+    def query_width(self) -> int:
+        """Numbers of a token's queries."""
+        return self.num_heads * self.head_width
+
+    @property
+    def qkv_width(self) -> int:
+        """Numbers of a token's queries, keys and values."""
+        return self.query_width + 2 * self.groups * self.head_width
+
+    @property
+    def matrices(self) -> int:
+        """Matrices of a feed-forward network: 3 where it is gated."""
+        return 3 if self.gated else 2
+
+    @cached_property
+    def layer(self) -> LayerParameters:
+        """Parameters of a layer by how devices share them."""
+        h, f, biases = self.hidden_size, self.ffn_hidden_size, 0 if self.gated else 1
+        attention = h * self.qkv_width + self.query_width * h
+        network = self.matrices * h * f
+        split = attention + biases * self.qkv_width
+        if not self.experts:
+            split += network + biases * f
+        return LayerParameters(
+            split=split + self.matrices * h * self.shared_ffn_size,
+            on_each=(2 + 2 * biases) * h + 2 * biases * h + self.experts * h,
+            expert=network if self.experts else 0,
+        )
+
+    @property
+    def num_parameters(self) -> int:
+        """Number of parameters; with experts those of all experts."""
+        layer = self.layer
+        in_layers = self.num_layers * (layer.split + layer.on_each + self.experts * layer.expert)
+        return in_layers + self.padded_vocab_size * self.hidden_size * self.embeddings + self.last_norm
+
+    @property
+    def num_active_parameters(self) -> int:
+        """Number of parameters that compute for each token: of its experts alone."""
+        return self.num_parameters - self.num_layers * (self.experts - self.top_k) * self.layer.expert
+
+    @property
+    def embeddings(self) -> int:
+        """Matrices of the vocabulary: 1 where embedding and output share their weights, else 2."""
+        return 2 if self.gated else 1
+
+    @property
+    def last_norm(self) -> int:
+        """Parameters of the norm after the layers."""
+        return self.hidden_size * (1 if self.gated else 2)
+
+    def flops_per_token(self, sequence_length: int) -> int:
+        """Model FLOPs to train on one token: forward and backward, nothing recomputed.
+
+        6 per number of the matrices that a token meets, without the lookup in the embedding, and 12 x layers x width x
+        sequence for attention, in full although half of it is masked: FLOPS_SOURCE.
+        """
+        h, k = self.hidden_size, max(1, self.top_k)
+        networks = self.matrices * h * (self.ffn_hidden_size * k + self.shared_ffn_size)
+        a_layer = h * self.qkv_width + self.query_width * h + networks + h * self.experts
+        attention = 12 * self.num_layers * self.query_width * sequence_length
+        return 6 * (self.num_layers * a_layer + self.padded_vocab_size * h) + attention
+
+    def recomputed_flops_per_token(self, sequence_length: int, recompute: str) -> float:
+        """Return the FLOPs to recompute the forward pass of one token, a third of flops_per_token.
+
+        `full` recomputes all layers, `selective` attention.
+        """
+        attention = 4.0 * self.num_layers * self.query_width * sequence_length
+        layers = self.flops_per_token(sequence_length) / 3 - 2 * self.padded_vocab_size * self.hidden_size
+        return {"none": 0.0, "selective": attention, "full": layers}[recompute]
+
+
+@dataclass(frozen=True)
+class LayerParameters:
+    """Parameters of a layer.
+
+    Tensor parallelism splits `split`: matrices with the biases of their outputs. Norms, the router, and biases that are
+    added after a sum over devices are on each device. Expert parallelism distributes whole experts.
+    """
+
+    split: int
+    on_each: int
+    expert: int
+
+
+GPT2_VOCAB_SIZE, LLAMA3_VOCAB_SIZE = 50_257, 128_256
+
+SIZES = {
+    # Sizes of the original suite: arXiv:2409.12994.
+    "tiny": ModelSize(4, 256, 8, 1024, 256, 8_192, 1, 1, 4),
+    "117M": ModelSize(12, 768, 12, 3072, 1024, GPT2_VOCAB_SIZE, 1, 1, 4),
+    "800M": ModelSize(16, 2048, 8, 8192, 2048, GPT2_VOCAB_SIZE, 1, 1, 4),
+    "13B": ModelSize(40, 5120, 32, 20480, 2048, GPT2_VOCAB_SIZE, 2, 2, 2),
+    "175B": ModelSize(96, 12288, 96, 49152, 2048, GPT2_VOCAB_SIZE, 8, 8, 2),
+    # The shapes of the next two, small enough for a laptop.
+    "tiny-llama": ModelSize(4, 256, 8, 704, 256, 8_192, 1, 1, 4, gated=True, kv_heads=2, rotary_base=500_000),
+    "tiny-moe": ModelSize(
+        4, 256, 8, 256, 256, 8_192, 1, 1, 4, gated=True, kv_heads=2, experts=8, top_k=2, shared_ffn_size=256
+    ),
+    # Grattafiori et al. 2024, arXiv:2407.21783, table 3.
+    "llama3-8B": ModelSize(
+        32, 4096, 32, 14336, 8192, LLAMA3_VOCAB_SIZE, 2, 1, 1, gated=True, kv_heads=8, rotary_base=500_000
+    ),
+    "llama3-70B": ModelSize(
+        80, 8192, 64, 28672, 8192, LLAMA3_VOCAB_SIZE, 8, 4, 1, gated=True, kv_heads=8, rotary_base=500_000
+    ),
+    # Shape of GPT-OSS-20B (OpenAI 2025, arXiv:2508.10925, table 1 and section 2) without its biases, attention sinks
+    # and windows of attention.
+    "moe": ModelSize(
+        24, 2880, 64, 2880, 4096, 201_088, 1, 1, 1, gated=True, kv_heads=8, head_size=64, rotary_base=150_000,
+        experts=32, top_k=4, expert_parallel_size=8,
+    ),
+}  # fmt: skip

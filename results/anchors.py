@@ -1,0 +1,77 @@
+"""Figures that others published for the same chip, next to ours; never ranked with them."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from results.points.repeats import PointResults
+from results.record.values import PER_DEVICE, WORK, grouped, rounded
+from results.verdicts.ranking import fastest
+
+ANCHORS = Path(__file__).parent / "reference" / "anchors.csv"
+COLLECTED = "2026-11-27"  # when the figures were read: software moves them more than hardware does
+HEADER = ["whose", "model", "precision", "devices", "value", "unit", "software", "source"]
+J_PER_WH = 3600.0
+
+
+class Anchor(NamedTuple):
+    """One published figure as in the file, of `systems`, which are our tags; what was not published is empty."""
+
+    systems: str
+    chip: str
+    benchmark: str
+    model: str
+    precision: str
+    devices: str
+    metric: str
+    value: str
+    unit: str
+    software: str
+    source: str
+    note: str
+
+
+@cache
+def read_anchors() -> tuple[Anchor, ...]:
+    """Return all figures, in the order of the file."""
+    with ANCHORS.open(newline="", encoding="utf-8") as file:
+        return tuple(Anchor(**row) for row in csv.DictReader(file))
+
+
+def anchor_rows(results: Sequence[PointResults]) -> list[list[str]]:
+    """Return for each system and benchmark with published figures our best points, and then the figures.
+
+    The first row is the header. Ours are the fastest point per device of each model and precision. Without a figure of
+    the same chip the list is empty.
+    """
+    rows: list[list[str]] = []
+    for (system, benchmark), mine in grouped(results, lambda one: (one.system, one.point.benchmark)).items():
+        theirs = [one for one in read_anchors() if system in one.systems.split() and one.benchmark == benchmark]
+        ours = [row for best in _best(mine) for row in _our_rows(best)]
+        if ours and theirs:
+            rows += [*ours, *(_row(one) for one in theirs)]
+    return [HEADER, *rows] if rows else []
+
+
+def _best(mine: Sequence[PointResults]) -> list[PointResults]:
+    kinds = grouped((one for one in mine if one.good), lambda one: (one.point.model, one.precision))
+    return [best for same in kinds.values() if (best := fastest(same))]
+
+
+def _our_rows(best: PointResults) -> list[list[str]]:
+    point, unit = best.point, str(best.any["work_unit"])
+    facts = [f"{best.system}, ours", point.model, best.precision, str(point.devices)]
+    speed, efficiency = best.value(PER_DEVICE), best.value(WORK)
+    found = [[rounded(speed), f"{unit}/s/device"]] if speed else []
+    found += [[rounded(J_PER_WH / efficiency), f"J/{unit.removesuffix('s')}"]] if efficiency else []
+    return [[*facts, *one, "this suite", point.place] for one in found]
+
+
+def _row(one: Anchor) -> list[str]:
+    source = f"{one.source}, read {COLLECTED}" + (f": {one.note}" if one.note else "")
+    whose = f"{one.chip}, published"
+    return [whose, one.model, one.precision, one.devices, f"{float(one.value):,.10g}", one.unit, one.software, source]
