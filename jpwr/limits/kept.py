@@ -1,0 +1,134 @@
+"""Files that name what a device had before its limits were changed, one per device.
+
+A process that has changed limits holds a lock on the file. A file without a lock belongs to one that was killed, and
+its limits are restored from the file. Lines are appended, each before what it describes is changed; the last one of a
+kind counts.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Iterator
+
+from jpwr.errors import JpwrError
+from jpwr.process.host import boot_id
+
+FOLDER_VARIABLE = "JPWR_LIMITS_DIR"
+FOLDER = "/var/tmp"  # unlike /tmp, Slurm's job_container plug-in keeps it common to all jobs of a node
+PREFIX = "jpwr-limits-"
+MOST_BYTES = 1 << 16
+
+
+class InUse(JpwrError):
+    """Another process has changed the limits of the device."""
+
+
+class Kept:
+    """The file of one device, locked by this process until it is closed; raises OSError."""
+
+    def __init__(self, path: Path, file: int) -> None:
+        self.path = path
+        self._file = file
+
+    @classmethod
+    def create(cls, device_id: str) -> Kept:
+        """Make the file of a device; raise InUse if another process has it, and JpwrError if it cannot be made."""
+        path = folder() / (PREFIX + re.sub(r"[^\w.:-]", "_", device_id))
+        try:
+            kept = cls._opened(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL)
+        except FileExistsError as error:
+            with suppress(OSError):
+                cls._opened(path, os.O_RDONLY).close()
+            raise JpwrError(
+                f"{path} names limits of an earlier run that are not restored: an administrator can restore them with "
+                "'jpwr -- true', as root"
+            ) from error
+        except OSError as error:
+            raise JpwrError(f"{path} cannot be written ({error.strerror}): set {FOLDER_VARIABLE}") from error
+        return kept
+
+    @classmethod
+    def left(cls, path: Path) -> Kept | None:
+        """Open the file of a process that was killed; return None if it is gone, locked, or of another user."""
+        with suppress(OSError, InUse):
+            return cls._opened(path, os.O_RDONLY)
+        return None
+
+    @classmethod
+    def _opened(cls, path: Path, flags: int) -> Kept:
+        file = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            status = os.fstat(file)
+            if not stat.S_ISREG(status.st_mode) or not os.path.samestat(status, path.stat()):
+                raise InUse(f"{path} is not a file of jpwr")
+            # Root trusts all, because values are compared with the device's range; others trust root and themselves.
+            if status.st_uid not in (0, os.getuid()) and os.getuid():
+                raise InUse(f"{path} belongs to another user")
+        except BlockingIOError as error:
+            os.close(file)
+            raise InUse(
+                f"another jpwr has changed the limits of {path.name[len(PREFIX) :]}: wait for its end, or name other "
+                "devices by CUDA_VISIBLE_DEVICES"
+            ) from error
+        except BaseException:
+            os.close(file)
+            raise
+        return cls(path, file)
+
+    def add(self, entry: dict[str, Any]) -> None:
+        """Append what is about to be changed."""
+        line = (json.dumps({"boot_id": boot_id(), **entry}) + "\n").encode()
+        try:
+            written = os.write(self._file, line)
+        except OSError as error:
+            raise JpwrError(f"{self.path} cannot be written ({error.strerror}): set {FOLDER_VARIABLE}") from error
+        if written < len(line):
+            raise JpwrError(f"{self.path} cannot be written (disk full): set {FOLDER_VARIABLE}")
+
+    def entries(self) -> list[dict[str, Any]]:
+        """Return the last whole entry of each kind; empty after a reboot, which resets limits."""
+        found = {}
+        for line in os.pread(self._file, MOST_BYTES, 0).decode(errors="replace").splitlines(keepends=True):
+            with suppress(ValueError, KeyError, TypeError):
+                entry = json.loads(line)
+                if line.endswith("\n") and entry["boot_id"] == boot_id():
+                    found[str(entry["kind"])] = {**entry, "set": float(entry["set"])}
+        return list(found.values())
+
+    def remove(self) -> None:
+        """Remove the file, unless it is in another user's folder, and close it."""
+        with suppress(OSError):
+            self.path.unlink()
+        self.close()
+
+    def close(self) -> None:
+        """Release the lock, and keep the file."""
+        os.close(self._file)
+
+
+def folder() -> Path:
+    """Return the folder of the files."""
+    return Path(os.environ.get(FOLDER_VARIABLE) or FOLDER)
+
+
+def names() -> list[str]:
+    """Return the names of all files in the folder."""
+    try:
+        return [name for name in os.listdir(folder()) if name.startswith(PREFIX)]  # noqa: PTH208 - makes no objects
+    except OSError:
+        return []
+
+
+def left_behind() -> Iterator[Kept]:
+    """Yield the files of processes that were killed, locked and open."""
+    for name in names():
+        kept = Kept.left(folder() / name)
+        if kept is not None:
+            yield kept
