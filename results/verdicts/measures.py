@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from results.points.estimate import Estimate, Interval, exactly, trimmed_mean
+from results.points.operating import at_limits, limits_of
 from results.points.repeats import PointResults
 from results.record.records import RecordError
 from results.record.values import PER_DEVICE, THROUGHPUT, devices_text, grouped
@@ -87,13 +88,15 @@ def answer(mine: Sequence[PointResults], quantity: Quantity) -> Answer:
 def _at(results: Sequence[PointResults], quantity: Quantity) -> list[PointResults]:
     return [
         one
-        for one in results
+        for one in at_limits(results, quantity.power_limit_w, quantity.clock_limit_mhz)
         if quantity.devices in (None, one.point.devices) and quantity.global_batch in (None, one.point.global_batch)
     ]
 
 
 def _nothing_there(mine: Sequence[PointResults]) -> str:
-    places = ", ".join(dict.fromkeys(one.point.place for one in mine))
+    limits = {limits_of(one.any) for one in mine}
+    every = [f"{one.point.place}, {limits_of(one.any)}" if len(limits) > 1 else one.point.place for one in mine]
+    places = ", ".join(dict.fromkeys(every))
     return f"no run at this point, only at {places}" if len(places) < 200 else "no run at this point"
 
 

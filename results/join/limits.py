@@ -1,0 +1,58 @@
+"""Limits of devices during a run: as the sampler set or found them, and how long they bound."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jpwr.channel import ChannelInfo
+from jpwr.trace.trace import Trace
+
+KEYS = {"power limit": "power_limit_w", "clock": "clock_limit_mhz"}  # of the kinds in a trace
+POWER_BOUND = "power limit"  # among the reasons for throttling
+
+
+def limits_of(trace: Trace, info: ChannelInfo, clocks: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the limits of a channel's device in watts and MHz; without one that was set, the power limit as observed.
+
+    A locked clock cannot be observed: it is None unless the sampler set or checked it.
+    """
+    described = trace.meta.get("limits")
+    stated = [one for one in described if isinstance(one, dict)] if isinstance(described, list) else []
+    mine = [one for one in stated if one.get("channel") == info.name]
+    values = {key: [one["set"] for one in mine if one.get("kind") == kind] for kind, key in KEYS.items()}
+    found = {key: min(known, default=None) for key, known in values.items() if all(_is_number(one) for one in known)}
+    observed = (clocks or {}).get("power_limit_w") or info.limit_w or None
+    return {
+        "power_limit_w": found.get("power_limit_w") or observed,
+        "clock_limit_mhz": found.get("clock_limit_mhz"),
+        "limits_set_by": " and ".join(sorted({str(one.get("by", ""))[:60] for one in mine})),
+    }
+
+
+def limits_of_all(channels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the limits that all channels share, None if they differ, and how the devices kept to them.
+
+    The shares, in percent, are those of the device that is affected most.
+    """
+    clocks = [one.get("clocks") or {} for one in channels]
+    reasons = [one["throttled"] for one in clocks if one.get("throttled") is not None]
+    return {
+        "power_limit_w": _same([one["limits"]["power_limit_w"] for one in channels]),
+        "clock_limit_mhz": _same([one["limits"]["clock_limit_mhz"] for one in channels]),
+        "power_limited_percent": max((one.get(POWER_BOUND, 0.0) for one in reasons), default=None),
+        "clock_drift_percent": _largest([one.get("drift_percent") for one in clocks]),
+        "temperature_drift_c": _largest([one.get("drift_c") for one in clocks]),
+    }
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+
+
+def _same(values: Sequence[float | None]) -> float | None:
+    return values[0] if len(set(values)) == 1 else None
+
+
+def _largest(values: Sequence[float | None]) -> float | None:
+    return max((value for value in values if value is not None), key=abs, default=None)
