@@ -48,7 +48,9 @@ def _speed_against_work(sweeps: Sequence[Sweep]) -> Chart:
             (x, x_ends), (y, y_ends) = _percent(one.speed), _percent(one.work)
             xerr, yerr = ([[low], [high]] for low, high in (x_ends, y_ends))
             axes.errorbar([x], [y], xerr=xerr, yerr=yerr, label=label, elinewidth=0.8, **style)
-            axes.annotate(str(one.limits), (x, y), (4, 4), textcoords="offset points", fontsize=6)
+            # Names of clocks below, of power limits above: neighbours are often one of each.
+            below = {"xytext": (-4, -9), "ha": "right"} if one.limits.clock_mhz else {"xytext": (4, 4), "ha": "left"}
+            axes.annotate(str(one.limits), (x, y), textcoords="offset points", fontsize=6, **below)  # type: ignore[arg-type]
             words.append(f"{label} at {one.limits}: work per energy {rounded(y)} %, speed {rounded(x)} %")
     for value in (95, 97):
         axes.axvline(value, color=INK, linewidth=0.6, linestyle=":")
