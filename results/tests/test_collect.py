@@ -335,6 +335,7 @@ def test_all_that_a_result_says_of_an_energy(job):
             "largest_gap_s": pytest.approx(0.5),
             "samples": 21,
             "missing": 0,
+            "limits": {"power_limit_w": None, "clock_limit_mhz": None, "limits_set_by": ""},
         }
 
 
