@@ -25,7 +25,7 @@ MAX_DRIFT_PERCENT, MAX_DRIFT_C = 2.0, 3.0
 
 
 class Limits(NamedTuple):
-    """What limits each device: watts and MHz; None: not known, or different devices have different ones."""
+    """Limits of each device in watts and MHz; None: not known, or devices have different ones."""
 
     power_w: float | None
     clock_mhz: float | None
