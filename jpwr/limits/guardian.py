@@ -10,85 +10,45 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import ExitStack, suppress
-from types import TracebackType
-from typing import Any, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any, Iterator, Mapping
 
 from jpwr.errors import JpwrError
 from jpwr.limits.hold import Hold, open_settings, recover
-from jpwr.limits.kept import names
 from jpwr.messages import log
 from jpwr.process.threads import blocked_signals, within
 
 START_S = 90.0  # a driver may have to initialise many devices first
 RESTORE_S = 10.0
-ENDED = b"ended\n"
+NO_ANSWER = b'{"error": "the process that sets limits does not answer"}'
 
 
-def recover_left_behind() -> None:
-    """Restore what killed samplers and their guardians left changed, if there is a file of one."""
-    if names():
-        within(START_S, recover)
-
-
-class Guardian:
-    """Limits that are in force during the block; `described` has them for the trace.
-
-    Raises JpwrError if they cannot be put in force.
-    """
-
-    def __init__(self, asked: Mapping[str, str]) -> None:
-        self._asked = dict(asked)
-        self.described: list[dict[str, Any]] = []
-
-    def __enter__(self) -> Guardian:
-        command = [sys.executable, "-m", "jpwr.limits.guardian", json.dumps(self._asked)]
-        with blocked_signals():
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-            )
-        lines: list[bytes] = []
-        stdout = self._process.stdout
-        assert stdout is not None
-        try:
-            within(START_S, lambda: lines.append(stdout.readline()))
-            answer: Any = (
-                json.loads(lines[0]) if lines and lines[0] else {"error": "the limits cannot be set: no answer"}
-            )
-            if "error" in answer:
-                raise JpwrError(answer["error"])
-        except BaseException:
-            self._end()
-            raise
-        self.described = answer["limits"]
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        if self._end() < 0:
-            log("the process that restores limits was killed")
-            recover()
-
-    def _end(self) -> int:
-        stdin = self._process.stdin
-        assert stdin is not None
+@contextmanager
+def guarded(asked: Mapping[str, str]) -> Iterator[list[dict[str, Any]]]:
+    """Keep limits in force during the block, and yield them for the trace; raise JpwrError if they cannot be."""
+    command = [sys.executable, "-m", "jpwr.limits.guardian", json.dumps(asked)]
+    with blocked_signals():
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+    assert process.stdin and process.stdout
+    lines: list[bytes] = []
+    try:
+        within(START_S, lambda: lines.append(process.stdout.readline()))  # type: ignore[union-attr]
+        answer = json.loads((lines and lines[0]) or NO_ANSWER)
+        if "error" in answer:
+            raise JpwrError(answer["error"])
+        yield answer["limits"]
+    finally:
         with suppress(OSError):
-            stdin.write(ENDED)
-            stdin.flush()
-        with suppress(OSError):
-            stdin.close()
+            os.write(process.stdin.fileno(), b"!")  # it is not killed, but ends
+        process.stdin.close()
         try:
-            return self._process.wait(RESTORE_S)
+            was_killed = process.wait(RESTORE_S) < 0
         except subprocess.TimeoutExpired:
-            log(f"process {self._process.pid} is still restoring limits")
-            return 0
-
-
-def described_by_scheduler(asked: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return limits that another program has set, for the trace; raise JpwrError unless they are in force."""
-    with ExitStack() as stack:
-        return Hold(asked, open_settings(stack), by_jpwr=False).described
+            log(f"process {process.pid} is still restoring limits")
+        else:
+            if was_killed:
+                log("the process that restores limits was killed")
+                recover()
 
 
 def main() -> int:
@@ -96,23 +56,20 @@ def main() -> int:
     with ExitStack() as stack:
         try:
             held = Hold(json.loads(sys.argv[1]), open_settings(stack))
-        except Exception as error:
-            words = str(error) if isinstance(error, JpwrError) else f"{type(error).__name__}: {error}"
-            _answer({"error": words})
+        except Exception as error:  # a vendor's library may raise anything
+            _answer(error=str(error) if isinstance(error, JpwrError) else f"{type(error).__name__}: {error}")
             return 1
-        try:
-            _answer({"limits": held.described})
-            has_ended = os.read(0, len(ENDED))
-        finally:
-            left = held.restore()
-            for words in left:
-                log(words)
-        if not has_ended:
-            log("the sampler was killed" + ("" if left else ": what limited its devices before is restored"))
+        _answer(limits=held.described)
+        has_ended = os.read(0, 1)
+        left = held.restore()
+    for words in left:
+        log(words)
+    if not has_ended:
+        log("the sampler was killed" + ("" if left else ": what limited its devices before is restored"))
     return 1 if left else 0
 
 
-def _answer(values: Mapping[str, Any]) -> None:
+def _answer(**values: Any) -> None:
     with suppress(OSError):  # the sampler has been killed
         os.write(1, (json.dumps(values) + "\n").encode())
 

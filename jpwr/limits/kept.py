@@ -26,71 +26,39 @@ MOST_BYTES = 1 << 16
 
 
 class InUse(JpwrError):
-    """Another process has changed the limits of the device."""
+    """Another process has changed the limits of the device, or the file is none of ours."""
 
 
 class Kept:
-    """The file of one device, locked by this process until it is closed; raises OSError."""
+    """The file of one device, locked until it is closed; raises OSError, and InUse if another process has locked it."""
 
-    def __init__(self, path: Path, file: int) -> None:
+    def __init__(self, path: Path, flags: int) -> None:
         self.path = path
-        self._file = file
-
-    @classmethod
-    def create(cls, device_id: str) -> Kept:
-        """Make the file of a device; raise InUse if another process has it, and JpwrError if it cannot be made."""
-        path = folder() / (PREFIX + re.sub(r"[^\w.:-]", "_", device_id))
+        self._file = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
         try:
-            kept = cls._opened(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL)
-        except FileExistsError as error:
-            with suppress(OSError):
-                cls._opened(path, os.O_RDONLY).close()
-            raise JpwrError(
-                f"{path} names limits of an earlier run that are not restored: an administrator can restore them with "
-                "'jpwr -- true', as root"
-            ) from error
-        except OSError as error:
-            raise JpwrError(f"{path} cannot be written ({error.strerror}): set {FOLDER_VARIABLE}") from error
-        return kept
-
-    @classmethod
-    def left(cls, path: Path) -> Kept | None:
-        """Open the file of a process that was killed; return None if it is gone, locked, or of another user."""
-        with suppress(OSError, InUse):
-            return cls._opened(path, os.O_RDONLY)
-        return None
-
-    @classmethod
-    def _opened(cls, path: Path, flags: int) -> Kept:
-        file = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            status = os.fstat(file)
-            if not stat.S_ISREG(status.st_mode) or not os.path.samestat(status, path.stat()):
-                raise InUse(f"{path} is not a file of jpwr")
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            status = os.fstat(self._file)
             # Root trusts all, because values are compared with the device's range; others trust root and themselves.
-            if status.st_uid not in (0, os.getuid()) and os.getuid():
-                raise InUse(f"{path} belongs to another user")
-        except BlockingIOError as error:
-            os.close(file)
-            raise InUse(
-                f"another jpwr has changed the limits of {path.name[len(PREFIX) :]}: wait for its end, or name other "
-                "devices by CUDA_VISIBLE_DEVICES"
-            ) from error
-        except BaseException:
-            os.close(file)
+            is_trusted = os.getuid() in (0, status.st_uid) or not status.st_uid
+            if not (stat.S_ISREG(status.st_mode) and is_trusted and os.path.samestat(status, path.stat())):
+                raise InUse(f"{path} is another user's, or no file of jpwr")
+        except BaseException as error:
+            self.close()
+            if isinstance(error, BlockingIOError):
+                raise InUse(
+                    f"another jpwr has changed the limits of {path.name[len(PREFIX) :]}: wait for its end, or name "
+                    "other devices by CUDA_VISIBLE_DEVICES"
+                ) from error
             raise
-        return cls(path, file)
 
     def add(self, entry: dict[str, Any]) -> None:
-        """Append what is about to be changed."""
+        """Append what is about to be changed; raise JpwrError if the disk is full."""
         line = (json.dumps({"boot_id": boot_id(), **entry}) + "\n").encode()
         try:
-            written = os.write(self._file, line)
+            if os.write(self._file, line) < len(line):
+                raise OSError(0, "disk full")
         except OSError as error:
-            raise JpwrError(f"{self.path} cannot be written ({error.strerror}): set {FOLDER_VARIABLE}") from error
-        if written < len(line):
-            raise JpwrError(f"{self.path} cannot be written (disk full): set {FOLDER_VARIABLE}")
+            raise _unwritable(self.path, error) from error
 
     def entries(self) -> list[dict[str, Any]]:
         """Return the last whole entry of each kind; empty after a reboot, which resets limits."""
@@ -102,15 +70,32 @@ class Kept:
                     found[str(entry["kind"])] = {**entry, "set": float(entry["set"])}
         return list(found.values())
 
-    def remove(self) -> None:
-        """Remove the file, unless it is in another user's folder, and close it."""
-        with suppress(OSError):
-            self.path.unlink()
-        self.close()
-
-    def close(self) -> None:
-        """Release the lock, and keep the file."""
+    def close(self, is_done: bool = False) -> None:
+        """Release the lock; remove the file if nothing is left to restore, and it is not in another user's folder."""
+        if is_done:
+            with suppress(OSError):
+                self.path.unlink()
         os.close(self._file)
+
+
+def create(device_id: str) -> Kept:
+    """Make the file of a device; raise InUse if another process has it, and JpwrError if it cannot be made."""
+    path = folder() / (PREFIX + re.sub(r"[^\w.:-]", "_", device_id))
+    try:
+        return Kept(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL)
+    except FileExistsError as error:
+        with suppress(OSError):
+            Kept(path, os.O_RDONLY).close()
+        raise JpwrError(
+            f"{path} names limits of an earlier run that are not restored: an administrator can restore them with "
+            "'jpwr -- true', as root"
+        ) from error
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> JpwrError:
+    return JpwrError(f"{path} cannot be written ({error.strerror}): set {FOLDER_VARIABLE}")
 
 
 def folder() -> Path:
@@ -129,6 +114,5 @@ def names() -> list[str]:
 def left_behind() -> Iterator[Kept]:
     """Yield the files of processes that were killed, locked and open."""
     for name in names():
-        kept = Kept.left(folder() / name)
-        if kept is not None:
-            yield kept
+        with suppress(OSError, InUse):
+            yield Kept(folder() / name, os.O_RDONLY)

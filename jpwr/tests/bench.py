@@ -234,7 +234,7 @@ class Bench:
                 found_s.append(cpu_while_it_runs_s(command, environ))
         plain_s, limited_s = map(statistics.median, costs_s)
         print(
-            f"\nCPU time of {SAMPLED_S} s of sampling with limits that were read back {limited_s:.3f} s, without limits "
+            f"\nCPU time of {SAMPLED_S} s of sampling with limits read back {limited_s:.3f} s, without limits "
             f"{plain_s:.3f} s, ratio {limited_s / plain_s:.2f}"
         )
 

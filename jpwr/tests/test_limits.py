@@ -370,7 +370,7 @@ def test_a_file_that_names_nothing_of_this_boot_is_removed(moment, tmp_path, tex
 @pytest.mark.parametrize("before", ["many", -5, 1e30, True])
 def test_a_value_that_nobody_can_have_had_is_not_restored(moment, monkeypatch, tmp_path, before):
     made = Made(250.0)
-    file = kept.Kept.create("GPU-0")
+    file = kept.create("GPU-0")
     file.add({"kind": POWER, "means": "made", "device_id": "GPU-0", "before": before, "set": 250.0})
     file.close()
     monkeypatch.setattr(hold, "open_settings", lambda stack: [made.setting()])
@@ -385,7 +385,7 @@ def test_a_file_that_is_no_regular_one_is_left_alone(moment, tmp_path):
     hold.recover()
     assert len(kept.names()) == 2
     with pytest.raises(JpwrError):
-        kept.Kept.create("GPU-0")
+        kept.create("GPU-0")
 
 
 def texts(folder):

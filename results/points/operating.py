@@ -7,7 +7,7 @@ accuracy cancels.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from results.points.estimate import Estimate, Interval, exactly
@@ -21,7 +21,10 @@ SHARES = (0.95, 0.97)  # of the full speed: what buyers ask for; NVIDIA states i
 OF_LIMITS = (LIMIT, CLOCK_LIMIT, "power.limit", "clocks.applications.graphics", "limit")
 BOUND_PERCENT = 1.0  # of the window; a limit that holds for less does not change a mean that repeats to 1 %
 # A mean clock repeats to about 1 %, and a GPU's leakage changes its power by about 1 % in 3 degrees.
-MAX_DRIFT_PERCENT, MAX_DRIFT_C = 2.0, 3.0
+DRIFTS = (
+    ("energy.clock_drift_percent", 2.0, "the clock changed by {:+.1f} %"),
+    ("energy.temperature_drift_c", 3.0, "the temperature changed by {:+.0f} °C"),
+)
 
 
 class Limits(NamedTuple):
@@ -31,8 +34,8 @@ class Limits(NamedTuple):
     clock_mhz: float | None
 
     def __str__(self) -> str:
-        amounts = ((self.power_w, "W"), (self.clock_mhz, "MHz"))
-        return ", ".join(f"{value:g} {unit}" for value, unit in amounts if value) or "no known limit"
+        known = [f"{value:g} {unit}" for value, unit in zip(self, ("W", "MHz"), strict=True) if value]
+        return ", ".join(known) or "no known limit"
 
 
 class OperatingPoint(NamedTuple):
@@ -54,20 +57,20 @@ class OperatingPoint(NamedTuple):
         """Whether the power limit bound; None if unknown."""
         return None if self.limited_percent is None else self.limited_percent > BOUND_PERCENT
 
+    def keeps(self, share: float) -> bool:
+        """Return whether the speed is at least a share of the full speed, with its whole interval if it has one."""
+        if self.speed is None:
+            return not share
+        return (self.speed.interval.low if self.speed.interval else self.speed.value) >= share
+
 
 class Choice(NamedTuple):
     """The operating point of most work per energy, among those that keep a share of the full speed."""
 
-    share: float  # 0: any speed
     best: OperatingPoint
     ties: list[OperatingPoint]  # not distinguishable from the best
-    saved: Interval | None  # share of the energy for the same work, over full speed; None for single runs
-    is_distinct: bool  # the interval of `saved` is above 0
-
-    @property
-    def saved_share(self) -> float:
-        """Energy saved for the same work, as a share."""
-        return 1 - 1 / self.best.work.value if self.best.work else 0.0
+    saved_share: float  # of the energy for the same work at full speed
+    saved: Interval | None  # interval of that share; None at full speed, and for single runs
 
 
 class Sweep(NamedTuple):
@@ -81,24 +84,15 @@ class Sweep(NamedTuple):
         return self.points[0]
 
     def choice(self, share: float = 0.0) -> Choice | None:
-        """Return the best point whose speed is at least a share of the full speed; None without energies.
-
-        A point with an interval of its speed needs the whole of it above the share.
-        """
-        able = [one for one in self.points if one.work and (one is self.full or _keeps(one.speed, share))]
-        if not able or self.full.work is None:
+        """Return the best point whose speed is at least a share of the full speed; None without energies."""
+        able = [(one, one.work) for one in self.points if one.work and (one is self.full or one.keeps(share))]
+        if self.full.work is None:
             return None
-        best = max(able, key=lambda one: one.work.value if one.work else 0.0)
-        ties = [one for one in able if one is not best and _tie(one, best, len(able))]
-        interval = best.work.interval_of_best(len(able)) if best.work and best is not self.full else None
+        best, work = max(able, key=lambda pair: pair[1].value)
+        ties = [one for one, _ in able if one is not best and _tie(one, best, len(able))]
+        interval = work.interval_of_best(len(able)) if best is not self.full else None
         saved = Interval(1 - 1 / interval.low, 1 - 1 / interval.high) if interval else None
-        return Choice(share, best, ties, saved, bool(saved and saved.low > 0))
-
-
-def _keeps(speed: Estimate | None, share: float) -> bool:
-    if speed is None:
-        return not share
-    return (speed.interval.low if speed.interval else speed.value) >= share
+        return Choice(best, ties, 1 - 1 / work.value, saved)
 
 
 def _tie(one: OperatingPoint, best: OperatingPoint, choices: int) -> bool:
@@ -115,83 +109,55 @@ def limits_of(record: Record) -> Limits:
     return Limits(*(known.pop() if len(known) == 1 else None for known in (powers, clocks)))
 
 
-def at_limits(results: Iterable[PointResults], power_w: float | None, clock_mhz: float | None) -> list[PointResults]:
-    """Return the points at named limits; None names none."""
-    wanted = Limits(power_w, clock_mhz)
-    return [
-        one
-        for one in results
-        if all(name is None or name == found for name, found in zip(wanted, limits_of(one.any), strict=True))
-    ]
+def at_limits(results: Iterable[PointResults], *wanted: float | None) -> list[PointResults]:
+    """Return the points at a named power limit in watts and clock limit in MHz; None names none."""
+    pairs = ((one, zip(wanted, limits_of(one.any), strict=True)) for one in results)
+    return [one for one, limits in pairs if all(name in (None, found) for name, found in limits)]
 
 
-def sweeps_of(results: Sequence[PointResults]) -> list[Sweep]:
+def sweeps_of(results: Iterable[PointResults]) -> list[Sweep]:
     """Return a sweep for each system and workload whose good points differ in limits alone, at two points or more."""
+
+    def without_limits(one: PointResults) -> object:
+        facts = [
+            fact for fact in setup_of(one.any) if not f"{fact[0]}.".startswith(tuple(f"{name}." for name in OF_LIMITS))
+        ]
+        return one.system, one.point, tuple(facts), energy_source(one.any)
+
     good = [one for one in results if one.good and any(limits_of(one.any))]
-    found = []
-    for mine in grouped(good, _without_limits).values():
-        by_limits = grouped(mine, lambda one: limits_of(one.any))
-        if len(by_limits) > 1:
-            found.append(_sweep([(limits, _joined(points)) for limits, points in by_limits.items()]))
-    return found
+    by_setup = (grouped(mine, lambda one: limits_of(one.any)) for mine in grouped(good, without_limits).values())
+    return [_sweep(points) for points in by_setup if len(points) > 1]
 
 
-def _joined(points: Sequence[PointResults]) -> PointResults:
-    """Return points at the same limits as one: a vendor's tool may describe them differently."""
-    return points[0]._replace(good=[record for one in points for record in one.good])
+def _sweep(points: dict[Limits, list[PointResults]]) -> Sweep:
+    # Points at the same limits are one: a vendor's tool may describe them differently. Without a limit of the clock, it
+    # may be highest of all.
+    order = sorted(points, key=lambda one: (one.power_w or 0.0, one.clock_mhz or math.inf), reverse=True)
+    joined = [points[one][0]._replace(good=[run for each in points[one] for run in each.good]) for one in order]
+    full = joined[0]
 
+    def ratio(one: PointResults, path: str) -> Estimate | None:
+        return one.over(full, path) if one is not full else full.estimate(path) and exactly(1.0)
 
-def _without_limits(one: PointResults) -> tuple[object, ...]:
-    facts = tuple(
-        fact for fact in setup_of(one.any) if not any(f"{fact[0]}.".startswith(f"{name}.") for name in OF_LIMITS)
-    )
-    return one.system, one.point, facts, energy_source(one.any)
-
-
-def _sweep(points: Sequence[tuple[Limits, PointResults]]) -> Sweep:
-    # Without a limit of the clock, it may be highest of all.
-    ordered = sorted(points, key=lambda one: (one[0].power_w or 0.0, one[0].clock_mhz or math.inf), reverse=True)
-    _, full = ordered[0]
     return Sweep(
         [
-            OperatingPoint(
-                limits,
-                one,
-                _ratio(one, full, THROUGHPUT),
-                _ratio(one, full, WORK),
-                max((percent for record in one.good if (percent := limited_percent(record)) is not None), default=None),
-            )
-            for limits, one in ordered
+            OperatingPoint(limits, one, ratio(one, THROUGHPUT), ratio(one, WORK), limited_percent(one))
+            for limits, one in zip(order, joined, strict=True)
         ]
     )
 
 
-def _ratio(one: PointResults, full: PointResults, path: str) -> Estimate | None:
-    if one is full:
-        return exactly(1.0) if full.estimate(path) else None
-    return one.over(full, path)
-
-
-def limited_percent(record: Record) -> float | None:
-    """Return the share of a run's windows in which the power limit bound, in percent; None if unknown."""
-    percent: float | None = value_at(record, "energy.power_limited_percent")
-    if percent is not None:
-        return percent
-    reasons = [(one.get("clocks") or {}).get("throttled") for one in value_at(record, "energy.channels") or []]
-    known = [one.get("power limit", 0.0) for one in reasons if one is not None]
+def limited_percent(one: PointResults) -> float | None:
+    """Return the largest share of the window in which the power limit bound, in percent; None if unknown."""
+    clocks = [channel.get("clocks") or {} for run in one.good for channel in value_at(run, "energy.channels") or []]
+    known = [reasons.get("power limit", 0.0) for each in clocks if (reasons := each.get("throttled")) is not None]
     return max(known, default=None)
 
 
 def unsettled(one: PointResults) -> str:
     """Return how clock or temperature drifted within the windows of a point, as text; empty if they were steady."""
-    drifts = (
-        ("energy.clock_drift_percent", MAX_DRIFT_PERCENT, "the clock changed by {:+.1f} %"),
-        ("energy.temperature_drift_c", MAX_DRIFT_C, "the temperature changed by {:+.0f} °C"),
-    )
     words = []
-    for path, most, sentence in drifts:
-        known = [drift for record in one.good if (drift := value_at(record, path)) is not None]
-        worst = max(known, key=abs, default=0.0)
-        if abs(worst) > most:
-            words.append(sentence.format(worst))
+    for path, most, sentence in DRIFTS:
+        worst = max((drift for run in one.good if (drift := value_at(run, path)) is not None), key=abs, default=0.0)
+        words += [sentence.format(worst)] if abs(worst) > most else []
     return " and ".join(words)

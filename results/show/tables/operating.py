@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from results.points.estimate import Estimate
-from results.points.operating import SHARES, OperatingPoint, Sweep, sweeps_of, unsettled
+from results.points.operating import SHARES, Choice, OperatingPoint, Sweep, sweeps_of, unsettled
 from results.points.repeats import PointResults
 from results.record.values import THROUGHPUT, WORK, Number, rounded, value_at
 from results.show.tables.points import PLACE, place_of
 from results.show.tables.table import without_empty_columns
 
-HEADER = (
-    *PLACE[:-1],
-    "power limit [W]",
-    "clock limit [MHz]",
-    "runs",
+OF_RUNS = (
     "{unit}/s",
     "± 95 %",
     "of full speed [%]",
@@ -24,10 +20,9 @@ HEADER = (
     "± 95 %",
     "of full work per energy [%]",
     "± 95 %",
-    "energy-delay [%]",
-    "limit bound [%]",
-    "settled",
 )
+OF_LIMITS = ("power limit [W]", "clock limit [MHz]", "runs")
+HEADER = (*PLACE[:-1], *OF_LIMITS, *OF_RUNS, "energy-delay [%]", "limit bound [%]", "settled")
 
 
 def operating_rows(results: Sequence[PointResults], number: Number = rounded) -> list[list[str]]:
@@ -40,20 +35,16 @@ def operating_rows(results: Sequence[PointResults], number: Number = rounded) ->
 
 def _row(one: OperatingPoint, number: Number) -> list[str]:
     results = one.results
-    cells = place_of(results)[:-1]
-    cells += [number(one.limits.power_w), number(one.limits.clock_mhz), str(len(results.good))]
+    cells = [*place_of(results)[:-1], *map(number, one.limits), str(len(results.good))]
     for path, ratio in ((THROUGHPUT, one.speed), (WORK, one.work)):
         half = results.half_width(path)
         cells += [number(results.value(path), half), number(half, half), *_percent(ratio, number)]
-    cells += [_percent(one.energy_delay, number)[0], number(one.limited_percent)]
-    return [*cells, unsettled(results) or "yes"]
+    return [*cells, _percent(one.energy_delay, number)[0], number(one.limited_percent), unsettled(results) or "yes"]
 
 
 def _percent(ratio: Estimate | None, number: Number) -> list[str]:
-    if ratio is None:
-        return ["", ""]
-    half = 100 * ratio.interval.half if ratio.interval and ratio.parts else None
-    return [number(100 * ratio.value, half), number(half, half)]
+    half = 100 * ratio.interval.half if ratio and ratio.interval and ratio.parts else None
+    return [number(100 * ratio.value, half), number(half, half)] if ratio else ["", ""]
 
 
 def operating_sentences(results: Sequence[PointResults]) -> list[str]:
@@ -63,60 +54,48 @@ def operating_sentences(results: Sequence[PointResults]) -> list[str]:
 
 def _sentences(sweep: Sweep) -> list[str]:
     one = sweep.full.results
-    name = f"{one.system}, {one.point.model}, {one.point.place}{_precision(one)}"
+    name = ", ".join(filter(None, [one.system, one.point.model, one.point.place, one.precision]))
+    choices = {share: choice for share in (0.0, *SHARES) if (choice := sweep.choice(share))}
+    if value_at(one.any, "energy.power_kind") == "estimated" or not choices:
+        return [f"{name}: no operating point is chosen, as its energy is missing, an estimate, or of several kinds."]
     sentences = [f"{name}: full speed is at {sweep.full.limits}."]
-    if value_at(one.any, "energy.power_kind") == "estimated":
-        return [f"{name}: energy is an estimate, and no operating point is chosen by it."]
-    for share in (0.0, *SHARES):
-        choice = sweep.choice(share)
+    for share, choice in choices.items():
         at = f"Best with at least {share:.0%} of the full speed" if share else "Most work per energy"
-        if choice is None:
-            return [*sentences, "No operating point is chosen: the energies are of different kinds, or missing."]
-        if choice.best is sweep.full:
-            sentences.append(f"{at}: {choice.best.limits}, which is full speed{_ties(choice.ties)}.")
-            continue
-        speed = choice.best.speed
-        words = f" at {100 * speed.value:.1f} % of the speed" if speed else ""
-        if choice.is_distinct and choice.saved:
-            low, high = (100 * end for end in choice.saved)
-            saved = f"saves {100 * choice.saved_share:.1f} % of the energy ({low:.1f} to {high:.1f} %)"
-        else:
-            why = "" if choice.saved else ": single runs have no interval"
-            saved = f"{100 * choice.saved_share:+.1f} % of saved energy is not distinguishable from full speed{why}"
-        sentences.append(f"{at}: {choice.best.limits}{words}; {saved}{_ties(choice.ties)}.")
+        ties = "; ".join(str(tie.limits) for tie in choice.ties)
+        tied = f"; not distinguishable from it: {ties}" if ties else ""
+        sentences.append(f"{at}: {choice.best.limits}{_saved(choice, sweep)}{tied}.")
     return [*sentences, *_acting(sweep)]
 
 
-def _precision(one: PointResults) -> str:
-    return f", {one.precision}" if one.precision else ""
-
-
-def _ties(ties: Sequence[OperatingPoint]) -> str:
-    return f"; not distinguishable from it: {'; '.join(str(one.limits) for one in ties)}" if ties else ""
+def _saved(choice: Choice, sweep: Sweep) -> str:
+    if choice.best is sweep.full:
+        return ", which is full speed"
+    speed, percent = choice.best.speed, 100 * choice.saved_share
+    words = f" at {100 * speed.value:.1f} % of the speed; " if speed else "; "
+    if choice.saved and choice.saved.low > 0:
+        low, high = (100 * end for end in choice.saved)
+        return f"{words}saves {percent:.1f} % of the energy ({low:.1f} to {high:.1f} %)"
+    why = "" if choice.saved else ": single runs have no interval"
+    return f"{words}{percent:+.1f} % of saved energy is not distinguishable from full speed{why}"
 
 
 def _acting(sweep: Sweep) -> list[str]:
     """Return sentences on where a power limit binds, and where a clock limit keeps it from binding."""
 
-    def watts(points: Sequence[OperatingPoint]) -> str:
-        return ", ".join(f"{one.limits.power_w:g}" for one in points) + " W"
+    def named(is_clock: bool, is_bound: bool) -> str:
+        points = [one for one in sweep.points if bool(one.limits.clock_mhz) is is_clock and one.is_bound is is_bound]
+        values = (one.limits.clock_mhz if is_clock else one.limits.power_w for one in points)
+        return ", ".join(f"{value:g}" for value in values if value)
 
-    def mhz(points: Sequence[OperatingPoint]) -> str:
-        return ", ".join(f"{one.limits.clock_mhz:g}" for one in points) + " MHz"
-
-    caps = [one for one in sweep.points if one.limits.clock_mhz is None and one.limits.power_w]
-    clocked = [one for one in sweep.points if one.limits.clock_mhz]
-    binding = [one for one in caps if one.is_bound]
-    slack = [one for one in caps if one.is_bound is False]
-    free = [one for one in clocked if one.is_bound is False]
-    still = [one for one in clocked if one.is_bound]
-    sentences = []
-    if binding:
-        sentences.append(f"The power limit binds at {watts(binding)}{f', not at {watts(slack)}' if slack else ''}.")
-    elif slack:
-        sentences.append(f"No power limit binds ({watts(slack)}): only a lower clock changes this workload.")
-    if free:
-        sentences.append(f"With the clock at {mhz(free)}, no power limit binds.")
-    if still:
-        sentences.append(f"The power limit binds also at {mhz(still)}.")
-    return sentences
+    binding, slack = named(False, True), named(False, False)
+    still, free = named(True, True), named(True, False)
+    return [
+        sentence
+        for values, sentence in (
+            (binding, f"The power limit binds at {binding} W{f', not at {slack} W' if slack else ''}."),
+            (slack and not binding, f"No power limit binds ({slack} W): only a lower clock changes this workload."),
+            (free, f"With the clock at {free} MHz, no power limit binds."),
+            (still, f"The power limit binds also at {still} MHz."),
+        )
+        if values
+    ]

@@ -131,12 +131,6 @@ def _throttled_percent(one: PointResults) -> float | None:
     return max((percent for reasons in known for percent in reasons.values()), default=0.0) if known else None
 
 
-def _limit_bound_percent(one: PointResults) -> float | None:
-    """Return the largest share of the window in which the power limit bound, over devices, in percent."""
-    known = [percent for record in one.good if (percent := limited_percent(record)) is not None]
-    return max(known, default=None)
-
-
 COLUMNS: tuple[PointColumn, ...] = (
     PointColumn("system", lambda one: one.system),
     PointColumn("model", lambda one: one.point.model),
@@ -162,5 +156,5 @@ COLUMNS: tuple[PointColumn, ...] = (
     PointColumn("peak memory [GiB]", _peak_memory_gib),
     PointColumn("clock [MHz]", _clock_mhz),
     PointColumn("throttled [%]", _throttled_percent),
-    PointColumn("power limit bound [%]", _limit_bound_percent),
+    PointColumn("power limit bound [%]", limited_percent),
 )
