@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import Any, Mapping
 
 from jpwr.backends import rocm as backend
@@ -64,43 +65,16 @@ def _settings(amdsmi: Any, channel: str, device_id: str, handle: Any) -> list[Se
     def set_auto(_: float | None) -> None:
         call("amdsmi_set_gpu_perf_level", amdsmi.AmdSmiDevPerfLevel.AUTO)
 
-    found = []
+    found, device = [], partial(Setting, device_id, channel)
     with suppress(JpwrError):  # the second die of a card has no cap
-        most = cap_w("max_power_cap")
-        if 0 < most < backend.NO_POWER_W:
-            found.append(
-                Setting(
-                    device_id=device_id,
-                    channel=channel,
-                    kind=POWER,
-                    means="AMD power cap",
-                    full=cap_w("default_power_cap") or most,
-                    least=cap_w("min_power_cap"),
-                    most=most,
-                    kept=cap_w,
-                    in_force=cap_w,
-                    write=set_cap_w,
-                    undo=set_cap_w,
-                )
-            )
+        least_w, most_w = cap_w("min_power_cap"), cap_w("max_power_cap")
+        full_w = cap_w("default_power_cap") or most_w
+        if 0 < most_w < backend.NO_POWER_W:
+            found.append(device(POWER, "AMD power cap", full_w, least_w, most_w, cap_w, cap_w, set_cap_w, set_cap_w))
     with suppress(JpwrError):
         level, most = call("amdsmi_get_gpu_perf_level"), highest_mhz()
         least = float(call("amdsmi_get_clock_info", amdsmi.AmdSmiClkType.GFX)["min_clk"])
         words = f"its performance level is {level}, not auto: an administrator can reset it with 'amd-smi reset'"
-        found.append(
-            Setting(
-                device_id=device_id,
-                channel=channel,
-                kind=CLOCK,
-                means="AMD performance determinism",
-                full=most,
-                least=least,
-                most=most,
-                kept=highest_mhz,
-                in_force=highest_mhz,
-                write=set_highest_mhz,
-                undo=set_auto,
-                why_not="" if level == AUTO else words,
-            )
-        )
+        clock = ("AMD performance determinism", most, least, most, highest_mhz, highest_mhz, set_highest_mhz, set_auto)
+        found.append(device(CLOCK, *clock, why_not="" if level == AUTO else words))
     return found

@@ -11,7 +11,8 @@
  *   STAND_IN_RIGHTS    what may be set: all (default), application-clocks, none
  *   STAND_IN_TAKES_S   how long after it was set a power limit is in force (default 0)
  * Faults: no-driver, no-counter, no-power, no-limit, lost (from the beginning), vanish, error, hang, counter-reset,
- * counter-wrap-32, counter-still (from the beginning); set-fails, set-hangs, not-in-force
+ * counter-wrap-32, counter-still (from the beginning); set-fails, set-hangs, not-in-force,
+ * no-application-clocks
  */
 #include <stdio.h>
 
@@ -176,7 +177,7 @@ int nvmlDeviceSetApplicationsClocks(void *handle, unsigned memory, unsigned most
 }
 int nvmlDeviceGetApplicationsClock(void *handle, int kind, unsigned *mhz) {
     *mhz = kind == 2 ? 1593 : (unsigned)limits_of(handle).application_mhz;
-    return SUCCESS;
+    return fault("no-application-clocks", device(handle)) ? NOT_SUPPORTED : SUCCESS;
 }
 int nvmlDeviceGetMaxClockInfo(void *handle, int kind, unsigned *mhz) {
     (void)handle;

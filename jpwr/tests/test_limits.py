@@ -131,6 +131,21 @@ def test_application_clocks_are_used_where_an_administrator_has_opened_them(mach
     assert machine.gpus() == [UNLIMITED, UNLIMITED]
 
 
+def test_a_gpu_without_application_clocks_has_its_clocks_locked(machine):
+    code, said = machine.run("--clock", "1000", "--", "true", STAND_IN_FAULT="no-application-clocks")
+    assert code == 0, said
+    assert "clock 990 MHz, set by jpwr, user" in said
+    assert "NVML locked clocks" in said
+
+
+def test_clocks_that_others_have_locked_are_left_alone(machine):
+    (machine.state / "gpu-1").write_text("400 400 990 1410 0 0\n")
+    code, said = machine.run("--clock", "85%", "--", "true")
+    assert code == 125
+    assert "the clock of pynvml:1 is left alone: its clocks are locked already" in said
+    assert machine.gpus() == [UNLIMITED, Gpu(FULL_W, 990, FULL_MHZ)]
+
+
 GUARDIAN = "$(pgrep -P $PPID -f [j]pwr.limits.guardian)"
 # Ways out, by what the command does, with the exit code of the sampler.
 WAYS = {
