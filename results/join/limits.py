@@ -20,7 +20,7 @@ def limits_of(trace: Trace, info: ChannelInfo, clocks: Mapping[str, Any] | None)
     described = trace.meta.get("limits")
     stated = [one for one in described if isinstance(one, dict)] if isinstance(described, list) else []
     mine = [one for one in stated if one.get("channel") == info.name]
-    values = {key: [one["set"] for one in mine if one.get("kind") == kind] for kind, key in KEYS.items()}
+    values = {key: [one.get("set") for one in mine if one.get("kind") == kind] for kind, key in KEYS.items()}
     found = {key: min(known, default=None) for key, known in values.items() if all(_is_number(one) for one in known)}
     observed = (clocks or {}).get("power_limit_w") or info.limit_w or None
     return {
