@@ -18,14 +18,15 @@ def limits_of(trace: Trace, info: ChannelInfo, clocks: Mapping[str, Any] | None)
     A locked clock cannot be observed: it is None unless the sampler set or checked it.
     """
     described = trace.meta.get("limits")
-    stated = [one for one in described if isinstance(one, dict)] if isinstance(described, list) else []
-    mine = [one for one in stated if one.get("channel") == info.name]
-    values = {key: [one.get("set") for one in mine if one.get("kind") == kind] for kind, key in KEYS.items()}
-    found = {key: min(known, default=None) for key, known in values.items() if all(_is_number(one) for one in known)}
+    mine = [one for one in described or () if isinstance(one, dict) and one.get("channel") == info.name]
+    found: dict[str, float | None] = {}
+    for kind, key in KEYS.items():
+        values = [one.get("set") for one in mine if one.get("kind") == kind]
+        found[key] = min((value for value in values if isinstance(value, int | float) and value > 0), default=None)
     observed = (clocks or {}).get("power_limit_w") or info.limit_w or None
     return {
-        "power_limit_w": found.get("power_limit_w") or observed,
-        "clock_limit_mhz": found.get("clock_limit_mhz"),
+        "power_limit_w": found["power_limit_w"] or observed,
+        "clock_limit_mhz": found["clock_limit_mhz"],
         "limits_set_by": " and ".join(sorted({str(one.get("by", ""))[:60] for one in mine})),
     }
 
@@ -44,10 +45,6 @@ def limits_of_all(channels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "clock_drift_percent": _largest([one.get("drift_percent") for one in clocks]),
         "temperature_drift_c": _largest([one.get("drift_c") for one in clocks]),
     }
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 
 def _same(values: Sequence[float | None]) -> float | None:
