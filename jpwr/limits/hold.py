@@ -7,7 +7,6 @@ import time
 from contextlib import ExitStack, suppress
 from typing import Any, Callable, Mapping, NamedTuple
 
-from jpwr.channel import MOST
 from jpwr.errors import BackendUnavailable, JpwrError
 from jpwr.limits import amd, nvml
 from jpwr.limits.kept import Kept, create, left_behind
@@ -161,9 +160,7 @@ def _recovered(entry: Mapping[str, Any], settings: list[Setting]) -> bool:
     those = [one for one in settings if (one.device_id, one.means) == (entry.get("device_id"), entry.get("means"))]
     if not those:  # a device of another job
         return False
-    setting, before = those[0], entry.get("before")
-    words = f"restore the {setting.kind} of {setting.channel} yourself: its file names {before!r:.20} as what was there"
-    if before is None or (isinstance(before, (int, float)) and 0 < before <= MOST):
-        words = Change(setting, entry["set"], before).undo()
+    setting = those[0]
+    words = Change(setting, entry["set"], entry["before"]).undo()
     log(words or f"an earlier jpwr was killed: its {setting.kind} of {setting.channel} is undone")
     return not words

@@ -38,7 +38,7 @@ class Kept:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             status = os.fstat(self._file)
-            # Root trusts all, because values are compared with the device's range; others trust root and themselves.
+            # Root trusts all, as drivers refuse values out of a device's range; others trust root and themselves.
             is_trusted = os.getuid() in (0, status.st_uid) or not status.st_uid
             if not (stat.S_ISREG(status.st_mode) and is_trusted and os.path.samestat(status, path.stat())):
                 raise InUse(f"{path} is another user's, or no file of jpwr")
@@ -66,8 +66,9 @@ class Kept:
         for line in os.pread(self._file, MOST_BYTES, 0).decode(errors="replace").splitlines(keepends=True):
             with suppress(ValueError, KeyError, TypeError):
                 entry = json.loads(line)
+                before = entry["before"] if entry["before"] is None else float(entry["before"])
                 if line.endswith("\n") and entry["boot_id"] == boot_id():
-                    found[str(entry["kind"])] = {**entry, "set": float(entry["set"])}
+                    found[str(entry["kind"])] = {**entry, "set": float(entry["set"]), "before": before}
         return list(found.values())
 
     def close(self, is_done: bool = False) -> None:

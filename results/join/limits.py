@@ -18,7 +18,8 @@ def limits_of(trace: Trace, info: ChannelInfo, clocks: Mapping[str, Any] | None)
     A locked clock cannot be observed: it is None unless the sampler set or checked it.
     """
     described = trace.meta.get("limits")
-    mine = [one for one in described or () if isinstance(one, dict) and one.get("channel") == info.name]
+    every = described if isinstance(described, list) else []
+    mine = [one for one in every if isinstance(one, dict) and one.get("channel") == info.name]
     found: dict[str, float | None] = {}
     for kind, key in KEYS.items():
         values = [one.get("set") for one in mine if one.get("kind") == kind]
@@ -38,18 +39,13 @@ def limits_of_all(channels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """
     clocks = [one.get("clocks") or {} for one in channels]
     reasons = [one["throttled"] for one in clocks if one.get("throttled") is not None]
-    return {
-        "power_limit_w": _same([one["limits"]["power_limit_w"] for one in channels]),
-        "clock_limit_mhz": _same([one["limits"]["clock_limit_mhz"] for one in channels]),
-        "power_limited_percent": max((one.get(POWER_BOUND, 0.0) for one in reasons), default=None),
-        "clock_drift_percent": _largest([one.get("drift_percent") for one in clocks]),
-        "temperature_drift_c": _largest([one.get("drift_c") for one in clocks]),
+    shared = {key: {one["limits"][key] for one in channels} for key in KEYS.values()}
+    drifts = {
+        name: [value for one in clocks if (value := one.get(key)) is not None]
+        for name, key in (("clock_drift_percent", "drift_percent"), ("temperature_drift_c", "drift_c"))
     }
-
-
-def _same(values: Sequence[float | None]) -> float | None:
-    return values[0] if len(set(values)) == 1 else None
-
-
-def _largest(values: Sequence[float | None]) -> float | None:
-    return max((value for value in values if value is not None), key=abs, default=None)
+    return {
+        **{key: values.pop() if len(values) == 1 else None for key, values in shared.items()},
+        "power_limited_percent": max((one.get(POWER_BOUND, 0.0) for one in reasons), default=None),
+        **{name: max(values, key=abs, default=None) for name, values in drifts.items()},
+    }

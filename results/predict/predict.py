@@ -10,7 +10,7 @@ from typing import NamedTuple
 from results.points.estimate import CONFIDENCE, Interval
 from results.points.operating import limits_of
 from results.points.repeats import Point, PointResults, variant_of
-from results.points.setups import CLOCK_LIMIT, LIMIT, Setup, differences, platform_of
+from results.points.setups import Setup, differences, platform_of
 from results.predict.curve import Curve, Input, Measured
 from results.predict.leave_out import LEVELS, LeftOut, distance, disturbed, half_interval, left_out
 from results.published import throughputs
@@ -277,8 +277,7 @@ def groups_of(results: Iterable[PointResults]) -> list[Group]:
 
 def _platform(record: Record) -> Setup:
     """Return software, devices and their limits: a curve is of one operating point."""
-    limits = zip((LIMIT, CLOCK_LIMIT), limits_of(record), strict=True)
-    return (*platform_of(record), *((name, str(value)) for name, value in limits if value))
+    return (*platform_of(record), ("limits", str(limits_of(record))))
 
 
 def _accumulates(record: Record) -> bool:
