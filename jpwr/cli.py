@@ -16,6 +16,7 @@ from typing import Any, Iterator, Sequence
 from jpwr import __version__
 from jpwr.backends import METHODS, open_methods
 from jpwr.errors import JpwrError
+from jpwr.limits.options import add_options, limited
 from jpwr.messages import log, open_standard_streams, settle_streams, write
 from jpwr.process.child import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Child, given_environ
 from jpwr.process.clock import SystemClock
@@ -144,6 +145,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         metavar="PORT",
         help="serve the latest readings to Prometheus on 127.0.0.1",
     )
+    add_options(parser)
     ranks = parser.add_argument_group("ranks")
     ranks.add_argument(
         "--use-mpi", action="store_true", help="jpwr is started in every rank: one process per node samples"
@@ -250,6 +252,7 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack) -> bool
             return True
     if not options.df_out and (options.df_suffix or options.df_filetype != "csv"):
         log("--df-suffix and --df-filetype have no effect without --df-out")
+    limits = limited(options, stack)
     opened = open_methods(options.methods, stack)
     child.take_signals()
     for note in opened.notes:
@@ -263,7 +266,7 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack) -> bool
 
     clock = SystemClock()
     infos = [channel.sampled_info(interval_s) for channel in opened.channels]
-    meta = _meta(options, clock.epoch_offset_s)
+    meta = {**_meta(options, clock.epoch_offset_s), **limits}
     trace = Trace(infos, meta)
     sinks: list[Sink] = [trace]
     file = None

@@ -162,6 +162,25 @@ def test_where_reads_are_counted_the_sampler_starts_what_counts_them(one_point_c
     assert 'if [ "yes" = yes ]; then\n    count_reads=(python3 -m ioprof --out "io/' in node.read_text()
 
 
+def test_an_operating_point_is_set_by_the_sampler_or_by_slurm(one_point_checkout, jube_command, monkeypatch, tmp_path):
+    monkeypatch.setenv("CARAML_POWER_LIMITS", "70%")
+    monkeypatch.setenv("CARAML_CLOCKS", "1380")
+    monkeypatch.setenv("CARAML_LIMITS_SET_BY", "jpwr")
+    job = job_of(one_point_checkout, jube_command, "llm", "H200", "caps", "clocks", out=tmp_path / "jpwr")
+    assert " --methods pynvml --power-limit 70% --clock 1380 --interval " in job
+    assert "--warmup-steps 15 " in job
+    assert "#SBATCH --gres=gpu:8\n" in job
+    monkeypatch.setenv("CARAML_LIMITS_SET_BY", "slurm")
+    monkeypatch.setenv("CARAML_SLURM_POWER_FLAG", "--gpu-power={}")
+    job = job_of(one_point_checkout, jube_command, "resnet50", "H200", "caps", "clocks", out=tmp_path / "slurm")
+    flags = "--gpu-power=490 --gpu-freq=1380"
+    assert f"#SBATCH --gres=gpu:8 {flags}\n" in job
+    assert f"launcher=(srun --kill-on-bad-exit=1 --cpu-bind=none {flags})\n" in job
+    assert "--power-limit 490 --limits-set-by scheduler --clock 1380 --limits-set-by scheduler" in job
+    job = job_of(one_point_checkout, jube_command, "llm", "H200", "observe", out=tmp_path / "observe")
+    assert " --methods pynvml --interval " in job
+
+
 def test_the_runs_of_a_point_are_one_job_or_each_one(one_point_checkout, jube_command, tmp_path):
     found = {}
     for tag in ("shared", "apart"):

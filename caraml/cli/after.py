@@ -297,6 +297,38 @@ def predict(options: argparse.Namespace) -> int:
 
 
 @COMMANDS.command(
+    folders(),
+    argument("--format", choices=tables.FORMS, default="text", help="default: %(default)s"),
+    argument("--plots", type=Path, metavar="FOLDER", help="draw the two plots into this folder, as PNG"),
+    FILTER,
+    METER,
+)
+def operating_points(options: argparse.Namespace) -> int:
+    """Compare power limits and clocks of one system: speed, work per energy, and what the best of them saves."""
+    from results.show.tables.operating import operating_rows, operating_sentences
+
+    records = _chosen(records_in(options.folders)[0], options.filter)
+    _metered(records, options.meter)
+    points = by_point(records)
+    rows = operating_rows(points, plain if options.format == "csv" else rounded)
+    if not rows:
+        raise RecordError(
+            "no runs of one system differ in their limits alone: measure with the tag 'caps' or 'clocks', or at other "
+            "limits with 'observe'"
+        )
+    print(tables.render_rows(rows, options.format))
+    if options.format == "text":
+        print("\n".join(operating_sentences(points)))
+    if options.plots:
+        from results.show.plots.operating import operating_charts
+
+        options.plots.mkdir(parents=True, exist_ok=True)
+        for chart in operating_charts(points):
+            (options.plots / f"{chart.name}.png").write_bytes(chart.png())
+    return 0
+
+
+@COMMANDS.command(
     argument("words", nargs="*", metavar="WORD", help="only those with these words, such as GPT-800M"),
     argument("--plot", choices=PUBLISHED_PLOTS, help="draw all of them instead of printing"),
     argument(

@@ -8,6 +8,7 @@ from typing import Any
 
 from caraml.errors import SiteError
 from caraml.installation import checkout
+from caraml.plan.limits import planned_limits
 from caraml.plan.paths import wrong_path
 from caraml.plan.points import sweep
 from caraml.plan.site import read_site
@@ -75,6 +76,7 @@ def plan(
         "max_measured_s": str(facts.max_measured_s),
         "model": model,
         **{parameter: facts.value(parameter, block, model) for parameter in facts.parameters},
+        **planned_limits({*tags, *of_run}, block, site),
         "devices": ",".join(map(str, points)),
         "batches": {str(devices): ",".join(map(str, batches)) for devices, batches in points.items()},
     }

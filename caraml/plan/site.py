@@ -19,7 +19,7 @@ from typing import Any
 
 from caraml.errors import CaramlError, SiteError, near
 from caraml.installation import checkout, missing_package
-from caraml.plan.kinds import ANY_TEXT, FIGURE, RUNTIME, SUBMIT, Kind
+from caraml.plan.kinds import ANY_TEXT, FIGURE, RUNTIME, SUBMIT, Kind, one_of
 from caraml.plan.paths import wrong_path
 from caraml.plan.systems import read_systems
 from results.record.records import RecordError
@@ -29,6 +29,7 @@ from results.yaml_files import YamlError, read_yaml
 SBATCH_FLAGS = ("account", "partition", "reservation", "qos")
 TOLERATION = r"(?P<key>[\w./-]+)(=(?P<value>[\w.-]*))?(:(?P<effect>NoSchedule|PreferNoSchedule|NoExecute))?"
 TOLERATIONS = Kind("KEY, KEY:EFFECT or KEY=VALUE:EFFECT, with NoSchedule, PreferNoSchedule or NoExecute", TOLERATION)
+LIMIT_FLAG = Kind("a flag of sbatch and srun with {}, such as --gpu-power={}", r"--[\w-]+=\{\}[\w,=-]*")
 PATH = Kind("a path")
 Value = str | tuple[str, ...]
 
@@ -61,6 +62,11 @@ class Site:
     data_folder: str = _key(PATH, "data")
     devices: str = ""
     batches: str = ""
+    limits_set_by: str = _key(one_of("jpwr", "slurm", "none"), "none")
+    power_limits: str = ""
+    clocks: str = ""
+    slurm_power_flag: str = _key(LIMIT_FLAG)
+    slurm_clock_flag: str = _key(LIMIT_FLAG, "--gpu-freq={}")
     kubernetes_context: str = ""
     kubernetes_namespace: str = ""
     kubernetes_registry: str = ""

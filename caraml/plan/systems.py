@@ -63,6 +63,8 @@ KEYS: dict[str, Kind] = {
     "measured_steps": FROM_1,
     "min_measured_s": FIGURE,
     "default_repeats": FROM_1,
+    "limit_shares": SWEEP,
+    "highest_clock_mhz": FIGURE,
 }
 # Keys that a block may omit, with their defaults.
 OPTIONAL: Mapping[str, Any] = {
@@ -70,6 +72,8 @@ OPTIONAL: Mapping[str, Any] = {
     "memory_gb_per_s_per_device": 0,
     "link_gb_per_s_per_device": 0,
     "network_gb_per_s_per_device": 0,
+    "limit_shares": "100 85 70 55",
+    "highest_clock_mhz": 0,
 }
 COMMANDS = ("cpu_arch", "cpus_per_task")  # JUBE alone reads their values, which may be commands with `mode: shell`
 Block = dict[str, Any]

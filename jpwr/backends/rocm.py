@@ -190,12 +190,14 @@ def _open_amdsmi(stack: ExitStack) -> list[Device]:
         amdsmi.amdsmi_init()
         stack.callback(amdsmi.amdsmi_shut_down)
         handles = amdsmi.amdsmi_get_processor_handles()
-        return [in_time(partial(_amdsmi_device, amdsmi, handle), _silent_device) for handle in handles]
+        return [in_time(partial(open_device, amdsmi, handle), _silent_device) for handle in handles]
     except amdsmi.AmdSmiException as error:
         raise BackendUnavailable(f"amdsmi cannot be used ({_one_line(error)}): is the amdgpu driver loaded?") from error
 
 
-def _amdsmi_device(amdsmi: Any, handle: Any) -> Device:
+def open_device(amdsmi: Any, handle: Any) -> Device:
+    """Return one GPU of amdsmi."""
+
     def call(name: str, kind: type[T]) -> T:
         try:
             found = getattr(amdsmi, name)(handle)

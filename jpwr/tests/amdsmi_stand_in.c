@@ -3,6 +3,8 @@
  *   STAND_IN_DEVICES     number of cards (default 2)
  *   STAND_IN_PARTITIONS  devices into which each card is divided (default 1): all show the card's power
  *   STAND_IN_FIRST_DIE   1: of an MI250's dies the second one has the sensor
+ *   STAND_IN_STATE       a folder in which power caps and performance levels are kept, for all processes
+ *   STAND_IN_RIGHTS      none: nothing may be set
  * Faults: vanish; no-power, no-counter, no-cap, zeros; nameless, no-serial; no-id: the kernel does not tell the unique ids.
  * What the package asks for and nothing here answers is in the file that the tests make.
  */
@@ -11,7 +13,7 @@
 
 #include "shapes.h"
 
-enum { SUCCESS = 0, NOT_SUPPORTED = 2, NOT_FOUND = 31 };
+enum { SUCCESS = 0, NOT_SUPPORTED = 2, NO_PERMISSION = 10, NOT_FOUND = 31 };
 /* All bits of a field are set where a GPU has no such number. */
 static const uint32_t no_power = 0xFFFF;
 
@@ -52,6 +54,32 @@ static int is_without_sensor(void *handle) {
 /* One digit less than 16: the library leaves leading zeros out. */
 static uint64_t unique_id(void *handle) { return 0xf1182f2988c0a40 + device(handle); }
 
+/* What was set of a device, and what it has otherwise. */
+static const uint64_t highest_mhz = 2100;
+static FILE *state(void *handle, const char *name, const char *mode) {
+    char path[4096];
+    if (!getenv("STAND_IN_STATE")) return NULL;
+    snprintf(path, sizeof path, "%s/%s-%u", getenv("STAND_IN_STATE"), name, device(handle));
+    return fopen(path, mode);
+}
+static uint64_t kept(void *handle, const char *name, uint64_t otherwise) {
+    unsigned long long value = otherwise;
+    FILE *file = state(handle, name, "r");
+    if (file) {
+        if (fscanf(file, "%llu", &value) != 1) value = otherwise;
+        fclose(file);
+    }
+    return value;
+}
+static int keep(void *handle, const char *name, uint64_t value) {
+    if (is("STAND_IN_RIGHTS", "none")) return NO_PERMISSION;
+    FILE *file = state(handle, name, "w");
+    if (!file) return NOT_SUPPORTED;
+    fprintf(file, "%llu", (unsigned long long)value);
+    fclose(file);
+    return SUCCESS;
+}
+
 int amdsmi_init(uint64_t flags) { (void)flags; start_s = now_s(); return SUCCESS; }
 int amdsmi_shut_down(void) { return SUCCESS; }
 /* What the library calls a socket is a PCI device: the two dies of a card are two. */
@@ -79,8 +107,34 @@ int amdsmi_get_power_cap_info(void *handle, uint32_t sensor, power_cap_info *inf
     if (fault("vanish", device(handle))) return NOT_FOUND;
     if (sensor || is_without_sensor(handle)) return NOT_SUPPORTED;
     memset(info, 0, sizeof *info);
-    info->power_cap_uw = fault("no-cap", device(handle)) ? UINT64_MAX : (card(handle) + 1) * 750000000ull;
+    uint64_t default_uw = (card(handle) + 1) * 750000000ull;
+    info->power_cap_uw = fault("no-cap", device(handle)) ? UINT64_MAX : kept(handle, "cap", default_uw);
+    info->default_power_cap_uw = info->max_power_cap_uw = default_uw;
     return SUCCESS;
+}
+int amdsmi_set_power_cap(void *handle, uint32_t sensor, uint64_t cap_uw) { return sensor ? NOT_SUPPORTED : keep(handle, "cap", cap_uw); }
+typedef struct __attribute__((packed)) {
+    uint32_t clk, min_clk, max_clk;
+    uint8_t clk_locked, clk_deep_sleep, padding[2];
+    uint32_t reserved[4];
+} clk_info;
+int amdsmi_get_clock_info(void *handle, int kind, clk_info *info) {
+    if (kind != 0 || !getenv("STAND_IN_STATE")) return NOT_SUPPORTED;
+    memset(info, 0, sizeof *info);
+    info->min_clk = 132, info->max_clk = info->clk = (uint32_t)kept(handle, "clock", highest_mhz);
+    return SUCCESS;
+}
+int amdsmi_get_gpu_perf_level(void *handle, int *level) {
+    *level = (int)kept(handle, "level", 0);
+    return SUCCESS;
+}
+int amdsmi_set_gpu_perf_level(void *handle, int level) {
+    int code = keep(handle, "level", (uint64_t)level);
+    return code ? code : keep(handle, "clock", highest_mhz);
+}
+int amdsmi_set_gpu_perf_determinism_mode(void *handle, uint64_t mhz) {
+    int code = keep(handle, "level", 8);
+    return code ? code : keep(handle, "clock", mhz);
 }
 int amdsmi_get_energy_count(void *handle, uint64_t *ticks, float *resolution_uj, uint64_t *timestamp_ns) {
     if (fault("vanish", device(handle))) return NOT_FOUND;

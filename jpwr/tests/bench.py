@@ -221,6 +221,23 @@ class Bench:
         beside = {"ours": STATUS_NUMBERS * DEVICES * SAMPLED_S}.get(name, 0)
         return beside + (ticks if name == "Zeus, power" else 2 * ticks)
 
+    def limits(self) -> None:
+        """CPU time while sampling, with limits that are in force and read back, over that without."""
+        state = self.folder / "state"
+        state.mkdir()
+        environ = {**self.environ, "STAND_IN_STATE": str(state), "JPWR_LIMITS_DIR": str(state)}
+        plain, limited = self.ours(100, "sleep", "600"), self.ours(100, "sleep", "600")
+        limited[limited.index("--") : limited.index("--")] = ["--power-limit", "70%", "--clock", "85%"]
+        costs_s: list[list[float]] = [[], []]
+        for _ in range(ROUNDS):
+            for command, found_s in zip((plain, limited), costs_s):
+                found_s.append(cpu_while_it_runs_s(command, environ))
+        plain_s, limited_s = map(statistics.median, costs_s)
+        print(
+            f"\nCPU time of {SAMPLED_S} s of sampling with limits read back {limited_s:.3f} s, without limits "
+            f"{plain_s:.3f} s, ratio {limited_s / plain_s:.2f}"
+        )
+
     def rows(self) -> None:
         print("\nrows in 10 s at 100 ms, and gaps at 10 ms")
         run(self.ours(100, "sleep", "10", out="rows"), self.environ)
@@ -398,6 +415,7 @@ def main() -> None:
         bench.install_peers()
         bench.start_up()
         bench.sampling_cost()
+        bench.limits()
         bench.rows()
         bench.memory()
         bench.highest_rate()

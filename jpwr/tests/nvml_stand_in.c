@@ -7,15 +7,19 @@
  *   STAND_IN_LIMIT_W   the power limit of each device (default 400)
  *   STAND_IN_CAPABILITY   the compute capability of each device, such as 9.0 (default: not known)
  *   STAND_IN_MIG       1: the devices are divided by MIG
+ *   STAND_IN_STATE     a folder in which limits are kept, for all processes; power then follows them by the model below
+ *   STAND_IN_RIGHTS    what may be set: all (default), application-clocks, none
+ *   STAND_IN_TAKES_S   how long after it was set a power limit is in force (default 0)
  * Faults: no-driver, no-counter, no-power, no-limit, lost (from the beginning), vanish, error, hang, counter-reset,
- * counter-wrap-32, counter-still (from the beginning)
+ * counter-wrap-32, counter-still (from the beginning); set-fails, set-hangs, not-in-force,
+ * no-application-clocks
  */
 #include <stdio.h>
 
 #include "shapes.h"
 
 enum { INSTANCES = 1000 }; /* handles of a GPU's instances begin at so many times its own */
-enum { SUCCESS = 0, NOT_SUPPORTED = 3, NOT_FOUND = 6, DRIVER_NOT_LOADED = 9, GPU_IS_LOST = 15, UNKNOWN = 999 };
+enum { SUCCESS = 0, NOT_SUPPORTED = 3, NO_PERMISSION = 4, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, GPU_IS_LOST = 15, UNKNOWN = 999 };
 enum { POWER_INSTANT = 186 };
 
 typedef struct {
@@ -52,6 +56,7 @@ int nvmlShutdown(void) {
 }
 const char *nvmlErrorString(int code) {
     if (code == NOT_SUPPORTED) return "Not Supported";
+    if (code == NO_PERMISSION) return "Insufficient Permissions";
     return code == DRIVER_NOT_LOADED ? "Driver Not Loaded" : code == GPU_IS_LOST ? "GPU is lost" : "Unknown Error";
 }
 int nvmlDeviceGetCount_v2(unsigned *count) {
@@ -92,6 +97,101 @@ int nvmlDeviceGetMigDeviceHandleByIndex(void *handle, unsigned index, void **ins
     *instance = (void *)(size_t)(INSTANCES * (device(handle) + 1) + index + 1);
     return index < 2 ? SUCCESS : NOT_FOUND;
 }
+/* The model of limits: at a share x of the highest clock a device draws 60 + 340 x^3 W, and works x times as fast. A power
+ * limit lowers the clock until that is met; what a device draws at its default limit just meets it. */
+enum { HIGHEST_MHZ = 1410, LOWEST_MHZ = 210, STEP_MHZ = 15 };
+static const double standing_w = 60, moving_w = 340, least_limit_w = 100;
+typedef struct { double limit_w, before_w, locked_mhz, application_mhz, since_s, until_then_j; } limits;
+
+static const char *limits_path(void *handle, const char *suffix) {
+    static char path[4096];
+    snprintf(path, sizeof path, "%s/gpu-%u%s", getenv("STAND_IN_STATE"), device(handle), suffix);
+    return path;
+}
+static limits limits_of(void *handle) {
+    double default_w = number("STAND_IN_LIMIT_W", 400);
+    limits now = {default_w, default_w, HIGHEST_MHZ, HIGHEST_MHZ, 0, 0};
+    FILE *file = getenv("STAND_IN_STATE") ? fopen(limits_path(handle, ""), "r") : NULL;
+    if (!file) return now;
+    if (fscanf(file, "%lf %lf %lf %lf %lf %lf", &now.limit_w, &now.before_w, &now.locked_mhz, &now.application_mhz,
+               &now.since_s, &now.until_then_j) != 6) abort();
+    fclose(file);
+    return now;
+}
+static double in_force_w(limits now, void *handle) {
+    if (fault("not-in-force", device(handle))) return number("STAND_IN_LIMIT_W", 400);
+    return now_s() - now.since_s < number("STAND_IN_TAKES_S", 0) ? now.before_w : now.limit_w;
+}
+static double asked_mhz(limits now) { return fmin(now.locked_mhz, now.application_mhz); }
+static double model_mhz(limits now) {
+    return fmin(asked_mhz(now), HIGHEST_MHZ * cbrt((now.limit_w - standing_w) / moving_w));
+}
+static double model_w(limits now) { return standing_w + moving_w * pow(model_mhz(now) / HIGHEST_MHZ, 3); }
+static double model_j(limits now, double t) { return now.until_then_j + model_w(now) * (t - now.since_s); }
+static int set_limits(void *handle, limits new, int is_application_clock) {
+    if (is("STAND_IN_RIGHTS", "none") || (is("STAND_IN_RIGHTS", "application-clocks") && !is_application_clock))
+        return NO_PERMISSION;
+    while (fault("set-hangs", device(handle))) usleep(100000);
+    if (fault("set-fails", device(handle))) return UNKNOWN;
+    limits old = limits_of(handle);
+    new.before_w = old.limit_w, new.until_then_j = model_j(old, now_s()), new.since_s = now_s();
+    FILE *file = fopen(limits_path(handle, ".part"), "w");
+    if (!file) return UNKNOWN;
+    fprintf(file, "%.17g %.17g %.17g %.17g %.17g %.17g\n", new.limit_w, new.before_w, new.locked_mhz, new.application_mhz,
+            new.since_s, new.until_then_j);
+    fclose(file);
+    char part[4096];
+    strcpy(part, limits_path(handle, ".part"));
+    return rename(part, limits_path(handle, "")) ? UNKNOWN : SUCCESS;
+}
+int nvmlDeviceSetPowerManagementLimit(void *handle, unsigned milliwatts) {
+    limits new = limits_of(handle);
+    new.limit_w = milliwatts / 1000.0;
+    return set_limits(handle, new, 0);
+}
+int nvmlDeviceGetPowerManagementLimit(void *handle, unsigned *milliwatts) {
+    *milliwatts = (unsigned)(1000 * limits_of(handle).limit_w);
+    return fault("no-limit", device(handle)) ? NOT_SUPPORTED : SUCCESS;
+}
+int nvmlDeviceGetPowerManagementDefaultLimit(void *handle, unsigned *milliwatts) {
+    (void)handle;
+    *milliwatts = (unsigned)(1000 * number("STAND_IN_LIMIT_W", 400));
+    return SUCCESS;
+}
+int nvmlDeviceGetPowerManagementLimitConstraints(void *handle, unsigned *least, unsigned *most) {
+    *least = (unsigned)(1000 * least_limit_w), *most = (unsigned)(1000 * number("STAND_IN_LIMIT_W", 400));
+    return fault("no-limit", device(handle)) ? NOT_SUPPORTED : SUCCESS;
+}
+int nvmlDeviceSetGpuLockedClocks(void *handle, unsigned least, unsigned most) {
+    limits new = limits_of(handle);
+    (void)least;
+    new.locked_mhz = most;
+    return set_limits(handle, new, 0);
+}
+int nvmlDeviceResetGpuLockedClocks(void *handle) { return nvmlDeviceSetGpuLockedClocks(handle, 0, HIGHEST_MHZ); }
+int nvmlDeviceSetApplicationsClocks(void *handle, unsigned memory, unsigned most) {
+    limits new = limits_of(handle);
+    (void)memory;
+    new.application_mhz = most;
+    return set_limits(handle, new, 1);
+}
+int nvmlDeviceGetApplicationsClock(void *handle, int kind, unsigned *mhz) {
+    *mhz = kind == 2 ? 1593 : (unsigned)limits_of(handle).application_mhz;
+    return fault("no-application-clocks", device(handle)) ? NOT_SUPPORTED : SUCCESS;
+}
+int nvmlDeviceGetMaxClockInfo(void *handle, int kind, unsigned *mhz) {
+    (void)handle;
+    *mhz = kind == 2 ? 1593 : HIGHEST_MHZ;
+    return SUCCESS;
+}
+int nvmlDeviceGetSupportedGraphicsClocks(void *handle, unsigned memory, unsigned *count, unsigned *clocks) {
+    unsigned there = (HIGHEST_MHZ - LOWEST_MHZ) / STEP_MHZ + 1, room = *count;
+    (void)handle, (void)memory;
+    *count = there;
+    if (!clocks || room < there) return INSUFFICIENT_SIZE;
+    for (unsigned i = 0; i < there; i++) clocks[i] = HIGHEST_MHZ - i * STEP_MHZ;
+    return SUCCESS;
+}
 static double seen_s(double t, const char *held) {
     double held_s = number(held, 0);
     return (held_s ? floor(t / held_s) * held_s : t) - number("STAND_IN_LATE_S", 0);
@@ -104,6 +204,7 @@ int nvmlDeviceGetPowerUsage(void *handle, unsigned *milliwatts) {
     if (fault("no-power", device(handle))) return NOT_SUPPORTED;
     int code = trouble(handle);
     *milliwatts = (unsigned)(1000 * (device(handle) + 1) * shown_w(now_s()));
+    if (getenv("STAND_IN_STATE")) *milliwatts = (unsigned)(1000 * model_w(limits_of(handle)));
     return code;
 }
 int nvmlDeviceGetTotalEnergyConsumption(void *handle, unsigned long long *millijoules) {
@@ -115,6 +216,7 @@ int nvmlDeviceGetTotalEnergyConsumption(void *handle, unsigned long long *millij
     double counted_j = (device(handle) + 1) * energy_j(seen_s(now_s(), "STAND_IN_COUNTED_S"));
     if (fault("counter-still", device(handle))) counted_j = still_j = still_j ? still_j : counted_j;
     if (fault("counter-reset", device(handle))) counted_j -= energy_j(start_s);
+    if (getenv("STAND_IN_STATE")) counted_j = model_j(limits_of(handle), now_s());
     *millijoules = (unsigned long long)(1000 * counted_j);
     if (is("STAND_IN_FAULT", "counter-wrap-32")) {
         /* From just below 32 bits of millijoules up to where the fault begins. */
@@ -136,8 +238,7 @@ int nvmlDeviceGetFieldValues(void *handle, int count, field_value *values) {
     return SUCCESS;
 }
 int nvmlDeviceGetClockInfo(void *handle, int kind, unsigned *mhz) {
-    (void)handle;
-    *mhz = kind == 1 ? 1410 : 1593;
+    *mhz = kind == 1 ? (unsigned)model_mhz(limits_of(handle)) : 1593;
     return SUCCESS;
 }
 int nvmlDeviceGetTemperature(void *handle, int sensor, unsigned *celsius) {
@@ -147,12 +248,14 @@ int nvmlDeviceGetTemperature(void *handle, int sensor, unsigned *celsius) {
 }
 int nvmlDeviceGetEnforcedPowerLimit(void *handle, unsigned *milliwatts) {
     if (fault("no-limit", device(handle))) return NOT_SUPPORTED;
-    *milliwatts = (unsigned)(1000 * number("STAND_IN_LIMIT_W", 400));
+    *milliwatts = (unsigned)(1000 * in_force_w(limits_of(handle), handle));
     return SUCCESS;
 }
 int nvmlDeviceGetCurrentClocksThrottleReasons(void *handle, unsigned long long *reasons) {
-    (void)handle;
-    *reasons = 4;
+    limits now = limits_of(handle);
+    *reasons = 4; /* the power limit; 2: clocks that a user has set */
+    if (getenv("STAND_IN_STATE"))
+        *reasons = model_mhz(now) < asked_mhz(now) ? 4 : asked_mhz(now) < HIGHEST_MHZ ? 2 : 0;
     return SUCCESS;
 }
 int nvmlDeviceGetArchitecture(void *handle, unsigned *architecture) {

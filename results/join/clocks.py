@@ -45,6 +45,8 @@ def clocks_of(trace: Trace, channel: str, windows: Sequence[Window]) -> dict[str
         "least_mhz": min((clock for _, clock in clocks), default=None),
         "hottest_c": max(temperatures, default=None),
         "power_limit_w": min(limits, default=None),
+        "drift_percent": _drift_percent(clocks),
+        "drift_c": temperatures[-1] - temperatures[0] if temperatures else None,
         **({"throttled": percent} if all(names is not None for _, names in reasons) else {}),
     }
 
@@ -55,6 +57,18 @@ def _in_window(events: Sequence[Event], window: Window) -> Iterator[tuple[float,
         seconds = min(after.time_s, window.end_s) - max(event.time_s, window.start_s)
         if seconds > 0:
             yield seconds, event
+
+
+def _drift_percent(parts: Sequence[tuple[float, float]]) -> float | None:
+    """Return by how much the mean clock of the last half of the time exceeds that of the first half, in percent."""
+    half_s = math.fsum(seconds for seconds, _ in parts) / 2
+    if not half_s:
+        return None
+    first, passed_s = 0.0, 0.0
+    for seconds, clock in parts:
+        first += clock * max(0.0, min(seconds, half_s - passed_s))
+        passed_s += seconds
+    return 100 * (_mean(parts) * 2 * half_s / first - 2) if first else None
 
 
 def _mean(parts: Sequence[tuple[float, float]]) -> float:

@@ -14,6 +14,7 @@ from jpwr.trace.trace import Trace
 from jpwr.trace.writers import read_trace
 from results.join.channels import EnergyError, choose, sensor, twins
 from results.join.clocks import clocks_of
+from results.join.limits import limits_of, limits_of_all
 from results.record.model import Window
 from results.record.parts import JOULES_PER_WH, all_windows, of_node, total_s, windows_of
 from results.record.records import Record
@@ -78,6 +79,7 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
         "missing": sum(channel["missing"] for channel in channels),
         "sampling_interval_s": traces[0].meta.get("interval_s"),
         "jpwr_version": traces[0].meta.get("jpwr_version"),
+        **limits_of_all(channels),
         "channels": channels,
         "notes": [words for node in nodes for note in NOTES for words in note(node)],
         "sampled_by_scope": _sampled_by_scope(nodes),
@@ -124,7 +126,8 @@ class Node:
             if info not in self.readings:
                 raise EnergyError(f"channel {info.name} {info.lacks or self._why_unknown(info)}")
             clocks = clocks_of(self.trace, info.name, self._windows)
-            yield _describe(self.readings[info], self.hostname) | ({"clocks": clocks} if clocks else {})
+            limits = {"limits": limits_of(self.trace, info, clocks)}
+            yield _describe(self.readings[info], self.hostname) | limits | ({"clocks": clocks} if clocks else {})
 
     def _why_unknown(self, info: ChannelInfo) -> str:
         try:

@@ -41,7 +41,7 @@ OF_A_DEVICE = (
 )
 OF_A_NODE = ("cpu", "cpus_usable")
 FLOPS = "model_flops_per_"  # prefix of the metric with the model FLOPs per unit of work
-DEVICE, CPUS, LIMIT = "device", "CPUs bound", "power limit in W"
+DEVICE, CPUS, LIMIT, CLOCK_LIMIT = "device", "CPUs bound", "power limit in W", "clock limit in MHz"
 # Variables of the environment that belong to one job, or do not change the speed.
 OF_A_JOB = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NCCL_DEBUG")
 OF_SLURM = "SLURM_"
@@ -120,7 +120,12 @@ def _of_processes(record: Record) -> dict[str, str]:
     A container may hide these from the vendor's tool.
     """
     channels = (record.get("energy") or {}).get("channels") or []
-    limits = [{LIMIT: str(limit)} for one in channels if (limit := (one.get("clocks") or {}).get("power_limit_w"))]
+    limits = [
+        {name: str(limit)}
+        for one in channels
+        for name, key in ((LIMIT, "power_limit_w"), (CLOCK_LIMIT, "clock_limit_mhz"))
+        if (limit := (one.get("limits") or one.get("clocks") or {}).get(key))
+    ]
     devices = [
         {name: str(value) for name, value in ((DEVICE, one.get("name")), (CPUS, _cpus(one.get("cpus")))) if value}
         for one in record.get("devices") or []

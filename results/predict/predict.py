@@ -8,8 +8,9 @@ from functools import cache, cached_property
 from typing import NamedTuple
 
 from results.points.estimate import CONFIDENCE, Interval
+from results.points.operating import limits_of
 from results.points.repeats import Point, PointResults, variant_of
-from results.points.setups import differences, platform_of
+from results.points.setups import Setup, differences, platform_of
 from results.predict.curve import Curve, Input, Measured
 from results.predict.leave_out import LEVELS, LeftOut, distance, disturbed, half_interval, left_out
 from results.published import throughputs
@@ -267,11 +268,16 @@ def groups_of(results: Iterable[PointResults]) -> list[Group]:
     for points in grouped(trained, key).values():
         # A workload that sums no gradients up has the micro batch that its batch gives; else it is an option.
         is_option = any(_accumulates(one.any) for one in points)
-        platforms = grouped(points, lambda one: (variant_of(one.any, is_option), platform_of(one.any)))  # noqa: B023
+        platforms = grouped(points, lambda one: (variant_of(one.any, is_option), _platform(one.any)))  # noqa: B023
         words = differences([platform for _, platform in platforms])
         for ((variant, _), mine), differs in zip(platforms.items(), words, strict=True):
             groups.append(Group(mine, (*variant, *differs)))
     return groups
+
+
+def _platform(record: Record) -> Setup:
+    """Return software, devices and their limits: a curve is of one operating point."""
+    return (*platform_of(record), ("limits", str(limits_of(record))))
 
 
 def _accumulates(record: Record) -> bool:

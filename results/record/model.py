@@ -105,7 +105,18 @@ class Clocks(Numbers):
     mean_mhz: Amount = None
     least_mhz: Amount = None
     hottest_c: Number = None
+    drift_percent: Annotated[Number, "mean clock of the window's last half over that of the first, less 1"] = None
+    drift_c: Annotated[Number, "temperature at the window's end less that at its begin"] = None
     throttled: Annotated[dict[str, KnownAmount], "percent of the time, by reason"] = _dict()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits(Numbers):
+    """Limits of a device in the windows."""
+
+    power_limit_w: Annotated[Amount, "in force"] = None
+    clock_limit_mhz: Annotated[Amount, "as set; unknown if the sampler did not set or check it"] = None
+    limits_set_by: Annotated[str, "empty if the sampler only observed them"] = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +148,7 @@ class Channel(Uncertain):
     largest_gap_s: Amount = None
     integral_vs_counter: Annotated[Number, "relative difference"] = None
     clocks: Clocks = Clocks()
+    limits: Limits = Limits()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,6 +161,11 @@ class Energy(Uncertain):
     channels: Annotated[list[Channel], {"minItems": 1}]
     power_source: str = ""
     window_s: Amount = None
+    power_limit_w: Annotated[Amount, "of each device; null if they differ"] = None
+    clock_limit_mhz: Annotated[Amount, "of each device; null if none is known, or they differ"] = None
+    power_limited_percent: Annotated[Amount, "of the windows in which the power limit bound"] = None
+    clock_drift_percent: Annotated[Number, "of the worst device"] = None
+    temperature_drift_c: Annotated[Number, "of the worst device"] = None
     notes: list[str] = _list()
     sampled_by_scope: Numbers = Numbers()
 

@@ -6,6 +6,7 @@ from jpwr.channel import ChannelInfo, Scope
 from jpwr.trace.trace import Trace
 from results.join.clocks import clocks_of
 from results.join.energy import energy_of
+from results.join.limits import limits_of, limits_of_all
 from results.points.repeats import by_point
 from results.record.model import Window
 from results.record.records import find_records
@@ -61,6 +62,51 @@ def test_several_windows_are_one_time():
     assert found["throttled"] == pytest.approx({"hardware thermal slowdown": 50.0})
 
 
+def test_the_drift_is_of_the_last_half_over_the_first():
+    # 4 s at 1000 and 1 s at 1500; then 2 s at 1500 and 3 s at 1200.
+    looks = [(0.0, 1000, "0x0"), (14.0, 1500, "0x0"), (17.0, 1200, "0x0")]
+    found = clocks_of(trace(*looks), "pynvml:0", [WINDOW])
+    assert found["drift_percent"] == pytest.approx(100 * (6600 / 5500 - 1))
+    assert found["drift_c"] == pytest.approx(17.0)
+    steady = clocks_of(trace((0.0, 1000, "0x0")), "pynvml:0", [WINDOW])
+    assert (steady["drift_percent"], steady["drift_c"]) == (0, 0)
+
+
+def stated(**changes):
+    return {"channel": "pynvml:0", "kind": "power limit", "unit": "W", "set": 490.0, "by": "jpwr, user 0", **changes}
+
+
+@pytest.mark.parametrize(
+    ("described", "clocks", "limits"),
+    [
+        (
+            [stated(), stated(kind="clock", unit="MHz", set=1380.0)],
+            {"power_limit_w": 490.0},
+            (490, 1380, "jpwr, user 0"),
+        ),
+        ([stated(channel="pynvml:1")], {"power_limit_w": 700.0}, (700, None, "")),
+        (None, None, (650, None, "")),
+        ([stated(set="much")], None, (650, None, "jpwr, user 0")),
+        ("nothing", {}, (650, None, "")),
+        ([3, stated(by="scheduler")], None, (490, None, "scheduler")),
+    ],
+)
+def test_limits_are_those_that_were_set_or_else_those_that_were_seen(described, clocks, limits):
+    info = ChannelInfo("pynvml:0", Scope.DEVICE, "made up", limit_w=650.0)
+    made = Trace([info], {} if described is None else {"limits": described})
+    assert tuple(limits_of(made, info, clocks).values()) == limits
+
+
+def test_limits_of_all_devices_are_known_where_they_share_them():
+    def channel(watts, percent, drift):
+        clocks = {"throttled": {"power limit": percent, "sync boost": 90.0}, "drift_percent": drift, "drift_c": 1.0}
+        return {"limits": {"power_limit_w": watts, "clock_limit_mhz": None}, "clocks": clocks}
+
+    found = limits_of_all([channel(490.0, 20.0, -3.0), channel(490.0, 60.0, 1.0)])
+    assert tuple(found.values()) == (490.0, None, 60.0, -3.0, 1.0)
+    assert limits_of_all([channel(490.0, 0.0, 0.0), channel(700.0, 0.0, 0.0)])["power_limit_w"] is None
+
+
 @pytest.mark.parametrize("looks", [(), ((30.0, 1000, "0x4"),)])
 def test_what_was_not_looked_at_is_not_known(looks):
     assert clocks_of(trace(*looks), "pynvml:0", [WINDOW]) is None
@@ -75,6 +121,8 @@ def test_a_look_that_failed_in_part_tells_the_rest():
         "least_mhz": None,
         "hottest_c": None,
         "power_limit_w": None,
+        "drift_percent": None,
+        "drift_c": None,
     }
 
 

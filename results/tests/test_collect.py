@@ -299,6 +299,11 @@ def test_all_that_a_result_says_of_an_energy(job):
         "missing": 0,
         "sampling_interval_s": 0.5,
         "jpwr_version": "1",
+        "power_limit_w": None,
+        "clock_limit_mhz": None,
+        "power_limited_percent": None,
+        "clock_drift_percent": None,
+        "temperature_drift_c": None,
         "notes": [],
         "sampled_by_scope": {"cpu_wh": pytest.approx(1100 / 3600), "device_wh": pytest.approx(5000 / 3600)},
     }
@@ -330,6 +335,7 @@ def test_all_that_a_result_says_of_an_energy(job):
             "largest_gap_s": pytest.approx(0.5),
             "samples": 21,
             "missing": 0,
+            "limits": {"power_limit_w": None, "clock_limit_mhz": None, "limits_set_by": ""},
         }
 
 

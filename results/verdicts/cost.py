@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from results.points.estimate import Estimate, of_runs
+from results.points.operating import at_limits
 from results.points.repeats import PointResults
 from results.record.records import RecordError
 from results.record.values import THROUGHPUT, WORK, devices_text, value_at
@@ -43,6 +44,8 @@ class Price:
     overhead_w_per_device: float = 0.0  # not covered by the devices' sensors: processors, fans, network
     devices_per_rack: int | None = None
     devices_per_node: int | None = None  # nodes are bought whole
+    power_limit_w: float | None = None  # of the operating point that counts; None: any
+    clock_limit_mhz: float | None = None
 
 
 @dataclass(frozen=True)
@@ -199,6 +202,9 @@ def why_not_costed(one: PointResults, costs: Costs) -> str:
         return costs.no_price(one.system)
     if not one.good:
         return "no good run"
+    price = costs.systems[one.system]
+    if not at_limits([one], price.power_limit_w, price.clock_limit_mhz):
+        return "not at the operating point that the prices file names"
     if why := why_left_out(one):
         return f"no cost: {why}"
     if not costed_work(one).amount:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from results.points.estimate import Estimate, Interval, exactly, trimmed_mean
+from results.points.operating import at_limits, limits_of
 from results.points.repeats import PointResults
 from results.record.records import RecordError
 from results.record.values import PER_DEVICE, THROUGHPUT, devices_text, grouped
@@ -97,7 +98,7 @@ def at(results: Sequence[PointResults], quantity: Quantity) -> list[PointResults
     """Return the points on the devices and at the batch size of a quantity."""
     return [
         one
-        for one in results
+        for one in at_limits(results, quantity.power_limit_w, quantity.clock_limit_mhz)
         if quantity.devices in (None, one.point.devices) and quantity.global_batch in (None, one.point.global_batch)
     ]
 
@@ -108,7 +109,9 @@ def part_filled(devices: int, machine_devices: int) -> str:
 
 
 def _nothing_there(mine: Sequence[PointResults]) -> str:
-    places = ", ".join(dict.fromkeys(one.point.place for one in mine))
+    limits = {limits_of(one.any) for one in mine}
+    every = [f"{one.point.place}, {limits_of(one.any)}" if len(limits) > 1 else one.point.place for one in mine]
+    places = ", ".join(dict.fromkeys(every))
     return f"no run at this point, only at {places}" if len(places) < 200 else "no run at this point"
 
 

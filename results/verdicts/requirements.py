@@ -83,6 +83,8 @@ class Quantity:
     without_fastest: int = 0  # number of a point's runs that the mean leaves out
     without_slowest: int = 0
     of_runs: int = 0  # number of runs that are needed
+    power_limit_w: float | None = None  # of the operating point; None: any
+    clock_limit_mhz: float | None = None
 
     @property
     def is_trimmed(self) -> bool:
@@ -95,6 +97,8 @@ class Quantity:
         place = [
             *([devices_text(self.devices)] if self.devices else []),
             *([f"global batch {self.global_batch}"] if self.global_batch else []),
+            *([f"a power limit of {self.power_limit_w:g} W"] if self.power_limit_w else []),
+            *([f"a clock limit of {self.clock_limit_mhz:g} MHz"] if self.clock_limit_mhz else []),
         ]
         amount = f" of {self.work:,.12g} {self.work_unit}" if self.work else ""
         return self.what.replace("_", " ") + amount + (f" on {', '.join(place)}" if place else "")
@@ -269,7 +273,10 @@ def _quantity(kind: type[Any], values: Any, where: str, wanted: Mapping[str, Sel
         raise RecordError(f"{where}: unit is {entry.unit!r}, but only a time_to_solution has one: leave it out")
     if entry.unit not in SECONDS:
         raise RecordError(f"{where}: unit is {entry.unit!r}, but must be one of {', '.join(SECONDS)}")
-    for name in ("devices", "global_batch", "from_devices", "work", "machine_devices"):
+    for name in (
+        *("devices", "global_batch", "from_devices", "work", "machine_devices"),
+        *("power_limit_w", "clock_limit_mhz"),
+    ):
         if getattr(entry, name) == 0:
             raise RecordError(f"{where}: {name} is 0, but must be greater than 0")
     facts = workloads()[wanted[entry.of].benchmark]

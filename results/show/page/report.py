@@ -19,6 +19,7 @@ from results.show.page.sections import Section, sections_of
 from results.show.tables.cost import cost_rows
 from results.show.tables.decision import cost_words
 from results.show.tables.doubts import alike, deviations_once, failures_once
+from results.show.tables.operating import operating_rows, operating_sentences
 from results.show.tables.prediction import disturbed_words
 from results.show.tables.reads import file_rows, of_reads, read_rows
 from results.show.tables.regions import region_rows, split_notes
@@ -33,7 +34,10 @@ ENDINGS = (".html", ".htm", ".pdf")
 NAMED = 4  # systems that the title names
 SHOWN = 5  # limits that are not folded
 # What the template calls for each section, with the results of its points.
-OF_A_SECTION = (points_table, region_rows, split_notes, of_reads, read_rows, file_rows)
+OF_A_SECTION = (
+    *(points_table, region_rows, split_notes, of_reads, read_rows, file_rows),
+    *(operating_rows, operating_sentences),
+)
 
 
 def check_page(page: Path) -> None:

@@ -17,6 +17,7 @@ from results.record.records import Record
 from results.record.values import PER_DEVICE, WORK, grouped
 from results.show.plots.cost import cost_charts
 from results.show.plots.energy import energy_by_scope, pareto, power_over_time
+from results.show.plots.operating import operating_charts
 from results.show.plots.prediction import measured_against_predicted, scaling_beyond
 from results.show.plots.reads import bandwidth_over_time, sizes_of_reads
 from results.show.plots.regions import steps_by_region
@@ -76,6 +77,7 @@ def _section(
         *_ratios(results, styles),
         *pareto(results, styles),
         *scaling(results, styles),
+        *operating_charts(results),
         compute_and_effective(results, styles, published, published_effective),
         energy_by_scope(results, styles),
         steps_by_region(results),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from results.points.operating import limits_of, sweeps_of
 from results.points.repeats import PointResults
 from results.record.values import rounded
 from results.show.tables.accept import interval_text
@@ -20,6 +21,7 @@ def cost_rows(sections: Sequence[Sequence[PointResults]], costs: Costs) -> list[
     body = []
     for results in sections:
         costed = set()
+        is_swept = bool(sweeps_of(results))
         for kind, best in cheapest(results, costs).items():
             for system, (one, at) in best.items():
                 costed.add((system, kind.precision))
@@ -29,7 +31,7 @@ def cost_rows(sections: Sequence[Sequence[PointResults]], costs: Costs) -> list[
                         one.point.model,
                         system,
                         *kind,
-                        one.point.place,
+                        ", ".join([one.point.place, *([str(limits_of(one.any))] if is_swept else [])]),
                         costed_work(one).words,
                         rounded(at.total, interval.half if interval else None),
                         interval_text(interval),

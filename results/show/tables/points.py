@@ -8,6 +8,7 @@ from functools import partial
 from operator import methodcaller
 from typing import Any, NamedTuple
 
+from results.points.operating import limited_percent
 from results.points.repeats import PointResults
 from results.points.sensors import accuracy_text, sampling_share
 from results.record.values import PER_DEVICE, THROUGHPUT, WORK, Number, rounded, value_at
@@ -156,4 +157,5 @@ COLUMNS: tuple[PointColumn, ...] = (
     PointColumn("peak memory [GiB]", _peak_memory_gib),
     PointColumn("clock [MHz]", _clock_mhz),
     PointColumn("throttled [%]", _throttled_percent),
+    PointColumn("power limit bound [%]", limited_percent),
 )

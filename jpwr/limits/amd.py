@@ -1,0 +1,80 @@
+"""Power caps and clocks of AMD GPUs, through amdsmi, which writes to sysfs: only root may.
+
+A clock is limited by the performance level "determinism" (ROCm SMI: --setperfdeterminism), whose highest clock amdsmi
+returns as that of the range, and which the level "auto" ends.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack, suppress
+from functools import partial
+from typing import Any, Mapping
+
+from jpwr.backends import rocm as backend
+from jpwr.errors import BackendUnavailable, JpwrError
+from jpwr.limits.setting import CLOCK, POWER, NoRight, Setting
+
+AUTO = "AMDSMI_DEV_PERF_LEVEL_AUTO"
+
+
+def open_settings(stack: ExitStack, environ: Mapping[str, str] = os.environ) -> list[Setting]:
+    """Return the settings of the job's GPUs; raise BackendUnavailable without amdsmi or a GPU.
+
+    The two dies of a card have one power cap and a clock each.
+    """
+    channels = backend.open_channels(stack, environ)
+    try:
+        import amdsmi
+    except Exception as error:  # without libamd_smi.so, the import raises KeyError or others, by its version
+        raise BackendUnavailable("limits need amdsmi, and Python cannot import it: pip install amdsmi") from error
+    handles = amdsmi.amdsmi_get_processor_handles()
+    ids = [backend.open_device(amdsmi, handle).device_id for handle in handles]
+    found: list[Setting] = []
+    for info in (channel.info for channel in channels if channel.info.mine):
+        on_card = info.device_id.split()
+        for device_id, handle in zip(ids, handles):
+            if device_id in on_card:
+                found += _settings(amdsmi, info.name, device_id, handle)
+    return found
+
+
+def _settings(amdsmi: Any, channel: str, device_id: str, handle: Any) -> list[Setting]:
+    def call(name: str, *arguments: Any) -> Any:
+        try:
+            return getattr(amdsmi, name)(handle, *arguments)
+        except amdsmi.AmdSmiException as error:
+            code = getattr(error, "err_code", None)
+            kind = NoRight if code == amdsmi.amdsmi_wrapper.AMDSMI_STATUS_NO_PERM else JpwrError
+            raise kind(f"amdsmi: {' '.join(str(error).split())}") from error
+        except AttributeError as error:
+            raise JpwrError(f"this amdsmi has no {name}") from error
+
+    def cap_w(name: str = "power_cap") -> float:
+        return float(call("amdsmi_get_power_cap_info")[name]) * backend.MICRO
+
+    def set_cap_w(cap: float | None) -> None:
+        call("amdsmi_set_power_cap", 0, round((cap or 0) / backend.MICRO))
+
+    def highest_mhz() -> float:
+        return float(call("amdsmi_get_clock_info", amdsmi.AmdSmiClkType.GFX)["max_clk"])
+
+    def set_highest_mhz(mhz: float) -> None:
+        call("amdsmi_set_gpu_perf_determinism_mode", int(mhz))
+
+    def set_auto(_: float | None) -> None:
+        call("amdsmi_set_gpu_perf_level", amdsmi.AmdSmiDevPerfLevel.AUTO)
+
+    found, device = [], partial(Setting, device_id, channel)
+    with suppress(JpwrError):  # the second die of a card has no cap
+        least_w, most_w = cap_w("min_power_cap"), cap_w("max_power_cap")
+        full_w = cap_w("default_power_cap") or most_w
+        if 0 < most_w < backend.NO_POWER_W:
+            found.append(device(POWER, "AMD power cap", full_w, least_w, most_w, cap_w, cap_w, set_cap_w, set_cap_w))
+    with suppress(JpwrError):
+        level, most = call("amdsmi_get_gpu_perf_level"), highest_mhz()
+        least = float(call("amdsmi_get_clock_info", amdsmi.AmdSmiClkType.GFX)["min_clk"])
+        words = f"its performance level is {level}, not auto: an administrator can reset it with 'amd-smi reset'"
+        clock = ("AMD performance determinism", most, least, most, highest_mhz, highest_mhz, set_highest_mhz, set_auto)
+        found.append(device(CLOCK, *clock, why_not="" if level == AUTO else words))
+    return found

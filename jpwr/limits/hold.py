@@ -1,0 +1,166 @@
+"""Change the limits of a job's devices, and restore what was there before."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import ExitStack, suppress
+from typing import Any, Callable, Mapping, NamedTuple
+
+from jpwr.errors import BackendUnavailable, JpwrError
+from jpwr.limits import amd, nvml
+from jpwr.limits.kept import Kept, create, left_behind
+from jpwr.limits.setting import REMEDIES, TOLERANCES, UNITS, NoRight, Setting, value_of
+from jpwr.messages import log
+
+IN_FORCE_S = 10.0  # longest wait until a device is limited as set; drivers take well below a second
+LOOK_S = 0.02  # between two looks at it
+
+
+class Change(NamedTuple):
+    """One setting that was changed, with the values since then and before."""
+
+    setting: Setting
+    value: float
+    before: float | None
+
+    def undo(self) -> str:
+        """Restore the setting unless somebody else has changed it since; return a sentence if it stays changed."""
+        setting = self.setting
+        try:
+            now = setting.kept()
+            if now is None or abs(now - self.value) <= TOLERANCES[setting.kind]:
+                setting.undo(self.before)
+        except JpwrError as error:
+            unit = UNITS[setting.kind]
+            before = "not limited" if self.before is None else f"{self.before:g} {unit}"
+            return f"the {setting.kind} of {setting.channel} stays at {self.value:g} {unit}, and was {before} ({error})"
+        return ""
+
+
+def open_settings(stack: ExitStack) -> list[Setting]:
+    """Return the settings of the job's devices, of the first vendor that has any; raise BackendUnavailable for none."""
+    reasons = []
+    for vendor in (nvml, amd):
+        try:
+            found: list[Setting] = vendor.open_settings(stack)
+            return found
+        except BackendUnavailable as error:
+            reasons.append(str(error))
+    raise BackendUnavailable(f"no device has limits that can be set ({'; '.join(reasons)}): leave the options out")
+
+
+def _wanted(asked: Mapping[str, str], settings: list[Setting]) -> list[tuple[str, float, list[Setting]]]:
+    """Return text, value and interfaces for each device and kind that is asked for; raise JpwrError without one."""
+    found = []
+    for kind, text in asked.items():
+        of_kind = [one for one in settings if one.kind == kind]
+        without = {one.channel for one in settings} - {one.channel for one in of_kind}
+        if without or not of_kind:
+            raise JpwrError(f"{', '.join(sorted(without)) or 'no device'} has no {kind} to set: nothing was changed")
+        for device in dict.fromkeys(one.device_id for one in of_kind):
+            those = [one for one in of_kind if one.device_id == device]
+            found.append((text, value_of(text, those[0]), those))
+    return found
+
+
+def _described(text: str, change: Change, by: str, now_s: Callable[[], float] = time.monotonic) -> dict[str, Any]:
+    """Wait until a limit is in force, and return it for the trace; raise JpwrError after IN_FORCE_S."""
+    setting, value, before = change
+    unit, end_s = UNITS[setting.kind], now_s() + IN_FORCE_S
+    while not setting.reached(value):
+        if now_s() > end_s:
+            raise JpwrError(
+                f"the {setting.kind} of {setting.channel} must be {value:g} {unit}, but after {IN_FORCE_S:g} s "
+                f"{setting.in_force():g} {unit} is in force, and nothing stays changed: the scheduler or another limit "
+                "of the machine decides"
+            )
+        time.sleep(LOOK_S)
+    about = {"channel": setting.channel, "device_id": setting.device_id, "kind": setting.kind, "unit": unit}
+    return {**about, "requested": text, "set": value, "found": setting.in_force(), "before": before, "by": by}
+
+
+def compared(asked: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return limits that a scheduler has set, for the trace; raise JpwrError unless they are in force."""
+    with ExitStack() as stack:
+        wanted = _wanted(asked, open_settings(stack))
+        return [_described(text, Change(those[0], value, None), "scheduler") for text, value, those in wanted]
+
+
+class Hold:
+    """Limits that are in force until restore(); `described` has them for the trace.
+
+    `asked` has a checked text for each kind. Raises JpwrError, and changes nothing then.
+    """
+
+    def __init__(
+        self, asked: Mapping[str, str], settings: list[Setting], now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._changes: list[Change] = []
+        self._kept: dict[str, Kept] = {}
+        self.described: list[dict[str, Any]] = []
+        wanted = _wanted(asked, settings)
+        try:
+            for device in dict.fromkeys(those[0].device_id for _, _, those in wanted):
+                self._kept[device] = create(device)
+            for text, value, those in wanted:
+                change = self._set(value, those)
+                by = f"jpwr, user {os.getuid()}, {change.setting.means}"
+                self.described.append(_described(text, change, by, now_s))
+        except BaseException:
+            for words in self.restore():
+                log(words)
+            raise
+
+    def _set(self, value: float, those: list[Setting]) -> Change:
+        """Set a value by the first interface that this user may write to."""
+        refused = ""
+        for setting in those:
+            if setting.why_not:
+                raise JpwrError(f"the {setting.kind} of {setting.channel} is left alone: {setting.why_not}")
+            change = Change(setting, value, setting.kept())
+            entry = {"device_id": setting.device_id, "kind": setting.kind, "means": setting.means}
+            self._kept[setting.device_id].add({**entry, "before": change.before, "set": value})
+            try:
+                setting.write(value)
+            except NoRight as error:
+                refused = refused or str(error)
+            else:
+                self._changes.append(change)
+                return change
+        kind = those[0].kind
+        raise NoRight(
+            f"the {kind} of {those[0].channel} cannot be set by this user ({refused}), and nothing was changed: "
+            f"{REMEDIES[kind]}"
+        )
+
+    def restore(self) -> list[str]:
+        """Restore what was there before; return a sentence for each setting that stays changed, as does its file."""
+        left = {change.setting.device_id: words for change in reversed(self._changes) if (words := change.undo())}
+        for device, kept in self._kept.items():
+            kept.close(is_done=device not in left)
+        self._changes, self._kept = [], {}
+        return list(left.values())
+
+
+def recover() -> None:
+    """Restore the limits that processes left behind which were killed, as far as the devices are of this job."""
+    for kept in left_behind():
+        with ExitStack() as stack:
+            settings: list[Setting] = []
+            entries = kept.entries()
+            if entries:
+                with suppress(BackendUnavailable):
+                    settings = open_settings(stack)
+            kept.close(is_done=False not in [_recovered(entry, settings) for entry in entries])
+
+
+def _recovered(entry: Mapping[str, Any], settings: list[Setting]) -> bool:
+    """Restore one setting from its entry in a file; return whether it no longer is as the killed process set it."""
+    those = [one for one in settings if (one.device_id, one.means) == (entry.get("device_id"), entry.get("means"))]
+    if not those:  # a device of another job
+        return False
+    setting = those[0]
+    words = Change(setting, entry["set"], entry["before"]).undo()
+    log(words or f"an earlier jpwr was killed: its {setting.kind} of {setting.channel} is undone")
+    return not words

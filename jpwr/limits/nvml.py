@@ -1,0 +1,93 @@
+"""Power limits and clocks of NVIDIA GPUs, through NVML and nvidia-ml-py.
+
+The NVML reference reserves power limits and locked clocks to root. It lets an administrator open application clocks to
+all users (nvmlDeviceSetAPIRestriction), so these are the second choice for a clock. NVML cannot return locked clocks.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack, suppress
+from functools import partial
+from typing import Any, Callable, Mapping
+
+from jpwr.backends import nvml as backend
+from jpwr.errors import BackendUnavailable, JpwrError
+from jpwr.limits.setting import CLOCK, POWER, NoRight, Setting
+
+# nvmlClocksEventReasonApplicationsClocksSetting: application clocks or locked clocks limit the device.
+BY_USER = 0x2
+LOCKED = "its clocks are locked already, and NVML could not restore that: unlock them with 'nvidia-smi -rgc'"
+POWER_READINGS = (
+    "nvmlDeviceGetPowerManagementDefaultLimit",
+    "nvmlDeviceGetPowerManagementLimit",
+    "nvmlDeviceGetEnforcedPowerLimit",
+)
+
+
+def open_settings(stack: ExitStack, environ: Mapping[str, str] = os.environ) -> list[Setting]:
+    """Return the settings of the job's GPUs; raise BackendUnavailable without a driver or a GPU."""
+    channels = backend.open_channels(stack, environ)
+    import pynvml
+
+    found: list[Setting] = []
+    for info in (channel.info for channel in channels if channel.info.mine):
+        if not info.device_id:
+            raise BackendUnavailable(f"{info.name} {info.lacks}")
+        found += _settings(pynvml, info.name, info.device_id)
+    return found
+
+
+def _settings(nvml: Any, channel: str, uuid: str) -> list[Setting]:
+    def call(name: str, *arguments: Any) -> Any:
+        try:
+            return getattr(nvml, name)(handle, *arguments)
+        except nvml.NVMLError as error:
+            kind = NoRight if error.value == nvml.NVML_ERROR_NO_PERMISSION else JpwrError
+            raise kind(f"NVML: {error}") from error
+
+    def watts(name: str) -> Callable[[], float]:
+        return lambda: float(call(name)) / 1000  # NVML returns milliwatts
+
+    def set_w(limit_w: float | None) -> None:
+        call("nvmlDeviceSetPowerManagementLimit", round(1000 * (limit_w or 0)))
+
+    def clock_mhz() -> float:
+        return float(call("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM))
+
+    def lock(mhz: float) -> None:
+        call("nvmlDeviceSetGpuLockedClocks", int(mhz), int(mhz))
+
+    def unlock(_: float | None) -> None:
+        call("nvmlDeviceResetGpuLockedClocks")
+
+    def application_mhz() -> float:
+        return float(call("nvmlDeviceGetApplicationsClock", nvml.NVML_CLOCK_GRAPHICS))
+
+    def set_application_mhz(mhz: float | None) -> None:
+        call("nvmlDeviceSetApplicationsClocks", memory_mhz, int(mhz or 0))
+
+    handle, device = nvml.nvmlDeviceGetHandleByIndex(int(channel.rpartition(":")[2])), partial(Setting, uuid, channel)
+    shared, found = "", []
+    with suppress(JpwrError):
+        if call("nvmlDeviceGetMigMode")[0]:
+            shared = "it is divided by MIG, and the limit would also hold for others"
+    with suppress(JpwrError):  # not every GPU has a power limit
+        least_w, most_w = (limit / 1000 for limit in call("nvmlDeviceGetPowerManagementLimitConstraints"))
+        full_w, kept_w, in_force_w = map(watts, POWER_READINGS)
+        power = (POWER, "NVML power limit", full_w(), least_w, most_w, kept_w, in_force_w, set_w, set_w, (), shared)
+        found.append(device(*power))
+    with suppress(JpwrError):
+        most = float(call("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_SM))
+        memory_mhz = call("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_MEM)
+        steps = sorted(map(float, call("nvmlDeviceGetSupportedGraphicsClocks", memory_mhz)))
+        clock = (most, steps[0] if steps else 0.0, most)
+        is_locked = False
+        with suppress(JpwrError):
+            is_locked = call("nvmlDeviceGetCurrentClocksThrottleReasons") & BY_USER and application_mhz() >= most
+        locked = ("NVML locked clocks", *clock, lambda: None, clock_mhz, lock, unlock, steps)
+        found.append(device(CLOCK, *locked, shared or (LOCKED if is_locked else "")))
+        application = ("NVML application clocks", *clock, application_mhz, clock_mhz)
+        application_mhz()
+        found.append(device(CLOCK, *application, set_application_mhz, set_application_mhz, steps, shared))
+    return found

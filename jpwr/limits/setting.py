@@ -1,0 +1,74 @@
+"""One setting of one device, such as its power limit, and the arithmetic of a value that is asked for it."""
+
+from __future__ import annotations
+
+import re
+from typing import Callable, NamedTuple, Sequence
+
+from jpwr.errors import JpwrError
+
+POWER, CLOCK = "power limit", "clock"
+UNITS = {POWER: "W", CLOCK: "MHz"}
+OPTIONS = {POWER: "--power-limit", CLOCK: "--clock"}
+AMOUNT = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)(%?)")
+REMEDIES = {
+    POWER: "an administrator can run jpwr as root, set the limit in a prolog, or offer it by the scheduler, such as a "
+    "site's --gpu-power",
+    CLOCK: "an administrator can run 'nvidia-smi -acp UNRESTRICTED' on an NVIDIA GPU, set the clock in a prolog, or "
+    "offer Slurm's --gpu-freq",
+}
+# Power limits are set in milliwatts or microwatts, and drivers round them to less than this.
+TOLERANCES = {POWER: 1.0, CLOCK: 0.5}
+
+
+class NoRight(JpwrError):
+    """This user may not change a setting."""
+
+
+class Setting(NamedTuple):
+    """One setting of one device by one interface, in watts or MHz.
+
+    The functions raise JpwrError, and `write` and `undo` NoRight, too. `kept` returns the value that is set, or None if
+    the interface does not return it; `in_force` returns what limits the device now: for a clock without such a reading,
+    the clock itself.
+    """
+
+    device_id: str
+    channel: str  # name of its power sensor, such as "pynvml:0"
+    kind: str  # POWER or CLOCK
+    means: str  # the interface
+    full: float  # what 100 % is: the default power limit, or the highest clock
+    least: float
+    most: float
+    kept: Callable[[], float | None]
+    in_force: Callable[[], float]
+    write: Callable[[float], None]
+    undo: Callable[[float | None], None]  # takes what `kept` returned before
+    steps: Sequence[float] = ()  # the values that can be set; empty: any from least to most
+    why_not: str = ""  # why it must not be changed, such as a setting of others that could not be restored
+
+    def reached(self, value: float) -> bool:
+        """Whether the device is limited to a value now."""
+        distance = self.in_force() - value
+        return distance <= TOLERANCES[self.kind] and (self.kind == CLOCK or distance >= -TOLERANCES[self.kind])
+
+
+def checked(kind: str, text: str) -> str:
+    """Return the text of a value without its unit; raise JpwrError unless it is an amount or a share of 100 %."""
+    found = AMOUNT.fullmatch(text[: -len(UNITS[kind])].rstrip() if text.endswith(UNITS[kind]) else text)
+    if not found or float(found[1]) == 0:
+        raise JpwrError(f"{OPTIONS[kind]} must be a number of {UNITS[kind]}, or a share such as 70%, got '{text:.20}'")
+    return found[0]
+
+
+def value_of(text: str, setting: Setting) -> float:
+    """Return the value that a checked text asks for, as a step of the device; raise JpwrError out of range."""
+    amount, percent = AMOUNT.fullmatch(text).groups()  # type: ignore[union-attr]
+    value = setting.full * float(amount) / 100 if percent else float(amount)
+    unit = UNITS[setting.kind]
+    if not setting.least <= value <= setting.most:
+        raise JpwrError(
+            f"{OPTIONS[setting.kind]} {text} is {value:g} {unit} for {setting.channel}, which allows "
+            f"{setting.least:g} to {setting.most:g} {unit}: nothing was changed"
+        )
+    return max((step for step in setting.steps if step <= value), default=value)

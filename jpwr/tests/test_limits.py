@@ -1,0 +1,475 @@
+"""Power limits and clocks: set, read back, and restored on every way out; on stand-ins that follow their limits."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from jpwr.errors import JpwrError
+from jpwr.limits import hold, kept
+from jpwr.limits.hold import Hold
+from jpwr.limits.setting import CLOCK, POWER, NoRight, Setting, checked, value_of
+from jpwr.tests.conftest import DEADLINE_S, environment, wait_until
+from jpwr.trace.writers import read_trace
+
+FULL_W, FULL_MHZ = 400.0, 1410.0
+
+
+class Gpu(NamedTuple):
+    """What limits one GPU of the stand-in."""
+
+    limit_w: float
+    locked_mhz: float
+    application_mhz: float
+
+
+UNLIMITED = Gpu(FULL_W, FULL_MHZ, FULL_MHZ)
+
+
+class Machine:
+    """GPUs of a stand-in, and the sampler on them."""
+
+    def __init__(self, folder: Path, library: Path) -> None:
+        self.folder, self.state, self.kept = folder, folder / "state", folder / "kept"
+        self.state.mkdir()
+        self.kept.mkdir()
+        self._environ = {
+            "LD_LIBRARY_PATH": str(library),
+            "STAND_IN_STATE": str(self.state),
+            "STAND_IN_SHAPE": "constant",
+            "JPWR_LIMITS_DIR": str(self.kept),
+        }
+
+    def gpus(self):
+        found = []
+        for number in range(2):
+            path = self.state / f"gpu-{number}"
+            numbers = [*map(float, path.read_text().split())] if path.exists() else [FULL_W, 0, FULL_MHZ, FULL_MHZ]
+            found.append(Gpu(numbers[0], *numbers[2:4]))
+        return found
+
+    def files(self):
+        return sorted(path.name for path in self.kept.iterdir())
+
+    def start(self, *arguments, patch="", prefix="exec ", methods="pynvml", **variables):
+        program = ("-c", f"import sys, jpwr.cli\n{patch}\nsys.exit(jpwr.cli.main())") if patch else ("-m", "jpwr")
+        ours = (sys.executable, *program, "--methods", methods, *arguments)
+        return subprocess.Popen(
+            ["bash", "-c", f'{prefix}"$@"', "bash", *ours],
+            cwd=self.folder,
+            env=environment(**{**self._environ, **variables}),
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *arguments, **variables):
+        process = self.start(*arguments, **variables)
+        _, said = process.communicate(timeout=DEADLINE_S)
+        return process.returncode, said
+
+
+@pytest.fixture
+def machine(tmp_path, nvml_folder):
+    return Machine(tmp_path, nvml_folder)
+
+
+def test_a_power_limit_holds_during_the_command_and_is_in_the_trace(machine):
+    script = "cat state/gpu-* >during; ls kept >files; rows 3"
+    code, said = machine.run(
+        "--power-limit", "250", "--df-out", "out", "--", "bash", "-c", script, STAND_IN_TAKES_S="0.2"
+    )
+    assert code == 0, said
+    assert [line.split()[0] for line in (machine.folder / "during").read_text().splitlines()] == ["250", "250"]
+    assert (machine.folder / "files").read_text().split() == ["jpwr-limits-GPU-0", "jpwr-limits-GPU-1"]
+    assert machine.gpus() == [UNLIMITED, UNLIMITED]
+    assert machine.files() == []
+    trace = read_trace(machine.folder / "out" / "trace.csv")
+    first, second = trace.meta["limits"]
+    assert first == {
+        "channel": "pynvml:0",
+        "device_id": "GPU-0",
+        "kind": "power limit",
+        "unit": "W",
+        "requested": "250",
+        "set": 250.0,
+        "found": 250.0,
+        "before": 400.0,
+        "by": f"jpwr, user {os.getuid()}, NVML power limit",
+    }
+    assert second["channel"] == "pynvml:1"
+    assert {info.limit_w for info in trace.channels} == {250.0}
+    assert max(trace.series()[0].power_w) == pytest.approx(250, abs=0.1)  # the stand-in's model
+    assert "pynvml:0: power limit 250 W, set by jpwr" in said
+
+
+def test_only_the_devices_of_the_job_are_limited(machine):
+    code, said = machine.run(
+        *("--clock", "70%", "--power-limit", "60%", "--", "cp", "-r", "state", "during"), CUDA_VISIBLE_DEVICES="1"
+    )
+    assert code == 0, said
+    assert [path.name for path in (machine.folder / "during").iterdir()] == ["gpu-1"]
+    # 70 % are 987 MHz: the step below is set.
+    assert (machine.folder / "during" / "gpu-1").read_text().split()[:4:2] == ["240", "975"]
+    assert machine.gpus() == [UNLIMITED, UNLIMITED]
+
+
+def test_application_clocks_are_used_where_an_administrator_has_opened_them(machine):
+    rights = {"STAND_IN_RIGHTS": "application-clocks"}
+    code, said = machine.run("--clock", "1000", "--", "cp", "-r", "state", "during", **rights)
+    assert code == 0, said
+    assert (machine.folder / "during" / "gpu-0").read_text().split()[2:4] == ["1410", "990"]
+    assert "clock 990 MHz, set by jpwr" in said
+    assert machine.gpus() == [UNLIMITED, UNLIMITED]
+
+
+def test_a_gpu_without_application_clocks_has_its_clocks_locked(machine):
+    code, said = machine.run("--clock", "1000", "--", "true", STAND_IN_FAULT="no-application-clocks")
+    assert code == 0, said
+    assert "clock 990 MHz, set by jpwr, user" in said
+    assert "NVML locked clocks" in said
+
+
+def test_clocks_that_others_have_locked_are_left_alone(machine):
+    (machine.state / "gpu-1").write_text("400 400 990 1410 0 0\n")
+    code, said = machine.run("--clock", "85%", "--", "true")
+    assert code == 125
+    assert "the clock of pynvml:1 is left alone: its clocks are locked already" in said
+    assert machine.gpus() == [UNLIMITED, Gpu(FULL_W, 990, FULL_MHZ)]
+
+
+GUARDIAN = "$(pgrep -P $PPID -f [j]pwr.limits.guardian)"
+# Ways out, by what the command does, with the exit code of the sampler.
+WAYS = {
+    "the command ends": ("true", 0),
+    "it fails": ("exit 3", 3),
+    "a signal ends it": ("kill -9 $$", 137),
+    "SIGTERM": ("kill -TERM $PPID; sleep 100", 143),
+    "SIGINT": ("kill -INT $PPID; sleep 100", 130),
+    "SIGHUP": ("kill -HUP $PPID; sleep 100", 129),
+    "SIGUSR1": ("kill -USR1 $PPID; sleep 100", 138),
+    "a second request to end": ("trap '' TERM; kill -TERM $PPID; while :; do sleep 0.3; kill -TERM $PPID; done", 137),
+    "SIGSEGV": ("kill -SEGV $PPID", -11),
+    "kill -9": ("kill -9 $PPID", -9),
+    "kill -9 of its group": ("kill -9 -$PPID", -9),
+    "kill -9, and of the command": ("kill -9 $PPID $$", -9),
+    "a signal to the guardian": (f"kill -TERM {GUARDIAN}; kill -INT {GUARDIAN}; kill -HUP {GUARDIAN}", 0),
+    "kill -9 of the guardian": (f"kill -9 {GUARDIAN}", 0),
+    "a sensor that hangs": ("touch hangs; sleep 1.5", 0),
+    "a disk that is full": ("is_full() { (($(stat -c %s out/trace.csv) == 4096)); }; wait_until is_full", 0),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_was_there_before_is_restored_on_every_way_out(machine, way):
+    script, expected = WAYS[way]
+    is_there = "grep -q '^250 ' state/gpu-0 || exit 99"
+    options = ("--interval", "10", "--power-limit", "250", "--df-out", "out")
+    process = machine.start(
+        *(*options, "--", "bash", "-c", f"{is_there}; {script}"),
+        prefix="ulimit -f 4; exec " if "disk" in way else "exec ",
+        STAND_IN_FAULT="hang" if "hangs" in way else "",
+        STAND_IN_FAULT_FILE="hangs",
+    )
+    _, said = process.communicate(timeout=DEADLINE_S)  # also of the guardian, which has the same stderr
+    assert process.returncode == expected, said
+    assert machine.gpus() == [UNLIMITED, UNLIMITED]
+    assert machine.files() == []
+    if expected in (-9, -11):
+        assert "the sampler was killed: what limited its devices before is restored" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "patch", "expected"),
+    [
+        (["--", "no-such-command"], "", 127),
+        (["--", "/etc/passwd"], "", 126),
+        (["--df-out", "state/gpu-0", "--", "true"], "", 125),
+        (["--", "true"], "def fails(*_): raise MemoryError\njpwr.cli._measure = fails", 125),
+        (["--", "true"], "def fails(*_): raise MemoryError\njpwr.cli.Summary = fails", 0),
+        (["--", "true"], "def fails(*_): import os; os.abort()\njpwr.cli.open_methods = fails", -6),
+        (["--idle", "100", "--", "true"], "import os\njpwr.cli.gc.freeze = lambda: os.kill(os.getpid(), 15)", 143),
+    ],
+)
+def test_what_was_there_before_is_restored_where_the_sampler_fails(machine, arguments, patch, expected):
+    code, said = machine.run("--power-limit", "70%", "--clock", "85%", *arguments, patch=patch)
+    assert code == expected, said
+    assert machine.gpus() == [UNLIMITED, UNLIMITED]
+    assert machine.files() == []
+
+
+def test_where_the_guardian_is_killed_too_the_next_start_restores(machine):
+    limits = ("--power-limit", "250", "--clock", "1000")
+    code, said = machine.run(*limits, "--", "bash", "-c", f"kill -9 {GUARDIAN} $PPID")
+    assert code == -9, said
+    assert machine.gpus() == [Gpu(250, 990, FULL_MHZ)] * 2
+    assert len(machine.files()) == 2
+    # A start that may not change them says so, and one that must refuses.
+    code, said = machine.run("--", "true", STAND_IN_RIGHTS="none")
+    assert code == 0
+    assert "the power limit of pynvml:0 stays at 250 W, and was 400 W (NVML: Insufficient Permissions)" in said
+    code, said = machine.run(*limits, "--", "true", STAND_IN_RIGHTS="none")
+    assert code == 125
+    assert "names limits of an earlier run that are not restored" in said
+    # One that sees one GPU restores that one.
+    code, said = machine.run("--", "true", CUDA_VISIBLE_DEVICES="1")
+    assert code == 0
+    assert machine.gpus() == [Gpu(250, 990, FULL_MHZ), UNLIMITED]
+    assert machine.files() == ["jpwr-limits-GPU-0"]
+    code, said = machine.run("--clock", "500", "--", "true")
+    assert code == 0
+    assert "an earlier jpwr was killed: its clock of pynvml:0 is undone" in said
+    assert machine.gpus() == [UNLIMITED, UNLIMITED]
+    assert machine.files() == []
+
+
+def test_two_samplers_do_not_limit_one_device(machine):
+    first = machine.start("--power-limit", "300", "--", "bash", "-c", "touch begun; file go")
+    wait_until((machine.folder / "begun").exists, "the first command")
+    code, said = machine.run("--power-limit", "200", "--", "true", CUDA_VISIBLE_DEVICES="1")
+    assert code == 125
+    assert "another jpwr has changed the limits of GPU-1: wait for its end" in said
+    assert [gpu.limit_w for gpu in machine.gpus()] == [300, 300]
+    code, said = machine.run("--", "true")  # one that only samples goes on
+    assert code == 0
+    (machine.folder / "go").touch()
+    first.communicate(timeout=DEADLINE_S)
+    assert machine.gpus() == [UNLIMITED, UNLIMITED]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "words"),
+    [
+        (["--power-limit", "250"], {"STAND_IN_RIGHTS": "none"}, "an administrator can run jpwr as root, set the limit"),
+        (["--clock", "70%"], {"STAND_IN_RIGHTS": "none"}, "an administrator can run 'nvidia-smi -acp UNRESTRICTED'"),
+        (
+            ["--power-limit", "250", "--clock", "70%"],
+            {"STAND_IN_RIGHTS": "application-clocks"},
+            "the power limit of pynvml:0 cannot be set by this user (NVML: Insufficient Permissions), and nothing was",
+        ),
+        (["--power-limit", "50"], {}, "--power-limit 50 is 50 W for pynvml:0, which allows 100 to 400 W"),
+        (["--clock", "101%"], {}, "--clock 101% is 1424.1 MHz for pynvml:0, which allows 210 to 1410 MHz"),
+        (["--power-limit", "many"], {}, "--power-limit must be a number of W, or a share such as 70%, got 'many'"),
+        (["--power-limit", "250"], {"STAND_IN_FAULT": "no-limit"}, "pynvml:0, pynvml:1 has no power limit to set"),
+        (["--power-limit", "250"], {"STAND_IN_FAULT": "set-fails"}, "NVML: Unknown Error"),
+        (["--power-limit", "250"], {"STAND_IN_MIG": "1"}, "is left alone: it is divided by MIG"),
+        (["--power-limit", "250"], {"STAND_IN_FAULT": "no-driver"}, "no device has limits that can be set"),
+        (["--power-limit", "250"], {"prefix": "ulimit -f 0; exec "}, "cannot be written (File too large)"),
+        (["--power-limit", "250"], {"JPWR_LIMITS_DIR": "gone"}, "cannot be written (No such file or directory)"),
+    ],
+)
+def test_a_refusal_is_one_sentence_and_changes_nothing(machine, arguments, variables, words):
+    code, said = machine.run(*arguments, "--", "touch", "ran", **variables)
+    assert code == 125
+    assert words in said
+    assert said.count("\n") == 1
+    assert machine.gpus() == [UNLIMITED, UNLIMITED]
+    assert machine.files() == []
+    assert not (machine.folder / "ran").exists()
+
+
+def test_limits_of_a_scheduler_are_only_compared(machine):
+    asked = ("--limits-set-by", "scheduler", "--power-limit", "300", "--df-out", "out")
+    for number in range(2):
+        (machine.state / f"gpu-{number}").write_text("300 400 1410 1410 0 0\n")
+    rights = {"STAND_IN_RIGHTS": "none"}
+    code, said = machine.run(*asked, "--", "true", **rights)
+    assert code == 0, said
+    [first, _] = read_trace(machine.folder / "out" / "trace.csv").meta["limits"]
+    assert (first["by"], first["set"], first["found"], first["before"]) == ("scheduler", 300, 300, None)
+    assert [gpu.limit_w for gpu in machine.gpus()] == [300, 300]
+
+
+# Arithmetic on made-up settings: no process.
+
+
+class Made:
+    """A device that keeps a number, and fails as told."""
+
+    def __init__(self, value=400.0, fails=None, holds=None):
+        self.value, self.fails, self.holds = value, fails, holds
+
+    def write(self, value):
+        if self.fails:
+            raise self.fails("made")
+        self.value = value
+
+    def setting(self, device="GPU-0", kind=POWER, **changed):
+        found = Setting(
+            *(device, "made:0", kind, "made", 400.0, 100.0, 400.0),
+            *(lambda: self.value, lambda: self.value if self.holds is None else self.holds, self.write, self.write),
+        )
+        return found._replace(**changed)
+
+
+@pytest.fixture
+def moment(monkeypatch, tmp_path):
+    """A clock on which waiting takes no time; the files are in a folder of the test."""
+    times = iter(range(1000))
+    monkeypatch.setenv(kept.FOLDER_VARIABLE, str(tmp_path))
+    monkeypatch.setattr(hold.time, "sleep", lambda _: None)
+    return lambda: float(next(times))
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [(POWER, "250", 250), (POWER, "250W", 250), (POWER, "62.5 %".replace(" ", ""), 250), (CLOCK, "300 MHz", 300)],
+)
+def test_a_value_is_an_amount_or_a_share(kind, text, value):
+    assert value_of(checked(kind, text), Made().setting(kind=kind)) == value
+
+
+@pytest.mark.parametrize("text", ["", "0", "-5", "1e3", "nan", "5 apples", "50%%", "300MHz", "inf", "9999999"])
+def test_what_is_no_amount_is_refused(text):
+    with pytest.raises(JpwrError, match="must be a number of W"):
+        checked(POWER, text)
+
+
+def test_a_limit_that_does_not_come_in_force_is_undone(moment):
+    made, other = Made(holds=600.0), Made()
+    with pytest.raises(JpwrError, match="must be 250 W, but after 10 s 600 W is in force"):
+        Hold({POWER: "250"}, [other.setting("GPU-1"), made.setting()], now_s=moment)
+    assert (made.value, other.value) == (400, 400)
+    assert kept.names() == []
+
+
+def test_the_first_interface_that_may_be_written_is_used(moment):
+    closed, opened = Made(fails=NoRight), Made()
+    held = Hold({POWER: "250"}, [closed.setting(), opened.setting(means="other")], now_s=moment)
+    assert (closed.value, opened.value) == (400, 250)
+    assert held.restore() == []
+    assert opened.value == 400
+
+
+def test_what_another_program_has_changed_since_is_left(moment):
+    made = Made()
+    held = Hold({POWER: "250"}, [made.setting()], now_s=moment)
+    made.value = 333.0
+    assert held.restore() == []
+    assert made.value == 333
+    assert kept.names() == []
+
+
+def test_a_limit_that_cannot_be_restored_is_reported_and_its_file_stays(moment, monkeypatch, capfd):
+    made = Made()
+    held = Hold({POWER: "250"}, [made.setting()], now_s=moment)
+    made.fails = JpwrError
+    assert held.restore() == ["the power limit of made:0 stays at 250 W, and was 400 W (made)"]
+    assert len(kept.names()) == 1
+    made.fails = None
+    monkeypatch.setattr(hold, "open_settings", lambda stack: [made.setting()])
+    hold.recover()
+    assert made.value == 400
+    assert kept.names() == []
+    assert "its power limit of made:0 is undone" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "no json\n",
+        '{"kind": "power limit", "set": 1, "before": "many"}\n',
+        '{"boot_id": "of another boot", "kind": "x", "set": 1}\n',
+        "[1]\n",
+    ],
+)
+def test_a_file_that_names_nothing_of_this_boot_is_removed(moment, tmp_path, text):
+    (tmp_path / "jpwr-limits-GPU-0").write_text(text)
+    hold.recover()
+    assert kept.names() == []
+
+
+def test_a_file_that_is_no_regular_one_is_left_alone(moment, tmp_path):
+    os.mkfifo(tmp_path / "jpwr-limits-GPU-0")
+    (tmp_path / "jpwr-limits-GPU-1").symlink_to(tmp_path / "elsewhere")
+    hold.recover()
+    assert len(kept.names()) == 2
+    with pytest.raises(JpwrError):
+        kept.create("GPU-0")
+
+
+def texts(folder):
+    return {path.name: path.read_text().strip() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def amd(tmp_path, amdsmi_folder):
+    return Machine(tmp_path, amdsmi_folder)
+
+
+def test_an_amd_gpu_gets_a_power_cap_and_a_highest_clock_and_loses_them(amd):
+    options = ("--power-limit", "60%", "--clock", "70%", "--df-out", "out")
+    code, said = amd.run(*options, "--", "cp", "-r", "state", "during", methods="rocm", ROCR_VISIBLE_DEVICES="0")
+    assert code == 0, said
+    during = texts(amd.folder / "during")
+    assert during == {"cap-0": "450000000", "clock-0": "1470", "level-0": "8"}
+    after = texts(amd.state)
+    assert after == {"cap-0": "750000000", "clock-0": "2100", "level-0": "0"}
+    limits = read_trace(amd.folder / "out" / "trace.csv").meta["limits"]
+    assert [(one["kind"], one["found"], one["before"]) for one in limits] == [
+        ("power limit", 450, 750),
+        ("clock", 1470, 2100),
+    ]
+    assert amd.files() == []
+
+
+def test_an_amd_gpu_is_restored_after_kill_9_and_by_the_next_start(amd):
+    options = ("--power-limit", "60%", "--clock", "70%", "--")
+    script = ("bash", "-c", "kill -9 $PPID")
+    code, said = amd.run(*options, *script, methods="rocm", STAND_IN_GPU="MI250")
+    assert code == -9, said
+    # Of a card's two dies both have a clock, and one the cap.
+    restored = texts(amd.state)
+    assert restored["cap-0"] == "750000000"
+    assert {restored[f"clock-{die}"] for die in range(4)} == {"2100"}
+    code, said = amd.run(*options, "bash", "-c", f"kill -9 {GUARDIAN} $PPID", methods="rocm")
+    assert code == -9, said
+    assert texts(amd.state)["level-1"] == "8"
+    code, said = amd.run("--", "true", methods="rocm")
+    assert code == 0, said
+    assert texts(amd.state)["level-1"] == "0"
+    assert amd.files() == []
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"STAND_IN_RIGHTS": "none"}, "the power limit of rocm:0 cannot be set by this user"),
+        ({"level": "3"}, "is left alone: its performance level is AMDSMI_DEV_PERF_LEVEL_MANUAL, not auto"),
+    ],
+)
+def test_an_amd_gpu_without_the_right_is_left_as_it_is(amd, variables, words):
+    level = variables.pop("level", "0")
+    (amd.state / "level-0").write_text(level)
+    code, said = amd.run("--power-limit", "60%", "--clock", "70%", "--", "true", methods="rocm", **variables)
+    assert code == 125
+    assert words in said
+    assert texts(amd.state)["level-0"] == level
+    assert texts(amd.state).get("cap-0", "750000000") == "750000000"
+    assert amd.files() == []
+
+
+def test_a_guardian_that_does_not_answer_is_not_waited_for(machine, tmp_path):
+    """While setting hangs, the sampler can be ended, and the guardian restores as soon as the driver answers."""
+    hangs = tmp_path / "hangs"
+    hangs.touch()
+    process = machine.start(
+        *("--power-limit", "250", "--", "true"), STAND_IN_FAULT="set-hangs", STAND_IN_FAULT_FILE=str(hangs)
+    )
+    wait_until(lambda: len(machine.files()) == 2 and (machine.kept / "jpwr-limits-GPU-0").stat().st_size, "the file")
+    with suppress(ProcessLookupError):
+        process.send_signal(signal.SIGKILL)
+    hangs.unlink()
+    _, said = process.communicate(timeout=DEADLINE_S)
+    assert machine.gpus() == [UNLIMITED, UNLIMITED]
+    assert machine.files() == []
+    assert "the sampler was killed" in said

@@ -1,0 +1,163 @@
+"""Operating points: the same work at several power limits and clocks, and what each costs and saves.
+
+All ratios are to the point at full speed: the one with the highest power limit and clock. They are of one sensor, whose
+accuracy cancels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from results.points.estimate import Estimate, Interval, exactly
+from results.points.repeats import PointResults
+from results.points.setups import CLOCK_LIMIT, LIMIT, setup_of
+from results.record.records import Record
+from results.record.values import THROUGHPUT, WORK, energy_source, grouped, value_at
+
+SHARES = (0.95, 0.97)  # of the full speed: what buyers ask for; NVIDIA states its B200 profiles at 97 %
+# Facts of a setup that follow the limits: as the sampler and as the vendors' tools record them.
+OF_LIMITS = (LIMIT, CLOCK_LIMIT, "power.limit", "clocks.applications.graphics", "limit")
+BOUND_PERCENT = 1.0  # of the window; a limit that holds for less does not change a mean that repeats to 1 %
+# A mean clock repeats to about 1 %, and a GPU's leakage changes its power by about 1 % in 3 degrees.
+DRIFTS = (
+    ("energy.clock_drift_percent", 2.0, "the clock changed by {:+.1f} %"),
+    ("energy.temperature_drift_c", 3.0, "the temperature changed by {:+.0f} °C"),
+)
+
+
+class Limits(NamedTuple):
+    """Limits of each device in watts and MHz; None: not known, or devices have different ones."""
+
+    power_w: float | None
+    clock_mhz: float | None
+
+    def __str__(self) -> str:
+        known = [f"{value:g} {unit}" for value, unit in zip(self, ("W", "MHz"), strict=True) if value]
+        return ", ".join(known) or "no known limit"
+
+
+class OperatingPoint(NamedTuple):
+    """One point of a sweep; ratios are to the point at full speed, None without a value."""
+
+    limits: Limits
+    results: PointResults
+    speed: Estimate | None
+    work: Estimate | None  # per energy
+    limited_percent: float | None  # of the window in which the power limit bound
+
+    @property
+    def energy_delay(self) -> Estimate | None:
+        """Energy times time for the same work (Horowitz et al. 1994), as a ratio; less is better."""
+        return (self.speed * self.work) ** -1 if self.speed and self.work else None
+
+    @property
+    def is_bound(self) -> bool | None:
+        """Whether the power limit bound; None if unknown."""
+        return None if self.limited_percent is None else self.limited_percent > BOUND_PERCENT
+
+    def keeps(self, share: float) -> bool:
+        """Return whether the speed is at least a share of the full speed, with its whole interval if it has one."""
+        if self.speed is None:
+            return not share
+        return (self.speed.interval.low if self.speed.interval else self.speed.value) >= share
+
+
+class Choice(NamedTuple):
+    """The operating point of most work per energy, among those that keep a share of the full speed."""
+
+    best: OperatingPoint
+    ties: list[OperatingPoint]  # not distinguishable from the best
+    saved_share: float  # of the energy for the same work at full speed
+    saved: Interval | None  # interval of that share; None at full speed, and for single runs
+
+
+class Sweep(NamedTuple):
+    """Operating points of one system and workload, the one at full speed first."""
+
+    points: list[OperatingPoint]
+
+    @property
+    def full(self) -> OperatingPoint:
+        """Point at full speed."""
+        return self.points[0]
+
+    def choice(self, share: float = 0.0) -> Choice | None:
+        """Return the best point whose speed is at least a share of the full speed; None without energies."""
+        able = [(one, one.work) for one in self.points if one.work and (one is self.full or one.keeps(share))]
+        if self.full.work is None:
+            return None
+        best, work = max(able, key=lambda pair: pair[1].value)
+        ties = [one for one, _ in able if one is not best and _tie(one, best, len(able))]
+        interval = work.interval_of_best(len(able)) if best is not self.full else None
+        saved = Interval(1 - 1 / interval.low, 1 - 1 / interval.high) if interval else None
+        return Choice(best, ties, 1 - 1 / work.value, saved)
+
+
+def _tie(one: OperatingPoint, best: OperatingPoint, choices: int) -> bool:
+    ratio = one.results.over(best.results, WORK)
+    interval = ratio.interval_of_best(choices) if ratio else None
+    return interval is None or interval.high >= 1
+
+
+def limits_of(record: Record) -> Limits:
+    """Return what limited the devices of a run; a record of an older version names the power limit alone."""
+    channels = value_at(record, "energy.channels") or []
+    powers = {(one.get("limits") or one.get("clocks") or {}).get("power_limit_w") for one in channels}
+    clocks = {(one.get("limits") or {}).get("clock_limit_mhz") for one in channels}
+    return Limits(*(known.pop() if len(known) == 1 else None for known in (powers, clocks)))
+
+
+def at_limits(results: Iterable[PointResults], *wanted: float | None) -> list[PointResults]:
+    """Return the points at a named power limit in watts and clock limit in MHz; None names none."""
+    pairs = ((one, zip(wanted, limits_of(one.any), strict=True)) for one in results)
+    return [one for one, limits in pairs if all(name in (None, found) for name, found in limits)]
+
+
+def sweeps_of(results: Iterable[PointResults]) -> list[Sweep]:
+    """Return a sweep for each system and workload whose good points differ in limits alone, at two points or more."""
+
+    def without_limits(one: PointResults) -> object:
+        facts = [
+            fact for fact in setup_of(one.any) if not f"{fact[0]}.".startswith(tuple(f"{name}." for name in OF_LIMITS))
+        ]
+        return one.system, one.point, tuple(facts), energy_source(one.any)
+
+    good = [one for one in results if one.good and any(limits_of(one.any))]
+    by_setup = (grouped(mine, lambda one: limits_of(one.any)) for mine in grouped(good, without_limits).values())
+    return [_sweep(points) for points in by_setup if len(points) > 1]
+
+
+def _sweep(points: dict[Limits, list[PointResults]]) -> Sweep:
+    # Points at the same limits are one: a vendor's tool may describe them differently. Without a limit of the clock, it
+    # may be highest of all.
+    order = sorted(points, key=lambda one: (one.power_w or 0.0, one.clock_mhz or math.inf), reverse=True)
+    joined = [points[one][0]._replace(good=[run for each in points[one] for run in each.good]) for one in order]
+    full = joined[0]
+
+    def ratio(one: PointResults, path: str) -> Estimate | None:
+        return one.over(full, path) if one is not full else full.estimate(path) and exactly(1.0)
+
+    return Sweep(
+        [
+            OperatingPoint(limits, one, ratio(one, THROUGHPUT), ratio(one, WORK), limited_percent(one))
+            for limits, one in zip(order, joined, strict=True)
+        ]
+    )
+
+
+def limited_percent(one: PointResults) -> float | None:
+    """Return the largest share of the window in which the power limit bound, in percent; None if unknown."""
+    clocks = [channel.get("clocks") or {} for run in one.good for channel in value_at(run, "energy.channels") or []]
+    known = [reasons.get("power limit", 0.0) for each in clocks if (reasons := each.get("throttled")) is not None]
+    return max(known, default=None)
+
+
+def unsettled(one: PointResults) -> str:
+    """Return how clock or temperature drifted within the windows of a point, as text; empty if they were steady."""
+    words = []
+    for path, most, sentence in DRIFTS:
+        worst = max((drift for run in one.good if (drift := value_at(run, path)) is not None), key=abs, default=0.0)
+        words += [sentence.format(worst)] if abs(worst) > most else []
+    return " and ".join(words)

@@ -1,0 +1,270 @@
+"""Operating points: made sweeps whose best point is known, ties, single runs, and who may name a point."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from caraml.cli import main
+from results.points.operating import Limits, at_limits, limits_of, sweeps_of, unsettled
+from results.points.repeats import by_point
+from results.record.records import RecordError
+from results.show.tables.operating import operating_rows, operating_sentences
+from results.show.tables.points import point_rows
+from results.tests import made_up
+from results.verdicts.accept import accept
+from results.verdicts.cost import Costs, Price, cheapest, why_not_costed
+from results.verdicts.outcome import Outcome
+from results.verdicts.requirements import Item, Requirements, Selection, read_requirements
+
+pytestmark = pytest.mark.arithmetic
+
+FULL_W, FULL_MHZ, STANDING_W = 700.0, 1980.0, 150.0
+CAPS = (700.0, 595.0, 490.0, 385.0)
+CLOCKS = (1980.0, 1680.0, 1380.0, 1080.0)
+
+
+def modelled(power_limit_w=FULL_W, clock_limit_mhz=None, compute_share=1.0):
+    """Speed and power of a stated model: 150 W, and 550 W times the cube of the clock; a cap lowers the clock.
+
+    A share of the time is that of computing, which takes longer at a lower clock; the rest waits for memory.
+    """
+    x = min((clock_limit_mhz or FULL_MHZ) / FULL_MHZ, ((power_limit_w - STANDING_W) / (FULL_W - STANDING_W)) ** (1 / 3))
+    speed = 1 / (compute_share / x + 1 - compute_share)
+    return 1000 * speed, STANDING_W + (FULL_W - STANDING_W) * x**3
+
+
+def run(power_limit_w=FULL_W, clock_limit_mhz=None, noise=0.0, speed_and_power=None, seed=None, **changes):
+    """One run at an operating point; `noise` is the relative standard deviation of its speed and its power."""
+    speed, power_w = speed_and_power or modelled(power_limit_w, clock_limit_mhz)
+    chance = random.Random(seed)
+    record = made_up.result(
+        tokens_per_s=speed * chance.gauss(1, noise), power_w=power_w * chance.gauss(1, noise), **changes
+    )
+    [channel] = record["energy"]["channels"]
+    channel["limits"] = {"power_limit_w": power_limit_w, "clock_limit_mhz": clock_limit_mhz, "limits_set_by": "jpwr"}
+    channel["clocks"] = {"throttled": {"power limit": 100.0 * (clock_limit_mhz is None and power_limit_w < FULL_W)}}
+    return record
+
+
+def swept(limits, noise=0.003, repeats=3, model=modelled, **changes):
+    """Runs at some limits, each a pair of watts and MHz."""
+    return [
+        run(*pair, noise=noise, speed_and_power=model(*pair), seed=str((pair, number)), **changes)
+        for pair in limits
+        for number in range(repeats)
+    ]
+
+
+def sweep_of(records):
+    [sweep] = sweeps_of(by_point(records))
+    return sweep
+
+
+def test_the_known_best_points_of_a_made_sweep_are_found():
+    clocks = [(FULL_W, mhz) for mhz in CLOCKS]
+    sweep = sweep_of(swept(clocks))
+    assert sweep.full.limits == Limits(FULL_W, FULL_MHZ)
+    # Energy of the model is 150 / x + 550 x^2, least at x = (150 / 1100) ** (1 / 3) = 0.515: the lowest clock is best.
+    best = sweep.choice()
+    assert best.best.limits.clock_mhz == 1080.0
+    exact = modelled(*clocks[-1])[0] / modelled(*clocks[-1])[1] / (1000 / FULL_W)
+    assert best.saved_share == pytest.approx(1 - 1 / exact, abs=0.01)
+    assert best.saved.low < 1 - 1 / exact < best.saved.high
+    assert best.ties == []
+    # In this model speed is the clock: none but full speed keeps 95 % of it.
+    for share in (0.95, 0.97):
+        assert sweep.choice(share).best is sweep.full
+
+
+def test_the_best_within_a_share_of_the_speed_is_found_where_memory_takes_most_of_the_time():
+    def model(*limits):
+        return modelled(*limits, compute_share=0.1)
+
+    records = swept([(FULL_W, mhz) for mhz in CLOCKS], noise=0.001, model=model)
+    sweep = sweep_of(records)
+    # Speeds of the model: 1, 0.9824, 0.9583, 0.9231.
+    assert sweep.choice(0.95).best.limits.clock_mhz == 1380.0
+    assert sweep.choice(0.97).best.limits.clock_mhz == 1680.0
+    assert sweep.choice().best.limits.clock_mhz == 1080.0
+    said = " ".join(operating_sentences(by_point(records)))
+    assert "Best with at least 97% of the full speed: 700 W, 1680 MHz at 98." in said
+    delay = sweep.points[-1].energy_delay.value
+    speed, power_w = model(FULL_W, CLOCKS[-1])
+    assert delay == pytest.approx(power_w / FULL_W * (1000 / speed) ** 2, rel=0.02)
+
+
+def test_a_speed_that_may_be_below_the_share_does_not_keep_it():
+    def model(power_limit_w, clock_limit_mhz):
+        return (955.0, 400.0) if clock_limit_mhz else (1000.0, 700.0)
+
+    noisy = sweep_of(swept([(FULL_W, None), (FULL_W, 1680.0)], noise=0.02, model=model))
+    assert noisy.choice(0.95).best is noisy.full
+    quiet = sweep_of(swept([(FULL_W, None), (FULL_W, 1680.0)], noise=0.0001, model=model))
+    assert quiet.choice(0.95).best.limits.clock_mhz == 1680.0
+
+
+@pytest.mark.parametrize(("noise", "repeats"), [(0.01, 3), (0.0, 1)])
+def test_ties_are_reported_as_ties_and_a_saving_within_the_intervals_is_none(noise, repeats):
+    def model(power_limit_w, clock_limit_mhz):
+        return 1000.0, 700.0 - 0.5 * (power_limit_w < FULL_W)
+
+    records = swept([(watts, None) for watts in (700.0, 595.0)], noise=noise, repeats=repeats, model=model)
+    choice = sweep_of(records).choice()
+    assert choice.saved is None or choice.saved.low <= 0
+    assert len(choice.ties) == 1
+    said = " ".join(operating_sentences(by_point(records)))
+    assert "not distinguishable from" in said
+    assert ("single runs have no interval" in said) == (repeats == 1)
+    assert "saves" not in said
+
+
+def test_a_tie_is_named_in_most_made_sweeps_whose_points_are_alike():
+    """Of points that are alike, one of twenty sweeps may claim a saving: the intervals hold at the same time."""
+
+    def model(*_):
+        return 1000.0, 500.0
+
+    claimed = 0
+    for number in range(100):
+        records = [
+            run(watts, noise=0.005, speed_and_power=model(), seed=f"{number} {watts} {one}")
+            for watts in CAPS
+            for one in range(3)
+        ]
+        saved = sweep_of(records).choice().saved
+        claimed += saved is not None and saved.low > 0
+    assert claimed <= 12  # of 100 trials at 5 %, more than that has a probability of 0.1 %
+
+
+def test_where_a_cap_binds_and_a_clock_does_not_is_said():
+    both = [*[(watts, None) for watts in CAPS], *[(FULL_W, mhz) for mhz in CLOCKS[1:]]]
+    said = " ".join(operating_sentences(by_point(swept(both))))
+    assert "full speed is at 700 W." in said
+    assert "The power limit binds at 595, 490, 385 W, not at 700 W." in said
+    assert "With the clock at 1680, 1380, 1080 MHz, no power limit binds." in said
+    slack = swept([(watts, None) for watts in CAPS], model=lambda *_: (1000.0, 300.0))
+    for record in slack:
+        record["energy"]["channels"][0]["clocks"] = {"throttled": {"power limit": 0.2}}
+    assert "No power limit binds (700, 595, 490, 385 W)" in " ".join(operating_sentences(by_point(slack)))
+
+
+def test_runs_at_unlike_limits_are_no_repeats_and_a_sweep_is_of_one_setup():
+    caps = swept([(watts, None) for watts in CAPS])
+    points = by_point(caps)
+    assert [len(one.good) for one in points] == [3] * 4
+    assert sorted(limits_of(one.any).power_w for one in points) == sorted(CAPS)
+    # What nvidia-smi says of the limit follows it, and is no other setup; another driver is one.
+    for record in caps:
+        watts = limits_of(record).power_w
+        record["provenance"]["devices"] = [{"name": "one", "power.limit": f"{watts:.2f} W", "driver_version": "1"}]
+    assert len(sweep_of(caps).points) == 4
+    for record in caps:
+        if limits_of(record).power_w == 385:
+            record["provenance"]["devices"][0]["driver_version"] = "2"
+    assert len(sweep_of(caps).points) == 3
+    assert sweeps_of(by_point(swept([(FULL_W, None)]))) == []
+    assert operating_rows(by_point(swept([(FULL_W, None)]))) == []
+
+
+def test_a_record_of_an_older_version_names_its_limit_already():
+    old = [run(watts, noise=0.002, seed=f"{watts} {one}") for watts in (700.0, 490.0) for one in range(2)]
+    for record in old:
+        [channel] = record["energy"]["channels"]
+        watts = channel.pop("limits")["power_limit_w"]
+        channel["clocks"] = {"power_limit_w": watts, "throttled": {"power limit": 40.0}}
+    sweep = sweep_of(old)
+    assert [one.limits.power_w for one in sweep.points] == [700.0, 490.0]
+    assert [one.limited_percent for one in sweep.points] == [40.0, 40.0]
+
+
+def test_devices_with_different_limits_are_at_no_operating_point():
+    record = run()
+    other = {**record["energy"]["channels"][0], "name": "made:1", "limits": {"power_limit_w": 400.0}}
+    record["energy"]["channels"].append(other)
+    assert limits_of(record) == Limits(None, None)
+    assert sweeps_of(by_point([record, run(490.0)])) == []
+
+
+def test_the_table_has_a_row_for_each_point_with_what_bound_and_what_drifted():
+    records = swept([(watts, None) for watts in CAPS])
+    records[0]["energy"] |= {"clock_drift_percent": -4.0, "temperature_drift_c": 6.0}
+    header, *rows = operating_rows(by_point(records))
+    cells = [dict(zip(header, row, strict=True)) for row in rows]
+    assert [one["power limit [W]"] for one in cells] == ["700.0", "595.0", "490.0", "385.0"]
+    assert [one["limit bound [%]"] for one in cells] == ["0", "100.0", "100.0", "100.0"]
+    assert cells[0]["settled"] == "the clock changed by -4.0 % and the temperature changed by +6 °C"
+    assert {one["settled"] for one in cells[1:]} == {"yes"}
+    assert "clock limit [MHz]" not in header
+    [titles, *_] = point_rows(by_point(records))
+    assert "power limit bound [%]" in titles
+
+
+@pytest.mark.parametrize(
+    ("drift", "said"), [((1.9, 2.9), ""), ((-2.1, 0.0), "the clock changed by -2.1 %"), ((None, None), "")]
+)
+def test_small_drifts_are_none(drift, said):
+    record = run()
+    record["energy"] |= {"clock_drift_percent": drift[0], "temperature_drift_c": drift[1]}
+    assert unsettled(by_point([record])[0]) == said
+
+
+def test_estimates_choose_no_operating_point():
+    records = swept([(watts, None) for watts in CAPS], estimated=True)
+    assert ["missing, an estimate, or of several kinds" in said for said in operating_sentences(by_point(records))] == [
+        True
+    ]
+
+
+def test_a_requirement_may_name_an_operating_point():
+    points = by_point(swept([(watts, None) for watts in CAPS]))
+    wanted = {"gpt": Selection("llm_training")}
+
+    def outcome(**named):
+        item = Item("gpt", "work_per_energy", at_least=6000.0, **named)
+        [verdict] = accept(points, Requirements(wanted, (item,)))
+        return verdict
+
+    # 385 W: 0.75 of the speed at 0.55 of the power. Full speed: 5143 tokens/Wh.
+    assert outcome(power_limit_w=385.0).outcome is Outcome.PASSED
+    assert outcome(power_limit_w=700.0).outcome is Outcome.FAILED
+    missing = outcome(power_limit_w=500.0)
+    assert missing.outcome is Outcome.UNDECIDED
+    assert "no run at this point, only at" in missing.reason
+    assert "490 W" in missing.reason
+    item = Item("gpt", "work_per_energy", at_least=1.0, power_limit_w=385.0, clock_limit_mhz=1380.0)
+    assert str(item).endswith("on a power limit of 385 W, a clock limit of 1380 MHz at least 1")
+
+
+def test_costs_use_the_operating_point_that_is_named_and_no_other():
+    points = by_point(swept([(watts, None) for watts in CAPS]))
+    for power_limit_w in (595.0, 385.0):
+        costs = Costs("EUR", 0.25, {"A100": Price(20000.0, power_limit_w=power_limit_w)})
+        [best] = cheapest(points, costs).values()
+        assert limits_of(best["A100"][0].any).power_w == power_limit_w
+    assert len(at_limits(points, 595.0, None)) == 1
+    costs = Costs("EUR", 0.25, {"A100": Price(20000.0, power_limit_w=500.0)})
+    assert cheapest(points, costs) == {}
+    assert {why_not_costed(one, costs) for one in points} == {"not at the operating point that the prices file names"}
+
+
+def test_the_command_prints_the_table_and_draws_two_plots(tmp_path, capsys):
+    made_up.store(tmp_path / "runs", swept([(watts, None) for watts in CAPS]))
+    assert main(["operating-points", str(tmp_path / "runs"), "--plots", str(tmp_path / "plots")]) == 0
+    said = capsys.readouterr().out
+    assert "Most work per energy: 385 W at" in said
+    assert sorted(path.name for path in (tmp_path / "plots").iterdir()) == ["operating_points.png", "over_limit.png"]
+    made_up.store(tmp_path / "one", [run()])
+    assert main(["operating-points", str(tmp_path / "one")]) == 2
+    assert "no runs of one system differ in their limits alone" in capsys.readouterr().err
+
+
+def test_a_named_limit_is_above_0(tmp_path):
+    file = tmp_path / "requirements.yaml"
+    file.write_text(
+        "workloads: {gpt: {benchmark: llm_training}}\n"
+        "must: [{of: gpt, what: work_per_energy, clock_limit_mhz: 0, at_least: 1}]\n"
+    )
+    with pytest.raises(RecordError, match="clock_limit_mhz is 0, but must be greater than 0"):
+        read_requirements(file)
