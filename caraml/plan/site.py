@@ -19,7 +19,7 @@ from typing import Any
 
 from caraml.errors import CaramlError, SiteError, near
 from caraml.installation import checkout, missing_package
-from caraml.plan.kinds import ANY_TEXT, FIGURE, RUNTIME, SUBMIT, Kind
+from caraml.plan.kinds import ANY_TEXT, FIGURE, FROM_1, RUNTIME, SUBMIT, Kind
 from caraml.plan.paths import wrong_path
 from caraml.plan.systems import read_systems
 from results.record.records import RecordError
@@ -61,6 +61,7 @@ class Site:
     data_folder: str = _key(PATH, "data")
     devices: str = ""
     batches: str = ""
+    fill_nodes: str = _key(FROM_1)
     kubernetes_context: str = ""
     kubernetes_namespace: str = ""
     kubernetes_registry: str = ""

@@ -263,7 +263,7 @@ def groups_of(results: Iterable[PointResults]) -> list[Group]:
         return one.system, one.point._replace(devices=0, global_batch=0), variant, one.precision
 
     groups = []
-    trained = (one for one in results if one.good and one.value(THROUGHPUT) and not one.any.get("serving"))
+    trained = (one for one in results if one.good and one.value(THROUGHPUT) and not _is_other(one))
     for points in grouped(trained, key).values():
         # A workload that sums no gradients up has the micro batch that its batch gives; else it is an option.
         is_option = any(_accumulates(one.any) for one in points)
@@ -272,6 +272,11 @@ def groups_of(results: Iterable[PointResults]) -> list[Group]:
         for ((variant, _), mine), differs in zip(platforms.items(), words, strict=True):
             groups.append(Group(mine, (*variant, *differs)))
     return groups
+
+
+def _is_other(one: PointResults) -> bool:
+    """Return whether a point's speed does not follow from its devices and batch: of a server, or of several copies."""
+    return bool(one.any.get("serving") or one.point.copies)
 
 
 def _accumulates(record: Record) -> bool:
