@@ -87,12 +87,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def spawn(place: Place, command: Sequence[str]) -> int:
     """Run `python -m` with the command in each rank; return 0, or the exit code of the first failed rank."""
-    ended = run_all(
-        partial(
-            subprocess.Popen[bytes], [sys.executable, "-m", *command], env={**os.environ, **place.environ(local_rank)}
-        )
-        for local_rank in range(place.processes)
-    )
+
+    def start(local_rank: int) -> subprocess.Popen[bytes]:
+        environ = {**os.environ, **place.environ(local_rank)}
+        return subprocess.Popen([sys.executable, "-m", *command], env=environ)
+
+    ended = run_all(partial(start, local_rank) for local_rank in range(place.processes))
     if ended is None:
         return 0
     print(

@@ -34,9 +34,7 @@ NOT_FILLED = ("effective", "cold", "io", "shared")
 def check_fill(tags: set[str], block: Block, site: Site) -> None:
     """Raise SiteError if copies of a point cannot run at once on a system, with these tags."""
     if other := sorted(tags & set(NOT_FILLED)):
-        raise SiteError(
-            f"the tags fill and {other[0]} were asked for, but copies run without {other[0]}: leave one out"
-        )
+        raise SiteError(f"the tags fill and {other[0]} were asked for, which exclude each other: leave one out")
     if block["vendor"] not in COPIES_ON:
         raise SiteError(f"the tag fill was asked for on {block['accelerator']}, whose devices copies cannot share out")
     submit, nodes = site.submit_of(block), int(site.fill_nodes or 1)
