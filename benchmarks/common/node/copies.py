@@ -79,7 +79,7 @@ def devices_of_copy(vendor: str, devices: int, index: int, environ: Mapping[str,
         mine = visible[index * devices : (index + 1) * devices]
         if len(mine) < devices:
             raise ConfigError(
-                f"copy {index + 1} of this node needs {devices} more devices, but {name} has {len(visible)} in all: "
+                f"copy {index + 1} of this node needs {devices} devices, but {name} has {len(visible)} in all: "
                 "ask for all devices of the node"
             )
     return {name: ",".join(mine)}
