@@ -327,8 +327,7 @@ def _check_run(result: Path) -> list[str]:
 def _problems(result: Path) -> Iterator[str]:
     stored = read_record(result)
     if stored["status"] != "ok":
-        copy = failed_copy(result.parent)
-        folder = copy_folder(result.parent, copy.number) if copy else result.parent
+        folder = copy_folder(result.parent, failed_copy(result.parent)[0])
         yield from _wrong_status(stored, folder / RECORD_NAME)
         return
     again = collect(result.parent)

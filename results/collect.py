@@ -118,16 +118,18 @@ def _add_job(result: Record, before: Record) -> None:
 
 def failed_result(folder: Path, exit_code: int, reason: str) -> Record:
     """Return the result of a failed job, with the reason in `error`, from the files that it left."""
-    copy = failed_copy(folder)
-    where, exit_code = (copy_folder(folder, copy.number), copy.exit_code) if copy else (folder, exit_code)
+    copy, its_code = failed_copy(folder)
+    where = copy_folder(folder, copy)
+    if copy:
+        exit_code, reason = its_code, ""
     try:
         result = read_record(where / RECORD_NAME)
     except RecordError:
         result = read_record(folder / RESULT_NAME)
     if result["status"] in ("ok", "unfinished"):
         result["status"] = "failed"
-        result["error"] = ("" if copy else reason) or cause(exit_code, where / JOB_ERRORS)
-    return of_copy(copy.number, result, read_record(folder / RESULT_NAME)) if copy else result
+        result["error"] = reason or cause(exit_code, where / JOB_ERRORS)
+    return of_copy(copy, result, read_record(folder / RESULT_NAME)) if copy else result
 
 
 if __name__ == "__main__":

@@ -28,17 +28,23 @@ def rows_so_far() -> float:
     return min((file.read_text().count("\n") for file in (job / "power").glob("*/trace.csv")), default=math.inf)
 
 
+def together_s(state: str) -> float:
+    """When the last copy came into a state: the same moment for all of them, however busy the machine is."""
+    times_s = [path.stat().st_mtime for path in (job / "copies").glob(f"{state}_*")]
+    return max(times_s) - (time.time() - time.monotonic())
+
+
 def window(kind: str) -> Window:
     """At work for a second, and until the sampler has seen it."""
     rows = rows_so_far()
     if copies:
         copies.wait_for_all()
-    start_s = time.monotonic()
+    start_s = together_s("ready") if copies else time.monotonic()
     mark_window(Launch(), "begin", kind, start_s)
     while time.monotonic() < start_s + 1 or rows_so_far() < rows + ROWS or (copies and copies.steps_left(1)):
         with timer.region("Batch"), timer.region("Forward"):
             time.sleep(0.05)
-    end_s = time.monotonic()
+    end_s = together_s("done") if copies else time.monotonic()
     mark_window(Launch(), "end", kind, end_s)
     return node_window(start_s, end_s, kind)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from jpwr.process.device_ids import same_ids
 from results.join.channels import IDENTIFIED, EnergyError
@@ -20,16 +20,9 @@ MIN_COMMON = 0.8  # of the longest window
 FAILED = "copies/failed"  # number and exit code of the copy that failed first
 
 
-class FailedCopy(NamedTuple):
-    """The copy that failed first; copies are counted from 1."""
-
-    number: int
-    exit_code: int
-
-
 def copy_folder(folder: Path, number: int) -> Path:
-    """Return the folder of a copy of a run."""
-    return folder / f"copy_{number}"
+    """Return the folder of a copy of a run, counted from 1; for 0 that of the run."""
+    return folder / f"copy_{number}" if number else folder
 
 
 def run_of(folder: Path) -> Path:
@@ -43,13 +36,13 @@ def copy_folders(folder: Path, result: Record) -> list[Path]:
     return [copy_folder(folder, number + 1) for number in range(copies)]
 
 
-def failed_copy(folder: Path) -> FailedCopy | None:
-    """Return the copy of a run that failed first; None without one, or if it is not known."""
+def failed_copy(folder: Path) -> tuple[int, int]:
+    """Return number and exit code of the copy of a run that failed first; zeros without one, or if it is not known."""
     try:
         number, exit_code = map(int, (folder / FAILED).read_text().split())
     except (OSError, ValueError):
-        return None
-    return FailedCopy(number, exit_code)
+        return 0, 0
+    return number, exit_code
 
 
 def together(copies: Sequence[Record]) -> Record:
@@ -148,11 +141,8 @@ def _common(copies: Sequence[Record]) -> tuple[list[dict[str, Any]], float]:
     wall_s = {node: (one.start_epoch_s or 0.0) - one.start_s for node, one in first.items()}
     zero_s = next(iter(wall_s.values()), 0.0)
     ahead_s = {node: offset_s - zero_s for node, offset_s in wall_s.items()}  # the first node's clock is ahead
-    edges_s = [
-        (one.start_s + ahead_s[one.hostname, one.boot_id], one.end_s + ahead_s[one.hostname, one.boot_id])
-        for one in windows
-    ]
-    begin_s, end_s = max(edge[0] for edge in edges_s), min(edge[1] for edge in edges_s)
+    begin_s = max(one.start_s + ahead_s[one.hostname, one.boot_id] for one in windows)
+    end_s = min(one.end_s + ahead_s[one.hostname, one.boot_id] for one in windows)
     longest_s = max(window.duration_s for window in windows)
     if end_s - begin_s < MIN_COMMON * longest_s:
         raise EnergyError(
@@ -163,15 +153,8 @@ def _common(copies: Sequence[Record]) -> tuple[list[dict[str, Any]], float]:
     found = []
     for node, one in first.items():
         start_s, stop_s = begin_s - ahead_s[node], end_s - ahead_s[node]
-        epochs_s = (start_s + wall_s[node], stop_s + wall_s[node]) if one.start_epoch_s else (None, None)
-        common = Window(
-            hostname=one.hostname,
-            boot_id=one.boot_id,
-            start_s=start_s,
-            end_s=stop_s,
-            start_epoch_s=epochs_s[0],
-            end_epoch_s=epochs_s[1],
-            kind="measured",
-        )
+        common = replace(one, start_s=start_s, end_s=stop_s)
+        if one.start_epoch_s:
+            common = replace(common, start_epoch_s=start_s + wall_s[node], end_epoch_s=stop_s + wall_s[node])
         found.append(asdict(common))
     return found, end_s - begin_s

@@ -24,10 +24,6 @@ POLL_S = 0.02
 MORE_SHARE = 20  # further steps at once, as a divisor of those so far: windows end within 5 % of their length
 
 
-class CopiesError(ConfigError):
-    """The copies cannot measure together: one sentence with the reason."""
-
-
 class Copies(NamedTuple):
     """One copy among those that run at once; copies are counted from 1."""
 
@@ -39,15 +35,15 @@ class Copies(NamedTuple):
     sleep: Callable[[float], None] = time.sleep
 
     def wait_for_all(self) -> int:
-        """Wait until every copy is ready to measure, and return 0; raises CopiesError if one fails or is late."""
+        """Wait until every copy is ready to measure, and return 0; raises ConfigError if one fails or is late."""
         self._touch(READY)
         deadline_s = self.now_s() + self.limit_s
         while late := self._without(READY):
             if (self.folder / FAILED).exists():
-                raise CopiesError("another copy of the point has failed")
+                raise ConfigError("another copy of the point has failed")
             if self.now_s() > deadline_s:
                 names = ", ".join(map(str, late))
-                raise CopiesError(
+                raise ConfigError(
                     f"copy {self.copy} waited {self.limit_s:g} s to measure at the same time as all copies, but these "
                     f"did not end their warm-up: {names}; see job.err in their folders"
                 )

@@ -56,11 +56,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     ended = run_all(partial(_start, command, environ) for environ in environs)
     if ended is None:
         return 0
-    copy = options.first + ended.number
-    print(f"copies: error: copy {copy} ended with exit code {ended.exit_code}; the others were ended", file=sys.stderr)
     if not ended.was_asked:
+        copy, code = options.first + ended.number, ended.exit_code
+        print(f"copies: error: copy {copy} ended with exit code {code}; the others were ended", file=sys.stderr)
         with suppress(FileExistsError), (shared / FAILED).open("x") as file:
-            file.write(f"{copy} {ended.exit_code}\n")
+            file.write(f"{copy} {code}\n")
     return ended.exit_code
 
 

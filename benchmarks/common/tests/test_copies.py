@@ -13,7 +13,7 @@ import pytest
 from benchmarks.common.launch import Launch, node_cores
 from benchmarks.common.measure.regions import MarkedSteps
 from benchmarks.common.measure.step_timer import StepTimer
-from benchmarks.common.measure.together import Copies, CopiesError, read_copies
+from benchmarks.common.measure.together import Copies, read_copies
 from benchmarks.common.measure.window import measure_steps
 from benchmarks.common.node.copies import devices_of_copy
 from benchmarks.common.options import ConfigError, WindowOptions
@@ -48,13 +48,13 @@ def test_a_copy_begins_when_all_are_ready(tmp_path):
 
 def test_a_copy_that_waits_too_long_names_the_late_ones(tmp_path):
     (tmp_path / "ready_3").touch()
-    with pytest.raises(CopiesError, match=r"copy 1 waited 60 s .* did not end their warm-up: 2, 4; see job\.err"):
+    with pytest.raises(ConfigError, match=r"copy 1 waited 60 s .* did not end their warm-up: 2, 4; see job\.err"):
         copy_of(tmp_path, 1, copies=4).wait_for_all()
 
 
 def test_a_copy_does_not_wait_for_one_that_has_failed(tmp_path):
     clock = Clock(lambda now_s: (tmp_path / "failed").write_text("2 1\n"))
-    with pytest.raises(CopiesError, match="another copy of the point has failed"):
+    with pytest.raises(ConfigError, match="another copy of the point has failed"):
         copy_of(tmp_path, 1, clock=clock).wait_for_all()
     assert clock.now_s < 1
 
