@@ -18,6 +18,7 @@ from jpwr.messages import printable
 from jpwr.process.whole_file import part_of, replacing
 from jpwr.trace.trace import Trace
 from results.collect import RECORD_NAME, collect
+from results.join.copies import FAILED, copy_folder, failed_copy, run_of
 from results.join.energy import read_traces
 from results.join.serving import REQUESTS_NAME, request_problems
 from results.record.checks.energy import busier_elsewhere
@@ -45,6 +46,10 @@ RUN_FILES = (
     "node.sh",
     "job.out",
     "job.err",
+    FAILED,
+    f"copy_*/{RECORD_NAME}",
+    "copy_*/job.out",
+    "copy_*/job.err",
     "record.trace.json",
     REQUESTS_NAME,
     "record.regions.json",
@@ -192,7 +197,7 @@ def _verify(archive: Path, signers: Path | None, most_gb: float) -> Checked:
         if not results:
             problems.append("it has no run")
         for record in results_below(Path(folder), RECORD_NAME):
-            if not record.with_name(RESULT_NAME).exists():
+            if not (run_of(record.parent) / RESULT_NAME).exists():
                 problems.append(f"{record.parent.relative_to(folder)}: it has a record but no {RESULT_NAME}")
         for result in [*results, *_attempts(Path(folder))]:
             name = result.parent.relative_to(folder)
@@ -322,7 +327,8 @@ def _check_run(result: Path) -> list[str]:
 def _problems(result: Path) -> Iterator[str]:
     stored = read_record(result)
     if stored["status"] != "ok":
-        yield from _wrong_status(stored, result.with_name(RECORD_NAME))
+        folder = copy_folder(result.parent, failed_copy(result.parent)[0])
+        yield from _wrong_status(stored, folder / RECORD_NAME)
         return
     again = collect(result.parent)
     if again["status"] != "ok":
@@ -347,10 +353,12 @@ def _wrong_status(stored: Record, path: Path) -> Iterator[str]:
 
 
 def _not_marked(record: Record, traces: Sequence[Trace]) -> Iterator[str]:
-    """Yield the windows of the record without marks in the sampler's traces."""
-    for window in all_windows(record):
+    """Yield the windows of the record, or of its copies, without marks in the sampler's traces."""
+    of_copies = (record.get("fill") or {}).get("per_copy") or []
+    named = [(f" of copy {copy['copy']}", window) for copy in of_copies for window in all_windows(copy)]
+    for words, window in named or [("", window) for window in all_windows(record)]:
         if not any(
-            region.name == f"{window.kind} window"
+            region.name == f"{window.kind} window{words}"
             and abs(region.start_s - window.start_s) <= MARK_S
             and abs(region.end_s - window.end_s) <= MARK_S
             for trace in traces
@@ -358,7 +366,7 @@ def _not_marked(record: Record, traces: Sequence[Trace]) -> Iterator[str]:
             for region in trace.regions()
         ):
             yield (
-                f"its {window.kind} window from {window.start_s:.3f} s to {window.end_s:.3f} s of node "
+                f"its {window.kind} window{words} from {window.start_s:.3f} s to {window.end_s:.3f} s of node "
                 f"{window.hostname} is not marked in the trace"
             )
 

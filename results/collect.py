@@ -13,6 +13,7 @@ from pathlib import Path
 from ioprof.errors import IoprofError
 from jpwr.errors import JpwrError
 from results.join.channels import EnergyError
+from results.join.copies import add_energy, copy_folder, copy_folders, failed_copy, of_copy, together
 from results.join.energy import TRACES, energy_of, read_traces
 from results.join.figures import add_power
 from results.join.reads import reads_of
@@ -54,11 +55,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def collect(folder: Path) -> Record:
     """Return the record with its energy and reads; a run without energy has failed, with the reason in `error`."""
-    result = read_record(folder / RECORD_NAME)
+    before = read_record(folder / RESULT_NAME) if (folder / RESULT_NAME).exists() else {}
+    copies = [read_record(one / RECORD_NAME) for one in copy_folders(folder, before)]
+    bad = next((number for number, copy in enumerate(copies, 1) if copy["status"] != "ok"), 0)
+    if bad:
+        return of_copy(bad, copies[bad - 1], before)
+    try:
+        result = together(copies) if copies else read_record(folder / RECORD_NAME)
+    except EnergyError as error:
+        return of_copy(1, copies[0], before) | {"status": "failed", "error": str(error)}
     _name_nodes(result)
-    before = folder / RESULT_NAME
-    if before.exists():
-        _add_job(result, read_record(before))
+    _add_job(result, before)
     if elsewhere := (result.get("serving") or {}).get("elsewhere"):
         print(
             f"collect: no energy: the server runs on {elsewhere}, and this node's sensors do not see it",
@@ -74,6 +81,8 @@ def collect(folder: Path) -> Record:
             result["energy"] |= energy_per_token(result)
         if result.get("node_check"):
             add_power(result, traces)
+        if copies:
+            add_energy(result, copies)
     except (EnergyError, JpwrError) as error:
         result["error"] = "; ".join(text for text in (result["error"], f"no energy: {error}") if text)
         result["status"] = "failed" if result["status"] == "ok" else result["status"]
@@ -112,14 +121,18 @@ def _add_job(result: Record, before: Record) -> None:
 
 def failed_result(folder: Path, exit_code: int, reason: str) -> Record:
     """Return the result of a failed job, with the reason in `error`, from the files that it left."""
+    copy, its_code = failed_copy(folder)
+    where = copy_folder(folder, copy)
+    if copy:
+        exit_code, reason = its_code, ""
     try:
-        result = read_record(folder / RECORD_NAME)
+        result = read_record(where / RECORD_NAME)
     except RecordError:
         result = read_record(folder / RESULT_NAME)
     if result["status"] in ("ok", "unfinished"):
         result["status"] = "failed"
-        result["error"] = reason or cause(exit_code, folder / JOB_ERRORS)
-    return result
+        result["error"] = reason or cause(exit_code, where / JOB_ERRORS)
+    return of_copy(copy, result, read_record(folder / RESULT_NAME)) if copy else result
 
 
 if __name__ == "__main__":

@@ -214,6 +214,21 @@ def test_tensorflow_trains_in_two_pods_with_storage(jube_command, tmp_path, kube
         assert found["kubernetes"]["state"] == "Complete"
 
 
+def test_copies_of_a_point_fill_two_pods(jube_command, tmp_path, kubernetes):
+    cluster, _ = kubernetes
+    cluster.claims["filled"] = tmp_path
+    site = SITE + f"kubernetes_claim: filled\nkubernetes_claim_path: {tmp_path}\n"
+    checkout = make_checkout(tmp_path / "caraml", made_up_system(**{**VALUES, "devices_sweep": "1"}), site)
+    run_in_place_of_training(checkout, f"python3 {checkout}/tests/quick_run.py")
+    sweep = Sweep(jube_command, checkout, kubernetes, "synthetic", "fill", CARAML_FILL_NODES="2")
+    done = sweep.wait()
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = sweep.result(0)
+    assert (found["fill"]["copies"], found["fill"]["slowest"], found["metrics"]["tokens_per_s"]) == (2, 100.0, 200.0)
+    assert {window["hostname"] for window in found["windows"]} == {f"{sweep.job(0)}-0", f"{sweep.job(0)}-1"}
+    assert found["kubernetes"]["state"] == "Complete"
+
+
 # --- failures, each a row that says why
 
 

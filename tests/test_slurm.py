@@ -306,6 +306,21 @@ def test_what_failed_is_submitted_again_and_only_that(jube_command, tmp_path, sl
     assert "CANCELLED" in json.loads(kept.read_text())["error"]
 
 
+def test_copies_of_a_point_fill_two_nodes(jube_command, tmp_path, slurm):
+    checkout = make_checkout(tmp_path / "caraml", BLOCK)
+    run_in_place_of_training(checkout, f"python3 {checkout}/tests/quick_run.py")
+    environ = {**slurm, "CARAML_FILL_NODES": "2", "CARAML_DEVICES": "1"}
+    sweep = Sweep(jube_command, checkout, environ, "llm", "synthetic", "fill")
+    done = sweep.wait()
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = sweep.result(0)
+    assert (found["fill"]["copies"], found["fill"]["slowest"], found["metrics"]["tokens_per_s"]) == (2, 100.0, 200.0)
+    assert (found["layout"]["num_nodes"], found["layout"]["num_devices"]) == (2, 2)
+    assert {window["hostname"] for window in found["windows"]} == {"127.0.0.1", "127.0.0.2"}
+    assert {channel["hostname"] for channel in found["energy"]["channels"]} == {"127.0.0.1", "127.0.0.2"}
+    assert found["slurm"]["state"] == "COMPLETED"
+
+
 def test_a_partition_that_slurm_does_not_know_is_a_failed_row(jube_command, slow_checkout, slurm):
     environ = {**slurm, "CARAML_PARTITION": "nowhere", "CARAML_BATCHES": "8"}
     sweep = Sweep(jube_command, slow_checkout, environ, "llm", "synthetic")

@@ -286,6 +286,49 @@ def test_a_large_model_takes_the_nodes_that_it_needs(one_point_checkout, jube_co
     assert "#SBATCH --nodes=4\n" in job  # two-way tensor and pipeline parallel, one device on each node
 
 
+def started_on(node: int, script: str, names: str) -> list[str]:
+    """The arguments with which a node's part of a job starts its container."""
+    text = re.sub(r'exec "\$repo/containers/run.sh"', r"printf '%s\\n'", script)
+    environ = {**os.environ, "SLURM_NODEID": str(node), "CARAML_NODES": names, "MASTER_PORT": "20000"}
+    done = subprocess.run(["bash", "-c", text], env=environ, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def after(flag: str, words: list[str]) -> str:
+    return words[words.index(flag) + 1]
+
+
+@pytest.mark.parametrize(
+    ("devices", "nodes", "copies", "on_node", "first", "rendezvous"),
+    [
+        ("1", 9, 36, "4", "21", None),
+        ("8", 8, 4, "1", "3", ("1", "e")),  # the ninth node has no place for a copy, which takes two
+    ],
+)
+def test_copies_take_the_nodes_to_fill_and_begin_at_a_node_of_their_own(
+    devices, nodes, copies, on_node, first, rendezvous, one_point_checkout, jube_command, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("CARAML_FILL_NODES", "9")
+    monkeypatch.setenv("CARAML_DEVICES", devices)
+    out = tmp_path / "filled"
+    job = job_of(one_point_checkout, jube_command, "llm", "A100", "fill", out=out)
+    assert f"#SBATCH --nodes={nodes}\n#SBATCH" in job
+    assert "#SBATCH --gres=gpu:4\n" in job
+    [point] = out.glob("*/*_benchmark/work")
+    planned = json.loads((point / "result.json").read_text())
+    words = started_on(5, (point / "node.sh").read_text(), ",".join("abcdefghi"))
+    assert (after("--on-node", words), after("--first", words)) == (on_node, first)
+    assert after("--vendor", words) == "nvidia"
+    assert planned["fill"]["copies"] == int(after("--copies", words)) == copies
+    assert planned["layout"]["num_devices"] == 4 * nodes
+    if rendezvous:
+        assert (after("--node-rank", words), after("--master-addr", words)) == rendezvous
+    else:
+        assert "--standalone" in words
+    request = yaml.safe_load((point / "request.yaml").read_text())
+    assert (request["nodes"], request["devices_on_node"]) == (nodes, 4)
+
+
 @pytest.mark.parametrize("workflow", ["llm", "resnet50"])
 @pytest.mark.parametrize("system", GOLDEN_SYSTEMS)
 def test_a_systems_job_is_what_it_was(system, workflow, golden_checkout, jube_command):

@@ -210,6 +210,54 @@ def test_the_runs_of_a_point_share_a_job_and_one_that_fails_fails_the_point(jube
     assert "000001_benchmark, run_2: TESTBED, tiny, 1 device, global batch 8: failed" in checked.stderr
 
 
+@pytest.fixture(scope="module")
+def filled(jube, tmp_path_factory):
+    """A sweep of copies of a point on a laptop, of which one fails at its end in the second point."""
+    folder = tmp_path_factory.mktemp("filled")
+    program = f"""case $PWD in */000002_benchmark/*) bad=copy_2 ;; esac
+exec python3 {folder}/caraml/tests/quick_run.py $bad
+"""
+    block = {"batch_sweep": "8 16", "devices_sweep": "1", "power_methods": "estimate", "default_repeats": "1"}
+    checkout = make_checkout(folder / "caraml", made_up_system(**block))
+    (folder / "program.sh").write_text(program)
+    run_in_place_of_training(checkout, f"bash {folder}/program.sh")
+    out = folder / "run"
+    command = ("run", "jube/llm.yaml", "--tag", "TESTBED", "fill", "synthetic", "--outpath", str(out))
+    done = run(jube, *command, cwd=checkout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out
+
+
+def test_copies_that_fill_a_laptop_are_one_result(jube, filled):
+    point = filled / "000000" / "000001_benchmark" / "work"
+    result = json.loads((point / "result.json").read_text())
+    assert (result["status"], result["error"]) == ("ok", "")
+    fill, layout = result["fill"], result["layout"]
+    assert (fill["copies"], fill["devices_per_copy"], fill["slowest"], fill["spread_percent"]) == (2, 1, 100.0, 50.0)
+    assert (layout["num_devices"], layout["global_batch_size"]) == (2, 16)
+    assert result["metrics"]["tokens_per_s"] == 200.0
+    assert fill["power_W"] == result["energy"]["avg_power_w"] > 0
+    assert fill["common_s"] == pytest.approx(result["energy"]["window_s"])
+    assert not any(one["energy_J"] for one in fill["per_copy"])  # the processors' power is of both
+    shown = run(jube, "result", str(filled), "--id", "last", "--analyse").stdout
+    cells = [[cell.strip() for cell in line.split("|")] for line in shown.splitlines() if line.startswith("| ")]
+    table = dict(zip(*cells[:2], strict=True))
+    columns = ("devices", "copies", "tokens/s", "slowest copy [tokens/s]", "spread of copies [%]", "status")
+    assert [table[name] for name in columns] == ["1", "2", "200.0", "100.0", "50.0", "ok"]
+
+
+def test_a_copy_that_fails_fails_the_group(jube, filled):
+    point = filled / "000000" / "000002_benchmark" / "work"
+    result = json.loads((point / "result.json").read_text())
+    assert result["status"] == "failed"
+    assert result["error"] == "copy 2: ended with exit code 1: error: this run is to fail"
+    assert (result["layout"]["num_devices"], result["layout"]["global_batch_size"]) == (2, 32)
+    assert (point / "error").exists()
+    checked = caraml(jube, "check", str(filled))
+    assert checked.returncode == 1
+    assert "TESTBED, tiny, 2 devices, global batch 32: failed: copy 2" in checked.stderr
+
+
 def quick_checkout(tmp_path: Path, command: str, **block: str) -> tuple[Path, Path]:
     """A checkout whose jobs run a shell's command before they end soon and well, and the folder of its sweeps."""
     block = {"devices_sweep": "1", "power_methods": "estimate", "default_repeats": "1", **block}

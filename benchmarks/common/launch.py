@@ -19,6 +19,8 @@ from benchmarks.common.node.cgroup import cpu_quota
 from benchmarks.common.options import ConfigError
 from benchmarks.common.record import MEASURED, Window
 
+CORES_VARIABLE = "CARAML_CORES"  # share of the node's CPUs for one of several copies of a point; unset: all
+COPY_VARIABLE = "CARAML_COPY"  # number of this copy, from 1; unset unless copies run at once
 MARKS_VARIABLE = "JPWR_MARKS"  # path of the file from which a sampler reads marks; unset without a sampler
 
 
@@ -93,7 +95,8 @@ def mark(kind: str, name: str, time_s: float, environ: Mapping[str, str] = os.en
 def mark_window(launch: Launch, edge: str, kind: str, time_s: float) -> None:
     """Mark the edge ("begin", "end") of a window of a kind, once on each node."""
     if launch.is_first_on_node:
-        mark(edge, f"{kind} window", time_s)
+        copy = os.environ.get(COPY_VARIABLE)
+        mark(edge, f"{kind} window" + (f" of copy {copy}" if copy else ""), time_s)
 
 
 def usable_cores() -> int:
@@ -103,8 +106,12 @@ def usable_cores() -> int:
 
 
 def node_cores() -> int:
-    """Return the number of CPUs that all processes of this job on this node can use together, within the quota."""
-    return max(1, int(min(os.cpu_count() or 1, cpu_quota() or math.inf)))
+    """Return the number of CPUs that all processes of this job on this node can use together, within the quota.
+
+    One of several copies of a point has its share of them.
+    """
+    share = float(os.environ.get(CORES_VARIABLE, math.inf))
+    return max(1, int(min(os.cpu_count() or 1, cpu_quota() or math.inf, share)))
 
 
 def usable_cpus() -> str:

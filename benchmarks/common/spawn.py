@@ -15,10 +15,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.common.options import ConfigError, Parser
 
@@ -85,44 +87,70 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def spawn(place: Place, command: Sequence[str]) -> int:
     """Run `python -m` with the command in each rank; return 0, or the exit code of the first failed rank."""
-    pending: list[int] = []  # signals to forward, as one can arrive before the last rank is started
+
+    def start(local_rank: int) -> subprocess.Popen[bytes]:
+        environ = {**os.environ, **place.environ(local_rank)}
+        return subprocess.Popen([sys.executable, "-m", *command], env=environ)
+
+    ended = run_all(partial(start, local_rank) for local_rank in range(place.processes))
+    if ended is None:
+        return 0
+    print(
+        # results.record.causes reads this line.
+        f"spawn: error: rank {place.environ(ended.number)['RANK']} ended with exit code {ended.code}; the others were "
+        "ended",
+        file=sys.stderr,
+    )
+    return ended.exit_code
+
+
+class Ended(NamedTuple):
+    """The process that failed first."""
+
+    number: int  # from 0, in the order of their starts
+    code: int  # negative: ended by this signal
+    was_asked: bool  # whether this program got a signal before
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code as a shell has it: 128 + N for signal N."""
+        return self.code if self.code > 0 else 128 - self.code
+
+
+def run_all(starts: Iterable[Callable[[], subprocess.Popen[bytes]]]) -> Ended | None:
+    """Start processes and wait for their end; at the first failure, end the others and return it.
+
+    Signals that end this program are forwarded to all of them.
+    """
+    pending: list[int] = []  # as one can arrive before the last process is started
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda caught, frame: pending.append(caught))
-    ranks = [
-        subprocess.Popen([sys.executable, "-m", *command], env={**os.environ, **place.environ(local_rank)})
-        for local_rank in range(place.processes)
-    ]
+    started, was_asked = [start() for start in starts], False
     while True:
         while pending:
-            caught = pending.pop()
-            for rank in ranks:
-                rank.send_signal(caught)
-        codes = [rank.poll() for rank in ranks]
+            caught, was_asked = pending.pop(), True
+            for one in started:
+                one.send_signal(caught)
+        codes = [one.poll() for one in started]
         failed = [(index, code) for index, code in enumerate(codes) if code]
         if failed:
-            _end_all(ranks)
-            index, code = failed[0]
-            print(
-                # results.record.causes reads this line.
-                f"spawn: error: rank {place.environ(index)['RANK']} ended with exit code {code}; the others were ended",
-                file=sys.stderr,
-            )
-            return code if code > 0 else 128 - code
+            _end_all(started)
+            return Ended(*failed[0], was_asked)
         if all(code == 0 for code in codes):
-            return 0
+            return None
         time.sleep(POLL_S)
 
 
-def _end_all(ranks: Sequence[subprocess.Popen[bytes]]) -> None:
-    for rank in ranks:
-        rank.terminate()
+def _end_all(started: Sequence[subprocess.Popen[bytes]]) -> None:
+    for one in started:
+        one.terminate()
     deadline_s = time.monotonic() + GRACE_S
-    for rank in ranks:
+    for one in started:
         try:
-            rank.wait(max(0.0, deadline_s - time.monotonic()))
+            one.wait(max(0.0, deadline_s - time.monotonic()))
         except subprocess.TimeoutExpired:
-            rank.kill()
-            rank.wait()
+            one.kill()
+            one.wait()
 
 
 def free_ports(count: int) -> int:

@@ -11,8 +11,8 @@ from caraml.installation import checkout
 from caraml.plan.limits import planned_limits
 from caraml.plan.paths import wrong_path
 from caraml.plan.points import sweep
-from caraml.plan.site import read_site
-from caraml.plan.systems import read_system
+from caraml.plan.site import Site, read_site
+from caraml.plan.systems import Block, read_system
 from caraml.plan.tags import check_tags, tags_of_run
 from caraml.plan.workloads import refusal, workload
 from caraml.schedulers.schedulers import check_scheduler
@@ -25,6 +25,27 @@ PROCESS_STARTERS = {
 }
 # Stated, so that no run falls back to the CPU if the framework finds no accelerator.
 DEVICES = {"nvidia": "gpu", "amd": "gpu", "graphcore": "ipu", "none": "cpu"}
+
+
+COPIES_ON = ("nvidia", "amd", "none")  # vendors with a variable that shows a process only some devices
+# Tags that measure something else than one window of training, or share the node.
+NOT_FILLED = ("effective", "cold", "io", "shared")
+
+
+def check_fill(tags: set[str], block: Block, site: Site) -> None:
+    """Raise SiteError if copies of a point cannot run at once on a system, with these tags."""
+    if other := sorted(tags & set(NOT_FILLED)):
+        raise SiteError(f"the tags fill and {other[0]} were asked for, which exclude each other: leave one out")
+    if block["vendor"] not in COPIES_ON:
+        raise SiteError(f"the tag fill was asked for on {block['accelerator']}, whose devices copies cannot share out")
+    submit, nodes = site.submit_of(block), int(site.fill_nodes or 1)
+    if submit == "bash" and nodes > 1:
+        raise SiteError(f"CARAML_FILL_NODES is {nodes}, but jobs by bash use this machine alone: leave it out")
+    if submit == "kubernetes" and nodes > 1 and not site.kubernetes_claim:
+        raise SiteError(
+            f"CARAML_FILL_NODES is {nodes}, but copies on several nodes need a folder in common: give site.yaml a "
+            "kubernetes_claim"
+        )
 
 
 def plan(
@@ -54,6 +75,8 @@ def plan(
     if why := refusal(facts, block):
         raise SiteError(f"{facts.title} was asked for on {system}, but {why}")
     site = read_site(system)
+    if "fill" in {*tags, *of_run}:
+        check_fill({*tags, *of_run}, block, site)
     model = model or facts.default_model(block)
     points = sweep(known, block, site, model)
     submit = site.submit_of(block)
@@ -73,6 +96,7 @@ def plan(
         "framework": facts.framework,
         "process_starter": PROCESS_STARTERS[facts.framework],
         "device": DEVICES[block["vendor"]],
+        "fill_nodes": site.fill_nodes or "0",
         "max_measured_s": str(facts.max_measured_s),
         "model": model,
         **{parameter: facts.value(parameter, block, model) for parameter in facts.parameters},

@@ -19,7 +19,7 @@ from typing import Any
 
 from caraml.errors import CaramlError, SiteError, near
 from caraml.installation import checkout, missing_package
-from caraml.plan.kinds import ANY_TEXT, FIGURE, RUNTIME, SUBMIT, Kind, one_of
+from caraml.plan.kinds import ANY_TEXT, FIGURE, FROM_1, RUNTIME, SUBMIT, Kind, one_of
 from caraml.plan.paths import wrong_path
 from caraml.plan.systems import read_systems
 from results.record.records import RecordError
@@ -67,6 +67,7 @@ class Site:
     clocks: str = ""
     slurm_power_flag: str = _key(LIMIT_FLAG)
     slurm_clock_flag: str = _key(LIMIT_FLAG, "--gpu-freq={}")
+    fill_nodes: str = _key(FROM_1)
     kubernetes_context: str = ""
     kubernetes_namespace: str = ""
     kubernetes_registry: str = ""

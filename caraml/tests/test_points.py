@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks.common.options import ConfigError
 from caraml.errors import SiteError
+from caraml.plan.plan import plan
 from caraml.plan.points import fitting_batches, fitting_devices, numbers, sweep
 from caraml.plan.site import read_site
 from caraml.plan.systems import read_system
@@ -82,3 +83,32 @@ def test_a_sweep_is_narrowed_by_the_environment():
         of("llm_training", "tiny", CARAML_BATCHES="3")
     with pytest.raises(SiteError, match=r"^tiny: 3 devices were asked for, and there are 2"):
         of("llm_training", "tiny", CARAML_DEVICES="3")
+
+
+@pytest.mark.parametrize(
+    ("system", "tags", "environ", "message"),
+    [
+        ("CPU", ["effective"], {}, "the tags fill and effective were asked for, which exclude each other"),
+        ("A100", ["io", "shared"], {}, "the tags fill and io were asked for"),
+        ("GC200", [], {}, "the tag fill was asked for on Graphcore GC200, whose devices copies cannot share out"),
+        ("CPU", [], {"FILL_NODES": "2"}, "CARAML_FILL_NODES is 2, but jobs by bash use this machine alone"),
+        ("A100", [], {"FILL_NODES": "2", "SUBMIT": "kubernetes"}, "copies on several nodes need a folder in common"),
+        ("A100", [], {"FILL_NODES": "all"}, "fill_nodes is 'all': write a whole number from 1 on"),
+    ],
+)
+def test_nodes_that_copies_cannot_fill_are_refused(system, tags, environ, message, monkeypatch):
+    for name, value in environ.items():
+        monkeypatch.setenv(f"CARAML_{name}", value)
+    with pytest.raises(SiteError, match=message):
+        plan(system, "resnet50", tags=["fill", *tags])
+
+
+def test_a_server_has_no_copies():
+    with pytest.raises(SiteError, match="llm_inference has no tag fill"):
+        plan("CPU", "llm_inference", tags=["fill"])
+
+
+def test_the_nodes_to_fill_are_those_of_the_point_unless_stated(monkeypatch):
+    assert plan("A100", "cosmoflow", tags=["fill"])["fill_nodes"] == "0"
+    monkeypatch.setenv("CARAML_FILL_NODES", "16")
+    assert plan("A100", "cosmoflow", tags=["fill"])["fill_nodes"] == "16"

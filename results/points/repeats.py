@@ -31,15 +31,20 @@ class Point(NamedTuple):
     sample: str  # its size, such as 2048 tokens
     devices: int
     global_batch: int
+    copies: int = 0  # that ran at once to fill the nodes; 0: an ordinary run
 
     def __str__(self) -> str:
-        where = f"{devices_text(self.devices)}, global batch {self.global_batch}"
+        where = f"{devices_text(self.devices)}, global batch {self.global_batch}{self._filled}"
         return f"{self.benchmark}, {self.model}, {self.data}, {self.sample}, {where}"
 
     @property
     def place(self) -> str:
         """Position of the point in a sweep, as text."""
-        return f"{devices_text(self.devices)}, batch {self.global_batch}"
+        return f"{devices_text(self.devices)}, batch {self.global_batch}{self._filled}"
+
+    @property
+    def _filled(self) -> str:
+        return f", {self.copies} {'copy' if self.copies == 1 else 'copies'}" if self.copies else ""
 
 
 class Summary(NamedTuple):
@@ -177,7 +182,8 @@ def variant_of(record: Record, micro_batch: bool = True) -> tuple[str, ...]:
 def _place(record: Record) -> tuple[Any, ...]:
     layout = record["layout"]
     names = ("system", "benchmark", "model")
-    return (*(record[name] for name in names), layout.get("num_devices"), layout.get("global_batch_size"))
+    place = layout.get("num_devices"), layout.get("global_batch_size"), value_at(record, "fill.copies")
+    return (*(record[name] for name in names), *place)
 
 
 def _trend(times_s: Sequence[float]) -> list[str]:
@@ -247,6 +253,7 @@ def point_of(record: Record) -> Point:
         record.get("sample", ""),
         value_at(record, "layout.num_devices") or 0,
         value_at(record, "layout.global_batch_size") or 0,
+        value_at(record, "fill.copies") or 0,
     )
 
 

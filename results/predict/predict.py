@@ -264,7 +264,7 @@ def groups_of(results: Iterable[PointResults]) -> list[Group]:
         return one.system, one.point._replace(devices=0, global_batch=0), variant, one.precision
 
     groups = []
-    trained = (one for one in results if one.good and one.value(THROUGHPUT) and not one.any.get("serving"))
+    trained = (one for one in results if one.good and one.value(THROUGHPUT) and not _is_other(one))
     for points in grouped(trained, key).values():
         # A workload that sums no gradients up has the micro batch that its batch gives; else it is an option.
         is_option = any(_accumulates(one.any) for one in points)
@@ -278,6 +278,11 @@ def groups_of(results: Iterable[PointResults]) -> list[Group]:
 def _platform(record: Record) -> Setup:
     """Return software, devices and their limits: a curve is of one operating point."""
     return (*platform_of(record), ("limits", str(limits_of(record))))
+
+
+def _is_other(one: PointResults) -> bool:
+    """Return whether a point's speed does not follow from its devices and batch: of a server, or of several copies."""
+    return bool(one.any.get("serving") or one.point.copies)
 
 
 def _accumulates(record: Record) -> bool:

@@ -347,6 +347,30 @@ class Serving:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Copy:
+    """One of the copies that ran at once."""
+
+    copy: Annotated[Whole, "its number, from 1"]
+    rate: Annotated[KnownAmount, "work per second"]
+    energy_J: Annotated[Amount, "over the common window, by sensors of its devices alone"] = None  # noqa: N815
+    windows: list[Window] = _list()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fill(Numbers):
+    """Copies of a point that ran at once; the record's throughput is that of the slowest times their number."""
+
+    copies: Count
+    devices_per_copy: Count
+    slowest: Annotated[Amount, "rate of the slowest copy"] = None
+    spread_percent: Annotated[Amount, "by which the slowest is behind the fastest"] = None
+    power_W: Annotated[Amount, "mean of all copies over the common window"] = None  # noqa: N815
+    power_uncertainty_percent: Annotated[Amount, "half-width, with the accuracy of the sensor"] = None
+    common_s: Annotated[Amount, "time common to the windows of all copies"] = None
+    per_copy: list[Copy] = _list()
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunRecord:
     """Record of one run: units are in the keys, an unknown number is null, further keys are not checked."""
 
@@ -386,4 +410,5 @@ class RunRecord:
     energy: Energy | None = None
     energy_effective: Energy | None = None
     io: JobReads | None = None
+    fill: Fill | None = None
     slurm: Numbers = Numbers()

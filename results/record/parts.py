@@ -8,7 +8,15 @@ from typing import Any, TypeGuard, TypeVar
 from results.record.model import Record, Window
 
 JOULES_PER_WH = 3600.0
+# Of a layout: the values that copies of a point that ran at once add up to.
+OF_ALL_COPIES = ("num_devices", "global_batch_size", "data_parallel_size")
 Source = TypeVar("Source")
+
+
+def layout_of_copy(record: Record) -> dict[str, Any]:
+    """Return the layout of one of the copies that ran at once; that of the run without copies."""
+    copies, layout = (record.get("fill") or {}).get("copies") or 1, record["layout"]
+    return {**layout, **{key: layout[key] // copies for key in OF_ALL_COPIES if key in layout}}
 
 
 def all_windows(record: Record) -> list[Window]:

@@ -10,6 +10,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from results.record.parts import layout_of_copy
 from results.workloads import workloads
 from results.yaml_files import YamlError, read_yaml
 
@@ -51,7 +52,7 @@ def _by_model_options(record: dict[str, Any]) -> Statements:
 
 
 def _by_options(record: dict[str, Any]) -> Statements:
-    flags, layout = _flags((record.get("provenance") or {}).get("command") or []), record["layout"]
+    flags, layout = _flags((record.get("provenance") or {}).get("command") or []), layout_of_copy(record)
     for group, option, value in ((name, *one) for name, mine in _groups(record).items() for one in mine.items()):
         source = f"config.{group}.{option}"
         if option in flags:  # an option that is not a flag has its default, unknown here

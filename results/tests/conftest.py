@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +89,7 @@ class JobFolder:
         hostname: str = "n1",
         boot_id: str = "boot-1",
         started_s: float = 5.0,
+        regions: Sequence[tuple[str, float, float]] = (),
         **more_meta: Any,
     ) -> JobFolder:
         """A trace from 0 s to 35 s in steps of 0.5 s, unless other times are given."""
@@ -99,6 +100,9 @@ class JobFolder:
                 indices = range(len(channels))
                 power, counters = ([read(i, time_s) for i in indices] for read in (power_w, counter_j))
                 writer.extend([Row(time_s, power, counters)])
+            for name, *edges_s in regions:
+                for edge, edge_s in zip(("begin", "end"), edges_s, strict=True):
+                    writer.event(f"region_{edge}", edge_s, region=name)
         return self
 
 

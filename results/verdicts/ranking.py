@@ -21,8 +21,12 @@ def why_left_out(one: PointResults) -> str:
 
 
 def ranked_points(results: Sequence[PointResults]) -> list[PointResults]:
-    """Return the points with good runs of a comparable workload in a known precision."""
-    return [one for one in results if one.good and not why_left_out(one)]
+    """Return the points with good runs of a comparable workload in a known precision.
+
+    Filled nodes, whose copies run at once, are ranked with each other alone: only if all points are of such.
+    """
+    counted = [one for one in results if one.good and not why_left_out(one)]
+    return [one for one in counted if not one.point.copies] or counted
 
 
 def by_energy_kind(results: Sequence[PointResults]) -> dict[str, list[PointResults]]:

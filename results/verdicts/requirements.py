@@ -16,7 +16,7 @@ from results.verdicts.tender.fixed import Fixed, read_fixed
 from results.verdicts.written import check_key, filled, read_mapping
 from results.workloads import workloads
 
-# Quantities that are numbers of records, of which more is better.
+# Quantities that are numbers of records. More is better, or, as of power, the most of all points must meet the limit.
 PATHS = {
     "throughput": THROUGHPUT,
     "throughput_per_device": PER_DEVICE,
@@ -27,8 +27,9 @@ PATHS = {
     "ttft_p99": "metrics.ttft_p99_s",
     "tpot_p99": "metrics.tpot_p99_s",
     "energy_per_token": "energy.j_per_output_token",
+    "power": "energy.avg_power_w",
 }
-UNITS = {"goodput": "requests/s", "ttft_p99": "s", "tpot_p99": "s", "energy_per_token": "J"}
+UNITS = {"goodput": "requests/s", "ttft_p99": "s", "tpot_p99": "s", "energy_per_token": "J", "power": "W"}
 LESS_IS_BETTER = ("ttft_p99", "tpot_p99", "energy_per_token")  # with a limit at_most, and so best where it is least
 TIMES = ("time_to_solution", "machine_time")  # for `work`, in `unit`
 WHATS = (*PATHS, *TIMES, "scaling_efficiency", "failed_runs", "energy_grade")
@@ -56,7 +57,7 @@ class Selection:
         facts = {"model": one.point.model, "data": one.point.data, "sample": one.point.sample}
         facts["precision"] = one.precision
         known = {name: value for name, value in facts.items() if value or one.good}
-        if self.filled and not one.any.get("fill"):
+        if self.filled and not one.point.copies:
             return False
         return one.point.benchmark == self.benchmark and all(
             not (wanted := getattr(self, name)) or value == wanted for name, value in known.items()
@@ -214,6 +215,8 @@ def _selection(values: Any, where: str) -> Selection:
     entry = filled(Selection, values, where)
     if entry.benchmark not in workloads():
         raise RecordError(f"{where}: unknown benchmark {entry.benchmark!r}: choose one of {', '.join(workloads())}")
+    if not isinstance(entry.filled, bool):
+        raise RecordError(f"{where}: filled is {entry.filled!r}, but must be true or false")
     return entry
 
 

@@ -9,6 +9,7 @@ from benchmarks.common.launch import Launch, mark_window, node_window
 from benchmarks.common.measure.measured import Measured, Session, epcc_metrics
 from benchmarks.common.measure.regions import MarkedSteps
 from benchmarks.common.measure.step_timer import StepTimer
+from benchmarks.common.measure.together import read_copies
 from benchmarks.common.options import WindowOptions
 from benchmarks.common.progress import Pace, to_go
 from benchmarks.common.record import MEASURED
@@ -50,7 +51,8 @@ def measure_steps(
     """Make warm-up steps, then measured steps, and print the progress every few seconds.
 
     `agree` returns rank 0's number on every rank. If steps are faster than those of the warm-up, more follow, until the
-    window has the requested length. A timer without device events waits after each step, or after steps of `together_s`
+    window has the requested length; of several copies of a point, all wait for each other before the window, and their
+    windows end together. A timer without device events waits after each step, or after steps of `together_s`
     seconds, as the device is idle from the end of such a wait until its next step.
     """
     pace = Pace()
@@ -75,13 +77,20 @@ def measure_steps(
         together = int(together_s / min(timer.warmup_step_times_s))
     together = agree(max(1, min(together, measured_steps // LEAST_PARTS)))
     measured_steps += -(measured_steps % together) if options.max_measured_s else -measured_steps % together
+    copies = read_copies()
+    if copies:
+        agree(copies.wait_for_all() if launch.rank == 0 else 0)
     timer.begin_window(together)
     marked.begin_window(timer.window_start_s)
     mark_window(launch, "begin", MEASURED, timer.window_start_s)
     while measured_steps:
         take(measured_steps, "measured")
         timer.finish()
-        more = agree(options.steps_left(len(timer.host_times_s) * together, timer.window_s))
+        steps = len(timer.host_times_s) * together
+        more = options.steps_left(steps, timer.window_s)
+        if copies and not more and launch.rank == 0:
+            more = copies.steps_left(steps)
+        more = agree(more)
         measured_steps = more + -more % together
     marked.end_window(MEASURED, timer.window_end_s)
     mark_window(launch, "end", MEASURED, timer.window_end_s)

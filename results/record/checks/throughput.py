@@ -111,7 +111,25 @@ def _power_is_enough_for_the_flops(run: Run) -> Sentences:
             yield f"{tflops:.4g} TFLOP/s with {power_w:.3g} W per device is more than any chip reaches"
 
 
-RELATIONS = (_throughputs, _layouts, _steps, _regions)
+def _copies(run: Run) -> Relations:
+    fill = run.record.get("fill") or {}
+    copies, rates = fill.get("copies"), [one.get("rate") for one in fill.get("per_copy") or []]
+    if rates and all(map(is_number, rates)):
+        spread = fill.get("spread_percent")
+        yield "fill.copies", copies, len(rates), "its copies"
+        yield "fill.slowest", fill.get("slowest"), min(rates), "its copies"
+        # Relative to 1: the spread itself may be near 0.
+        stored = 1 - spread / 100 if is_number(spread) else None
+        yield "1 - fill.spread_percent / 100", stored, ratio(min(rates), max(rates)), "its copies"
+    name = f"{run.unit}_per_s"
+    yield f"metrics.{name}", run.metrics.get(name), product(fill.get("slowest"), copies), "its slowest copy"
+    devices = product(fill.get("devices_per_copy"), copies)
+    yield "layout.num_devices", run.layout.get("num_devices"), devices, "its copies"
+    yield "metrics.measured_s", run.metrics.get("measured_s"), fill.get("common_s"), "its copies"
+    yield "fill.power_W", fill.get("power_W"), run.energies["energy"].get("avg_power_w"), "its energy"
+
+
+RELATIONS = (_throughputs, _layouts, _steps, _regions, _copies)
 
 
 RULES = (

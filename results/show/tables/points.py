@@ -143,6 +143,8 @@ COLUMNS: tuple[PointColumn, ...] = (
     PointColumn("runs", lambda one: len(one.good)),
     PointColumn("{unit}/s", partial(_median, THROUGHPUT), methodcaller("half_width", THROUGHPUT)),
     PointColumn("± 95 %", methodcaller("half_width", THROUGHPUT), methodcaller("half_width", THROUGHPUT)),
+    PointColumn("slowest copy [{unit}/s]", partial(_median, "fill.slowest")),
+    PointColumn("spread of copies [%]", partial(_median, "fill.spread_percent")),
     PointColumn("{unit}/s/device", partial(_median, PER_DEVICE), methodcaller("half_width", PER_DEVICE)),
     PointColumn("TFLOP/s/device", partial(_median, "metrics.tflops_per_device")),
     PointColumn("MFU [%]", _mfu_percent),

@@ -1,0 +1,160 @@
+"""Copies of a point that ran at once, as one record: the slowest times their number, over the time common to all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from jpwr.process.device_ids import same_ids
+from results.join.channels import IDENTIFIED, EnergyError
+from results.record.model import Window
+from results.record.parts import JOULES_PER_WH, OF_ALL_COPIES, all_windows
+from results.record.records import Record, RecordError
+
+# Windows end within 5 % of their length and a step; the rest is room for nodes whose wall clocks differ.
+MIN_COMMON = 0.8  # of the longest window
+FAILED = "copies/failed"  # number and exit code of the copy that failed first
+
+
+def copy_folder(folder: Path, number: int) -> Path:
+    """Return the folder of a copy of a run, counted from 1; for 0 that of the run."""
+    return folder / f"copy_{number}" if number else folder
+
+
+def run_of(folder: Path) -> Path:
+    """Return the folder of the run of a copy; of another folder, the folder itself."""
+    return folder.parent if folder.name.startswith("copy_") else folder
+
+
+def copy_folders(folder: Path, result: Record) -> list[Path]:
+    """Return the folders of all copies that a run's result states; empty for an ordinary run."""
+    copies = (result.get("fill") or {}).get("copies", 0)
+    return [copy_folder(folder, number + 1) for number in range(copies)]
+
+
+def failed_copy(folder: Path) -> tuple[int, int]:
+    """Return number and exit code of the copy of a run that failed first; zeros without one, or if it is not known."""
+    try:
+        number, exit_code = map(int, (folder / FAILED).read_text().split())
+    except (OSError, ValueError):
+        return 0, 0
+    return number, exit_code
+
+
+def together(copies: Sequence[Record]) -> Record:
+    """Return the record of all copies, without energy.
+
+    Its rate is that of the slowest copy times their number, and its window the time common to all. Its work and steps
+    follow from both. All else, such as the times of steps, is that of the slowest copy. Raises RecordError for copies
+    of different options, and EnergyError if their windows have less than MIN_COMMON in common.
+    """
+    if len({copy["provenance"].get("config_hash") for copy in copies}) > 1:
+        raise RecordError("the copies were started with different options: run the point again")
+    unit, number = copies[0]["work_unit"], len(copies)
+    rates = [float(copy["metrics"][f"{unit}_per_s"]) for copy in copies]
+    slowest = copies[rates.index(min(rates))]
+    windows, common_s = _common(copies)
+    layout = {**slowest["layout"], "num_nodes": len(windows)}
+    layout |= {key: number * layout[key] for key in OF_ALL_COPIES if key in layout}
+    rate, per_step = number * min(rates), layout["global_batch_size"] * layout["work_per_sample"]
+    metrics = {
+        **slowest["metrics"],
+        f"{unit}_per_s": rate,
+        f"measured_{unit}": rate * common_s,
+        "measured_s": common_s,
+        "measured_steps": rate * common_s / per_step,
+    }
+    metrics |= {key: number * metrics[key] for key in (f"epcc_{unit}", f"epcc_{unit}_per_s") if key in metrics}
+    devices = [device for copy in copies for device in copy["devices"]]
+    nodes = {str(node.get("hostname")): node for copy in copies for node in copy["provenance"].get("nodes", [])}
+    per_copy = [
+        {"copy": index, "rate": one, "energy_J": None, "windows": copy["windows"]}
+        for index, (copy, one) in enumerate(zip(copies, rates, strict=True), 1)
+    ]
+    return {
+        **slowest,
+        "layout": layout,
+        "metrics": metrics,
+        "windows": windows,
+        "devices": [{**device, "rank": rank} for rank, device in enumerate(devices)],
+        "provenance": {**slowest["provenance"], "nodes": list(nodes.values())},
+        "variant": [*slowest["variant"], f"filled: slowest copy x {number}"],
+        "fill": {
+            "copies": number,
+            "devices_per_copy": slowest["layout"]["num_devices"],
+            "slowest": min(rates),
+            "spread_percent": 100 * (1 - min(rates) / max(rates)),
+            "power_W": None,
+            "power_uncertainty_percent": None,
+            "common_s": common_s,
+            "per_copy": per_copy,
+        },
+    }
+
+
+def of_copy(number: int, copy: Record, planned: Record) -> Record:
+    """Return a copy's record as that of a run whose copies give no result, with the reason in `error`."""
+    of_all: Record = {key: planned[key] for key in ("layout", "fill") if key in planned}
+    return {**copy, **of_all, "error": f"copy {number}: {copy['error']}"}
+
+
+def add_energy(record: Record, copies: Sequence[Record]) -> None:
+    """Add power of all copies, and energy of each one whose devices have sensors of their own, to `fill`.
+
+    The uncertainty is the half-width of the interval by sampling plus the accuracy of the sensor, if it is stated.
+    """
+    energy, fill = record["energy"], record["fill"]
+    share = energy["uncertainty_wh"] / energy["energy_wh"] + (energy["accuracy"] or 0.0)
+    fill |= {"power_W": energy["avg_power_w"], "power_uncertainty_percent": 100 * share}
+    devices = iter(record["devices"])
+    for described, copy in zip(fill["per_copy"], copies, strict=True):
+        described["energy_J"] = _energy_j(energy["channels"], list(islice(devices, len(copy["devices"]))))
+
+
+def _energy_j(channels: Sequence[dict[str, Any]], devices: Sequence[dict[str, Any]]) -> float | None:
+    """Return the energy of devices in joules; None unless each has a sensor that measures it alone."""
+    ids = {(device["hostname"], one) for device in devices for one in same_ids(device["device_id"])}
+    mine = [
+        channel
+        for channel in channels
+        if channel["scope"] in IDENTIFIED
+        and ids & {(channel["hostname"], one) for one in same_ids(channel["device_id"])}
+    ]
+    if len(mine) != len(devices) or any(one["num_devices"] > 1 for one in mine):
+        return None
+    return JOULES_PER_WH * math.fsum(one["energy_wh"] for one in mine)
+
+
+def _common(copies: Sequence[Record]) -> tuple[list[dict[str, Any]], float]:
+    """Return the window common to all copies on each node, and its length in seconds.
+
+    The windows of one node are compared on its monotonic clock, those of several by their wall clocks.
+    """
+    windows = [window for copy in copies for window in all_windows(copy) if window.kind == "measured"]
+    first: dict[tuple[str, str], Window] = {}
+    for window in windows:
+        first.setdefault((window.hostname, window.boot_id), window)
+    wall_s = {node: (one.start_epoch_s or 0.0) - one.start_s for node, one in first.items()}
+    zero_s = next(iter(wall_s.values()), 0.0)
+    ahead_s = {node: offset_s - zero_s for node, offset_s in wall_s.items()}  # the first node's clock is ahead
+    begin_s = max(one.start_s + ahead_s[one.hostname, one.boot_id] for one in windows)
+    end_s = min(one.end_s + ahead_s[one.hostname, one.boot_id] for one in windows)
+    longest_s = max(window.duration_s for window in windows)
+    if end_s - begin_s < MIN_COMMON * longest_s:
+        raise EnergyError(
+            f"the windows of the {len(copies)} copies have {max(0.0, end_s - begin_s):.1f} s in common, at least "
+            f"{MIN_COMMON:.0%} of the longest one's {longest_s:.1f} s wanted: measure longer, and check that the "
+            "clocks of the nodes agree"
+        )
+    found = []
+    for node, one in first.items():
+        start_s, stop_s = begin_s - ahead_s[node], end_s - ahead_s[node]
+        common = replace(one, start_s=start_s, end_s=stop_s)
+        if one.start_epoch_s:
+            common = replace(common, start_epoch_s=start_s + wall_s[node], end_epoch_s=stop_s + wall_s[node])
+        found.append(asdict(common))
+    return found, end_s - begin_s

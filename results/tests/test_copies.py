@@ -1,0 +1,280 @@
+"""Copies of a point that ran at once, as one result: its numbers, and what they are not mixed with."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from results.archive import verify, write_archive
+from results.collect import collect, failed_result, main
+from results.points.repeats import by_point
+from results.predict.predict import groups_of
+from results.record.checks import contradictions
+from results.record.records import RecordError, find_records
+from results.show.tables.table import rows
+from results.tests.conftest import CPU, GPU0, GPU1, make_record
+from results.tests.made_up import result
+from results.verdicts.accept import accept
+from results.verdicts.outcome import Outcome
+from results.verdicts.ranking import ranked_points
+from results.verdicts.requirements import read_requirements
+
+UUIDS = [f"GPU-{number:08d}-0000-0000-0000-000000000000" for number in (1, 2)]
+GPUS = [info._replace(device_id=one) for info, one in zip((GPU0, GPU1), UUIDS, strict=True)]
+PLANNED = {
+    "status": "unfinished",
+    "layout": {"num_devices": 2, "num_nodes": 1, "global_batch_size": 16},
+    "fill": {"copies": 2, "devices_per_copy": 1},
+}
+
+
+def copy_of(tokens_per_s=100.0, start_s=10.0, end_s=20.0, device_id="", hostname="n1", ahead_s=0.0, **changes):
+    """A copy's record, from a node whose monotonic clock began `ahead_s` earlier than that of another."""
+    base = make_record()
+    window = {"hostname": hostname, "boot_id": f"boot-of-{hostname}", "start_s": start_s, "end_s": end_s}
+    window |= {"start_epoch_s": 1000 + start_s - ahead_s, "end_epoch_s": 1000 + end_s - ahead_s, "kind": "measured"}
+    time_s = end_s - start_s
+    return base | {
+        "metrics": {
+            "measured_s": time_s,
+            "measured_steps": tokens_per_s * time_s / 1000,
+            "measured_tokens": tokens_per_s * time_s,
+            "tokens_per_s": tokens_per_s,
+            "tokens_per_s_per_device": tokens_per_s,
+        },
+        "step_times_s": [1000 / tokens_per_s],
+        "windows": [window],
+        "devices": [{**base["devices"][0], "hostname": hostname, "device_id": device_id}],
+        **changes,
+    }
+
+
+@pytest.fixture
+def copies(job):
+    """Write the copies of a run, and return the job's folder."""
+
+    def write(*records):
+        for number, record in enumerate(records, 1):
+            folder = job.path / f"copy_{number}"
+            folder.mkdir()
+            if record:
+                (folder / "record.json").write_text(json.dumps(record))
+        (job.path / "result.json").write_text(json.dumps(make_record() | PLANNED))
+        return job
+
+    return write
+
+
+def of_two_gpus(copies):
+    """Copies on two GPUs of 100 W and 300 W in the common window from 11 s to 20 s; elsewhere both have 200 W."""
+    job = copies(
+        copy_of(100.0, 10.0, 20.0, UUIDS[0]),
+        copy_of(80.0, 11.0, 21.0, UUIDS[1]),
+    )
+    return for_two_gpus(job)
+
+
+def for_two_gpus(job, regions=()):
+    inside = [100.0, 300.0]
+    return job.trace(
+        [info._replace(has_counter=False) for info in GPUS],
+        lambda channel, time_s: inside[channel] if 10.9 < time_s < 20.1 else 200.0,
+        boot_id="boot-of-n1",
+        times_s=[i * 0.1 for i in range(350)],
+        regions=regions,
+    )
+
+
+def test_the_group_has_the_slowest_copy_times_their_number(copies):
+    found = collect(of_two_gpus(copies).path)
+    assert (found["status"], found["error"]) == ("ok", "")
+    assert found["metrics"]["tokens_per_s"] == 160.0
+    assert found["metrics"]["tokens_per_s_per_device"] == 80.0
+    assert found["metrics"]["measured_s"] == pytest.approx(9.0)
+    assert {key: found["layout"][key] for key in ("num_devices", "num_nodes", "global_batch_size")} == {
+        "num_devices": 2,
+        "num_nodes": 1,
+        "global_batch_size": 16,
+    }
+    assert [device["rank"] for device in found["devices"]] == [0, 1]
+    fill = found["fill"]
+    assert (fill["copies"], fill["devices_per_copy"], fill["slowest"]) == (2, 1, 80.0)
+    assert fill["spread_percent"] == pytest.approx(20.0)
+    assert fill["common_s"] == pytest.approx(9.0)
+    assert [(one["copy"], one["rate"]) for one in fill["per_copy"]] == [(1, 100.0), (2, 80.0)]
+
+
+def test_power_and_energy_are_those_of_the_common_window(copies):
+    found = collect(of_two_gpus(copies).path)
+    assert found["fill"]["power_W"] == found["energy"]["avg_power_w"] == pytest.approx(400.0, rel=0.01)
+    assert [one["energy_J"] for one in found["fill"]["per_copy"]] == pytest.approx([900.0, 2700.0], rel=0.01)
+    assert found["energy"]["tokens_per_wh"] == pytest.approx(160.0 / 400.0 * 3600, rel=0.01)
+    share = 100 * found["energy"]["uncertainty_wh"] / found["energy"]["energy_wh"]
+    assert found["fill"]["power_uncertainty_percent"] == pytest.approx(share)
+
+
+def test_its_numbers_agree_with_each_other_and_a_changed_one_is_found(copies):
+    found = collect(of_two_gpus(copies).path)
+    assert list(contradictions(found)) == []
+    for change in ({"slowest": 90.0}, {"power_W": 300.0}, {"spread_percent": 1.0}, {"copies": 3}):
+        assert list(contradictions(found | {"fill": found["fill"] | change}))
+
+
+@pytest.mark.parametrize(
+    ("channel", "why"),
+    [(CPU, "a sensor of the whole node"), (GPUS[0]._replace(device_id=" ".join(UUIDS), num_devices=2), "of both")],
+)
+def test_a_copy_has_no_energy_by_a_sensor_that_it_shares(channel, why, copies):
+    ids = [""] * 2 if channel is CPU else UUIDS
+    job = copies(copy_of(device_id=ids[0]), copy_of(device_id=ids[1]))
+    job.trace([channel], lambda _, __: 50.0, boot_id="boot-of-n1")
+    found = collect(job.path)
+    assert found["status"] == "ok", found["error"]
+    assert found["fill"]["power_W"] == pytest.approx(50.0), why  # counted once
+    assert [one["energy_J"] for one in found["fill"]["per_copy"]] == [None, None]
+
+
+def test_windows_with_too_little_in_common_are_refused(copies):
+    job = copies(copy_of(start_s=10.0, end_s=20.0), copy_of(start_s=12.5, end_s=22.5)).trace([CPU], lambda _, __: 50.0)
+    found = collect(job.path)
+    assert found["status"] == "failed"
+    assert (
+        "the windows of the 2 copies have 7.5 s in common, at least 80% of the longest one's 10.0 s" in found["error"]
+    )
+    assert found["layout"] == PLANNED["layout"]
+    assert "energy" not in found
+
+
+def test_windows_of_several_nodes_are_compared_by_their_wall_clocks(copies):
+    job = copies(copy_of(hostname="n1"), copy_of(60.0, 1011.0, 1020.5, hostname="n2", ahead_s=1000.0))
+    for hostname, first_s in (("n1", 0.0), ("n2", 1000.0)):
+        times_s = [first_s + 0.5 * i for i in range(71)]
+        boot_id = f"boot-of-{hostname}"
+        info = CPU._replace(device_id=hostname)
+        job.trace([info], lambda _, __: 50.0, times_s=times_s, hostname=hostname, boot_id=boot_id, started_s=first_s)
+    found = collect(job.path)
+    assert found["status"] == "ok", found["error"]
+    windows = [(one["hostname"], one["start_s"], one["end_s"]) for one in found["windows"]]
+    assert windows == [("n1", pytest.approx(11.0), 20.0), ("n2", 1011.0, pytest.approx(1020.0))]
+    assert found["layout"]["num_nodes"] == 2
+    assert found["fill"]["power_W"] == pytest.approx(100.0)
+    assert list(contradictions(found)) == []
+
+
+def test_a_copy_that_failed_is_the_result_with_its_cause(copies):
+    bad = copy_of(status="out_of_memory", error="rank 0: no memory")
+    job = copies(copy_of(), bad)
+    for found in (collect(job.path), failed_by(job, "2 1", 1)):
+        assert (found["status"], found["error"]) == ("out_of_memory", "copy 2: rank 0: no memory")
+        assert (found["layout"], found["fill"]) == (PLANNED["layout"], PLANNED["fill"])
+
+
+def failed_by(job, failed, exit_code, reason=""):
+    (job.path / "copies").mkdir(exist_ok=True)
+    (job.path / "copies" / "failed").write_text(f"{failed}\n")
+    return failed_result(job.path, exit_code, reason)
+
+
+def test_a_copy_that_left_no_record_is_named_with_its_last_error(copies):
+    job = copies(copy_of(), None)
+    (job.path / "copy_2" / "job.err").write_text("loading\nRuntimeError: a wrong number\n")
+    found = failed_by(job, "2 7", 7, reason="all nodes ended")
+    assert found["error"] == "copy 2: ended with exit code 7: RuntimeError: a wrong number"
+    found = failed_result(copies_without(job), 137, "")
+    assert found["error"] == "ended by signal 9 (SIGKILL)"  # no copy is known to have failed
+
+
+def copies_without(job):
+    (job.path / "copies" / "failed").unlink()
+    return job.path
+
+
+def test_a_copy_without_a_record_is_no_good_run(copies, capsys):
+    job = copies(copy_of(), None)
+    assert main([str(job.path)]) == 1
+    assert "copy_2/record.json does not exist" in capsys.readouterr().err
+
+
+def test_copies_of_different_options_are_no_group(copies):
+    job = copies(copy_of(provenance={"config_hash": "1"}), copy_of(provenance={"config_hash": "2"}))
+    with pytest.raises(RecordError, match="the copies were started with different options"):
+        collect(job.path)
+
+
+def test_an_archive_of_copies_is_checked_with_their_windows(copies, tmp_path_factory):
+    workflow = tmp_path_factory.mktemp("workflow")
+    (workflow / "llm.yaml").write_text("name: llm\n")
+
+    def problems(job):
+        (job.path / "result.json").write_text(json.dumps(collect(job.path)))
+        archive = tmp_path_factory.mktemp("archive") / "a.tar.zst"
+        assert write_archive([job.path], workflow, archive) == 1
+        return verify(archive).problems
+
+    job = of_two_gpus(copies)
+    assert [one.partition(" from ")[0].partition(": ")[2] for one in problems(job)] == [
+        f"its measured window of copy {copy}" for copy in (1, 2)
+    ]
+    for_two_gpus(job, [(f"measured window of copy {copy}", 9.0 + copy, 19.0 + copy) for copy in (1, 2)])
+    assert problems(job) == []
+
+
+def filled(number=2, **changes):
+    """A group of copies, and an ordinary run of the same number of devices and batch."""
+    ordinary = result(devices=number, batch=8 * number, **changes)
+    fill = {"copies": number, "devices_per_copy": 1, "slowest": ordinary["metrics"]["tokens_per_s"] / number}
+    fill |= {"spread_percent": 3.0, "power_W": ordinary["energy"]["avg_power_w"], "common_s": 60.0, "per_copy": []}
+    return ordinary | {"fill": fill, "variant": [f"filled: slowest copy x {number}"]}
+
+
+def test_runs_of_another_fill_are_no_repeats():
+    runs = [filled(2), filled(2), filled(4), result(devices=2, batch=16)]
+    points = by_point(runs)
+    assert sorted((one.point.copies, len(one.good)) for one in points) == [(0, 1), (2, 2), (4, 1)]
+    assert {str(one.point).rpartition(", ")[2] for one in points} == {"2 copies", "4 copies", "global batch 16"}
+    bad = filled(2) | {"status": "failed", "error": "why"}
+    assert sorted((one.point.copies, len(one.bad)) for one in by_point([*runs, bad])) == [(0, 0), (2, 1), (4, 0)]
+
+
+def test_filled_nodes_are_not_ranked_with_other_runs_nor_predicted_from():
+    mixed = by_point([filled(2, tokens_per_s=900.0), result(devices=2, batch=16)])
+    assert [one.point.copies for one in ranked_points(mixed)] == [0]
+    assert [one.point.copies for group in groups_of(mixed) for one in group.results] == [0]
+    assert [one.point.copies for one in ranked_points(by_point([filled(2)]))] == [2]
+
+
+def test_a_group_is_one_row(copies):
+    header, row = rows([collect(of_two_gpus(copies).path)])
+    shown = dict(zip(header, row, strict=True))
+    assert (shown["copies"], shown["tokens/s"], shown["slowest copy [tokens/s]"]) == ("2", "160.0", "80.0")
+
+
+@pytest.mark.parametrize(("limit_w", "passes"), [(450.0, True), (350.0, False)])
+def test_committed_power_is_a_requirement(limit_w, passes, tmp_path):
+    file = tmp_path / "requirements.yaml"
+    file.write_text(
+        "workloads: {gpt: {benchmark: llm_training, filled: true}}\n"
+        f"must: [{{of: gpt, what: power, at_most: {limit_w}}}]\n"
+    )
+    runs = [filled(2, power_w=power_w) for power_w in (199.0, 200.0, 201.0)]
+    # An ordinary run is none of a filled machine, and so no way to keep to a power.
+    runs += [result(devices=1, power_w=900.0) for _ in range(3)]
+    [verdict] = accept(by_point(runs), read_requirements(file))
+    assert verdict.outcome is (Outcome.PASSED if passes else Outcome.FAILED), verdict
+
+
+@pytest.mark.parametrize("value", ["maybe", "1"])
+def test_filled_is_true_or_false(value, tmp_path):
+    file = tmp_path / "requirements.yaml"
+    file.write_text(f"workloads: {{gpt: {{benchmark: llm_training, filled: {value}}}}}\n")
+    with pytest.raises(RecordError, match=r"filled is .*, but must be true or false"):
+        read_requirements(file)
+
+
+def test_a_stored_group_is_read_again(copies):
+    job = of_two_gpus(copies)
+    (job.path / "result.json").write_text(json.dumps(collect(job.path)))
+    found = find_records([job.path])
+    assert not found.skipped
+    assert [one["fill"]["copies"] for one in found.records] == [2]
