@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from caraml.cli import main
-from tests.conftest import make_checkout
+from tests.conftest import REPOSITORY, make_checkout
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.long
@@ -69,3 +71,30 @@ def test_a_server_that_does_not_start_is_a_row_that_says_so(tmp_path, jube_comma
             "the server ended with exit code 1: error: no such server",
         )
         assert (point / "error").exists()
+
+
+@pytest.mark.parametrize(
+    ("system", "package", "words"),
+    [
+        ("CPU", "", "swept inference CPU once with 2 requests in flight; the report has jube/inference_run"),
+        (
+            "CPU",
+            "raise ImportError('libgomp.so.1: cannot open shared object file')",
+            "demo: LLM inference is left out, because its server does not load "
+            "(ImportError: libgomp.so.1: cannot open shared object file): it needs libgomp1 and the extra 'inference'",
+        ),
+        ("H100", "", "demo: LLM inference is left out on H100: 'jube run jube/inference.yaml --tag H100' runs it"),
+    ],
+)
+def test_the_demo_has_a_server_where_it_loads_and_else_says_why(system, package, words, tmp_path):
+    (tmp_path / "xllamacpp.py").write_text(package)
+    [serve] = re.findall(r"^serve\(\) \{\n.*?^\}\n", (REPOSITORY / "scripts" / "demo.sh").read_text(), re.M | re.S)
+    script = f"""set -euo pipefail
+        say() {{ :; }}
+        sweep() {{ echo "swept $* with $CARAML_BATCHES requests in flight; the report has ${{served[*]}}"; }}
+        {serve}
+        serve {system}"""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environ = {**os.environ, "PATH": path, "PYTHONPATH": f"{tmp_path}:{REPOSITORY}"}
+    done = subprocess.run(["bash", "-c", script], env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert (done.returncode, done.stdout) == (0, f"{words}\n"), done.stderr
