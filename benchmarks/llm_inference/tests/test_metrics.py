@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import statistics
+from functools import partial
 from statistics import NormalDist
 
 import pytest
@@ -17,6 +19,7 @@ from benchmarks.llm_inference.metrics import (
     metrics_of,
     percentile,
     percentile_estimate,
+    ranks,
     rate_estimate,
     share_estimate,
     tpot_s,
@@ -69,16 +72,27 @@ def test_percentiles_agree_with_numpy():
     assert percentile([1.0, 2.0, 4.0, 8.0], 99) == pytest.approx(7.88)
 
 
+def mixed(count: int) -> list[float]:
+    """The numbers up to a count, of which each part has small and large ones alike (golden section)."""
+    turns = [0.618034 * one % 1 for one in range(count)]
+    return [1.0 + sum(other < one for other in turns) for one in turns]
+
+
 def test_few_requests_do_not_bound_a_high_percentile():
     # 1 - 0.99^100 = 63 %: of a hundred requests the largest may well be below the 99th percentile.
-    assert percentile_estimate([float(one) for one in range(100)], 99, 1).high is None
-    assert percentile_estimate([float(one) for one in range(500)], 99, 1).high is not None
+    assert percentile_estimate(mixed(100), 99, 1).high is None
+    assert percentile_estimate(mixed(500), 99, 1).high is not None
 
 
 def test_an_interval_of_a_median_is_conovers():
     # Conover 1999, table A3: of 20 values, the 6th and the 15th.
-    found = percentile_estimate([float(one) for one in range(1, 21)], 50, 1)
-    assert (found.low, found.high) == (6.0, 15.0)
+    assert ranks(20, 0.5) == (6, 15)
+
+
+def test_values_that_drift_have_a_wide_interval():
+    steady, drifting = (percentile_estimate(values, 50, 1) for values in (mixed(500), sorted(mixed(500))))
+    assert steady.high - steady.low < 50
+    assert drifting.high - drifting.low > 300
 
 
 def test_wilsons_interval_agrees_with_a_published_one():
@@ -93,7 +107,7 @@ def test_a_steady_rate_has_a_narrow_interval():
     assert found.high - found.low < 1.0
 
 
-@pytest.mark.parametrize(("streams", "requests"), [(4, 600), (16, 900)])
+@pytest.mark.parametrize(("streams", "requests"), [(4, 800), (16, 800)])
 def test_intervals_hold_the_true_value(streams, requests):
     noise, normal = 0.2, NormalDist()
     mean = math.exp(noise**2 / 2)
@@ -113,6 +127,17 @@ def test_intervals_hold_the_true_value(streams, requests):
             held[key] += low <= value <= (math.inf if high is None else high)
     assert min(held.values()) >= FEWEST_HELD, held
     assert bounded >= FEWEST_HELD
+
+
+def test_intervals_hold_where_requests_share_the_state_of_the_machine():
+    run = partial(closed_loop, 4, noise=0.2, shared=0.15)
+    true_s = statistics.median(map(ttft_s, run(40_000, seed=-1).requests))
+    held = 0
+    for seed in range(RUNS):
+        window = Window(run(600, seed=seed))
+        found = percentile_estimate([ttft_s(one) for one in window.requests], 50, 4)
+        held += found.low <= true_s <= found.high
+    assert held >= FEWEST_HELD
 
 
 def test_streams_that_start_together_are_found():

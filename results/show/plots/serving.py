@@ -63,8 +63,8 @@ def _draw(curves: Sequence[Curve], styles: Styles, line: str | None, labels: tup
     for curve in curves:
         gid, own = f"{OF_SYSTEM}{curve.system}", {} if line is None else {"linestyle": line}
         axes.plot(curve.x, curve.y, label=curve.system, gid=gid, **{**styles[curve.system], **own})
-        for *place, streams in zip(curve.x, curve.y, curve.streams, strict=True) if own else ():
-            axes.annotate(str(streams), place, (4, 4), textcoords="offset points", fontsize=7, gid=gid)
+        for x, y, streams in zip(curve.x, curve.y, curve.streams, strict=True) if own else ():
+            axes.annotate(str(streams), (x, y), (4, 4), textcoords="offset points", fontsize=7, gid=gid)
     axes.set_xlabel(labels[0])
     axes.set_ylabel(labels[1])
     return figure, axes
