@@ -36,7 +36,7 @@ class Adapter(NamedTuple):
     extra: Mapping[str, Any]  # fields of a request, next to those that every server takes
     package: str  # whose version the record has
     random: str = ""  # further arguments for a model with random weights
-    makes: str = "folder"  # what a model with random weights is: a folder, or a gguf file
+    makes_gguf: bool = False  # a model with random weights is a GGUF file, and not a folder
     health: str = "/health"
     counter: str = ""  # of /metrics: tokens that it has generated
     counts_requests: bool = False  # the counter moves when a request ends, and not with each token
@@ -51,7 +51,7 @@ SERVERS: Mapping[str, Adapter] = {
         "{python} -m benchmarks.llm_inference.serve_xllamacpp {model} {port} {streams} {context} {threads}",
         {"stream_options": {"include_usage": True}, "timings_per_token": True, "cache_prompt": False},
         "xllamacpp",
-        makes="gguf",
+        makes_gguf=True,
         counter="llamacpp:tokens_predicted_total",
         counts_requests=True,
         keep_alive=False,  # it closes each connection, although it announces to keep it
@@ -145,7 +145,7 @@ class Process:
                     stdin=subprocess.DEVNULL,
                     stdout=file,
                     stderr=subprocess.STDOUT,
-                    env={**os.environ, **environment},
+                    env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
                     start_new_session=True,
                 )
             except OSError as error:

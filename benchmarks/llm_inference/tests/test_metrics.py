@@ -9,8 +9,9 @@ from statistics import NormalDist
 
 import pytest
 
-from benchmarks.llm_inference.judge import faults, late_client, remarks
-from benchmarks.llm_inference.load import Plan, arrivals_s, log_normal_lengths
+from benchmarks.llm_inference.config import LoadOptions
+from benchmarks.llm_inference.judge import faults, late_client, miscounted, remarks
+from benchmarks.llm_inference.load import arrivals_s, log_normal_lengths
 from benchmarks.llm_inference.metrics import (
     SLOS,
     Slo,
@@ -32,8 +33,8 @@ SLO = Slo(0.06, 0.012, "")
 RUNS, FEWEST_HELD = 200, 182  # intervals that hold in 95 of 100 cases hold fewer times in 1 of 100 tests
 
 
-def plan(streams: int, **changes) -> Plan:
-    return Plan(streams, [(32, OUTPUT)], min_s=0, min_requests=0, limit_s=60, **changes)
+def asked(streams: int, **changes) -> LoadOptions:
+    return LoadOptions(streams, input_tokens=32, output_tokens=OUTPUT, **changes)
 
 
 def metrics(streams=4, requests=400, **changes):
@@ -146,13 +147,13 @@ def test_streams_that_start_together_are_found():
 
 
 def faults_of(window: Window, **changes):
-    return list(faults(window, plan(4, **changes), metrics_of(window, 4, 1, SLO)))
+    return list(faults(window, asked(4, **changes), metrics_of(window, 4, 1, SLO)))
 
 
 def test_a_good_run_has_no_fault():
     window = Window(closed_loop(4, 400, noise=0.1))
     assert faults_of(window) == []
-    assert list(remarks(window, plan(4), metrics_of(window, 4, 1, SLO))) == []
+    assert list(remarks(window, asked(4), metrics_of(window, 4, 1, SLO))) == []
 
 
 @pytest.mark.parametrize(
@@ -176,6 +177,36 @@ def test_too_few_requests_and_a_short_window_are_bad():
     assert "20 requests in the window, at least 30 wanted" in faults_of(Window(closed_loop(4, 20)))[0]
 
 
+def test_a_window_that_is_short_for_its_requests_is_bad():
+    window = Window(closed_loop(4, 20))
+    window.end_s, window.duration_s = window.start_s + 0.4, 0.4
+    assert any("the window of 0.4 s is below 5 times that of a request" in one for one in faults_of(window))
+
+
+@pytest.mark.parametrize("by_request", [False, True])
+def test_another_count_of_the_server_is_bad(by_request):
+    window, load = Window(closed_loop(4, 400)), asked(4)
+    ours = sum(count for _, count in window.output_tokens())
+    assert miscounted(window, load, ours + 10, 0.01, by_request) == ""
+    assert f"and the server {1.02 * ours:.0f}" in miscounted(window, load, 1.02 * ours, 0.0, by_request)
+    assert miscounted(window, load, 1.02 * ours, 0.02 * window.duration_s, by_request) == ""
+
+
+def test_a_rate_that_drifts_is_a_remark():
+    window = Window(closed_loop(4, 400))
+    for request in window.every[: len(window.every) // 3]:
+        request.counts[0] = 3
+    found = list(remarks(window, asked(4), metrics_of(window, 4, 1, SLO)))
+    assert any("between thirds of the window" in one for one in found), found
+
+
+def test_an_open_loop_of_few_requests_varies_by_chance():
+    window = Window(closed_loop(4, 60))
+    for request in window.every[: len(window.every) // 2]:
+        request.ended_s -= 0.08
+    assert not any("in flight grow" in one for one in faults_of(window, rate_per_s=20.0))
+
+
 def test_an_open_loop_whose_queue_grows_is_bad():
     window = Window(closed_loop(4, 400))
     third_s = window.duration_s / 3
@@ -186,11 +217,11 @@ def test_an_open_loop_whose_queue_grows_is_bad():
 
 def test_a_late_client_is_told():
     usual = {"tpot_p50_s": 0.01, "ttft_p50_s": 0.05, "client_delay_p50_s": 0.001, "client_delay_p99_s": 0.001}
-    assert not late_client({**usual, "client_delay_p50_s": 0.0001, "mean_in_flight": 3.99}, plan(4))
-    assert "late by up to 1.00 ms" in late_client({**usual, "mean_in_flight": 3.99}, plan(4))
-    assert "3.90 requests were in flight" in late_client({**usual, "mean_in_flight": 3.9}, plan(4))
+    assert not late_client({**usual, "client_delay_p50_s": 0.0001, "mean_in_flight": 3.99}, asked(4))
+    assert "late by up to 1.00 ms" in late_client({**usual, "mean_in_flight": 3.99}, asked(4))
+    assert "3.90 requests were in flight" in late_client({**usual, "mean_in_flight": 3.9}, asked(4))
     together = Window(closed_loop(8, 400, stagger=False))
-    assert next(remarks(together, plan(8), metrics(8))).startswith("the streams run in lock-step")
+    assert next(remarks(together, asked(8), metrics(8))).startswith("the streams run in lock-step")
 
 
 def test_arrivals_have_the_rate_that_was_asked_for():
