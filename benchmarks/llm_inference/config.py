@@ -38,11 +38,16 @@ class ServerOptions:
     real_weights: bool = option(False, f"weights of {PACKAGED.title}, from the package {PACKAGED.package}")
     model_folder: str = option("", "folder for models that are made; default: a temporary one")
     devices: int = option(1, "accelerators that the server uses, by tensor parallelism")
+    nodes: int = option(1, "with --url: nodes that the server runs on; the energy of several is not measured")
     start_limit_s: float = option(900.0, "seconds that the server may take to be ready")
     server_args: str = option("", "further arguments of the server's command, as one text")
 
     def __post_init__(self) -> None:
-        positive(self, "devices", "start_limit_s", "vocab_size")
+        positive(self, "devices", "nodes", "start_limit_s", "vocab_size")
+        if self.nodes > 1 and not self.url:
+            raise ConfigError(
+                f"--nodes {self.nodes} needs --url: start the server first, see docs/howto/serve_on_several_nodes.md"
+            )
         if self.url and not self.url.startswith("http://"):
             raise ConfigError(f"--url {self.url!r} is no plain HTTP address: write http://HOST:PORT")
         chosen = [flag for flag in ("url", "model_path", "real_weights") if getattr(self, flag)]

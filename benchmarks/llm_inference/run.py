@@ -77,7 +77,7 @@ def describe(config: Config) -> RunRecord:
     record.config["compute"] |= {"precision": precision}
     record.layout = {
         "num_devices": serve.devices,
-        "num_nodes": 1,
+        "num_nodes": serve.nodes,
         "global_batch_size": load.concurrency,
         "work_per_sample": load.output_tokens,
         "tensor_parallel_size": serve.devices,
@@ -103,7 +103,7 @@ def serve_and_measure(config: Config, launch: Launch, record: RunRecord) -> None
 
 
 def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack: ExitStack) -> None:
-    serve, load, devices = config.serve, config.load, _devices(config)
+    serve, load = config.serve, config.load
     started = Started(config, stack)
     server, adapter = started.server, SERVERS[serve.server]
     if serve.url:
@@ -123,8 +123,9 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     measured = measure(server, load, config.window, alone.ended_s - alone.sent_s, started.watch, mark)
     measurement = from_the_start(measured)
     window = Window(measurement)
-    devices[0].peak_memory_bytes = started.process.peak_memory_bytes() if started.process else None
-    record.windows, record.devices = [node_window(measured.start_s, measured.end_s)], devices
+    if started.process:
+        started.devices[0].peak_memory_bytes = started.process.peak_memory_bytes()
+    record.windows, record.devices = [node_window(measured.start_s, measured.end_s)], started.devices
     record.metrics = metrics_of(window, load.concurrency, serve.devices, load.limits)
     record.metrics |= client_metrics(measurement.statistics)
     begin, end = counted
@@ -149,7 +150,7 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     if late:
         (found if os.environ.get("CARAML_EXCLUSIVE") == "yes" else notes).append(late)
     record.serving = {
-        "elsewhere": "" if started.address.is_here() else started.address.host,
+        "elsewhere": started.elsewhere,
         "server": record.choices["server"],
         "version": record.provenance["packages"].get(adapter.package) or "",
         "slo": load.slo,
@@ -169,11 +170,16 @@ class Started:
         self.parameters: int | None = None
         self.ready_s, vocab = 0.0, serve.vocab_size
         names = [serve.served_model] if serve.served_model else []
-        if serve.url:
-            parts = urlsplit(serve.url)
-            self.address = Address(parts.hostname or "", parts.port or 80)
-        else:
-            self.address = Address("127.0.0.1", free_port())
+        parts = urlsplit(serve.url or f"http://127.0.0.1:{free_port()}")
+        self.address = Address(parts.hostname or "", parts.port or 80)
+        # The sensors of this node show no other one's power.
+        self.elsewhere = "" if serve.nodes == 1 and self.address.is_here() else self.address.host
+        nodes = [
+            f"{self.address.host}, node {1 + rank * serve.nodes // serve.devices}" for rank in range(serve.devices)
+        ]
+        unknown = [Device(node, rank, "", "", None, "") for rank, node in enumerate(nodes)]
+        self.devices = unknown if self.elsewhere else _devices(config)
+        if not serve.url:
             path, vocab = self._start(config, stack)
             names = [NAME, path.name]
         served = self.address.models()

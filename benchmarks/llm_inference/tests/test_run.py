@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import signal
 import statistics
@@ -17,10 +18,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.llm_inference import run
-from benchmarks.llm_inference.servers import NAME, SERVERS
+from benchmarks.llm_inference.servers import NAME, SERVERS, free_port
 from results.join.serving import request_problems
+from results.record.checks import contradictions
 from results.record.checks.inference import RULES, rates
 from results.record.checks.run import Run
+from tests.conftest import make_checkout
 
 pytestmark = pytest.mark.long
 
@@ -173,6 +176,10 @@ def test_a_server_that_runs_already_is_measured(against_mock):
         try:
             code, record = against_mock("--concurrency", "2", "--url", url)
             assert (code, record["model"]) == (0, "mine"), record["error"]
+            on_two = ("--nodes", "2", "--devices", "16", "--device", "gpu")
+            code, record = against_mock("--concurrency", "2", "--url", url, *on_two)
+            assert (code, record["serving"]["elsewhere"]) == (0, "127.0.0.1"), record["error"]
+            assert (record["layout"]["num_nodes"], contradictions(record)) == (2, [])
             code, record = against_mock("--url", url, "--served-model", "yours")
             assert "the model yours was asked for, and the server has mine" in record["error"]
         finally:
@@ -183,6 +190,7 @@ def test_a_server_that_runs_already_is_measured(against_mock):
     ("flags", "words"),
     [
         (("--url", "https://x"), "is no plain HTTP address"),
+        (("--nodes", "2"), "--nodes 2 needs --url: start the server first"),
         (("--output-tokens", "1"), "output_tokens must be 2 or more"),
         (("--model-path", "/nowhere"), "--model-path /nowhere does not exist"),
         (("--real-weights", "--server", "vllm"), "--real-weights are a file for xllamacpp"),
@@ -218,6 +226,33 @@ def test_a_launcher_that_is_ended_ends_its_server(tmp_path):
         with suppress(OSError):
             commands.append(path.read_text().replace("\0", " "))
     assert not any(mine in one for one in commands)
+
+
+def test_the_job_of_several_nodes_measures_the_first_one(tmp_path):
+    """Slurm and the server are stand-ins: the first node's part serves on the port that the job asks for."""
+    programs = {
+        "scontrol": "echo 127.0.0.1; echo 127.0.0.2",
+        "srun": 'while [[ $1 == --* ]]; do shift; done; SLURM_NODEID=0 exec "$@"',
+        "vllm": f'echo "$@" >{tmp_path}/asked; while [[ $1 != --port ]]; do shift; done; '
+        f'exec "{sys.executable}" -m benchmarks.llm_inference.tests.mock_server --port "$2"',
+    }
+    for name, text in programs.items():
+        (tmp_path / name).write_text(f"#!/usr/bin/env bash\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    folder = make_checkout(tmp_path / "caraml")
+    job = folder / "scripts" / "serve_on_nodes.sh"
+    flags = "--min-s 1 --min-requests 30 --input-tokens 8 --output-tokens 8"
+    text = job.read_text().replace("--device gpu", f"--device gpu {flags}").replace("port=8000", f"port={free_port()}")
+    job.write_text(text)
+    slurm = {"SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_NUM_NODES": "2", "SLURM_GPUS_ON_NODE": "8"}
+    environ = {**os.environ, **slurm, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    command = ["bash", str(job), "vllm", "/models/mine", "32000", "2"]
+    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads((folder / "serve_on_nodes" / "2" / "result.json").read_text())
+    assert (result["status"], result["layout"]["num_devices"], result["layout"]["num_nodes"]) == ("ok", 16, 2)
+    assert result["serving"]["elsewhere"] == "127.0.0.1"
+    assert "--pipeline-parallel-size 2 " in (tmp_path / "asked").read_text()
 
 
 def test_names_of_files_agree_with_those_of_results():
