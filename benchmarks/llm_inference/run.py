@@ -174,11 +174,7 @@ class Started:
         self.address = Address(parts.hostname or "", parts.port or 80)
         # The sensors of this node show no other one's power.
         self.elsewhere = "" if serve.nodes == 1 and self.address.is_here() else self.address.host
-        nodes = [
-            f"{self.address.host}, node {1 + rank * serve.nodes // serve.devices}" for rank in range(serve.devices)
-        ]
-        unknown = [Device(node, rank, "", "", None, "") for rank, node in enumerate(nodes)]
-        self.devices = unknown if self.elsewhere else _devices(config)
+        self.devices = [] if self.elsewhere else _devices(config)
         if not serve.url:
             path, vocab = self._start(config, stack)
             names = [NAME, path.name]
