@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from caraml.cli import main
-from tests.conftest import REPOSITORY, make_checkout
+from tests.conftest import REPOSITORY, made_up_system, make_checkout
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.long
@@ -60,6 +60,22 @@ def test_a_sweep_has_a_row_for_each_load_and_its_archive_is_verified(tmp_path, j
     ]
     assert main(["archive", str(out), "-o", str(tmp_path / "a.tar.zst")]) == 0
     assert main(["verify", str(tmp_path / "a.tar.zst")]) == 0, capsys.readouterr()
+
+
+@pytest.mark.parametrize("server", ["vllm", "sglang", "trtllm"])
+def test_a_server_runs_in_its_own_image(server, tmp_path, jube_command):
+    block = made_up_system(submit="sbatch", image="$framework-nvidia-x86_64", default_server="vllm")
+    checkout = make_checkout(tmp_path / "caraml", block)
+    for name, said in (("sbatch", "1"), ("scontrol", "Slurmctld(primary) at made-up is UP")):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho '{said}'\n")
+        (tmp_path / name).chmod(0o755)
+    environ = {**os.environ, "CARAML_BATCHES": "4", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    tags = ["TESTBED", "once", *([server] if server != "vllm" else [])]
+    command = [jube_command, "run", "jube/inference.yaml", "--outpath", str(tmp_path / "run"), "--tag", *tags]
+    done = subprocess.run(command, cwd=checkout, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
+    [node] = (tmp_path / "run").glob("*/*_benchmark/work/node.sh")
+    assert f'"{server}-nvidia-x86_64"' in node.read_text(), done.stdout + done.stderr
+    assert f" --server {server} " in node.read_text()
 
 
 FAILURES = [  # of the points with 1 to 7 requests in flight, in the order of the mock server's list
