@@ -27,7 +27,8 @@ part() {
 server=$1 model=$2 vocabulary=$3 out=serve_on_nodes
 shift 3
 (($#)) || set -- 1 16 64 256
-first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
+first=${nodes[0]}
 mkdir -p "$out"
 srun --kill-on-bad-exit=1 scripts/serve_on_nodes.sh part "$server" "$model" "$first" >"$out/server.log" 2>&1 &
 parts=$!

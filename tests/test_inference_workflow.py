@@ -18,7 +18,7 @@ from tests.waiting import PATIENCE_S
 pytestmark = pytest.mark.long
 
 SITE = "llm_inference_flags: --min-s 2 --min-requests 30\n"
-MOCK = '"{python} -m benchmarks.llm_inference.tests.mock_server --port {port} --ttft-s 0.01 --tpot-s 0.002"'
+MOCK = '"{python} -m benchmarks.llm_inference.tests.mock_server --port {port} --ttft-s 0.05 --tpot-s 0.01"'
 
 
 def swept(checkout: Path, jube: str, out: Path, concurrency: str) -> list[Path]:
@@ -37,8 +37,7 @@ def with_command(folder: Path, command: str) -> Path:
     text = servers.read_text()
     own = '"{python} -m benchmarks.llm_inference.serve_xllamacpp {model} {port} {streams} {context} {threads}"'
     assert own in text
-    text = text.replace(own, command).replace("llamacpp:tokens_predicted_total", "mock_tokens_total")
-    servers.write_text(text.replace("counts_requests=True", "counts_requests=False"))
+    servers.write_text(text.replace(own, command))
     return checkout
 
 
@@ -51,7 +50,7 @@ def test_a_sweep_has_a_row_for_each_load_and_its_archive_is_verified(tmp_path, j
         energy, metrics = record["energy"], record["metrics"]
         per_token_j = energy["energy_wh"] * 3600 / metrics["measured_tokens"]
         assert energy["j_per_output_token"] == pytest.approx(per_token_j)
-        assert metrics["ttft_p50_s"] > 0.01
+        assert metrics["ttft_p50_s"] > 0.05
     done = subprocess.run([jube_command, "result", str(out), "-i", "last", "-a"], capture_output=True, text=True)
     rows = [line.split("|") for line in done.stdout.splitlines() if "xllamacpp" in line]
     assert [(row[1].strip(), row[8].strip(), row[-2].strip()) for row in rows] == [

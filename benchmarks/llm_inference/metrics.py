@@ -254,13 +254,11 @@ def client_metrics(of_processes: Iterable[Statistics]) -> Metrics:
     """Return what the client cost, and how late it read: upper bounds of the delay of events, over all processes."""
     every = list(of_processes)
     delays_s = sorted(one for process in every for one in process.delays_s)
-    lateness_s = sorted(one for process in every for one in process.lateness_s)
     tokens = sum(one.tokens for one in every)
     return {
         "client_processes": len(every),
         "client_delay_p50_s": percentile(delays_s, 50) if delays_s else None,
         "client_delay_p99_s": percentile(delays_s, 99) if delays_s else None,
-        "client_lateness_p50_s": percentile(lateness_s, 50) if lateness_s else None,
         "client_cpu_us_per_token": 1e6 * sum(one.cpu_s for one in every) / tokens if tokens else None,
         "client_reconnects": sum(one.reconnects for one in every),
     }

@@ -123,8 +123,6 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     measured = measure(server, load, config.window, alone.ended_s - alone.sent_s, started.watch, mark)
     measurement = from_the_start(measured)
     window = Window(measurement)
-    if started.process:
-        started.devices[0].peak_memory_bytes = started.process.peak_memory_bytes()
     record.windows, record.devices = [node_window(measured.start_s, measured.end_s)], started.devices
     record.metrics = metrics_of(window, load.concurrency, serve.devices, load.limits)
     record.metrics |= client_metrics(measurement.statistics)
@@ -141,14 +139,12 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
         "server_tokens": server_tokens,
     }
     _store_requests(record, measurement, config)
-    found = list(faults(window, load, record.metrics))
-    if server_tokens is not None and (
-        words := miscounted(window, load, server_tokens, late_s, adapter.counts_requests)
-    ):
-        found.append(words)
-    late, notes = late_client(record.metrics, load), list(remarks(window, load, record.metrics))
-    if late:
-        (found if os.environ.get("CARAML_EXCLUSIVE") == "yes" else notes).append(late)
+    found, notes = list(faults(window, load, record.metrics)), list(remarks(window, load, record.metrics))
+    late = [late_client(record.metrics, load)]
+    if server_tokens is not None:
+        late.append(miscounted(window, load, server_tokens, late_s, adapter.counts_requests))
+    # Where others use the node, too, both can be theirs.
+    (found if os.environ.get("CARAML_EXCLUSIVE") == "yes" else notes).extend(filter(None, late))
     record.serving = {
         "elsewhere": started.elsewhere,
         "server": record.choices["server"],
@@ -166,7 +162,7 @@ class Started:
 
     def __init__(self, config: Config, stack: ExitStack) -> None:
         serve, adapter = config.serve, SERVERS[config.serve.server]
-        self.process: Process | None = None
+        self._process: Process | None = None
         self.parameters: int | None = None
         self.ready_s, vocab = 0.0, serve.vocab_size
         names = [serve.served_model] if serve.served_model else []
@@ -217,15 +213,15 @@ class Started:
         more = f"{serve.server_args} {'--quantization fp8' if config.precision == 'fp8' else ''}"
         log = _next_to(config, LOG_SUFFIX) or folder / "server.log"
         stack.enter_context(_ended_by_signals())
-        self.process = Process(command_of(adapter, values, is_random, more), adapter.environment, log)
-        stack.callback(self.process.stop)
-        self.ready_s = self.process.wait_until_ready(self.address, adapter.health, serve.start_limit_s)
+        self._process = Process(command_of(adapter, values, is_random, more), adapter.environment, log)
+        stack.callback(self._process.stop)
+        self.ready_s = self._process.wait_until_ready(self.address, adapter.health, serve.start_limit_s)
         return path, vocab
 
     def watch(self) -> None:
         """Raise LoadError when the server is gone."""
-        if self.process:
-            self.process.watch()
+        if self._process:
+            self._process.watch()
 
 
 @contextmanager

@@ -151,11 +151,6 @@ class Process:
             except OSError as error:
                 raise LoadError(f"the server cannot be started: {command[0]}: {error.strerror}") from error
 
-    @property
-    def pid(self) -> int:
-        """Process id of the server."""
-        return self._child.pid
-
     def watch(self) -> None:
         """Raise LoadError, with the reason from its log, when the server is gone."""
         code = self._child.poll()
@@ -185,19 +180,11 @@ class Process:
                 return found[-1][:500]
         return lines[-1][:500] if lines else f"{self.log.name} is empty"
 
-    def peak_memory_bytes(self) -> int | None:
-        """Return the most memory that the server's first process held; None where the kernel does not say."""
-        try:
-            found = re.search(r"^VmHWM:\s*(\d+)", Path(f"/proc/{self.pid}/status").read_text(), re.MULTILINE)
-        except OSError:
-            return None
-        return int(found[1]) * 1024 if found else None
-
     def stop(self) -> None:
         """End it and all that it started."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             with suppress(ProcessLookupError):
-                os.killpg(self.pid, number)
+                os.killpg(self._child.pid, number)
             with suppress(subprocess.TimeoutExpired):
                 self._child.wait(GRACE_S)
 

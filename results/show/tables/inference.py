@@ -42,8 +42,7 @@ COLUMNS = (
 )
 
 
-def _column(title: str, path: str) -> PointColumn:
-    return PointColumn(title, methodcaller("value", path), methodcaller("half_width", path))
+OF_DEVICES = ("tokens/s/device", "total tokens/s", "tokens/Wh")  # follow from other columns, and are left out of points
 
 
 OF_POINTS = (
@@ -57,20 +56,12 @@ OF_POINTS = (
     PointColumn("runs", lambda one: len(one.good)),
     *(
         made
-        for title, path in (
-            ("tokens/s", THROUGHPUT),
-            ("tokens/s/user", "metrics.tokens_per_s_per_user"),
-            ("TTFT p50 [s]", "metrics.ttft_p50_s"),
-            ("TTFT p99 [s]", "metrics.ttft_p99_s"),
-            ("TPOT p50 [s]", "metrics.tpot_p50_s"),
-            ("TPOT p99 [s]", "metrics.tpot_p99_s"),
-            ("goodput [requests/s]", "metrics.goodput_requests_per_s"),
-            ("avg power [W]", "energy.avg_power_w"),
-            ("J/output token", "energy.j_per_output_token"),
-            ("J/total token", "energy.j_per_total_token"),
-            ("J/request", "energy.j_per_request"),
+        for one in COLUMNS
+        if one.form and one.title not in OF_DEVICES
+        for made in (
+            PointColumn(one.title, methodcaller("value", one.path), methodcaller("half_width", one.path)),
+            PointColumn("± 95 %", *[methodcaller("half_width", one.path)] * 2),
         )
-        for made in (_column(title, path), PointColumn("± 95 %", *[methodcaller("half_width", path)] * 2))
     ),
     *(one for one in POINT_COLUMNS if one.title in ("sampling ± [%]", "sensor accuracy", "energy")),
 )
