@@ -215,7 +215,7 @@ class Started:
         stack.enter_context(_ended_by_signals())
         self._process = Process(command_of(adapter, values, is_random, more), adapter.environment, log)
         stack.callback(self._process.stop)
-        self.ready_s = self._process.wait_until_ready(self.address, adapter.health, serve.start_limit_s)
+        self.ready_s = self._process.wait_until_ready(self.address, serve.start_limit_s)
         return path, vocab
 
     def watch(self) -> None:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from benchmarks.common.node.out_of_memory import WORDS
 from benchmarks.llm_inference.load import LoadError
 
-COMPLETIONS, MODELS = "/v1/completions", "/v1/models"
+COMPLETIONS, MODELS, HEALTH = "/v1/completions", "/v1/models", "/health"  # of all of them
 NAME = "model"  # by which our own servers know their model
 GRACE_S = 5.0  # for a server to end, before it is killed; what started us waits 10 s
 POLL_S = 0.2
@@ -37,7 +37,6 @@ class Adapter(NamedTuple):
     package: str  # whose version the record has
     random: str = ""  # further arguments for a model with random weights
     makes_gguf: bool = False  # a model with random weights is a GGUF file, and not a folder
-    health: str = "/health"
     counter: str = ""  # of /metrics: tokens that it has generated
     counts_requests: bool = False  # the counter moves when a request ends, and not with each token
     keep_alive: bool = True
@@ -160,13 +159,13 @@ class Process:
                 how = f"was ended by signal {-code} ({signal.Signals(-code).name})"
             raise LoadError(f"the server {how}: {self._reason()}")
 
-    def wait_until_ready(self, address: Address, health: str, limit_s: float) -> float:
+    def wait_until_ready(self, address: Address, limit_s: float) -> float:
         """Return after how many seconds it was ready; raises LoadError when it ends, or is not ready in time."""
         begun_s = time.monotonic()
         while time.monotonic() - begun_s < limit_s:
             self.watch()
             with suppress(OSError):  # it does not listen yet
-                if address.get(health)[0] == 200:
+                if address.get(HEALTH)[0] == 200:
                     return time.monotonic() - begun_s
             time.sleep(POLL_S)
         raise LoadError(f"the server was not ready after {limit_s:g} s: {self._reason()}")
