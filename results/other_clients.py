@@ -1,14 +1,14 @@
 """Results of other clients of servers as records of a lower grade: by their definitions, without window or energy.
 
-vllm bench serve: flat JSON (vllm/benchmarks/serve.py). aiperf: profile_export_aiperf.json, schema 1.4. guidellm 0.8:
-its JSON report. Throughput is all tokens over the whole duration, ramp and drain included.
+Read by meaning, as their files have it: vllm bench serve 0.32 (flat JSON), aiperf 0.13 (profile_export_aiperf.json) and
+guidellm 0.8 (its JSON report). Throughput is all tokens over the whole duration, ramp and drain included.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,178 +18,170 @@ from results.record.records import Record, RecordError
 
 BENCHMARK = "llm_inference"
 NOTE = "by the definitions of {}: tokens/s over the whole run, ramp and drain included; no window and no energy"
+PERCENTILES = ("p50", "p90", "p99")
 
 
 class Figures(NamedTuple):
-    """Figures of one run of a client, by our names; None for one that is missing."""
+    """Figures of one run of a client, by our meaning; None for one that is missing."""
 
-    client: str
-    model: str
+    model: str | None
+    concurrency: float
+    requests: float
+    failed: float | None
+    input_tokens: float | None  # of all requests that succeeded
+    output_tokens: float
+    tokens_per_s: float
+    latencies_s: dict[str, float]  # ttft_p50_s and so on
+
+
+class Stated(NamedTuple):
+    """Facts that no client's file has, stated by the user."""
+
+    system: str
+    devices: int
     server: str
-    concurrency: float | None
-    requests: float | None
-    duration_s: float | None
-    input_each: float | None
-    output_each: float | None
-    tokens_per_s: float | None
-    latencies_s: dict[str, float | None]  # ttft_p50 and so on
-    failed: float
+    precision: str
 
 
-def read_other(path: Path, system: str, devices: int, precision: str) -> list[Record]:
+def read_other(path: Path, stated: Stated) -> list[Record]:
     """Return the records of a file; raises RecordError for one that is of no client that is known, or incomplete."""
+    if stated.devices < 1:
+        raise RecordError(f"--devices {stated.devices}: write 1 or more")
     try:
         content = path.read_bytes()
         found = json.loads(content)
     except (OSError, ValueError, RecursionError) as error:
         raise RecordError(f"{path} cannot be read as JSON: {error}") from error
-    for is_its, figures in CLIENTS:
-        if isinstance(found, dict) and is_its(found):
-            try:
-                every = list(figures(found))
-            except (AttributeError, LookupError, TypeError, ValueError) as error:
-                raise RecordError(f"{path} lacks a part that its client writes: {error!r}") from error
-            digest = hashlib.sha256(content).hexdigest()
-            return [_record(one, system, devices, precision, f"{digest} {number}") for number, one in enumerate(every)]
-    raise RecordError(f"{path} is no result of vllm bench serve, aiperf or guidellm")
+    client = next((one for one, (key, _) in CLIENTS.items() if isinstance(found, dict) and key in found), None)
+    if client is None:
+        raise RecordError(f"{path} is no result of {', '.join(CLIENTS)}")
+    figures, digest = CLIENTS[client][1], hashlib.sha256(content).hexdigest()
+    try:
+        runs = enumerate(found["benchmarks"] if client == "guidellm" else [found])
+        return [_record(client, figures(run), stated, f"{digest} {number}") for number, run in runs]
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise RecordError(f"{path} lacks a part that {client} writes: {error!r}") from error
 
 
-def _record(one: Figures, system: str, devices: int, precision: str, run_id: str) -> Record:
-    known = (one.requests, one.duration_s, one.output_each, one.tokens_per_s)
-    if not all(is_number(value) and value > 0 for value in known):
-        raise RecordError(f"the result of {one.client} has no requests, duration, lengths or throughput")
-    requests, duration_s, output_each, tokens_per_s = map(float, filter(is_number, known))
-    lengths = "/".join("?" if value is None else f"{value:.0f}" for value in (one.input_each, output_each))
+def _record(client: str, run: Figures, stated: Stated, run_id: str) -> Record:
+    if not all(is_number(one) and one > 0 for one in (run.requests, run.output_tokens, run.tokens_per_s)):
+        raise RecordError(f"the result of {client} has no requests, tokens or throughput")
+    duration_s, output_each = run.output_tokens / run.tokens_per_s, run.output_tokens / run.requests
     metrics: dict[str, Any] = {
         "measured_s": duration_s,
-        "measured_tokens": tokens_per_s * duration_s,
-        "measured_requests": requests,
+        "measured_tokens": run.output_tokens,
+        "measured_requests": run.requests,
         "output_tokens_per_request": output_each,
-        "input_tokens": None if one.input_each is None else one.input_each * requests,
-        "tokens_per_s": tokens_per_s,
-        "tokens_per_s_per_device": tokens_per_s / devices,
-        "requests_per_s": requests / duration_s,
-        **{f"{name}_s": value for name, value in one.latencies_s.items()},
+        "input_tokens": run.input_tokens,
+        "tokens_per_s": run.tokens_per_s,
+        "tokens_per_s_per_device": run.tokens_per_s / stated.devices,
+        "requests_per_s": run.requests / duration_s,
+        **run.latencies_s,
     }
-    if tpot_s := one.latencies_s.get("tpot_p50"):
+    if tpot_s := run.latencies_s.get("tpot_p50_s"):
         metrics["tokens_per_s_per_user"] = 1 / tpot_s
+    label = f"{stated.server}, by {client}"
+    input_each = "?" if run.input_tokens is None else f"{run.input_tokens / run.requests:.0f}"
     return {
         "schema_version": SCHEMA_VERSION,
         "run_id": run_id,
         "benchmark": BENCHMARK,
-        "system": system,
-        "model": one.model or "unknown",
+        "system": stated.system,
+        "model": run.model or "unknown",
         "work_unit": "tokens",
-        "status": "failed" if one.failed else "ok",
-        "error": f"{one.failed:.0f} requests failed" if one.failed else "",
-        "precision": precision,
-        "data": f"requests of {one.client}",
-        "sample": f"{lengths} tokens",
-        "choices": {"server": one.server or "unknown"},
-        "variant": [*filter(None, [one.server]), f"by {one.client}"],
+        "status": "failed" if run.failed else "ok",
+        "error": f"{run.failed:.0f} requests failed" if run.failed else "",
+        "precision": stated.precision,
+        "data": f"requests of {client}",
+        "sample": f"{input_each}/{output_each:.0f} tokens",
+        "choices": {"server": stated.server},
+        "variant": [label],
         "layout": {
-            "num_devices": devices,
+            "num_devices": stated.devices,
             "num_nodes": 1,
-            "global_batch_size": round(one.concurrency or 0),
+            "global_batch_size": round(run.concurrency),
             "work_per_sample": round(output_each),
         },
         "metrics": metrics,
         "windows": [],
         "devices": [],
         "serving": {
-            "server": one.server or "unknown",
+            "server": label,
             "version": "",
             "elsewhere": "unknown",
-            "defined_by": one.client,
-            "notes": [NOTE.format(one.client)],
+            "defined_by": client,
+            "notes": [NOTE.format(client)],
         },
     }
 
 
-def _vllm(found: dict[str, Any]) -> Iterator[Figures]:
-    latencies = {
-        f"{ours}_{percentile}": _ms(found.get(f"{theirs}_{name}_ms"))
-        for ours, name in (("ttft", "ttft"), ("tpot", "tpot"), ("e2e", "e2el"))
-        for percentile, theirs in (("p50", "median"), ("p90", "p90"), ("p99", "p99"))
-    }
-    completed = found["completed"]
-    yield Figures(
-        "vllm bench serve",
-        str(found.get("model_id") or ""),
-        str(found.get("backend") or ""),
-        found.get("max_concurrency"),
-        completed,
-        found["duration"],
-        found["total_input_tokens"] / completed if completed else None,
-        found["total_output_tokens"] / completed if completed else None,
+def _vllm(found: dict[str, Any]) -> Figures:
+    def latency(name: str) -> dict[str, Any]:
+        return {"p50": found.get(f"median_{name}_ms"), **{one: found.get(f"{one}_{name}_ms") for one in ("p90", "p99")}}
+
+    return Figures(
+        found["model_id"],
+        # Without a limit of requests in flight, their mean number by Little's law.
+        found["max_concurrency"] or sum(found.get("latencies", ())) / found["duration"],
+        found["completed"],
+        found.get("failed"),
+        found["total_input_tokens"],
+        found["total_output_tokens"],
         found["output_throughput"],
-        latencies,
-        found.get("failed") or 0,
+        _latencies_s(map(latency, ("ttft", "tpot", "e2el"))),
     )
 
 
-def _aiperf(found: dict[str, Any]) -> Iterator[Figures]:
-    def value(name: str, kind: str = "avg") -> float | None:
-        return (found.get(name) or {}).get(kind)
+def _aiperf(found: dict[str, Any]) -> Figures:
+    def value(name: str) -> Any:
+        return found.get(name, {}).get("avg")
 
-    asked = found.get("input_config") or {}
-    models = (asked.get("endpoint") or {}).get("model_names") or [""]
-    requests, rate = value("request_count"), value("request_throughput")
-    names = (("ttft", "time_to_first_token"), ("tpot", "inter_token_latency"), ("e2e", "request_latency"))
-    yield Figures(
-        "aiperf",
-        str(models[0]),
-        "",
-        (asked.get("loadgen") or {}).get("concurrency"),
-        requests,
-        value("benchmark_duration") or (requests / rate if requests and rate else None),
-        value("input_sequence_length"),
-        value("output_sequence_length"),
+    asked = found["input_config"]
+    concurrencies = (one.get("concurrency") for one in asked["phases"] if one["kind"] == "profiling")
+    return Figures(
+        asked["models"]["items"][0]["name"],
+        next(concurrencies, None) or value("effective_concurrency"),
+        value("request_count"),
+        value("error_request_count"),
+        value("total_isl"),
+        value("total_osl"),
         value("output_token_throughput"),
-        {f"{ours}_{kind}": _ms(value(theirs, kind)) for ours, theirs in names for kind in ("p50", "p90", "p99")},
-        value("error_request_count") or 0,
+        _latencies_s(found.get(one, {}) for one in ("time_to_first_token", "inter_token_latency", "request_latency")),
     )
 
 
-def _guidellm(found: dict[str, Any]) -> Iterator[Figures]:
-    for one in found["benchmarks"]:
-        metrics = one["metrics"]
+def _guidellm(run: dict[str, Any]) -> Figures:
+    config, metrics = run["config"], run["metrics"]
 
-        def good(name: str, metrics: dict[str, Any] = metrics) -> dict[str, Any]:
-            return (metrics.get(name) or {}).get("successful") or {}
+    def good(name: str) -> Any:
+        return metrics[name]["successful"]
 
-        def latencies(ours: str, name: str, unit_s: float, good: Callable[[str], dict[str, Any]] = good) -> Any:
-            of_all = good(name).get("percentiles") or {}
-            return {f"{ours}_{kind}": _ms(of_all.get(kind), unit_s) for kind in ("p50", "p90", "p99")}
-
-        totals = metrics.get("request_totals") or {}
-        requests, rate = totals.get("successful"), good("requests_per_second").get("mean")
-        yield Figures(
-            "guidellm",
-            str((one.get("config") or {}).get("model") or (found.get("args") or {}).get("model") or ""),
-            "",
-            good("request_concurrency").get("mean"),
-            requests,
-            one.get("duration") or (requests / rate if requests and rate else None),
-            good("prompt_token_count").get("mean"),
-            good("output_token_count").get("mean"),
-            good("output_tokens_per_second").get("mean"),
-            {
-                **latencies("ttft", "time_to_first_token_ms", 1e-3),
-                **latencies("tpot", "inter_token_latency_ms", 1e-3),
-                **latencies("e2e", "request_latency", 1.0),
-            },
-            totals.get("errored") or 0,
-        )
+    names = ("time_to_first_token_ms", "inter_token_latency_ms", "request_latency")
+    return Figures(
+        config["backend"]["model"],
+        config["strategy"].get("streams") or good("request_concurrency")["mean"],
+        good("request_totals"),
+        metrics["request_totals"]["errored"],
+        good("prompt_token_count")["total_sum"],
+        good("output_token_count")["total_sum"],
+        good("output_tokens_per_second")["mean"],
+        _latencies_s((good(name)["percentiles"] for name in names), e2e_unit_s=1.0),
+    )
 
 
-def _ms(value: Any, unit_s: float = 1e-3) -> float | None:
-    return float(value) * unit_s if is_number(value) else None
+def _latencies_s(of_each: Iterable[Mapping[str, Any]], e2e_unit_s: float = 1e-3) -> dict[str, float]:
+    """Return latencies by our names, from the percentiles of TTFT, TPOT and the whole request."""
+    return {
+        f"{name}_{percentile}_s": percentiles[percentile] * unit_s
+        for name, unit_s, percentiles in zip(("ttft", "tpot", "e2e"), (1e-3, 1e-3, e2e_unit_s), of_each, strict=True)
+        for percentile in PERCENTILES
+        if is_number(percentiles.get(percentile))
+    }
 
 
-# How a client's file is known, and its figures.
-CLIENTS: Sequence[tuple[Callable[[dict[str, Any]], bool], Callable[[dict[str, Any]], Iterator[Figures]]]] = (
-    (lambda found: "output_throughput" in found and "completed" in found, _vllm),
-    (lambda found: "output_token_throughput" in found, _aiperf),
-    (lambda found: isinstance(found.get("benchmarks"), list), _guidellm),
-)
+# A key that only this client's file has, and the figures of one of its runs.
+CLIENTS: Mapping[str, tuple[str, Callable[[dict[str, Any]], Figures]]] = {
+    "vllm bench serve": ("output_throughput", _vllm),
+    "aiperf": ("output_token_throughput", _aiperf),
+    "guidellm": ("benchmarks", _guidellm),
+}

@@ -44,7 +44,7 @@ class Adapter(NamedTuple):
     environment: Mapping[str, str] = {}
 
 
-# Command lines and fields: documentation of each server, 2026-11. Only xllamacpp has been run from here.
+# Command lines and fields: documentation of each server, 2026-11. xllamacpp and vllm, on CPUs, have been run.
 SERVERS: Mapping[str, Adapter] = {
     "xllamacpp": Adapter(
         "{python} -m benchmarks.llm_inference.serve_xllamacpp {model} {port} {streams} {context} {threads}",

@@ -13,7 +13,7 @@ from caraml.errors import SweepError
 from caraml.installation import checkout
 from caraml.sweep import no_results, run_folder
 from results import archive as archives
-from results.other_clients import read_other
+from results.other_clients import Stated, read_other
 from results.record.records import RESULT_NAME, RecordError, write_record
 from results.record.values import count
 from results.show.tracking.servers import MODES, log_to_mlflow, log_to_wandb
@@ -107,11 +107,13 @@ def verify(options: argparse.Namespace) -> int:
     out("folder for the records", Path("results_of_others")),
     argument("--system", required=True, help="on which it ran"),
     argument("--devices", type=int, default=1, metavar="N", help="that served; default: %(default)s"),
+    argument("--server", default="unknown server", help="what served, such as vllm; default: %(default)s"),
     argument("--precision", default="unstated", help="in which it computed; default: %(default)s"),
 )
 def read_bench(options: argparse.Namespace) -> int:
     """Turn results of another client of servers into records of a lower grade, by that client's definitions."""
-    records = read_other(options.file, options.system, options.devices, options.precision)
+    stated = Stated(options.system, options.devices, options.server, options.precision)
+    records = read_other(options.file, stated)
     for number, record in enumerate(records, start=1):
         path = options.out / f"{options.file.stem}_{number}" / RESULT_NAME
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from caraml.cli import main
@@ -12,7 +10,7 @@ from results.join.serving import energy_per_token
 from results.points.repeats import by_point
 from results.predict.predict import groups_of
 from results.record.checks import contradictions
-from results.record.records import RESULT_NAME, find_records, read_checked, write_record
+from results.record.records import RESULT_NAME, read_checked, write_record
 from results.show.plots.serving import frontier, serving_charts
 from results.show.plots.style import styles_of_systems
 from results.show.tables.inference import COLUMNS, columns_of, within_limits
@@ -22,7 +20,6 @@ from results.tests.made_up import WINDOW_S, result
 from results.verdicts.accept import accept
 from results.verdicts.outcome import Outcome
 from results.verdicts.quality import deviations
-from results.verdicts.ranking import why_left_out
 from results.verdicts.requirements import read_requirements
 
 OUTPUT, INPUT = 100, 300
@@ -231,88 +228,3 @@ def test_an_slo_accepts_or_refuses_a_machine(limit_s, code, word, tmp_path, caps
         stored(record, tmp_path / "runs" / str(run))
     assert main(["accept", str(tmp_path / "runs"), "--requirements", str(file)]) == code
     assert word in capsys.readouterr().out
-
-
-VLLM = {
-    "backend": "vllm",
-    "model_id": "8B",
-    "max_concurrency": 4,
-    "duration": 50.0,
-    "completed": 100,
-    "failed": 0,
-    "total_input_tokens": 30_000,
-    "total_output_tokens": 10_000,
-    "output_throughput": 200.0,
-    "median_ttft_ms": 200.0,
-    "p99_ttft_ms": 400.0,
-    "median_tpot_ms": 20.0,
-}
-AIPERF = {
-    "time_to_first_token": {"unit": "ms", "avg": 210.0, "p50": 200.0, "p99": 400.0},
-    "inter_token_latency": {"unit": "ms", "avg": 21.0, "p50": 20.0, "p99": 30.0},
-    "output_token_throughput": {"unit": "tokens/sec", "avg": 200.0},
-    "request_throughput": {"unit": "requests/sec", "avg": 2.0},
-    "request_count": {"unit": "requests", "avg": 100},
-    "output_sequence_length": {"unit": "tokens", "avg": 100.0},
-    "input_sequence_length": {"unit": "tokens", "avg": 300.0},
-    "input_config": {"loadgen": {"concurrency": 4}, "endpoint": {"model_names": ["8B"]}},
-}
-
-
-def of_guidellm(**values):
-    return {"successful": values}
-
-
-GUIDELLM = {
-    "benchmarks": [
-        {
-            "config": {"model": "8B"},
-            "duration": 50.0,
-            "metrics": {
-                "request_totals": {"successful": 100, "errored": 0},
-                "request_concurrency": of_guidellm(mean=3.9),
-                "time_to_first_token_ms": of_guidellm(percentiles={"p50": 200.0, "p99": 400.0}),
-                "inter_token_latency_ms": of_guidellm(percentiles={"p50": 20.0}),
-                "prompt_token_count": of_guidellm(mean=300.0),
-                "output_token_count": of_guidellm(mean=100.0),
-                "output_tokens_per_second": of_guidellm(mean=200.0),
-            },
-        }
-    ]
-}
-
-
-@pytest.mark.parametrize(
-    ("content", "client"), [(VLLM, "vllm bench serve"), (AIPERF, "aiperf"), (GUIDELLM, "guidellm")]
-)
-def test_results_of_other_clients_are_records_that_are_never_ranked(content, client, tmp_path, capsys):
-    file = tmp_path / "theirs.json"
-    file.write_text(json.dumps(content))
-    assert main(["read-bench", str(file), "--system", "A100", "-o", str(tmp_path / "theirs")]) == 0
-    [record] = find_records([tmp_path / "theirs"]).records
-    metrics = record["metrics"]
-    assert (record["serving"]["defined_by"], record["model"], record["sample"]) == (client, "8B", "300/100 tokens")
-    assert (metrics["tokens_per_s"], metrics["ttft_p50_s"], metrics["tpot_p50_s"]) == (200.0, 0.2, 0.02)
-    assert record["layout"]["global_batch_size"] == 4
-    [point] = by_point([record])
-    assert client in why_left_out(point)
-    assert any("by the definitions of" in words for words in deviations(point))
-    capsys.readouterr()
-    assert main(["table", str(tmp_path / "theirs")]) == 0
-    assert "200.0" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("no JSON", "cannot be read as JSON"),
-        ("{}", "is no result of vllm bench serve, aiperf or guidellm"),
-        (json.dumps({**VLLM, "completed": 0}), "has no requests, duration, lengths or throughput"),
-        (json.dumps({"completed": 1, "output_throughput": 1}), "lacks a part that its client writes"),
-    ],
-)
-def test_a_file_of_no_client_is_one_sentence(text, words, tmp_path, capsys):
-    file = tmp_path / "theirs.json"
-    file.write_text(text)
-    assert main(["read-bench", str(file), "--system", "A100", "-o", str(tmp_path / "theirs")]) == 2
-    assert words in capsys.readouterr().err

@@ -75,8 +75,10 @@ class Mock:
     async def _stream(self, asked: dict, writer: asyncio.StreamWriter, sent_s: list[float]) -> None:
         options, loop, left = self.options, asyncio.get_running_loop(), asked["max_tokens"]
         left -= options.fault == "short"
-        prompt, given = len(asked["prompt"]), 0
+        given, prompt = 0, asked["prompt"]
+        prompt = len(prompt.split() if isinstance(prompt, str) else prompt)
         model = "other" if options.fault == "answers-other" else asked["model"]
+        head = {"object": "text_completion", "model": model}
         if options.fault == "stall" and self.requests > options.after:
             await asyncio.sleep(3600)
         due_s = loop.time() + self._noisy(options.ttft_s)
@@ -90,7 +92,7 @@ class Mock:
             if options.cached:
                 usage["prompt_tokens_details"] = {"cached_tokens": options.cached}
             event = {
-                "model": model,
+                **head,
                 "choices": [{"index": 0, "text": "word ", "finish_reason": None}],
                 "usage": usage,
                 "sent_s": due_s,
@@ -101,6 +103,7 @@ class Mock:
             if options.fault == "cut" and self.requests > options.after and given > 1:
                 writer.close()
                 raise ConnectionError
+        self._event({**head, "choices": [], "usage": usage}, writer)
         writer.write(b"e\r\ndata: [DONE]\n\n\r\n")
 
     def _event(self, event: dict, writer: asyncio.StreamWriter) -> None:
