@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Run a few short points of two workflows on this machine and show the results. Fails if a point fails.
+# Run a few short points of three workflows on this machine and show the results. Fails if a point fails.
 # Usage: demo.sh [TAG ...]        (default: CPU)
 set -euo pipefail
 cd -- "$(dirname -- "$0")/.."
@@ -46,8 +46,23 @@ sweep() {
     caraml check "jube/${name}_run" || good=1
 }
 
+# A point of a server, where the one that needs no download of weights is the system's own and its library loads.
+serve() {
+    local server why
+    server=$(caraml plan "$1" llm_inference --get default_server 2>/dev/null) || true
+    if [[ $server != xllamacpp ]]; then
+        echo "demo: LLM inference is left out on $1: 'jube run jube/inference.yaml --tag $1' runs it"
+    elif ! why=$(python3 -c 'import xllamacpp' 2>&1); then
+        echo "demo: LLM inference is left out, because its server does not load (${why##*$'\n'}): it needs libgomp1 and the extra 'inference'"
+    else
+        say "LLM inference with llama.cpp: two requests in flight"
+        served=(jube/inference_run)
+        CARAML_DEVICES=1 CARAML_BATCHES=2 sweep inference "$1" once
+    fi
+}
+
 demo() {
-    local benchmark data text how
+    local benchmark data text how served=()
     if ((!$#)); then
         caraml doctor || true # prints the tag of this machine
         echo "demo: runs on the processor; for an accelerator, run 'jube run jube/llm.yaml --tag TAG'"
@@ -72,11 +87,12 @@ demo() {
     sweep llm "$@"
     say "ResNet-50 with TensorFlow, on small pictures: two batch sizes"
     CARAML_DEVICES=${CARAML_DEVICES:-1} sweep resnet50 "$@"
+    serve "$1"
 
     say "the report"
     caraml published --plot heat-maps --out report/published_heat_maps.png >/dev/null &
     caraml published --plot bars --out report/published_bars.png >/dev/null &
-    caraml report jube/llm_run jube/resnet50_run --out report/report.html >"$logs/report"
+    caraml report jube/llm_run jube/resnet50_run "${served[@]}" --out report/report.html >"$logs/report"
     wait
     head -n 1 "$logs/report"
     exit "$good"

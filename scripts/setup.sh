@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Make .venv with the packages of the given parts, and with those that read the power of this machine's accelerators, and
 # install JUBE if it is missing. Does nothing if all is in place.
-# Usage: setup.sh [PART ...]        (PART is an extra of pyproject.toml; default: llm resnet report)
+# Usage: setup.sh [PART ...]        (PART is an extra of pyproject.toml; default: llm resnet inference report)
 set -euo pipefail
 cd -- "$(dirname -- "$0")/.."
-(($#)) || set -- llm resnet report
+(($#)) || set -- llm resnet inference report
 venv=.venv
 log=$venv/pip.log # of all calls; only it has pip's warnings
 jube_version=2.7.1

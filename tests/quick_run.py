@@ -1,10 +1,9 @@
 """A benchmark that ends soon, in place of one that trains: 100 tokens/s, in a further run 200.
 
 Usage: quick_run.py [--effective] [FOLDER]        (in a folder of that name it fails at its end)
+Of several copies, the second has 200 tokens/s, too, and they begin and end together.
 Effective throughput is a thousandth of that: no sampler's power differs by as much. On a stand-in GPU that follows
 limits, it is as fast as the share of its highest clock.
-Of several copies, the second has 200 tokens/s, too, and they begin and end together.
-Effective throughput is a thousandth of that: no sampler's power differs by as much.
 """
 
 from __future__ import annotations

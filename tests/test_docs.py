@@ -70,6 +70,7 @@ OTHERS = (
     "mypy",
     "podman",
     "ruff",
+    "sbatch",
     "sh",
     "sleep",
     "ssh-keygen",

@@ -74,7 +74,6 @@ class Statistics(NamedTuple):
     """Statistics of one client process over the window."""
 
     delays_s: array[float]  # of events with tokens, each an upper bound
-    lateness_s: array[float]  # of timers
     cpu_s: float
     tokens: int
     reconnects: int
@@ -109,10 +108,9 @@ class Client:
         self._address = socket.getaddrinfo(load.host, load.port, type=socket.SOCK_STREAM)[0]
         self._streams: set[Stream] = set()
         self._idle: dict[int, socket.socket] = {}
-        self._waiting = sorted(((due_s, slot, True) for slot, due_s in load.starts_s), reverse=True)
-        self._waiting = self._waiting or sorted(
-            ((due_s, index, False) for index, due_s in load.arrivals_s), reverse=True
-        )
+        due = [(due_s, slot, True) for slot, due_s in load.starts_s]
+        due += [(due_s, index, False) for index, due_s in load.arrivals_s]
+        self._waiting = sorted(due, reverse=True)
         self._next_index = load.first_index
         self._heard_slots: set[int] = set()
         self._window_end_s: float | None = None
@@ -120,8 +118,7 @@ class Client:
         self._reset()
 
     def _reset(self) -> None:
-        self._delays_s, self._lateness_s = array("d"), array("d")
-        self._cpu_s, self._tokens, self._reconnects = time.process_time(), 0, 0
+        self._delays_s, self._cpu_s, self._tokens, self._reconnects = array("d"), time.process_time(), 0, 0
 
     def run(self) -> None:
         """Serve all streams until an order to stop."""
@@ -133,14 +130,10 @@ class Client:
                 self._send_due(*self._waiting.pop())
             called_s = self._clock()
             due_s = min(probe_s, self._waiting[-1][0]) if self._waiting else probe_s
-            # Selectors round up to milliseconds: whole ones make the lateness of a timer exact.
-            wait_s = max(0, -(-(due_s - called_s) // 0.001)) * 0.001
-            ready = self._selector.select(wait_s)
+            ready = self._selector.select(max(0.0, due_s - called_s))
             polled_s = self._clock()
             if polled_s - called_s > BLOCKED_S:
                 since_s = polled_s
-            if not ready and wait_s:
-                self._lateness_s.append(max(0.0, polled_s - called_s - wait_s))
             if polled_s >= probe_s:
                 probe_s = polled_s + PROBE_S
                 self._check_silence(polled_s)
@@ -178,7 +171,7 @@ class Client:
         elif order == "end":
             self._window_end_s = value
             cpu_s = time.process_time() - self._cpu_s
-            statistics = Statistics(self._delays_s, self._lateness_s, cpu_s, self._tokens, self._reconnects)
+            statistics = Statistics(self._delays_s, cpu_s, self._tokens, self._reconnects)
             self._link.send(("statistics", statistics))
             self._report_drained()
         else:

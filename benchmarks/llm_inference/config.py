@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
-from benchmarks.common.options import ConfigError, option, positive
-from benchmarks.llm_inference.load import Plan, log_normal_lengths
+from benchmarks.common.options import PRECISIONS, ConfigError, option, positive
+from benchmarks.llm_inference.load import log_normal_lengths
 from benchmarks.llm_inference.metrics import SLOS, Slo
 from benchmarks.llm_inference.models import PACKAGED, SHAPES
 from benchmarks.llm_inference.servers import SERVERS
 
-PRECISIONS = ("auto", "fp32", "bf16", "fp16", "fp8")
+FEWEST_REQUESTS = 30  # fewer bound neither a 99th percentile nor a median
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class ComputeOptions:
 
     device: str = option("cpu", "on what the server computes", ("cpu", "gpu"))
     precision: str = option(
-        "auto", "of the weights; auto: the file's own, else fp32 on CPUs and bf16 on GPUs", PRECISIONS
+        "auto", "of the weights; auto: fp32 on CPUs and bf16 on GPUs; a GGUF file has its own", PRECISIONS
     )
 
 
@@ -37,19 +38,24 @@ class ServerOptions:
     real_weights: bool = option(False, f"weights of {PACKAGED.title}, from the package {PACKAGED.package}")
     model_folder: str = option("", "folder for models that are made; default: a temporary one")
     devices: int = option(1, "accelerators that the server uses, by tensor parallelism")
+    nodes: int = option(1, "with --url: nodes that the server runs on; the energy of several is not measured")
     start_limit_s: float = option(900.0, "seconds that the server may take to be ready")
     server_args: str = option("", "further arguments of the server's command, as one text")
 
     def __post_init__(self) -> None:
-        positive(self, "devices", "start_limit_s", "vocab_size")
+        positive(self, "devices", "nodes", "start_limit_s", "vocab_size")
+        if self.nodes > 1 and not self.url:
+            raise ConfigError(
+                f"--nodes {self.nodes} needs --url: start the server first, see docs/howto/serve_on_several_nodes.md"
+            )
         if self.url and not self.url.startswith("http://"):
             raise ConfigError(f"--url {self.url!r} is no plain HTTP address: write http://HOST:PORT")
         chosen = [flag for flag in ("url", "model_path", "real_weights") if getattr(self, flag)]
         if len(chosen) > 1:
             flags = " and ".join(f"--{one.replace('_', '-')}" for one in chosen)
             raise ConfigError(f"{flags} exclude each other: give one of them")
-        if self.real_weights and self.server != PACKAGED.server:
-            raise ConfigError(f"--real-weights are a file for {PACKAGED.server}, not for {self.server}")
+        if self.real_weights and not SERVERS[self.server].makes_gguf:
+            raise ConfigError(f"--real-weights are a file for xllamacpp, not for {self.server}")
         if self.model_path and not Path(self.model_path).exists():
             raise ConfigError(f"--model-path {self.model_path} does not exist")
 
@@ -81,6 +87,11 @@ class LoadOptions:
         return SLOS[self.slo]
 
     @property
+    def fewest_requests(self) -> int:
+        """Requests without which a run does not count."""
+        return max(FEWEST_REQUESTS, 2 * self.concurrency)
+
+    @cached_property
     def lengths(self) -> list[tuple[int, int]]:
         """Input and output tokens, taken in turn."""
         if self.lengths_file:
@@ -130,21 +141,15 @@ class Config:
     window: WindowOptions = field(default_factory=WindowOptions)
     run: RunOptions = field(default_factory=RunOptions)
 
-    def plan(self, cpus: list[int]) -> Plan:
-        """Return the load, with the client on some CPUs."""
-        load, window = self.load, self.window
-        return Plan(
-            load.concurrency,
-            load.lengths,
-            window.min_s,
-            max(window.min_requests, 4 * load.concurrency),
-            window.limit_s,
-            max(window.min_s, window.max_s),
-            load.rate_per_s,
-            load.burstiness,
-            load.seed,
-            cpus,
-        )
+    @property
+    def precision(self) -> str:
+        """Precision of the weights; that of a server or a file of others is not known, unless it is stated."""
+        serve = self.serve
+        if self.compute.precision != "auto":
+            return self.compute.precision
+        if serve.url or (serve.model_path and SERVERS[serve.server].makes_gguf):
+            return "unstated"
+        return "int4" if serve.real_weights else "fp32" if self.compute.device == "cpu" else "bf16"
 
 
 def _read_lengths(path: Path) -> list[tuple[int, int]]:

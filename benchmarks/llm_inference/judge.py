@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
-from benchmarks.llm_inference.load import LEAST_E2E, Plan
+from benchmarks.llm_inference.config import LoadOptions
+from benchmarks.llm_inference.load import LEAST_E2E
 from benchmarks.llm_inference.metrics import Metrics, Window, drift, lock_step, number
 
 LEAST_IN_FLIGHT = 0.9  # of the streams of a closed loop, below which it is another point
@@ -14,31 +16,56 @@ MOST_LOCK_STEP = 0.8  # of 4 random starts 1 in 40 is above; all at once are 1
 FEWEST_FOR_LOCK_STEP = 4
 MOST_DRIFT = 0.03
 LATE_OF_TPOT, LATE_OF_TTFT = 0.05, 0.1  # of their medians, by the median and the 99th percentile of the client's delay
+MOST_CACHED = MOST_UNLIKE_COUNT = 0.01  # of prompt tokens; of output tokens, by the server's own count
 
 
-def faults(window: Window, plan: Plan, metrics: Metrics) -> Iterator[str]:
+def faults(window: Window, load: LoadOptions, metrics: Metrics) -> Iterator[str]:
     """Yield each reason why a run does not count."""
-    requests, streams = len(window.requests), plan.concurrency
-    if requests < plan.fewest_requests:
-        yield f"{requests} requests in the window, at least {plan.fewest_requests} wanted: measure longer"
+    requests, streams = len(window.requests), load.concurrency
+    if requests < load.fewest_requests:
+        yield f"{requests} requests in the window, at least {load.fewest_requests} wanted: measure longer"
     typical_s = number(metrics, "e2e_p50_s")
     if window.duration_s < LEAST_E2E * typical_s:
         yield f"the window of {window.duration_s:.1f} s is below {LEAST_E2E} times that of a request, {typical_s:.1f} s"
     yield from _other_lengths(window)
     cached = sum(one.cached_tokens or 0 for one in window.requests)
     prompts = sum(one.prompt_tokens or 0 for one in window.requests)
-    if cached > 0.01 * prompts:
+    if cached > MOST_CACHED * prompts:
         yield f"{cached} of {prompts} prompt tokens came from a cache: switch prefix caching off"
-    if not plan.rate_per_s:
-        in_flight = number(metrics, "mean_in_flight")
-        if in_flight < LEAST_IN_FLIGHT * streams:
-            yield f"{in_flight:.2f} requests were in flight, {streams} wanted"
+    in_flight = number(metrics, "mean_in_flight")
+    if load.rate_per_s:
+        yield from _growing_queue(window, typical_s)
+    elif in_flight < LEAST_IN_FLIGHT * streams:
+        yield f"{in_flight:.2f} requests were in flight, {streams} wanted"
+
+
+def _growing_queue(window: Window, typical_s: float) -> Iterator[str]:
+    """Compare the requests in flight in the first third and the last, which vary by chance as Poisson's do."""
+    third_s = window.duration_s / 3
+    first = window.in_flight(window.start_s, window.start_s + third_s)
+    last = window.in_flight(window.end_s - third_s, window.end_s)
+    by_chance = math.sqrt(2 * first * min(1.0, 2 * typical_s / third_s))
+    if last - first > (MOST_GROWTH - 1) * first + 2 * by_chance:
+        yield f"requests in flight grow from {first:.1f} to {last:.1f}: the rate is above what the server can do"
+
+
+def miscounted(window: Window, load: LoadOptions, server: float, late_s: float, by_request: bool) -> str:
+    """Say that the server counted other tokens over the window; empty where it counted the same.
+
+    It may be off by 1 %, by a token of each stream, and by those of `late_s`, the time until its counter was read. A
+    counter that moves when a request ends, `by_request`, may be off by those of the requests that end together.
+    """
+    tolerance = MOST_UNLIKE_COUNT * server + load.concurrency + late_s * server / window.duration_s
+    if by_request:
+        ours = sum(one.tokens for one in window.every if window.holds(one.ended_s))
+        tolerance += max(output for _, output in load.lengths) * (1 + load.concurrency // 8)
     else:
-        third_s = window.duration_s / 3
-        first = window.in_flight(window.start_s, window.start_s + third_s)
-        last = window.in_flight(window.end_s - third_s, window.end_s)
-        if last > MOST_GROWTH * first:
-            yield f"requests in flight grow from {first:.1f} to {last:.1f}: the rate is above what the server can do"
+        ours = sum(count for _, count in window.output_tokens())
+    return (
+        f"the client counted {ours} tokens in the window, and the server {server:.0f}"
+        if abs(ours - server) > tolerance
+        else ""
+    )
 
 
 def _other_lengths(window: Window) -> Iterator[str]:
@@ -52,11 +79,11 @@ def _other_lengths(window: Window) -> Iterator[str]:
             return
 
 
-def late_client(metrics: Metrics, plan: Plan) -> str:
+def late_client(metrics: Metrics, load: LoadOptions) -> str:
     """Say that the client's own delay is no small part of what was measured; empty where it is."""
     in_flight = number(metrics, "mean_in_flight")
-    if not plan.rate_per_s and in_flight < (1 - MOST_GAP) * plan.concurrency:
-        return f"the client was late: {in_flight:.2f} requests were in flight, {plan.concurrency} wanted"
+    if not load.rate_per_s and in_flight < (1 - MOST_GAP) * load.concurrency:
+        return f"the client was late: {in_flight:.2f} requests were in flight, {load.concurrency} wanted"
     delay_s, most_s = (number(metrics, f"client_delay_{name}_s") for name in ("p50", "p99"))
     tpot_s, ttft_s = (number(metrics, f"{name}_p50_s") for name in ("tpot", "ttft"))
     if (tpot_s and delay_s > LATE_OF_TPOT * tpot_s) or most_s > LATE_OF_TTFT * ttft_s:
@@ -67,13 +94,13 @@ def late_client(metrics: Metrics, plan: Plan) -> str:
     return ""
 
 
-def remarks(window: Window, plan: Plan, metrics: Metrics) -> Iterator[str]:
+def remarks(window: Window, load: LoadOptions, metrics: Metrics) -> Iterator[str]:
     """Yield what limits a run that counts.
 
     The client starts its streams one by one; streams that start together nevertheless are the server's doing.
     """
-    starts = 0.0 if plan.rate_per_s else lock_step(window, plan.concurrency)
-    if plan.concurrency >= FEWEST_FOR_LOCK_STEP and starts > MOST_LOCK_STEP:
+    starts = 0.0 if load.rate_per_s else lock_step(window, load.concurrency)
+    if load.concurrency >= FEWEST_FOR_LOCK_STEP and starts > MOST_LOCK_STEP:
         yield f"the streams run in lock-step ({starts:.2f} of 1)"
     if (change := drift(window)) > MOST_DRIFT:
         yield f"tokens/s differ by {change:.1%} between thirds of the window"

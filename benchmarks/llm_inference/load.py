@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import multiprocessing
+import os
 import random
 import statistics
 import time
@@ -11,17 +12,21 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.common.progress import Pace
 from benchmarks.llm_inference.client import Load, Request, Statistics, run
 
+if TYPE_CHECKING:
+    from benchmarks.llm_inference.config import LoadOptions, WindowOptions
+
 STREAMS_PER_PROCESS = 64  # with more, bursts of tokens wait for more than a millisecond
-FEWEST_REQUESTS = 30  # fewer bound neither a 99th percentile nor a median
+FEWEST_CORES_TO_BIND = 8  # the client's processes to cores of their own
 LEAST_E2E = 5  # a window is at least so many times as long as a request takes
 RAMP_SHARE = 0.25  # of the limit; what has not reached a steady state by then is too slow
 POLL_S = 0.2
 PAIRS = 1024  # of log-normal lengths, taken in turn
+FIRST_REQUESTS = 2  # before the load: the first warms the server up, the second shows how long one takes
 DEATH_S = 1.0  # from a lost connection until the server's process has ended
 
 
@@ -39,31 +44,6 @@ class Server(NamedTuple):
     vocab_size: int
     extra: dict[str, Any]
     keep_alive: bool
-
-
-class Plan(NamedTuple):
-    """How much load, and how long."""
-
-    concurrency: int  # streams of a closed loop; with a rate, those that are expected
-    lengths: Sequence[tuple[int, int]]  # input and output tokens, taken in turn
-    min_s: float
-    min_requests: int
-    limit_s: float
-    max_s: float = math.inf  # after which the fewest requests are enough
-    rate_per_s: float = 0.0  # of an open loop; 0: a closed one
-    burstiness: float = 1.0  # shape of the gamma distribution of the times between arrivals; 1: Poisson
-    seed: int = 0
-    cpus: Sequence[int] = ()  # of the client
-
-    @property
-    def fewest_requests(self) -> int:
-        """Requests without which a run does not count."""
-        return max(FEWEST_REQUESTS, 2 * self.concurrency)
-
-    @property
-    def processes(self) -> int:
-        """Number of client processes for these streams."""
-        return -(-self.concurrency // STREAMS_PER_PROCESS)
 
 
 @dataclass
@@ -93,88 +73,72 @@ def log_normal_lengths(mean_input: int, mean_output: int, sigma: float, seed: in
     return [(length(mean_input), length(mean_output)) for _ in range(PAIRS)]
 
 
-def first_requests(server: Server, plan: Plan, count: int, watch: Callable[[], None]) -> list[Request]:
-    """Send requests one after the other: they warm the server up, and the last shows how long one takes alone."""
-    load = _load(server, plan, salt=_salt(), starts_s=[(0, time.monotonic())])
+def first_requests(server: Server, load: LoadOptions, limit_s: float, watch: Callable[[], None]) -> Request:
+    """Send requests one after the other; the first warms the server up, the last, which is returned, is timed alone."""
     found: list[Request] = []
-    with _clients([load]) as [link]:
-        for message, content in _messages([link], watch, time.monotonic() + plan.limit_s):
+    with _clients([_load(server, load, starts_s=[(0, time.monotonic())])]) as links:
+        for message, content in _messages(links, watch, time.monotonic() + limit_s):
             if message == "ended":
                 found.append(_good(content, watch))
-            if len(found) == count:
+            if len(found) == FIRST_REQUESTS:
                 break
-    return found
+    return found[-1]
 
 
 def measure(
     server: Server,
-    plan: Plan,
+    load: LoadOptions,
+    window: WindowOptions,
     alone_s: float,
     watch: Callable[[], None],
     mark: Callable[[str, float], None],
-    say: Callable[[str], None] = lambda _: None,
 ) -> Measurement:
     """Load the server, and measure from when it is in its steady state until there are enough requests.
 
     A closed loop starts its streams one by one over the time `alone_s` that a request takes alone: streams that start
     together stay together. The window begins when each has had a first token and as many more requests have ended. It
-    ends after `min_s`, five times the median time of a request, and `min_requests`, or `fewest_requests` after `max_s`.
-    The load goes on until each request that was sent in the window has ended, so that none is cut short. `watch` raises
-    LoadError when the server is gone.
+    ends after `min_s`, five times the median time of a request, and enough requests, of which after `max_s` the fewest
+    are enough. The load goes on until each request that was sent in the window has ended, so that none is cut short.
+    `watch` raises LoadError when the server is gone; `mark` is called at both edges of the window.
     """
-    found, begin_s = Measurement(), time.monotonic()
-    loads = list(_shares(server, plan, begin_s + 0.1, alone_s))
-    with _clients(loads) as links:
-        _tell_course(found, links, plan, alone_s, begin_s, watch, mark, say)
+    found, begin_s, pace = Measurement(), time.monotonic(), Pace()
+    wanted, max_s = max(window.min_requests, 4 * load.concurrency), max(window.min_s, window.max_s)
+    to_hear = 0 if load.rate_per_s else load.concurrency  # streams of which each has had a first token
+    messages: dict[str, list[Any]] = {"first": [], "statistics": found.statistics, "drained": [], "": []}
+    ended_after, in_window = 0, list[float]()
+
+    def edge(name: str, now_s: float) -> float:
+        mark(name, now_s)
+        for link in links:
+            link.send((name, now_s))
+        return now_s
+
+    with _clients(list(_shares(server, load, window.limit_s, begin_s + 0.1, alone_s))) as links:
+        for message, content in _messages(links, watch, begin_s + window.limit_s):
+            now_s = time.monotonic()
+            if message == "ended":
+                found.requests.append(_good(content, watch))
+                if found.start_s and content.due_s >= found.start_s:
+                    in_window.append(content.ended_s - content.sent_s)
+                ended_after += len(messages["first"]) >= to_hear
+            else:
+                messages[message].append(content)
+            if not found.start_s:
+                # One by one over the time of a request, streams need twice that for as many to end.
+                if ended_after > load.concurrency:
+                    found.start_s = edge("begin", now_s)
+                elif now_s - begin_s > RAMP_SHARE * window.limit_s + 4 * alone_s:
+                    raise LoadError(f"too slow: no steady state after {now_s - begin_s:.0f} s; lower the load")
+            elif not found.end_s:
+                least_s = max(window.min_s, LEAST_E2E * (statistics.median(in_window) if in_window else alone_s))
+                took_s, requests = now_s - found.start_s, len(in_window)
+                if took_s >= least_s and requests >= (wanted if took_s < max_s else load.fewest_requests):
+                    found.end_s = edge("end", now_s)
+                elif pace.due:
+                    print(f"measured {took_s:.0f} of {least_s:.0f} s, {requests} of {wanted} requests", flush=True)
+            if len(messages["drained"]) == len(links):
+                break
     return found
-
-
-def _tell_course(
-    found: Measurement,
-    links: Sequence[Connection],
-    plan: Plan,
-    alone_s: float,
-    begin_s: float,
-    watch: Callable[[], None],
-    mark: Callable[[str, float], None],
-    say: Callable[[str], None],
-) -> None:
-    heard, ended_after, drained, pace = set[int](), 0, 0, Pace()
-    in_window: list[float] = []
-    for message, content in _messages(links, watch, begin_s + plan.limit_s):
-        now_s = time.monotonic()
-        if message == "first":
-            heard.add(content)
-        elif message == "statistics":
-            found.statistics.append(content)
-        elif message == "drained":
-            drained += 1
-        elif message == "ended":
-            found.requests.append(_good(content, watch))
-            if found.start_s and content.due_s >= found.start_s:
-                in_window.append(content.ended_s - content.sent_s)
-            ended_after += plan.rate_per_s > 0 or len(heard) == plan.concurrency
-        if not found.start_s:
-            # One by one over the time of a request, streams need twice that for as many to end.
-            if ended_after > plan.concurrency:
-                found.start_s = now_s
-                mark("begin", now_s)
-                _order(links, "begin", now_s)
-            elif now_s - begin_s > RAMP_SHARE * plan.limit_s + 4 * alone_s:
-                raise LoadError(f"too slow: no steady state after {now_s - begin_s:.0f} s; lower the load")
-        elif not found.end_s:
-            typical_s = statistics.median(in_window) if in_window else alone_s
-            least_s = max(plan.min_s, LEAST_E2E * typical_s)
-            took_s, requests = now_s - found.start_s, len(in_window)
-            is_enough = requests >= (plan.min_requests if took_s < plan.max_s else plan.fewest_requests)
-            if took_s >= least_s and is_enough:
-                found.end_s = now_s
-                mark("end", now_s)
-                _order(links, "end", now_s)
-            elif pace.due:
-                say(f"measured {took_s:.0f} of {least_s:.0f} s, {requests} of {plan.min_requests} requests")
-        if drained == len(links):
-            return
 
 
 def _good(request: Request, watch: Callable[[], None]) -> Request:
@@ -186,32 +150,31 @@ def _good(request: Request, watch: Callable[[], None]) -> Request:
     return request
 
 
-def _shares(server: Server, plan: Plan, begin_s: float, alone_s: float) -> Iterator[Load]:
-    salt, processes = _salt(), plan.processes
+def _shares(server: Server, load: LoadOptions, limit_s: float, begin_s: float, alone_s: float) -> Iterator[Load]:
+    """Yield each client process's part of the load, on CPUs of its own where the node has enough of them."""
+    salt, processes = str(time.time_ns()), -(-load.concurrency // STREAMS_PER_PROCESS)
+    cpus = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    cpus = cpus[-processes:] if len(cpus) >= max(FEWEST_CORES_TO_BIND, 4 * processes) else []
     due: list[tuple[int, float]] = []
-    if plan.rate_per_s:
-        due = list(enumerate(arrivals_s(plan.rate_per_s, plan.burstiness, plan.seed, plan.limit_s)))
+    if load.rate_per_s:
+        due = list(enumerate(arrivals_s(load.rate_per_s, load.burstiness, load.seed, limit_s)))
     for process in range(processes):
-        own = [] if plan.rate_per_s else range(process, plan.concurrency, processes)
+        own = [] if load.rate_per_s else range(process, load.concurrency, processes)
         yield _load(
             server,
-            plan,
+            load,
             salt=salt,
-            starts_s=[(slot, begin_s + alone_s * slot / plan.concurrency) for slot in own],
+            starts_s=[(slot, begin_s + alone_s * slot / load.concurrency) for slot in own],
             arrivals_s=[(index, begin_s + time_s) for index, time_s in due[process::processes]],
             first_index=process,
             stride=processes,
-            cpus=plan.cpus[process : process + 1] if len(plan.cpus) >= processes else (),
+            cpus=cpus[process : process + 1],
         )
 
 
-def _load(server: Server, plan: Plan, **changes: Any) -> Load:
-    usual: dict[str, Any] = {"starts_s": (), "arrivals_s": (), "first_index": 0, "stride": 1, "cpus": ()}
-    return Load(**server._asdict(), lengths=plan.lengths, **usual | changes)
-
-
-def _salt() -> str:
-    return str(time.time_ns())
+def _load(server: Server, load: LoadOptions, **changes: Any) -> Load:
+    usual: dict[str, Any] = {"salt": str(time.time_ns()), "arrivals_s": (), "first_index": 0, "stride": 1, "cpus": ()}
+    return Load(**server._asdict(), lengths=load.lengths, **usual | changes)
 
 
 @contextmanager
@@ -251,8 +214,3 @@ def _messages(links: Sequence[Connection], watch: Callable[[], None], until_s: f
             watch()
             yield "", None
     raise LoadError("too slow: the time limit has passed; lower the load, or raise --limit-s")
-
-
-def _order(links: Sequence[Connection], order: str, value: float) -> None:
-    for link in links:
-        link.send((order, value))

@@ -19,10 +19,10 @@ from benchmarks.llm_inference.load import Measurement
 Z = 1.96  # of a normal distribution, for 95 %
 PERCENTILES = (50, 90, 99)
 Metrics = dict[str, float | int | str | None]  # by name, with its unit
-FEWEST_SLICES, MOST_SLICES = 5, 20  # of a window, of which each has a rate of its own
-# Student's t for 95 %, by degrees of freedom: 4 to 19, as a window has 5 to 20 slices (Conover 1999, table A21).
-STUDENT: tuple[float, ...] = (2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201)
-STUDENT += (2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093)
+ROUNDS = 4  # that a slice is long, so that one is nearly independent of the next; a round is as long as a request
+# Slices of a window. Shorter ones would miss what changes slowly (Schmeiser 1982, Operations Research 30, 556).
+FEWEST_SLICES, MOST_SLICES = 5, 10
+STUDENT = (2.776, 2.571, 2.447, 2.365, 2.306, 2.262)  # 95 %, of 4 to 9 degrees of freedom (Conover 1999, table A21)
 
 
 class Slo(NamedTuple):
@@ -89,18 +89,18 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
     return ordered[low] + (place - low) * (ordered[min(low + 1, len(ordered) - 1)] - ordered[low])
 
 
-def percentile_estimate(values: Sequence[float], percent: float, block: int) -> Estimate:
+def percentile_estimate(values: Sequence[float], percent: float, streams: int) -> Estimate:
     """Return a percentile of values in the order of time, with its interval from order statistics.
 
-    The interval assumes no distribution (Conover 1999, Practical Nonparametric Statistics, section 3.2). Requests that
-    run side by side share the server's state: their number is divided by the design effect, the variance of the share
-    below the percentile over blocks of `block` requests against that of independent ones (Kish 1965, section 5.4).
-    An end beyond the largest or smallest value is None: so few requests do not bound that percentile.
+    The interval assumes no distribution (Conover 1999, Practical Nonparametric Statistics, section 3.2). Requests next
+    to each other share the state of the server and its machine: their number is divided by the design effect. A round
+    is as many requests as are in flight, `streams`. An end beyond the largest or smallest value is None: so few
+    requests do not bound that percentile.
     """
     ordered, share = sorted(values), percent / 100
     value = percentile(ordered, percent)
-    effective = len(values) / _design_effect([one <= value for one in values], share, block)
-    low, high = _ranks(effective, share)
+    effective = len(values) / _design_effect([one <= value for one in values], share, streams)
+    low, high = ranks(effective, share)
     scale = len(values) / effective
     below, above = math.floor(low * scale) - 1, math.ceil(high * scale) - 1
     return Estimate(
@@ -108,16 +108,26 @@ def percentile_estimate(values: Sequence[float], percent: float, block: int) -> 
     )
 
 
-def _design_effect(is_below: Sequence[bool], share: float, block: int) -> float:
-    """Return how many times the variance of a share is that of independent requests, at least 1."""
-    blocks = [is_below[at : at + block] for at in range(0, len(is_below) - block + 1, block)]
-    if block < 2 or len(blocks) < 2:
+def _slices(rounds: float) -> int:
+    return max(FEWEST_SLICES, min(MOST_SLICES, int(rounds / ROUNDS)))
+
+
+def _design_effect(is_below: Sequence[bool], share: float, streams: int) -> float:
+    """Return how many requests tell as much as an independent one, at least 1 (Kish 1965, section 5.4).
+
+    The variance of a share over slices of the window against that of independent requests, with Student's t of so few
+    slices.
+    """
+    count, slices = len(is_below), _slices(len(is_below) / streams)
+    if count < slices:
         return 1.0
-    variance = statistics.variance([sum(one) / block for one in blocks])
-    return min(max(1.0, variance * block / (share * (1 - share))), len(is_below) / 2)
+    edges = [round(at * count / slices) for at in range(slices + 1)]
+    variance = statistics.variance(statistics.fmean(is_below[low:high]) for low, high in pairwise(edges))
+    effect = variance * count / slices / (share * (1 - share)) * (STUDENT[slices - FEWEST_SLICES] / Z) ** 2
+    return min(max(1.0, effect), count / 2)
 
 
-def _ranks(count: float, share: float) -> tuple[float, float]:
+def ranks(count: float, share: float) -> tuple[float, float]:
     """Return between which ranks, from 1 on, of so many sorted values a quantile lies in 95 of 100 cases.
 
     From the binomial distribution; of more values than a thousand from the normal one.
@@ -128,7 +138,8 @@ def _ranks(count: float, share: float) -> tuple[float, float]:
     whole = int(count)
     below, low, high = 0.0, 0, whole + 1
     for rank in range(whole + 1):
-        below += math.comb(whole, rank) * share**rank * (1 - share) ** (whole - rank)
+        ways = math.lgamma(whole + 1) - math.lgamma(rank + 1) - math.lgamma(whole - rank + 1)
+        below += math.exp(ways + rank * math.log(share) + (whole - rank) * math.log(1 - share))
         if below <= 0.025:
             low = rank + 1
         if below >= 0.975:
@@ -137,13 +148,12 @@ def _ranks(count: float, share: float) -> tuple[float, float]:
     return low, high
 
 
-def rate_estimate(amounts: Sequence[tuple[float, float]], start_s: float, end_s: float, slice_s: float) -> Estimate:
+def rate_estimate(amounts: Sequence[tuple[float, float]], start_s: float, end_s: float, round_s: float) -> Estimate:
     """Return a rate per second of (time, amount) over a window, with the interval of the mean over its slices.
 
-    Slices are at least 4 times as long as `slice_s`, a request's time, so that one is nearly independent of the next;
-    there are 5 to 20. Student's t.
+    A slice is at least 4 times as long as `round_s`, the time of a request; there are 5 to 10. Student's t.
     """
-    slices = max(FEWEST_SLICES, min(MOST_SLICES, int((end_s - start_s) / 4 / slice_s)))
+    slices = _slices((end_s - start_s) / round_s)
     each_s = (end_s - start_s) / slices
     sums = [0.0] * slices
     for time_s, amount in amounts:
@@ -244,13 +254,11 @@ def client_metrics(of_processes: Iterable[Statistics]) -> Metrics:
     """Return what the client cost, and how late it read: upper bounds of the delay of events, over all processes."""
     every = list(of_processes)
     delays_s = sorted(one for process in every for one in process.delays_s)
-    lateness_s = sorted(one for process in every for one in process.lateness_s)
     tokens = sum(one.tokens for one in every)
     return {
         "client_processes": len(every),
         "client_delay_p50_s": percentile(delays_s, 50) if delays_s else None,
         "client_delay_p99_s": percentile(delays_s, 99) if delays_s else None,
-        "client_lateness_p50_s": percentile(lateness_s, 50) if lateness_s else None,
         "client_cpu_us_per_token": 1e6 * sum(one.cpu_s for one in every) / tokens if tokens else None,
         "client_reconnects": sum(one.reconnects for one in every),
     }

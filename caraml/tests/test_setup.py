@@ -63,8 +63,8 @@ def machine(tmp_path):
 def test_a_machine_without_an_accelerator_gets_the_build_for_the_cpu_once_and_no_sensors_package(machine):
     done, asked = machine.setup()
     assert done.returncode == 0, done.stderr
-    assert [line.split()[-1] for line in asked] == [f"torch=={TORCH}+cpu", ".[llm,resnet,report]"]
-    assert asked[-1].endswith(" --editable ./jpwr --editable .[llm,resnet,report]")
+    assert [line.split()[-1] for line in asked] == [f"torch=={TORCH}+cpu", ".[llm,resnet,inference,report]"]
+    assert asked[-1].endswith(" --editable ./jpwr --editable .[llm,resnet,inference,report]")
     assert done.stderr == ""
     assert f"installing PyTorch {TORCH} for the CPU (about 190 MB)" in done.stdout
     assert machine.setup()[1] == []

@@ -83,8 +83,8 @@ def energy_of(record: Record, traces: Sequence[Trace], kind: str) -> dict[str, A
         "channels": channels,
         "notes": [words for node in nodes for note in NOTES for words in note(node)],
         "sampled_by_scope": _sampled_by_scope(nodes),
-        # A server idles between few requests, and takes more power while it starts.
-        **({} if record.get("serving") else _busier_elsewhere(nodes, channels, duration_s)),
+        # Only steps repeat the same work: what else a command does, such as a server's start, may take more power.
+        **(_busier_elsewhere(nodes, channels, duration_s) if record.get("step_times_s") else {}),
     }
 
 

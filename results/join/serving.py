@@ -12,6 +12,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from results.record.checks.inference import amounts
 from results.record.parts import JOULES_PER_WH, is_number
 from results.record.records import Record
 
@@ -29,18 +30,10 @@ def energy_per_token(record: Record) -> dict[str, Any]:
     window's edges cut count by their share. Tokens are counted and not estimated: the uncertainty is the energy's.
     Joules per token of other lengths are not comparable.
     """
-    metrics, energy = record["metrics"], record["energy"]
+    energy = record["energy"]
     energy_j, half_j = energy["energy_wh"] * JOULES_PER_WH, (energy["uncertainty_wh"] or 0.0) * JOULES_PER_WH
-    output, inputs, each = (
-        metrics.get(name) for name in ("measured_tokens", "input_tokens", "output_tokens_per_request")
-    )
-    counts = {
-        "output_token": output,
-        "total_token": output + inputs if is_number(output) and is_number(inputs) else None,
-        "request": output / each if is_number(output) and is_number(each) and each else None,
-    }
     found: dict[str, Any] = {}
-    for name, count in counts.items():
+    for name, count in amounts(record["metrics"]).items():
         found[f"j_per_{name}"] = energy_j / count if count else None
         found[f"j_per_{name}_half_width"] = half_j / count if count else None
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from caraml.cli import main
 from results.collect import collect
 from results.join.serving import energy_per_token
 from results.points.repeats import by_point
@@ -22,6 +23,11 @@ from results.verdicts.quality import deviations
 from results.verdicts.requirements import read_requirements
 
 OUTPUT, INPUT = 100, 300
+
+
+def stored(record, folder):
+    folder.mkdir(parents=True)
+    write_record(record, folder / RESULT_NAME)
 
 
 def served(system="A100", concurrency=4, ttft_s=0.5, tpot_s=0.02, power_w=100.0, notes=(), **changes):
@@ -139,9 +145,9 @@ def test_servers_have_a_table_of_their_own():
 def test_the_most_load_within_the_limits_is_told():
     records = [served(concurrency=4), served(concurrency=8, ttft_s=1.9), served(concurrency=16, ttft_s=2.1)]
     [words] = within_limits(by_point(records))
-    assert "concurrency 8 keeps made up (TTFT p99 2.000 s" in words
-    assert "concurrency 8 or more keeps" in within_limits(by_point(records[:2]))[0]
-    assert "no concurrency keeps" in within_limits(by_point(records[2:]))[0]
+    assert words.endswith("up to 8 requests in flight keep the limits of made up (TTFT p99 2 s, TPOT p99 0.1 s)")
+    assert "8 requests in flight, its highest load, keep" in within_limits(by_point(records[:2]))[0]
+    assert "none of its loads keep" in within_limits(by_point(records[2:]))[0]
 
 
 def test_servers_are_drawn_and_training_is_not():
@@ -153,6 +159,19 @@ def test_servers_are_drawn_and_training_is_not():
     assert "1.000 s at 8" in charts[2].words
     assert serving_charts(by_point([result()]), {}) == []
     assert groups_of(points) == []
+
+
+def test_a_report_has_a_section_for_servers(tmp_path):
+    for number, streams in enumerate((4, 8, 16)):
+        record = served(concurrency=streams, ttft_s=0.2 * streams)
+        stored(record, tmp_path / "runs" / str(number))
+    assert main(["report", str(tmp_path / "runs"), "-o", str(tmp_path / "report.html")]) == 0
+    page = (tmp_path / "report.html").read_text()
+    assert "up to 8 requests in flight keep the limits of made up" in page
+    for name, is_there in (("serving_pareto", True), ("serving_limit", True), ("heat_map_0", False)):
+        assert (f'<figure id="llm_inference_0_{name}">' in page) == is_there
+    assert "TTFT<br>p99" in page or "TTFT p99 [s]" in page
+    assert "MFU" not in page
 
 
 def test_a_frontier_has_what_no_other_point_exceeds():
@@ -190,3 +209,22 @@ def test_requirements_on_servers_are_judged(requirement, outcome, tmp_path):
         record["windows"] = [{**one, "start_s": one["start_s"] + 1000 * number} for one in record["windows"]]
     [verdict] = accept(by_point(records), read_requirements(file))
     assert verdict.outcome == outcome, verdict
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "code", "word"),
+    [(2.0, 0, "ttft p99 at most 2   | ✓ passed"), (0.4, 1, "ttft p99 at most 0.4 | ✗ failed")],
+)
+def test_an_slo_accepts_or_refuses_a_machine(limit_s, code, word, tmp_path, capsys):
+    file = tmp_path / "slo.yaml"
+    limits = ", ".join(
+        f"{{of: chat, what: {what}}}" for what in (f"ttft_p99, at_most: {limit_s}", "tpot_p99, at_most: 0.1")
+    )
+    file.write_text(f"workloads: {{chat: {{benchmark: llm_inference}}}}\nmust: [{limits}]\n")
+    for run in range(3):
+        record = served(ttft_s=0.5 + 0.001 * run)
+        for window in record["windows"]:
+            window |= {edge: window[edge] + 1000 * run for edge in ("start_s", "end_s")}
+        stored(record, tmp_path / "runs" / str(run))
+    assert main(["accept", str(tmp_path / "runs"), "--requirements", str(file)]) == code
+    assert word in capsys.readouterr().out

@@ -25,8 +25,8 @@ from typing import Any
 
 from benchmarks.common.options import ConfigError, option, run_command
 from benchmarks.llm_inference import client
-from benchmarks.llm_inference.config import Config, ServerOptions
-from benchmarks.llm_inference.load import Plan, Server, log_normal_lengths, measure
+from benchmarks.llm_inference.config import Config, LoadOptions, ServerOptions, WindowOptions
+from benchmarks.llm_inference.load import Server, log_normal_lengths, measure
 from benchmarks.llm_inference.metrics import Window, metrics_of, number, percentile
 from benchmarks.llm_inference.models import SHAPES, make_folder
 from benchmarks.llm_inference.run import Started
@@ -137,8 +137,8 @@ def delays(options: BenchOptions) -> tuple[list[float], float]:
 
 def ours(server: Server) -> dict[str, float]:
     """Return our TTFT and TPOT, streams started together as another client does; medians in seconds."""
-    plan = Plan(STREAMS, [(INPUT, OUTPUT)], min_s=1.0, min_requests=REQUESTS, limit_s=600.0)
-    found = measure(server, plan, 0.0, lambda: None, lambda *_: None)
+    load, window = LoadOptions(STREAMS, input_tokens=INPUT, output_tokens=OUTPUT), WindowOptions(1.0, REQUESTS)
+    found = measure(server, load, window, 0.0, lambda: None, lambda *_: None)
     metrics = metrics_of(Window(found), STREAMS, 1, Config().load.limits)
     return {name: number(metrics, f"{name}_p50_s") for name in ("ttft", "tpot")}
 

@@ -3,7 +3,8 @@
     python -m benchmarks.llm_inference.tests.mock_server --ttft-s 0.05 --tpot-s 0.02
 
 prints its port. Times are log-normal around the given medians where a noise is given. `sent_s` of an event is when it
-was due to be sent, on the node's monotonic clock.
+was due to be sent, on the node's monotonic clock. With --log it prints when each request came, and when its events
+were sent in fact.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import selectors
 import sys
 import time
 
-FAULTS = ("none", "die", "error", "slow-start", "oom", "other-model", "cut", "short")
+# A number of streams chooses one, so that the points of one sweep fail each in another way.
+FAULTS = ("none", "exit", "die", "oom", "error", "other-model", "stall", "slow-start", "answers-other", "cut", "short")
 
 
 class Mock:
@@ -42,6 +44,7 @@ class Mock:
             return self._get(head.split()[1], writer)
         length = int(re.search(r"(?i)^content-length:\s*(\d+)", head, re.MULTILINE)[1])
         asked = json.loads(await reader.readexactly(length))
+        received_s, sent_s = time.monotonic(), []
         self.requests += 1
         if self.requests > self.options.after:
             if self.options.fault == "die":
@@ -54,8 +57,10 @@ class Mock:
                 writer.write(b"HTTP/1.1 503 Busy\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
                 return False
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: text/event-stream\r\n\r\n")
-        await self._stream(asked, writer)
+        await self._stream(asked, writer, sent_s)
         writer.write(b"0\r\n\r\n")
+        if self.options.log:
+            print(json.dumps({"tokens": len(asked["prompt"]), "came_s": received_s, "sent_s": sent_s}), flush=True)
         return not self.options.close
 
     def _get(self, path: str, writer: asyncio.StreamWriter) -> bool:
@@ -67,12 +72,15 @@ class Mock:
         writer.write(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
         return True
 
-    async def _stream(self, asked: dict, writer: asyncio.StreamWriter) -> None:
+    async def _stream(self, asked: dict, writer: asyncio.StreamWriter, sent_s: list[float]) -> None:
         options, loop, left = self.options, asyncio.get_running_loop(), asked["max_tokens"]
         left -= options.fault == "short"
         given, prompt = 0, asked["prompt"]
         prompt = len(prompt.split() if isinstance(prompt, str) else prompt)
-        head = {"object": "text_completion", "model": asked["model"]}
+        model = "other" if options.fault == "answers-other" else asked["model"]
+        head = {"object": "text_completion", "model": model}
+        if options.fault == "stall" and self.requests > options.after:
+            await asyncio.sleep(3600)
         due_s = loop.time() + self._noisy(options.ttft_s)
         step_s = self._noisy(options.tpot_s)
         while left:
@@ -89,6 +97,7 @@ class Mock:
                 "usage": usage,
                 "sent_s": due_s,
             }
+            sent_s.append(time.monotonic())
             self._event(event, writer)
             due_s += step_s * options.tokens_per_chunk
             if options.fault == "cut" and self.requests > options.after and given > 1:
@@ -116,12 +125,18 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--cached", type=int, default=0)
     made.add_argument("--seed", type=int, default=0)
     made.add_argument("--fault", choices=FAULTS, default="none")
+    made.add_argument("--fault-number", type=int, default=0, help="its place in the list, in place of its name")
+    made.add_argument("--log", action="store_true", help="print the times of each request")
     made.add_argument("--after", type=int, default=0, help="requests before the fault")
     made.add_argument("--close", action="store_true", help="close each connection, though it was to be kept")
     return made
 
 
 async def serve(options: argparse.Namespace) -> None:
+    if options.fault_number:
+        options.fault = FAULTS[options.fault_number]
+    if options.fault == "exit":
+        sys.exit("error: no such server")
     if options.fault == "slow-start":
         time.sleep(3600)
     logging.getLogger("asyncio").setLevel(logging.ERROR)  # clients that leave are no matter

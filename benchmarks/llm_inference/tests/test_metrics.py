@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import statistics
+from functools import partial
 from statistics import NormalDist
 
 import pytest
 
-from benchmarks.llm_inference.judge import faults, late_client, remarks
-from benchmarks.llm_inference.load import Plan, arrivals_s, log_normal_lengths
+from benchmarks.llm_inference.config import LoadOptions
+from benchmarks.llm_inference.judge import faults, late_client, miscounted, remarks
+from benchmarks.llm_inference.load import arrivals_s, log_normal_lengths
 from benchmarks.llm_inference.metrics import (
     SLOS,
     Slo,
@@ -17,6 +20,7 @@ from benchmarks.llm_inference.metrics import (
     metrics_of,
     percentile,
     percentile_estimate,
+    ranks,
     rate_estimate,
     share_estimate,
     tpot_s,
@@ -29,8 +33,8 @@ SLO = Slo(0.06, 0.012, "")
 RUNS, FEWEST_HELD = 200, 182  # intervals that hold in 95 of 100 cases hold fewer times in 1 of 100 tests
 
 
-def plan(streams: int, **changes) -> Plan:
-    return Plan(streams, [(32, OUTPUT)], min_s=0, min_requests=0, limit_s=60, **changes)
+def asked(streams: int, **changes) -> LoadOptions:
+    return LoadOptions(streams, input_tokens=32, output_tokens=OUTPUT, **changes)
 
 
 def metrics(streams=4, requests=400, **changes):
@@ -69,16 +73,27 @@ def test_percentiles_agree_with_numpy():
     assert percentile([1.0, 2.0, 4.0, 8.0], 99) == pytest.approx(7.88)
 
 
+def mixed(count: int) -> list[float]:
+    """The numbers up to a count, of which each part has small and large ones alike (golden section)."""
+    turns = [0.618034 * one % 1 for one in range(count)]
+    return [1.0 + sum(other < one for other in turns) for one in turns]
+
+
 def test_few_requests_do_not_bound_a_high_percentile():
     # 1 - 0.99^100 = 63 %: of a hundred requests the largest may well be below the 99th percentile.
-    assert percentile_estimate([float(one) for one in range(100)], 99, 1).high is None
-    assert percentile_estimate([float(one) for one in range(500)], 99, 1).high is not None
+    assert percentile_estimate(mixed(100), 99, 1).high is None
+    assert percentile_estimate(mixed(500), 99, 1).high is not None
 
 
 def test_an_interval_of_a_median_is_conovers():
     # Conover 1999, table A3: of 20 values, the 6th and the 15th.
-    found = percentile_estimate([float(one) for one in range(1, 21)], 50, 1)
-    assert (found.low, found.high) == (6.0, 15.0)
+    assert ranks(20, 0.5) == (6, 15)
+
+
+def test_values_that_drift_have_a_wide_interval():
+    steady, drifting = (percentile_estimate(values, 50, 1) for values in (mixed(500), sorted(mixed(500))))
+    assert steady.high - steady.low < 50
+    assert drifting.high - drifting.low > 300
 
 
 def test_wilsons_interval_agrees_with_a_published_one():
@@ -93,7 +108,7 @@ def test_a_steady_rate_has_a_narrow_interval():
     assert found.high - found.low < 1.0
 
 
-@pytest.mark.parametrize(("streams", "requests"), [(4, 600), (16, 900)])
+@pytest.mark.parametrize(("streams", "requests"), [(4, 800), (16, 800)])
 def test_intervals_hold_the_true_value(streams, requests):
     noise, normal = 0.2, NormalDist()
     mean = math.exp(noise**2 / 2)
@@ -115,19 +130,30 @@ def test_intervals_hold_the_true_value(streams, requests):
     assert bounded >= FEWEST_HELD
 
 
+def test_intervals_hold_where_requests_share_the_state_of_the_machine():
+    run = partial(closed_loop, 4, noise=0.2, shared=0.15)
+    true_s = statistics.median(map(ttft_s, run(40_000, seed=-1).requests))
+    held = 0
+    for seed in range(RUNS):
+        window = Window(run(600, seed=seed))
+        found = percentile_estimate([ttft_s(one) for one in window.requests], 50, 4)
+        held += found.low <= true_s <= found.high
+    assert held >= FEWEST_HELD
+
+
 def test_streams_that_start_together_are_found():
     assert lock_step(Window(closed_loop(8, 200)), 8) < 0.1
     assert lock_step(Window(closed_loop(8, 200, stagger=False)), 8) > 0.95
 
 
 def faults_of(window: Window, **changes):
-    return list(faults(window, plan(4, **changes), metrics_of(window, 4, 1, SLO)))
+    return list(faults(window, asked(4, **changes), metrics_of(window, 4, 1, SLO)))
 
 
 def test_a_good_run_has_no_fault():
     window = Window(closed_loop(4, 400, noise=0.1))
     assert faults_of(window) == []
-    assert list(remarks(window, plan(4), metrics_of(window, 4, 1, SLO))) == []
+    assert list(remarks(window, asked(4), metrics_of(window, 4, 1, SLO))) == []
 
 
 @pytest.mark.parametrize(
@@ -151,6 +177,36 @@ def test_too_few_requests_and_a_short_window_are_bad():
     assert "20 requests in the window, at least 30 wanted" in faults_of(Window(closed_loop(4, 20)))[0]
 
 
+def test_a_window_that_is_short_for_its_requests_is_bad():
+    window = Window(closed_loop(4, 20))
+    window.end_s, window.duration_s = window.start_s + 0.4, 0.4
+    assert any("the window of 0.4 s is below 5 times that of a request" in one for one in faults_of(window))
+
+
+@pytest.mark.parametrize("by_request", [False, True])
+def test_another_count_of_the_server_is_bad(by_request):
+    window, load = Window(closed_loop(4, 400)), asked(4)
+    ours = sum(count for _, count in window.output_tokens())
+    assert miscounted(window, load, ours + 10, 0.01, by_request) == ""
+    assert f"and the server {1.02 * ours:.0f}" in miscounted(window, load, 1.02 * ours, 0.0, by_request)
+    assert miscounted(window, load, 1.02 * ours, 0.02 * window.duration_s, by_request) == ""
+
+
+def test_a_rate_that_drifts_is_a_remark():
+    window = Window(closed_loop(4, 400))
+    for request in window.every[: len(window.every) // 3]:
+        request.counts[0] = 3
+    found = list(remarks(window, asked(4), metrics_of(window, 4, 1, SLO)))
+    assert any("between thirds of the window" in one for one in found), found
+
+
+def test_an_open_loop_of_few_requests_varies_by_chance():
+    window = Window(closed_loop(4, 60))
+    for request in window.every[: len(window.every) // 2]:
+        request.ended_s -= 0.08
+    assert not any("in flight grow" in one for one in faults_of(window, rate_per_s=20.0))
+
+
 def test_an_open_loop_whose_queue_grows_is_bad():
     window = Window(closed_loop(4, 400))
     third_s = window.duration_s / 3
@@ -161,11 +217,11 @@ def test_an_open_loop_whose_queue_grows_is_bad():
 
 def test_a_late_client_is_told():
     usual = {"tpot_p50_s": 0.01, "ttft_p50_s": 0.05, "client_delay_p50_s": 0.001, "client_delay_p99_s": 0.001}
-    assert not late_client({**usual, "client_delay_p50_s": 0.0001, "mean_in_flight": 3.99}, plan(4))
-    assert "late by up to 1.00 ms" in late_client({**usual, "mean_in_flight": 3.99}, plan(4))
-    assert "3.90 requests were in flight" in late_client({**usual, "mean_in_flight": 3.9}, plan(4))
+    assert not late_client({**usual, "client_delay_p50_s": 0.0001, "mean_in_flight": 3.99}, asked(4))
+    assert "late by up to 1.00 ms" in late_client({**usual, "mean_in_flight": 3.99}, asked(4))
+    assert "3.90 requests were in flight" in late_client({**usual, "mean_in_flight": 3.9}, asked(4))
     together = Window(closed_loop(8, 400, stagger=False))
-    assert next(remarks(together, plan(8), metrics(8))).startswith("the streams run in lock-step")
+    assert next(remarks(together, asked(8), metrics(8))).startswith("the streams run in lock-step")
 
 
 def test_arrivals_have_the_rate_that_was_asked_for():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
+from typing import Any
 
 from results.record.checks.run import Relations, Run, Sentences, exceeds, product, ratio
 from results.record.parts import JOULES_PER_WH, is_number
@@ -22,23 +24,28 @@ def is_by_another_client(run: Run) -> bool:
     return bool((run.record.get("serving") or {}).get("defined_by"))
 
 
+def amounts(metrics: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return what energy is stated for: output tokens, all tokens, and requests of as many tokens as one had."""
+    output, inputs, each = (metrics.get(name) for name in ("measured_tokens", "input_tokens", FOLLOWED_FROM[2]))
+    total = output + inputs if is_number(output) and is_number(inputs) else None
+    return {"output_token": output, "total_token": total, "request": ratio(output, each)}
+
+
 def rates(run: Run) -> Relations:
     """Yield the rates, shares and energies per token that follow from other numbers."""
     if not is_served(run):
         return
-    metrics, energy = run.metrics, run.energies["energy"]
-    output, inputs, each = (metrics.get(name) for name in ("measured_tokens", "input_tokens", FOLLOWED_FROM[2]))
-    total = output + inputs if is_number(output) and is_number(inputs) else None
+    metrics, energy, counts = run.metrics, run.energies["energy"], amounts(run.metrics)
     requests_per_s = ratio(metrics.get("measured_requests"), metrics.get("measured_s"))
     for name, value, origin in (
-        ("total_tokens_per_s", ratio(total, metrics.get("measured_s")), "its tokens and time"),
+        ("total_tokens_per_s", ratio(counts["total_token"], metrics.get("measured_s")), "its tokens and time"),
         ("requests_per_s", requests_per_s, "its requests and time"),
         ("goodput_requests_per_s", product(requests_per_s, metrics.get("goodput_share")), "its requests and goodput"),
         ("tokens_per_s_per_user", ratio(1.0, metrics.get("tpot_p50_s")), "its TPOT"),
     ):
         yield f"metrics.{name}", metrics.get(name), value, origin
     energy_j = product(energy.get("energy_wh"), JOULES_PER_WH)
-    for name, count in (("output_token", output), ("total_token", total), ("request", ratio(output, each))):
+    for name, count in counts.items():
         yield f"energy.j_per_{name}", energy.get(f"j_per_{name}"), ratio(energy_j, count), "its energy and tokens"
 
 

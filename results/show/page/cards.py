@@ -42,7 +42,7 @@ def figures(speed: PointResults, work: PointResults | None) -> Iterator[Card]:
     if mfu and tflops:
         note = f"{rounded(tflops)} of {rounded(tflops / mfu)} TFLOP/s"
         yield Card("MFU", "% of peak", f"{100 * mfu:.3g}", note)
-    else:
+    elif not speed.any.get("serving"):
         yield Card("MFU", "% of peak", UNKNOWN, "the peak of this device is not known")
     yield Card("Repeats", "runs", str(len(speed.good)), f"at {speed.point.place}")
     found = grade(work.any) if work else None

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from results.points.repeats import PointResults
 from results.points.sensors import accuracy_text
 from results.record.values import PER_DEVICE, SIGNIFICANT, WORK, rounded
-from results.show.tables.points import COLUMNS, sampling_percent
+from results.show.tables.inference import point_columns_of
+from results.show.tables.points import PointColumn, sampling_percent
 from results.show.tables.summary import by_system_and_precision, precision_text
 from results.show.tables.table import without_empty_columns
 from results.verdicts.quality import energy_kind, why_not_ranked
@@ -19,7 +20,7 @@ STATUS = "status"
 LONG_TEXT = 24  # characters: a longer text is wrapped
 NUMBER = re.compile(r"[-+]?\d[\d,]*(\.\d+)?( (to|±) [-+]?\d[\d,]*(\.\d+)?)?")
 MANY_DIGITS = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.\d+")
-COUNTS = ("devices", "global batch", "runs", "samples", "reads", "steps", "files")  # are exact
+COUNTS = ("devices", "global batch", "concurrency", "runs", "samples", "reads", "steps", "files")  # are exact
 # An explanation of each column, by its title without the unit.
 HELP = {
     "Speed": "Work per second of one device at the system's fastest point, the median of its runs",
@@ -36,6 +37,16 @@ HELP = {
     "avg power": "Average power of all devices together over the measured window",
     "power": "Power of all devices together while the machine works, with everything that the prices file adds",
     "power per device": "Average power of one device over the measured window",
+    "concurrency": "Requests in flight: each is followed by the next",
+    "goodput": "Requests per second that keep the limits of TTFT and TPOT",
+    "J/output token": "Energy of the window by the output tokens that arrived in it",
+    "J/request": "Energy of the window by the requests that it served",
+    "J/total token": "Energy of the window by the tokens of prompts and answers in it",
+    "tokens/s/user": "Output tokens per second of one user: 1 / median TPOT",
+    "TPOT p50": "Time per output token after the first ones, median of the requests",
+    "TPOT p99": "Time per output token after the first ones, 99th percentile of the requests",
+    "TTFT p50": "Time to the first token, median of the requests",
+    "TTFT p99": "Time to the first token, 99th percentile of the requests",
     "clock": "Average clock of the devices over the measured window",
     "CO₂": "Carbon dioxide of the electricity, from the prices file",
     "devices": "Number of accelerators, or of processors where they do the work",
@@ -150,14 +161,16 @@ def percent(part: float | None, of: float | None) -> str:
 def points_table(results: Sequence[PointResults]) -> Table | None:
     """Return all points of a workload; intervals are in percent of the number before them."""
     units = " or ".join(dict.fromkeys(one.any["work_unit"] for one in results))
-    titles = [column.title.replace("± 95 %", "± [%]").format(unit=units) for column in COLUMNS]
-    lines = without_empty_columns([titles, *(list(_fields(one)) for one in results)], without=("model", "data"))
+    columns = point_columns_of(results)
+    titles = [column.title.replace("± 95 %", "± [%]").format(unit=units) for column in columns]
+    rows = [list(_fields(one, columns)) for one in results]
+    lines = without_empty_columns([titles, *rows], without=("model", "data", "in/out"))
     return table_of(lines)
 
 
-def _fields(one: PointResults) -> Iterator[str]:
+def _fields(one: PointResults, columns: Sequence[PointColumn]) -> Iterator[str]:
     before = None
-    for column in COLUMNS:
+    for column in columns:
         value = column.value(one)
         if column.title.startswith("±"):
             yield percent(value if isinstance(value, float) else None, before)

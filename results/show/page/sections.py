@@ -25,6 +25,7 @@ from results.show.plots.serving import serving_charts
 from results.show.plots.style import EFFICIENCY, SPEED, Chart, Styles, kinds_alike, styles_of_systems
 from results.show.plots.sweep import heat_map_of_system, over_batch, scaling
 from results.show.plots.systems import compute_and_effective, dots, ratios
+from results.show.tables.inference import within_limits
 from results.show.tables.prediction import prediction_rows
 from results.show.tables.summary import sentences
 from results.verdicts.cost import Costs
@@ -43,6 +44,7 @@ class Section(NamedTuple):
     charts: list[Chart]
     dots: list[Chart]  # of the first screen
     sentences: list[str]
+    limits: list[str]  # of load, of servers
     groups: list[Group]  # that predictions are made from
     predicted: list[list[str]]  # rows
 
@@ -70,12 +72,13 @@ def _section(
     is_drawn = with_published and bool(ranked_points(results))
     published = throughputs(point.benchmark, point.model) if is_drawn else []
     published_effective = throughputs(point.benchmark, point.model, EFFECTIVE) if is_drawn else []
+    served = serving_charts(results, styles)
     charts = [
-        *serving_charts(results, styles),
-        *over_batch(results, SPEED, styles, published),
-        *over_batch(results, EFFICIENCY, styles),
+        *served,
+        *([] if served else over_batch(results, SPEED, styles, published)),
+        *([] if served else over_batch(results, EFFICIENCY, styles)),
         *_ratios(results, styles),
-        *pareto(results, styles),
+        *([] if served else pareto(results, styles)),
         *scaling(results, styles),
         *operating_charts(results),
         compute_and_effective(results, styles, published, published_effective),
@@ -85,7 +88,7 @@ def _section(
         sizes_of_reads(results),
     ]
     for number, system in enumerate(dict.fromkeys(one.system for one in results)):
-        charts.append(heat_map_of_system(results, system, f"heat_map_{number}"))
+        charts.append(None if served else heat_map_of_system(results, system, f"heat_map_{number}"))
         charts.append(_power_chart(results, system, f"power_{number}"))
     if costs:
         charts += cost_charts(results, costs, styles)
@@ -103,6 +106,7 @@ def _section(
         [chart._replace(name=f"{name}_{chart.name}") for chart in charts if chart],
         [chart._replace(name=f"{name}_{chart.name}") for chart in first if chart],
         sentences(results),
+        within_limits(results),
         groups,
         _predicted(groups, results),
     )

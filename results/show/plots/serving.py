@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from results.points.repeats import PointResults
 from results.record.values import PER_DEVICE, grouped, rounded, value_at
@@ -13,118 +14,130 @@ from results.verdicts.quality import energy_kind
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 PER_USER, TPOT, TTFT = "metrics.tokens_per_s_per_user", "metrics.tpot_p50_s", "metrics.ttft_p99_s"
-PER_TOKEN = "energy.j_per_output_token"
-Place = tuple[float, float]
+CONCURRENCY, PER_TOKEN = "layout.global_batch_size", "energy.j_per_output_token"
 
 
+class Curve(NamedTuple):
+    """One setup of a system: its points by requests in flight."""
+
+    system: str
+    x: list[float]
+    y: list[float]
+    streams: list[int]
+
+
+@styled
 def serving_charts(results: Sequence[PointResults], styles: Styles) -> list[Chart]:
     """Return the charts of servers under load, none for other workloads."""
-    served = [one for one in results if one.good and one.any.get("serving")]
-    if not served:
-        return []
-    found = [_pareto(served, styles), _energy(served, styles), _limit(served, styles)]
-    return [chart for chart in found if chart]
+    served = sorted(
+        (one for one in results if one.good and one.any.get("serving")), key=lambda one: one.point.global_batch
+    )
+    return [*_pareto(served, styles), *_energy(served, styles), *_limit(served, styles)]
 
 
-def frontier(places: Sequence[Place]) -> list[Place]:
+def frontier(places: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """Return the places that no other one exceeds in both numbers, by the first, the largest last."""
-    kept: list[Place] = []
+    kept: list[tuple[float, float]] = []
     for place in sorted(places, reverse=True):
         if not kept or place[1] > kept[-1][1]:
             kept.append(place)
     return kept[::-1]
 
 
-def _places(results: Sequence[PointResults], across: str, upwards: str) -> dict[str, list[Place]]:
-    """Return, for each system, its places by two values of its points."""
-    of_systems = grouped(results, lambda one: one.system)
-    found = {
-        system: [
-            (x, y) for one in mine if (x := one.value(across)) is not None and (y := one.value(upwards)) is not None
-        ]
-        for system, mine in of_systems.items()
-    }
-    return {system: places for system, places in found.items() if places}
+def _curves(results: Sequence[PointResults], across: str, upwards: str) -> list[Curve]:
+    found = []
+    for (system, *_), mine in grouped(results, lambda one: (one.system, one.point.devices, one.variant)).items():
+        both = [(one.value(across), one.value(upwards), one.point.global_batch) for one in mine]
+        known = [(x, y, streams) for x, y, streams in both if x is not None and y is not None]
+        if known:
+            found.append(Curve(system, *map(list, zip(*known, strict=True))))
+    return found
 
 
-def _words(of_systems: dict[str, list[Place]]) -> str:
-    return "; ".join(
-        f"{system}: " + ", ".join(f"{rounded(y)} at {rounded(x)}" for x, y in places)
-        for system, places in of_systems.items()
-    )
-
-
-def _mark(axes: Axes, system: str, places: Sequence[Place], styles: Styles) -> None:
-    axes.plot(
-        *zip(*places, strict=True), label=system, gid=f"{OF_SYSTEM}{system}", **{**styles[system], "linestyle": ""}
-    )
-
-
-@styled
-def _pareto(results: Sequence[PointResults], styles: Styles) -> Chart | None:
-    """Tokens/s of a device against those of a user; between two points the lower ones count, as nothing is between."""
-    of_systems = _places(results, PER_USER, PER_DEVICE)
-    if not of_systems:
-        return None
+def _draw(curves: Sequence[Curve], styles: Styles, line: str | None, labels: tuple[str, str]) -> tuple[Figure, Axes]:
+    """Draw curves; those with a line of their own have the number of requests in flight next to each point."""
     figure, [axes] = new_figure()
-    for system, places in of_systems.items():
-        _mark(axes, system, places, styles)
-        best = frontier(places)
+    for curve in curves:
+        gid, own = f"{OF_SYSTEM}{curve.system}", {} if line is None else {"linestyle": line}
+        axes.plot(curve.x, curve.y, label=curve.system, gid=gid, **{**styles[curve.system], **own})
+        for x, y, streams in zip(curve.x, curve.y, curve.streams, strict=True) if own else ():
+            axes.annotate(str(streams), (x, y), (4, 4), textcoords="offset points", fontsize=7, gid=gid)
+    axes.set_xlabel(labels[0])
+    axes.set_ylabel(labels[1])
+    return figure, axes
+
+
+def _logarithmic(axes: Axes, values: Sequence[float]) -> None:
+    """Scale upwards by factors, with ticks at 1, 2 and 5."""
+    from matplotlib.ticker import NullFormatter
+
+    low, high = min(values) / 1.3, max(values) * 1.3
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)))
+    ticks = [tick for decade in decades for tick in (10.0**decade, 2 * 10.0**decade, 5 * 10.0**decade)]
+    axes.set_yscale("log")
+    axes.set_ylim(low, high)
+    axes.set_yticks([tick for tick in ticks if low <= tick <= high])
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _words(curves: Sequence[Curve]) -> str:
+    return "Numbers are requests in flight. " + "; ".join(
+        f"{system}: "
+        + ", ".join(f"{rounded(y)} at {rounded(x)}" for one in mine for x, y in zip(one.x, one.y, strict=True))
+        for system, mine in grouped(curves, lambda one: one.system).items()
+    )
+
+
+def _pareto(results: Sequence[PointResults], styles: Styles) -> Iterator[Chart]:
+    """Draw tokens/s of a device against those of a user; between two points the lower one counts."""
+    curves = _curves(results, PER_USER, PER_DEVICE)
+    if not curves:
+        return
+    labels = "tokens/s of a user (1 / median TPOT)", "output tokens/s per device"
+    figure, axes = _draw(curves, styles, "", labels)
+    for system, mine in grouped(curves, lambda one: one.system).items():
+        best = frontier([place for one in mine for place in zip(one.x, one.y, strict=True)])
         colour = styles[system]["color"]
         axes.step(*zip(*best, strict=True), where="pre", color=colour, linewidth=1, gid=f"{OF_SYSTEM}{system}")
-    axes.set_xlabel("tokens/s of a user (1 / median TPOT)")
-    axes.set_ylabel("output tokens/s per device")
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
     legend_below(figure, [axes])
-    return Chart("serving_pareto", "Throughput against the speed of a user", _words(of_systems), figure)
+    yield Chart("serving_pareto", "Throughput against the speed of a user", _words(curves), figure)
 
 
-@styled
-def _energy(results: Sequence[PointResults], styles: Styles) -> Chart | None:
-    """Joules per output token against TPOT, of the kind of energy that most points have."""
+def _energy(results: Sequence[PointResults], styles: Styles) -> Iterator[Chart]:
+    """Draw joules per output token against TPOT, of the kind of energy that most points have."""
     kinds = grouped(results, lambda one: energy_kind(one.any))
-    if not kinds:
-        return None
-    kind = max(kinds, key=lambda one: len(kinds[one]))
-    of_systems = _places(kinds[kind], TPOT, PER_TOKEN)
-    if not of_systems:
-        return None
-    figure, [axes] = new_figure()
-    for system, places in of_systems.items():
-        _mark(axes, system, places, styles)
-    axes.set_xlabel("TPOT, median [s]")
-    axes.set_ylabel(f"J per output token ({kind})")
+    kind = max(kinds, key=lambda one: len(kinds[one]), default="")
+    curves = _curves(kinds.get(kind, []), TPOT, PER_TOKEN)
+    if not curves:
+        return
+    figure, axes = _draw(curves, styles, ":", ("TPOT, median [s]", f"J per output token ({kind})"))
     axes.set_xlim(left=0)
-    axes.set_ylim(bottom=0)
+    _logarithmic(axes, [y for one in curves for y in one.y])
     legend_below(figure, [axes])
-    return Chart("serving_energy", "Energy of a token against its time", _words(of_systems), figure)
+    yield Chart("serving_energy", "Energy of a token against its time", _words(curves), figure)
 
 
-@styled
-def _limit(results: Sequence[PointResults], styles: Styles) -> Chart | None:
-    """TTFT's 99th percentile over requests in flight, with its limit."""
-    of_systems = {
-        system: sorted((one.point.global_batch, value) for one in mine if (value := one.value(TTFT)) is not None)
-        for system, mine in grouped(results, lambda one: one.system).items()
-    }
-    of_systems = {system: places for system, places in of_systems.items() if places}
-    if not of_systems:
-        return None
-    figure, [axes] = new_figure()
-    for system, places in of_systems.items():
-        axes.plot(*zip(*places, strict=True), label=system, gid=f"{OF_SYSTEM}{system}", **styles[system])
+def _limit(results: Sequence[PointResults], styles: Styles) -> Iterator[Chart]:
+    """Draw the 99th percentile of TTFT over requests in flight, with its limit."""
+    curves = _curves(results, CONCURRENCY, TTFT)
+    if not curves:
+        return
+    figure, axes = _draw(curves, styles, None, ("requests in flight", "TTFT, 99th percentile [s]"))
     limits = {(value_at(one.any, "serving.slo"), value_at(one.any, "metrics.slo_ttft_s")) for one in results}
-    for slo, limit_s in sorted(limit for limit in limits if None not in limit):
+    limits = {limit for limit in limits if None not in limit}
+    for slo, limit_s in sorted(limits):
         axes.axhline(limit_s, color=INK, linewidth=0.8, linestyle=":", label=f"limit of {slo}")
-    doublings_axis(axes, {batch for places in of_systems.values() for batch, _ in places}, "requests in flight")
-    axes.set_ylabel("TTFT, 99th percentile [s]")
-    axes.set_yscale("log")
+    doublings_axis(axes, {int(x) for one in curves for x in one.x}, "requests in flight")
+    _logarithmic(axes, [*(y for one in curves for y in one.y), *(limit_s for _, limit_s in limits)])
     legend_below(figure, [axes])
     words = "; ".join(
-        f"{system}: " + ", ".join(f"{rounded(value)} s at {batch}" for batch, value in places)
-        for system, places in of_systems.items()
+        f"{one.system}: " + ", ".join(f"{rounded(y)} s at {x:g}" for x, y in zip(one.x, one.y, strict=True))
+        for one in curves
     )
-    return Chart("serving_limit", "Time to the first token under load", words, figure)
+    yield Chart("serving_limit", "Time to the first token under load", words, figure)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from operator import methodcaller
 
 from results.points.repeats import PointResults
 from results.record.records import Record
-from results.record.values import PER_DEVICE, THROUGHPUT, devices_text, grouped, rounded, value_at
+from results.record.values import PER_DEVICE, THROUGHPUT, devices_text, grouped, value_at
 from results.show.tables.points import COLUMNS as POINT_COLUMNS
 from results.show.tables.points import PointColumn, status
 from results.show.tables.table import COLUMNS as RECORD_COLUMNS
@@ -43,8 +42,7 @@ COLUMNS = (
 )
 
 
-def _column(title: str, path: str) -> PointColumn:
-    return PointColumn(title, methodcaller("value", path), methodcaller("half_width", path))
+OF_DEVICES = ("tokens/s/device", "total tokens/s", "tokens/Wh")  # follow from other columns, and are left out of points
 
 
 OF_POINTS = (
@@ -58,20 +56,12 @@ OF_POINTS = (
     PointColumn("runs", lambda one: len(one.good)),
     *(
         made
-        for title, path in (
-            ("tokens/s", THROUGHPUT),
-            ("tokens/s/user", "metrics.tokens_per_s_per_user"),
-            ("TTFT p50 [s]", "metrics.ttft_p50_s"),
-            ("TTFT p99 [s]", "metrics.ttft_p99_s"),
-            ("TPOT p50 [s]", "metrics.tpot_p50_s"),
-            ("TPOT p99 [s]", "metrics.tpot_p99_s"),
-            ("goodput [requests/s]", "metrics.goodput_requests_per_s"),
-            ("avg power [W]", "energy.avg_power_w"),
-            ("J/output token", "energy.j_per_output_token"),
-            ("J/total token", "energy.j_per_total_token"),
-            ("J/request", "energy.j_per_request"),
+        for one in COLUMNS
+        if one.form and one.title not in OF_DEVICES
+        for made in (
+            PointColumn(one.title, methodcaller("value", one.path), methodcaller("half_width", one.path)),
+            PointColumn("± 95 %", *[methodcaller("half_width", one.path)] * 2),
         )
-        for made in (_column(title, path), PointColumn("± 95 %", *[methodcaller("half_width", path)] * 2))
     ),
     *(one for one in POINT_COLUMNS if one.title in ("sampling ± [%]", "sensor accuracy", "energy")),
 )
@@ -99,17 +89,17 @@ def within_limits(results: Sequence[PointResults]) -> list[str]:
     served = [one for one in results if one.good and one.any.get("serving")]
     found = []
     for (system, model, sample, devices, variant), points in grouped(served, _setup).items():
-        slo = value_at(points[0].any, "serving.slo")
-        limits = [value_at(points[0].any, f"metrics.slo_{name}_s") for name in ("ttft", "tpot")]
-        words = f"{system}, {model}, {sample}, {devices_text(devices)}, {', '.join(variant)}: "
-        good = [one for one in points if _keeps(one, limits)]
-        numbers = f"{slo} (TTFT p99 {rounded(limits[0])} s, TPOT p99 {rounded(limits[1])} s)"
-        if not good:
-            found.append(f"{words}no concurrency keeps {numbers}")
-            continue
-        most = max(good, key=lambda one: one.point.global_batch)
-        more = " or more" if most.point.global_batch == max(one.point.global_batch for one in points) else ""
-        found.append(f"{words}concurrency {most.point.global_batch}{more} keeps {numbers}")
+        limits = {name: value_at(points[0].any, f"metrics.slo_{name}_s") for name in ("ttft", "tpot")}
+        slo = ", ".join(f"{name.upper()} p99 {limit_s or 0:g} s" for name, limit_s in limits.items())
+        keep = f"keep the limits of {value_at(points[0].any, 'serving.slo')} ({slo})"
+        streams = [one.point.global_batch for one in points if _keeps(one, limits)]
+        if not streams:
+            words = f"none of its loads {keep}"
+        elif max(streams) < max(one.point.global_batch for one in points):
+            words = f"up to {max(streams)} requests in flight {keep}"
+        else:
+            words = f"{max(streams)} requests in flight, its highest load, {keep}"
+        found.append(f"{system}, {model}, {sample}, {devices_text(devices)}, {', '.join(variant)}: {words}")
     return found
 
 
@@ -117,12 +107,8 @@ def _setup(one: PointResults) -> tuple[str, str, str, int, tuple[str, ...]]:
     return one.system, one.point.model, one.point.sample, one.point.devices, one.variant
 
 
-def _keeps(one: PointResults, limits: Sequence[float | None]) -> bool:
-    values = map(partial(_value, one), ("ttft", "tpot"))
+def _keeps(one: PointResults, limits: Mapping[str, float | None]) -> bool:
     return all(
-        value is not None and limit is not None and value <= limit for value, limit in zip(values, limits, strict=True)
+        limit_s is not None and (value_s := one.value(f"metrics.{name}_p99_s")) is not None and value_s <= limit_s
+        for name, limit_s in limits.items()
     )
-
-
-def _value(one: PointResults, name: str) -> float | None:
-    return one.value(f"metrics.{name}_p99_s")
