@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from caraml.cli import after, before, during, exchange
+from caraml.cli import after, before, during, exchange, history
 from caraml.cli.command import say
 from caraml.errors import CaramlError, SchedulerError
 from caraml.installation import missing_package
@@ -21,13 +21,13 @@ EXIT_CODES = f"""exit codes:
   0    done
   1    a point failed, a requirement is not met, or a file has changed
   2    the command cannot do what was asked: one sentence on stderr gives the reason
-  3    accept, compare: a requirement cannot be decided; wait: not ended within --limit
+  3    accept, compare, history check: cannot be decided; wait: not ended within --limit
   {os.EX_SOFTWARE}   an internal error: no result
   130  interrupted"""
 GROUPS = {
     "Before the first job": before.COMMANDS,
     "While a sweep runs": during.COMMANDS,
-    "With its results": after.COMMANDS | exchange.COMMANDS,
+    "With its results": after.COMMANDS | exchange.COMMANDS | history.COMMANDS,
 }
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 
