@@ -7,38 +7,36 @@ import json
 import math
 import os
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
-from caraml.cli import during
 from caraml.cli.after import FILTER, JSON, chosen, out, records_in
-from caraml.cli.command import Group, above_0, argument, file, folders, say
+from caraml.cli.command import Argument, Group, above_0, argument, file, folders, say
+from caraml.cli.during import wait
 from caraml.errors import CaramlError, SweepError
 from caraml.plan.site import read_site
 from caraml.wait import NOT_IN_TIME
 from results.archive import MOST_GB
-from results.errors import RecordError
 from results.history import database
 from results.history.judge import Verdict, read_known, verdict_data, verdict_of
 from results.history.reframe import write_reframe
 from results.history.series import series_of, time_d
-from results.record.records import Record, Skipped
-from results.record.values import count, plain, rounded
+from results.record.records import Record, RecordError
+from results.record.values import count
 from results.show.notebook import frame_of
-from results.show.tables import table as tables
-from results.show.tables.history import history_data, history_rows
+from results.show.tables.history import history_data, history_text
 from results.verdicts.outcome import exit_code
 from results.yaml_files import YamlError, read_yaml
 
-
 COMMANDS, ACTIONS = Group(), Group()
 DB = file("--db", "the history; default: history_db of site.yaml")
-KNOWN = file("--known", "changes that were acknowledged, each counts no more: a YAML file")
-SINCE = argument("--since", default="", metavar="DATE", help="only changes from this day on, such as 2026-03-09")
-THRESHOLD = argument(
-    "--threshold", type=above_0, default=2.0, metavar="PERCENT", help="what counts as worse; default: %(default)g"
+JUDGED: tuple[Argument, ...] = (
+    DB,
+    argument("--since", default="", metavar="DATE", help="only changes from this day on, such as 2026-03-09"),
+    argument(
+        "--threshold", type=above_0, default=2.0, metavar="PERCENT", help="what counts as worse; default: %(default)g"
+    ),
+    file("--known", "changes that are acknowledged and count no more: a YAML file"),
 )
-WAIT = argument("--limit", type=above_0, metavar="S", help="exit with 3 if the jobs take longer")
 
 
 def _add_actions(parser: argparse.ArgumentParser) -> None:
@@ -52,13 +50,18 @@ def _add_actions(parser: argparse.ArgumentParser) -> None:
 @COMMANDS.command(_add_actions)
 def history(options: argparse.Namespace) -> int:
     """Keep the results of a machine over time, and judge whether it got worse."""
+    if options.db is None:
+        try:
+            options.db = Path(read_site("").history_db)
+        except CaramlError as error:
+            raise CaramlError(f"{error}; or name the history with --db") from error
     return ACTIONS[options.action].run(options)
 
 
 @ACTIONS.command(folders(), DB)
 def add(options: argparse.Namespace) -> int:
     """Add results, each once."""
-    return _say_added(_db(options), database.add(_db(options), records_in(options.folders).records))
+    return _say_added(options.db, database.add(options.db, records_in(options.folders).records))
 
 
 @ACTIONS.command(
@@ -70,14 +73,16 @@ def import_(options: argparse.Namespace) -> int:
     """Add the results of archives whose files are unchanged."""
     codes = []
     for archive in options.archives:
-        added, skipped = database.add_archive(_db(options), archive, options.most_gb)
-        codes.append(_say_added(_db(options), added, skipped))
+        added, skipped = database.add_archive(options.db, archive, options.most_gb)
+        for sentence in skipped:
+            say(f"skipped: {sentence}")
+        codes.append(_say_added(options.db, added))
     return max(codes)
 
 
-def _say_added(path: Path, added: database.Added, skipped: Sequence[Skipped] = ()) -> int:
-    print(f"{path}: {count(added.new, 'record')} added, {added.known} were there")
-    for sentence in [*(f"skipped: {one}" for one in skipped), *added.refused]:
+def _say_added(path: Path, added: database.Added) -> int:
+    print(f"{path}: {count(added.new, 'record')} added, {added.known} were there", flush=True)
+    for sentence in added.refused:
         say(sentence)
     return int(bool(added.refused))
 
@@ -86,23 +91,18 @@ def _say_added(path: Path, added: database.Added, skipped: Sequence[Skipped] = (
     DB,
     FILTER,
     argument("--last", type=int, default=10, metavar="N", help="days with runs that count; default: %(default)d"),
-    argument("--format", choices=tables.FORMS, default="text", help="default: %(default)s"),
     JSON,
 )
 def show(options: argparse.Namespace) -> int:
     """Print the last value of each point, with the median and the trend of the last ones."""
     if options.last < 1:
         raise RecordError(f"--last {options.last} was asked for: at least 1 day is needed")
-    series = series_of(_records(options))
-    if options.json:
-        print(json.dumps([history_data(one, options.last) for one in series], indent=1))
-    else:
-        rows = history_rows(series, options.last, plain if options.format == "csv" else rounded)
-        print(tables.render_rows(tables.without_empty_columns(rows), options.format))
+    series = [history_data(one, options.last) for one in series_of(_records(options))]
+    print(json.dumps(series, indent=1) if options.json else history_text(series))
     return 0
 
 
-@ACTIONS.command(DB, FILTER, SINCE, THRESHOLD, KNOWN, out(default=Path("history.html")))
+@ACTIONS.command(*JUDGED, FILTER, out(default=Path("history.html")))
 def report(options: argparse.Namespace) -> int:
     """Write a page with each point over time, and the changes of driver, container and code."""
     from results.show.page.history import write_history
@@ -112,87 +112,66 @@ def report(options: argparse.Namespace) -> int:
     return 0
 
 
-@ACTIONS.command(DB, FILTER, SINCE, THRESHOLD, KNOWN, JSON)
+@ACTIONS.command(*JUDGED, FILTER, JSON)
 def check(options: argparse.Namespace) -> int:
     """Judge the history; exits with 1 if a point got worse, with 3 if its runs cannot decide."""
     verdicts = _verdicts(options)
     if options.json:
         print(json.dumps([verdict_data(one) for one in verdicts], indent=1))
     else:
-        for one in verdicts:
-            new = [finding for finding in one.findings if not finding.is_known]
-            lines = [*(f"{finding.outcome.value}: {finding.text}" for finding in new), *one.reasons]
-            print("\n  ".join([f"{one.series.name}: {one.outcome.value}", *lines]))
+        print("\n".join(one.text for one in verdicts))
     return exit_code(one.outcome for one in verdicts)
 
 
 @ACTIONS.command(
-    DB,
-    SINCE,
-    THRESHOLD,
-    KNOWN,
-    WAIT,
+    *JUDGED,
+    argument("--limit", type=above_0, metavar="S", help="exit with 3 if the jobs take longer"),
     argument("workflow", type=Path, metavar="WORKFLOW", help="such as jube/llm.yaml"),
     argument("jube", nargs=argparse.REMAINDER, metavar="...", help="options of 'jube run', such as --tag H200"),
 )
 def run(options: argparse.Namespace) -> int:
-    """Run a workflow, wait for it, add its results and judge the history; exits as wait and check do."""
-    results = _results_of(options.workflow, options.jube)
-    _db(options)  # found wrong before hours of jobs
+    """Run a workflow, wait for it, add its results and judge the history."""
+    options.folders = [_results_of(options)]
+    options.filter, options.json, options.interval, options.retry_failed, options.keep = [], False, 10.0, False, False
     subprocess.run([os.environ.get("JUBE", "jube"), "run", str(options.workflow), *options.jube], check=False)
-    options.folders, options.filter, options.json = [results], [], False
-    options.interval, options.retry_failed, options.keep = 10.0, False, False
-    codes = [during.wait(options)]
+    codes = [wait(options)]
     if codes[0] != NOT_IN_TIME:
         codes += [add(options), check(options)]
     return 1 if 1 in codes else max(codes)
 
 
-def _results_of(workflow: Path, jube: Sequence[str]) -> Path:
+def _results_of(options: argparse.Namespace) -> Path:
     """Return the folder into which JUBE writes the runs of a workflow."""
-    if "--outpath" in jube[:-1]:
-        return Path(jube[jube.index("--outpath") + 1])
+    if "--outpath" in options.jube[:-1]:
+        return Path(options.jube[options.jube.index("--outpath") + 1])
     try:
-        return workflow.parent / str(read_yaml(workflow)["outpath"])
+        return Path(options.workflow.parent, read_yaml(options.workflow)["outpath"])
     except (YamlError, KeyError, TypeError) as error:
-        raise SweepError(
-            f"{workflow} is no workflow with an outpath ({error}): give one such as jube/llm.yaml"
-        ) from error
+        raise SweepError(f"{options.workflow} is no workflow ({error}): give one such as jube/llm.yaml") from error
 
 
 @ACTIONS.command(
     DB,
     FILTER,
     argument("--format", choices=("csv", "parquet", "reframe"), required=True, help="reframe: its performance logs"),
-    out("file; for reframe a folder, such as perflogs", None),
+    out("file; for reframe, a folder", Path("history")),
 )
 def export(options: argparse.Namespace) -> int:
-    """Write the history for other programs: a row for each run."""
-    if options.out is None:
-        raise RecordError(f"--format {options.format} is written to a place: name it with --out")
+    """Write the history for other programs: a row or a line for each run."""
     records = _records(options)
-    if options.format == "reframe":
-        print(f"{options.out}: {count(len(write_reframe(records, options.out)), 'log')}")
-        return 0
-    frame = frame_of(records)
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    frame.to_csv(options.out, index=False) if options.format == "csv" else frame.to_parquet(options.out, index=False)
-    print(f"{options.out}: {count(len(frame), 'run')}")
+    if options.format == "reframe":
+        write_reframe(records, options.out)
+    elif options.format == "csv":
+        frame_of(records).to_csv(options.out, index=False)
+    else:
+        frame_of(records).to_parquet(options.out, index=False)
+    print(f"{options.out}: {count(len(records), 'run')}")
     return 0
 
 
-def _db(options: argparse.Namespace) -> Path:
-    """Return the file of the history; raises CaramlError if neither an option nor a site names it."""
-    if options.db is None:
-        try:
-            options.db = Path(read_site("").history_db)
-        except CaramlError as error:
-            raise CaramlError(f"{error}; or name the history with --db") from error
-    return Path(options.db)
-
-
 def _records(options: argparse.Namespace) -> list[Record]:
-    return chosen(database.read([_db(options)]), options.filter)
+    return chosen(database.read([options.db]), options.filter)
 
 
 def _verdicts(options: argparse.Namespace) -> list[Verdict]:
@@ -200,5 +179,4 @@ def _verdicts(options: argparse.Namespace) -> list[Verdict]:
     if math.isnan(since_d):
         raise RecordError(f"--since {options.since} was asked for: write a day as 2026-03-09")
     known = read_known(options.known) if options.known else []
-    series = series_of(_records(options))
-    return [verdict_of(one, options.threshold / 100, since_d, known) for one in series]
+    return [verdict_of(one, options.threshold / 100, since_d, known) for one in series_of(_records(options))]

@@ -23,6 +23,7 @@ PENALTY = 8.0
 SIGNIFICANCE = 1e-4  # of a change, over all its possible places; a drift has one
 DRIFT_SIGNIFICANCE = 1e-5
 POSSIBLE_DRIFT = 0.05  # a drift that is not excluded at this level widens the intervals of changes
+MOST_ALIKE = 0.8  # lag-1 autocorrelation that is corrected for: at more, nothing would be found
 ROUNDS = 5  # of the search for changes with a drift
 SMALLEST = 1e-5  # relative standard deviation that counts: values may be rounded
 TO_SIGMA = 1.4826  # from the median absolute deviation of normal values to their standard deviation
@@ -135,11 +136,16 @@ class _Model:
             matrix[begin:end, column] = 1
         if drifts:
             matrix[:, -1] = np.asarray(times_d) - times_d[0]
-        self._covariance = np.linalg.pinv(matrix.T @ matrix)
+        self._covariance = np.linalg.pinv(matrix.T @ matrix)  # over the variance
         self.coefficients = self._covariance @ (matrix.T @ np.asarray(logs))
         self.fitted = matrix @ self.coefficients
         self.freedom = max(1, len(logs) - matrix.shape[1])
-        self.variance = max(floor, float(((logs - self.fitted) ** 2).sum()) / self.freedom)
+        errors = np.asarray(logs) - self.fitted
+        square = float(errors @ errors)
+        self.variance = max(floor, square / self.freedom)
+        # Successive values that are alike count as fewer: the variance of the mean of a first-order autoregression.
+        likeness = min(max(0.0, float(errors[1:] @ errors[:-1]) / square if square else 0.0), MOST_ALIKE)
+        self._covariance *= (1 + likeness) / (1 - likeness)
 
     def estimate(self, weights: Sequence[float]) -> Estimate:
         """Return the ratio whose logarithm is a weighted sum of the coefficients."""

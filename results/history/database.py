@@ -37,6 +37,7 @@ MIGRATIONS = (
     CREATE TABLE traces (id INTEGER NOT NULL REFERENCES records, path TEXT NOT NULL, sha256 TEXT NOT NULL);
     """,
 )
+SAME_RUN = "SELECT record, path FROM records JOIN names USING (id) WHERE name IN (SELECT value FROM json_each(?))"
 
 
 class Added(NamedTuple):
@@ -75,14 +76,9 @@ def _opened(path: Path, to_add: bool = False) -> Iterator[sqlite3.Connection]:
 
 
 def _why(error: sqlite3.Error, path: Path) -> str:
-    words = str(error)
-    if "is full" in words or "disk I/O" in words:
-        return f"history {path} cannot be written ({words}): nothing was added; make room and add again"
-    if "locked" in words:
-        return f"history {path} was in use by another process for {WAIT_S:g} s: nothing was added; add again"
-    if isinstance(error, sqlite3.OperationalError):  # a folder without permission, or that does not exist
-        return f"history {path} cannot be used: {words}"
-    return f"history {path} is damaged ({words}): restore a copy, or move it away and add the results again"
+    if isinstance(error, sqlite3.OperationalError):  # full, locked for WAIT_S, without permission, a missing folder
+        return f"history {path} cannot be used, and nothing was added: {error}"
+    return f"history {path} is damaged ({error}): restore a copy, or move it away and add the results again"
 
 
 def _check(connection: sqlite3.Connection, path: Path, to_add: bool) -> None:
@@ -124,8 +120,7 @@ def add(path: Path, records: Iterable[Record], archive: Path | None = None) -> A
                 refused.append(f"{file} is not finished: add it when its job has ended")
                 continue
             names = [_digest(name) for name in names_of_run(record)] or [_digest(content_of(record))]
-            query = f"SELECT record, path FROM records JOIN names USING (id) WHERE name IN ({_marks(names)})"
-            if twin := connection.execute(query, names).fetchone():
+            if twin := connection.execute(SAME_RUN, [json.dumps(names)]).fetchone():
                 known += 1
                 if _measured(json.loads(twin[0])) != _measured(record):
                     refused.append(f"{file} and {twin[1]} are records of one run with different content")
@@ -134,15 +129,11 @@ def add(path: Path, records: Iterable[Record], archive: Path | None = None) -> A
             created = str((record.get("provenance") or {}).get("created") or now)
             text = json.dumps({key: value for key, value in record.items() if key != "file"})
             row = (now, created, str(archive or file.absolute()), record["file"]["sha256"], text)
-            number = connection.execute(f"INSERT INTO records VALUES (NULL, {_marks(row)})", row).lastrowid
+            number = connection.execute("INSERT INTO records VALUES (NULL, ?, ?, ?, ?, ?)", row).lastrowid
             connection.executemany("INSERT INTO names VALUES (?, ?)", [(name, number) for name in dict.fromkeys(names)])
             traces = [(number, str(archive or trace), digest) for trace, digest in _traces(file)]
             connection.executemany("INSERT INTO traces VALUES (?, ?, ?)", traces)
     return Added(new, known, refused)
-
-
-def _marks(values: Sequence[object]) -> str:
-    return ", ".join("?" * len(values))
 
 
 def _measured(record: Record) -> Record:

@@ -54,7 +54,7 @@ class Finding(NamedTuple):
         low, high = self.ratio.interval or (self.ratio.value, self.ratio.value)
         size = f"{_percent(self.ratio.value)} [{_percent(low)}, {_percent(high)}]"
         words = f"{size} from {self.first_run}" if self.kind == CHANGE else f"{size} a year, since {self.first_run}"
-        causes = "; ".join(self.causes) or "nothing that the records state"
+        causes = "; ".join(self.causes) or "nothing in the records"
         return f"{words}; what else changed: {causes}" if self.kind == CHANGE else words
 
 
@@ -66,6 +66,12 @@ class Verdict(NamedTuple):
     findings: list[Finding]
     outcome: Outcome
     reasons: list[str]
+
+    @property
+    def text(self) -> str:
+        """Name and outcome with what counts for it, a line each."""
+        new = [f"{one.outcome.value}: {one.text}" for one in self.findings if not one.is_known]
+        return "\n  ".join([f"{self.series.name}: {self.outcome.value}", *new, *self.reasons])
 
 
 def _percent(ratio: float) -> str:
@@ -89,7 +95,8 @@ def read_known(path: Path) -> list[Known]:
 
 def verdict_of(series: Series, threshold: float, since_d: float = -math.inf, known: Sequence[Known] = ()) -> Verdict:
     """Judge the changes of a series since a day, and its drift over a year, by a relative threshold."""
-    found = fit(series.times_d, series.logs, [one.variance for one in series.observations])
+    times_d, logs, variances = zip(*((one.time_d, one.log, one.variance) for one in series.observations), strict=True)
+    found = fit(times_d, logs, variances)
     if found is None:
         reason = f"{count(len(series.observations), 'day')} with runs, {FEWEST} needed"
         return Verdict(series, [], [], Outcome.UNDECIDED, [reason])
@@ -104,22 +111,21 @@ def verdict_of(series: Series, threshold: float, since_d: float = -math.inf, kno
     findings = [
         finding(CHANGE, step.at, step.ratio, _causes(series, begin, step.at, end))
         for begin, step, end in zip([0, *ends], found.steps, ends[1:], strict=False)
-        if series.times_d[step.at] >= since_d
+        if times_d[step.at] >= since_d
     ]
     if found.drift is not None:
         findings.append(finding(DRIFT, 0, found.drift, []))
     reasons = _reasons(series, found, threshold)
-    new = [one for one in findings if not one.is_known]
-    reasons += [f"{one.text}: it may be worse than {threshold:.1%}" for one in new if one.outcome is Outcome.UNDECIDED]
-    is_worse = any(one.outcome is Outcome.FAILED for one in new)
-    outcome = Outcome.FAILED if is_worse else Outcome.UNDECIDED if reasons else Outcome.PASSED
+    outcomes = {one.outcome for one in findings if not one.is_known} | {Outcome.UNDECIDED for _ in reasons}
+    outcome = next((one for one in (Outcome.FAILED, Outcome.UNDECIDED) if one in outcomes), Outcome.PASSED)
     return Verdict(series, found.logs, findings, outcome, reasons)
 
 
 def _causes(series: Series, begin: int, at: int, end: int) -> list[str]:
     """Return the facts that changed at a step, and the clocks and temperatures of the levels around it."""
     before, after = (states_of(series.observations[slice(*ends)]) for ends in ((begin, at), (at, end)))
-    states = [f"{name} {before[name]:.0f} → {after[name]:.0f}" for name in before if name in after]
+    pairs = {name: (f"{before[name]:.0f}", f"{after[name]:.0f}") for name in before if name in after}
+    states = [f"{name} {' → '.join(pair)}" for name, pair in pairs.items() if len(set(pair)) > 1]
     return [*changed_facts(series.observations[at - 1], series.observations[at]), *states]
 
 
@@ -131,11 +137,11 @@ def _reasons(series: Series, found: Fit, threshold: float) -> list[str]:
     if found.resolution > threshold:
         scatter = f"runs scatter by {found.scatter:.1%}"
         reasons.append(f"{scatter}: {SHORTEST} of them show a change of {found.resolution:.1%} at best")
-    last = range(len(series.logs) - SHORTEST + 1, len(series.logs))
-    low = [one for one in last if one in found.outliers and series.logs[one] - found.logs[one] < math.log1p(-threshold)]
-    if low:
-        size = _percent(math.exp(series.logs[low[-1]] - found.logs[low[-1]]))
-        reasons.append(f"{size} on {series.observations[low[-1]].date}, not confirmed: run the point again")
+    for index in found.outliers:
+        one = series.observations[index]
+        ratio = math.exp(one.log - found.logs[index])
+        if index > len(series.observations) - SHORTEST and ratio < 1 - threshold:
+            reasons.append(f"{_percent(ratio)} on {one.date}, not confirmed: run the point again")
     return reasons
 
 

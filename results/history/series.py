@@ -41,7 +41,7 @@ class Observation(NamedTuple):
     @property
     def date(self) -> str:
         """Day of the first run, in UTC, such as 2026-03-09."""
-        return date_of(self.time_d)
+        return datetime.fromtimestamp(self.time_d * SECONDS_PER_DAY, timezone.utc).date().isoformat()
 
 
 class Series(NamedTuple):
@@ -68,21 +68,6 @@ class Series(NamedTuple):
         names = ("system", "variant", "quantity", "unit", "kind")
         return self.point._asdict() | {name: getattr(self, name) for name in names}
 
-    @property
-    def times_d(self) -> list[float]:
-        """Time of each observation, in days since 1970."""
-        return [one.time_d for one in self.observations]
-
-    @property
-    def logs(self) -> list[float]:
-        """Logarithm of each observation."""
-        return [one.log for one in self.observations]
-
-
-def date_of(time_d: float) -> str:
-    """Return the day of a time, in UTC."""
-    return datetime.fromtimestamp(time_d * SECONDS_PER_DAY, timezone.utc).date().isoformat()
-
 
 def time_d(created: str) -> float:
     """Return the days since 1970 of a time in ISO 8601, in UTC unless it has a zone; nan for another text."""
@@ -108,10 +93,10 @@ def series_of(records: Sequence[Record]) -> list[Series]:
         failed = sum(place_of(one) == place_of(first) and time > runs[-1][0] for time, one in failures)
         for quantity, path in PATHS.items():
             measured = [run for run in runs if (value_at(run[1], path) or 0) > 0]
-            of_energy = quantity == EFFICIENCY
-            for kind, alike in grouped(measured, lambda run: energy_kind(run[1]) if of_energy else "").items():
-                if not kind.startswith(ESTIMATE):
-                    observations = _observations(alike, path, of_energy)
+            kinds = grouped(measured, lambda run: energy_kind(run[1])) if quantity == EFFICIENCY else {"": measured}
+            for kind, alike in kinds.items():
+                if alike and not kind.startswith(ESTIMATE):
+                    observations = _observations(alike, path, quantity == EFFICIENCY)
                     unit = UNITS[quantity].replace("{unit}", first["work_unit"])
                     place = (first["system"], point_of(first), variant_of(first))
                     found.append(Series(*place, quantity, unit, kind, observations, failed))

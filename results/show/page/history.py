@@ -26,15 +26,19 @@ MARKS = {"D": (*DRIVER, KERNEL), "C": ("container", "cuda", "rocm", "nccl", "tor
 def write_history(verdicts: Sequence[Verdict], threshold: float, page: Path) -> None:
     """Write the page of some series; raises OSError."""
     numbers = {outcome: sum(one.outcome is outcome for one in verdicts) for outcome in Outcome}
-    text = environment().get_template(TEMPLATE).render(
-        width=WIDTH,
-        height=HEIGHT,
-        edges=(LEFT, RIGHT, TOP, BOTTOM),
-        threshold=f"{threshold:.1%}",
-        answer=f"{numbers[Outcome.FAILED]} of {len(verdicts)} series got worse, "
-        f"{numbers[Outcome.UNDECIDED]} cannot be decided",
-        open=[one for one in verdicts if one.outcome is not Outcome.PASSED],
-        systems=grouped(map(_plot, verdicts), lambda plot: str(plot["verdict"].series.system)),
+    text = (
+        environment()
+        .get_template(TEMPLATE)
+        .render(
+            width=WIDTH,
+            height=HEIGHT,
+            edges=(LEFT, RIGHT, TOP, BOTTOM),
+            threshold=f"{threshold:.1%}",
+            answer=f"{numbers[Outcome.FAILED]} of {len(verdicts)} series got worse, "
+            f"{numbers[Outcome.UNDECIDED]} cannot be decided",
+            open=[one for one in verdicts if one.outcome is not Outcome.PASSED],
+            systems=grouped(map(_plot, verdicts), lambda plot: str(plot["verdict"].series.system)),
+        )
     )
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(text, encoding="utf-8")
@@ -64,7 +68,15 @@ def _plot(verdict: Verdict) -> dict[str, Any]:
         "verdict": verdict,
         "last": rounded(observations[-1].value),
         "points": [
-            (x(one.time_d), y(one.log), y(one.log + half), y(one.log - half), one.date, rounded(one.value), len(one.runs))
+            (
+                x(one.time_d),
+                y(one.log),
+                y(one.log + half),
+                y(one.log - half),
+                one.date,
+                rounded(one.value),
+                len(one.runs),
+            )
             for one, half in zip(observations, halves, strict=True)
         ],
         "level": [(x(one.time_d), y(log)) for one, log in zip(observations, verdict.logs, strict=False)],
