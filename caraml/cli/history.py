@@ -23,6 +23,7 @@ from results.history.series import series_of, time_d
 from results.record.records import Record, RecordError
 from results.record.values import count
 from results.show.notebook import frame_of
+from results.show.tables.doubts import alike
 from results.show.tables.history import history_data, history_text
 from results.verdicts.outcome import exit_code
 from results.yaml_files import YamlError, read_yaml
@@ -74,7 +75,7 @@ def import_(options: argparse.Namespace) -> int:
     codes = []
     for archive in options.archives:
         added, skipped = database.add_archive(options.db, archive, options.most_gb)
-        for sentence in skipped:
+        for sentence in alike(skipped):
             say(f"skipped: {sentence}")
         codes.append(_say_added(options.db, added))
     return max(codes)
@@ -82,7 +83,7 @@ def import_(options: argparse.Namespace) -> int:
 
 def _say_added(path: Path, added: database.Added) -> int:
     print(f"{path}: {count(added.new, 'record')} added, {added.known} were there", flush=True)
-    for sentence in added.refused:
+    for sentence in alike(added.refused):
         say(sentence)
     return int(bool(added.refused))
 

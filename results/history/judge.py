@@ -135,8 +135,8 @@ def _reasons(series: Series, found: Fit, threshold: float) -> list[str]:
     if series.failed:
         reasons.append(f"its last {count(series.failed, 'run')} failed")
     if found.resolution > threshold:
-        scatter = f"runs scatter by {found.scatter:.1%}"
-        reasons.append(f"{scatter}: {SHORTEST} of them show a change of {found.resolution:.1%} at best")
+        scatter, least = 100 * found.scatter, 100 * found.resolution
+        reasons.append(f"runs scatter by {scatter:.1f} %: {SHORTEST} of them show a change of {least:.1f} % at best")
     for index in found.outliers:
         one = series.observations[index]
         ratio = math.exp(one.log - found.logs[index])

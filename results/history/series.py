@@ -64,7 +64,7 @@ class Series(NamedTuple):
 
     @property
     def data(self) -> dict[str, Any]:
-        """What the series is of, as data for JSON."""
+        """Identity of the series, as data for JSON."""
         names = ("system", "variant", "quantity", "unit", "kind")
         return self.point._asdict() | {name: getattr(self, name) for name in names}
 

@@ -33,7 +33,7 @@ def write_history(verdicts: Sequence[Verdict], threshold: float, page: Path) -> 
             width=WIDTH,
             height=HEIGHT,
             edges=(LEFT, RIGHT, TOP, BOTTOM),
-            threshold=f"{threshold:.1%}",
+            threshold=f"{100 * threshold:g} %",
             answer=f"{numbers[Outcome.FAILED]} of {len(verdicts)} series got worse, "
             f"{numbers[Outcome.UNDECIDED]} cannot be decided",
             open=[one for one in verdicts if one.outcome is not Outcome.PASSED],
