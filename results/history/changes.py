@@ -20,7 +20,7 @@ WINDOW = 5  # values whose median an outlier is compared with
 OUTLIER = 5.0  # standard deviations
 # Gain of the squared error, in variances, for which a change is proposed; lower than what the test then demands.
 PENALTY = 8.0
-SIGNIFICANCE = 1e-4  # of a change, over all its possible places; a drift has one
+SIGNIFICANCE = 1e-6  # of a change, over all its possible places; a drift has one
 DRIFT_SIGNIFICANCE = 1e-5
 POSSIBLE_DRIFT = 0.05  # a drift that is not excluded at this level widens the intervals of changes
 MOST_ALIKE = 0.8  # lag-1 autocorrelation that is corrected for: at more, nothing would be found

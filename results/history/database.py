@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime, timezone
@@ -108,11 +109,11 @@ def _check(connection: sqlite3.Connection, path: Path, to_add: bool) -> None:
 def add(path: Path, records: Iterable[Record], archive: Path | None = None) -> Added:
     """Add the records that are not there yet, all or none; archive: the one that they are unpacked from.
 
-    A run has several names (see `names_of_run`): one that is known is a copy. Raises RecordError.
+    A run has several names (see `names_of_run`): one that is known is a copy. A run without a time has that of its
+    file; in an archive, none. Raises RecordError.
     """
     new, known, refused = 0, 0, []
     path.parent.mkdir(parents=True, exist_ok=True)
-    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     with _opened(path, to_add=True) as connection:
         for record in records:
             file = Path(record["file"]["path"])
@@ -126,14 +127,20 @@ def add(path: Path, records: Iterable[Record], archive: Path | None = None) -> A
                     refused.append(f"{file} and {twin[1]} are records of one run with different content")
                 continue
             new += 1
-            created = str((record.get("provenance") or {}).get("created") or now)
+            created = (record.get("provenance") or {}).get("created") or (
+                "" if archive else _time(file.stat().st_mtime)
+            )
             text = json.dumps({key: value for key, value in record.items() if key != "file"})
-            row = (now, created, str(archive or file.absolute()), record["file"]["sha256"], text)
+            row = (_time(time.time()), created, str(archive or file.absolute()), record["file"]["sha256"], text)
             number = connection.execute("INSERT INTO records VALUES (NULL, ?, ?, ?, ?, ?)", row).lastrowid
             connection.executemany("INSERT INTO names VALUES (?, ?)", [(name, number) for name in dict.fromkeys(names)])
             traces = [(number, str(archive or trace), digest) for trace, digest in _traces(file)]
             connection.executemany("INSERT INTO traces VALUES (?, ?, ?)", traces)
     return Added(new, known, refused)
+
+
+def _time(epoch_s: float) -> str:
+    return datetime.fromtimestamp(epoch_s, timezone.utc).isoformat(timespec="seconds")
 
 
 def _measured(record: Record) -> Record:

@@ -37,7 +37,7 @@ def _name(record: Record) -> str:
 
 
 def _plain(text: str) -> str:
-    return re.sub(r"[^\w.+-]+", "_", text)
+    return re.sub(r"[^\w.+-]+", "_", text).lstrip(".")  # no name leads out of the folder
 
 
 def _line(record: Record) -> str:

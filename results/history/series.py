@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from results.points.repeats import Point, place_of, point_of, variant_of
 from results.points.sensors import sensor_models, standard_uncertainty
-from results.points.setups import machine_of, work_of
+from results.points.setups import LONGEST, UNKNOWN, machine_of, work_of
 from results.record.records import Record
 from results.record.values import PER_DEVICE, WORK, grouped, value_at
 from results.verdicts.quality import ESTIMATE, energy_kind
@@ -147,9 +147,10 @@ def facts_of(record: Record) -> dict[str, str]:
 
 
 def changed_facts(before: Observation, after: Observation) -> list[str]:
-    """Return which facts differ between two observations, as text such as `driver_version 570 -> 580`."""
+    """Return which facts differ between two observations, as text such as `driver_version 570 → 580`."""
     names = sorted(name for name in {*before.facts, *after.facts} if before.facts.get(name) != after.facts.get(name))
-    return [f"{name} {before.facts.get(name, 'unknown')} → {after.facts.get(name, 'unknown')}" for name in names]
+    pairs = ([one.facts.get(name, UNKNOWN)[:LONGEST] for one in (before, after)] for name in names)
+    return [f"{name} {' → '.join(pair)}" for name, pair in zip(names, pairs, strict=True)]
 
 
 def states_of(observations: Sequence[Observation]) -> dict[str, float]:

@@ -7,6 +7,7 @@ import json
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import closing
 
 import pytest
@@ -70,6 +71,8 @@ def test_what_is_not_finished_is_not_added_and_a_failed_run_without_a_name_once(
     new, known, [sentence] = add(db, folder)
     assert (new, known) == (1, 0) and sentence.endswith("is not finished: add it when its job has ended")
     assert add(db, folder)[:2] == (0, 1)
+    [failed] = database.read([db])
+    assert abs(time_d(failed["file"]["created"]) * 86_400 - time.time()) < 3600
 
 
 def test_traces_stay_where_they_are_with_their_checksums(db, tmp_path):

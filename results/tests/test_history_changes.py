@@ -250,7 +250,7 @@ def alarms(series, weeks=104):
 
 def test_without_a_change_nothing_is_found():
     assert alarms(20) == (0, 0)
-    assert max(SIGNIFICANCE, DRIFT_SIGNIFICANCE) <= 1e-4  # for which the false alarms were counted
+    assert (SIGNIFICANCE, DRIFT_SIGNIFICANCE) == (1e-6, 1e-5)  # for which the false alarms were counted
 
 
 @pytest.mark.slow
