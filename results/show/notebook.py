@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from results.history.database import is_database, read
 from results.record.records import Record, RecordError, find_records
 from results.record.values import value_at
 
@@ -90,6 +89,8 @@ def frame(*folders: str | Path, meters: Sequence[str | Path] = ()) -> DataFrame:
     that cannot be used. Raises RecordError without any record, and for a file of a meter that cannot be used.
     """
     import warnings
+
+    from results.history.database import is_database, read
 
     histories = [path for path in map(Path, folders) if is_database(path)]
     found = find_records(path for path in map(Path, folders) if path not in histories)
