@@ -81,7 +81,7 @@ def out(help: str = "default: %(default)s", default: Path | None = None) -> Argu
 def table(options: argparse.Namespace) -> int:
     """Print the results in some folders as a table."""
     _check_table(options)
-    records = chosen(records_in(options.folders)[0], options.filter)
+    records = matching(records_in(options.folders)[0], options.filter)
     _metered(records, options.meter)
     if options.format == PARQUET:
         frame_of(records).to_parquet(options.out, index=False)
@@ -172,7 +172,7 @@ def accept(options: argparse.Namespace) -> int:
     requirements = read_requirements(options.requirements)
     found = records_in(options.folders)
     _split(found, options)
-    records = chosen(found.records, options.filter)
+    records = matching(found.records, options.filter)
     _metered(records, options.meter)
     skipped = found.skipped
     if options.filter:  # skipped folders of other systems do not matter
@@ -211,7 +211,7 @@ def compare(options: argparse.Namespace) -> int:
         raise RecordError(f"{base} is the only folder: give two folders or more")
     requirements = [comparing.read_requirement(text) for text in options.require]
     of_folders = {folder: records_in([folder]) for folder in (base, *others)}
-    chosen = {folder: chosen(found.records, options.filter) for folder, found in of_folders.items()}
+    chosen = {folder: matching(found.records, options.filter) for folder, found in of_folders.items()}
     _metered([record for records in chosen.values() for record in records], options.meter)
     found = []
     for other in others:
@@ -257,7 +257,7 @@ def predict(options: argparse.Namespace) -> int:
         raise RecordError("--points needs --validate: predictions are made from runs")
     if not (options.folders or options.validate):
         raise RecordError(f"predict needs runs to predict from: give a folder, {A_SWEEP}")
-    points = by_point(chosen(records_in(options.folders)[0], options.filter)) if options.folders else []
+    points = by_point(matching(records_in(options.folders)[0], options.filter)) if options.folders else []
     groups = groups_of(points)
     if options.validate:
         given = validated_points(options.points) if options.points else ()
@@ -326,7 +326,7 @@ def has_results(folder: Path) -> bool:
     return folder.is_file() or any(run_folder(folder).rglob(f"*{RESULT_NAME}"))
 
 
-def chosen(records: Sequence[Record], conditions: Sequence[str]) -> list[Record]:
+def matching(records: Sequence[Record], conditions: Sequence[str]) -> list[Record]:
     """Return the records that meet all conditions; raises RecordError if none does."""
     chosen = tables.select(records, conditions)
     if not chosen:

@@ -9,7 +9,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from caraml.cli.after import FILTER, JSON, chosen, out, records_in
+from caraml.cli.after import FILTER, JSON, matching, out, records_in
 from caraml.cli.command import Argument, Group, above_0, argument, file, folders, say
 from caraml.cli.during import wait
 from caraml.errors import CaramlError, SweepError
@@ -172,7 +172,7 @@ def export(options: argparse.Namespace) -> int:
 
 
 def _records(options: argparse.Namespace) -> list[Record]:
-    return chosen(database.read([options.db]), options.filter)
+    return matching(database.read([options.db]), options.filter)
 
 
 def _verdicts(options: argparse.Namespace) -> list[Verdict]:

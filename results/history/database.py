@@ -127,9 +127,8 @@ def add(path: Path, records: Iterable[Record], archive: Path | None = None) -> A
                     refused.append(f"{file} and {twin[1]} are records of one run with different content")
                 continue
             new += 1
-            created = (record.get("provenance") or {}).get("created") or (
-                "" if archive else _time(file.stat().st_mtime)
-            )
+            created = (record.get("provenance") or {}).get("created")
+            created = created or ("" if archive else _time(file.stat().st_mtime))
             text = json.dumps({key: value for key, value in record.items() if key != "file"})
             row = (_time(time.time()), created, str(archive or file.absolute()), record["file"]["sha256"], text)
             number = connection.execute("INSERT INTO records VALUES (NULL, ?, ?, ?, ?, ?)", row).lastrowid

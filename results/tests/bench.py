@@ -18,10 +18,11 @@ from pathlib import Path
 from results.tests import made_up
 
 UNITS = {"table": "s", "report": "s", "page": "MB", "added": "s", "shown": "s", "memory": "MiB"}
+# Largest figures wanted, by the number of records.
 LIMITS = {
     1000: (2.0, 30.0, 10.0, 6.0, 3.0, 1024.0),
     10_000: (20.0, 60.0, 20.0, 60.0, 20.0, 1024.0),
-}  # wanted, by records
+}
 PEER = """
 import json, pathlib, sys, pandas
 frame = pandas.json_normalize([json.loads(path.read_text()) for path in pathlib.Path(sys.argv[1]).rglob("result.json")])
