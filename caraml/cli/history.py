@@ -14,6 +14,7 @@ from caraml.cli.command import Argument, Group, above_0, argument, file, folders
 from caraml.cli.during import wait
 from caraml.errors import CaramlError, SweepError
 from caraml.plan.site import read_site
+from caraml.sweep import run_folder
 from caraml.wait import NOT_IN_TIME
 from results.archive import MOST_GB
 from results.history import database
@@ -134,7 +135,10 @@ def run(options: argparse.Namespace) -> int:
     """Run a workflow, wait for it, add its results and judge the history."""
     options.folders = [_results_of(options)]
     options.filter, options.json, options.interval, options.retry_failed, options.keep = [], False, 10.0, False, False
-    subprocess.run([os.environ.get("JUBE", "jube"), "run", str(options.workflow), *options.jube], check=False)
+    done = subprocess.run([os.environ.get("JUBE", "jube"), "run", str(options.workflow), *options.jube], check=False)
+    if done.returncode:
+        run_folder(options.folders[0])  # raises SweepError with the reason of a run that was refused
+        raise SweepError(f"'jube run' ended with exit code {done.returncode}: nothing was added")
     codes = [wait(options)]
     if codes[0] != NOT_IN_TIME:
         codes += [add(options), check(options)]

@@ -134,6 +134,13 @@ def test_a_run_with_a_failed_point_is_added_and_exits_with_1(workflow, db, tmp_p
     assert "the node burned" in told.err
 
 
+def test_a_run_that_jube_refuses_judges_no_older_one(workflow, db, programs, capsys):
+    assert main(["history", "run", "--db", str(db), str(workflow)]) == 0
+    programs("jube", "exit 7", rest="/usr/bin:/bin")
+    assert main(["history", "run", "--db", str(db), str(workflow)]) == 2
+    assert capsys.readouterr().err == "caraml: 'jube run' ended with exit code 7: nothing was added\n"
+
+
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "howto" / "watch_a_machine.md").read_text(encoding="utf-8")
 BLOCKS = [block for _, block in re.findall(r"^```(yaml|text)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)]
 
