@@ -22,6 +22,7 @@ UNITS = {SPEED: "{unit}/s/device", EFFICIENCY: "{unit}/Wh"}
 CODE, KERNEL, NODE, SENSOR = "code", "kernel", "node", "energy sensor"
 # Means of the devices' clocks over the windows, by name.
 STATES = {"clock in MHz": "mean_mhz", "hottest in °C": "hottest_c"}
+Timed = tuple[float, Record]  # days since 1970, and a run
 
 
 class Observation(NamedTuple):
@@ -101,9 +102,6 @@ def series_of(records: Sequence[Record]) -> list[Series]:
                     place = (first["system"], point_of(first), variant_of(first))
                     found.append(Series(*place, quantity, unit, kind, observations, failed))
     return sorted(found, key=lambda one: (one.system, *one.point, one.variant, one.quantity, one.kind))
-
-
-Timed = tuple[float, Record]
 
 
 def _same_work(runs: Iterable[Timed]) -> list[list[Timed]]:
