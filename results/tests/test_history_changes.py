@@ -255,7 +255,7 @@ def test_without_a_change_nothing_is_found():
 
 @pytest.mark.slow
 def test_at_100_points_chance_makes_at_most_one_alarm_a_year():
-    """500 series of two years; 100 points have 200 series, of speed and of efficiency."""
-    found, worse = alarms(500)
-    assert found * 200 / 2 / 500 <= 1
+    """1,000 series of two years; 100 points have 200 series, of speed and of efficiency."""
+    found, worse = alarms(1000)
+    assert found * 200 / 2 / 1000 <= 1
     assert worse <= found
