@@ -1,6 +1,6 @@
 # Each target is one script or one command.
 SHELL := bash
-ALL_PARTS := llm resnet inference report frames tracking darshan dev docs
+ALL_PARTS := llm resnet inference report history frames tracking darshan dev docs
 export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/build/test-packages/bin:$(PATH)
 # Each core runs one test file after the other, so that a file's shared fixtures are made once.
 PARALLEL := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder --durations 30

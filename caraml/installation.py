@@ -16,6 +16,7 @@ PACKAGE = Path(__file__).resolve().parent
 SYSTEMS, IMAGES = Path("jube/include/systems.yaml"), Path("containers/images.yaml")
 REFUSED = SYSTEMS.with_name("refused.yaml")
 OURS = ("benchmarks", "caraml", "ioprof", "results")
+EXTRAS = {"ruptures": "history"}  # of packages that `make setup` does not install
 SAMPLER = "jpwr"  # a separate distribution, possibly in another folder
 
 
@@ -64,8 +65,10 @@ def missing_package(error: ImportError) -> str:
     name = (error.name or "").partition(".")[0]
     if name in OURS:
         raise error
-    project = "./jpwr" if name == SAMPLER else "'.[report]'"
+    extra = EXTRAS.get(name, "report")
+    project = "./jpwr" if name == SAMPLER else f"'.[{extra}]'"
     in_checkout = (PACKAGE.parent / SYSTEMS).is_file()
-    to_do = "make setup" if in_checkout else f"pip install {project} in a checkout of CARAML"
+    set_up = f"scripts/setup.sh llm resnet report {extra}" if name in EXTRAS else "make setup"
+    to_do = set_up if in_checkout else f"pip install {project} in a checkout of CARAML"
     found = f"has no module {name}" if isinstance(error, ModuleNotFoundError) else f"cannot load {name}: {error}"
     return f"{sys.executable} {found}: install it with {to_do}"

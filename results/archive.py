@@ -10,6 +10,7 @@ import struct
 import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
@@ -182,6 +183,16 @@ def verify(archive: Path, signers: Path | None = None, most_gb: float = MOST_GB)
     return checked._replace(
         problems=[printable(one) for one in checked.problems], commits=tuple(map(printable, checked.commits))
     )
+
+
+@contextmanager
+def unpacked(archive: Path, most_gb: float = MOST_GB) -> Iterator[Path]:
+    """Unpack an archive into a folder for a while; raises RecordError unless each of its files is unchanged."""
+    with tempfile.TemporaryDirectory() as folder:
+        problems, sums = _unpack(archive, Path(folder), most_gb)
+        if problems := [*problems, *_check_sums(sums, Path(folder))]:
+            raise RecordError(f"{archive}: {printable(problems[0])}; 'caraml verify {archive}' lists all")
+        yield Path(folder)
 
 
 def _verify(archive: Path, signers: Path | None, most_gb: float) -> Checked:

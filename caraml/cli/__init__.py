@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from caraml.cli import after, before, during, exchange, nodes
+from caraml.cli import after, before, during, exchange, history, nodes
 from caraml.cli.command import say
 from caraml.errors import CaramlError, SchedulerError
 from caraml.installation import missing_package
@@ -21,13 +21,13 @@ EXIT_CODES = f"""exit codes:
   0    done
   1    a point failed, a requirement or pledge is not met, a device is slow, or a file has changed
   2    the command cannot do what was asked: one sentence on stderr gives the reason
-  3    accept, compare, check-nodes: it cannot be decided; wait: not ended within --limit
+  3    accept, compare, check-nodes, history check: it cannot be decided; wait: not ended within --limit
   {os.EX_SOFTWARE}   an internal error: no result
   130  interrupted"""
 GROUPS = {
     "Before the first job": before.COMMANDS,
     "While a sweep runs": during.COMMANDS,
-    "With its results": after.COMMANDS | nodes.COMMANDS | exchange.COMMANDS,
+    "With its results": after.COMMANDS | nodes.COMMANDS | exchange.COMMANDS | history.COMMANDS,
 }
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 

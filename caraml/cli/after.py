@@ -96,7 +96,7 @@ def table(options: argparse.Namespace) -> int:
     _check_table(options)
     records = records_in(options.folders)[0]
     sources = add_achievable(records, good_checks(options.node_check))
-    records = _chosen(records, options.filter)
+    records = matching(records, options.filter)
     _metered(records, options.meter)
     if options.format == PARQUET:
         frame_of(records).to_parquet(options.out, index=False)
@@ -195,7 +195,7 @@ def accept(options: argparse.Namespace) -> int:
     pledge = _pledge(options, requirements)
     found = records_in(options.folders)
     _split(found, options)
-    records = _chosen(found.records, options.filter)
+    records = matching(found.records, options.filter)
     _metered(records, options.meter)
     skipped = found.skipped
     if options.filter:  # skipped folders of other systems do not matter
@@ -232,7 +232,7 @@ def compare(options: argparse.Namespace) -> int:
         raise RecordError(f"{base} is the only folder: give two folders or more")
     requirements = [comparing.read_requirement(text) for text in options.require]
     of_folders = {folder: records_in([folder]) for folder in (base, *others)}
-    chosen = {folder: _chosen(found.records, options.filter) for folder, found in of_folders.items()}
+    chosen = {folder: matching(found.records, options.filter) for folder, found in of_folders.items()}
     _metered([record for records in chosen.values() for record in records], options.meter)
     found = []
     for other in others:
@@ -278,7 +278,7 @@ def predict(options: argparse.Namespace) -> int:
         raise RecordError("--points needs --validate: predictions are made from runs")
     if not (options.folders or options.validate):
         raise RecordError(f"predict needs runs to predict from: give a folder, {A_SWEEP}")
-    points = by_point(_chosen(records_in(options.folders)[0], options.filter)) if options.folders else []
+    points = by_point(matching(records_in(options.folders)[0], options.filter)) if options.folders else []
     groups = groups_of(points)
     if options.validate:
         given = validated_points(options.points) if options.points else ()
@@ -307,7 +307,7 @@ def operating_points(options: argparse.Namespace) -> int:
     """Compare power limits and clocks of one system: speed, work per energy, and what the best of them saves."""
     from results.show.tables.operating import operating_rows, operating_sentences
 
-    records = _chosen(records_in(options.folders)[0], options.filter)
+    records = matching(records_in(options.folders)[0], options.filter)
     _metered(records, options.meter)
     points = by_point(records)
     rows = operating_rows(points, plain if options.format == "csv" else rounded)
@@ -388,7 +388,7 @@ def has_results(folder: Path) -> bool:
     return folder.is_file() or any(run_folder(folder).rglob(f"*{RESULT_NAME}"))
 
 
-def _chosen(records: Sequence[Record], conditions: Sequence[str]) -> list[Record]:
+def matching(records: Sequence[Record], conditions: Sequence[str]) -> list[Record]:
     """Return the records that meet all conditions; raises RecordError if none does."""
     chosen = tables.select(records, conditions)
     if not chosen:

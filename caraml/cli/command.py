@@ -40,7 +40,7 @@ class Group(dict[str, Command]):
         """Return a decorator that adds a function as a subcommand."""
 
         def add(run: Run) -> Run:
-            self[run.__name__.replace("_", "-")] = Command(run, arguments)
+            self[run.__name__.strip("_").replace("_", "-")] = Command(run, arguments)
             return run
 
         return add

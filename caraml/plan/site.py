@@ -60,6 +60,7 @@ class Site:
     container_mounts: tuple[str, ...] = _key(PATH, ())
     container_folder: str = _key(PATH, "containers/images")
     data_folder: str = _key(PATH, "data")
+    history_db: str = _key(PATH, "history.db")
     devices: str = ""
     batches: str = ""
     limits_set_by: str = _key(one_of("jpwr", "slurm", "none"), "none")

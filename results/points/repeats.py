@@ -154,7 +154,7 @@ def by_point(records: Sequence[Record]) -> list[PointResults]:
     for record in ordered:
         if record["status"] != "ok":
             options, precision = options_of(record), record.get("precision")
-            ran = [one for one in points if _place(one.any) == _place(record)]
+            ran = [one for one in points if place_of(one.any) == place_of(record)]
             ran = [one for one in ran if not precision or one.precision == precision]
             alike = [one for one in ran if not options or options_of(one.any) == options]
             alike = [one for one in alike if setup_of(one.any) == setup_of(record)] or alike
@@ -162,7 +162,7 @@ def by_point(records: Sequence[Record]) -> list[PointResults]:
                 alike[0].bad.append(record)
             else:
                 results = PointResults(record["system"], point_of(record), variant_of(record), [], [])
-                failed.setdefault((*_place(record), options, precision), results).bad.append(record)
+                failed.setdefault((*place_of(record), options, precision), results).bad.append(record)
     return sorted([*points, *failed.values()], key=lambda results: sort_key(results.any))
 
 
@@ -179,7 +179,8 @@ def variant_of(record: Record, micro_batch: bool = True) -> tuple[str, ...]:
     return tuple(filter(None, [record.get("precision"), batch, *parallel, *record.get("variant", [])]))
 
 
-def _place(record: Record) -> tuple[Any, ...]:
+def place_of(record: Record) -> tuple[Any, ...]:
+    """Return where in a sweep a run is, as a run that failed also states it."""
     layout = record["layout"]
     names = ("system", "benchmark", "model")
     place = layout.get("num_devices"), layout.get("global_batch_size"), value_at(record, "fill.copies")

@@ -43,7 +43,7 @@ def copies(records: Sequence[Record]) -> Iterator[tuple[Record, Record]]:
     named: dict[Any, Record] = {}
     timed: dict[float, int] = {}
     for number, record in enumerate(records):
-        names, times_s = _names_of_run(record), record.get("step_times_s") or []
+        names, times_s = names_of_run(record), record.get("step_times_s") or []
         once = [time_s for time_s, times in Counter(times_s).items() if times == 1 and time_s is not None]
         twin = next((named[name] for name in names if name in named), None)
         for other, shared in Counter(timed[one] for one in once if one in timed).most_common(1):
@@ -55,7 +55,7 @@ def copies(records: Sequence[Record]) -> Iterator[tuple[Record, Record]]:
         timed |= {one: number for one in once if one not in timed}
 
 
-def _names_of_run(record: Record) -> list[Any]:
+def names_of_run(record: Record) -> list[Any]:
     """Return what identifies a run: its name, the start of its windows on each node, and the times of its steps."""
     names: list[Any] = [record["run_id"]] if record.get("run_id") else []
     for kind in ("measured", "effective"):

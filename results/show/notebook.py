@@ -83,14 +83,18 @@ FIELDS = (
 
 
 def frame(*folders: str | Path, meters: Sequence[str | Path] = ()) -> DataFrame:
-    """Return a data frame of all runs below some folders, or of records given as files, including failed runs.
+    """Return a data frame of all runs below some folders, in records, or in histories, including failed runs.
 
     An unknown value is missing (`pandas.NA`), never 0. `meters`: files of meters in the supply line. Warns of records
     that cannot be used. Raises RecordError without any record, and for a file of a meter that cannot be used.
     """
     import warnings
 
-    found = find_records(map(Path, folders))
+    from results.history.database import is_database, read
+
+    histories = [path for path in map(Path, folders) if is_database(path)]
+    found = find_records(path for path in map(Path, folders) if path not in histories)
+    found.records.extend(read(histories) if histories else [])
     for sentence in found.skipped:
         warnings.warn(sentence, stacklevel=2)
     if not found.records:

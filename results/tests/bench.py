@@ -1,4 +1,4 @@
-"""Time of a table and a report of many results, next to pandas alone reading the same records.
+"""Time of a table, a report and a history of many results, next to pandas alone reading the same records.
 
 python -m results.tests.bench [--records N ...] [--rows 10000]
 """
@@ -17,8 +17,12 @@ from pathlib import Path
 
 from results.tests import made_up
 
-UNITS = {"table": "s", "report": "s", "page": "MB", "memory": "MiB"}
-LIMITS = {1000: (2.0, 30.0, 10.0, 1024.0), 10_000: (20.0, 60.0, 20.0, 1024.0)}  # what is wanted, by the records
+UNITS = {"table": "s", "report": "s", "page": "MB", "added": "s", "shown": "s", "memory": "MiB"}
+# Largest figures wanted, by the number of records.
+LIMITS = {
+    1000: (2.0, 30.0, 10.0, 6.0, 3.0, 1024.0),
+    10_000: (20.0, 60.0, 20.0, 60.0, 20.0, 1024.0),
+}
 PEER = """
 import json, pathlib, sys, pandas
 frame = pandas.json_normalize([json.loads(path.read_text()) for path in pathlib.Path(sys.argv[1]).rglob("result.json")])
@@ -45,7 +49,10 @@ def _measure(records: int, rows: int) -> int:
         page = folder / "out" / "report.html"
         report_s, report_mib = _time(*caraml, "report", str(folder / "results"), "-o", str(page))
         found = {"table": table_s, "report": report_s, "page": page.stat().st_size / 1e6}
-        found["memory"] = max(table_mib, report_mib)
+        to_history = ("--db", str(folder / "history.db"))
+        found["added"], added_mib = _time(*caraml, "history", "add", str(folder / "results"), *to_history)
+        found["shown"], shown_mib = _time(*caraml, "history", "show", *to_history)
+        found["memory"] = max(table_mib, report_mib, added_mib, shown_mib)
     print(f"{records} records with traces of {rows} rows; pandas reads and groups them in {peer_s:.2f} s", flush=True)
     limits = dict(zip(UNITS, LIMITS[min(LIMITS, key=lambda size: abs(size - records))], strict=True))
     for key, value in found.items():

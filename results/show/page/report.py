@@ -81,6 +81,19 @@ def write_report(
     return written
 
 
+def environment() -> Any:
+    """Return the environment of the pages' templates."""
+    import jinja2
+
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
 def _render(
     records: Sequence[Record],
     skipped: Sequence[Skipped],
@@ -88,17 +101,9 @@ def _render(
     costs: Costs | None,
     decision: Decision | None,
 ) -> str:
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.globals |= {function.__name__: function for function in (*OF_A_SECTION, table_of, help_of)}
-    return environment.get_template(TEMPLATE).render(
+    templates = environment()
+    templates.globals |= {function.__name__: function for function in (*OF_A_SECTION, table_of, help_of)}
+    text: str = templates.get_template(TEMPLATE).render(
         sections=sections,
         decision=decision,
         grades=GRADES,
@@ -109,6 +114,7 @@ def _render(
         **_about_costs(sections, costs, decision.failed if decision else ()),
         **_about_published(sections),
     )
+    return text
 
 
 def _about_records(records: Sequence[Record]) -> dict[str, Any]:

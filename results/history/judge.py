@@ -1,0 +1,154 @@
+"""Judge series: whether something got worse than a threshold, what else changed there, and whether it is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from results.history.changes import FEWEST, SHORTEST, Fit, fit
+from results.history.series import Series, changed_facts, states_of, time_d
+from results.points.estimate import Estimate
+from results.record.records import RecordError
+from results.record.values import count
+from results.verdicts.outcome import Outcome, judge
+from results.verdicts.written import check_key, filled, read_mapping
+
+CHANGE, DRIFT = "change", "drift"
+SAME_D = 7.0  # a known change may begin so many days earlier or later: further runs can move its begin by one
+
+
+@dataclass(frozen=True)
+class Known:
+    """Change that a user acknowledged: its first run and, where given, its system, quantity, and words of its point."""
+
+    first_run: str
+    system: str = ""
+    point: str = ""
+    quantity: str = ""
+    note: str = ""
+
+    def covers(self, series: Series, first_run_d: float) -> bool:
+        """Return whether a change of a series is this one."""
+        is_there = self.system in ("", series.system) and self.point in series.name
+        return (
+            is_there and self.quantity in ("", series.quantity) and abs(time_d(self.first_run) - first_run_d) <= SAME_D
+        )
+
+
+class Finding(NamedTuple):
+    """Change or drift of a series, with the ratio of its values after and before, or over a year."""
+
+    kind: str
+    first_run: str  # day of the first run after the change; of a drift, the first run of the series
+    ratio: Estimate
+    causes: list[str]  # what else changed there
+    outcome: Outcome
+    is_known: bool
+
+    @property
+    def text(self) -> str:
+        """Size with its interval, and what else changed, as text."""
+        low, high = self.ratio.interval or (self.ratio.value, self.ratio.value)
+        size = f"{_percent(self.ratio.value)} [{_percent(low)}, {_percent(high)}]"
+        words = f"{size} from {self.first_run}" if self.kind == CHANGE else f"{size} a year, since {self.first_run}"
+        causes = "; ".join(self.causes) or "nothing in the records"
+        return f"{words}; what else changed: {causes}" if self.kind == CHANGE else words
+
+
+class Verdict(NamedTuple):
+    """Outcome of a series: FAILED if it got worse, UNDECIDED with the reasons if its runs cannot decide."""
+
+    series: Series
+    logs: list[float]  # logarithm of the level, or of the drift, at each observation; empty if there are too few
+    findings: list[Finding]
+    outcome: Outcome
+    reasons: list[str]
+
+    @property
+    def text(self) -> str:
+        """Name and outcome with what counts for it, a line each."""
+        new = [f"{one.outcome.value}: {one.text}" for one in self.findings if not one.is_known]
+        return "\n  ".join([f"{self.series.name}: {self.outcome.value}", *new, *self.reasons])
+
+
+def _percent(ratio: float) -> str:
+    return f"{100 * (ratio - 1):+.1f} %"
+
+
+def read_known(path: Path) -> list[Known]:
+    """Return the changes that a YAML file acknowledges; raises RecordError for a mistake in it."""
+    content = read_mapping(path, "known changes")
+    for key in content:
+        check_key(key, {"known": None}, str(path))
+    listed = content.get("known") or []
+    if not isinstance(listed, list):
+        raise RecordError(f"{path}: 'known' must be a list of changes, each with its first_run")
+    found = [filled(Known, values, f"{path}, known change {number}") for number, values in enumerate(listed, 1)]
+    for number, one in enumerate(found, 1):
+        if math.isnan(time_d(one.first_run)):
+            raise RecordError(f"{path}, known change {number}: first_run is {one.first_run!r}, write it as 2026-03-09")
+    return found
+
+
+def verdict_of(series: Series, threshold: float, since_d: float = -math.inf, known: Sequence[Known] = ()) -> Verdict:
+    """Judge the changes of a series since a day, and its drift over a year, by a relative threshold."""
+    times_d, logs, variances = zip(*((one.time_d, one.log, one.variance) for one in series.observations), strict=True)
+    found = fit(times_d, logs, variances)
+    if found is None:
+        reason = f"{count(len(series.observations), 'day')} with runs, {FEWEST} needed"
+        return Verdict(series, [], [], Outcome.UNDECIDED, [reason])
+
+    def finding(kind: str, first: int, ratio: Estimate, causes: list[str]) -> Finding:
+        outcome = judge(lambda end: end >= 1 - threshold, ratio.interval) if ratio.interval else Outcome.UNDECIDED
+        one = series.observations[first]
+        is_known = any(each.covers(series, math.floor(one.time_d)) for each in known)
+        return Finding(kind, one.date, ratio, causes, outcome, is_known)
+
+    ends = [*(step.at for step in found.steps), len(series.observations)]
+    findings = [
+        finding(CHANGE, step.at, step.ratio, _causes(series, begin, step.at, end))
+        for begin, step, end in zip([0, *ends], found.steps, ends[1:], strict=False)
+        if times_d[step.at] >= since_d
+    ]
+    if found.drift is not None:
+        findings.append(finding(DRIFT, 0, found.drift, []))
+    reasons = _reasons(series, found, threshold)
+    outcomes = {one.outcome for one in findings if not one.is_known} | {Outcome.UNDECIDED for _ in reasons}
+    outcome = next((one for one in (Outcome.FAILED, Outcome.UNDECIDED) if one in outcomes), Outcome.PASSED)
+    return Verdict(series, found.logs, findings, outcome, reasons)
+
+
+def _causes(series: Series, begin: int, at: int, end: int) -> list[str]:
+    """Return the facts that changed at a step, and the clocks and temperatures of the levels around it."""
+    before, after = (states_of(series.observations[slice(*ends)]) for ends in ((begin, at), (at, end)))
+    pairs = {name: (f"{before[name]:.0f}", f"{after[name]:.0f}") for name in before if name in after}
+    states = [f"{name} {' → '.join(pair)}" for name, pair in pairs.items() if len(set(pair)) > 1]
+    return [*changed_facts(series.observations[at - 1], series.observations[at]), *states]
+
+
+def _reasons(series: Series, found: Fit, threshold: float) -> list[str]:
+    """Return why the last runs of a series cannot decide, as sentences."""
+    reasons = []
+    if series.failed:
+        reasons.append(f"its last {count(series.failed, 'run')} failed")
+    if found.resolution > threshold:
+        scatter, least = 100 * found.scatter, 100 * found.resolution
+        reasons.append(f"runs scatter by {scatter:.1f} %: {SHORTEST} of them show a change of {least:.1f} % at best")
+    for index in found.outliers:
+        one = series.observations[index]
+        ratio = math.exp(one.log - found.logs[index])
+        if index > len(series.observations) - SHORTEST and ratio < 1 - threshold:
+            reasons.append(f"{_percent(ratio)} on {one.date}, not confirmed: run the point again")
+    return reasons
+
+
+def verdict_data(verdict: Verdict) -> dict[str, Any]:
+    """Return a verdict as data for JSON."""
+    findings = [
+        {**one._asdict(), "ratio": one.ratio.value, "interval": one.ratio.interval, "outcome": one.outcome.value}
+        for one in verdict.findings
+    ]
+    return {**verdict.series.data, "outcome": verdict.outcome.value, "reasons": verdict.reasons, "findings": findings}

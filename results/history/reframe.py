@@ -1,0 +1,50 @@
+"""Performance logs in ReFrame's format (version 4): one file per system and point, one line per run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from jpwr.process.whole_file import replacing
+from results.history.series import EFFICIENCY, PATHS, SPEED, UNITS
+from results.points.repeats import point_of, variant_of
+from results.record.records import Record
+from results.record.values import grouped, value_at
+
+# The fields of ReFrame's own configuration (`handlers_perflog`), of which a record has these.
+FIELDS = ("result", "job_completion_time", "info", "jobid", "job_nodelist", "num_tasks")
+OF_A_VALUE = ("value", "unit", "ref", "lower_thres", "upper_thres")
+PARTITION = "default"
+
+
+def write_reframe(records: Sequence[Record], folder: Path) -> list[Path]:
+    """Write SYSTEM/default/POINT.log for each point below a folder, and return the files."""
+    header = "|".join([*FIELDS, *(f"{quantity}_{field}" for quantity in PATHS for field in OF_A_VALUE)])
+    written = []
+    for (system, name), runs in grouped(records, lambda one: (_plain(one["system"]), _name(one))).items():
+        path = folder / system / PARTITION / f"{name}.log"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as file:
+            file.write("".join(f"{line}\n" for line in [header, *map(_line, runs)]))
+        written.append(path)
+    return written
+
+
+def _name(record: Record) -> str:
+    point = point_of(record)
+    return _plain("_".join(map(str, (*point, *variant_of(record)))))
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^\w.+-]+", "_", text).lstrip(".")  # no name leads out of the folder
+
+
+def _line(record: Record) -> str:
+    origin, is_good = record.get("provenance") or {}, record["status"] == "ok"
+    fields = ["pass" if is_good else "fail", record["file"]["created"], str(point_of(record))]
+    fields += [value_at(record, "slurm.job_id"), origin.get("hostname"), value_at(record, "layout.num_devices")]
+    for quantity in (SPEED, EFFICIENCY):
+        value = value_at(record, PATHS[quantity]) if is_good else None
+        fields += [value, UNITS[quantity].replace("{unit}", record["work_unit"]), 0, None, None]
+    return "|".join("null" if one is None else str(one).replace("|", "/") for one in fields)

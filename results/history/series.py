@@ -1,0 +1,163 @@
+"""Series of measurements: one point of one system over time, in speed or in work per energy."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timezone
+from typing import Any, NamedTuple
+
+from results.points.repeats import Point, place_of, point_of, variant_of
+from results.points.sensors import sensor_models, standard_uncertainty
+from results.points.setups import LONGEST, UNKNOWN, machine_of, work_of
+from results.record.records import Record
+from results.record.values import PER_DEVICE, WORK, grouped, value_at
+from results.verdicts.quality import ESTIMATE, energy_kind
+
+SECONDS_PER_DAY = 86_400
+SPEED, EFFICIENCY = "speed", "efficiency"
+PATHS = {SPEED: PER_DEVICE, EFFICIENCY: WORK}
+UNITS = {SPEED: "{unit}/s/device", EFFICIENCY: "{unit}/Wh"}
+CODE, KERNEL, NODE, SENSOR = "code", "kernel", "node", "energy sensor"
+# Means of the devices' clocks over the windows, by name.
+STATES = {"clock in MHz": "mean_mhz", "hottest in °C": "hottest_c"}
+Timed = tuple[float, Record]  # days since 1970, and a run
+
+
+class Observation(NamedTuple):
+    """Runs of one day with one setup: repeats, whose spread is not that of runs on different days."""
+
+    time_d: float  # days since 1970
+    log: float  # logarithm of the geometric mean
+    variance: float  # of it, by the runs' own uncertainty
+    runs: tuple[Record, ...]
+    facts: dict[str, str]  # software, firmware, node and settings by name
+
+    @property
+    def value(self) -> float:
+        """Geometric mean of the runs."""
+        return math.exp(self.log)
+
+    @property
+    def date(self) -> str:
+        """Day of the first run, in UTC, such as 2026-03-09."""
+        return datetime.fromtimestamp(self.time_d * SECONDS_PER_DAY, timezone.utc).date().isoformat()
+
+
+class Series(NamedTuple):
+    """Observations of one quantity of one point, in order of time."""
+
+    system: str
+    point: Point
+    variant: tuple[str, ...]
+    quantity: str
+    unit: str
+    kind: str  # grade and scope of an energy; empty for a speed
+    observations: list[Observation]
+    failed: int  # runs of the point that failed after its last good one
+
+    @property
+    def name(self) -> str:
+        """System, point, options and quantity, as text."""
+        options = f", {', '.join(self.variant)}" if self.variant else ""
+        return f"{self.system}, {self.point}{options}, {self.quantity}"
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """Identity of the series, as data for JSON."""
+        names = ("system", "variant", "quantity", "unit", "kind")
+        return self.point._asdict() | {name: getattr(self, name) for name in names}
+
+
+def time_d(created: str) -> float:
+    """Return the days since 1970 of a time in ISO 8601, in UTC unless it has a zone; nan for another text."""
+    try:
+        time = datetime.fromisoformat(created.replace("Z", "+00:00"))
+    except ValueError:
+        return math.nan
+    return (time if time.tzinfo else time.replace(tzinfo=timezone.utc)).timestamp() / SECONDS_PER_DAY
+
+
+def series_of(records: Sequence[Record]) -> list[Series]:
+    """Return the series of all points with a good run; estimated energies have none.
+
+    Records have the time of their creation, as `database.read` returns them. Options that only some runs recorded do
+    not separate them: a newer version of the suite may have more.
+    """
+    timed = [(time, one) for one in records if not math.isnan(time := time_d(one["file"]["created"]))]
+    timed.sort(key=lambda pair: pair[0])
+    failures = [(time, one) for time, one in timed if one["status"] != "ok"]
+    found = []
+    for runs in _same_work([(time, one) for time, one in timed if one["status"] == "ok"]):
+        first = runs[0][1]
+        failed = sum(place_of(one) == place_of(first) and time > runs[-1][0] for time, one in failures)
+        for quantity, path in PATHS.items():
+            measured = [run for run in runs if (value_at(run[1], path) or 0) > 0]
+            kinds = grouped(measured, lambda run: energy_kind(run[1])) if quantity == EFFICIENCY else {"": measured}
+            for kind, alike in kinds.items():
+                if alike and not kind.startswith(ESTIMATE):
+                    observations = _observations(alike, path, quantity == EFFICIENCY)
+                    unit = UNITS[quantity].replace("{unit}", first["work_unit"])
+                    place = (first["system"], point_of(first), variant_of(first))
+                    found.append(Series(*place, quantity, unit, kind, observations, failed))
+    return sorted(found, key=lambda one: (one.system, *one.point, one.variant, one.quantity, one.kind))
+
+
+def _same_work(runs: Iterable[Timed]) -> list[list[Timed]]:
+    """Group runs of one system, point and variant whose options agree, in order of time."""
+    groups: dict[Any, list[tuple[dict[str, str], list[Timed]]]] = {}
+    for run in runs:
+        record, options = run[1], work_of(run[1])
+        alike = groups.setdefault((record["system"], point_of(record), variant_of(record)), [])
+        for known, mine in alike:
+            if all(known.get(name, value) == value for name, value in options.items()):
+                known.update(options)
+                mine.append(run)
+                break
+        else:
+            alike.append((options, [run]))
+    return [mine for alike in groups.values() for _, mine in alike]
+
+
+def _observations(runs: Sequence[Timed], path: str, of_energy: bool) -> list[Observation]:
+    """Return one observation for each day and setup, in order of time."""
+    days: dict[Any, list[Timed]] = {}
+    for run in runs:
+        facts = facts_of(run[1])
+        days.setdefault((math.floor(run[0]), tuple(sorted(facts.items()))), []).append(run)
+    found = []
+    for (_, facts), mine in days.items():
+        logs = [math.log(value_at(record, path)) for _, record in mine]
+        own = [standard_uncertainty(record) ** 2 if of_energy else 0.0 for _, record in mine]
+        variance = max(statistics.fmean(own), statistics.variance(logs) if len(logs) > 1 else 0.0) / len(logs)
+        runs_of_day = tuple(record for _, record in mine)
+        found.append(Observation(mine[0][0], statistics.fmean(logs), variance, runs_of_day, dict(facts)))
+    return sorted(found, key=lambda one: one.time_d)
+
+
+def facts_of(record: Record) -> dict[str, str]:
+    """Return what a change of speed may come from, by name: software, firmware, settings, sensor and node."""
+    origin = record.get("provenance") or {}
+    named = {CODE: origin.get("git_commit"), KERNEL: origin.get("kernel"), NODE: origin.get("hostname")}
+    sensors = " and ".join(sorted({source for source, _ in sensor_models(record)}))
+    return machine_of(record) | {name: str(value) for name, value in named.items() if value} | {SENSOR: sensors}
+
+
+def changed_facts(before: Observation, after: Observation) -> list[str]:
+    """Return which facts differ between two observations, as text such as `driver_version 570 → 580`."""
+    names = sorted(name for name in {*before.facts, *after.facts} if before.facts.get(name) != after.facts.get(name))
+    pairs = ([one.facts.get(name, UNKNOWN)[:LONGEST] for one in (before, after)] for name in names)
+    return [f"{name} {' → '.join(pair)}" for name, pair in zip(names, pairs, strict=True)]
+
+
+def states_of(observations: Sequence[Observation]) -> dict[str, float]:
+    """Return the mean clock and temperature of the devices over some observations; omits what no run recorded."""
+    channels = [
+        channel.get("clocks") or {}
+        for one in observations
+        for record in one.runs
+        for channel in (record.get("energy") or {}).get("channels") or []
+    ]
+    known = {name: [value for one in channels if (value := one.get(key))] for name, key in STATES.items()}
+    return {name: statistics.fmean(values) for name, values in known.items() if values}

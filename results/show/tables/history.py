@@ -1,0 +1,47 @@
+"""The history as a table: the last value of each series, the median of the last ones, their trend, and what changed."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from results.history.changes import trend_of
+from results.history.series import Series, changed_facts
+from results.record.values import rounded
+from results.show.tables.table import aligned, without_empty_columns
+
+TITLES = ("system", "workload", "devices", "global batch", "options", "quantity", "days", "last run", "last", "median")
+
+
+def history_text(series: Sequence[Mapping[str, Any]]) -> str:
+    """Return a table of series from their data, and below it what changed between their runs."""
+    rows = [[*TITLES, "trend [%/year]", "±", "energy"]]
+    changes: dict[str, None] = {}  # once each, in their order
+    for one in series:
+        workload = ", ".join(filter(None, (one[key] for key in ("benchmark", "model", "data", "sample"))))
+        row = [one["system"], workload, *(str(one[key]) for key in ("devices", "global_batch"))]
+        row += [", ".join(one["variant"]), f"{one['quantity']} [{one['unit']}]", str(one["days"]), one["last_run"]]
+        trend, half = one["trend_percent_per_year"], one["trend_half_width"]
+        rows.append([*row, *map(rounded, (one["last"], one["median"], trend, half)), one["kind"]])
+        changes |= {f"{one['system']}, {date}: {'; '.join(facts)}": None for date, facts in one["changes"].items()}
+    return "\n".join([aligned(without_empty_columns(rows)), *changes])
+
+
+def history_data(series: Series, last: int) -> dict[str, Any]:
+    """Return the figures of a series over its `last` days with runs, as data for JSON."""
+    recent = series.observations[-last:]
+    trend = trend_of([one.time_d for one in recent], [one.log for one in recent])
+    pairs = {after.date: changed_facts(before, after) for before, after in pairwise(recent)}
+    return {
+        **series.data,
+        "days": len(series.observations),
+        "last_run": recent[-1].date,
+        "last": recent[-1].value,
+        "median": math.exp(statistics.median(one.log for one in recent)),
+        "trend_percent_per_year": 100 * (trend.value - 1) if trend else None,
+        "trend_half_width": 100 * trend.interval.half if trend and trend.interval else None,
+        "changes": {date: facts for date, facts in pairs.items() if facts},
+    }
