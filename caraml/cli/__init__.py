@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from caraml.cli import after, before, during, exchange, history, nodes
+from caraml.cli import after, before, during, exchange, further, history, nodes
 from caraml.cli.command import say
 from caraml.errors import CaramlError, SchedulerError
 from caraml.installation import missing_package
@@ -27,7 +27,7 @@ EXIT_CODES = f"""exit codes:
 GROUPS = {
     "Before the first job": before.COMMANDS,
     "While a sweep runs": during.COMMANDS,
-    "With its results": after.COMMANDS | nodes.COMMANDS | exchange.COMMANDS | history.COMMANDS,
+    "With its results": after.COMMANDS | further.COMMANDS | nodes.COMMANDS | exchange.COMMANDS | history.COMMANDS,
 }
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 

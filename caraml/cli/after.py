@@ -9,14 +9,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from caraml.cli.command import A_SWEEP, Argument, Group, argument, either, file, flag, folders, repeated, say
+from caraml.cli.command import Argument, Group, argument, either, file, flag, folders, repeated, say
 from caraml.errors import SweepError
 from caraml.sweep import is_run, missing_runs, no_results, run_folder
 from results.achievable import add_achievable
-from results.anchors import anchor_rows
 from results.join.meter import add_meter, read_meter
 from results.points.repeats import by_point
-from results.published import read_published
 from results.record.records import RESULT_NAME, Found, Record, RecordError, Skipped, find_records
 from results.record.values import plain, rounded, sort_key
 from results.show.notebook import frame_of
@@ -26,7 +24,6 @@ from results.show.tables.accept import tender_text, verdicts_json
 from results.show.tables.comparison import comparison_data, comparison_text
 from results.show.tables.doubts import alike
 from results.show.tables.points import point_rows, points_in_order
-from results.show.tables.published import published_text
 from results.show.tables.reads import file_rows, of_reads, read_rows
 from results.show.tables.regions import region_rows
 from results.verdicts import compare as comparing
@@ -42,7 +39,6 @@ TITLES = {"ours": tables.COLUMNS, "caraml": tables.CARAML_COLUMNS}
 PARQUET = "parquet"
 OWN_ORDER = ("pivot", "regions", "reads")
 SHAPES = (*OWN_ORDER, "repeats", "titles", "sort")
-PUBLISHED_PLOTS = ("heat-maps", "bars")
 
 FILTER = repeated("--filter", "'COLUMN=TEXT'", "only runs that match, such as 'devices=4'; may be repeated")
 METER = repeated(
@@ -97,7 +93,7 @@ def table(options: argparse.Namespace) -> int:
     records = records_in(options.folders)[0]
     sources = add_achievable(records, good_checks(options.node_check))
     records = matching(records, options.filter)
-    _metered(records, options.meter)
+    metered(records, options.meter)
     if options.format == PARQUET:
         frame_of(records).to_parquet(options.out, index=False)
     elif options.out:
@@ -180,7 +176,7 @@ def report(options: argparse.Namespace) -> int:
     for system, tag in _split(found, options).items():
         if costs and tag in costs.systems:
             costs.systems.setdefault(system, costs.systems[tag])
-    _metered(found.records, options.meter)
+    metered(found.records, options.meter)
     for path in write_report(found.records, found.skipped, options.out, costs, options.published, requirements, pledge):
         print(path)
     return 0
@@ -196,7 +192,7 @@ def accept(options: argparse.Namespace) -> int:
     found = records_in(options.folders)
     _split(found, options)
     records = matching(found.records, options.filter)
-    _metered(records, options.meter)
+    metered(records, options.meter)
     skipped = found.skipped
     if options.filter:  # skipped folders of other systems do not matter
         systems = {record["system"] for record in records}
@@ -233,7 +229,7 @@ def compare(options: argparse.Namespace) -> int:
     requirements = [comparing.read_requirement(text) for text in options.require]
     of_folders = {folder: records_in([folder]) for folder in (base, *others)}
     chosen = {folder: matching(found.records, options.filter) for folder, found in of_folders.items()}
-    _metered([record for records in chosen.values() for record in records], options.meter)
+    metered([record for records in chosen.values() for record in records], options.meter)
     found = []
     for other in others:
         comparison = comparing.compare(chosen[base], chosen[other])
@@ -251,119 +247,6 @@ def compare(options: argparse.Namespace) -> int:
     for other in without_lines:
         say(f"{other} has no point in common with {base}: nothing was compared")
     return exit_code(outcome for _, _, faults in found for outcome, _ in faults) or int(bool(without_lines))
-
-
-@COMMANDS.command(
-    folders(nargs="*", help=A_SWEEP),
-    argument(
-        "--system", default="", help="of these runs, or of 'caraml systems', then from its datasheet (experimental)"
-    ),
-    argument("--size", default="", metavar="MODEL", help="of these runs, or another of the same workload"),
-    argument("--precision", default="", help="of these runs"),
-    argument("--devices", type=int, nargs="+", default=[], metavar="N", help="default: those measured"),
-    argument("--batch", type=int, nargs="+", default=[], metavar="B", help="default: those measured"),
-    argument("--format", choices=tables.FORMS, default="text", help="default: %(default)s"),
-    FILTER,
-    flag("--validate", "print the errors of predictions, on published points and on these runs"),
-    file("--points", "with --validate: further points, in the form of results/reference/training.csv"),
-)
-def predict(options: argparse.Namespace) -> int:
-    """Predict what was not measured, with its error: another batch, more devices, another system."""
-    from caraml.prediction import Question, answer
-    from results.predict.predict import groups_of
-    from results.predict.validate import validated, validated_datasheets, validated_points
-    from results.show.tables.prediction import disturbed_words, error_rows, prediction_rows
-
-    if options.points and not options.validate:
-        raise RecordError("--points needs --validate: predictions are made from runs")
-    if not (options.folders or options.validate):
-        raise RecordError(f"predict needs runs to predict from: give a folder, {A_SWEEP}")
-    points = by_point(matching(records_in(options.folders)[0], options.filter)) if options.folders else []
-    groups = groups_of(points)
-    if options.validate:
-        given = validated_points(options.points) if options.points else ()
-        print(tables.render_rows(error_rows([*validated(groups), *validated_datasheets(), *given]), options.format))
-        return 0
-    question = Question(options.system, options.size, options.precision, options.devices, options.batch)
-    found = answer(points, groups, question)
-    number = plain if options.format == "csv" else rounded
-    if found.predictions:
-        print(tables.render_rows(prediction_rows(found.predictions, number), options.format))
-    if options.format == "text" and found.predictions:
-        print("PREDICTED, not measured: do not rank with measured points. Low and high bound the 95 % interval.")
-    for sentence in [*(words for group in groups for words in disturbed_words(group)), *alike(found.refused)]:
-        say(sentence)
-    return 0 if found.predictions and not found.refused else 1 if found.predictions else 2
-
-
-@COMMANDS.command(
-    folders(),
-    argument("--format", choices=tables.FORMS, default="text", help="default: %(default)s"),
-    argument("--plots", type=Path, metavar="FOLDER", help="draw the two plots into this folder, as PNG"),
-    FILTER,
-    METER,
-)
-def operating_points(options: argparse.Namespace) -> int:
-    """Compare power limits and clocks of one system: speed, work per energy, and what the best of them saves."""
-    from results.show.tables.operating import operating_rows, operating_sentences
-
-    records = matching(records_in(options.folders)[0], options.filter)
-    _metered(records, options.meter)
-    points = by_point(records)
-    rows = operating_rows(points, plain if options.format == "csv" else rounded)
-    if not rows:
-        raise RecordError(
-            "no runs of one system differ in their limits alone: measure with the tag 'caps' or 'clocks', or at other "
-            "limits with 'observe'"
-        )
-    print(tables.render_rows(rows, options.format))
-    if options.format == "text":
-        print("\n".join(operating_sentences(points)))
-    if options.plots:
-        from results.show.plots.operating import operating_charts
-
-        options.plots.mkdir(parents=True, exist_ok=True)
-        for chart in operating_charts(points):
-            (options.plots / f"{chart.name}.png").write_bytes(chart.png())
-    return 0
-
-
-@COMMANDS.command(
-    argument("words", nargs="*", metavar="WORD", help="only those with these words, such as GPT-800M"),
-    argument("--plot", choices=PUBLISHED_PLOTS, help="draw all of them instead of printing"),
-    argument(
-        "--results", nargs="+", type=Path, default=[], metavar="RUNS", help="only those of the same chip, with ours"
-    ),
-    out("file of the plot, PNG or SVG; default: its name and .png"),
-)
-def published(options: argparse.Namespace) -> int:
-    """Print figures that others published, with their sources, as a table or a plot."""
-    if options.results:
-        rows = anchor_rows(by_point(records_in(options.results).records))
-        if not rows:
-            raise RecordError("no figure is known that was published for the same chip: 'caraml published' shows all")
-        print(tables.render_rows(rows, "text"))
-        return 0
-    if not options.plot:
-        if options.out:
-            raise RecordError("--out needs --plot: a table is printed")
-        print(published_text(read_published(), options.words))
-        return 0
-    if options.words:
-        raise RecordError(f"--plot draws all figures of its kind: leave out {' '.join(options.words)}")
-    if options.out and options.out.suffix.lower() not in (".png", ".svg"):
-        raise RecordError(f"--out {options.out} was asked for: a plot is a .png or a .svg")
-    from results.show.plots.published import published_bars, published_heat_maps
-
-    if options.plot == "bars":
-        chart = published_bars(read_published())
-    else:
-        chart = published_heat_maps("resnet50", "ResNet-50", "images")
-    path = options.out or Path(f"{chart.name}.png")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(chart.svg().encode() if path.suffix.lower() == ".svg" else chart.png())
-    print(path)
-    return 0
 
 
 def records_in(folders: Sequence[Path]) -> Found:
@@ -404,7 +287,7 @@ def good_checks(folders: Sequence[Path]) -> list[Record]:
     return found
 
 
-def _metered(records: Sequence[Record], meters: Sequence[Path]) -> None:
+def metered(records: Sequence[Record], meters: Sequence[Path]) -> None:
     """Add the energy that meters in the supply line measured to the runs, and print which runs have none."""
     for path in meters:
         for note in add_meter(records, read_meter(path)):

@@ -1,0 +1,133 @@
+"""Commands that go beyond the measured points: predictions, operating points, and what others published."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from caraml.cli.after import FILTER, METER, matching, metered, out, records_in
+from caraml.cli.command import A_SWEEP, Group, argument, file, flag, folders, say
+from results.anchors import anchor_rows
+from results.points.repeats import by_point
+from results.published import read_published
+from results.record.records import RecordError
+from results.record.values import plain, rounded
+from results.show.tables import table as tables
+from results.show.tables.doubts import alike
+from results.show.tables.published import published_text
+
+COMMANDS = Group()
+PUBLISHED_PLOTS = ("heat-maps", "bars")
+
+
+@COMMANDS.command(
+    folders(nargs="*", help=A_SWEEP),
+    argument(
+        "--system", default="", help="of these runs, or of 'caraml systems', then from its datasheet (experimental)"
+    ),
+    argument("--size", default="", metavar="MODEL", help="of these runs, or another of the same workload"),
+    argument("--precision", default="", help="of these runs"),
+    argument("--devices", type=int, nargs="+", default=[], metavar="N", help="default: those measured"),
+    argument("--batch", type=int, nargs="+", default=[], metavar="B", help="default: those measured"),
+    argument("--format", choices=tables.FORMS, default="text", help="default: %(default)s"),
+    FILTER,
+    flag("--validate", "print the errors of predictions, on published points and on these runs"),
+    file("--points", "with --validate: further points, in the form of results/reference/training.csv"),
+)
+def predict(options: argparse.Namespace) -> int:
+    """Predict what was not measured, with its error: another batch, more devices, another system."""
+    from caraml.prediction import Question, answer
+    from results.predict.predict import groups_of
+    from results.predict.validate import validated, validated_datasheets, validated_points
+    from results.show.tables.prediction import disturbed_words, error_rows, prediction_rows
+
+    if options.points and not options.validate:
+        raise RecordError("--points needs --validate: predictions are made from runs")
+    if not (options.folders or options.validate):
+        raise RecordError(f"predict needs runs to predict from: give a folder, {A_SWEEP}")
+    points = by_point(matching(records_in(options.folders)[0], options.filter)) if options.folders else []
+    groups = groups_of(points)
+    if options.validate:
+        given = validated_points(options.points) if options.points else ()
+        print(tables.render_rows(error_rows([*validated(groups), *validated_datasheets(), *given]), options.format))
+        return 0
+    question = Question(options.system, options.size, options.precision, options.devices, options.batch)
+    found = answer(points, groups, question)
+    number = plain if options.format == "csv" else rounded
+    if found.predictions:
+        print(tables.render_rows(prediction_rows(found.predictions, number), options.format))
+    if options.format == "text" and found.predictions:
+        print("PREDICTED, not measured: do not rank with measured points. Low and high bound the 95 % interval.")
+    for sentence in [*(words for group in groups for words in disturbed_words(group)), *alike(found.refused)]:
+        say(sentence)
+    return 0 if found.predictions and not found.refused else 1 if found.predictions else 2
+
+
+@COMMANDS.command(
+    folders(),
+    argument("--format", choices=tables.FORMS, default="text", help="default: %(default)s"),
+    argument("--plots", type=Path, metavar="FOLDER", help="draw the two plots into this folder, as PNG"),
+    FILTER,
+    METER,
+)
+def operating_points(options: argparse.Namespace) -> int:
+    """Compare power limits and clocks of one system: speed, work per energy, and what the best of them saves."""
+    from results.show.tables.operating import operating_rows, operating_sentences
+
+    records = matching(records_in(options.folders)[0], options.filter)
+    metered(records, options.meter)
+    points = by_point(records)
+    rows = operating_rows(points, plain if options.format == "csv" else rounded)
+    if not rows:
+        raise RecordError(
+            "no runs of one system differ in their limits alone: measure with the tag 'caps' or 'clocks', or at other "
+            "limits with 'observe'"
+        )
+    print(tables.render_rows(rows, options.format))
+    if options.format == "text":
+        print("\n".join(operating_sentences(points)))
+    if options.plots:
+        from results.show.plots.operating import operating_charts
+
+        options.plots.mkdir(parents=True, exist_ok=True)
+        for chart in operating_charts(points):
+            (options.plots / f"{chart.name}.png").write_bytes(chart.png())
+    return 0
+
+
+@COMMANDS.command(
+    argument("words", nargs="*", metavar="WORD", help="only those with these words, such as GPT-800M"),
+    argument("--plot", choices=PUBLISHED_PLOTS, help="draw all of them instead of printing"),
+    argument(
+        "--results", nargs="+", type=Path, default=[], metavar="RUNS", help="only those of the same chip, with ours"
+    ),
+    out("file of the plot, PNG or SVG; default: its name and .png"),
+)
+def published(options: argparse.Namespace) -> int:
+    """Print figures that others published, with their sources, as a table or a plot."""
+    if options.results:
+        rows = anchor_rows(by_point(records_in(options.results).records))
+        if not rows:
+            raise RecordError("no figure is known that was published for the same chip: 'caraml published' shows all")
+        print(tables.render_rows(rows, "text"))
+        return 0
+    if not options.plot:
+        if options.out:
+            raise RecordError("--out needs --plot: a table is printed")
+        print(published_text(read_published(), options.words))
+        return 0
+    if options.words:
+        raise RecordError(f"--plot draws all figures of its kind: leave out {' '.join(options.words)}")
+    if options.out and options.out.suffix.lower() not in (".png", ".svg"):
+        raise RecordError(f"--out {options.out} was asked for: a plot is a .png or a .svg")
+    from results.show.plots.published import published_bars, published_heat_maps
+
+    if options.plot == "bars":
+        chart = published_bars(read_published())
+    else:
+        chart = published_heat_maps("resnet50", "ResNet-50", "images")
+    path = options.out or Path(f"{chart.name}.png")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(chart.svg().encode() if path.suffix.lower() == ".svg" else chart.png())
+    print(path)
+    return 0
