@@ -28,10 +28,10 @@ from results.show.tables.reads import file_rows, of_reads, read_rows
 from results.show.tables.regions import region_rows
 from results.verdicts import compare as comparing
 from results.verdicts.nodes import is_check
-from results.verdicts.offers import names_of_offers, split_offers
 from results.verdicts.outcome import exit_code
 from results.verdicts.requirements import Requirements, read_requirements
 from results.verdicts.tender.award import judge_tender
+from results.verdicts.tender.offers import names_of_offers, split_offers
 from results.verdicts.tender.pledge import Pledge, read_pledge
 
 COMMANDS = Group()

@@ -72,7 +72,7 @@ def predict(options: argparse.Namespace) -> int:
 )
 def operating_points(options: argparse.Namespace) -> int:
     """Compare power limits and clocks of one system: speed, work per energy, and what the best of them saves."""
-    from results.show.tables.operating import operating_rows, operating_sentences
+    from results.show.tables.machine.operating import operating_rows, operating_sentences
 
     records = matching(records_in(options.folders)[0], options.filter)
     metered(records, options.meter)

@@ -25,7 +25,7 @@ from results.record.records import Record, RecordError
 from results.record.values import count
 from results.show.notebook import frame_of
 from results.show.tables.doubts import alike
-from results.show.tables.history import history_data, history_text
+from results.show.tables.machine.history import history_data, history_text
 from results.verdicts.outcome import exit_code
 from results.yaml_files import YamlError, read_yaml
 

@@ -8,7 +8,7 @@ import json
 from caraml.cli.after import JSON, good_checks, records_in
 from caraml.cli.command import Group, above_0, argument, file, folders
 from results.record.records import RecordError
-from results.show.tables.nodes import node_data, node_rows, node_sentences
+from results.show.tables.machine.nodes import node_data, node_rows, node_sentences
 from results.show.tables.table import aligned, failures
 from results.verdicts.nodes import NODE_CHECK, THRESHOLD_PERCENT, differences, judge, outcomes
 from results.verdicts.outcome import Outcome, exit_code

@@ -10,7 +10,7 @@ from caraml.cli import main
 from results.points.operating import Limits, at_limits, limits_of, sweeps_of, unsettled
 from results.points.repeats import by_point
 from results.record.records import RecordError
-from results.show.tables.operating import operating_rows, operating_sentences
+from results.show.tables.machine.operating import operating_rows, operating_sentences
 from results.show.tables.points import point_rows
 from results.tests import made_up
 from results.verdicts.accept import accept

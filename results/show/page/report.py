@@ -19,7 +19,7 @@ from results.show.page.sections import Section, sections_of
 from results.show.tables.cost import cost_rows
 from results.show.tables.decision import cost_words
 from results.show.tables.doubts import alike, deviations_once, failures_once
-from results.show.tables.operating import operating_rows, operating_sentences
+from results.show.tables.machine.operating import operating_rows, operating_sentences
 from results.show.tables.prediction import disturbed_words
 from results.show.tables.reads import file_rows, of_reads, read_rows
 from results.show.tables.regions import region_rows, split_notes

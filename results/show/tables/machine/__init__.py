@@ -1,0 +1,1 @@
+"""Tables of a machine: its nodes, its operating points and its history."""
