@@ -129,7 +129,7 @@ def check(options: argparse.Namespace) -> int:
     *JUDGED,
     argument("--limit", type=above_0, metavar="S", help="exit with 3 if the jobs take longer"),
     argument("workflow", type=Path, metavar="WORKFLOW", help="such as jube/llm.yaml"),
-    argument("jube", nargs=argparse.REMAINDER, metavar="...", help="options of 'jube run', such as --tag H200"),
+    argument("jube", nargs=argparse.REMAINDER, metavar="...", help="options of 'jube run', such as --tag CPU"),
 )
 def run(options: argparse.Namespace) -> int:
     """Run a workflow, wait for it, add its results and judge the history."""
