@@ -37,7 +37,7 @@ for point in "${points[@]}"; do
         export PYTHONPATH=$repo${PYTHONPATH:+:$PYTHONPATH}
         # The result of a run that ends without one.
         sed -e "s/#BENCHMARK#/llm_training/; s/#SYSTEM#/$system/; s/#MODEL#/$size/; s/#WORK_UNIT#/tokens/" \
-            -e "s/#NUM_DEVICES#/1/; s/#NUM_NODES#/1/; s/#GLOBAL_BATCH_SIZE#/$global/" \
+            -e "s/#FILL_ENTRY#//; s/#JOB_DEVICES#/1/; s/#JOB_NODES#/1/; s/#JOB_BATCH_SIZE#/$global/" \
             "$repo/jube/include/result.json.in" >result.json
         code=0
         python3 -m jpwr --methods pynvml --idle 4 --df-out "power/$(hostname)" -- \
