@@ -147,8 +147,11 @@ def run(options: argparse.Namespace) -> int:
 
 def _results_of(options: argparse.Namespace) -> Path:
     """Return the folder into which JUBE writes the runs of a workflow."""
-    if "--outpath" in options.jube[:-1]:
-        return Path(options.jube[options.jube.index("--outpath") + 1])
+    of_jube = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    of_jube.add_argument("-o", "--outpath", type=Path)
+    asked, _ = of_jube.parse_known_args(options.jube)
+    if asked.outpath is not None:
+        return Path(asked.outpath)
     try:
         return Path(options.workflow.parent, read_yaml(options.workflow)["outpath"])
     except (YamlError, KeyError, TypeError) as error:

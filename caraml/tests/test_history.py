@@ -19,7 +19,7 @@ WORKFLOW = "name: llm\noutpath: llm_run\n"
 JUBE = """
 [ "$1" = run ] || exit 0
 out=$(dirname "$2")/llm_run
-[ "$3" = --outpath ] && out=$4
+case $3 in --outpath | -o) out=$4 ;; --outpath=*) out=${{3#*=}} ;; esac
 mkdir -p "$out" && cp -r {results} "$out/000000"
 touch "$out/000000/workpackages.xml"
 """
@@ -119,9 +119,11 @@ def test_a_run_goes_from_jube_to_the_verdict(workflow, db, capsys):
     assert main(command) == 0
     told = capsys.readouterr().out
     assert f"{db}: 10 records added, 0 were there\n" in told and told.count(": passed\n") == 2
-    out = workflow.parent / "out"
-    assert main(["history", "run", "--db", str(db), "--threshold", "0.1", str(workflow), "--outpath", str(out)]) == 3
-    assert f"{out}/000000: 10 points: 10 ok" in capsys.readouterr().out
+    command = ["history", "run", "--db", str(db), "--threshold", "0.1", str(workflow)]
+    for number, words in enumerate((["--outpath", "{}"], ["-o", "{}"], ["--outpath={}"])):
+        out = workflow.parent / f"out{number}"
+        assert main([*command, *(one.format(out) for one in words)]) == 3
+        assert f"{out}/000000: 10 points: 10 ok" in capsys.readouterr().out
 
 
 def test_a_run_with_a_failed_point_is_added_and_exits_with_1(workflow, db, tmp_path, capsys):

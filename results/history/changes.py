@@ -59,16 +59,17 @@ def fit(times_d: Sequence[float], logs: Sequence[float], own: Sequence[float] = 
         return None
     floor = max(SMALLEST**2, statistics.fmean(own) if own else 0.0)
     cleaned, outliers = without_outliers(logs, floor)
-    model = _Model(times_d, cleaned, _breaks(cleaned, floor), floor)
-    with_drift = _Model(times_d, cleaned, model.breaks, floor, drifts=True)
-    for _ in range(ROUNDS if with_drift.p_value() < POSSIBLE_DRIFT else 0):
-        slope = with_drift.coefficients[-1]
-        breaks = _breaks([log - slope * time_d for time_d, log in zip(times_d, cleaned, strict=True)], floor)
-        if breaks == with_drift.breaks:
-            break
-        with_drift = _Model(times_d, cleaned, breaks, floor, drifts=True)
-    p_value = with_drift.p_value() if times_d[-1] - times_d[0] >= SHORTEST_D else 1.0
-    model = with_drift if p_value < POSSIBLE_DRIFT else model
+    model, p_value = _Model(times_d, cleaned, _breaks(cleaned, floor), floor), 1.0
+    if times_d[-1] - times_d[0] >= SHORTEST_D:
+        with_drift = _Model(times_d, cleaned, model.breaks, floor, drifts=True)
+        for _ in range(ROUNDS if with_drift.p_value() < POSSIBLE_DRIFT else 0):
+            slope = with_drift.coefficients[-1]
+            breaks = _breaks([log - slope * time_d for time_d, log in zip(times_d, cleaned, strict=True)], floor)
+            if breaks == with_drift.breaks:
+                break
+            with_drift = _Model(times_d, cleaned, breaks, floor, drifts=True)
+        p_value = with_drift.p_value()
+        model = with_drift if p_value < POSSIBLE_DRIFT else model
     per_year = [0.0] * (len(model.breaks) + 1) + [DAYS_PER_YEAR]
     drift = model.estimate(per_year) if p_value < DRIFT_SIGNIFICANCE else None
     steps = [Step(at, model.step(number)) for number, at in enumerate(model.breaks)]

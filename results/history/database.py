@@ -120,15 +120,16 @@ def add(path: Path, records: Iterable[Record], archive: Path | None = None) -> A
             if record["status"] == UNFINISHED:
                 refused.append(f"{file} is not finished: add it when its job has ended")
                 continue
-            names = [_digest(name) for name in names_of_run(record)] or [_digest(content_of(record))]
+            created = (record.get("provenance") or {}).get("created")
+            created = created or ("" if archive else _time(file.stat().st_mtime))
+            # Runs that fail early leave the same content each time, and no name.
+            names = [_digest(name) for name in names_of_run(record) or [[created, content_of(record)]]]
             if twin := connection.execute(SAME_RUN, [json.dumps(names)]).fetchone():
                 known += 1
                 if _measured(json.loads(twin[0])) != _measured(record):
                     refused.append(f"{file} and {twin[1]} are records of one run with different content")
                 continue
             new += 1
-            created = (record.get("provenance") or {}).get("created")
-            created = created or ("" if archive else _time(file.stat().st_mtime))
             text = json.dumps({key: value for key, value in record.items() if key != "file"})
             row = (_time(time.time()), created, str(archive or file.absolute()), record["file"]["sha256"], text)
             number = connection.execute("INSERT INTO records VALUES (NULL, ?, ?, ?, ?, ?)", row).lastrowid
@@ -171,7 +172,10 @@ def read(paths: Sequence[Path]) -> list[Record]:
             for created, place, digest, text in connection.execute(
                 "SELECT created, path, sha256, record FROM records ORDER BY created, id"
             ):
-                record = json.loads(text)
+                try:
+                    record = json.loads(text)
+                except ValueError as error:  # SQLite has no checksum of what it stores
+                    raise sqlite3.DatabaseError(f"a record of {created}: {error}") from error
                 if not migrate(record):
                     raise RecordError(f"history {path} has records of a newer version of the suite: use that version")
                 found.append({**record, "file": {"path": place, "sha256": digest, "created": created}})

@@ -95,23 +95,23 @@ def read_known(path: Path) -> list[Known]:
 
 def verdict_of(series: Series, threshold: float, since_d: float = -math.inf, known: Sequence[Known] = ()) -> Verdict:
     """Judge the changes of a series since a day, and its drift over a year, by a relative threshold."""
-    times_d, logs, variances = zip(*((one.time_d, one.log, one.variance) for one in series.observations), strict=True)
-    found = fit(times_d, logs, variances)
+    values = series.observations
+    found = fit([one.time_d for one in values], [one.log for one in values], [one.variance for one in values])
     if found is None:
-        reason = f"{count(len(series.observations), 'day')} with runs, {FEWEST} needed"
-        return Verdict(series, [], [], Outcome.UNDECIDED, [reason])
+        reason = f"{count(len(values), 'day')} with good runs, {FEWEST} needed"
+        return Verdict(series, [], [], Outcome.UNDECIDED, [*_failures(series), reason])
 
     def finding(kind: str, first: int, ratio: Estimate, causes: list[str]) -> Finding:
         outcome = judge(lambda end: end >= 1 - threshold, ratio.interval) if ratio.interval else Outcome.UNDECIDED
-        one = series.observations[first]
+        one = values[first]
         is_known = any(each.covers(series, math.floor(one.time_d)) for each in known)
         return Finding(kind, one.date, ratio, causes, outcome, is_known)
 
-    ends = [*(step.at for step in found.steps), len(series.observations)]
+    ends = [*(step.at for step in found.steps), len(values)]
     findings = [
         finding(CHANGE, step.at, step.ratio, _causes(series, begin, step.at, end))
         for begin, step, end in zip([0, *ends], found.steps, ends[1:], strict=False)
-        if times_d[step.at] >= since_d
+        if values[step.at].time_d >= since_d
     ]
     if found.drift is not None:
         findings.append(finding(DRIFT, 0, found.drift, []))
@@ -131,9 +131,7 @@ def _causes(series: Series, begin: int, at: int, end: int) -> list[str]:
 
 def _reasons(series: Series, found: Fit, threshold: float) -> list[str]:
     """Return why the last runs of a series cannot decide, as sentences."""
-    reasons = []
-    if series.failed:
-        reasons.append(f"its last {count(series.failed, 'run')} failed")
+    reasons = _failures(series)
     if found.resolution > threshold:
         scatter, least = 100 * found.scatter, 100 * found.resolution
         reasons.append(f"runs scatter by {scatter:.1f} %: {SHORTEST} of them show a change of {least:.1f} % at best")
@@ -143,6 +141,10 @@ def _reasons(series: Series, found: Fit, threshold: float) -> list[str]:
         if index > len(series.observations) - SHORTEST and ratio < 1 - threshold:
             reasons.append(f"{_percent(ratio)} on {one.date}, not confirmed: run the point again")
     return reasons
+
+
+def _failures(series: Series) -> list[str]:
+    return [f"its last {count(series.failed, 'run')} failed"] if series.failed else []
 
 
 def verdict_data(verdict: Verdict) -> dict[str, Any]:

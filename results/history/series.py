@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from results.points.repeats import Point, place_of, point_of, variant_of
 from results.points.sensors import sensor_models, standard_uncertainty
-from results.points.setups import LONGEST, UNKNOWN, machine_of, work_of
+from results.points.setups import LONGEST, UNKNOWN, machine_of, together, work_of
 from results.record.records import Record
 from results.record.values import PER_DEVICE, WORK, grouped, value_at
 from results.verdicts.quality import ESTIMATE, energy_kind
@@ -46,7 +46,7 @@ class Observation(NamedTuple):
 
 
 class Series(NamedTuple):
-    """Observations of one quantity of one point, in order of time."""
+    """Observations of one quantity of one point, in order of time; none if no run of the point was good."""
 
     system: str
     point: Point
@@ -66,7 +66,7 @@ class Series(NamedTuple):
     @property
     def data(self) -> dict[str, Any]:
         """Identity of the series, as data for JSON."""
-        names = ("system", "variant", "quantity", "unit", "kind")
+        names = ("system", "variant", "quantity", "unit", "kind", "failed")
         return self.point._asdict() | {name: getattr(self, name) for name in names}
 
 
@@ -80,7 +80,7 @@ def time_d(created: str) -> float:
 
 
 def series_of(records: Sequence[Record]) -> list[Series]:
-    """Return the series of all points with a good run; estimated energies have none.
+    """Return the series of all points; estimated energies have none, and points without a good run have one of speed.
 
     Records have the time of their creation, as `database.read` returns them. Options that only some runs recorded do
     not separate them: a newer version of the suite may have more.
@@ -88,9 +88,10 @@ def series_of(records: Sequence[Record]) -> list[Series]:
     timed = [(time, one) for one in records if not math.isnan(time := time_d(one["file"]["created"]))]
     timed.sort(key=lambda pair: pair[0])
     failures = [(time, one) for time, one in timed if one["status"] != "ok"]
-    found = []
+    found, places = [], set()
     for runs in _same_work([(time, one) for time, one in timed if one["status"] == "ok"]):
         first = runs[0][1]
+        places.add(place_of(first))
         failed = sum(place_of(one) == place_of(first) and time > runs[-1][0] for time, one in failures)
         for quantity, path in PATHS.items():
             measured = [run for run in runs if (value_at(run[1], path) or 0) > 0]
@@ -101,6 +102,10 @@ def series_of(records: Sequence[Record]) -> list[Series]:
                     unit = UNITS[quantity].replace("{unit}", first["work_unit"])
                     place = (first["system"], point_of(first), variant_of(first))
                     found.append(Series(*place, quantity, unit, kind, observations, failed))
+    never_good = [one for _, one in failures if place_of(one) not in places]
+    for bad in grouped(never_good, place_of).values():
+        unit = UNITS[SPEED].replace("{unit}", bad[-1]["work_unit"])
+        found.append(Series(bad[-1]["system"], point_of(bad[-1]), (), SPEED, unit, "", [], len(bad)))
     return sorted(found, key=lambda one: (one.system, *one.point, one.variant, one.quantity, one.kind))
 
 
@@ -121,18 +126,22 @@ def _same_work(runs: Iterable[Timed]) -> list[list[Timed]]:
 
 
 def _observations(runs: Sequence[Timed], path: str, of_energy: bool) -> list[Observation]:
-    """Return one observation for each day and setup, in order of time."""
+    """Return one observation for each day and setup, in order of time.
+
+    Runs on several nodes are one observation: their values share what the day brought.
+    """
     days: dict[Any, list[Timed]] = {}
     for run in runs:
         facts = facts_of(run[1])
+        facts.pop(NODE, None)
         days.setdefault((math.floor(run[0]), tuple(sorted(facts.items()))), []).append(run)
     found = []
-    for (_, facts), mine in days.items():
+    for mine in days.values():
         logs = [math.log(value_at(record, path)) for _, record in mine]
         own = [standard_uncertainty(record) ** 2 if of_energy else 0.0 for _, record in mine]
         variance = max(statistics.fmean(own), statistics.variance(logs) if len(logs) > 1 else 0.0) / len(logs)
-        runs_of_day = tuple(record for _, record in mine)
-        found.append(Observation(mine[0][0], statistics.fmean(logs), variance, runs_of_day, dict(facts)))
+        alike = tuple(record for _, record in mine)
+        found.append(Observation(mine[0][0], statistics.fmean(logs), variance, alike, together(map(facts_of, alike))))
     return sorted(found, key=lambda one: one.time_d)
 
 

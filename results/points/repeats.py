@@ -35,7 +35,7 @@ class Point(NamedTuple):
 
     def __str__(self) -> str:
         where = f"{devices_text(self.devices)}, global batch {self.global_batch}{self._filled}"
-        return f"{self.benchmark}, {self.model}, {self.data}, {self.sample}, {where}"
+        return ", ".join(filter(None, (self.benchmark, self.model, self.data, self.sample, where)))
 
     @property
     def place(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import sqlite3
 import subprocess
 import sys
@@ -72,6 +73,9 @@ def test_what_is_not_finished_is_not_added_and_a_failed_run_without_a_name_once(
     assert (new, known) == (1, 0) and sentence.endswith("is not finished: add it when its job has ended")
     assert add(db, folder)[:2] == (0, 1)
     [failed] = database.read([db])
+    [file, _] = sorted(folder.rglob("result.json"))
+    os.utime(file, (1_000_000_000,) * 2)  # another run that left the same content
+    assert add(db, folder)[:2] == (1, 0)
     assert abs(time_d(failed["file"]["created"]) * 86_400 - time.time()) < 3600
 
 
@@ -120,6 +124,8 @@ def broken(db, how):
         content = bytearray(db.read_bytes())
         content[4096:] = b"\xff" * (len(content) - 4096)
         db.write_bytes(content)
+    elif how == "damaged text":
+        db.write_bytes(db.read_bytes().replace(SCHEMA.encode(), SCHEMA.encode()[:-1] + b" ", 1))
     else:
         sql(db, how)
 
@@ -130,6 +136,7 @@ def broken(db, how):
         ("missing", "does not exist: 'caraml history add' makes it, --db names another"),
         ("no database", r"is damaged \(file is not a database\): restore a copy"),
         ("damaged", "is damaged"),
+        ("damaged text", r"is damaged \(a record of 2024-.*\): restore a copy"),
         ("PRAGMA user_version = 99", "has schema version 99, this version reads up to 1: use the version of the suite"),
         ("PRAGMA application_id = 7", "is a database of another program: name a history by --db"),
         ("DELETE FROM records", "no record in .*: add some with 'caraml history add'"),
@@ -244,6 +251,19 @@ def test_the_last_values_are_shown_with_what_changed(db, tmp_path, capsys):
     assert "no record matches system=A100" in capsys.readouterr().err
     assert main(["history", "show", "--db", str(db), "--last", "0"]) == 2
     assert "--last 0 was asked for: at least 1 day is needed" in capsys.readouterr().err
+
+
+def test_failed_runs_are_shown(db, tmp_path, capsys):
+    add(
+        db,
+        made_up.store(tmp_path / "runs", [*made_up.weekly(1), *map(made_up.failed, ["H200", "A100"], [1, 1], [64, 8])]),
+    )
+    assert main(["history", "show", "--db", str(db)]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert [line.split("|")[-1].strip() for line in told if "+" not in line] == ["failed since", "1", "1", "1"]
+    assert main(["history", "show", "--db", str(db), "--json"]) == 0
+    [never, *_] = json.loads(capsys.readouterr().out)
+    assert [never[name] for name in ("system", "failed", "days", "last")] == ["A100", 1, 0, None]
 
 
 def test_it_is_exported_as_a_table(runs, db, tmp_path, capsys):

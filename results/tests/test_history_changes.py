@@ -99,7 +99,7 @@ def test_a_bad_last_week_cannot_be_decided_until_it_is_confirmed():
 
 def test_few_runs_and_runs_that_scatter_cannot_decide():
     few = verdict_of(speed_of(made_up.weekly(FEWEST - 1, {})), 0.02)
-    assert (few.outcome, few.reasons) == (Outcome.UNDECIDED, ["7 days with runs, 8 needed"])
+    assert (few.outcome, few.reasons) == (Outcome.UNDECIDED, ["7 days with good runs, 8 needed"])
     wide = verdict_of(speed_of(made_up.weekly(20, {}, 1.0, noise=0.03)), 0.02)
     assert wide.outcome is Outcome.UNDECIDED
     assert wide.reasons == ["runs scatter by 2.3 %: 3 of them show a change of 3.1 % at best"]
@@ -162,6 +162,39 @@ def test_failed_runs_after_the_last_good_one_cannot_decide():
     assert (verdict.outcome, verdict.reasons) == (Outcome.UNDECIDED, ["its last 1 run failed"])
     failed["file"]["created"] = "2024-02-01T00:00:00"
     assert verdict_of(series_of([*records, failed])[1], 0.02).outcome is Outcome.PASSED
+
+
+def test_a_point_without_a_good_run_cannot_be_decided():
+    file = {"path": "made up", "created": "2025-01-01T00:00:00"}
+    bad = [made_up.failed("H200", devices, 64, file=file) for devices in (1, 1, 2)]
+    verdicts = [verdict_of(one, 0.02) for one in series_of([*made_up.as_read(made_up.weekly(3)), *bad])]
+    assert {one.outcome for one in verdicts} == {Outcome.UNDECIDED}
+    assert verdicts[0].text.startswith("H200, llm_training, tiny, 2 devices, global batch 64, speed: undecided\n")
+    assert [one.reasons for one in verdicts] == [
+        ["its last 1 run failed", "0 days with good runs, 8 needed"],
+        *[["its last 2 runs failed", "3 days with good runs, 8 needed"]] * 2,
+    ]
+
+
+def test_runs_on_several_nodes_of_one_day_are_one_value():
+    random, records = Random(1), []
+    for week, one in enumerate(made_up.weekly(30, {}, 1.0, noise=0.0)):
+        day = random.gauss(0, 0.01)  # all nodes share it
+        for node in range(6):
+            speed = 1000 * math.exp(day + random.gauss(0, 0.001))
+            origin = {**one["provenance"], "hostname": f"n{node}"}
+            metrics = {**one["metrics"], "tokens_per_s_per_device": speed}
+            records.append({**one, "run_id": f"{week}, {node}", "provenance": origin, "metrics": metrics})
+    series = speed_of(records)
+    assert (len(series.observations), series.observations[0].facts["node"]) == (
+        30,
+        "n0 and n1 and n2 and n3 and n4 and n5",
+    )
+    assert verdict_of(series, 0.02).findings == []
+
+
+def test_setups_at_one_time_have_no_drift():
+    assert fit([1.0] * 10, noise(10)).drift is None
 
 
 def test_changes_before_a_day_do_not_count(two_years):

@@ -37,7 +37,10 @@ def write_history(verdicts: Sequence[Verdict], threshold: float, page: Path) -> 
             answer=f"{numbers[Outcome.FAILED]} of {len(verdicts)} series got worse, "
             f"{numbers[Outcome.UNDECIDED]} cannot be decided",
             open=[one for one in verdicts if one.outcome is not Outcome.PASSED],
-            systems=grouped(map(_plot, verdicts), lambda plot: str(plot["verdict"].series.system)),
+            systems={
+                system: [_plot(one) for one in mine if one.series.observations]
+                for system, mine in grouped(verdicts, lambda one: one.series.system).items()
+            },
         )
     )
     page.parent.mkdir(parents=True, exist_ok=True)

@@ -18,14 +18,15 @@ TITLES = ("system", "workload", "devices", "global batch", "options", "quantity"
 
 def history_text(series: Sequence[Mapping[str, Any]]) -> str:
     """Return a table of series from their data, and below it what changed between their runs."""
-    rows = [[*TITLES, "trend [%/year]", "±", "energy"]]
+    rows = [[*TITLES, "trend [%/year]", "±", "energy", "failed since"]]
     changes: dict[str, None] = {}  # once each, in their order
     for one in series:
         workload = ", ".join(filter(None, (one[key] for key in ("benchmark", "model", "data", "sample"))))
         row = [one["system"], workload, *(str(one[key]) for key in ("devices", "global_batch"))]
         row += [", ".join(one["variant"]), f"{one['quantity']} [{one['unit']}]", str(one["days"]), one["last_run"]]
         trend, half = one["trend_percent_per_year"], one["trend_half_width"]
-        rows.append([*row, *map(rounded, (one["last"], one["median"], trend, half)), one["kind"]])
+        figures = map(rounded, (one["last"], one["median"], trend, half))
+        rows.append([*row, *figures, one["kind"], str(one["failed"] or "")])
         changes |= {f"{one['system']}, {date}: {'; '.join(facts)}": None for date, facts in one["changes"].items()}
     return "\n".join([aligned(without_empty_columns(rows)), *changes])
 
@@ -38,9 +39,9 @@ def history_data(series: Series, last: int) -> dict[str, Any]:
     return {
         **series.data,
         "days": len(series.observations),
-        "last_run": recent[-1].date,
-        "last": recent[-1].value,
-        "median": math.exp(statistics.median(one.log for one in recent)),
+        "last_run": recent[-1].date if recent else "",
+        "last": recent[-1].value if recent else None,
+        "median": math.exp(statistics.median(one.log for one in recent)) if recent else None,
         "trend_percent_per_year": 100 * (trend.value - 1) if trend else None,
         "trend_half_width": 100 * trend.interval.half if trend and trend.interval else None,
         "changes": {date: facts for date, facts in pairs.items() if facts},
