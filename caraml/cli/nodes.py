@@ -10,7 +10,7 @@ from caraml.cli.command import Group, above_0, argument, file, folders
 from results.record.records import RecordError
 from results.show.tables.machine.nodes import node_data, node_rows, node_sentences
 from results.show.tables.table import aligned, failures
-from results.verdicts.nodes import NODE_CHECK, THRESHOLD_PERCENT, differences, judge, outcomes
+from results.verdicts.nodes import NODE_CHECK, THRESHOLD_PERCENT, differences, judge, medians, outcomes
 from results.verdicts.outcome import Outcome, exit_code
 
 COMMANDS = Group()
@@ -36,15 +36,23 @@ def check_nodes(options: argparse.Namespace) -> int:
         raise RecordError(f"{options.folders[0]} has no node check: run jube/node_check.yaml")
     baseline = good_checks([options.baseline]) if options.baseline else []
     verdicts, unlike = judge(records, baseline, options.threshold), differences(records)
+    kinds, known = dict.fromkeys(one.kind for one in verdicts), medians(baseline)
+    missing = [kind for kind in kinds if kind not in known] if baseline else []
+    if missing and len(missing) == len(kinds):
+        raise RecordError(
+            f"{options.baseline} has no figure of {missing[0].system} to compare with: "
+            "give a check of the same system, with matrices of the same size"
+        )
     failed = failures(records)
     is_incomplete = failed or any(one.systems is not None for one in found.skipped)
     code = exit_code([*outcomes(verdicts), *([Outcome.UNDECIDED] if is_incomplete else [])])
     if options.json:
         data = {"exit_code": code, "threshold_percent": options.threshold, "failed": failed}
+        data["not_in_baseline"] = [kind.name for kind in missing]
         print(json.dumps({**data, "figures": node_data(verdicts, unlike)}, indent=1))
         return code
     if verdicts:
         print(aligned(node_rows(verdicts)))
-    for sentence in [*node_sentences(verdicts, unlike), *failed]:
+    for sentence in [*node_sentences(verdicts, unlike, missing), *failed]:
         print(sentence)
     return code

@@ -103,6 +103,14 @@ def test_records_with_other_content_and_unfinished_ones_are_named(db, tmp_path, 
     assert capsys.readouterr().err.endswith("result.json is not finished: add it when its job has ended\n")
 
 
+def test_a_page_of_failed_and_single_runs(history, tmp_path):
+    page = tmp_path / "page.html"
+    assert history([made_up.failed("A100"), *made_up.weekly(1)], "report", "-o", str(page))[0] == 0
+    text = page.read_text(encoding="utf-8")
+    assert "0 of 3 series got worse, 3 cannot be decided" in text and "No good run." in text
+    assert text.count(">2024-01-01<") == 2  # one for each plot
+
+
 @pytest.fixture
 def workflow(tmp_path, programs):
     needs_ruptures()

@@ -15,6 +15,7 @@ from results.achievable import add_achievable, published
 from results.join.figures import add_power
 from results.record.checks import contradictions
 from results.record.schema import violation
+from results.show.tables.nodes import node_rows
 from results.tests import made_up
 from results.verdicts.nodes import Subject, differences, judge, medians, outcomes
 from results.verdicts.outcome import Outcome, exit_code
@@ -159,6 +160,68 @@ def test_a_single_device_is_compared_with_a_baseline_or_with_nothing():
     assert exit_code(outcomes(judge([slower], [check(per_node=1, system="H200")], 95.0))) == 3
 
 
+@pytest.mark.parametrize("count", [2, 3, 8])
+def test_a_device_just_below_the_threshold_of_the_others_is_slow_in_a_group_of_any_size(count):
+    record = check(per_node=count, slow={("triad", 1): 0.94})
+    assert named([record]) == [("n1, device 0000:01:00.0", "triad")]
+    [slow] = [one for one in judge([record], [], 95.0) if one.outcome is Outcome.FAILED]
+    assert (slow.against, slow.percent) == (
+        "the faster of 2" if count == 2 else f"the median of {count}",
+        pytest.approx(94.0),
+    )
+
+
+def test_checks_with_matrices_of_different_sizes_are_compared_in_what_is_equal():
+    small = check(("n2",), {("matmul_bf16", rank): 0.5 for rank in range(PER_NODE)}, model="matrices of 512")
+    assert named([check(), small]) == []
+    assert named([small], baseline=[check()]) == []
+    assert named([check(("n2",), {("triad", 1): 0.5}, model="matrices of 512")], baseline=[check()])
+    run = made_up.result("WAIH100", tokens_per_s=20_000.0, model="800M")
+    assert "800.0 TFLOP/s" in add_achievable([run], [check(), small])[0]  # the fastest
+
+
+def test_a_figure_that_all_devices_lack_and_the_baseline_has_is_undecided():
+    record = check(per_node=1)
+    [lost] = [one for one in record["node_check"]["figures"] if one["name"] == "triad"]
+    lost |= {"values": [], "value": None, "low": None, "high": None}
+    [verdict] = [one for one in judge([record], [check(per_node=1)], 95.0) if one.kind.name == "triad"]
+    assert (verdict.outcome, verdict.reason) == (Outcome.UNDECIDED, "it has none, and the baseline has one")
+    assert medians([record]).keys() == {kind for kind in medians([check(per_node=1)]) if kind.name != "triad"}
+
+
+def test_a_baseline_with_nothing_to_compare_is_refused_and_what_it_lacks_is_named(tmp_path, capsys):
+    made_up.store(tmp_path / "good", [check(("n1", "n2"))])
+    made_up.store(tmp_path / "other", [check(system="H200")])
+    made_up.store(tmp_path / "one", [check(per_node=1, model="matrices of 512")])
+    assert main(["check-nodes", str(tmp_path / "good"), "--baseline", str(tmp_path / "other")]) == 2
+    assert "other has no figure of WAIH100 to compare with: give a check of the same system" in capsys.readouterr().err
+    command = ["check-nodes", str(tmp_path / "good"), "--baseline", str(tmp_path / "one")]
+    assert main(command) == 0
+    told = capsys.readouterr().out.splitlines()[-1]
+    assert told.startswith("not compared with the baseline, which lacks them: bf16 [TFLOP/s], all reduce node")
+    assert main([*command, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["not_in_baseline"] == ["matmul_bf16", "all_reduce_node"]
+
+
+def test_sizes_that_share_a_column_hide_nothing():
+    verdicts = judge([check(slow={("matmul_bf16", 0): 0.5}), check(slow={}, model="matrices of 512")], [], 95.0)
+    [titles, row, *_] = node_rows(verdicts)
+    assert (titles.count("bf16 [TFLOP/s]"), row[-1]) == (1, "✗ slow")
+    assert row[titles.index("bf16 [TFLOP/s]")].startswith("✗ 400") and " / 800" in row[titles.index("bf16 [TFLOP/s]")]
+
+
+def test_of_two_devices_each_differs_from_the_other():
+    record = check(per_node=2)
+    record["node_check"]["devices"][1] |= {"pcie_width": "8", "cpu_throttled_percent": 40.0}
+    record["node_check"]["devices"][0] |= {"cpu_throttled_percent": 0.0}
+    [one, other] = differences([record]).values()
+    assert other == [
+        "PCIe width 8 (others: 16)",
+        "percent of its quota's periods in which its process was throttled 40 (others: 0)",
+    ]
+    assert one[0] == "PCIe width 16 (others: 8)"
+
+
 def test_devices_that_are_all_slow_are_found_by_the_baseline():
     all_slow = check(slow={("triad", rank): 0.9 for rank in range(PER_NODE)})
     assert named([all_slow]) == []
@@ -210,10 +273,10 @@ def test_what_differs_on_a_device_is_said():
     ]
     found = differences([record])
     assert found[Subject("WAIH100", "n1", uuids[2])] == [
-        "PCIe width 8 (most: 16)",
-        "power.limit 500.00 W (most: 700.00 W)",
-        "clock in MHz 1200 (most: 1980)",
-        "percent throttled by power limit 80 (most: 0)",
+        "PCIe width 8 (others: 16)",
+        "power.limit 500.00 W (others: 700.00 W)",
+        "clock in MHz 1200 (others: 1980)",
+        "percent throttled by power limit 80 (others: 0)",
     ]
     assert [facts for subject, facts in found.items() if subject.device != uuids[2]] == [[], [], []]
 

@@ -18,6 +18,7 @@ NODE_CHECK = "node_check"
 MATMUL = "matmul_"  # prefix of a figure's name; the precision follows
 THRESHOLD_PERCENT = 95.0
 ALL_NODES = "all nodes"
+BASELINE = "the baseline"
 UNLIKE = 0.03  # relative difference of a number that is named
 UNIQUE = {"uuid", "rank"}  # facts that are another for each device
 # Names of facts in words; others keep their own.
@@ -53,6 +54,7 @@ class Kind(NamedTuple):
     unit: str
     ranks: int
     bytes: int | None
+    matrices: str  # of a product, their size
 
 
 class Verdict(NamedTuple):
@@ -84,7 +86,7 @@ def is_check(record: Record) -> bool:
 def rates_of(records: Sequence[Record]) -> Rates:
     """Return the rates of each subject in all good node checks, of links with the largest message alone.
 
-    A figure that a device lacks has none.
+    A figure that a device lacks has none. Products of matrices of different sizes are different figures.
     """
     found: dict[Kind, dict[Subject, list[float]]] = {}
     for record in filter(is_check, records):
@@ -98,18 +100,21 @@ def rates_of(records: Sequence[Record]) -> Rates:
             if figure["scope"] != "device":
                 subject = Subject(subject.system, ALL_NODES if figure["scope"] == "all" else subject.hostname)
             size = int(figure["bytes"]) if figure.get("bytes") else None
-            kind = Kind(record["system"], figure["name"], figure["unit"], figure.get("ranks", 1), size)
+            matrices = record["model"] if figure["name"].startswith(MATMUL) else ""
+            kind = Kind(record["system"], figure["name"], figure["unit"], figure.get("ranks", 1), size, matrices)
             found.setdefault(kind, {}).setdefault(subject, []).extend(figure["values"])
-    return {kind: rates for kind, rates in found.items() if any(rates.values())}
+    return found
 
 
 def medians(records: Sequence[Record]) -> dict[Kind, float]:
     """Return the median of each figure over its devices or nodes, each with the median of its repeats."""
-    return {kind: _middle(rates) for kind, rates in rates_of(records).items()}
+    return {
+        kind: statistics.median(middles) for kind, rates in rates_of(records).items() if (middles := _middles(rates))
+    }
 
 
-def _middle(rates: Mapping[Subject, Sequence[float]]) -> float:
-    return statistics.median(statistics.median(values) for values in rates.values() if values)
+def _middles(rates: Mapping[Subject, Sequence[float]]) -> list[float]:
+    return [statistics.median(values) for values in rates.values() if values]
 
 
 def subjects_of(record: Record) -> dict[int, Subject]:
@@ -127,14 +132,19 @@ def judge(records: Sequence[Record], baseline: Sequence[Record], threshold_perce
     """Return a verdict on each figure of each subject.
 
     FAILED: the whole 95 % interval is below the threshold's share of the group's median or of the baseline's. PASSED:
-    the value is not below it. UNDECIDED: the value is below it and its interval is not, or there is no interval. A
-    group of one has no median.
+    the value is not below it. UNDECIDED: the value is below it and its interval is not, or there is no interval, or
+    the subject lacks a figure that another one or the baseline has. A group of one has no median; that of an even
+    number is the higher of the middle two, so that the slower of two is compared with the faster.
     """
     group, known = rates_of(records), medians(baseline)
     found = []
     for kind, rates in group.items():
-        references = [(_middle(rates), f"the median of {len(rates)}")] if len(rates) > 1 else []
-        references += [(known[kind], "the baseline")] if kind in known else []
+        middles = _middles(rates)
+        if not middles and kind not in known:
+            continue
+        of = f"the median of {len(middles)}" if len(middles) > 2 else "the faster of 2"
+        references = [(statistics.median_high(middles), of)] if len(middles) > 1 else []
+        references += [(known[kind], BASELINE)] if kind in known else []
         for subject, values in sorted(rates.items()):
             found.append(_verdict(subject, kind, values, references, threshold_percent / 100))
     return found
@@ -144,7 +154,8 @@ def _verdict(
     subject: Subject, kind: Kind, values: Sequence[float], references: Sequence[tuple[float, str]], share: float
 ) -> Verdict:
     if not values:
-        return Verdict(subject, kind, None, None, None, "", Outcome.UNDECIDED, "it has none, and others have one")
+        who = "the baseline has" if [against for _, against in references] == [BASELINE] else "others have"
+        return Verdict(subject, kind, None, None, None, "", Outcome.UNDECIDED, f"it has none, and {who} one")
     value, (low, high) = statistics.median(values), median_interval(values)
     interval = None if low is None or high is None else Interval(low, high)
     if not references:
@@ -168,6 +179,7 @@ def differences(records: Sequence[Record]) -> dict[Subject, list[str]]:
     """Return in words what each device has that most devices of its system do not: clock, temperature, limits, links.
 
     A number differs if it is UNLIKE the median; a text differs from the one that more than half of the devices have.
+    Of two devices, each is compared with the other.
     """
     facts: dict[Subject, dict[str, Any]] = {}
     for record in filter(is_check, records):
@@ -179,11 +191,16 @@ def differences(records: Sequence[Record]) -> dict[Subject, list[str]]:
         for name, value in own.items():
             of_all.setdefault((subject.system, name), []).append(value)
     usual = {key: _usual(values) for key, values in of_all.items()}
+
+    def others(subject: Subject, name: str, value: Any) -> Any:
+        two = of_all[subject.system, name]
+        return usual[subject.system, name] if len(two) != 2 else two[1] if two[0] == value else two[0]
+
     return {
         subject: [
-            f"{FACTS.get(name, name)} {_text(value)} (most: {_text(usual[subject.system, name])})"
+            f"{FACTS.get(name, name)} {_text(value)} (others: {_text(other)})"
             for name, value in own.items()
-            if _differs(value, usual[subject.system, name])
+            if _differs(value, other := others(subject, name, value))
         ]
         for subject, own in facts.items()
     }

@@ -83,7 +83,7 @@ def _plot(verdict: Verdict) -> dict[str, Any]:
             for one, half in zip(observations, halves, strict=True)
         ],
         "level": [(x(one.time_d), y(log)) for one, log in zip(observations, verdict.logs, strict=False)],
-        "ticks": [(y(math.log(value)), rounded(value)) for value in (low, high)],
-        "dates": [(x(one.time_d), one.date) for one in (observations[0], observations[-1])],
+        "ticks": dict.fromkeys((y(math.log(value)), rounded(value)) for value in (low, high)),
+        "dates": dict.fromkeys((x(one.time_d), one.date) for one in (observations[0], observations[-1])),
         "marks": marks,
     }

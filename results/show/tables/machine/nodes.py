@@ -21,9 +21,10 @@ def node_rows(verdicts: Sequence[Verdict]) -> list[list[str]]:
     titles = list(dict.fromkeys(_title(one.kind) for one in verdicts))
     rows = [["system", "node", "device", *titles, "verdict"]]
     for subject in dict.fromkeys(one.subject for one in verdicts):
-        mine = {_title(one.kind): one for one in verdicts if one.subject == subject}
-        worst = min((one.outcome for one in mine.values()), key=list(WORDS).index)
-        cells = [_cell(mine[title]) if title in mine else "" for title in titles]
+        mine = [one for one in verdicts if one.subject == subject]
+        worst = min((one.outcome for one in mine), key=list(WORDS).index)
+        # Checks with matrices or messages of different sizes share a column.
+        cells = [" / ".join(_cell(one) for one in mine if _title(one.kind) == title) for title in titles]
         rows.append([*subject, *cells, f"{MARKS[worst]} {WORDS[worst]}" if worst else WORDS[worst]])
     return without_empty_columns(rows)
 
@@ -42,8 +43,11 @@ def _value(one: Verdict) -> str:
     return rounded(one.value, one.interval.half if one.interval else None)
 
 
-def node_sentences(verdicts: Sequence[Verdict], unlike: Unlike) -> list[str]:
-    """Return a sentence on each figure that is slow or undecided, with what differs on its device."""
+def node_sentences(verdicts: Sequence[Verdict], unlike: Unlike, missing: Sequence[Kind] = ()) -> list[str]:
+    """Return a sentence on each figure that is slow or undecided, with what differs on its device.
+
+    missing: figures that the baseline lacks.
+    """
     found = []
     for one in verdicts:
         if one.outcome in (Outcome.FAILED, Outcome.UNDECIDED):
@@ -51,6 +55,8 @@ def node_sentences(verdicts: Sequence[Verdict], unlike: Unlike) -> list[str]:
             words = [f"{one.subject}: {WORDS[one.outcome]}: {one.kind.name.replace('_', ' ')}{share}", one.reason]
             words += [f"what differs: {', '.join(facts)}"] if (facts := unlike.get(one.subject)) else []
             found.append("; ".join(filter(None, words)))
+    if lacking := dict.fromkeys(map(_title, missing)):
+        found.append(f"not compared with the baseline, which lacks them: {', '.join(lacking)}")
     alone = dict.fromkeys(_title(one.kind) for one in verdicts if one.outcome is None)
     if alone:
         found.append(f"not compared, as there is one of each: {', '.join(alone)}: give --baseline FILE")
