@@ -32,13 +32,14 @@ MIGRATIONS = (
     """
     CREATE TABLE records (
         id INTEGER PRIMARY KEY, added TEXT NOT NULL, created TEXT NOT NULL,
-        path TEXT NOT NULL, sha256 TEXT NOT NULL, record TEXT NOT NULL
+        path TEXT NOT NULL, sha256 TEXT NOT NULL, record BLOB NOT NULL, record_sha256 TEXT NOT NULL
     );
     CREATE TABLE names (name TEXT PRIMARY KEY, id INTEGER NOT NULL REFERENCES records) WITHOUT ROWID;
     CREATE TABLE traces (id INTEGER NOT NULL REFERENCES records, path TEXT NOT NULL, sha256 TEXT NOT NULL);
     """,
 )
-SAME_RUN = "SELECT record, path FROM records JOIN names USING (id) WHERE name IN (SELECT value FROM json_each(?))"
+STORED = "record, record_sha256, path"
+SAME_RUN = f"SELECT {STORED} FROM records JOIN names USING (id) WHERE name IN (SELECT value FROM json_each(?))"
 
 
 class Added(NamedTuple):
@@ -126,13 +127,14 @@ def add(path: Path, records: Iterable[Record], archive: Path | None = None) -> A
             names = [_digest(name) for name in names_of_run(record) or [[created, content_of(record)]]]
             if twin := connection.execute(SAME_RUN, [json.dumps(names)]).fetchone():
                 known += 1
-                if _measured(json.loads(twin[0])) != _measured(record):
-                    refused.append(f"{file} and {twin[1]} are records of one run with different content")
+                if _measured(_whole(*twin)) != _measured(record):
+                    refused.append(f"{file} and {twin[2]} are records of one run with different content")
                 continue
             new += 1
-            text = json.dumps({key: value for key, value in record.items() if key != "file"})
+            text = json.dumps({key: value for key, value in record.items() if key != "file"}).encode()
             row = (_time(time.time()), created, str(archive or file.absolute()), record["file"]["sha256"], text)
-            number = connection.execute("INSERT INTO records VALUES (NULL, ?, ?, ?, ?, ?)", row).lastrowid
+            stored = (*row, hashlib.sha256(text).hexdigest())
+            number = connection.execute("INSERT INTO records VALUES (NULL, ?, ?, ?, ?, ?, ?)", stored).lastrowid
             connection.executemany("INSERT INTO names VALUES (?, ?)", [(name, number) for name in dict.fromkeys(names)])
             traces = [(number, str(archive or trace), digest) for trace, digest in _traces(file)]
             connection.executemany("INSERT INTO traces VALUES (?, ?, ?)", traces)
@@ -141,6 +143,14 @@ def add(path: Path, records: Iterable[Record], archive: Path | None = None) -> A
 
 def _time(epoch_s: float) -> str:
     return datetime.fromtimestamp(epoch_s, timezone.utc).isoformat(timespec="seconds")
+
+
+def _whole(text: bytes, digest: str, path: str) -> Record:
+    """Return a stored record; raises DatabaseError if it has changed, which SQLite itself does not notice."""
+    if not isinstance(text, bytes) or hashlib.sha256(text).hexdigest() != digest:
+        raise sqlite3.DatabaseError(f"the record of {path} has changed")
+    record: Record = json.loads(text)
+    return record
 
 
 def _measured(record: Record) -> Record:
@@ -169,16 +179,13 @@ def read(paths: Sequence[Path]) -> list[Record]:
     found = []
     for path in paths:
         with _opened(path) as connection:
-            for created, place, digest, text in connection.execute(
-                "SELECT created, path, sha256, record FROM records ORDER BY created, id"
+            for created, digest, *stored in connection.execute(
+                f"SELECT created, sha256, {STORED} FROM records ORDER BY created, id"
             ):
-                try:
-                    record = json.loads(text)
-                except ValueError as error:  # SQLite has no checksum of what it stores
-                    raise sqlite3.DatabaseError(f"a record of {created}: {error}") from error
+                record = _whole(*stored)
                 if not migrate(record):
                     raise RecordError(f"history {path} has records of a newer version of the suite: use that version")
-                found.append({**record, "file": {"path": place, "sha256": digest, "created": created}})
+                found.append({**record, "file": {"path": stored[2], "sha256": digest, "created": created}})
     if not found:
         raise RecordError(f"no record in {', '.join(map(str, paths))}: add some with 'caraml history add'")
     return found

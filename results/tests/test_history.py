@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import os
 import sqlite3
@@ -21,8 +22,6 @@ from results.history.series import EFFICIENCY, SPEED, changed_facts, series_of, 
 from results.record.records import RecordError, find_records
 from results.tests import made_up
 from results.tests.made_up import as_read
-
-SCHEMA = '"schema_version":'
 
 
 @pytest.fixture(scope="module")
@@ -124,8 +123,8 @@ def broken(db, how):
         content = bytearray(db.read_bytes())
         content[4096:] = b"\xff" * (len(content) - 4096)
         db.write_bytes(content)
-    elif how == "damaged text":
-        db.write_bytes(db.read_bytes().replace(SCHEMA.encode(), SCHEMA.encode()[:-1] + b" ", 1))
+    elif how == "one letter":
+        db.write_bytes(db.read_bytes().replace(b'"layout":', b'"loyout":', 1))
     else:
         sql(db, how)
 
@@ -136,14 +135,10 @@ def broken(db, how):
         ("missing", "does not exist: 'caraml history add' makes it, --db names another"),
         ("no database", r"is damaged \(file is not a database\): restore a copy"),
         ("damaged", "is damaged"),
-        ("damaged text", r"is damaged \(a record of 2024-.*\): restore a copy"),
+        ("one letter", r"is damaged \(the record of .*result.json has changed\): restore a copy"),
         ("PRAGMA user_version = 99", "has schema version 99, this version reads up to 1: use the version of the suite"),
         ("PRAGMA application_id = 7", "is a database of another program: name a history by --db"),
         ("DELETE FROM records", "no record in .*: add some with 'caraml history add'"),
-        (
-            "UPDATE records SET record = replace(record, '\"schema_version\": 3', '\"schema_version\": 4')",
-            "newer version",
-        ),
     ],
 )
 def test_a_history_that_cannot_be_read_is_a_sentence(runs, db, how, words):
@@ -184,11 +179,19 @@ def test_an_older_history_is_converted_when_something_is_added(runs, db, monkeyp
     assert len(database.read([db])) == 6
 
 
-def test_a_record_of_an_older_schema_is_read(db, tmp_path):
+def test_a_record_of_an_older_schema_is_read_and_one_of_a_newer_refused(db, tmp_path):
     old = made_up.weekly(1)[0]
     add(db, changed(tmp_path, old))
-    sql(db, "UPDATE records SET record = ?", json.dumps({**old, "schema_version": 2}))
+
+    def store(**changes):
+        text = json.dumps({**old, **changes}).encode()
+        sql(db, "UPDATE records SET record = ?, record_sha256 = ?", text, hashlib.sha256(text).hexdigest())
+
+    store(schema_version=2)
     assert database.read([db])[0]["schema_version"] == 3
+    store(schema_version=4)
+    with pytest.raises(RecordError, match="has records of a newer version of the suite: use that version"):
+        database.read([db])
 
 
 def test_a_frame_has_the_runs_of_histories_and_folders(runs, db, tmp_path):
