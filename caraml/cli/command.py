@@ -88,6 +88,14 @@ def above_0(text: str) -> float:
     return value
 
 
+def percent(text: str) -> float:
+    """Return the percentage in a text; raises ArgumentTypeError for another text, and for a share such as 0.95."""
+    value = above_0(text)
+    if not 1 <= value <= 100:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a percentage from 1 to 100")
+    return value
+
+
 A_SWEEP = "such as jube/llm_run/000000, or jube/llm_run for its last run"
 
 

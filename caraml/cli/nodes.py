@@ -6,7 +6,7 @@ import argparse
 import json
 
 from caraml.cli.after import JSON, good_checks, records_in
-from caraml.cli.command import Group, above_0, argument, file, folders
+from caraml.cli.command import Group, argument, file, folders, percent
 from results.record.records import RecordError
 from results.show.tables.machine.nodes import node_data, node_rows, node_sentences
 from results.show.tables.table import aligned, failures
@@ -21,7 +21,7 @@ COMMANDS = Group()
     file("--baseline", "compare also with a good node check: its result.json or its folder"),
     argument(
         "--threshold",
-        type=above_0,
+        type=percent,
         default=THRESHOLD_PERCENT,
         metavar="PERCENT",
         help="of the group's median or the baseline, below which a figure is slow; default: %(default)g",

@@ -198,7 +198,9 @@ def test_a_baseline_with_nothing_to_compare_is_refused_and_what_it_lacks_is_name
     command = ["check-nodes", str(tmp_path / "good"), "--baseline", str(tmp_path / "one")]
     assert main(command) == 0
     told = capsys.readouterr().out.splitlines()[-1]
-    assert told.startswith("not compared with the baseline, which lacks them: bf16 [TFLOP/s], all reduce node")
+    assert told.startswith(
+        "not compared with the baseline, which lacks them: bf16 [TFLOP/s] of matrices of 8192, all reduce"
+    )
     assert main([*command, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["not_in_baseline"] == ["matmul_bf16", "all_reduce_node"]
 
@@ -234,6 +236,8 @@ def test_a_figure_that_one_device_lacks_is_undecided_and_one_that_all_lack_is_le
     figures[1] |= {"values": [], "value": None, "low": None, "high": None, "reason": "it broke"}
     figures += [figure("matmul_fp8", rank, None, reason="no such arithmetic") for rank in range(PER_NODE)]
     assert named([record], Outcome.UNDECIDED) == [("n1, device 0000:01:00.0", "matmul_bf16")]
+    [reason] = [one.reason for one in judge([record], [], 95.0) if one.outcome is Outcome.UNDECIDED]
+    assert reason == "it has none, and others have one: it broke"
     assert "matmul_fp8" not in {one.kind.name for one in judge([record], [], 95.0)}
 
 
@@ -313,6 +317,7 @@ def test_a_check_that_failed_leaves_the_verdict_open(tmp_path, capsys):
         (["good", "--baseline", "trained"], "has no good node check: give a result of jube/node_check.yaml"),
         (["good", "--baseline", "nothing"], "does not exist"),
         (["good", "--threshold", "0"], "'0' is not a number above 0"),
+        (["good", "--threshold", "0.95"], "'0.95' is not a percentage from 1 to 100"),
         (["nothing"], "nothing"),
     ],
 )

@@ -137,6 +137,12 @@ def judge(records: Sequence[Record], baseline: Sequence[Record], threshold_perce
     number is the higher of the middle two, so that the slower of two is compared with the faster.
     """
     group, known = rates_of(records), medians(baseline)
+    broken = {
+        (subjects[figure["rank"]], figure["name"]): f": {reason}"
+        for record, subjects in ((one, subjects_of(one)) for one in records if is_check(one))
+        for figure in record["node_check"]["figures"]
+        if (reason := figure.get("reason"))
+    }
     found = []
     for kind, rates in group.items():
         middles = _middles(rates)
@@ -146,7 +152,8 @@ def judge(records: Sequence[Record], baseline: Sequence[Record], threshold_perce
         references = [(statistics.median_high(middles), of)] if len(middles) > 1 else []
         references += [(known[kind], BASELINE)] if kind in known else []
         for subject, values in sorted(rates.items()):
-            found.append(_verdict(subject, kind, values, references, threshold_percent / 100))
+            one = _verdict(subject, kind, values, references, threshold_percent / 100)
+            found.append(one if values else one._replace(reason=one.reason + broken.get((subject, kind.name), "")))
     return found
 
 

@@ -34,6 +34,10 @@ def _title(kind: Kind) -> str:
     return f"{kind.name.removeprefix(MATMUL).replace('_', ' ')}{of} [{kind.unit}]"
 
 
+def _full_title(kind: Kind) -> str:
+    return _title(kind) + (f" of {kind.matrices}" if kind.matrices else "")
+
+
 def _cell(one: Verdict) -> str:
     mark = f"{MARKS[one.outcome]} " if one.outcome in (Outcome.FAILED, Outcome.UNDECIDED) else ""
     return mark + _value(one)
@@ -55,9 +59,9 @@ def node_sentences(verdicts: Sequence[Verdict], unlike: Unlike, missing: Sequenc
             words = [f"{one.subject}: {WORDS[one.outcome]}: {one.kind.name.replace('_', ' ')}{share}", one.reason]
             words += [f"what differs: {', '.join(facts)}"] if (facts := unlike.get(one.subject)) else []
             found.append("; ".join(filter(None, words)))
-    if lacking := dict.fromkeys(map(_title, missing)):
+    if lacking := dict.fromkeys(map(_full_title, missing)):
         found.append(f"not compared with the baseline, which lacks them: {', '.join(lacking)}")
-    alone = dict.fromkeys(_title(one.kind) for one in verdicts if one.outcome is None)
+    alone = dict.fromkeys(_full_title(one.kind) for one in verdicts if one.outcome is None)
     if alone:
         found.append(f"not compared, as there is one of each: {', '.join(alone)}: give --baseline FILE")
     return found
