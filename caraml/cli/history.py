@@ -7,6 +7,7 @@ import json
 import math
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from caraml.cli.after import FILTER, JSON, matching, out, records_in
@@ -21,7 +22,7 @@ from results.history import database
 from results.history.judge import Verdict, read_known, verdict_data, verdict_of
 from results.history.reframe import write_reframe
 from results.history.series import series_of, time_d
-from results.record.records import Record, RecordError
+from results.record.records import Record, RecordError, Skipped
 from results.record.values import count
 from results.show.notebook import frame_of
 from results.show.tables.doubts import alike
@@ -62,8 +63,9 @@ def history(options: argparse.Namespace) -> int:
 
 @ACTIONS.command(folders(), DB)
 def add(options: argparse.Namespace) -> int:
-    """Add results, each once."""
-    return _say_added(options.db, database.add(options.db, records_in(options.folders).records))
+    """Add results, each once; exits with 1 if one cannot be added."""
+    found = records_in(options.folders)
+    return _say_added(options.db, database.add(options.db, found.records), found.skipped)
 
 
 @ACTIONS.command(
@@ -78,15 +80,15 @@ def import_(options: argparse.Namespace) -> int:
         added, skipped = database.add_archive(options.db, archive, options.most_gb)
         for sentence in alike(skipped):
             say(f"skipped: {sentence}")
-        codes.append(_say_added(options.db, added))
+        codes.append(_say_added(options.db, added, skipped))
     return max(codes)
 
 
-def _say_added(path: Path, added: database.Added) -> int:
+def _say_added(path: Path, added: database.Added, skipped: Sequence[Skipped]) -> int:
     print(f"{path}: {count(added.new, 'record')} added, {added.known} were there", flush=True)
     for sentence in alike(added.refused):
         say(sentence)
-    return int(bool(added.refused))
+    return int(bool(added.refused) or any(one.systems is not None for one in skipped))
 
 
 @ACTIONS.command(
@@ -148,7 +150,7 @@ def run(options: argparse.Namespace) -> int:
 def _results_of(options: argparse.Namespace) -> Path:
     """Return the folder into which JUBE writes the runs of a workflow."""
     of_jube = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    of_jube.add_argument("-o", "--outpath", type=Path)
+    of_jube.add_argument("-o", "--outpath", nargs="?")  # JUBE itself refuses one without a folder
     asked, _ = of_jube.parse_known_args(options.jube)
     if asked.outpath is not None:
         return Path(asked.outpath)

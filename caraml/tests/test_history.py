@@ -111,6 +111,15 @@ def test_a_page_of_failed_and_single_runs(history, tmp_path):
     assert text.count(">2024-01-01<") == 2  # one for each plot
 
 
+def test_a_result_that_cannot_be_read_exits_with_1_and_all_others_are_added(db, tmp_path, capsys):
+    folder = made_up.store(tmp_path / "runs", made_up.weekly(2))
+    assert main(["history", "add", str(folder), str(folder), "--db", str(db)]) == 0
+    (folder / "result.json").write_text("{")
+    assert main(["history", "add", str(folder), "--db", str(db)]) == 1
+    told = capsys.readouterr()
+    assert "0 records added, 2 were there" in told.out and "cannot be read as a record" in told.err
+
+
 @pytest.fixture
 def workflow(tmp_path, programs):
     needs_ruptures()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +33,8 @@ class Known:
 
     def covers(self, series: Series, first_run_d: float) -> bool:
         """Return whether a change of a series is this one."""
-        is_there = self.system in ("", series.system) and self.point in series.name
+        words = rf"(?<!\w){re.escape(self.point)}(?!\w)" if self.point else ""  # 2 devices, but not 12 devices
+        is_there = self.system in ("", series.system) and re.search(words, series.name) is not None
         return (
             is_there and self.quantity in ("", series.quantity) and abs(time_d(self.first_run) - first_run_d) <= SAME_D
         )

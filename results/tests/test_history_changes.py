@@ -216,7 +216,7 @@ def test_a_known_change_is_not_counted_again(two_years, tmp_path):
         False,
         True,
     ]
-    for other in (Known("2024-12-20"), Known("2024-12-30", system="A100"), Known("2024-12-30", point="800M")):
+    for other in (Known("2024-12-20"), Known("2024-12-30", system="A100"), Known("2024-12-30", point="atch 64")):
         assert verdict_of(two_years[SPEED], 0.02, known=[known[0], other, *known[2:]]).outcome is Outcome.FAILED
 
 
