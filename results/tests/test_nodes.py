@@ -15,7 +15,7 @@ from results.achievable import add_achievable, published
 from results.join.figures import add_power
 from results.record.checks import contradictions
 from results.record.schema import violation
-from results.show.tables.nodes import node_rows
+from results.show.tables.machine.nodes import node_rows
 from results.tests import made_up
 from results.verdicts.nodes import Subject, differences, judge, medians, outcomes
 from results.verdicts.outcome import Outcome, exit_code
