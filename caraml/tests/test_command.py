@@ -103,7 +103,7 @@ def test_an_internal_error_has_an_exit_code_of_its_own_and_its_traceback(monkeyp
     def broken(*arguments):
         raise ZeroDivisionError("a mistake of ours")
 
-    monkeypatch.setattr(cli.after, "published_text", broken)
+    monkeypatch.setattr(cli.further, "published_text", broken)
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     assert __main__.main(["published"]) == 70
     told = capsys.readouterr().err
