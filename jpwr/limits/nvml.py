@@ -45,6 +45,8 @@ def _settings(nvml: Any, channel: str, uuid: str) -> list[Setting]:
         except nvml.NVMLError as error:
             kind = NoRight if error.value == nvml.NVML_ERROR_NO_PERMISSION else JpwrError
             raise kind(f"NVML: {error}") from error
+        except AttributeError as error:
+            raise JpwrError(f"this nvidia-ml-py has no {name}") from error
 
     def watts(name: str) -> Callable[[], float]:
         return lambda: float(call(name)) / 1000  # NVML returns milliwatts
@@ -65,6 +67,7 @@ def _settings(nvml: Any, channel: str, uuid: str) -> list[Setting]:
         return float(call("nvmlDeviceGetApplicationsClock", nvml.NVML_CLOCK_GRAPHICS))
 
     def set_application_mhz(mhz: float | None) -> None:
+        memory_mhz = call("nvmlDeviceGetApplicationsClock", nvml.NVML_CLOCK_MEM)
         call("nvmlDeviceSetApplicationsClocks", memory_mhz, int(mhz or 0))
 
     handle, device = nvml.nvmlDeviceGetHandleByIndex(int(channel.rpartition(":")[2])), partial(Setting, uuid, channel)
@@ -72,6 +75,9 @@ def _settings(nvml: Any, channel: str, uuid: str) -> list[Setting]:
     with suppress(JpwrError):
         if call("nvmlDeviceGetMigMode")[0]:
             shared = "it is divided by MIG, and the limit would also hold for others"
+    with suppress(JpwrError):
+        if call("nvmlDeviceGetVirtualizationMode") == nvml.NVML_GPU_VIRTUALIZATION_MODE_HOST_VGPU:
+            shared = "it is divided among virtual machines, and the limit would also hold for others"
     with suppress(JpwrError):  # not every GPU has a power limit
         least_w, most_w = (limit / 1000 for limit in call("nvmlDeviceGetPowerManagementLimitConstraints"))
         full_w, kept_w, in_force_w = map(watts, POWER_READINGS)
@@ -79,8 +85,8 @@ def _settings(nvml: Any, channel: str, uuid: str) -> list[Setting]:
         found.append(device(*power))
     with suppress(JpwrError):
         most = float(call("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_SM))
-        memory_mhz = call("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_MEM)
-        steps = sorted(map(float, call("nvmlDeviceGetSupportedGraphicsClocks", memory_mhz)))
+        highest_mhz = call("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_MEM)
+        steps = sorted(map(float, call("nvmlDeviceGetSupportedGraphicsClocks", highest_mhz)))
         clock = (most, steps[0] if steps else 0.0, most)
         is_locked = False
         with suppress(JpwrError):
