@@ -15,6 +15,7 @@ import pytest
 
 from jpwr.errors import JpwrError
 from jpwr.limits import hold, kept
+from jpwr.limits.guardian import guarded
 from jpwr.limits.hold import Hold
 from jpwr.limits.setting import CLOCK, POWER, NoRight, Setting, checked, value_of
 from jpwr.tests.conftest import DEADLINE_S, environment, wait_until
@@ -41,7 +42,7 @@ class Machine:
         self.folder, self.state, self.kept = folder, folder / "state", folder / "kept"
         self.state.mkdir()
         self.kept.mkdir()
-        self._environ = {
+        self.environ = {
             "LD_LIBRARY_PATH": str(library),
             "STAND_IN_STATE": str(self.state),
             "STAND_IN_SHAPE": "constant",
@@ -65,7 +66,7 @@ class Machine:
         return subprocess.Popen(
             ["bash", "-c", f'{prefix}"$@"', "bash", *ours],
             cwd=self.folder,
-            env=environment(**{**self._environ, **variables}),
+            env=environment(**{**self.environ, **variables}),
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             text=True,
@@ -289,6 +290,17 @@ def test_limits_of_a_scheduler_are_only_compared(machine):
     [first, _] = read_trace(machine.folder / "out" / "trace.csv").meta["limits"]
     assert (first["by"], first["set"], first["found"], first["before"]) == ("scheduler", 300, 300, None)
     assert [gpu.limit_w for gpu in machine.gpus()] == [300, 300]
+
+
+def test_the_guardian_runs_no_file_of_the_working_directory(machine, monkeypatch):
+    (machine.folder / "json.py").write_text("raise SystemExit('not this one')\n")
+    monkeypatch.chdir(machine.folder)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+    for name, value in machine.environ.items():
+        monkeypatch.setenv(name, value)
+    with guarded({POWER: "250"}) as limits:
+        assert [one["found"] for one in limits] == [250, 250]
+    assert machine.gpus() == [UNLIMITED, UNLIMITED]
 
 
 # Arithmetic on made-up settings: no process.

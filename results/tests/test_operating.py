@@ -9,6 +9,7 @@ import pytest
 from caraml.cli import main
 from results.points.operating import Limits, at_limits, limits_of, sweeps_of, unsettled
 from results.points.repeats import by_point
+from results.record.checks import contradictions
 from results.record.records import RecordError
 from results.show.tables.machine.operating import operating_rows, operating_sentences
 from results.show.tables.points import point_rows
@@ -208,6 +209,18 @@ def test_small_drifts_are_none(drift, said):
     record = run()
     record["energy"] |= {"clock_drift_percent": drift[0], "temperature_drift_c": drift[1]}
     assert unsettled(by_point([record])[0]) == said
+
+
+def test_a_clock_above_its_limit_is_a_contradiction():
+    """The sampler cannot check on an idle device whether a scheduler has set a clock."""
+    record = run(clock_limit_mhz=1380.0)
+    [channel] = record["energy"]["channels"]
+    for mean_mhz, words in (
+        (1400.0, []),
+        (1700.0, ["channel made:0 has 1700 MHz on average, but its clock limit is 1380 MHz"]),
+    ):
+        channel["clocks"]["mean_mhz"] = mean_mhz
+        assert contradictions(record) == words
 
 
 def test_estimates_choose_no_operating_point():
