@@ -7,18 +7,21 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
 
+from jpwr.backends.visible import visible
+from jpwr.channel import ChannelInfo, Scope
 from jpwr.errors import JpwrError
-from jpwr.limits import hold, kept
+from jpwr.limits import hold, kept, nvml
 from jpwr.limits.guardian import guarded
 from jpwr.limits.hold import Hold
 from jpwr.limits.setting import CLOCK, POWER, NoRight, Setting, checked, value_of
-from jpwr.tests.conftest import DEADLINE_S, environment, wait_until
+from jpwr.tests.conftest import DEADLINE_S, environment, needed, wait_until
 from jpwr.trace.writers import read_trace
 
 FULL_W, FULL_MHZ = 400.0, 1410.0
@@ -385,6 +388,34 @@ def test_what_a_driver_has_rounded_is_restored(moment):
     with pytest.raises(JpwrError, match="must be 250 W, but after 10 s 245 W is in force"):
         Hold({POWER: "250"}, [made.setting(write=write)], now_s=moment)
     assert made.value == 400
+
+
+@pytest.mark.parametrize(
+    ("variables", "is_refused"),
+    [
+        ({"CUDA_VISIBLE_DEVICES": "0"}, True),
+        ({"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, False),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-1"}, False),
+        ({"CUDA_VISIBLE_DEVICES": "1,0"}, False),
+        ({}, False),
+    ],
+)
+def test_numbers_of_unlike_gpus_need_an_order(monkeypatch, variables, is_refused):
+    def channels(stack, environ):
+        ids = ["GPU-0", "GPU-1"]
+        mine = visible(environ, nvml.backend.VISIBLE, [[one] for one in ids])
+        infos = [ChannelInfo(f"pynvml:{one}", Scope.DEVICE, f"model {one}", mine=one in mine) for one in range(2)]
+        return [SimpleNamespace(info=info._replace(device_id=ids[one])) for one, info in enumerate(infos)]
+
+    needed("pynvml")
+    monkeypatch.setattr(nvml.backend, "open_channels", channels)
+    monkeypatch.setattr(nvml, "_settings", lambda nvml, name, uuid: [uuid])
+    with ExitStack() as stack:
+        if is_refused:
+            with pytest.raises(JpwrError, match="set CUDA_DEVICE_ORDER=PCI_BUS_ID"):
+                nvml.open_settings(stack, variables)
+        else:
+            assert nvml.open_settings(stack, variables)
 
 
 def test_a_clock_is_set_in_whole_megahertz():
