@@ -295,6 +295,15 @@ def test_limits_of_a_scheduler_are_only_compared(machine):
     assert [gpu.limit_w for gpu in machine.gpus()] == [300, 300]
 
 
+def test_the_end_is_waited_for_even_if_a_sensor_is_not(machine):
+    process = machine.start("--power-limit", "250", "--", "true", patch="jpwr.cli.CLOSE_S = 0")
+    assert process.wait(DEADLINE_S) == 0
+    assert machine.gpus() == [UNLIMITED, UNLIMITED]
+    assert machine.files() == []
+    _, said = process.communicate(timeout=DEADLINE_S)
+    assert "the sampler was killed" not in said
+
+
 def test_the_guardian_runs_no_file_of_the_working_directory(machine, monkeypatch):
     (machine.folder / "json.py").write_text("raise SystemExit('not this one')\n")
     monkeypatch.chdir(machine.folder)
