@@ -250,7 +250,8 @@ def test_failed_runs_are_counted():
     for record in records[-3:]:
         record |= {"status": "failed", "reason": "made"}
         del record["energy"]
-    said = operating_sentences(by_point(records))
+    elsewhere = {**records[-1], "model": "another"}
+    said = operating_sentences(by_point([*records, elsewhere]))
     assert said[-1] == "3 runs failed: their operating points may be missing here."
     assert "385" not in " ".join(said)
 

@@ -50,10 +50,14 @@ def _percent(ratio: Estimate | None, number: Number) -> list[str]:
 def operating_sentences(results: Sequence[PointResults]) -> list[str]:
     """Answer for each sweep where most work is done per energy, what that costs and saves, and which limit acts."""
     sweeps = sweeps_of(results)
-    places = {(sweep.full.results.system, sweep.full.results.point.place) for sweep in sweeps}
-    failed = sum(len(one.bad) for one in results if (one.system, one.point.place) in places)
+    places = {_place(sweep.full.results) for sweep in sweeps}
+    failed = sum(len(one.bad) for one in results if _place(one) in places)
     left_out = [f"{count(failed, 'run')} failed: their operating points may be missing here."] if failed else []
     return [*(sentence for sweep in sweeps for sentence in _sentences(sweep)), *left_out]
+
+
+def _place(one: PointResults) -> tuple[str, str, str]:
+    return one.system, one.point.model, one.point.place
 
 
 def _sentences(sweep: Sweep) -> list[str]:
